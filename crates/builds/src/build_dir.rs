@@ -179,7 +179,7 @@ pub(crate) fn check_reach(cache: &Path) -> Result<(), BuildError> {
     if !we_are_root() {
         return Ok(());
     }
-    for inner in ["builds", "profiles"] {
+    for inner in ["builds", "profiles", "releases"] {
         let inner = cache.join(inner);
         let real = open_folder(&inner).and_then(|()| inner.canonicalize());
         let real = real.map_err(|error| BuildError::io("creating", &inner, error))?;

@@ -18,6 +18,7 @@ pub(crate) const USED: &str = "used";
 ///
 /// ```text
 /// sources/, downloads/, apt/   sources: see [`crate::Sources`]
+/// releases/                    see [`crate::Releases`]
 /// builds/<fingerprint>/        a finished build: a library or a server, build.json, log.txt,
 ///                              compile_commands.json
 /// builds/<fingerprint>.part/   an incomplete build
@@ -47,6 +48,11 @@ impl Cache {
     #[must_use]
     pub fn sources(&self) -> PathBuf {
         self.root.join("sources")
+    }
+
+    /// The directory of unpacked releases.
+    pub(crate) fn releases(&self) -> PathBuf {
+        self.root.join("releases")
     }
 
     /// The directory of a finished build.
@@ -146,6 +152,10 @@ impl Cache {
 
     pub(crate) fn source_lock(&self, name: &str) -> PathBuf {
         self.sources().join(format!("{name}.lock"))
+    }
+
+    pub(crate) fn release_lock(&self, name: &str) -> PathBuf {
+        self.releases().join(format!("{name}.lock"))
     }
 
     /// The lock of the package lists of a Debian release.

@@ -12,8 +12,8 @@ use crate::prerequisites::we_are_root;
 pub struct CacheDir(PathBuf);
 
 /// The directories in a cache.
-const FOLDERS: [&str; 8] =
-    ["apt", "builds", "downloads", "failed", "locks", "profiles", "sources", "work"];
+const FOLDERS: [&str; 9] =
+    ["apt", "builds", "downloads", "failed", "locks", "profiles", "releases", "sources", "work"];
 
 impl CacheDir {
     /// Checks the directory, which may be missing; it is created when the first build is made.

@@ -2,7 +2,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{CompilerError, SourceOrigin, System, UnknownVariant};
+use crate::{CompilerError, System, UnknownVariant};
 
 /// Why a build failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -40,16 +40,11 @@ pub enum BuildError {
         /// The file or directory.
         path: PathBuf,
     },
-    /// A source cannot be fetched, or is not as expected.
-    #[error(
-        "{doing} failed for the source of {}, {origin}: {reason}\n{advice}",
-        system.title()
-    )]
-    Source {
-        /// The system.
-        system: System,
-        /// The origin of the source.
-        origin: Box<SourceOrigin>,
+    /// A source or a release cannot be fetched, or is not as expected.
+    #[error("{doing} failed for {what}: {reason}\n{advice}")]
+    Fetching {
+        /// What is fetched, with its origin.
+        what: String,
         /// The failed action, as a participle.
         doing: String,
         /// The reason.

@@ -12,7 +12,7 @@ use crate::cache::USED;
 use crate::lock::Lock;
 use crate::profile::trained_on_in;
 use crate::removal::{is_unfinished, listed, remove, remove_whole};
-use crate::{Build, Cache, Fingerprint};
+use crate::{Build, Cache, Fingerprint, release};
 
 /// An entry of the cache.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub enum CacheEntryKind {
     Failed,
     /// A profile, with a description of its training.
     Profile(String),
+    /// A compiled release, with its package and where it is from.
+    Release(String),
     /// An unpacked source.
     Source,
     /// A source archive, or Debian package lists.
@@ -73,6 +75,11 @@ impl Cache {
             let used = time(&path);
             all.push(entry(CacheEntryKind::Source, path, used));
         }
+        let releases = entries(&self.root().join("releases"));
+        for path in releases.into_iter().filter(|path| path.is_dir()) {
+            let used = time(&path);
+            all.push(entry(CacheEntryKind::Release(release::describe(&path)), path, used));
+        }
         for folder in ["downloads", "apt"] {
             for path in entries(&self.root().join(folder)) {
                 let used = time(&path);
@@ -92,6 +99,7 @@ impl Cache {
             CacheEntryKind::Tree(fingerprint) => Some(self.lock_path(fingerprint)),
             CacheEntryKind::Build(build) => Some(self.lock_path(&build.fingerprint.to_string())),
             CacheEntryKind::Profile(_) => Some(self.profile_lock(&name)),
+            CacheEntryKind::Release(_) => Some(self.release_lock(&name)),
             CacheEntryKind::Source => Some(self.source_lock(&name)),
             CacheEntryKind::Download if entry.path.is_dir() => Some(self.lists_lock(&name)),
             CacheEntryKind::Failed | CacheEntryKind::Download => None,
@@ -106,8 +114,8 @@ impl Cache {
             }
             None => None,
         };
-        if matches!(entry.kind, CacheEntryKind::Source) {
-            // Without its description, a source is fetched again.
+        if matches!(entry.kind, CacheEntryKind::Source | CacheEntryKind::Release(_)) {
+            // Without its description, it is fetched again.
             remove(&entry.path.with_file_name(format!("{name}.json")))?;
         }
         remove_whole(&entry.path)?;
@@ -115,7 +123,7 @@ impl Cache {
     }
 
     /// Removes the least recently used entries until the rest fits into `limit`: logs of failures,
-    /// objects, builds, profiles, sources, downloads. Keeps `keep` and entries in use.
+    /// objects, builds, profiles, releases, sources, downloads. Keeps `keep` and entries in use.
     pub fn shrink(&self, limit: Bytes, keep: &[Fingerprint]) {
         let mut all = self.inventory();
         let mut total: u64 = all.iter().map(|entry| entry.size.as_bytes()).sum();
@@ -141,6 +149,7 @@ fn is_kept(entry: &CacheEntry, keep: &[Fingerprint]) -> bool {
         }
         CacheEntryKind::Failed
         | CacheEntryKind::Profile(_)
+        | CacheEntryKind::Release(_)
         | CacheEntryKind::Source
         | CacheEntryKind::Download => false,
     }
@@ -152,8 +161,9 @@ const fn rank(kind: &CacheEntryKind) -> u8 {
         CacheEntryKind::Tree(_) => 1,
         CacheEntryKind::Build(_) => 2,
         CacheEntryKind::Profile(_) => 3,
-        CacheEntryKind::Source => 4,
-        CacheEntryKind::Download => 5,
+        CacheEntryKind::Release(_) => 4,
+        CacheEntryKind::Source => 5,
+        CacheEntryKind::Download => 6,
     }
 }
 

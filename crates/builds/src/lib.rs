@@ -1,4 +1,5 @@
-//! Compilation of systems: sources, variants, recipes, profiles, and the build cache.
+//! Compilation of systems: sources, variants, recipes, profiles, and the build cache; also compiled
+//! releases of servers, which are unpacked into the same cache.
 //!
 //! A [`Request`] names a [`Source`], a [`Variant`] (a named set of compiler settings), a
 //! [`Compiler`] and extra flags; a [`Builder`] turns requests into [`Build`]s, each in a
@@ -11,6 +12,8 @@
 //!
 //! This crate does not know how a build is measured.
 
+mod apt;
+mod archive;
 mod artifact;
 mod binary;
 mod bolt;
@@ -25,6 +28,7 @@ mod compiler;
 mod digest;
 mod error;
 mod failure;
+mod fetching;
 mod fingerprint;
 mod host;
 mod inventory;
@@ -35,6 +39,7 @@ mod prepare;
 mod prerequisites;
 mod profile;
 pub mod recipe;
+mod release;
 mod removal;
 mod request;
 mod samples;
@@ -52,6 +57,7 @@ pub use cache::{Cache, CacheLease};
 pub use cache_dir::{CacheDir, CacheDirError};
 pub use compiler::{Compiler, CompilerError, CompilerKind, installed_compilers};
 pub use dbdyno_record::build::{SourceOrigin, UnknownVariant, Variant};
+pub use dbdyno_record::{ReleaseFile, ReleaseOrigin};
 pub use digest::Sha256;
 pub use error::{BuildError, StepFailure};
 pub use fingerprint::{Fingerprint, Ingredients};
@@ -62,6 +68,7 @@ pub use profile::{
     Collection, CollectionLock, Lookup, Profile, ProfileUsed, ProfileWriter, Profiles, Profiling,
     TrainingId,
 };
+pub use release::{Release, Releases, SUITES};
 pub use request::{Event, Request};
 pub use samples::{SampleTools, SampledCode};
 pub use shell::quote_command;

@@ -52,6 +52,7 @@ impl Cache {
             ("builds", Self::lock_path as fn(&Self, &str) -> PathBuf),
             ("profiles", Self::profile_lock),
             ("sources", Self::source_lock),
+            ("releases", Self::release_lock),
         ] {
             for path in listed(&self.root().join(folder)).filter(|path| is_unfinished(path)) {
                 let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
@@ -101,17 +102,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::new(&CacheDir::open(dir.path()).unwrap());
         fs::create_dir(dir.path().join("locks")).unwrap();
-        for folder in ["builds", "profiles", "sources", "work"] {
+        for folder in ["builds", "profiles", "releases", "sources", "work"] {
             for name in ["whole", "left.part", "left.raw", "made.part", "left.gone"] {
                 fs::create_dir_all(dir.path().join(folder).join(name)).unwrap();
             }
         }
         let making = |lock: PathBuf| Lock::try_now(&lock).unwrap().unwrap();
-        let _made =
-            [cache.lock_path("made"), cache.profile_lock("made"), cache.source_lock("made")]
-                .map(making);
+        let _made = [
+            cache.lock_path("made"),
+            cache.profile_lock("made"),
+            cache.release_lock("made"),
+            cache.source_lock("made"),
+        ]
+        .map(making);
         cache.sweep();
-        for folder in ["builds", "profiles", "sources"] {
+        for folder in ["builds", "profiles", "releases", "sources"] {
             let mut left: Vec<String> = listed(&dir.path().join(folder))
                 .filter(|path| path.is_dir())
                 .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())

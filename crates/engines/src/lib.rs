@@ -29,8 +29,10 @@ pub trait Engine: Clone + Send + 'static {
     /// The version that the system reports.
     fn version(&self) -> String;
 
-    /// Compile options or settings that the system reports, one per entry.
-    fn options(&self) -> Vec<String>;
+    /// Build options and settings that the system reports: names and values. Those that are known to
+    /// affect speed come first. None contains a password, or is a property of this one server, such as
+    /// its port.
+    fn options(&self) -> Vec<(String, String)>;
 
     /// Creates a schema for this run's tables, if the system has schemas. If the run created it
     /// before, drops its tables on an existing server, and does nothing on a private one.

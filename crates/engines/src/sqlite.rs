@@ -67,8 +67,12 @@ impl Engine for Sqlite {
         self.library.version()
     }
 
-    fn options(&self) -> Vec<String> {
-        self.library.compile_options()
+    fn options(&self) -> Vec<(String, String)> {
+        let split = |option: &String| match option.split_once('=') {
+            Some((name, value)) => (name.to_owned(), value.to_owned()),
+            None => (option.clone(), "set".to_owned()),
+        };
+        self.library.compile_options().iter().map(split).collect()
     }
 
     fn connect(&self) -> Result<Self::Connection, Error> {

@@ -1,10 +1,11 @@
 use std::fmt;
+use std::fs;
 use std::io;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuMask, FsRoot};
+use crate::{CpuMask, FsRoot, threads_of};
 
 /// The highest accepted CPU number, twice the limit of Linux: a mistyped range must not fill the
 /// memory.
@@ -46,6 +47,28 @@ impl CpuSet {
                 return Err(error);
             }
             words.resize(words.len() * 2, 0);
+        }
+    }
+
+    /// The CPUs that the threads of the process `pid` may run on.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn of_process(pid: u32) -> io::Result<Self> {
+        let mut all = Vec::new();
+        for thread in threads_of(pid)? {
+            // Threads may end at any time.
+            let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")) else {
+                continue;
+            };
+            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            let set = list.and_then(|list| list.trim().parse::<Self>().ok());
+            all.extend(set.ok_or(io::ErrorKind::InvalidData)?.iter());
+        }
+        if all.is_empty() {
+            Err(io::ErrorKind::NotFound.into())
+        } else {
+            Ok(all.into_iter().collect())
         }
     }
 
@@ -212,6 +235,21 @@ mod tests {
         assert_eq!(error("-1"), CpuSetError::NotACpu("-1".into()));
         assert_eq!(error("3-1"), CpuSetError::Backwards("3-1".into()));
         assert_eq!(error("0-4000000000"), CpuSetError::TooHigh("0-4000000000".into()));
+    }
+
+    #[test]
+    fn cpus_of_a_process_are_those_of_its_threads() {
+        let allowed = CpuSet::allowed().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let all = CpuSet::of_process(child.id());
+        let first: CpuSet = allowed.first().into_iter().collect();
+        crate::pin_process(child.id(), &first).unwrap();
+        let pinned = CpuSet::of_process(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(all.unwrap(), allowed);
+        assert_eq!(pinned.unwrap(), first);
+        CpuSet::of_process(child.id()).unwrap_err();
     }
 
     #[test]

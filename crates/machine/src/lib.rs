@@ -55,6 +55,7 @@ pub use power::{NoPower, Power, PowerReading};
 pub use proc_stat::ProcStat;
 pub use process_identity::ProcessIdentity;
 pub use process_tree::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
+pub use quota::has_cpu_quota;
 pub use rustix::process::Signal;
 pub use secrets::remove_secrets;
 pub use thread_usage::ThreadUsage;

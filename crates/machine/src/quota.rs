@@ -3,7 +3,8 @@
 use crate::FsRoot;
 
 /// Whether a control group of this process has a CPU quota; `None` if its groups are unknown.
-pub(crate) fn has_cpu_quota(root: &FsRoot) -> Option<bool> {
+#[must_use]
+pub fn has_cpu_quota(root: &FsRoot) -> Option<bool> {
     let groups = root.text("proc/self/cgroup")?;
     // `0::/path` in version 2, `4:cpu,cpuacct:/path` in version 1.
     let mut limited = groups.lines().filter_map(|line| {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::fetching::{Fetching, Tool};
 use super::tree;
+use crate::fetching::{Fetching, Tool};
 use crate::{BuildError, Sha256};
 
 const GIT: Tool = Tool { program: "git", package: "git" };

@@ -2,11 +2,9 @@
 
 mod bundled;
 mod debian;
-mod fetching;
 mod git;
 mod recognise;
 mod store;
-mod tarball;
 mod tree;
 
 use std::path::{Path, PathBuf};

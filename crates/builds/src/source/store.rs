@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
-use super::fetching::Fetching;
-use super::{Content, Source, debian, git, recognise, tarball, tree};
+use super::{Content, Source, debian, git, recognise, tree};
+use crate::archive;
 use crate::build_dir::open_folder;
+use crate::fetching::Fetching;
 use crate::lock::{Lock, Sharing};
 use crate::trusted_tree;
 use crate::{BuildError, Cache, CacheDir, Sha256, SourceOrigin, System};
@@ -60,9 +61,8 @@ impl Sources {
     ) -> Result<Source, BuildError> {
         match origin {
             SourceOrigin::Bundled if system == System::Sqlite => Ok(Source::bundled_sqlite()),
-            SourceOrigin::Bundled => Err(BuildError::Source {
-                system,
-                origin: Box::new(origin.clone()),
+            SourceOrigin::Bundled => Err(BuildError::Fetching {
+                what: what(system, origin),
                 doing: "looking for it".to_owned(),
                 reason: "only the source of SQLite is bundled".to_owned(),
                 advice: "use a debian, git, tarball or path source".to_owned(),
@@ -128,9 +128,13 @@ impl Sources {
                 held = lock(Sharing::Exclusive)?;
                 let part = all.join(format!("{name}.part"));
                 let (lock, cancel) = (&held, &*self.cancel);
-                let fetching = Fetching { system, origin, part: &part, lock, cancel, report };
+                let what = what(system, origin);
+                let text = origin.to_string();
+                let (what, text) = (what.as_str(), text.as_str());
+                let fetching = Fetching { what, origin: text, part: &part, lock, cancel, report };
                 // Another process may have fetched it before the lock was acquired.
-                let known = known(report).map_or_else(|| self.fetch(&fetching, &folder, &json), Ok);
+                let known = known(report)
+                    .map_or_else(|| self.fetch(system, origin, &fetching, &folder, &json), Ok);
                 let _ = fs::remove_dir_all(&part);
                 let known = known?;
                 held.share().map_err(Fetching::io("locking", &path))?;
@@ -149,11 +153,13 @@ impl Sources {
 
     fn fetch(
         &self,
+        system: System,
+        origin: &SourceOrigin,
         fetching: &Fetching<'_>,
         folder: &Path,
         json: &Path,
     ) -> Result<Known, BuildError> {
-        let Fetching { system, origin, part, .. } = *fetching;
+        let part = fetching.part;
         for leftover in [part, folder] {
             if leftover.exists() {
                 fs::remove_dir_all(leftover).map_err(Fetching::io("removing", leftover))?;
@@ -171,7 +177,7 @@ impl Sources {
                     unfit(system, origin, "`sha256` is not a SHA-256 checksum".to_owned())
                 })?;
                 let (inside, sha256) =
-                    tarball::fetch(fetching, location, expected.as_ref(), &downloads)?;
+                    archive::fetch(fetching, location, expected.as_ref(), &downloads)?;
                 (inside, sha256, None)
             }
             SourceOrigin::Git { url, revision } => {
@@ -215,6 +221,11 @@ impl Sources {
     }
 }
 
+/// The name of a source in errors.
+fn what(system: System, origin: &SourceOrigin) -> String {
+    format!("the source of {}, {origin}", system.title())
+}
+
 fn cancelled(system: System) -> BuildError {
     BuildError::Cancelled { what: format!("the source of {system}") }
 }
@@ -224,9 +235,8 @@ fn say_waiting(fetching: &Fetching<'_>, suite: &str) {
 }
 
 fn unfit(system: System, origin: &SourceOrigin, reason: String) -> BuildError {
-    BuildError::Source {
-        system,
-        origin: Box::new(origin.clone()),
+    BuildError::Fetching {
+        what: what(system, origin),
         doing: format!("detecting the version of {}", system.title()),
         reason,
         advice: "use a source of this system".to_owned(),

@@ -8,6 +8,7 @@ mod bolt;
 mod cache;
 mod planted;
 mod profiles;
+mod releases;
 mod servers;
 mod sources;
 mod sqlite;

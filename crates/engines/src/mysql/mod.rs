@@ -62,7 +62,7 @@ impl Engine for MySql {
         }
     }
 
-    fn options(&self) -> Vec<String> {
+    fn options(&self) -> Vec<(String, String)> {
         // Informational only: other connections report the same error.
         self.connect_to_server()
             .and_then(|mut connection| facts::options(&mut connection))

@@ -1,9 +1,9 @@
 //! Build options and settings that a server reports.
 
-use dbdyno_drivers::Error;
 use dbdyno_drivers::postgres::PostgresConnection;
+use dbdyno_drivers::{Connection, Error};
 
-use super::{boolean, column};
+use super::boolean;
 
 /// Settings that can affect speed, without those that could contain a password, such as connection
 /// strings.
@@ -37,31 +37,47 @@ const SETTINGS: [&str; 24] = [
 /// Build options, which superusers may read.
 const BUILD: [&str; 4] = ["CC", "CFLAGS", "CONFIGURE", "LDFLAGS"];
 
-pub(super) fn options(connection: &mut PostgresConnection) -> Result<Vec<String>, Error> {
-    let mut options = column(connection, "SELECT version()")?;
+/// How the server was built, the settings of [`SETTINGS`], then all others that are no text, by name.
+/// Texts are names of files and servers, and may contain passwords. `shared_memory_size` follows from
+/// other settings.
+pub(super) fn options(connection: &mut PostgresConnection) -> Result<Vec<(String, String)>, Error> {
+    let mut options = pairs(connection, "SELECT 'build', version()")?;
     if boolean(connection, "SELECT has_table_privilege('pg_config', 'SELECT')")? {
-        options.extend(column(
+        options.extend(pairs(
             connection,
             &format!(
-                "SELECT name || ' = ' || setting FROM pg_config WHERE name IN ({}) ORDER BY name",
+                "SELECT name, setting FROM pg_config WHERE name IN ({}) ORDER BY name",
                 list(&BUILD)
             ),
         )?);
     }
+    options.extend(pairs(
+        connection,
+        "SELECT 'collation', datcollate FROM pg_database WHERE datname = current_database()",
+    )?);
     // A version without a setting omits it.
-    options.extend(column(
+    let known = list(&SETTINGS);
+    options.extend(pairs(
         connection,
         &format!(
-            "SELECT name || ' = ' || current_setting(name) FROM pg_settings \
-             WHERE name IN ({}) ORDER BY name",
-            list(&SETTINGS)
+            "SELECT name, current_setting(name) FROM pg_settings \
+             WHERE name IN ({known}) OR (vartype <> 'string' AND name <> 'port' \
+             AND name NOT LIKE 'shared_memory_size%') \
+             ORDER BY name NOT IN ({known}), name"
         ),
     )?);
-    options.extend(column(
-        connection,
-        "SELECT 'collation = ' || datcollate FROM pg_database WHERE datname = current_database()",
-    )?);
     Ok(options)
+}
+
+/// The rows of a query that returns names and values.
+fn pairs(connection: &mut PostgresConnection, sql: &str) -> Result<Vec<(String, String)>, Error> {
+    let rows = connection.query(sql)?.into_iter();
+    Ok(rows
+        .filter_map(|row| match <[Option<String>; 2]>::try_from(row) {
+            Ok([Some(name), Some(value)]) => Some((name, value)),
+            _ => None,
+        })
+        .collect())
 }
 
 fn list(names: &[&str]) -> String {

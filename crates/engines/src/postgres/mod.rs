@@ -47,7 +47,7 @@ impl Engine for Postgres {
         }
     }
 
-    fn options(&self) -> Vec<String> {
+    fn options(&self) -> Vec<(String, String)> {
         // Informational only: other connections report the same error.
         self.connect()
             .and_then(|mut connection| facts::options(&mut connection))

@@ -31,6 +31,22 @@ pub enum ServerError {
         /// The reason.
         message: String,
     },
+    /// No directory has the name of the release.
+    #[error(
+        "{} has no release `{name}` (searched {searched}){}; `dbdyno list releases` shows what is here \
+         and what can be fetched",
+        system.title(), found_releases(name, found)
+    )]
+    NoRelease {
+        /// The system.
+        system: ServerSystem,
+        /// The name.
+        name: String,
+        /// Where it was searched for.
+        searched: String,
+        /// The names of the releases that were found.
+        found: Vec<String>,
+    },
     /// A setting, or a combination of settings, that a private server cannot have.
     #[error("the setting {name} cannot be used: {reason}")]
     Setting {
@@ -100,6 +116,17 @@ impl ServerError {
             Self::Clone(error) => error.is_storage_full(),
             _ => false,
         }
+    }
+}
+
+fn found_releases(name: &str, found: &[String]) -> String {
+    // The longest common start is the nearest version.
+    let common =
+        |other: &&String| name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    match found.iter().max_by_key(common) {
+        None => "; none was found".to_owned(),
+        Some(nearest) if found.len() == 1 => format!("; the only one is `{nearest}`"),
+        Some(nearest) => format!("; nearest is `{nearest}`"),
     }
 }
 

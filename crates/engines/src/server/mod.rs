@@ -14,7 +14,7 @@
 //! 4. `log`, `child_guard`, `launcher`, `pause`, `program_output`: running programs
 //! 5. `installation`, `plan`, `program`: what is run, and the trait that systems implement
 //! 6. `systems`: MariaDB, MySQL, PostgreSQL
-//! 7. `discovery`, `planning`, `disk_estimate`, `lifecycle`: work for any system
+//! 7. `discovery`, `releases`, `planning`, `disk_estimate`, `lifecycle`: work for any system
 
 mod access;
 mod child_guard;
@@ -37,6 +37,7 @@ mod process_registry;
 mod program;
 mod program_output;
 mod registry_file;
+mod releases;
 mod server_dir;
 mod server_dirs;
 mod stale_servers;
@@ -52,5 +53,6 @@ pub use installation::Installation;
 pub use lifecycle::{Server, initialise};
 pub use plan::{DataShape, ServerPlan};
 pub use planning::check_settings;
+pub use releases::{InstalledRelease, installed_releases};
 pub use server_dir::ServerDir;
 pub use server_dirs::ServerDirs;

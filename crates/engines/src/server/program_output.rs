@@ -6,10 +6,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use dbdyno_units::visible;
+
 use super::command::clear_environment;
 use super::user::ServerUser;
 
-/// Runs a program with these arguments to its end; returns its standard output.
+/// Runs a program with these arguments to its end; returns its standard output. A program that fails
+/// and prints nothing there is an error with the last line that it printed: the loader did not find
+/// a library, for example.
 ///
 /// If dbdyno is root, the program runs as `user`, the user that servers run as: a program that must
 /// not serve as root must not print its version as root either.
@@ -25,7 +29,13 @@ pub(super) fn program_output<A: AsRef<OsStr>>(
     // SAFETY: between fork and exec only system calls are made, on data prepared before; nothing is
     // allocated and no lock is taken.
     unsafe { command.pre_exec(move || user.as_ref().map_or(Ok(()), ServerUser::assume)) };
-    Ok(String::from_utf8_lossy(&command.output()?.stdout).into_owned())
+    let output = command.output()?;
+    if !output.status.success() && output.stdout.is_empty() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let last = errors.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
+        return Err(io::Error::other(format!("{}: {}", output.status, visible(last))));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]
@@ -35,6 +45,14 @@ mod tests {
 
     fn shell(script: &str) -> String {
         program_output(Path::new("/bin/sh"), ["-c", script], "nobody").unwrap()
+    }
+
+    #[test]
+    fn program_that_does_not_start_is_explained() {
+        let script = "echo 'error while loading shared libraries: libaio.so.1' >&2; exit 127";
+        let error = program_output(Path::new("/bin/sh"), ["-c", script], "nobody").unwrap_err();
+        let expected = "exit status: 127: error while loading shared libraries: libaio.so.1";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

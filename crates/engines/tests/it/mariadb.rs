@@ -336,7 +336,11 @@ fn check_life_cycle(storage: StorageEngine, check: impl Fn(&StateSnapshot, &Stat
     let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
     let a = engine(&server, storage, true);
     assert!(a.version().contains("MariaDB"), "{}", a.version());
-    assert!(a.options().iter().any(|option| option.starts_with("sort_buffer_size = ")));
+    let options = a.options();
+    let value = |name: &str| options.iter().find(|(own, _)| own == name).map(|(_, value)| &**value);
+    assert_eq!(value("thread_handling"), Some("one-thread-per-connection"), "{options:?}");
+    assert_eq!(value("slow_launch_time"), Some("2"), "{options:?}");
+    assert_eq!((value("port"), value("datadir")), (None, None));
     a.create_schema().unwrap();
     a.create_schema().unwrap();
     let mut connection = a.connect().unwrap();

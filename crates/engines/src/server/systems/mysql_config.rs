@@ -243,6 +243,16 @@ pub(crate) fn install_dirs(plan: &ServerPlan) -> Vec<(&'static str, String)> {
     if let Some(plugin_dir) = &plan.installation.files.plugin_dir {
         dirs.push(("plugin_dir", plugin_dir.to_string_lossy().into_owned()));
     }
+    // The paths that are compiled in are those of another installation if this one was unpacked
+    // elsewhere.
+    let shares = ["share/mysql", "share/mariadb", "share"].map(|inner| base.join(inner));
+    if let Some(share) = shares.iter().find(|share| share.join("charsets").is_dir()) {
+        let charsets = share.join("charsets");
+        dirs.push(("character_sets_dir", charsets.to_string_lossy().into_owned()));
+        if share.join("english/errmsg.sys").is_file() {
+            dirs.push(("lc_messages_dir", share.to_string_lossy().into_owned()));
+        }
+    }
     dirs
 }
 

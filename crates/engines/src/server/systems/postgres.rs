@@ -113,7 +113,7 @@ impl ServerProgram for Postgres {
         // The socket's directory is private, so no password is needed.
         command.args(["--auth=trust", "--encoding=UTF8", "--locale=C"]);
         // Copies of the data are synced before they are used.
-        command.args(["--no-sync", "--no-instructions"]);
+        command.arg("--no-sync");
         command.args(checksum_option(plan)?);
         launcher.run("creating PostgreSQL's data directory", command, INITIALISE_TIMEOUT)
     }

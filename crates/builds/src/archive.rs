@@ -1,18 +1,21 @@
-//! Source archives, from a URL or a file.
+//! Archives of sources and of compiled releases, from a URL or a file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::fetching::{Fetching, Tool};
 use crate::build_dir::open_folder;
+use crate::fetching::{Fetching, Tool};
 use crate::{BuildError, Sha256};
 
 const CURL: Tool = Tool { program: "curl", package: "curl" };
 const TAR: Tool = Tool { program: "tar", package: "tar" };
 
+/// The tools that are needed.
+pub(crate) const TOOLS: [Tool; 2] = [CURL, TAR];
+
 /// Downloads the archive if necessary, verifies its checksum and unpacks it. Returns the directory
-/// of the source and the checksum.
-pub(super) fn fetch(
+/// with the content and the checksum.
+pub(crate) fn fetch(
     fetching: &Fetching<'_>,
     location: &str,
     expected: Option<&Sha256>,
@@ -23,8 +26,7 @@ pub(super) fn fetch(
     } else {
         PathBuf::from(location)
     };
-    let sha256 =
-        Sha256::of_file(&file).map_err(Fetching::io("reading the source's archive", &file))?;
+    let sha256 = Sha256::of_file(&file).map_err(Fetching::io("reading the archive", &file))?;
     if let Some(expected) = expected.filter(|expected| **expected != sha256) {
         if is_url(location) {
             // A file with the wrong checksum must not be reused.
@@ -50,7 +52,7 @@ pub(super) fn fetch(
 }
 
 /// Whether the location is a URL.
-pub(super) fn is_url(location: &str) -> bool {
+pub(crate) fn is_url(location: &str) -> bool {
     location.contains("://")
 }
 
@@ -64,7 +66,7 @@ fn download(
         return Err(fetching.failed(
             "downloading it",
             "no checksum is named for it",
-            "add its `sha256`: what is downloaded and compiled must be known",
+            "add its `sha256`: what is downloaded and executed must be known",
         ));
     };
     open_folder(downloads).map_err(Fetching::io("creating", downloads))?;

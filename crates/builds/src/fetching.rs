@@ -1,4 +1,4 @@
-//! Execution of the tools that fetch sources.
+//! Execution of the tools that fetch sources and releases.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,36 +6,38 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use crate::BuildError;
 use crate::child::{Running, wait};
 use crate::command::network_command;
 use crate::failure::last_lines;
 use crate::lock::Lock;
 use crate::shell::quote_command;
-use crate::{BuildError, SourceOrigin, System};
 
-/// The context of fetching one source.
-pub(super) struct Fetching<'a> {
-    pub(super) system: System,
-    pub(super) origin: &'a SourceOrigin,
+/// The context of fetching one source or release.
+pub(crate) struct Fetching<'a> {
+    /// What is fetched: `the source of PostgreSQL, ORIGIN`.
+    pub(crate) what: &'a str,
+    /// Where it is from, for progress messages.
+    pub(crate) origin: &'a str,
     /// The working directory, for exclusive use.
-    pub(super) part: &'a Path,
-    /// The source's lock, held while fetching.
-    pub(super) lock: &'a Lock,
-    pub(super) cancel: &'a AtomicBool,
+    pub(crate) part: &'a Path,
+    /// The lock of the source or release, held while fetching.
+    pub(crate) lock: &'a Lock,
+    pub(crate) cancel: &'a AtomicBool,
     /// Receives progress messages.
-    pub(super) report: &'a (dyn Fn(String) + Sync),
+    pub(crate) report: &'a (dyn Fn(String) + Sync),
 }
 
 /// A required program, and the Debian package that contains it.
 #[derive(Clone, Copy)]
-pub(super) struct Tool {
-    pub(super) program: &'static str,
-    pub(super) package: &'static str,
+pub(crate) struct Tool {
+    pub(crate) program: &'static str,
+    pub(crate) package: &'static str,
 }
 
 impl Fetching<'_> {
     /// Runs a tool in a directory and returns its output.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         tool: Tool,
         doing: &str,
@@ -65,7 +67,7 @@ impl Fetching<'_> {
         let text = fs::read(&output).map_err(|e| BuildError::io("reading", &output, e))?;
         let text = String::from_utf8_lossy(&text).into_owned();
         let Some(status) = status else {
-            return Err(BuildError::Cancelled { what: format!("the source of {}", self.system) });
+            return Err(BuildError::Cancelled { what: self.what.to_owned() });
         };
         if status.success() {
             return Ok(text);
@@ -75,32 +77,40 @@ impl Fetching<'_> {
             doing,
             format!(
                 "{status}\ncommand: {}\nmessage:\n{}",
-                quote_command(Path::new(tool.program), &args),
+                shortened(quote_command(Path::new(tool.program), &args)),
                 last_lines(&text)
             ),
             advice(&text),
         ))
     }
 
-    /// An error about the source, with advice.
-    pub(super) fn failed(
+    /// An error about what is fetched, with advice.
+    pub(crate) fn failed(
         &self,
         doing: &str,
         reason: impl Into<String>,
         advice: impl Into<String>,
     ) -> BuildError {
-        BuildError::Source {
-            system: self.system,
-            origin: Box::new(self.origin.clone()),
+        BuildError::Fetching {
+            what: self.what.to_owned(),
             doing: doing.to_owned(),
             reason: reason.into(),
             advice: advice.into(),
         }
     }
 
-    pub(super) fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+    pub(crate) fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
         let (doing, path): (String, PathBuf) = (doing.to_owned(), path.to_owned());
         move |error| BuildError::io(doing, &path, error)
+    }
+}
+
+/// A command that fits into a few lines: one that names a hundred packages does not.
+fn shortened(command: String) -> String {
+    const MOST: usize = 500;
+    match command.char_indices().nth(MOST) {
+        None => command,
+        Some((end, _)) => format!("{} …", &command[..end]),
     }
 }
 
@@ -115,10 +125,12 @@ fn advice(text: &str) -> &'static str {
         "Connection refused",
         "unable to access",
         "Connection timed out",
+        "Could not connect",
+        "Unable to connect",
     ];
     if no_network.iter().any(|sign| text.contains(sign)) {
-        return "no network connection? If you need a proxy, set https_proxy. Cached sources do not \
-                require a network";
+        return "no network connection? If you need a proxy, set https_proxy. What is in the \
+                cache does not require a network";
     }
     if text.contains("404") {
         return "the server does not have it: check the name and the version";
@@ -135,8 +147,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let lock = Lock::wait(&dir.path().join("lock")).unwrap();
         let fetching = Fetching {
-            system: System::PostgreSql,
-            origin: &SourceOrigin::Bundled,
+            what: "the source of PostgreSQL",
+            origin: "",
             part: dir.path(),
             lock: &lock,
             cancel: &AtomicBool::new(false),

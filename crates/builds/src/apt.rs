@@ -1,0 +1,240 @@
+//! Debian's package lists, read with apt.
+//!
+//! apt uses separate package lists, state and cache: the system's sources and lists are not
+//! changed. The mirror, proxies and keys are those of the system's configuration, and apt verifies
+//! signatures as for the system's own packages.
+
+use std::fs;
+use std::path::Path;
+
+use crate::BuildError;
+use crate::build_dir::open_folder;
+use crate::fetching::{Fetching, Tool};
+
+pub(crate) const GET: Tool = Tool { program: "apt-get", package: "apt" };
+pub(crate) const CACHE: Tool = Tool { program: "apt-cache", package: "apt" };
+pub(crate) const DPKG: Tool = Tool { program: "dpkg", package: "dpkg" };
+
+const MIRROR: &str = "http://deb.debian.org/debian";
+const SECURITY: &str = "http://deb.debian.org/debian-security";
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Releases without a separate archive for security updates.
+const ROLLING: [&str; 5] = ["sid", "unstable", "experimental", "testing", "rc-buggy"];
+
+/// The lists to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lists {
+    /// Source packages.
+    Sources,
+    /// Compiled packages of this machine's architecture.
+    Packages,
+    /// The same without security updates, which a mirror may have in its lists only.
+    OriginalPackages,
+}
+
+impl Lists {
+    /// The name of the directory of a suite's lists.
+    pub(crate) fn name(self, suite: &str) -> String {
+        match self {
+            Self::Sources => suite.to_owned(),
+            Self::Packages | Self::OriginalPackages => format!("{suite}-packages"),
+        }
+    }
+
+    const fn what(self) -> &'static str {
+        match self {
+            Self::Sources => "updating the list of source packages",
+            Self::Packages | Self::OriginalPackages => "updating the list of packages",
+        }
+    }
+}
+
+/// apt with lists of its own of one suite.
+pub(crate) struct Apt<'a> {
+    pub(crate) fetching: &'a Fetching<'a>,
+    config: String,
+}
+
+impl<'a> Apt<'a> {
+    /// Updates the lists in a directory below `home`.
+    pub(crate) fn prepare(
+        fetching: &'a Fetching<'a>,
+        lists: Lists,
+        suite: &str,
+        home: &Path,
+    ) -> Result<Self, BuildError> {
+        let home = home.join(lists.name(suite));
+        for inner in ["parts", "preferences", "state/lists/partial", "cache/archives/partial"] {
+            let folder = home.join(inner);
+            open_folder(&folder).map_err(Fetching::io("creating", &folder))?;
+        }
+        let targets = ["indextargets", "--format", "$(REPO_URI)|$(RELEASE)"];
+        let targets = fetching.run(GET, "looking up the mirror", fetching.part, &targets)?;
+        let mut options = Vec::new();
+        let kind = match lists {
+            Lists::Sources => "deb-src",
+            Lists::Packages | Lists::OriginalPackages => {
+                let asking = "asking for the architecture";
+                let of = fetching.run(DPKG, asking, fetching.part, &["--print-architecture"])?;
+                options.push(format!("arch={}", of.trim()));
+                "deb"
+            }
+        };
+        if Path::new(KEYS).is_file() {
+            options.push(format!("signed-by={KEYS}"));
+        }
+        let write = |name: &str, text: &str| {
+            let file = home.join(name);
+            fs::write(&file, text).map_err(Fetching::io("writing", &file))
+        };
+        let updates = lists != Lists::OriginalPackages && has_security_updates(suite);
+        write("sources.list", &sources(kind, &options, (suite, updates), &targets))?;
+        write("apt.conf", &configuration(&home))?;
+        let apt = Self { fetching, config: home.join("apt.conf").to_string_lossy().into_owned() };
+        (fetching.report)(format!("querying Debian for {}", fetching.origin));
+        let updated = apt.run(GET, lists.what(), fetching.part, &["--error-on=any", "update"]);
+        updated.map_err(|error| explain_suite(error, suite))?;
+        Ok(apt)
+    }
+
+    /// Runs a tool of apt with these lists.
+    pub(crate) fn run(
+        &self,
+        tool: Tool,
+        doing: &str,
+        dir: &Path,
+        args: &[&str],
+    ) -> Result<String, BuildError> {
+        let args: Vec<&str> =
+            ["--config-file", &self.config].into_iter().chain(args.iter().copied()).collect();
+        self.fetching.run(tool, doing, dir, &args)
+    }
+}
+
+/// Says so if a suite does not exist.
+fn explain_suite(error: BuildError, suite: &str) -> BuildError {
+    match error {
+        BuildError::Fetching { what, doing, reason, .. }
+            if reason.contains("does not have a Release file") =>
+        {
+            let advice = format!(
+                "Debian has no suite {suite}: name one that its archive has, such as bookworm, \
+                 trixie or sid"
+            );
+            BuildError::Fetching { what, doing, reason, advice }
+        }
+        other => other,
+    }
+}
+
+/// Whether a suite has a separate archive for security updates.
+pub(crate) fn has_security_updates(suite: &str) -> bool {
+    !ROLLING.contains(&suite)
+}
+
+/// The lines of `sources.list` for a suite, maybe with its security updates, with the system's Debian mirror if it has one.
+fn sources(
+    kind: &str,
+    options: &[String],
+    (suite, updates): (&str, bool),
+    targets: &str,
+) -> String {
+    let repositories = || targets.lines().filter_map(|line| line.split_once('|'));
+    let is_debian = |uri: &str| uri.trim_end_matches('/').ends_with("/debian");
+    let mirror = repositories().map(|(uri, _)| uri).find(|uri| is_debian(uri)).unwrap_or(MIRROR);
+    let security = repositories()
+        .find(|(_, release)| release.ends_with("-security"))
+        .map_or(SECURITY, |(uri, _)| uri);
+    let options = match options {
+        [] => String::new(),
+        options => format!(" [{}]", options.join(" ")),
+    };
+    let mut text = format!("{kind}{options} {mirror} {suite} main\n");
+    if updates {
+        text.push_str(&format!("{kind}{options} {security} {suite}-security main\n"));
+    }
+    text
+}
+
+/// The settings that override the system's configuration, which apt reads first.
+fn configuration(home: &Path) -> String {
+    let path = |inner: &str| home.join(inner).to_string_lossy().into_owned();
+    format!(
+        "// The update hooks of the system are for its own package lists.\n\
+         #clear APT::Update::Pre-Invoke;\n\
+         #clear APT::Update::Post-Invoke;\n\
+         #clear APT::Update::Post-Invoke-Success;\n\
+         Dir::Etc::SourceList \"{}\";\n\
+         Dir::Etc::SourceParts \"{}\";\n\
+         Dir::Etc::PreferencesParts \"{}\";\n\
+         Dir::State \"{}\";\n\
+         Dir::State::Status \"/dev/null\";\n\
+         Dir::Cache \"{}\";\n\
+         APT::Sandbox::User \"root\";\n\
+         // Lists for graphical package managers.\n\
+         Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";\n\
+         Acquire::Languages \"none\";\n\
+         Acquire::Retries \"2\";\n",
+        path("sources.list"),
+        path("parts"),
+        path("preferences"),
+        path("state"),
+        path("cache"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_fuzz::Fuzz;
+
+    use super::*;
+
+    const TARGETS: &str = "https://packages.example/apt/|cloud-sdk|\n\
+                           http://mirror.example/debian-security/|bookworm-security\n\
+                           http://mirror.example/debian/|bookworm\n";
+
+    #[test]
+    fn system_mirror_is_used_for_any_suite() {
+        assert_eq!(
+            sources("deb-src", &[], ("trixie", true), TARGETS),
+            "deb-src http://mirror.example/debian/ trixie main\n\
+             deb-src http://mirror.example/debian-security/ trixie-security main\n"
+        );
+        let options = ["arch=arm64".to_owned(), "signed-by=/k".to_owned()];
+        let sid = sources("deb", &options, ("sid", has_security_updates("sid")), "");
+        assert_eq!(sid, format!("deb [arch=arm64 signed-by=/k] {MIRROR} sid main\n"));
+    }
+
+    #[test]
+    fn damaged_lists_of_apt_are_read() {
+        let samples = vec![TARGETS.into()];
+        Fuzz::new(samples).words(&["|", "\n", "\r", "/debian", "-security"]).run(|text| {
+            let text = String::from_utf8_lossy(text);
+            assert_eq!(sources("deb-src", &[], ("bookworm", true), &text).lines().count(), 2);
+        });
+    }
+
+    #[test]
+    fn configured_directories_are_in_the_cache() {
+        let text = configuration(Path::new("/cache/apt/bookworm"));
+        for line in text.lines().filter(|line| line.starts_with("Dir::")) {
+            assert!(
+                line.contains("\"/cache/apt/bookworm/") || line.contains("/dev/null"),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_suite_is_explained() {
+        let what = "the release of MySQL, Debian sids".to_owned();
+        let doing = "updating the list of packages".to_owned();
+        let reason = "E: The repository 'x sids Release' does not have a Release file.".to_owned();
+        let error = BuildError::Fetching { what, doing, reason, advice: String::new() };
+        let text = explain_suite(error, "sids").to_string();
+        assert!(
+            text.ends_with("such as bookworm, trixie or sid") && text.contains("no suite sids")
+        );
+    }
+}
