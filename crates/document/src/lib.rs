@@ -33,6 +33,7 @@ pub use deprecated::Deprecated;
 pub use document::Document;
 pub use nearest::{did_you_mean, nearest};
 pub use problem::{Problem, Problems};
+pub use secret::without_passwords;
 pub use span::{Span, Spanned};
 pub use table::{Scalar, Setting, SettingList, Table};
 pub use values::{BadValue, parse_duration, parse_share, parse_size};

@@ -193,6 +193,7 @@ fn candidate(name: &str, baseline: &str, values: &[Value]) -> CandidateRecord {
         build: None,
         origin: Some(OriginRecord::Imported { file }),
         configuration: Vec::new(),
+        server_settings: Vec::new(),
         config_diff: Vec::new(),
         injected_delay: None,
     }
@@ -226,6 +227,7 @@ fn session(request: &Request, values: &[Value]) -> SessionRecord {
         warnings,
         client_cpus: None,
         system_cpus: None,
+        client_wait: None,
         counting: Vec::new(),
         elapsed: Nanos::ZERO,
     }

@@ -12,6 +12,10 @@ pub struct SliceMeasured {
     pub wall: Nanos,
     /// CPU time of all clients; for an embedded engine it includes the system under test.
     pub cpu: Nanos,
+    /// The part of `cpu` in which clients polled without receiving anything; the rest is work. `None`
+    /// if they slept while they waited.
+    #[serde(default)]
+    pub polling: Option<Nanos>,
     /// Resource usage of the server from the first client's start to the last one's end; `None` for
     /// an embedded engine, and for a server whose processes are unknown.
     pub server: Option<ServerUsage>,
@@ -55,6 +59,12 @@ pub struct SliceMeasured {
 }
 
 impl SliceMeasured {
+    /// CPU time of all clients without polling.
+    #[must_use]
+    pub fn work(&self) -> Nanos {
+        self.cpu.saturating_sub(self.polling.unwrap_or_default())
+    }
+
     /// Adds the measurements of another client of the same slice.
     ///
     /// The server's usage is not per client and stays unchanged.
@@ -62,6 +72,10 @@ impl SliceMeasured {
         self.started = self.started.min(other.started);
         self.wall = self.wall.max(other.wall);
         self.cpu += other.cpu;
+        self.polling = match (self.polling, other.polling) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
         self.throughput = match (self.throughput, other.throughput) {
             (Some(a), Some(b)) => Some(Qps::from_per_second(a.per_second() + b.per_second())),
             (a, b) => a.or(b),
@@ -103,6 +117,23 @@ mod tests {
         assert_eq!(both.wall, Nanos::from_millis(100));
         assert_eq!(both.statements, 400);
         assert_eq!(both.throughput, Some(Qps::from_per_second(5_000.0)));
+    }
+
+    #[test]
+    fn work_is_cpu_time_without_polling() {
+        let client = |cpu, polling: Option<u64>| SliceMeasured {
+            cpu: Nanos::from_millis(cpu),
+            polling: polling.map(Nanos::from_millis),
+            ..SliceMeasured::default()
+        };
+        let mut all = client(50, None);
+        assert_eq!(all.work(), Nanos::from_millis(50));
+        all.merge(client(50, Some(30)));
+        all.merge(client(50, Some(25)));
+        assert_eq!(
+            (all.polling, all.work()),
+            (Some(Nanos::from_millis(55)), Nanos::from_millis(95))
+        );
     }
 
     #[test]

@@ -10,10 +10,12 @@ mod one_start;
 mod optimizations;
 mod response_times;
 mod scaling;
+mod series;
 mod state_snapshots;
 
 use std::collections::BTreeMap;
 
+use dbdyno_record::Work;
 use dbdyno_results::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, ResultsError, Role,
     RunReader, SliceRecord,
@@ -24,6 +26,7 @@ use dbdyno_stats::{
 };
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
+use crate::candidates::reported;
 use crate::counter_summaries::summarise as summarise_counters;
 use crate::inserts;
 use crate::metric::{Grouping, Metric, summarise};
@@ -32,10 +35,10 @@ use crate::model::{
     self, Absolute, Estimate, MicrobenchmarkRows, Percentile, RelativePercentile, Report, Row,
     Verdict,
 };
-use crate::trust::Work;
 use absolute::{Cpus, SystemKind, absolute, cpu_per_query, switches_per_query};
 use background::Background;
 use response_times::PercentileRatios;
+pub(crate) use series::by_group;
 
 /// Share of its CPUs above which a server or a client counts as the bottleneck.
 const LIMIT: f64 = 0.9;
@@ -101,6 +104,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         groups: groups(Grouping::Five),
         three_groups: groups(Grouping::Three),
         effects: effects::all(run, &measured, &records, &qps),
+        series: series::all(run, &measured, &records, &qps),
         counter_groups: summarise_counters(&microbenchmarks, &records),
         not_counted: counters::not_counted(&sessions, &records),
         scaling: scaling::rows(&measured, &records),
@@ -114,13 +118,30 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         lost: descriptions::lost(&failures, &records),
         optimizations: optimizations::all(run, &records)?,
         state_snapshots: state_snapshots::by_time(&run.state_snapshots()?, &records),
+        client_wait: sessions.last().and_then(|session| session.client_wait),
         host: sessions.last().map_or_else(Vec::new, |session| session.host.clone()),
         settings: run.settings()?,
         experiment_text: run.experiment_text()?,
-        candidates: records,
+        candidates: with_reported_differences(records),
     };
     let more = if report.is_imported() { IMPORTED_METHOD } else { "" };
     Ok(Report { interval_method: format!("{METHOD}{more}"), ..report })
+}
+
+/// The candidates, with the settings that their servers reported differently from the baseline's among
+/// the configuration differences.
+fn with_reported_differences(mut records: Vec<CandidateRecord>) -> Vec<CandidateRecord> {
+    let baseline = records.iter().find(|one| one.role == Role::Baseline).cloned();
+    if let Some(baseline) = baseline {
+        for candidate in records.iter_mut().filter(|one| one.role == Role::Candidate) {
+            let differing: Vec<String> = reported(candidate, &baseline)
+                .into_iter()
+                .map(|(name, value, other)| format!("{name}: {value}; the baseline: {other}"))
+                .collect();
+            candidate.config_diff.extend(differing);
+        }
+    }
+    records
 }
 
 /// A microbenchmark with its counted slices, and the figures of each candidate.
@@ -367,7 +388,7 @@ impl Measured {
                     None => Verdict::Unknown,
                     Some(estimate) => Metric::Cpu.verdict_of_estimate(&estimate, cpu_floor),
                 },
-                trusted_metric: work.trusted_metric(relative_cpu.is_some()),
+                trusted_metric: Metric::trusted(work, relative_cpu.is_some()),
                 blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
                 absolute: own.absolute.clone()?,
                 restart_medians: restart_medians(&ratios),

@@ -3,8 +3,8 @@
 use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role};
 
 /// Labels of a configuration that differ between candidates without a meaning: each candidate of an
-/// existing server has its own schema, and the address is named first.
-const WITHOUT_MEANING: [&str; 2] = ["schema", "address"];
+/// existing server has its own schema, processes have numbers, and the address is named first.
+const WITHOUT_MEANING: [&str; 3] = ["schema", "process", "address"];
 
 /// What distinguishes a candidate from the baseline, the most important first: system, program,
 /// variant, settings. Empty for an equal one.
@@ -89,23 +89,60 @@ fn origin(candidate: &CandidateRecord) -> Option<String> {
     }
 }
 
-/// Settings with another value than the baseline's, then those that only the baseline has.
+/// Settings with another value than the baseline's, then those that only the baseline has, then what
+/// servers reported. Of candidates of different kinds, only settings that both have are compared.
 fn settings(candidate: &CandidateRecord, baseline: &CandidateRecord) -> Vec<String> {
     let value = |of: &CandidateRecord, label: &str| {
         let mut rows = of.configuration.iter();
         rows.find(|(other, _)| other == label).map(|(_, value)| value.clone())
     };
-    let compared = |label: &str| !WITHOUT_MEANING.contains(&label);
-    let own = candidate
-        .configuration
-        .iter()
-        .filter(|(label, own)| compared(label) && value(baseline, label).as_ref() != Some(own));
+    let same_kind = candidate.system == baseline.system
+        && is_existing_server(candidate) == is_existing_server(baseline);
+    let compared = |label: &str, by: &CandidateRecord| {
+        !WITHOUT_MEANING.contains(&label) && (same_kind || value(by, label).is_some())
+    };
+    let own = candidate.configuration.iter().filter(|(label, own)| {
+        compared(label, baseline) && value(baseline, label).as_ref() != Some(own)
+    });
     let only_baseline = baseline
         .configuration
         .iter()
-        .filter(|(label, _)| compared(label) && value(candidate, label).is_none());
+        .filter(|(label, _)| compared(label, candidate) && value(candidate, label).is_none());
     own.map(|(label, value)| format!("{label} = {value}"))
         .chain(only_baseline.map(|(label, _)| format!("{label} not set")))
+        .chain(
+            reported(candidate, baseline)
+                .into_iter()
+                .map(|(name, value, _)| format!("{name} = {value}")),
+        )
+        .collect()
+}
+
+/// Whether dbdyno did not start its server.
+pub(crate) const fn is_existing_server(candidate: &CandidateRecord) -> bool {
+    matches!(candidate.origin, Some(OriginRecord::Server { .. }))
+}
+
+/// What the servers of both reported differently: name, value and the baseline's value. Empty for two
+/// private servers, whose settings are in their configuration, and for different systems.
+pub(crate) fn reported<'a>(
+    candidate: &'a CandidateRecord,
+    baseline: &'a CandidateRecord,
+) -> Vec<(&'a str, &'a str, &'a str)> {
+    let comparable = candidate.system == baseline.system
+        && (is_existing_server(candidate) || is_existing_server(baseline));
+    let of_baseline = |name: &str| {
+        let mut all = baseline.server_settings.iter();
+        all.find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    };
+    candidate
+        .server_settings
+        .iter()
+        .filter(|_| comparable)
+        .filter_map(|(name, value)| {
+            let other = of_baseline(name)?;
+            (other != value).then_some((name.as_str(), value.as_str(), other))
+        })
         .collect()
 }
 
@@ -144,6 +181,47 @@ mod tests {
         own.origin = Some(OriginRecord::Server { address: "db2:3306".to_owned() });
         assert_eq!(differences(&own, &baseline), ["MariaDB 11.4.5 (innodb)", "at db2:3306"]);
         assert_eq!(identity(&baseline), "MariaDB 10.11.14 (innodb), /usr/sbin/mariadbd");
+    }
+
+    fn server(address: &str, settings: &[(&str, &str)]) -> CandidateRecord {
+        let mut candidate =
+            with(&[("schema", address), ("process", address), ("statements", "text")]);
+        candidate.origin = Some(OriginRecord::Server { address: address.to_owned() });
+        candidate.server_settings = sample::pairs(settings);
+        candidate
+    }
+
+    #[test]
+    fn existing_server_is_described_by_the_settings_that_it_reported() {
+        let baseline = server("db1", &[("innodb_doublewrite", "ON"), ("long_query_time", "10")]);
+        let own = server("db2", &[("innodb_doublewrite", "OFF"), ("only_here", "1")]);
+        assert_eq!(differences(&own, &baseline), ["at db2", "innodb_doublewrite = OFF"]);
+        assert_eq!(reported(&own, &baseline), [("innodb_doublewrite", "OFF", "ON")]);
+        let unknown = server("db2", &[]);
+        assert_eq!(differences(&unknown, &baseline), ["at db2"]);
+    }
+
+    #[test]
+    fn private_and_existing_server_are_compared_by_what_both_report() {
+        let mut private = with(&[("durability", "relaxed"), ("statements", "prepared")]);
+        private.server_settings = sample::pairs(&[("innodb_doublewrite", "OFF")]);
+        let existing = server("db1", &[("innodb_doublewrite", "ON")]);
+        assert_eq!(
+            differences(&existing, &private),
+            ["at db1", "statements = text", "innodb_doublewrite = ON"]
+        );
+        let mut other = private.clone();
+        other.server_settings = sample::pairs(&[("innodb_doublewrite", "ON")]);
+        assert_eq!(reported(&other, &private), [], "two private servers");
+    }
+
+    #[test]
+    fn settings_of_another_system_are_not_listed() {
+        let baseline = with(&[("durability", "relaxed"), ("shared_buffers", "1GB")]);
+        let mut own = with(&[("durability", "strict"), ("max_connections", "151")]);
+        own.system = "postgresql".to_owned();
+        let differences = differences(&own, &baseline);
+        assert_eq!(differences[1..], ["durability = strict"], "{differences:?}");
     }
 
     #[test]

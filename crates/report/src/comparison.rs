@@ -11,6 +11,7 @@ mod candidates;
 mod csv;
 mod facts;
 mod html;
+mod markdown;
 mod terminal;
 mod words;
 
@@ -25,6 +26,7 @@ pub use absolute::{AbsoluteCell, AbsoluteFigure, AbsoluteRow, Change, ChangeSumm
 pub use agreement::Agreement;
 pub use facts::{Fact, Facts};
 pub use html::html;
+pub use markdown::markdown;
 pub use terminal::terminal;
 
 use crate::export::ExportError;
@@ -125,6 +127,13 @@ impl Comparison {
         )
     }
 
+    /// The summaries of a candidate's groups with several microbenchmarks: that of a single one repeats
+    /// its ratio.
+    fn summaries_of(&self, candidate: &str) -> Vec<&GroupRow> {
+        let several = |row: &&GroupRow| row.cells.iter().flatten().any(|summary| summary.count > 1);
+        self.groups.iter().filter(|row| row.candidate == candidate).filter(several).collect()
+    }
+
     /// The candidates with relative QPS, in order, each with the runs that have it.
     fn runs_of_candidates(&self) -> Vec<(&str, BTreeSet<usize>)> {
         let mut all: Vec<(&str, BTreeSet<usize>)> = Vec::new();
@@ -220,9 +229,11 @@ pub fn compare(reports: &[Report]) -> Comparison {
     let absolute = sources.rows();
     let changes = sources.summaries(&absolute);
     let (groups, rows) = relative(&reports, &columns);
+    let runs: Vec<RunInfo> =
+        reports.iter().enumerate().map(|(run, report)| info(run, report, &columns)).collect();
     Comparison {
-        runs: reports.iter().enumerate().map(|(run, report)| info(run, report, &columns)).collect(),
-        notes: words::notes(&reports, &columns, !rows.is_empty()),
+        notes: words::notes(&reports, &runs, &columns, !rows.is_empty()),
+        runs,
         facts: Facts::of(&reports, &candidates),
         groups,
         rows,

@@ -17,8 +17,8 @@ use crate::model::Report;
 
 pub use files::replace;
 pub use tables::{
-    COUNTERS_HEADER, EFFECTS_HEADER, LATENCY_HEADER, RELATIVE_HEADER, SCALING_HEADER,
-    SUMMARY_HEADER,
+    CHANGES_HEADER, COUNTERS_HEADER, EFFECTS_HEADER, LATENCY_HEADER, RELATIVE_HEADER,
+    SCALING_HEADER, SUMMARY_HEADER,
 };
 pub(crate) use tables::{decimals, table};
 
@@ -53,7 +53,7 @@ pub enum ExportError {
 /// Write `report.html`, `report.md`, `relative.csv`, `summary.csv` and `run.json` to `dir`, which is created if
 /// missing. An insert benchmark has `insert_steps.csv` and `insert_series.csv` instead of the two
 /// tables. `scaling.csv` of a sweep, `latency.csv` and `counters.csv` follow if response times and counters are known,
-/// `effects.csv` with a matrix of settings. Returns
+/// `effects.csv` with a matrix of settings, `changes.csv` with a series of candidates. Returns
 /// the paths in this order.
 ///
 /// Each file is written under a temporary name in `dir` and renamed, so a reader sees the complete
@@ -92,6 +92,9 @@ pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportErro
     }
     if !report.effects.is_empty() {
         contents.push(("effects.csv", effects_csv(report)?));
+    }
+    if !report.series.is_empty() {
+        contents.push(("changes.csv", changes_csv(report)?));
     }
     contents.into_iter().map(|(name, text)| replace(dir, name, &text)).collect()
 }
@@ -148,6 +151,15 @@ pub fn counters_csv(report: &Report) -> Result<String, ExportError> {
 pub fn effects_csv(report: &Report) -> Result<String, ExportError> {
     tables::effects(report)
         .map_err(|source| ExportError::Encode { file: "effects.csv", source: source.into() })
+}
+
+/// One line per series, microbenchmark and pair of neighbours, the largest certain change first.
+///
+/// # Errors
+/// The table cannot be encoded.
+pub fn changes_csv(report: &Report) -> Result<String, ExportError> {
+    tables::changes(report)
+        .map_err(|source| ExportError::Encode { file: "changes.csv", source: source.into() })
 }
 
 /// One line per group (five groups) and candidate.

@@ -61,6 +61,19 @@ pub(crate) fn percent(share: Share) -> String {
     format!("{text}%")
 }
 
+/// A ratio as a signed change in percent: `+12.3%`, `−4%`, `0.0%`.
+pub(crate) fn percent_change(ratio: Ratio) -> String {
+    let percent = 100.0 * (ratio.get() - 1.0);
+    let decimals = usize::from(percent.abs() < 99.95);
+    let text = format!("{:.decimals$}%", percent.abs());
+    let is_zero = text.chars().all(|c| !('1'..='9').contains(&c));
+    match percent {
+        _ if is_zero => text,
+        0.0.. => format!("+{text}"),
+        _ => format!("−{text}"),
+    }
+}
+
 /// Three significant digits in at most five characters: `0.91`, `98.7`, `512k`, `1.23M`.
 pub(crate) fn compact(value: f64) -> String {
     const STEPS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -105,6 +118,13 @@ pub(crate) fn whole(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_have_signs() {
+        let shown =
+            [1.1234, 0.96, 1.0001, 3.0, 0.001].map(|value| percent_change(Ratio::new(value)));
+        assert_eq!(shown, ["+12.3%", "−4.0%", "0.0%", "+200%", "−99.9%"]);
+    }
 
     fn estimate(low: f64, median: f64, high: f64) -> Estimate {
         crate::sample::interval(Ratio::new(median), Ratio::new(low), Ratio::new(high))

@@ -25,6 +25,7 @@ mod optimizations;
 pub(crate) mod plot;
 mod policy;
 pub(crate) mod scale;
+mod series;
 mod state_snapshots;
 mod summaries;
 mod sweep;
@@ -52,7 +53,7 @@ pub fn render(report: &Report) -> String {
                 (inserts::html(insert))
             } @else {
                 (header::toolbar(report))
-                (key_results::render(report))
+                @if !series::comes_first(report) { (key_results::render(report)) }
             }
             @if !report.microbenchmarks.is_empty() { (results_of_microbenchmarks(report)) }
             (builds::render(report))
@@ -93,9 +94,15 @@ fn results_of_microbenchmarks(report: &Report) -> Markup {
         @for view in views(report) { (group_table::render(report, view)) }
     };
     html! {
+        (series::render(report))
         (sweep::render(report))
         (effects::render(report))
-        (section("comparison", "Microbenchmarks", groups))
+        @if series::comes_first(report) {
+            @let all = html! { details { summary { "Every candidate relative to the baseline" } (groups) } };
+            (section("comparison", "Microbenchmarks", all))
+        } @else {
+            (section("comparison", "Microbenchmarks", groups))
+        }
         (summaries::render(report))
         (counters::render(report))
         (details::render(report))

@@ -4,7 +4,9 @@
 //! A finding therefore says whether there is a difference, and how large a difference can be that was
 //! not found.
 
+mod conclusions;
 mod more_time;
+mod steps;
 mod words;
 
 use std::collections::BTreeSet;
@@ -13,10 +15,12 @@ use dbdyno_stats::median;
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
+pub use conclusions::conclusions;
 pub(crate) use more_time::{MoreTime, command};
+pub(crate) use steps::steps;
 
 use crate::metric::{Grouping, Metric};
-use crate::model::{MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict};
+use crate::model::{Estimate, MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict};
 
 /// The key result of a candidate in one group, at one number of clients.
 #[derive(Clone, Debug, Serialize)]
@@ -58,6 +62,21 @@ pub(crate) struct Finding {
     /// If no difference was found: the largest difference from 1 that the interval and the noise
     /// floor permit.
     pub(crate) within: Option<Share>,
+    /// The control's median ratio in the same microbenchmarks, if its interval excludes 1 on the same
+    /// side and it is at least half as far from 1 on a logarithmic scale: then the candidate's
+    /// difference may be noise.
+    pub(crate) control: Option<Ratio>,
+    /// The microbenchmarks, if others of the group are judged by another metric.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) part: Option<String>,
+}
+
+/// A usable ratio of a microbenchmark of a group.
+pub(crate) struct GroupValue {
+    pub(crate) ratio: Ratio,
+    /// With its interval; `None` for imported results.
+    pub(crate) estimate: Option<Estimate>,
+    pub(crate) verdict: Verdict,
 }
 
 /// The outcome of a finding.
@@ -132,9 +151,17 @@ fn key_result<'a>(
     if rows.is_empty() {
         return None;
     }
-    let finding = Finding::of(metric, &rows, metric.noise(report));
-    let throughput =
-        (metric != Metric::Qps).then(|| Finding::of(Metric::Qps, &rows, Metric::Qps.noise(report)));
+    let controls: Vec<&Row> =
+        trusting().filter_map(|one| control(report, one.microbenchmark)).collect();
+    let names: Vec<&str> = trusting().map(|one| one.microbenchmark.name.as_str()).collect();
+    let part = (names.len() < measured.len()).then(|| part(&names));
+    let finding = |metric: Metric| {
+        let finding = Finding::of(metric, &rows, metric.noise(report));
+        let control = Finding::of(metric, &controls, None);
+        Finding { control: finding.like(&control), part: part.clone(), ..finding }
+    };
+    let throughput = (metric != Metric::Qps).then(|| finding(Metric::Qps));
+    let finding = finding(metric);
     // An incomplete run is resumed first.
     let is_found = throughput.as_ref().is_some_and(Finding::is_difference);
     let can_continue = report.status == RunStatus::Complete && !report.is_imported() && !is_found;
@@ -147,42 +174,76 @@ fn key_result<'a>(
     Some(KeyResult { candidate, group, clients, finding, throughput, more_time })
 }
 
+/// The control's row of a microbenchmark.
+fn control<'a>(report: &Report, microbenchmark: &'a MicrobenchmarkRows) -> Option<&'a Row> {
+    let control = report.candidates.iter().find(|one| one.role == Role::Control)?;
+    microbenchmark.rows.iter().find(|row| row.candidate == control.name)
+}
+
+/// Some microbenchmarks of a group, in words.
+fn part(names: &[&str]) -> String {
+    match names {
+        [name] => (*name).to_owned(),
+        _ => format!("{} microbenchmarks", names.len()),
+    }
+}
+
 impl Finding {
+    /// The control's ratio if it differs from 1 in the same way, see [`Finding::control`].
+    fn like(&self, control: &Self) -> Option<Ratio> {
+        let (own, ratio, (low, high)) = (self.ratio?, control.ratio?, control.interval?);
+        let same_side = match own > Ratio::ONE {
+            true => low > Ratio::ONE,
+            false => high < Ratio::ONE,
+        };
+        let distance = |ratio: Ratio| ratio.get().ln().abs();
+        let is_like = same_side && distance(ratio) >= 0.5 * distance(own);
+        (self.is_difference() && is_like).then_some(ratio)
+    }
+
     pub(crate) fn of(metric: Metric, rows: &[&Row], noise: Option<Share>) -> Self {
-        let usable: Vec<(&Row, Ratio)> =
-            rows.iter().filter_map(|row| Some((*row, metric.counted(row)?))).collect();
-        let of_verdict =
-            |verdict| usable.iter().filter(|(row, _)| metric.verdict(row) == verdict).count();
-        let estimates = || usable.iter().filter_map(|(row, _)| metric.estimate(row));
+        let value = |row: &&Row| {
+            let (estimate, verdict) = (metric.estimate(row), metric.verdict(row));
+            Some(GroupValue { ratio: metric.counted(row)?, estimate, verdict })
+        };
+        let values: Vec<GroupValue> = rows.iter().filter_map(value).collect();
+        let mut finding = Self::of_values(metric, &values, noise);
+        if let (Some(row), true) = (rows.first(), values.is_empty()) {
+            finding.outcome = match metric.verdict(row) {
+                Verdict::ClientBound => Outcome::ClientBound,
+                Verdict::Failed => Outcome::Failed,
+                _ => Outcome::TooFewBlocks,
+            };
+        }
+        finding
+    }
+
+    /// The finding of the usable ratios of a group. The one rule for the interval and the verdict of a
+    /// group.
+    pub(crate) fn of_values(metric: Metric, values: &[GroupValue], noise: Option<Share>) -> Self {
+        let of_verdict = |verdict| values.iter().filter(|one| one.verdict == verdict).count();
+        let estimates = || values.iter().filter_map(|one| one.estimate);
         let middle = |values: Vec<f64>| median(&values).map(Ratio::new);
         let low = middle(estimates().map(|estimate| estimate.low.get()).collect());
         let high = middle(estimates().map(|estimate| estimate.high.get()).collect());
         let mut finding = Self {
             metric,
             outcome: Outcome::NoInterval,
-            ratio: middle(usable.iter().map(|(_, ratio)| ratio.get()).collect()),
+            ratio: middle(values.iter().map(|one| one.ratio.get()).collect()),
             interval: low.zip(high),
-            count: usable.len(),
+            count: values.len(),
             better: of_verdict(Verdict::Better),
             worse: of_verdict(Verdict::Worse),
             within: None,
+            control: None,
+            part: None,
         };
-        match (rows.first(), finding.interval) {
-            (Some(row), _) if usable.is_empty() => {
-                finding.outcome = match metric.verdict(row) {
-                    Verdict::ClientBound => Outcome::ClientBound,
-                    Verdict::Failed => Outcome::Failed,
-                    _ => Outcome::TooFewBlocks,
-                };
-            }
-            (_, None) => {}
-            (_, Some((low, high))) => {
-                finding.outcome = finding.outcome_of(low, high);
-                let noise = noise.map_or(0.0, Share::as_fraction);
-                let within = low.distance().max(high.distance()).max(noise);
-                finding.within = (finding.outcome == Outcome::NoDifference)
-                    .then(|| Share::from_fraction(within));
-            }
+        if let Some((low, high)) = finding.interval {
+            finding.outcome = finding.outcome_of(low, high);
+            let noise = noise.map_or(0.0, Share::as_fraction);
+            let within = low.distance().max(high.distance()).max(noise);
+            finding.within =
+                (finding.outcome == Outcome::NoDifference).then(|| Share::from_fraction(within));
         }
         finding
     }

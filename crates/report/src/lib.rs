@@ -1,7 +1,7 @@
 //! Tables, charts and exports made from a run directory.
 //!
 //! [`model::Report`] contains all numbers; [`terminal`], [`html`] and [`export`] only render it.
-//! [`comparison`] compares the reports of several runs.
+//! [`comparison`] compares the reports of several runs; [`gate`] judges one by rules.
 
 pub mod assemble;
 mod builds;
@@ -11,6 +11,7 @@ mod counter_summaries;
 mod effects;
 pub mod export;
 mod figures;
+pub mod gate;
 pub mod html;
 mod inserts;
 mod key_results;
@@ -21,6 +22,8 @@ mod operations;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 mod scaling;
+mod series;
 pub mod terminal;
-mod trust;
 mod words;
+
+pub use key_results::conclusions;

@@ -1,15 +1,21 @@
 //! The report as GitHub-flavoured Markdown, to paste into a pull request, an issue or a wiki: what was
-//! compared, key results, groups, microbenchmarks.
+//! compared, key results, groups, effects of settings, numbers of clients, microbenchmarks.
 
-mod escape;
+mod effects;
+pub(crate) mod escape;
 mod inserts;
-mod table;
+mod scaling;
+pub(crate) mod table;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use crate::candidates::{identity, summary};
 use crate::figures::{ends, ratio};
 use crate::key_results::{self, Finding};
 use crate::metric::{Grouping, Metric, clients, compared, missing};
-use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, RunStatus, Verdict};
+use crate::model::{
+    CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, RunStatus, Verdict,
+};
 use crate::words::{self, CPU_FIRST, NOTHING_MEASURED};
 use escape::{code, plain};
 use table::{Align, table};
@@ -28,6 +34,8 @@ pub fn render(report: &Report) -> String {
     } else {
         out.push_str(&findings(report));
         out.push_str(&groups(report));
+        out.push_str(&effects::sections(report));
+        out.push_str(&scaling::sections(report));
         out.push_str(&microbenchmarks(report));
     }
     out.push_str(&notes(report));
@@ -195,14 +203,17 @@ fn cell(
         (None, _) if !metric.is_measured(row) => "–".to_owned(),
         (None, _) => metric.word(verdict).to_owned(),
         (Some(value), None) => format!("{} {}", ratio(value), sign(verdict)),
-        (Some(value), Some(estimate)) => {
-            format!("{} {} ({})", ratio(value), sign(verdict), ends(estimate))
-        }
+        (Some(_), Some(one)) => estimate(one, verdict),
     }
 }
 
+/// `1.012 + (1.008, 1.014)`
+fn estimate(estimate: Estimate, verdict: Verdict) -> String {
+    format!("{} {} ({})", ratio(estimate.median), sign(verdict), ends(estimate))
+}
+
 /// The sign as code: alone `~` and `-` could be markup.
-fn sign(verdict: Verdict) -> String {
+pub(crate) fn sign(verdict: Verdict) -> String {
     format!("`{}`", verdict.sign())
 }
 
@@ -223,6 +234,3 @@ fn notes(report: &Report) -> String {
     let lines: String = lines.collect();
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
-
-#[cfg(test)]
-mod tests;

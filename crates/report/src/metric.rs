@@ -6,10 +6,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use dbdyno_record::Work;
 use dbdyno_stats::Summary;
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
+use crate::key_results::Finding;
 use crate::model::{
     CandidateRecord, Estimate, GroupSummary, LatencySummary, Lost, MicrobenchmarkRows, Report,
     Role, Row, Verdict,
@@ -107,6 +109,11 @@ impl Metric {
         }
     }
 
+    /// The metric to trust for this work.
+    pub(crate) const fn trusted(work: Work, cpu_is_known: bool) -> Self {
+        if work.trusts_cpu() && cpu_is_known { Self::Cpu } else { Self::Qps }
+    }
+
     /// The metric to trust in most rows.
     pub(crate) fn leading(report: &Report) -> Self {
         let rows = || report.microbenchmarks.iter().flat_map(|one| &one.rows);
@@ -131,29 +138,16 @@ impl Metric {
         }
     }
 
-    /// The verdict of a group's median: by its distance from 1, but only if at least half of the
-    /// group's rows have the same verdict. A median of noise is noise.
+    /// The verdict of a group's median: that of its finding, as in the key results. A median of noise is
+    /// noise.
     pub(crate) fn verdict_of_group(self, report: &Report, summary: &GroupSummary) -> Verdict {
-        let verdict = self.verdict_of(summary.median, self.noise(report));
         let members = report.microbenchmarks.iter().filter(|microbenchmark| {
             microbenchmark.clients == summary.clients
                 && [&microbenchmark.group, &microbenchmark.three_group].contains(&&summary.group)
         });
-        let (mut rows, mut same, mut alone) = (0, 0, 0);
-        for row in members.flat_map(|microbenchmark| &microbenchmark.rows) {
-            if row.candidate == summary.candidate && self.counted(row).is_some() {
-                rows += 1;
-                same += usize::from(self.verdict(row) == verdict);
-                alone += usize::from(self.verdict(row) == Verdict::NoInterval);
-            }
-        }
-        if 2 * alone >= rows && alone > 0 {
-            Verdict::NoInterval
-        } else if 2 * same >= rows {
-            verdict
-        } else {
-            Verdict::WithinNoise
-        }
+        let rows = members.flat_map(|microbenchmark| &microbenchmark.rows);
+        let rows: Vec<&Row> = rows.filter(|row| row.candidate == summary.candidate).collect();
+        Finding::of(self, &rows, self.noise(report)).verdict()
     }
 
     /// The noise floor of one microbenchmark; `None` without a control.
@@ -344,7 +338,7 @@ fn summary(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::{key_results, sample};
 
     #[test]
     fn less_cpu_is_better() {
@@ -380,17 +374,36 @@ mod tests {
     }
 
     #[test]
-    fn median_of_noise_is_noise() {
-        let report = sample::report_of(&["insert_range=100"]);
-        for summary in &mut report.groups.clone() {
-            summary.median = Ratio::new(1.5);
-            let mut rows = report.microbenchmarks[0].rows.iter();
-            let row = rows.find(|row| row.candidate == summary.candidate).unwrap();
-            if Metric::Qps.verdict(row) == Verdict::WithinNoise {
-                let verdict = Metric::Qps.verdict_of_group(&report, summary);
-                assert_eq!(verdict, Verdict::WithinNoise);
+    fn group_has_the_verdict_of_its_key_result() {
+        let mut compared = 0;
+        for report in [sample::report(), sample::sweep(), sample::imported()] {
+            for result in key_results::of(&report, Grouping::Five) {
+                for finding in result.findings() {
+                    // A key result is of the rows in which its metric is to be trusted.
+                    let members = report.microbenchmarks.iter().filter(|one| {
+                        (one.group.as_str(), one.clients) == (result.group, result.clients)
+                    });
+                    let rows: Vec<&Row> = members
+                        .flat_map(|one| &one.rows)
+                        .filter(|row| row.candidate == result.candidate)
+                        .collect();
+                    if rows.iter().any(|row| row.trusted_metric != result.finding.metric) {
+                        continue;
+                    }
+                    let summaries = finding.metric.summaries(&report, Grouping::Five);
+                    let Some(summary) = summaries.iter().find(|one| {
+                        (one.group.as_str(), one.clients, one.candidate.as_str())
+                            == (result.group, result.clients, result.candidate)
+                    }) else {
+                        continue;
+                    };
+                    let verdict = finding.metric.verdict_of_group(&report, summary);
+                    assert_eq!(verdict, finding.verdict(), "{result:?}");
+                    compared += 1;
+                }
             }
         }
+        assert!(compared > 20, "{compared}");
     }
 
     #[test]

@@ -6,12 +6,16 @@ mod insert_metrics;
 mod inserts;
 mod response_times;
 mod scaling;
+mod series;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use dbdyno_record::ClientWait;
 use dbdyno_results::NewLayout;
-pub use dbdyno_results::{BuildRecord, CandidateRecord, OriginRecord, Role, Warning};
+pub use dbdyno_results::{
+    BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role, Warning,
+};
 pub use dbdyno_stats::{Estimate, LatencySummary, NoiseFloor};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use serde::Serialize;
@@ -23,6 +27,7 @@ pub use insert_metrics::{Better, INSERT_METRICS, InsertFigures, InsertMetric};
 pub use inserts::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
 pub use response_times::{Percentile, RelativePercentile};
 pub use scaling::{ScalingRatio, ScalingRow};
+pub use series::{Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint, SeriesRow};
 
 /// All data for the terminal report, the HTML page and the exports.
 #[derive(Clone, Debug, Serialize)]
@@ -63,6 +68,9 @@ pub struct Report {
     /// Effects of the settings of matrices, by matrix, microbenchmark and setting.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
+    /// Candidates in an order, such as the releases of a server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
     /// Summaries of counter figures relative to the baseline, in five groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counter_groups: Vec<CounterSummary>,
@@ -89,6 +97,10 @@ pub struct Report {
     pub optimizations: Vec<Optimization>,
     /// State snapshots of the instances, in order.
     pub state_snapshots: Vec<StateSnapshots>,
+    /// How the clients of servers waited for answers in the last session; `None` without servers, and
+    /// for versions in which they always slept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_wait: Option<ClientWait>,
     /// Facts about the host: label and value, in display order.
     pub host: Vec<(String, String)>,
     /// Settings of the experiment: label and value, in display order.
@@ -185,9 +197,14 @@ pub struct Absolute {
     pub user_us_per_query: Option<f64>,
     /// System CPU time of a server in its slices per statement, in µs.
     pub system_us_per_query: Option<f64>,
-    /// CPU time of the load generator per statement, in µs; `None` for an embedded database.
+    /// CPU time of the load generator per statement, in µs, without polling; `None` for an embedded
+    /// database.
     pub client_cpu_us_per_query: Option<f64>,
-    /// CPU utilization of the load generator's CPUs: the median over the slices.
+    /// CPU time in which the load generator polled in vain, per statement, in µs; `None` if it slept
+    /// instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_polling_us_per_query: Option<f64>,
+    /// CPU utilization of the load generator's CPUs without polling: the median over the slices.
     pub client_busy: Option<Share>,
     /// CPU utilization of the server's CPUs: the median over the slices.
     pub server_busy: Option<Share>,

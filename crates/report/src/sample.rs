@@ -7,14 +7,17 @@ mod counters;
 mod draw;
 mod inserts;
 mod names;
+mod series;
 mod servers;
 
 pub use audits::audited;
 pub use counters::{counted, counted_sweep, only_kernel_counters};
 pub(crate) use draw::interval;
 pub use inserts::inserts;
+pub use series::series;
 pub use servers::{imported, servers, servers_of, sweep, sweep_of};
 
+use dbdyno_record::Work;
 use dbdyno_stats::{ControlRow, METHOD};
 use dbdyno_units::{Bytes, Nanos, Ratio};
 
@@ -24,7 +27,6 @@ use crate::model::{
     BuildRecord, CandidateRecord, Change, Effect, Failure, MicrobenchmarkRows, NoiseFloor, Report,
     Role, RunStatus, Verdict, Warning,
 };
-use crate::trust::Work;
 
 /// The complete sample: 42 microbenchmarks, the baseline, three candidates and the control.
 #[must_use]
@@ -58,6 +60,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         three_groups: Vec::new(),
         insert: None,
         effects: Vec::new(),
+        series: Vec::new(),
         counter_groups: Vec::new(),
         not_counted: Vec::new(),
         scaling: Vec::new(),
@@ -74,6 +77,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         lost: Vec::new(),
         optimizations: Vec::new(),
         state_snapshots: Vec::new(),
+        client_wait: None,
         host: pairs(&[
             ("CPU", "AMD EPYC 7B13, 2 CPUs, 1 thread per core"),
             ("Kernel", "Linux 6.1.0-28-amd64"),
@@ -239,7 +243,7 @@ pub(crate) fn refresh(report: &mut Report) {
         for row in rows {
             let client_bound = row.verdict == Verdict::ClientBound;
             let work = Work { writes: *writes, clients: *clients, on_server, client_bound };
-            row.trusted_metric = work.trusted_metric(row.relative_cpu.is_some());
+            row.trusted_metric = Metric::trusted(work, row.relative_cpu.is_some());
         }
     }
     let of =
@@ -290,6 +294,7 @@ fn candidates() -> Vec<CandidateRecord> {
             audit: None,
         }),
         origin: None,
+        server_settings: Vec::new(),
         config_diff: Vec::new(),
         configuration: pairs(&[
             ("journal_mode", "WAL"),
@@ -318,7 +323,7 @@ fn candidates() -> Vec<CandidateRecord> {
     ]
 }
 
-fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect()
 }
 

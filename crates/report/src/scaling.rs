@@ -1,9 +1,9 @@
 //! A sweep's ratios between numbers of clients by group, and sentences about them.
 
-use dbdyno_stats::median;
 use dbdyno_units::Ratio;
 
-use crate::metric::Grouping;
+use crate::key_results::{Finding, GroupValue};
+use crate::metric::{Grouping, Metric};
 use crate::model::{Estimate, Report, Role, ScalingRatio, ScalingRow, Verdict};
 
 /// Explains rows whose numbers of clients did not take turns.
@@ -60,8 +60,15 @@ pub(crate) fn by_group(report: &Report, grouping: Grouping) -> Vec<GroupScaling<
                     candidate: &candidate.name,
                     role: candidate.role,
                     clients,
-                    qps: of_group(ratios.iter().map(|one| (one.relative_qps, one.verdict))),
-                    p99: of_group(ratios.iter().map(|one| (one.relative_p99, one.p99_verdict))),
+                    qps: of_group(
+                        Metric::Qps,
+                        ratios.iter().map(|one| (one.relative_qps, one.verdict)),
+                    ),
+                    // As for CPU time, less is better.
+                    p99: of_group(
+                        Metric::Cpu,
+                        ratios.iter().map(|one| (one.relative_p99, one.p99_verdict)),
+                    ),
                 });
             }
         }
@@ -69,18 +76,19 @@ pub(crate) fn by_group(report: &Report, grouping: Grouping) -> Vec<GroupScaling<
     medians
 }
 
-/// The median of the ratios that have a verdict, and the verdict of at least half of them.
-fn of_group(ratios: impl Iterator<Item = (Option<Estimate>, Verdict)>) -> Option<(Ratio, Verdict)> {
-    let used: Vec<(f64, Verdict)> = ratios
+/// The median of the ratios that have a verdict, and its verdict by the rule for all groups.
+fn of_group(
+    metric: Metric,
+    ratios: impl Iterator<Item = (Option<Estimate>, Verdict)>,
+) -> Option<(Ratio, Verdict)> {
+    let used: Vec<GroupValue> = ratios
         .filter(|(_, verdict)| !matches!(verdict, Verdict::Failed | Verdict::ClientBound))
-        .filter_map(|(estimate, verdict)| Some((estimate?.median.get(), verdict)))
+        .filter_map(|(estimate, verdict)| {
+            Some(GroupValue { ratio: estimate?.median, estimate, verdict })
+        })
         .collect();
-    let values: Vec<f64> = used.iter().map(|(value, _)| *value).collect();
-    let median = median(&values)?;
-    let common = [Verdict::Better, Verdict::Worse]
-        .into_iter()
-        .find(|verdict| 2 * used.iter().filter(|(_, own)| own == verdict).count() > used.len());
-    Some((Ratio::new(median), common.unwrap_or(Verdict::WithinNoise)))
+    let finding = Finding::of_values(metric, &used, None);
+    Some((finding.ratio?, finding.verdict()))
 }
 
 /// Whether some numbers of clients did not take turns with the next smaller one.
@@ -95,7 +103,7 @@ mod tests {
     use crate::sample;
 
     #[test]
-    fn group_has_the_median_and_the_verdict_of_the_majority() {
+    fn group_has_the_median_and_the_verdict_of_key_results() {
         let report = sample::sweep();
         let groups = by_group(&report, Grouping::Five);
         // Two groups of one microbenchmark, three candidates, seven steps after the first.
@@ -115,8 +123,11 @@ mod tests {
             Some(sample::interval(ratio, ratio, ratio))
         };
         let all = [(estimate(1.2), Verdict::Better), (estimate(0.8), Verdict::Worse)];
-        assert_eq!(of_group(all.into_iter()), Some((Ratio::new(1.0), Verdict::WithinNoise)));
+        assert_eq!(
+            of_group(Metric::Qps, all.into_iter()),
+            Some((Ratio::new(1.0), Verdict::WithinNoise))
+        );
         let bound = [(estimate(1.2), Verdict::ClientBound)];
-        assert_eq!(of_group(bound.into_iter()), None);
+        assert_eq!(of_group(Metric::Qps, bound.into_iter()), None);
     }
 }

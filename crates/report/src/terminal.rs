@@ -16,6 +16,8 @@ mod operations;
 pub(crate) mod paint;
 mod parity;
 mod response_times;
+mod series;
+mod short_names;
 mod summaries;
 mod sweep;
 pub(crate) mod table;
@@ -25,11 +27,20 @@ use crate::counter_summaries::is_any;
 use crate::inserts;
 use crate::metric::{Grouping, Metric};
 use crate::model::Report;
+use crate::series::comes_first;
 use crate::words::NOTHING_MEASURED;
 use header::header;
 use layout::Layout;
 pub use paint::COLOR_CODES;
 use paint::{Paint, wrap};
+use short_names::ShortNames;
+
+/// Maximum width of a candidate's name in a column of names.
+const LONGEST_NAME: usize = 20;
+
+/// Where the tables by candidate are, if they are left out.
+const NOT_BY_CANDIDATE: &str =
+    "relative.csv and the page have every candidate relative to the baseline; --details prints it.";
 
 /// Output options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +72,18 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     if report.microbenchmarks.is_empty() {
         out.push_str(&format!("\n{NOTHING_MEASURED}\n"));
     }
+    let by_series = comes_first(report) && !options.details;
+    // The report with names for tables. Those of a series are shortened there.
+    let short = if by_series { None } else { ShortNames::of(report, options.width) };
+    let renamed = short.as_ref().map(|names| names.apply(report));
+    let (full, report) = (report, renamed.as_ref().unwrap_or(report));
+    if let Some(names) = &short {
+        names.legend(&mut out, options.width, paint);
+    }
     for (group, members) in grouping.groups(&report.microbenchmarks) {
+        if by_series {
+            break;
+        }
         for metric in group_table::metrics(report, &members) {
             let layout = Layout::choose(report, *metric, options.width);
             group_table::render(&mut out, report, (group, &members), &layout, paint);
@@ -93,16 +115,25 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         }
         counters::render(&mut out, report, options.width, paint);
     }
-    summaries::render(&mut out, report, (Metric::Qps, grouping), options.width, paint);
+    if !by_series {
+        summaries::render(&mut out, report, (Metric::Qps, grouping), options.width, paint);
+    }
     effects::render(&mut out, report, options.width, paint);
+    series::render(&mut out, full, options.width, paint);
     training::render(&mut out, report, grouping, options.width, paint);
     if options.details && Metric::Cpu.is_known(report) {
         summaries::render(&mut out, report, (Metric::Cpu, grouping), options.width, paint);
     }
-    builds::render(&mut out, report, options.width, paint);
+    builds::render(&mut out, full, options.width, paint);
     parity::render(&mut out, report, options.width, paint);
-    notes::render(&mut out, report, options.width, paint);
-    key_results::render(&mut out, report, grouping, options.width, paint);
+    notes::render(&mut out, full, options.width, paint);
+    if by_series {
+        for line in wrap(NOT_BY_CANDIDATE, options.width) {
+            out.push_str(&format!("{}\n", paint.dim(&line)));
+        }
+    } else {
+        key_results::render(&mut out, full, grouping, options.width, paint);
+    }
     sweep::scaling(&mut out, report, grouping, options.width, paint);
     sweep::key_results(&mut out, report, grouping, options.width, paint);
     out

@@ -31,7 +31,7 @@ pub use reader::RunReader;
 pub use records::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
     FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord,
-    MicrobenchmarkRecord, NamedCount, NewRun, OriginRecord, Role, SessionRecord, SliceRecord,
-    StartedFrom, StateSnapshotRecord, Warning,
+    MicrobenchmarkRecord, NamedCount, NewRun, OriginRecord, ReleaseRecord, Role, SessionRecord,
+    SliceRecord, StartedFrom, StateSnapshotRecord, Warning,
 };
 pub use writer::RunWriter;

@@ -142,6 +142,15 @@ impl RunReader {
             .collect()
     }
 
+    /// The microbenchmark of the slice that was stored last; `None` if there are no slices.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn last_measured(&self) -> Result<Option<u32>, ResultsError> {
+        let sql = "SELECT microbenchmark FROM slice ORDER BY id DESC LIMIT 1";
+        Ok(self.rows(sql, |row| row.get(0))?.into_iter().next())
+    }
+
     /// The counted blocks of one microbenchmark, by restart and number, each with the number of its
     /// baseline's slice in the run's order of execution.
     ///

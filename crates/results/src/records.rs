@@ -3,7 +3,7 @@
 
 use dbdyno_record::insert::StepMeasured;
 use dbdyno_record::server::ServerSystem;
-use dbdyno_record::{Counting, SliceMeasured, StateSnapshot};
+use dbdyno_record::{ClientWait, Counting, ReleaseFile, SliceMeasured, StateSnapshot};
 use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -148,6 +148,11 @@ pub struct CandidateRecord {
     pub origin: Option<OriginRecord>,
     /// Configuration: key and value, in display order.
     pub configuration: Vec<(String, String)>,
+    /// Build options and settings that an existing server reported when it was first opened: names
+    /// and values, those that are known to affect speed first. In a run with an existing server, also
+    /// those of private servers. Otherwise, and in runs of versions that do not store them, empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_settings: Vec<(String, String)>,
     /// Settings whose effective values differ from the baseline's, as text; empty for the
     /// baseline.
     #[serde(default, alias = "parity")]
@@ -156,7 +161,17 @@ pub struct CandidateRecord {
     pub injected_delay: Option<Share>,
 }
 
+/// The only system without a server.
+const EMBEDDED: &str = "sqlite";
+
 impl CandidateRecord {
+    /// Whether the database runs inside the worker: then the clients' CPU time is that of the system
+    /// under test.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
+        self.system == EMBEDDED
+    }
+
     /// The system's display name with its version and storage engine, such as `MariaDB 10.11.6
     /// (innodb)`.
     #[must_use]
@@ -185,6 +200,9 @@ pub enum OriginRecord {
         sha256: String,
         /// The file's size.
         file_size: Bytes,
+        /// The release that it is from, if the experiment names one.
+        #[serde(default)]
+        release: Option<ReleaseRecord>,
     },
     /// An existing server.
     Server {
@@ -196,6 +214,16 @@ pub enum OriginRecord {
         /// The imported file.
         file: String,
     },
+}
+
+/// The release that a program is from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseRecord {
+    /// Its name, or where it was fetched from: `Debian sid`.
+    pub origin: String,
+    /// The packages or the archive that it was unpacked from, that with the program first; empty if
+    /// it is installed.
+    pub files: Vec<ReleaseFile>,
 }
 
 /// The properties of a build that reports need.
@@ -329,6 +357,10 @@ pub struct SessionRecord {
     /// it was the bottleneck. `None` if unknown, as for a server on another machine.
     #[serde(default)]
     pub system_cpus: Option<u32>,
+    /// How the clients of servers waited for answers; `None` without servers, and for a session of a
+    /// version that does not store it, in which they slept.
+    #[serde(default)]
+    pub client_wait: Option<ClientWait>,
     /// Available and unavailable counters of each candidate, by number; `None` for a candidate
     /// whose counters were not opened. Empty until all are opened.
     #[serde(default)]

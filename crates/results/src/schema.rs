@@ -2,9 +2,9 @@
 
 /// The format that this version writes.
 ///
-/// Format 7 added response times that can be queried, 6 renamed a table and some columns ([`crate::older_formats`]), 5 added counters and
-/// energy, 4 the live optimizer, 3 the insert benchmark. Format 1 was never released.
-pub(crate) const FORMAT: i64 = 7;
+/// Format 8 added polling, 7 response times that can be queried, 6 renamed a table and some columns
+/// ([`crate::older_formats`]), 5 added counters and energy, 4 the live optimizer, 3 the insert benchmark. Format 1 was never released.
+pub(crate) const FORMAT: i64 = 8;
 
 /// The oldest supported format.
 pub(crate) const OLDEST: i64 = 2;
@@ -53,6 +53,7 @@ CREATE TABLE slice (
     started_ns INTEGER NOT NULL,     -- CLOCK_MONOTONIC, after the lead-in
     wall_ns INTEGER NOT NULL,
     cpu_ns INTEGER NOT NULL,         -- of the clients, which include an embedded engine
+    polling_ns INTEGER,              -- part of cpu_ns, without work; NULL if the clients slept
     qps REAL,                        -- sum over clients of statements / own time
     events INTEGER NOT NULL,
     statements INTEGER NOT NULL,

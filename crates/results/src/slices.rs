@@ -13,7 +13,7 @@ use crate::records::SliceRecord;
 use crate::writer::{RunWriter, database_error};
 
 /// The columns of table `slice`, which stores a [`SliceRecord`]. Each is bound and read by name.
-const COLUMNS: [&str; 31] = [
+const COLUMNS: [&str; 32] = [
     "microbenchmark",
     "restart",
     "block",
@@ -23,6 +23,7 @@ const COLUMNS: [&str; 31] = [
     "started_ns",
     "wall_ns",
     "cpu_ns",
+    "polling_ns",
     "qps",
     "events",
     "statements",
@@ -75,6 +76,7 @@ impl RunWriter {
                 ":started_ns": m.started.as_nanos().cast_signed(),
                 ":wall_ns": m.wall.as_nanos().cast_signed(),
                 ":cpu_ns": m.cpu.as_nanos().cast_signed(),
+                ":polling_ns": m.polling.map(|time| time.as_nanos().cast_signed()),
                 ":qps": m.throughput.map(Qps::per_second),
                 ":events": m.events.cast_signed(),
                 ":statements": m.statements.cast_signed(),
@@ -196,6 +198,7 @@ fn slice_record(row: &Row<'_>) -> rusqlite::Result<SliceRecord> {
             started: time("started_ns")?,
             wall: time("wall_ns")?,
             cpu: time("cpu_ns")?,
+            polling: optional("polling_ns")?.map(Nanos::from_nanos),
             server,
             throughput: row.get::<_, Option<f64>>("qps")?.map(Qps::from_per_second),
             events: count("events")?,

@@ -16,9 +16,6 @@ use super::counters;
 use super::response_times::block_times;
 use crate::model::{Absolute, Percentile};
 
-/// The only system without a server.
-const EMBEDDED: &str = "sqlite";
-
 /// Where the system under test runs, which decides what the clients' CPU time belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SystemKind {
@@ -34,7 +31,7 @@ impl SystemKind {
     pub(super) fn of(candidate: &CandidateRecord) -> Self {
         match &candidate.origin {
             Some(OriginRecord::Imported { .. }) => Self::Imported,
-            _ if candidate.system == EMBEDDED => Self::Embedded,
+            _ if candidate.is_embedded() => Self::Embedded,
             // An installed, a compiled or an existing server.
             _ => Self::Server,
         }
@@ -131,8 +128,10 @@ pub(super) fn absolute(
         user_us_per_query: slices.of_server(|used| Some(used.user.as_micros_f64())),
         system_us_per_query: slices.of_server(|used| Some(used.system.as_micros_f64())),
         client_cpu_us_per_query: client
-            .and_then(|()| slices.per_query(|m| Some(m.cpu.as_micros_f64()))),
-        client_busy: client.and(cpus.client).and_then(|n| slices.busy(n, |m| Some(m.cpu))),
+            .and_then(|()| slices.per_query(|m| Some(m.work().as_micros_f64()))),
+        client_polling_us_per_query: client
+            .and_then(|()| slices.per_query(|m| Some(m.polling?.as_micros_f64()))),
+        client_busy: client.and(cpus.client).and_then(|n| slices.busy(n, |m| Some(m.work()))),
         server_busy: cpus.system.and_then(|n| slices.busy(n, |m| Some(m.server?.cpu))),
         cs_per_query: slices.of_either(
             |used| Some(used.context_switches? as f64),
@@ -147,7 +146,11 @@ pub(super) fn absolute(
         counters: counters::figures(slices.slices),
         counted_time: counters::counted_time(slices.slices),
         latency,
-        p99_interval: percentile_interval(&block_times(slices.slices), Percentile::SHARES[2]),
+        p99_interval: percentile_interval(
+            &block_times(slices.slices),
+            slices.planned_restarts,
+            Percentile::SHARES[2],
+        ),
         statements: slices.count(|m| m.statements),
         errors: slices.count(|m| m.errors + m.wrong),
         busy_retries: slices.count(|m| m.busy_retries),

@@ -32,6 +32,7 @@ impl Measured {
     pub(super) fn percentile_ratios(&self, candidate: usize) -> PercentileRatios {
         let (own, baseline) =
             (times_of_candidate(&self.slices, candidate), times_of_candidate(&self.slices, 0));
-        percentile_ratios(&own, &baseline, Pairing::ByBlock, Percentile::SHARES)
+        let planned = self.planned_restarts;
+        percentile_ratios(&own, &baseline, Pairing::ByBlock, planned, Percentile::SHARES)
     }
 }

@@ -61,6 +61,7 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
     let common = common_blocks(more, fewer, numbers);
     let shorter = more.order.len().min(fewer.order.len());
     let interleaved = common.len() >= MIN_BLOCKS && 2 * common.len() >= shorter;
+    let planned = more.planned_restarts;
     let (relative_qps, relative_p99) = if interleaved {
         let is_common = |slice: &SliceRecord| common.contains(&(slice.restart, slice.block));
         let mut points = points(fewer, candidate, 0, is_common);
@@ -71,16 +72,17 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
         };
         (
             more.estimate(&paired_ratios(&points, 1, 0)),
-            p99_ratio(&times(&more.slices), &times(&fewer.slices), Pairing::ByBlock),
+            p99_ratio(&times(&more.slices), &times(&fewer.slices), Pairing::ByBlock, planned),
         )
     } else {
         let times = |measured: &'_ Measured| -> Vec<Vec<f64>> { by_restart(measured, candidate) };
         (
-            unpaired_ratio(&times(more), &times(fewer), more.planned_restarts),
+            unpaired_ratio(&times(more), &times(fewer), planned),
             p99_ratio(
                 &times_of_candidate(&more.slices, candidate),
                 &times_of_candidate(&fewer.slices, candidate),
                 Pairing::Unpaired,
+                planned,
             ),
         )
     };
@@ -139,7 +141,8 @@ fn p99_ratio(
     more: &[BlockTimes<'_>],
     fewer: &[BlockTimes<'_>],
     pairing: Pairing,
+    planned: Option<u32>,
 ) -> Option<Estimate> {
-    let [p99] = percentile_ratios(more, fewer, pairing, [P99]);
+    let [p99] = percentile_ratios(more, fewer, pairing, planned, [P99]);
     p99
 }

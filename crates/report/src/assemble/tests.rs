@@ -28,6 +28,7 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
         build: None,
         origin: Some(OriginRecord::Server { address: "db:3306".to_owned() }),
         configuration: Vec::new(),
+        server_settings: Vec::new(),
         config_diff: Vec::new(),
         injected_delay: None,
     }
@@ -100,6 +101,7 @@ impl Lab {
                 warnings: Vec::new(),
                 client_cpus: Some(cpus.0),
                 system_cpus: Some(cpus.1),
+                client_wait: None,
                 counting: Vec::new(),
                 elapsed: Nanos::ZERO,
             })
@@ -339,6 +341,22 @@ fn busy_client_gives_no_verdict_and_no_summary() {
     let mut lab = Lab::new(&servers(), &[4], (4, 1));
     lab.blocks(0, busy);
     assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Better);
+}
+
+#[test]
+fn polling_does_not_make_a_client_busy() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        faster(candidate, block, measured);
+        measured.cpu = Nanos::from_millis(10);
+        measured.polling = Some(Nanos::from_millis(7));
+    });
+    let microbenchmark = &lab.report().microbenchmarks[0];
+    assert_eq!(microbenchmark.rows[0].verdict, Verdict::Better);
+    let base = &microbenchmark.baseline;
+    assert_eq!(base.client_cpu_us_per_query, Some(3.0));
+    assert_eq!(base.client_polling_us_per_query, Some(7.0));
+    assert_eq!(base.client_busy, Some(Share::from_fraction(0.3)));
 }
 
 #[test]

@@ -131,6 +131,7 @@ fn of_candidate(candidate: &MatchedCandidate<'_>) -> Vec<Fact> {
     let described: Vec<Vec<(String, String)>> =
         records.iter().map(|record| describe(record, &builds)).collect();
     let mut facts = by_label(&described);
+    facts.extend(reported(&records));
     // Of different systems, everything differs.
     let system = |record: &CandidateRecord| (record.system.clone(), record.engine.clone());
     if records.iter().any(|record| system(record) != system(records[0])) {
@@ -144,6 +145,24 @@ fn of_candidate(candidate: &MatchedCandidate<'_>) -> Vec<Fact> {
         fact.values = values;
     }
     facts
+}
+
+/// What the servers reported, if this is known of all: the settings that differ, or that none does.
+fn reported(records: &[&CandidateRecord]) -> Vec<Fact> {
+    if records.iter().any(|record| record.server_settings.is_empty()) {
+        return Vec::new();
+    }
+    let all: Vec<Vec<(String, String)>> =
+        records.iter().map(|record| record.server_settings.clone()).collect();
+    let differing: Vec<Fact> = by_label(&all)
+        .into_iter()
+        .filter(|fact| fact.values.iter().all(Option::is_some) && fact.differs())
+        .collect();
+    if !differing.is_empty() {
+        return differing;
+    }
+    let equal = Some(format!("{} settings", all[0].len()));
+    vec![Fact { what: "settings of the server".to_owned(), values: vec![equal; records.len()] }]
 }
 
 /// Version, program, build and configuration of a candidate.

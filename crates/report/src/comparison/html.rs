@@ -126,7 +126,10 @@ fn column_heads(columns: &[Column]) -> Markup {
 }
 
 fn groups(comparison: &Comparison, candidate: &str) -> Markup {
-    let rows = comparison.groups.iter().filter(|row| row.candidate == candidate);
+    let rows = comparison.summaries_of(candidate);
+    if rows.is_empty() {
+        return html! {};
+    }
     let content = html! {
         table.facts {
             thead { tr { th scope="col" { "Group" } (column_heads(&comparison.columns)) } }

@@ -2,6 +2,8 @@ use dbdyno_stats::Estimate;
 use dbdyno_units::Qps;
 
 use super::*;
+use crate::markdown::tests::tables;
+use crate::model::OriginRecord;
 use crate::sample;
 
 const FEW: [&str; 3] = ["points-notcovered-pk.pre_range=100", "scan_range=100", "insert_range=100"];
@@ -48,6 +50,67 @@ fn days() -> [Report; 2] {
         absolute.qps_interval = absolute.qps_interval.map(|(a, b)| (slower(a), slower(b)));
     }
     [run("results/yesterday", report), run("results/today", today)]
+}
+
+/// Two runs of the same two existing servers, whose baseline was configured differently on the second
+/// day.
+fn days_of_existing_servers() -> [Report; 2] {
+    let mut report = sample::servers_of(&FEW);
+    for (candidate, doublewrite) in report.candidates.iter_mut().zip(["ON", "OFF", "ON"]) {
+        candidate.origin = Some(OriginRecord::Server { address: "db:3306".to_owned() });
+        candidate.server_settings = sample::pairs(&[
+            ("innodb_doublewrite", doublewrite),
+            ("innodb_flush_neighbors", "1"),
+            ("long_query_time", "10"),
+        ]);
+    }
+    let mut today = report.clone();
+    today.candidates[0].server_settings[1].1 = "0".to_owned();
+    [run("results/yesterday", report), run("results/today", today)]
+}
+
+#[test]
+fn reported_settings_of_existing_servers_are_compared() {
+    let days = days_of_existing_servers();
+    let comparison = compare(&days);
+    let text = terminal(&comparison, 80, false, false);
+    assert!(text.contains("  innodb: innodb_flush_neighbors: A 1; B 0\n"), "{text}");
+    assert!(!text.contains("long_query_time"), "equal ones are not listed: {text}");
+    let equal = comparison.facts.equal.join("; ");
+    assert!(equal.contains("myrocks (") && equal.contains("settings of the server"), "{equal}");
+    assert!(!text.contains("not recorded"), "{text}");
+
+    let [yesterday, mut today] = days;
+    today.candidates.iter_mut().for_each(|one| one.server_settings.clear());
+    let text = terminal(&compare(&[yesterday, today]), 80, false, false);
+    assert!(!text.contains("innodb_flush_neighbors"), "unknown in B: {text}");
+    assert!(text.contains("existing servers, whose settings are not recorded: B"), "{text}");
+}
+
+#[test]
+fn only_groups_of_several_microbenchmarks_are_summarized() {
+    let names = ["scan_range=100", "range-covered-pk_range=100", "insert_range=100"];
+    let report = sample::servers_of(&names);
+    let both = compare(&[report.clone(), report]);
+    let groups = |text: &str| -> Vec<bool> {
+        ["range-1  median", "range-1   best", "writes   median", "writes    best"]
+            .map(|start| text.lines().any(|line| line.starts_with(start)))
+            .to_vec()
+    };
+    let text = terminal(&both, 80, false, false);
+    assert_eq!(groups(&text), [true, true, false, false], "{text}");
+    let page = html(&both).replace("<wbr>", "");
+    assert!(page.contains("worst scan") || page.contains("best scan"), "{page}");
+    assert!(!page.contains("worst insert") && !page.contains("best insert"));
+    let tables = tables(&markdown(&both, false));
+    let groups_of = |table: &Vec<Vec<String>>| table[0][0] == "group";
+    let rows = &tables.iter().find(|table| groups_of(table)).unwrap()[1..];
+    assert!(rows.iter().any(|row| row[0] == "range-1"), "{rows:?}");
+    assert!(rows.iter().all(|row| row[0] != "writes"), "{rows:?}");
+
+    let single = compare(&runs());
+    assert_eq!(groups(&terminal(&single, 80, false, false)), [false; 4]);
+    assert!(!html(&single).contains("worst "));
 }
 
 fn cell(low: f64, median: f64, high: f64) -> Option<Cell> {
@@ -123,26 +186,6 @@ fn columns_of_runs_fit_80_columns() {
     failed.
     Last column, of the runs: = agree, ~ not certain, s same direction but certainly
     different size, d one shows a difference and another none, x contradict.
-
-    myrocks
-    group               A       B       C
-    point-1  median 0.734   0.734   0.734
-             min    0.734   0.734   0.734
-             max    0.734   0.734   0.734
-    range-1  median 0.579   1.300   0.579
-             min    0.579   1.300   0.579
-             max    0.579   1.300   0.579
-    writes   median 0.546   0.546   0.546
-             min    0.546   0.546   0.546
-             max    0.546   0.546   0.546
-
-    myrocks: best and worst microbenchmark
-    point-1   best   points-notcovered-pk.pre_range=100 (A 0.734, B 0.734, C 0.734)
-              worst  points-notcovered-pk.pre_range=100 (A 0.734, B 0.734, C 0.734)
-    range-1   best   scan_range=100 (A 0.579, B 1.300, C 0.579)
-              worst  scan_range=100 (A 0.579, B 1.300, C 0.579)
-    writes    best   insert_range=100 (A 0.546, B 0.546, C 0.546)
-              worst  insert_range=100 (A 0.546, B 0.546, C 0.546)
 
     myrocks: point-1
     microbenchmark                         A       B       C
@@ -360,7 +403,7 @@ fn different_baselines_are_noted() {
     let notes = comparison.notes.join("\n");
     assert!(notes.contains("different baselines: innodb; rel_withdbg"), "{notes}");
     assert!(notes.contains("MariaDB 10.11.14 (innodb); SQLite 3.50.0"), "{notes}");
-    assert!(notes.contains("not complete: sqlite-variants"), "{notes}");
+    assert!(notes.contains("not complete: B"), "{notes}");
     assert!(!compare(&days()).notes.join("\n").contains("baseline"));
 }
 
@@ -414,7 +457,7 @@ fn page_is_complete_and_escapes_text() {
     report.candidates[0].configuration.push((evil(), evil()));
     let page = html(&compare(&all));
     assert!(!page.contains("<script>") && page.contains("&lt;script&gt;alert"));
-    for text in ["contradict", "8 × 10000000", "CPU number 2", "worst insert", "results/1"] {
+    for text in ["contradict", "8 × 10000000", "CPU number 2", "results/1"] {
         assert!(page.replace("<wbr>", "").contains(text), "{text}");
     }
     assert!(!page.contains("http:") && !page.contains("https:"));
@@ -427,4 +470,24 @@ fn page_is_complete_and_escapes_text() {
 #[test]
 fn comparison_without_results_says_so() {
     assert!(terminal(&compare(&[]), 80, false, false).contains("Nothing to compare: no run"));
+}
+
+#[test]
+fn markdown_has_the_runs_what_differs_ratios_and_absolute_figures_as_tables() {
+    let mut runs = runs();
+    runs[1].host[0].1 = "a|b *c*".to_owned();
+    let text = markdown(&compare(&runs), false);
+    let tables = tables(&text);
+    let heads: Vec<&str> = tables.iter().map(|table| table[0].last().unwrap().as_str()).collect();
+    assert_eq!(heads, ["noise floor", "C", "runs"]);
+    for table in &tables {
+        assert!(table.iter().all(|row| row.len() == table[0].len()), "{table:?}");
+    }
+    assert!(tables[1].iter().any(|row| row[2] == "a|b *c*"), "{text}");
+    let scan = tables[2].iter().find(|row| row[0] == "scan_range=100").unwrap();
+    assert!(scan.last().unwrap().contains(": "), "{scan:?}");
+    let detailed = markdown(&compare(&days()), false);
+    for words in ["#### ", "B/A", "cache_size", "were not interleaved"] {
+        assert!(detailed.replace("\\_", "_").contains(words), "{words} in {detailed}");
+    }
 }

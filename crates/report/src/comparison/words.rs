@@ -1,8 +1,9 @@
 //! Sentences of the comparison, shared by the terminal and the page.
 
-use super::{ChangeSummary, Column, Comparison};
+use super::{ChangeSummary, Column, Comparison, RunInfo};
+use crate::candidates::is_existing_server;
 use crate::figures::ratio;
-use crate::model::{CandidateRecord, OriginRecord, Report, Role, RunStatus};
+use crate::model::{CandidateRecord, Report, Role, RunStatus};
 use crate::words::status;
 
 /// Nothing was measured in any run.
@@ -29,7 +30,12 @@ pub(super) const AGREEMENT_KEY: &str = "= agree, ~ not certain, s same direction
 
 /// Differences between the runs that limit the comparison. Those of the baselines matter only for
 /// ratios to them.
-pub(super) fn notes(reports: &[&Report], columns: &[Column], has_ratios: bool) -> Vec<String> {
+pub(super) fn notes(
+    reports: &[&Report],
+    runs: &[RunInfo],
+    columns: &[Column],
+    has_ratios: bool,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let mut differing = |what: &str, of: &dyn Fn(&Report) -> String| {
         let mut values: Vec<String> = reports.iter().map(|report| of(report)).collect();
@@ -54,7 +60,8 @@ pub(super) fn notes(reports: &[&Report], columns: &[Column], has_ratios: bool) -
         );
     }
     let named = |wanted: &dyn Fn(&Report) -> bool| {
-        let names = reports.iter().filter(|report| wanted(report)).map(|report| &*report.name);
+        let all = runs.iter().zip(reports);
+        let names = all.filter(|(_, report)| wanted(report)).map(|(run, _)| &*run.label);
         names.collect::<Vec<&str>>().join(", ")
     };
     let mut about = |what: &str, names: String| {
@@ -63,12 +70,12 @@ pub(super) fn notes(reports: &[&Report], columns: &[Column], has_ratios: bool) -
         }
     };
     let incomplete =
-        reports.iter().filter(|report| report.status == RunStatus::Incomplete).map(|report| {
-            match report.running_pid {
-                Some(_) => format!("{} ({})", report.name, status(report)),
-                None => report.name.clone(),
-            }
-        });
+        runs.iter().zip(reports).filter(|(_, report)| report.status == RunStatus::Incomplete).map(
+            |(run, report)| match report.running_pid {
+                Some(_) => format!("{} ({})", run.label, status(report)),
+                None => run.label.clone(),
+            },
+        );
     about("not complete", incomplete.collect::<Vec<String>>().join(", "));
     about("insert benchmarks are not compared", named(&|report| report.insert.is_some()));
     about(
@@ -78,9 +85,9 @@ pub(super) fn notes(reports: &[&Report], columns: &[Column], has_ratios: bool) -
     about(
         "existing servers, whose settings are not recorded",
         named(&|report| {
-            let existing =
-                |one: &CandidateRecord| matches!(one.origin, Some(OriginRecord::Server { .. }));
-            report.candidates.iter().any(existing)
+            let unknown =
+                |one: &CandidateRecord| is_existing_server(one) && one.server_settings.is_empty();
+            report.candidates.iter().any(unknown)
         }),
     );
     notes

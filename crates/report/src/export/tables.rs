@@ -215,6 +215,45 @@ pub(super) fn effects(report: &Report) -> Result<String, csv::Error> {
     })
 }
 
+/// The columns of `changes.csv`.
+pub const CHANGES_HEADER: [&str; 11] = [
+    "series",
+    "microbenchmark",
+    "group",
+    "clients",
+    "from",
+    "to",
+    "relative_qps",
+    "ci_low",
+    "ci_high",
+    "verdict",
+    "blocks",
+];
+
+pub(super) fn changes(report: &Report) -> Result<String, csv::Error> {
+    table(&CHANGES_HEADER, |writer| {
+        for series in &report.series {
+            for change in &series.changes {
+                let estimate = change.relative_qps;
+                writer.write_record([
+                    series.name.clone(),
+                    change.microbenchmark.clone(),
+                    change.group.clone(),
+                    change.clients.to_string(),
+                    change.from.clone(),
+                    change.to.clone(),
+                    ratio(Some(change.ratio)),
+                    ratio(estimate.map(|estimate| estimate.low)),
+                    ratio(estimate.map(|estimate| estimate.high)),
+                    change.verdict.name().to_owned(),
+                    change.blocks.to_string(),
+                ])?;
+            }
+        }
+        Ok(())
+    })
+}
+
 pub(super) fn counters(report: &Report) -> Result<String, csv::Error> {
     table(&COUNTERS_HEADER, |writer| {
         for microbenchmark in &report.microbenchmarks {

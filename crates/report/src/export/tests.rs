@@ -202,3 +202,18 @@ fn effects_are_exported_with_a_matrix_only() {
     };
     assert!(files(&report) && !files(&sample::report_of(&["insert_range=100"])));
 }
+
+#[test]
+fn changes_of_a_series_have_a_table() {
+    let report = sample::series(12);
+    let text = changes_csv(&report).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next().unwrap(), CHANGES_HEADER.join(","));
+    assert_eq!(lines.clone().count(), 2 * report.microbenchmarks.len());
+    let first: Vec<&str> = lines.next().unwrap().split(',').collect();
+    assert_eq!(first[0], "mariadb");
+    assert!(["faster", "slower"].contains(&first[9]), "{first:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let written = write_all(&report, dir.path()).unwrap();
+    assert!(written.iter().any(|path| path.ends_with("changes.csv")));
+}

@@ -51,6 +51,14 @@ fn card(
             } @else {
                 dl.pairs.mono { (pairs(&candidate.configuration)) }
             }
+            @if !candidate.server_settings.is_empty() {
+                details {
+                    summary {
+                        "All " (candidate.server_settings.len()) " settings that the server reported"
+                    }
+                    dl.pairs.mono { (pairs(&candidate.server_settings)) }
+                }
+            }
         }
     }
 }
@@ -62,7 +70,16 @@ fn facts(candidate: &CandidateRecord, other: Option<&BuildRecord>) -> Vec<(Strin
     add("System", candidate.system_title());
     match &candidate.origin {
         None => {}
-        Some(OriginRecord::Program { path, sha256, file_size }) => {
+        Some(OriginRecord::Program { path, sha256, file_size, release }) => {
+            if let Some(release) = release {
+                add("Release", release.origin.clone());
+                if let Some(file) = release.files.first() {
+                    add("Package", format!("{file}, SHA-256 {}", file.sha256));
+                }
+                if let rest @ 1.. = release.files.len().saturating_sub(1) {
+                    add("Other packages", format!("{rest}, listed in run.json"));
+                }
+            }
             add("Program", path.clone());
             add("File size", file_size.to_string());
             add("SHA-256", sha256.clone());

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount};
 
 use super::*;
@@ -71,6 +73,7 @@ fn text_from_outside_is_escaped() {
         path: evil(),
         sha256: evil(),
         file_size: dbdyno_units::Bytes::from_kib(1),
+        release: None,
     });
     candidate.config_diff.push(evil());
     candidate.configuration.push((evil(), evil()));
@@ -303,4 +306,27 @@ fn page_of_a_matrix_has_its_effects() {
         assert!(page.contains(part), "{part}");
     }
     assert!(!render(&sample::report_of(&["scan_range=100"])).contains("id=\"effects\""));
+}
+
+#[test]
+fn thirty_releases_are_shown_in_order() {
+    let report = sample::series(30);
+    let page = render(&report);
+    assert!(page.contains("<section id=\"series\""));
+    // Names lose what they share.
+    assert!(page.contains("<span>ma10.2.0</span>") && page.contains("<span>ma10.9.1</span>"));
+    assert_eq!(page.matches("<td class=\"first\">").count(), report.microbenchmarks.len());
+    let cells = page.matches("<td class=\"up").count() + page.matches("<td class=\"down").count();
+    let even = page.matches("<td class=\"even").count();
+    assert_eq!(cells + even, 29 * report.microbenchmarks.len());
+    let groups: BTreeSet<&String> = report.microbenchmarks.iter().map(|one| &one.group).collect();
+    let (_, table) = page.split_once("<table class=\"heat\"").unwrap();
+    let (table, _) = table.split_once("</table>").unwrap();
+    assert_eq!(table.matches("scope=\"rowgroup\"").count(), groups.len());
+    assert!(page.contains("smaller changes"));
+    // Tables with thirty columns are not the first thing to read.
+    assert!(page.contains("Every candidate relative to the baseline"));
+    let few = render(&sample::series(5));
+    assert!(few.contains("id=\"series\"") && !few.contains("Every candidate relative to"));
+    assert!(!render(&sample::report()).contains("id=\"series\""));
 }

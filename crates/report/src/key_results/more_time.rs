@@ -14,6 +14,9 @@ use crate::model::{Report, Row};
 /// Differences below this, in percent, are no reason to measure longer.
 const SMALL: f64 = 0.5;
 
+/// No difference above this, in percent, is worth a time of its own.
+const LARGEST: f64 = 50.0;
+
 /// The steps of differences within a power of ten.
 const STEPS: [f64; 3] = [5.0, 2.0, 1.0];
 
@@ -67,8 +70,8 @@ impl MoreTime {
 /// The largest of 1%, 2%, 5%, 0.1% and so on that is at most half of `within`; `None` if `within` is
 /// small.
 fn smaller(within: Share) -> Option<Share> {
-    let half = within.as_percent() / 2.0;
-    if within.as_percent() <= SMALL || !half.is_finite() {
+    let half = (within.as_percent() / 2.0).min(LARGEST);
+    if within.as_percent() <= SMALL || !within.as_fraction().is_finite() {
         return None;
     }
     let power = 10_f64.powf(half.log10().floor());
@@ -130,6 +133,7 @@ mod tests {
         assert_eq!(of(1.5).as_deref(), Some("0.5%"));
         assert_eq!(of(45.0).as_deref(), Some("20%"));
         assert_eq!(of(0.5), None);
+        assert_eq!(of(300.0).as_deref(), Some("50%"));
         assert_eq!(of(f64::INFINITY), None);
     }
 

@@ -1,5 +1,6 @@
 use dbdyno_units::Nanos;
 
+use super::steps::Steps;
 use super::*;
 use crate::sample;
 
@@ -52,7 +53,7 @@ fn difference_has_its_size_and_interval() {
     for (qps, words_of_qps) in [
         ([1.018, 1.021, 1.025], "2.1% more QPS (1.8% to 2.5%)"),
         ([0.550, 0.560, 0.566], "44% less QPS (43.4% to 45%)"),
-        ([-0.058, 0.182, 0.422], "81.8% less QPS (57.8% to 100%)"),
+        ([0.081, 0.182, 0.409], "81.8% less QPS (59.1% to 91.9%)"),
         ([2.201, 2.314, 2.402], "2.31 times the QPS (2.20 to 2.40)"),
     ] {
         assert_eq!(words(&report("scan_range=100", qps, SAME)), [words_of_qps]);
@@ -126,7 +127,21 @@ fn own_group_of_reads_and_writes_has_a_result_for_each() {
     let results = of(&report, Grouping::Five);
     let metrics: Vec<Metric> = results.iter().map(|result| result.finding.metric).collect();
     assert_eq!(metrics, [Metric::Qps, Metric::Cpu]);
-    assert_eq!(results[1].throughput.as_ref().unwrap().words(), "2.1% more QPS (1.8% to 2.5%)");
+    // Two results of one group name what they are of.
+    let words: Vec<Vec<String>> = results
+        .iter()
+        .map(|result| result.findings().into_iter().map(Finding::words).collect())
+        .collect();
+    assert_eq!(
+        words,
+        [
+            vec!["scan_range=100: 2.1% more QPS (1.8% to 2.5%)"],
+            vec![
+                "insert_range=100: 2.1% more QPS (1.8% to 2.5%)",
+                "insert_range=100: CPU per query: no difference found (within 0.2%)",
+            ],
+        ]
+    );
 }
 
 #[test]
@@ -164,4 +179,122 @@ fn more_time_is_only_suggested_where_it_helps() {
     noise.typical = Share::from_percent(3.0);
     noisy.noise = Some(noise);
     assert_eq!(of(&noisy, Grouping::Five)[0].more_time, None);
+}
+
+#[test]
+fn neighbouring_numbers_of_clients_with_the_same_finding_are_one_step() {
+    let mut report = sample::sweep_of(&[1, 4, 16, 64]);
+    let values = [SAME, [1.018, 1.021, 1.025], [1.050, 1.054, 1.061], [1.95, 2.314, 2.402]];
+    for member in &mut report.microbenchmarks {
+        let at = [1, 4, 16, 64].iter().position(|clients| *clients == member.clients).unwrap();
+        let row = member.rows.iter_mut().find(|row| row.candidate == "myrocks").unwrap();
+        set(row, values[at], SAME);
+        row.trusted_metric = Metric::Qps;
+    }
+    let results = of(&report, Grouping::Five);
+    let words = |results: &[KeyResult<'_>]| -> Vec<(String, String)> {
+        let step = |one: Steps<'_, '_>| (one.clients(), one.findings()[0].0.clone());
+        steps(results).map(step).collect()
+    };
+    let of_point = &results[..4];
+    assert!(of_point.iter().all(|one| one.group == "point-1"));
+    let none = "QPS: no difference found (within 0.2%)";
+    let more = |words: &str| words.to_owned();
+    assert_eq!(
+        words(of_point),
+        [
+            (more("1 client"), more(none)),
+            (more("4 to 64 clients"), more("1.02 to 2.31 times the QPS (1.02 to 2.40)"))
+        ]
+    );
+    assert_eq!(
+        words(&of_point[..3])[1],
+        (more("4 to 16 clients"), more("2.1% to 5.4% more QPS (1.8% to 6.1%)"))
+    );
+    for member in &mut report.microbenchmarks {
+        let row = member.rows.iter_mut().find(|row| row.candidate == "myrocks").unwrap();
+        set(row, if member.clients < 16 { [0.8, 0.9, 0.95] } else { [0.7, 0.75, 0.76] }, SAME);
+    }
+    let results = of(&report, Grouping::Five);
+    assert_eq!(
+        words(&results[..4]),
+        [(more("1 to 64 clients"), more("10% to 25% less QPS (5% to 30%)"))]
+    );
+}
+
+#[test]
+fn difference_that_the_control_has_too_may_be_noise() {
+    let mut report = sample::servers_of(&["scan_range=100"]);
+    let found = |report: &mut Report, own: [f64; 3], control: [f64; 3]| {
+        for row in &mut report.microbenchmarks[0].rows {
+            let is_control = row.candidate == "control";
+            set(row, if is_control { control } else { own }, SAME);
+            row.trusted_metric = Metric::Qps;
+        }
+        words(report).remove(0)
+    };
+    let own = [0.390, 0.583, 0.814];
+    assert_eq!(
+        found(&mut report, own, [0.473, 0.584, 0.776]),
+        "41.7% less QPS (18.6% to 61%); may be noise, as the control has 41.6% less"
+    );
+    for control in [[0.473, 0.584, 1.010], [1.473, 1.584, 1.776], [0.980, 0.985, 0.990]] {
+        assert_eq!(
+            found(&mut report, own, control),
+            "41.7% less QPS (18.6% to 61%)",
+            "{control:?}"
+        );
+    }
+}
+
+#[test]
+fn conclusions_are_sentences_with_intervals() {
+    let of = |qps, cpu| {
+        let report = report("scan_range=100", qps, cpu);
+        let candidate = report.candidates[1].name.clone();
+        let baseline = report.baseline.clone();
+        let [sentence] = &conclusions(&report)[..] else { panic!("one result") };
+        sentence.replace(&candidate, "new").replace(&baseline, "old")
+    };
+    for (qps, sentence) in [
+        ([0.74, 0.76, 0.78], "new is 24% slower than old on scan_range=100 (95%: 22% to 26%)"),
+        (
+            [1.018, 1.021, 1.025],
+            "new is 2.1% faster than old on scan_range=100 (95%: 1.8% to 2.5%)",
+        ),
+        (
+            [2.2, 2.31, 2.4],
+            "new is 2.31 times as fast as old on scan_range=100 (95%: 2.20 to 2.40)",
+        ),
+        (SAME, "no difference found between new and old on scan_range=100 (95%: within 0.2%)"),
+        ([0.2, 1.0, 4.2], "new on scan_range=100: QPS: unknown, up to 4.200 times the baseline's"),
+    ] {
+        assert_eq!(of(qps, SAME), sentence);
+    }
+}
+
+#[test]
+fn conclusion_about_a_group_names_it_and_adds_the_metric_to_trust() {
+    let mut report = report("insert_range=100", [0.70, 0.75, 0.80], [1.30, 1.40, 1.50]);
+    let (candidate, baseline) = (report.candidates[1].name.clone(), report.baseline.clone());
+    assert_eq!(
+        conclusions(&report),
+        [format!(
+            "{candidate} is 25% slower than {baseline} on insert_range=100 (95%: 20% to 30%); 40% \
+             more CPU per query (30% to 50%)"
+        )]
+    );
+    let one = report.microbenchmarks[0].clone();
+    report.microbenchmarks.push(MicrobenchmarkRows { name: "delete_range=100".to_owned(), ..one });
+    let sentences = conclusions(&report);
+    assert_eq!(sentences.len(), 1);
+    assert!(sentences[0].contains(" on writes (95%: "), "{sentences:?}");
+}
+
+#[test]
+fn conclusions_of_a_sweep_have_the_number_of_clients() {
+    let report = sample::sweep_of(&[1, 4]);
+    let sentences = conclusions(&report);
+    assert!(sentences.iter().any(|one| one.contains(" with 1 client")), "{sentences:?}");
+    assert!(sentences.iter().any(|one| one.contains(" with 4 clients")), "{sentences:?}");
 }

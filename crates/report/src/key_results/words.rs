@@ -7,7 +7,7 @@ use crate::figures::{percent, ratio};
 use crate::metric::{Metric, clients};
 
 /// No difference within 100% or more is no knowledge.
-fn is_too_wide(within: Share) -> bool {
+pub(super) fn is_too_wide(within: Share) -> bool {
     within.as_fraction() >= 1.0
 }
 
@@ -48,8 +48,10 @@ impl Finding {
     /// `2.1% more QPS (1.8% to 2.5%)`, `CPU per query: no difference found (within 8.8%)`.
     pub(crate) fn words(&self) -> String {
         let what = self.metric.quantity();
-        match self.outcome {
-            Outcome::Better | Outcome::Worse => format!("{}{}", self.size(), self.exceptions()),
+        let words = match self.outcome {
+            Outcome::Better | Outcome::Worse => {
+                format!("{}{}{}", self.size(), self.exceptions(), self.caution())
+            }
             Outcome::NoDifference if self.within.is_some_and(is_too_wide) => {
                 let high = self.interval.map_or_else(String::new, |(_, high)| ratio(high));
                 format!("{what}: unknown, up to {high} times the baseline's")
@@ -66,7 +68,19 @@ impl Finding {
             Outcome::ClientBound => format!("{what}: client-bound, limited by the load generator"),
             Outcome::Failed => format!("{what}: failed"),
             Outcome::TooFewBlocks => format!("{what}: too few blocks"),
+        };
+        match &self.part {
+            Some(part) => format!("{part}: {words}"),
+            None => words,
         }
+    }
+
+    /// That the control, which is equal to the baseline, differs in the same way.
+    fn caution(&self) -> String {
+        let Some(control) = self.control else { return String::new() };
+        let difference = percent(Share::from_fraction(control.distance()));
+        let word = if control > Ratio::ONE { "more" } else { "less" };
+        format!("; may be noise, as the control has {difference} {word}")
     }
 
     /// `2.1% more QPS (1.8% to 2.5%)`; from twice the baseline's `2.31 times the QPS (2.20 to 2.40)`.
@@ -87,14 +101,13 @@ impl Finding {
         let change = |ratio: Ratio| percent(Share::from_fraction(ratio.distance()));
         let (word, least, most) = match middle > Ratio::ONE {
             true => ("more", low, high),
-            // An interval of few starts may reach below zero.
-            false => ("less", high, Ratio::new(low.get().max(0.0))),
+            false => ("less", high, low),
         };
         format!("{} {word} {what} ({} to {})", change(middle), change(least), change(most))
     }
 
     /// Microbenchmarks that do not have the difference of their group.
-    fn exceptions(&self) -> String {
+    pub(super) fn exceptions(&self) -> String {
         let all = self.better == self.count || self.worse == self.count;
         if all { String::new() } else { format!("; {}", self.tally()) }
     }

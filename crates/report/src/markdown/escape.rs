@@ -6,7 +6,7 @@ use crate::terminal::paint;
 const SPECIAL: &str = "\\`*[]<>|&~#$@!";
 
 /// The text without markup, in one line.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let characters: Vec<char> = paint::plain(text).chars().collect();
     let mut escaped = String::with_capacity(characters.len());
     for (at, c) in characters.iter().enumerate() {
@@ -28,7 +28,7 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// The text as code; without markup where code cannot show it.
-pub(super) fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let text = paint::plain(text);
     let is_code = !text.trim().is_empty() && !text.contains(['`', '|', '\\']);
     if is_code { format!("`{text}`") } else { plain(&text) }

@@ -2,13 +2,13 @@
 
 /// Alignment of a column.
 #[derive(Clone, Copy)]
-pub(super) enum Align {
+pub(crate) enum Align {
     Left,
     Right,
 }
 
 /// A table; cells must be escaped.
-pub(super) fn table(
+pub(crate) fn table(
     heading: &[(&str, Align)],
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> String {

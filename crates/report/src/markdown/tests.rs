@@ -4,7 +4,7 @@ use super::*;
 use crate::sample;
 
 /// The tables of a text as a parser reads them: rows of cells with their text.
-fn tables(text: &str) -> Vec<Vec<Vec<String>>> {
+pub(crate) fn tables(text: &str) -> Vec<Vec<Vec<String>>> {
     let mut tables: Vec<Vec<Vec<String>>> = Vec::new();
     let mut inside = false;
     for event in Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {
@@ -119,6 +119,7 @@ fn markdown_of_one_microbenchmark_is_short() {
 fn sweep_imported_failed_and_insert_runs_are_tables_too() {
     for report in [
         sample::sweep(),
+        sample::matrix(&["scan_range=100", "insert_range=100"], false),
         sample::imported(),
         sample::failed_candidate(&["scan_range=100"]),
         sample::incomplete(&["scan_range=100"]),
@@ -129,4 +130,23 @@ fn sweep_imported_failed_and_insert_runs_are_tables_too() {
             assert!(table.iter().all(|row| row.len() == table[0].len()), "{table:?}");
         }
     }
+}
+
+#[test]
+fn effects_of_settings_and_numbers_of_clients_are_tables() {
+    let matrix = render(&sample::matrix(&["scan_range=100", "insert_range=100"], false));
+    let effects = tables(&matrix)
+        .into_iter()
+        .find(|table| table[0].contains(&"innodb_doublewrite OFF/ON".to_owned()))
+        .unwrap();
+    let columns: Vec<&str> = effects.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(columns, ["microbenchmark", "scan_range=100", "insert_range=100", "geometric mean"]);
+    assert_eq!(effects[1][1], "1.124 + (1.112, 1.136)");
+    assert!(matrix.contains("times the ratio with innodb_flush_neighbors"), "{matrix}");
+    let sweep = tables(&render(&sample::sweep_of(&[1, 4, 16])));
+    let medians = sweep.iter().find(|table| table[0].contains(&"16 : 4".to_owned())).unwrap();
+    assert_eq!(medians[1], ["point-1", "innodb", "QPS", "3.073 +", "2.061 +"]);
+    let steps = sweep.iter().find(|table| table[0].contains(&"relative p99".to_owned())).unwrap();
+    assert_eq!(steps.len(), 1 + 2 * 3 * 3);
+    assert_eq!(steps[1][2..], ["1", "21,916", "–", "46.1 µs", "–"]);
 }

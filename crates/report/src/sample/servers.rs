@@ -207,12 +207,14 @@ fn candidates() -> Vec<CandidateRecord> {
             path: "/usr/sbin/mariadbd".to_owned(),
             sha256: "9f2c".repeat(16),
             file_size: Bytes::from_mib(27),
+            release: None,
         }),
         configuration: pairs(&[
             ("innodb_buffer_pool_size", "4G"),
             ("innodb_flush_log_at_trx_commit", "2"),
             ("character_set_server", "utf8mb4"),
         ]),
+        server_settings: Vec::new(),
         config_diff: parity.iter().map(|line| (*line).to_owned()).collect(),
         injected_delay: None,
     };

@@ -1,8 +1,8 @@
-//! Key results: a line per candidate and group, in words.
+//! Key results: a line per candidate and group, in words; in a sweep, a line per outcome.
 
 use super::paint::{Paint, left, plain, width, wrap};
 use crate::candidates::summary_of;
-use crate::key_results::{self, KeyResult, command};
+use crate::key_results::{self, KeyResult, command, steps};
 use crate::metric::{Grouping, Metric};
 use crate::model::Report;
 use crate::words::CPU_FIRST;
@@ -10,8 +10,7 @@ use crate::words::CPU_FIRST;
 /// Differences from the baseline per candidate.
 const FEW: usize = 2;
 
-/// Renders the key results and how to measure longer; nothing for a sweep, whose results are a
-/// table over the number of clients.
+/// Renders the key results and how to measure longer.
 pub(super) fn render(
     out: &mut String,
     report: &Report,
@@ -20,7 +19,7 @@ pub(super) fn render(
     paint: Paint,
 ) {
     let results = key_results::of(report, grouping);
-    if results.is_empty() || report.is_sweep() {
+    if results.is_empty() {
         return;
     }
     let about = format!("  compared with {}", plain(&report.baseline));
@@ -36,6 +35,10 @@ pub(super) fn render(
         let what = summary_of(report, name, FEW).unwrap_or_default();
         let title = wrap(&plain(&format!("{name}: {what}")), room);
         out.push_str(&format!("{}\n", title.join("\n")));
+        if report.is_sweep() {
+            of_sweep(out, of_candidate, groups, room, paint);
+            continue;
+        }
         let mut before = "";
         for result in of_candidate {
             let label = if result.group == before { "" } else { result.group };
@@ -45,6 +48,34 @@ pub(super) fn render(
     }
     if let Some(command) = command(&report.directory, &results) {
         out.push_str(&format!("measure longer: {}\n", plain(&command)));
+    }
+}
+
+/// The findings of a candidate in each group, by numbers of clients.
+fn of_sweep(
+    out: &mut String,
+    of_candidate: &[KeyResult<'_>],
+    groups: usize,
+    room: usize,
+    paint: Paint,
+) {
+    let of_groups = || of_candidate.chunk_by(|a, b| a.group == b.group);
+    let clients = of_groups().flat_map(steps).map(|one| width(&one.clients())).max().unwrap_or(0);
+    let room = room.saturating_sub(groups + clients + 6).max(30);
+    for of_group in of_groups() {
+        let mut label = of_group[0].group;
+        for step in steps(of_group) {
+            let mut at = step.clients();
+            for (number, (words, verdict)) in step.findings().into_iter().enumerate() {
+                for line in wrap(&words, room) {
+                    let line =
+                        if number == 0 { paint.verdict(verdict, &line) } else { paint.dim(&line) };
+                    let label = left(&plain(std::mem::take(&mut label)), groups);
+                    let at = left(&std::mem::take(&mut at), clients);
+                    out.push_str(&format!("  {label}  {at}  {line}\n"));
+                }
+            }
+        }
     }
 }
 

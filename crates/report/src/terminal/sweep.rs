@@ -4,16 +4,13 @@
 use dbdyno_units::{Qps, Ratio};
 
 use super::paint::{Paint, cut, plain, width, wrap};
-use super::table;
+use super::{LONGEST_NAME, table};
 use crate::figures::{plus_minus, ratio};
 use crate::metric::{Grouping, Metric, compared};
 use crate::model::{Estimate, Report, Role, ScalingRow, Verdict};
 use crate::scaling::{
     GroupScaling, KEY, NOT_INTERLEAVED, PLUS_MINUS, by_group, is_any_not_interleaved,
 };
-
-/// Maximum width of a name.
-const NAME: usize = 20;
 
 /// Width of a ratio with its sign and the space before it.
 const RATIO: usize = 9;
@@ -82,7 +79,7 @@ pub(super) fn scaling(
         for (what, cells) in [("QPS", values(|one| one.qps)), ("p99", values(|one| one.p99))] {
             rows.push(Row {
                 group: first.group.to_owned(),
-                name: format!("{} {what}", cut(&plain(first.candidate), NAME - 4)),
+                name: format!("{} {what}", cut(&plain(first.candidate), LONGEST_NAME - 4)),
                 role: first.role,
                 cells,
             });
@@ -125,7 +122,7 @@ pub(super) fn steps(out: &mut String, report: &Report, room: usize, paint: Paint
 }
 
 fn step(row: &ScalingRow, repeated: bool) -> Vec<String> {
-    let name = if repeated { String::new() } else { cut(&plain(&row.candidate), NAME) };
+    let name = if repeated { String::new() } else { cut(&plain(&row.candidate), LONGEST_NAME) };
     let known = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
     let ratio_cell = |estimate: Option<Estimate>, verdict: Verdict| match estimate {
         Some(one) => format!("{}{} {:>5}", ratio(one.median), verdict.sign(), of_ratio(one)),
@@ -170,7 +167,7 @@ fn matrix(
     room: usize,
     paint: Paint,
 ) {
-    let names = rows.iter().map(|row| width(&row.name)).max().unwrap_or(0).min(NAME);
+    let names = rows.iter().map(|row| width(&row.name)).max().unwrap_or(0).min(LONGEST_NAME);
     let groups = rows.iter().map(|row| width(&row.group)).max().unwrap_or(0);
     let fitting = room.saturating_sub(names + groups + 4) / RATIO;
     let columns: Vec<usize> = (0..titles.len()).collect();
@@ -185,7 +182,7 @@ fn matrix(
         for row in &rows {
             let group = if before == row.group { String::new() } else { plain(&row.group) };
             before = &row.group;
-            let labels = [group, cut(&plain(&row.name), NAME)];
+            let labels = [group, cut(&plain(&row.name), LONGEST_NAME)];
             let values = columns.iter().map(|at| row.cells[*at].clone());
             cells.push(labels.into_iter().chain(values).collect());
         }

@@ -66,11 +66,11 @@ fn three_candidates_and_the_control_fit_80_columns() {
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
     intervals    Median of the per-block ratios. The 95% interval is taken over
-                 restarts of the instances (Student's t on the restarts' medians).
-                 Without restarts: order statistics of the blocks, widened for the
-                 correlation of neighbours (effective sample size from the lag-1
-                 autocorrelation of the signs around the median). ± is the farther
-                 end of the interval.
+                 restarts of the instances (Student's t on the logarithms of the
+                 restarts' medians). Without restarts: order statistics of the
+                 blocks, widened for the correlation of neighbours (effective sample
+                 size from the lag-1 autocorrelation of the signs around the
+                 median). ± is the farther end of the interval.
 
     key results  compared with rel_withdbg
     CPU per query comes first where throughput includes waiting that is not the
@@ -139,11 +139,11 @@ fn failed_candidate_keeps_its_column_and_has_a_reason() {
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
     intervals    Median of the per-block ratios. The 95% interval is taken over
-                 restarts of the instances (Student's t on the restarts' medians).
-                 Without restarts: order statistics of the blocks, widened for the
-                 correlation of neighbours (effective sample size from the lag-1
-                 autocorrelation of the signs around the median). ± is the farther
-                 end of the interval.
+                 restarts of the instances (Student's t on the logarithms of the
+                 restarts' medians). Without restarts: order statistics of the
+                 blocks, widened for the correlation of neighbours (effective sample
+                 size from the lag-1 autocorrelation of the signs around the
+                 median). ± is the farther end of the interval.
     ");
 }
 
@@ -163,11 +163,11 @@ fn without_a_control_the_noise_floor_is_unknown() {
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
     intervals    Median of the per-block ratios. The 95% interval is taken over
-                 restarts of the instances (Student's t on the restarts' medians).
-                 Without restarts: order statistics of the blocks, widened for the
-                 correlation of neighbours (effective sample size from the lag-1
-                 autocorrelation of the signs around the median). ± is the farther
-                 end of the interval.
+                 restarts of the instances (Student's t on the logarithms of the
+                 restarts' medians). Without restarts: order statistics of the
+                 blocks, widened for the correlation of neighbours (effective sample
+                 size from the lag-1 autocorrelation of the signs around the
+                 median). ± is the farther end of the interval.
     ");
 }
 
@@ -303,11 +303,11 @@ fn servers_show_cost_per_operation() {
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
     intervals    Median of the per-block ratios. The 95% interval is taken over
-                 restarts of the instances (Student's t on the restarts' medians).
-                 Without restarts: order statistics of the blocks, widened for the
-                 correlation of neighbours (effective sample size from the lag-1
-                 autocorrelation of the signs around the median). ± is the farther
-                 end of the interval.
+                 restarts of the instances (Student's t on the logarithms of the
+                 restarts' medians). Without restarts: order statistics of the
+                 blocks, widened for the correlation of neighbours (effective sample
+                 size from the lag-1 autocorrelation of the signs around the
+                 median). ± is the farther end of the interval.
 
     key results  compared with innodb
     CPU per query comes first where throughput includes waiting that is not the
@@ -664,4 +664,33 @@ fn effects_of_settings_follow_the_summaries() {
     assert!(calm.contains("No interaction is certain"), "{calm}");
     let narrow = draw(&sample::matrix(&FEW[1..], false), 60);
     assert!(part(&narrow, "effects").lines().all(|line| width(line) <= 60), "{narrow}");
+}
+
+#[test]
+fn series_has_releases_down_and_groups_across() {
+    for room in [80, 120] {
+        let text = draw(&sample::series(30), room);
+        let table = part(&text, "series  mariadb");
+        assert_eq!(table.lines().count(), 3 + 30, "{table}");
+        for name in ["point-1", "range-2", "writes"] {
+            assert!(table.lines().nth(1).unwrap().contains(name), "{table}");
+        }
+        assert!(table.lines().nth(3).unwrap().starts_with("ma10.2.0 "), "{table}");
+        let changes = part(&text, "changes");
+        assert_eq!(changes.lines().skip(3).take_while(|line| line.contains(" to ")).count(), 10);
+        let words: Vec<&str> = changes.split_whitespace().collect();
+        assert!(words.join(" ").contains("changes.csv has all"), "{changes}");
+        assert!(table.lines().all(|line| width(line) <= room), "{table}");
+    }
+}
+
+#[test]
+fn differences_that_existing_servers_report_are_listed_up_to_a_limit() {
+    let mut report = sample::servers();
+    report.candidates[1].config_diff =
+        (0..15).map(|index| format!("setting_{index}: 2; the baseline: 1")).collect();
+    let text = draw(&report, 100);
+    let listed = text.matches("the baseline: 1").count();
+    assert_eq!(listed, 12, "{text}");
+    assert!(text.contains("and 3 more, listed in report.html"), "{text}");
 }

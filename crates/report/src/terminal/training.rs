@@ -1,13 +1,10 @@
 //! Effect of profiles on other microbenchmarks: trained on × measured on.
 
 use super::paint::{Paint, cut, plain, width};
-use super::table;
+use super::{LONGEST_NAME, table};
 use crate::figures::ratio;
 use crate::metric::{Grouping, Metric};
 use crate::model::{CandidateRecord, GroupSummary, Report, Role};
-
-/// Maximum width of a candidate's name.
-const NAME: usize = 20;
 
 /// Render a row per candidate and a column per group with the median of relative QPS; nothing in a
 /// sweep or without candidates built with a profile.
@@ -31,7 +28,8 @@ pub(super) fn render(
             groups.push(&summary.group);
         }
     }
-    let names = report.candidates.iter().map(|one| width(&one.name)).max().unwrap_or(0).min(NAME);
+    let names =
+        report.candidates.iter().map(|one| width(&one.name)).max().unwrap_or(0).min(LONGEST_NAME);
     // A group's column has seven characters and a space.
     let words_room = room.saturating_sub(names + 1 + 8 * groups.len()).max(12);
     let rows: Vec<(String, &CandidateRecord)> = report
@@ -57,7 +55,7 @@ pub(super) fn render(
             });
             found.map_or_else(|| "–".to_owned(), |summary| ratio(summary.median))
         };
-        let labels = [trained_on.clone(), cut(&plain(&candidate.name), NAME)];
+        let labels = [trained_on.clone(), cut(&plain(&candidate.name), LONGEST_NAME)];
         labels.into_iter().chain(groups.iter().map(median)).collect()
     };
     let heading = heading.map(str::to_owned).collect();

@@ -48,6 +48,7 @@ fn started() -> (TempDir, RunWriter) {
             warnings: Vec::new(),
             client_cpus: None,
             system_cpus: None,
+            client_wait: None,
             counting: Vec::new(),
             elapsed: Nanos::ZERO,
         })
@@ -61,6 +62,7 @@ fn started() -> (TempDir, RunWriter) {
         build: None,
         origin: None,
         configuration: Vec::new(),
+        server_settings: Vec::new(),
         config_diff: Vec::new(),
         injected_delay: None,
     };

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use dbdyno_record::{
-    Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsage, SliceMeasured,
-    StateSnapshot,
+    ClientWait, Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsage,
+    SliceMeasured, StateSnapshot,
 };
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
@@ -74,6 +74,7 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
             }),
         }),
         origin: None,
+        server_settings: Vec::new(),
         config_diff: Vec::new(),
         configuration: vec![("page_size".to_owned(), "4 KiB".to_owned())],
         injected_delay: None,
@@ -86,6 +87,7 @@ fn server() -> CandidateRecord {
         engine: Some("myrocks".to_owned()),
         build: None,
         origin: Some(OriginRecord::Server { address: "127.0.0.1:3306".to_owned() }),
+        server_settings: Vec::new(),
         config_diff: vec!["checksums: crc32 here, none there".to_owned()],
         ..candidate("server", Role::Control)
     }
@@ -104,6 +106,7 @@ fn session() -> SessionRecord {
         warnings: vec![Warning { what: "load".to_owned(), advice: "wait".to_owned() }],
         client_cpus: Some(3),
         system_cpus: Some(5),
+        client_wait: Some(ClientWait::Poll),
         counting: vec![None, Some(counting())],
         elapsed: Nanos::ZERO,
     }
@@ -151,6 +154,7 @@ pub(crate) fn slice(block: u32, candidate: u32) -> SliceRecord {
             started: Nanos::from_nanos(1 << 62),
             wall: Nanos::from_millis(5),
             cpu: Nanos::from_millis(4),
+            polling: (block == 1).then_some(Nanos::from_millis(3)),
             server: (candidate == 1).then_some(ServerUsage {
                 cpu: Nanos::from_micros(1_234),
                 background_cpu: (block == 1).then_some(Nanos::from_nanos(6_789)),
@@ -567,7 +571,7 @@ fn a_run_of_format_5_is_read_and_converted_when_resumed() {
     drop(writer);
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
     let format: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(format, 7);
+    assert_eq!(format, 8);
     let sql = "SELECT count(*) FROM latency_bucket WHERE microbenchmark = 0 AND share = 1";
     let complete: i64 = database.query_row(sql, [], |row| row.get(0)).unwrap();
     assert_eq!(complete, 2, "response times of both candidates");

@@ -3,7 +3,7 @@
 use dbdyno_units::Ratio;
 
 use super::{COLUMN, Drawn};
-use crate::comparison::{Cell, GroupRow, RatioRow, agreement, words};
+use crate::comparison::{Cell, RatioRow, agreement, words};
 use crate::figures::ratio;
 use crate::model::{GroupSummary, Verdict};
 use crate::terminal::paint::{left, plain, right, width, wrap};
@@ -22,8 +22,10 @@ const LISTED: usize = 10;
 
 impl Drawn<'_> {
     pub(super) fn groups(&self, out: &mut String, candidate: &str) {
-        let rows: Vec<&GroupRow> =
-            self.comparison.groups.iter().filter(|row| row.candidate == candidate).collect();
+        let rows = self.comparison.summaries_of(candidate);
+        if rows.is_empty() {
+            return;
+        }
         let groups = rows.iter().map(|row| width(&row.group)).max().unwrap_or(0).max(5);
         let names = groups + 8;
         for part in self.parts(names) {
@@ -46,9 +48,13 @@ impl Drawn<'_> {
 
     /// The best and the worst microbenchmark of every group.
     pub(super) fn extremes(&self, out: &mut String, candidate: &str) {
+        let rows = self.comparison.summaries_of(candidate);
+        if rows.is_empty() {
+            return;
+        }
         let title = format!("{}: best and worst microbenchmark", plain(candidate));
         out.push_str(&format!("\n{}\n", self.paint.bold(&title)));
-        for row in self.comparison.groups.iter().filter(|row| row.candidate == candidate) {
+        for row in rows {
             let mut group = plain(&row.group);
             for (word, best) in [("best ", true), ("worst", false)] {
                 // One line per microbenchmark, with the columns in which it is an extreme.

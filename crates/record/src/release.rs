@@ -1,0 +1,56 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Debian's suites with servers that can run here, the oldest first.
+pub const SUITES: [&str; 5] = ["bullseye", "bookworm", "trixie", "forky", "sid"];
+
+/// Where the program of a compiled release is from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReleaseOrigin {
+    /// A release in a directory that has its name, such as `8.0.37`.
+    Installed {
+        /// The name of the directory.
+        name: String,
+    },
+    /// The packages of a suite of Debian, unpacked into the cache.
+    Debian {
+        /// The suite, such as `sid`.
+        suite: String,
+    },
+    /// An archive with the compiled programs, unpacked into the cache.
+    Tarball {
+        /// A URL or file path.
+        location: String,
+        /// The SHA-256 of the archive, 64 hexadecimal digits; required for a URL.
+        sha256: Option<String>,
+    },
+}
+
+impl fmt::Display for ReleaseOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Installed { name } => f.write_str(name),
+            Self::Debian { suite } => write!(f, "Debian {suite}"),
+            Self::Tarball { location, .. } => f.write_str(location),
+        }
+    }
+}
+
+/// A file that a release consists of: a package, or an archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseFile {
+    /// The package's name, or the archive's.
+    pub name: String,
+    /// The package's version; empty for an archive.
+    pub version: String,
+    /// SHA-256, 64 hexadecimal digits.
+    pub sha256: String,
+}
+
+impl fmt::Display for ReleaseFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(format!("{} {}", self.name, self.version).trim_end())
+    }
+}

@@ -1,0 +1,47 @@
+//! Which metric to trust: the one decision, for measurement and reports.
+
+/// The properties of a microbenchmark that decide how well throughput describes a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Whether it changes data.
+    pub writes: bool,
+    /// Number of clients.
+    pub clients: u32,
+    /// Whether the candidate or the baseline is a server.
+    pub on_server: bool,
+    /// Whether the load generator was the bottleneck.
+    pub client_bound: bool,
+}
+
+impl Work {
+    /// Whether CPU time per query is to be trusted rather than throughput, if it is known.
+    ///
+    /// That is where throughput includes time that is not the candidate's work: writes wait for
+    /// storage, and their flushing comes in bursts; with one client every statement waits for two
+    /// wake-ups across CPUs; a client-bound throughput is the load generator's. Elsewhere throughput
+    /// includes waiting for locks and idle CPUs, which users notice and CPU time does not show.
+    #[must_use]
+    pub const fn trusts_cpu(self) -> bool {
+        self.writes || (self.on_server && self.clients == 1) || self.client_bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_is_trusted_for_writes_one_client_of_a_server_and_if_client_bound() {
+        let reads = Work { writes: false, clients: 16, on_server: true, client_bound: false };
+        assert!(!reads.trusts_cpu());
+        for work in [
+            Work { writes: true, ..reads },
+            Work { writes: true, on_server: false, ..reads },
+            Work { clients: 1, ..reads },
+            Work { client_bound: true, ..reads },
+        ] {
+            assert!(work.trusts_cpu(), "{work:?}");
+        }
+        assert!(!Work { clients: 1, on_server: false, ..reads }.trusts_cpu(), "embedded");
+    }
+}

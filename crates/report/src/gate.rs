@@ -1,0 +1,288 @@
+//! A gate for continuous integration: rules such as `slower 2%`, and what a run says about them.
+//!
+//! A rule is broken only by a difference that is certain: the whole 95% interval is beyond the limit,
+//! and beyond the noise floor if that is larger.
+
+mod annotations;
+mod junit;
+mod rule;
+mod words;
+
+use std::collections::BTreeSet;
+
+use dbdyno_units::{Ratio, Share};
+
+pub use annotations::annotations;
+pub use junit::junit;
+pub use rule::{InvalidRule, Quantity, Rule};
+pub use words::{markdown, terminal};
+
+use crate::key_results::{Finding, Outcome as FindingOutcome};
+use crate::metric::{Grouping, Metric};
+use crate::model::{MicrobenchmarkRows, Report, Role, Row, Verdict};
+
+/// What a run says about one rule.
+#[derive(Debug)]
+pub struct Judged<'a> {
+    /// The rule.
+    pub rule: &'a Rule,
+    /// One for each candidate, microbenchmark (or group) and number of clients that the rule is about.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// One comparison that a rule is about.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The candidate.
+    pub candidate: String,
+    /// The group.
+    pub group: String,
+    /// The microbenchmark; `None` for a whole group.
+    pub microbenchmark: Option<String>,
+    /// The number of clients, in a run with several numbers.
+    pub clients: Option<u32>,
+    /// The metric.
+    pub metric: Metric,
+    /// The difference that is permitted: the rule's, or the noise floor if that is larger.
+    pub limit: Share,
+    /// The outcome.
+    pub outcome: Outcome,
+}
+
+/// Whether a comparison breaks a rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// Certainly worse by more than the limit.
+    Broken(Interval),
+    /// Certainly not worse by more than the limit.
+    Kept(Interval),
+    /// The interval contains the limit.
+    Unclear(Interval),
+    /// Nothing is known, for this reason.
+    NotJudged(&'static str),
+}
+
+/// A ratio to the baseline with its 95% interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The estimate.
+    pub middle: Ratio,
+    /// The lower end.
+    pub low: Ratio,
+    /// The upper end.
+    pub high: Ratio,
+}
+
+impl Comparison {
+    /// Whether it breaks the rule.
+    #[must_use]
+    pub const fn is_broken(&self) -> bool {
+        matches!(self.outcome, Outcome::Broken(_))
+    }
+}
+
+impl Judged<'_> {
+    /// Whether a comparison breaks the rule.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.comparisons.iter().any(Comparison::is_broken)
+    }
+
+    /// Whether nothing is known about any comparison: such a rule protects from nothing.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.comparisons.iter().all(|one| matches!(one.outcome, Outcome::NotJudged(_)))
+    }
+
+    fn count(&self, is: impl Fn(&Outcome) -> bool) -> usize {
+        self.comparisons.iter().filter(|one| is(&one.outcome)).count()
+    }
+}
+
+/// Judges a run by rules.
+///
+/// # Errors
+/// A rule names a candidate, group or microbenchmark that the run does not have.
+pub fn judge<'a>(report: &Report, rules: &'a [Rule]) -> Result<Vec<Judged<'a>>, InvalidRule> {
+    let compared = report.candidates.iter().filter(|one| one.role == Role::Candidate);
+    let candidates: Vec<&str> = compared.map(|one| one.name.as_str()).collect();
+    let parts = report.microbenchmarks.iter();
+    let parts = parts.flat_map(|one| [&one.name, &one.group, &one.three_group]);
+    let parts: BTreeSet<&str> = parts.map(String::as_str).collect();
+    let mut judged = Vec::new();
+    for rule in rules {
+        rule.check_names(candidates.iter().copied(), parts.iter().copied())?;
+        let candidates = candidates.iter().filter(|name| rule.is_about(name));
+        let comparisons = candidates.flat_map(|name| comparisons(report, rule, name)).collect();
+        judged.push(Judged { rule, comparisons });
+    }
+    Ok(judged)
+}
+
+/// The comparisons of one candidate that a rule is about.
+fn comparisons(report: &Report, rule: &Rule, candidate: &str) -> Vec<Comparison> {
+    let context = Context { report, rule, candidate };
+    let groups = [Grouping::Five, Grouping::Three];
+    let mut groups = groups.iter().map(|grouping| grouping.groups(&report.microbenchmarks));
+    let group = rule.part().and_then(|part| groups.find_map(|mut all| all.remove_entry(part)));
+    match group {
+        Some((group, members)) => {
+            context.group(group, members.into_iter().map(|(_, member)| member).collect())
+        }
+        None => {
+            let mut all = report.microbenchmarks.iter();
+            let is_meant = |name: &str| rule.part().is_none_or(|part| part == name);
+            all.by_ref()
+                .filter(|one| is_meant(&one.name))
+                .flat_map(|one| context.microbenchmark(one))
+                .collect()
+        }
+    }
+}
+
+/// A rule and the candidate that is compared with the baseline.
+struct Context<'a> {
+    report: &'a Report,
+    rule: &'a Rule,
+    candidate: &'a str,
+}
+
+impl Context<'_> {
+    fn row<'a>(&self, microbenchmark: &'a MicrobenchmarkRows) -> Option<&'a Row> {
+        microbenchmark.rows.iter().find(|row| row.candidate == self.candidate)
+    }
+
+    /// The metric of the rule for a row.
+    fn metric(&self, row: &Row) -> Metric {
+        match self.rule.quantity() {
+            Quantity::Slower => Metric::Qps,
+            Quantity::MoreCpu => Metric::Cpu,
+            Quantity::Worse => row.trusted_metric,
+        }
+    }
+
+    fn microbenchmark(&self, microbenchmark: &MicrobenchmarkRows) -> Option<Comparison> {
+        let row = self.row(microbenchmark);
+        let metric = row.map_or(Metric::Qps, |row| self.metric(row));
+        let limit = self.limit(metric.floor(self.report, microbenchmark));
+        let outcome = match row {
+            None => Outcome::NotJudged("it failed"),
+            Some(row) => match (metric.verdict(row), metric.estimate(row)) {
+                (Verdict::Failed, _) => Outcome::NotJudged("it failed"),
+                (Verdict::ClientBound, _) => Outcome::NotJudged("client-bound"),
+                (_, None) => Outcome::NotJudged(unknown(metric)),
+                (_, Some(known)) => {
+                    judge_interval(metric, limit, (known.median, known.low, known.high))
+                }
+            },
+        };
+        let name = Some(microbenchmark.name.clone());
+        Some(self.comparison(
+            (&microbenchmark.group, name),
+            microbenchmark.clients,
+            metric,
+            limit,
+            outcome,
+        ))
+    }
+
+    /// A whole group, at each number of clients. Reads and writes are apart if the rule's metric differs.
+    fn group(&self, group: &str, members: Vec<&MicrobenchmarkRows>) -> Vec<Comparison> {
+        let steps: BTreeSet<u32> = members.iter().map(|member| member.clients).collect();
+        let mut comparisons = Vec::new();
+        for clients in steps {
+            let at = || members.iter().filter(|member| member.clients == clients);
+            let rows: Vec<&Row> = at().filter_map(|member| self.row(member)).collect();
+            if rows.is_empty() {
+                let failed = Outcome::NotJudged("it failed");
+                let limit = self.limit(None);
+                comparisons.push(self.comparison(
+                    (group, None),
+                    clients,
+                    Metric::Qps,
+                    limit,
+                    failed,
+                ));
+            }
+            for metric in [Metric::Qps, Metric::Cpu] {
+                let of_metric = rows.iter().copied().filter(|row| self.metric(row) == metric);
+                let of_metric: Vec<&Row> = of_metric.collect();
+                if of_metric.is_empty() {
+                    continue;
+                }
+                let noise = metric.noise(self.report);
+                let finding = Finding::of(metric, &of_metric, noise);
+                let limit = self.limit(noise);
+                let outcome = match (finding.ratio.zip(finding.interval), finding.outcome) {
+                    (_, FindingOutcome::Failed) => Outcome::NotJudged("it failed"),
+                    (_, FindingOutcome::ClientBound) => Outcome::NotJudged("client-bound"),
+                    (None, _) => Outcome::NotJudged(unknown(metric)),
+                    (Some((middle, (low, high))), _) => {
+                        judge_interval(metric, limit, (middle, low, high))
+                    }
+                };
+                comparisons.push(self.comparison((group, None), clients, metric, limit, outcome));
+            }
+        }
+        comparisons
+    }
+
+    /// The rule's limit, or the noise floor if that is larger.
+    fn limit(&self, floor: Option<Share>) -> Share {
+        let least = self.rule.limit().as_fraction();
+        Share::from_fraction(floor.map_or(least, |floor| floor.as_fraction().max(least)))
+    }
+
+    fn comparison(
+        &self,
+        (group, microbenchmark): (&str, Option<String>),
+        clients: u32,
+        metric: Metric,
+        limit: Share,
+        outcome: Outcome,
+    ) -> Comparison {
+        Comparison {
+            candidate: self.candidate.to_owned(),
+            group: group.to_owned(),
+            microbenchmark,
+            clients: self.report.is_sweep().then_some(clients),
+            metric,
+            limit,
+            outcome,
+        }
+    }
+}
+
+const fn unknown(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Qps => "too few blocks",
+        Metric::Cpu => "CPU time is unknown, or too few blocks",
+    }
+}
+
+/// Whether an interval (middle, low, high) is beyond a limit.
+fn judge_interval(
+    metric: Metric,
+    limit: Share,
+    (middle, low, high): (Ratio, Ratio, Ratio),
+) -> Outcome {
+    let interval = Interval { middle, low, high };
+    let (is_beyond, reaches) = match metric {
+        Metric::Qps => {
+            let worst = 1.0 - limit.as_fraction();
+            (high.get() < worst, low.get() < worst)
+        }
+        Metric::Cpu => {
+            let worst = 1.0 + limit.as_fraction();
+            (low.get() > worst, high.get() > worst)
+        }
+    };
+    match (is_beyond, reaches) {
+        (true, _) => Outcome::Broken(interval),
+        (false, true) => Outcome::Unclear(interval),
+        (false, false) => Outcome::Kept(interval),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use super::*;
+use crate::sample;
+
+fn rules(texts: &[&str]) -> Vec<Rule> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[track_caller]
+fn invalid(text: &str, part: &str) {
+    let error = text.parse::<Rule>().unwrap_err().to_string();
+    assert!(error.contains(part) && error.contains(text), "{error}");
+}
+
+#[test]
+fn rules_are_parsed_and_mistakes_explained() {
+    let rule: Rule = " slower  2.5% in point-1 of  new ".parse().unwrap();
+    assert_eq!(rule.to_string(), "slower 2.5% in point-1 of new");
+    assert_eq!(rule.limit(), Share::from_percent(2.5));
+    assert_eq!((rule.quantity(), rule.part()), (Quantity::Slower, Some("point-1")));
+    assert!(rule.is_about("new") && !rule.is_about("old"));
+    assert_eq!("more-cpu 0%".parse::<Rule>().unwrap().quantity(), Quantity::MoreCpu);
+    invalid("slow 2%", "did you mean `slower`?");
+    invalid("", "slower 2%");
+    invalid("slower", "write `slower 2%`");
+    invalid("slower 2", "`2` is no share");
+    for share in ["-1%", "100%", "nan%", "inf%", "%"] {
+        invalid(&format!("worse {share}"), "is no share");
+    }
+    invalid("slower 2% on point-1", "`on` is unknown");
+    invalid("slower 2% in", "nothing follows `in`");
+    invalid("slower 2% in a in b", "appears twice");
+}
+
+#[test]
+fn only_what_is_certain_breaks_a_rule() {
+    let judged = |metric, limit: f64, [middle, low, high]: [f64; 3]| {
+        let limit = Share::from_percent(limit);
+        match judge_interval(metric, limit, (Ratio::new(middle), Ratio::new(low), Ratio::new(high)))
+        {
+            Outcome::Broken(_) => "broken",
+            Outcome::Kept(_) => "kept",
+            Outcome::Unclear(_) => "unclear",
+            Outcome::NotJudged(_) => "not judged",
+        }
+    };
+    assert_eq!(judged(Metric::Qps, 2.0, [0.95, 0.94, 0.96]), "broken");
+    assert_eq!(judged(Metric::Qps, 2.0, [0.97, 0.95, 0.985]), "unclear");
+    assert_eq!(judged(Metric::Qps, 2.0, [0.99, 0.985, 1.01]), "kept");
+    assert_eq!(judged(Metric::Qps, 2.0, [1.05, 1.04, 1.06]), "kept");
+    assert_eq!(judged(Metric::Cpu, 2.0, [1.05, 1.04, 1.06]), "broken");
+    assert_eq!(judged(Metric::Cpu, 2.0, [1.03, 1.01, 1.05]), "unclear");
+    assert_eq!(judged(Metric::Cpu, 2.0, [0.9, 0.8, 1.01]), "kept");
+}
+
+#[test]
+fn every_microbenchmark_of_every_candidate_is_judged() {
+    let report = sample::report();
+    let rules = rules(&["slower 2%", "worse 2% in writes", "slower 0% in point-1 of rel"]);
+    let names = |one: &Judged<'_>| {
+        let names = one.comparisons.iter().map(|one| one.candidate.clone());
+        names.collect::<BTreeSet<String>>()
+    };
+    let candidates: BTreeSet<String> = report
+        .candidates
+        .iter()
+        .filter(|one| one.role == Role::Candidate)
+        .map(|one| one.name.clone())
+        .collect();
+    let judged = judge(&report, &rules).unwrap();
+    assert_eq!(names(&judged[0]), candidates);
+    assert_eq!(judged[0].comparisons.len(), 42 * candidates.len());
+    assert_eq!(names(&judged[1]), candidates);
+    assert!(judged[1].comparisons.iter().all(|one| one.microbenchmark.is_none()));
+    assert_eq!(names(&judged[2]), BTreeSet::from(["rel".to_owned()]));
+    // The verdicts of the report agree: what breaks `slower 0%` is slower in the report.
+    let zero = self::rules(&["slower 0%"]);
+    let mut broken = 0;
+    for one in &judge(&report, &zero).unwrap()[0].comparisons {
+        let mut rows = report.microbenchmarks.iter();
+        let name = one.microbenchmark.as_ref().unwrap();
+        let row = rows.find(|row| row.name == *name).unwrap();
+        let row = row.rows.iter().find(|row| row.candidate == one.candidate);
+        let is_slower = row.is_some_and(|row| row.verdict == Verdict::Worse);
+        assert!(!one.is_broken() || is_slower, "{one:?}");
+        broken += usize::from(one.is_broken());
+    }
+    assert!(broken > 3, "{broken}");
+}
+
+#[test]
+fn unknown_names_are_explained() {
+    let report = sample::report();
+    let error = |text: &str| judge(&report, &rules(&[text])).unwrap_err().to_string();
+    assert!(error("slower 2% in point_1").contains("did you mean `point-1`?"));
+    assert!(error("slower 2% of nobody").contains("the run has no candidate `nobody`"));
+}
+
+#[test]
+fn nothing_known_protects_from_nothing() {
+    let mut report = sample::report();
+    for one in &mut report.microbenchmarks {
+        one.rows.clear();
+    }
+    let rules = rules(&["slower 2%", "slower 2% in point-1"]);
+    for judged in judge(&report, &rules).unwrap() {
+        assert!(judged.is_unknown() && !judged.is_broken(), "{judged:?}");
+    }
+}
+
+#[test]
+fn outcome_is_shown_everywhere() {
+    let mut report = sample::report_of(&["hot-points_range=100", "insert_range=100"]);
+    report.name = "a <name>".to_owned();
+    let rules = rules(&["slower 0.5%", "worse 90%"]);
+    let judged = judge(&report, &rules).unwrap();
+    insta::assert_snapshot!("gate_terminal", terminal(&judged));
+    insta::assert_snapshot!("gate_markdown", markdown(&judged));
+    insta::assert_snapshot!("gate_junit", junit(&judged, &report.name).unwrap());
+    insta::assert_snapshot!("gate_annotations", annotations(&judged));
+}
+
+#[test]
+fn sweep_names_numbers_of_clients() {
+    let judged_rules = rules(&["slower 90%"]);
+    let report = sample::sweep();
+    let judged = judge(&report, &judged_rules).unwrap();
+    assert!(judged[0].comparisons.iter().all(|one| one.clients.is_some()));
+}

@@ -1,0 +1,125 @@
+//! The outcome of a gate in words: for the terminal and as Markdown.
+
+use dbdyno_units::{Ratio, Share};
+
+use super::{Comparison, Interval, Judged, Outcome};
+use crate::figures::percent;
+use crate::markdown::escape::{code, plain};
+use crate::markdown::table::{Align, table};
+use crate::metric::{Metric, clients};
+
+impl Comparison {
+    /// `hot-points_range=100, 16 clients`, or the group.
+    pub(super) fn place(&self) -> String {
+        let name = self.microbenchmark.as_ref().unwrap_or(&self.group);
+        match self.clients {
+            Some(number) => format!("{name}, {}", clients(number)),
+            None => name.clone(),
+        }
+    }
+
+    /// `5.1% less QPS (4.6% to 5.7%)`, or why nothing is known.
+    pub(super) fn words(&self) -> String {
+        match self.outcome {
+            Outcome::Broken(interval) | Outcome::Kept(interval) | Outcome::Unclear(interval) => {
+                interval.words(self.metric)
+            }
+            Outcome::NotJudged(reason) => reason.to_owned(),
+        }
+    }
+}
+
+impl Interval {
+    fn words(&self, metric: Metric) -> String {
+        let Self { middle, low, high } = *self;
+        let what = metric.quantity();
+        let change = |ratio: Ratio| percent(Share::from_fraction(ratio.distance()));
+        let signed = |ratio: Ratio| {
+            let sign = if ratio < Ratio::ONE { "-" } else { "+" };
+            format!("{sign}{}", change(ratio))
+        };
+        match (high < Ratio::ONE, low > Ratio::ONE) {
+            (true, _) => {
+                format!("{} less {what} ({} to {})", change(middle), change(high), change(low))
+            }
+            (_, true) => {
+                format!("{} more {what} ({} to {})", change(middle), change(low), change(high))
+            }
+            _ => format!("{what} {} ({} to {})", signed(middle), signed(low), signed(high)),
+        }
+    }
+}
+
+impl Judged<'_> {
+    /// `BROKEN by 3 of 42 comparisons`, `kept`, with what is not certain.
+    pub(super) fn summary(&self) -> String {
+        let all = self.comparisons.len();
+        let broken = self.count(|one| matches!(one, Outcome::Broken(_)));
+        let unclear = self.count(|one| matches!(one, Outcome::Unclear(_)));
+        let unknown = self.count(|one| matches!(one, Outcome::NotJudged(_)));
+        let mut text = match broken {
+            0 if self.is_unknown() => "NOT JUDGED".to_owned(),
+            0 => format!("kept by {} of {all}", all - unknown),
+            broken => format!("BROKEN by {broken} of {all}"),
+        };
+        if unclear > 0 {
+            text.push_str(&format!("; {unclear} with intervals that contain the limit"));
+        }
+        if unknown > 0 {
+            text.push_str(&format!("; {unknown} not judged"));
+        }
+        text
+    }
+
+    /// The comparisons to name: those that break the rule, and those that are not judged.
+    pub(super) fn remarkable(&self) -> impl Iterator<Item = &Comparison> {
+        let is =
+            |one: &&Comparison| matches!(one.outcome, Outcome::Broken(_) | Outcome::NotJudged(_));
+        self.comparisons.iter().filter(is)
+    }
+}
+
+/// The outcome for a terminal, ending with a line feed.
+#[must_use]
+pub fn terminal(judged: &[Judged<'_>]) -> String {
+    let mut text = "\nRules\n".to_owned();
+    for one in judged {
+        text.push_str(&format!("  {}: {}\n", one.rule, one.summary()));
+        for comparison in one.remarkable() {
+            let Comparison { candidate, .. } = comparison;
+            text.push_str(&format!("    {candidate}, {}\n", comparison.place()));
+            text.push_str(&format!("      {}\n", comparison.words()));
+        }
+    }
+    text
+}
+
+/// The outcome as Markdown, to append to the report.
+#[must_use]
+pub fn markdown(judged: &[Judged<'_>]) -> String {
+    let mut text = "\n### Rules\n\n".to_owned();
+    for one in judged {
+        text.push_str(&format!(
+            "- {}: **{}**\n",
+            code(&one.rule.to_string()),
+            plain(&one.summary())
+        ));
+    }
+    let rows: Vec<Vec<String>> = judged
+        .iter()
+        .flat_map(|one| one.remarkable().map(move |comparison| (one, comparison)))
+        .map(|(one, comparison)| {
+            vec![
+                code(&one.rule.to_string()),
+                code(&comparison.candidate),
+                code(&comparison.place()),
+                plain(&comparison.words()),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        let heading = ["rule", "candidate", "microbenchmark or group", "result"];
+        text.push_str(&format!("\n{}", table(&heading.map(|title| (title, Align::Left)), rows)));
+    }
+    text
+}
