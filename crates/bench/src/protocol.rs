@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use dbdyno_engines::server::ServerAccess;
 use dbdyno_engines::{SchemaRemoval, sqlite};
 use dbdyno_record::insert::{Second, StepMeasured};
-use dbdyno_record::{Counting, SliceMeasured, StateSnapshot};
+use dbdyno_record::{ClientWait, Counting, SliceMeasured, StateSnapshot};
 use dbdyno_units::Share;
-use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::definition::{Microbenchmark, Script};
 use dbdyno_workloads::insert::Plan;
 use dbdyno_workloads::setup::SetupScript;
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,8 @@ pub struct Open {
     pub clients: u32,
     /// Threads that drive the connections; an embedded system has one per client.
     pub threads: u32,
+    /// How the clients of a server wait for answers.
+    pub wait: ClientWait,
     /// Number of tables that statements choose from, at least 1.
     pub tables: u32,
     /// Whether these tables are loaded: some statement uses them.
@@ -66,13 +68,17 @@ pub struct Open {
     pub own_tables: bool,
     /// The setup scripts, for data that is about to be loaded.
     pub setup: Vec<SetupScript>,
+    /// The sysbench scripts, for data that is about to be loaded.
+    pub scripts: Vec<Script>,
+    /// Number of clients that scripts make their data for: the largest that is measured.
+    pub script_clients: u32,
     /// Rows in each table.
     pub rows: u64,
     /// Seed of all random draws.
     pub seed: u64,
     /// CPUs that the worker may run on, such as `1` or `2-3`; `None` for all.
     pub cpus: Option<String>,
-    /// Time added to every event, as a share of the event's time.
+    /// Work added to slices, as a share of their time.
     pub injected_delay: Option<Share>,
     /// Whether to read counters of the CPU and the kernel in each slice.
     pub count: bool,
@@ -154,7 +160,7 @@ pub struct Opened {
     /// The system's version.
     pub version: String,
     /// Its compile options or settings.
-    pub options: Vec<String>,
+    pub options: Vec<(String, String)>,
     /// The clock for response times of events.
     pub ticks: String,
     /// Which counters are available; `None` if none were requested.

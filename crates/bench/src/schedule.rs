@@ -110,6 +110,13 @@ pub struct ScheduledSlice {
     pub request: SliceRequest,
 }
 
+/// What the baseline completed in one slice time.
+#[derive(Clone, Copy, Debug)]
+struct MeasuredQuota {
+    events: u64,
+    wall: Nanos,
+}
+
 /// Iterator over the slices of one microbenchmark. It ends only if the baseline is inactive; the
 /// caller stops when it has enough blocks.
 ///
@@ -124,10 +131,11 @@ pub struct Schedule {
     next_block: u32,
     /// Position and candidate of the remaining slices of the block.
     left: VecDeque<(u32, usize)>,
-    /// Events per slice, once measured.
-    events: Option<u64>,
-    /// Events per slice as of the previous warm-up block.
-    previous_events: Option<u64>,
+    /// Quota of a slice, once measured.
+    measured: Option<MeasuredQuota>,
+    /// Quota of the lead-ins of the current block. It is fixed when the block starts, so that all
+    /// candidates get the same events.
+    lead_in: Option<Quota>,
 }
 
 impl Schedule {
@@ -139,16 +147,17 @@ impl Schedule {
             block: plan.first_block,
             next_block: plan.first_block,
             left: VecDeque::new(),
-            events: None,
-            previous_events: None,
+            measured: None,
+            lead_in: None,
             plan,
         }
     }
 
     /// Sets the number of events per slice from a measured slice, if it is not known yet.
     pub fn calibrate(&mut self, measured: &SliceMeasured) {
-        if self.plan.pace == Pace::Events && self.events.is_none() {
-            self.events = Some(measured.events.max(1));
+        if self.plan.pace == Pace::Events && self.measured.is_none() {
+            let SliceMeasured { events, wall, .. } = *measured;
+            self.measured = Some(MeasuredQuota { events: events.max(1), wall });
         }
     }
 
@@ -171,28 +180,28 @@ impl Schedule {
     fn start_block(&mut self) {
         self.block = self.next_block;
         self.next_block += 1;
-        let BlockPlan { seed, microbenchmark, pace, .. } = self.plan;
+        let BlockPlan { seed, microbenchmark, pace, slice, .. } = self.plan;
+        self.lead_in = match pace {
+            Pace::Events => {
+                self.measured.and_then(|one| Quota::Events(one.events).lead_in(one.wall))
+            }
+            Pace::Time => Quota::Time(slice).lead_in(slice),
+        };
         let mut order = order(seed, microbenchmark, self.block, self.active.len());
         if pace == Pace::Events && self.is_warmup() {
-            self.previous_events = self.events.take();
+            self.measured = None;
             order.retain(|candidate| *candidate != BASELINE);
             order.insert(0, BASELINE);
         }
         self.left = (0..).zip(order).filter(|(_, candidate)| self.active[*candidate]).collect();
     }
 
-    fn request(&self, block: u32, warmup: bool) -> SliceRequest {
-        let quota = match self.events {
-            Some(events) => Quota::Events(events),
+    fn request(&self, block: u32) -> SliceRequest {
+        let quota = match self.measured {
+            Some(measured) => Quota::Events(measured.events),
             None => Quota::Time(self.plan.slice),
         };
-        let lead_in = match (self.plan.pace, warmup) {
-            // The quota of the baseline is a time here, but it needs the same lead-in as the
-            // others: by the number of events of the previous block, none in the first block.
-            (Pace::Events, true) => self.previous_events.and_then(|n| Quota::Events(n).lead_in()),
-            _ => quota.lead_in(),
-        };
-        SliceRequest { block, clients: Some(self.plan.clients), lead_in, quota }
+        SliceRequest { block, clients: Some(self.plan.clients), lead_in: self.lead_in, quota }
     }
 }
 
@@ -208,13 +217,7 @@ impl Iterator for Schedule {
         }
         let (position, candidate) = self.left.pop_front()?;
         let (block, warmup) = (self.block, self.is_warmup());
-        Some(ScheduledSlice {
-            block,
-            position,
-            warmup,
-            candidate,
-            request: self.request(block, warmup),
-        })
+        Some(ScheduledSlice { block, position, warmup, candidate, request: self.request(block) })
     }
 }
 
@@ -363,6 +366,36 @@ mod tests {
         let (script, events) = run(Pace::Events, &[]);
         assert_eq!(script, "BtDeCe|BtCeDe|decebe|becede|bedece");
         assert!(events.iter().all(|events| *events == 100), "{events:?}");
+    }
+
+    #[test]
+    fn all_candidates_of_a_block_have_the_same_lead_in() {
+        let plan = BlockPlan {
+            seed: 6,
+            microbenchmark: 0,
+            first_block: 0,
+            warmup_blocks: 3,
+            clients: 1,
+            slice: Nanos::from_millis(10),
+            pace: Pace::Events,
+        };
+        let mut schedule = Schedule::new(plan, vec![true; 3]);
+        let mut lead_ins = vec![Vec::new(); 6];
+        for number in 0..18 {
+            let slice = schedule.next().unwrap();
+            lead_ins[slice.block as usize].push(slice.request.lead_in);
+            // The baseline becomes faster with each block.
+            let events = match slice.request.quota {
+                Quota::Time(_) => 100 + number,
+                Quota::Events(events) => events,
+            };
+            let wall = Nanos::from_millis(10 + 7 * slice.candidate as u64);
+            schedule.calibrate(&SliceMeasured { events, wall, ..SliceMeasured::default() });
+        }
+        // Half of the events of the block before; the warm-up blocks measure 100, 103 and 106.
+        let expected = [None, Some(50), Some(52), Some(53), Some(53), Some(53)]
+            .map(|events| vec![events.map(Quota::Events); 3]);
+        assert_eq!(lead_ins, expected);
     }
 
     #[test]

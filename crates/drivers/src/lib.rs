@@ -56,6 +56,25 @@ pub trait Connection {
     /// The database failed to execute it.
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error>;
 
+    /// A statement of SQL text that is executed without preparing it, replacing the last one. The rows of its
+    /// next execution are kept for [`Self::take_rows`].
+    ///
+    /// # Errors
+    /// The text cannot be sent, or the driver has no such statements.
+    fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
+        Err(Error {
+            doing: format!("executing {}", error_text::truncate_sql(sql)),
+            message: "SQL text is not supported on this connection".to_owned(),
+            code: None,
+            kind: ErrorKind::Statement,
+        })
+    }
+
+    /// The rows that the last execution of [`Self::text_statement`] returned, as text.
+    fn take_rows(&mut self) -> Vec<Vec<Option<String>>> {
+        Vec::new()
+    }
+
     /// Closes all prepared statements. Their ids must not be used again.
     fn close_statements(&mut self);
 
@@ -75,13 +94,36 @@ pub trait NonBlockingConnection: Connection + AsFd {
     /// The connection is lost.
     fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error>;
 
-    /// Reads what has arrived of the answer, without waiting; `None` while it is incomplete.
+    /// Reads what has arrived of the answer, without waiting.
     ///
     /// # Errors
     /// As [`Connection::execute`]. The request has ended then.
-    fn try_receive(&mut self) -> Result<Option<Answer>, Error>;
+    fn receive_available(&mut self) -> Result<Received, Error>;
+
+    /// As [`Self::receive_available`]; `None` while the answer is incomplete.
+    ///
+    /// # Errors
+    /// As [`Self::receive_available`].
+    #[inline]
+    fn try_receive(&mut self) -> Result<Option<Answer>, Error> {
+        Ok(match self.receive_available()? {
+            Received::Answer(answer) => Some(answer),
+            Received::Part | Received::Nothing => None,
+        })
+    }
+}
+
+/// What has arrived of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// The rest of it.
+    Answer(Answer),
+    /// A part, which was processed.
+    Part,
+    /// Nothing.
+    Nothing,
 }
 
 /// A statement prepared on one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementId(usize);

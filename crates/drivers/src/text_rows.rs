@@ -9,7 +9,7 @@ pub(crate) struct TextRows {
 }
 
 impl TextRows {
-    const MAX_SIZE: usize = 64 << 20;
+    pub(crate) const MAX_SIZE: usize = 64 << 20;
 
     /// Appends a row. False if there are too many.
     pub(crate) fn push(&mut self, row: Vec<Option<String>>) -> bool {

@@ -5,7 +5,8 @@ use std::path::Path;
 use dbdyno_bench::protocol::{Open, SystemUnderTest};
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::server::ServerAccess;
-use dbdyno_record::RunIdentity;
+use dbdyno_record::{ClientWait, RunIdentity};
+use dbdyno_results::Role;
 use dbdyno_spec::experiment::{ExistingServer, Experiment};
 
 use crate::context::WorkerProgram;
@@ -20,7 +21,10 @@ pub(crate) fn check_all(
     run: &RunIdentity,
 ) -> Vec<(String, Result<String, WorkerError>)> {
     let mut all: Vec<(String, Result<String, WorkerError>)> = Vec::new();
-    for candidate in on_existing_servers(experiment) {
+    let mut candidates = on_existing_servers(experiment);
+    // An error of the baseline's server is reported for the baseline, not for its control.
+    candidates.sort_by_key(|candidate| candidate.role == Role::Control);
+    for candidate in candidates {
         let Deployment::Existing(server) = &candidate.deployment else { continue };
         let checked = check(experiment, server, worker, run);
         if checked.is_ok() || all.iter().all(|(_, other)| *other != checked) {
@@ -53,9 +57,12 @@ fn check(
         create: false,
         clients: 0,
         threads: 1,
+        wait: ClientWait::Sleep,
         tables: experiment.workload.tables,
         load_tables: false,
         own_tables: false,
+        scripts: Vec::new(),
+        script_clients: 0,
         setup: Vec::new(),
         rows: experiment.workload.rows,
         seed: experiment.seed,

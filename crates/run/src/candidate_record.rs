@@ -1,7 +1,10 @@
 //! The record of a candidate in the run directory.
 
 use dbdyno_builds::Build;
-use dbdyno_results::{AuditRecord, BuildRecord, CandidateRecord, OriginRecord, Role};
+use dbdyno_results::{
+    AuditRecord, BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role,
+};
+use dbdyno_spec::experiment::{PrivateServer, System};
 
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 use crate::{auditing, config_diff, settings};
@@ -18,6 +21,7 @@ impl ResolvedCandidate {
             build: self.build().map(|build| of_build(build, self.audit(baseline))),
             origin: self.origin(),
             configuration: settings::of_resolved(self),
+            server_settings: Vec::new(),
             config_diff: config_diff::differences(self, baseline),
             injected_delay: self.spec.injected_delay,
         }
@@ -58,12 +62,24 @@ impl ResolvedCandidate {
                     path: installation.program.display().to_string(),
                     sha256: installation.sha256.clone(),
                     file_size: installation.file_size,
+                    release: self.release(),
                 })
             }
             Deployment::Existing(server) => {
                 Some(OriginRecord::Server { address: server.target.address.to_string() })
             }
         }
+    }
+}
+
+impl ResolvedCandidate {
+    /// The release of its private server, if the experiment names one.
+    fn release(&self) -> Option<ReleaseRecord> {
+        let System::Private(PrivateServer { release: Some(origin), .. }) = &self.spec.system else {
+            return None;
+        };
+        let files = self.release.as_ref().map(|release| release.files().to_vec());
+        Some(ReleaseRecord { origin: origin.to_string(), files: files.unwrap_or_default() })
     }
 }
 

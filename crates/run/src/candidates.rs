@@ -3,7 +3,7 @@
 mod building;
 mod reused_samples;
 
-pub(crate) use building::build as build_all;
+pub(crate) use building::{build as build_all, of_server};
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use building::BuiltCandidate;
 use crate::error::RunError;
 use crate::pgo_training::PgoTrainer;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
-use crate::server_plan;
+use crate::{releases, server_plan};
 
 /// Builds libraries and servers, finds installed programs, and lists the participants: the baseline
 /// first, the control last.
@@ -28,18 +28,21 @@ pub(crate) fn resolve_all(
     let others = experiment.candidates.iter().filter(|candidate| candidate.name != baseline.name);
     let candidates: Vec<&Candidate> = std::iter::once(baseline).chain(others).collect();
     // First, so that a missing program is reported before anything is compiled.
-    let servers = server_plan::find(experiment, &candidates)?;
+    let (cancel, progress) = (trainer.cancel, trainer.progress);
+    let releases = releases::obtain_all(&candidates, cache.as_deref(), cancel, progress)?;
+    let servers = server_plan::find(experiment, &candidates, &releases)?;
     let builds = building::build(&candidates, cache, trainer)?;
     tracing::info!(candidates = candidates.len(), "found all servers and builds");
     let samples = reused_samples::read_all(&candidates, &builds)?;
     let mut resolved = Vec::new();
-    let parts = candidates.into_iter().zip(servers).zip(builds).zip(samples);
-    for (number, (((spec, server), built), samples)) in parts.enumerate() {
+    let parts =
+        candidates.into_iter().zip(servers.into_iter().zip(releases)).zip(builds).zip(samples);
+    for (number, (((spec, (server, release)), built), samples)) in parts.enumerate() {
         let role = if number == 0 { Role::Baseline } else { Role::Candidate };
         let of =
             |deployment| ResolvedCandidate::new(spec.name.clone(), role, spec.clone(), deployment);
         resolved.push(match (server, built) {
-            (Some(server), _) => ResolvedCandidate { samples, ..of(server) },
+            (Some(server), _) => ResolvedCandidate { samples, release, ..of(server) },
             (None, Some(BuiltCandidate { build, audit, held, .. })) => {
                 let build = Box::new(build);
                 let (deployment, server_build) = if matches!(spec.system, System::Private(_)) {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dbdyno_spec::experiment::Experiment;
+use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_workloads::definition::Microbenchmark;
 
 use crate::live_plan::training_case;
@@ -65,6 +65,45 @@ pub(crate) fn interleaved_sets(
     sets
 }
 
+/// The sets that are measured in passes with each other, as ranges of `sets`, in running order: a pass
+/// visits each set once, with instances that were started for it.
+///
+/// Servers take seconds to start, so passes are over all sets that follow each other and only read, or
+/// that follow each other and write: reads before writes must not see what is written in an earlier pass.
+/// Embedded instances start in milliseconds, and each set has passes of its own.
+pub(crate) fn segments(
+    experiment: &Experiment,
+    cases: &[MicrobenchmarkCase],
+    sets: &[Range<usize>],
+) -> Vec<Range<usize>> {
+    let passes = has_passes(experiment);
+    let writes = |set: usize| cases[sets[set].start].microbenchmark.writes();
+    let mut segments: Vec<Range<usize>> = Vec::new();
+    for set in 0..sets.len() {
+        match segments.last_mut() {
+            Some(segment) if passes && writes(segment.start) == writes(set) => {
+                segment.end = set + 1;
+            }
+            _ => segments.push(set..set + 1),
+        }
+    }
+    segments
+}
+
+/// Whether microbenchmarks are measured in passes: with private servers that are restarted.
+pub(crate) fn has_passes(experiment: &Experiment) -> bool {
+    experiment.schedule.restarts > 1
+        && experiment.candidates.iter().any(|one| matches!(one.system, System::Private(_)))
+}
+
+/// Which sets of a segment the first pass of a session visits, by their numbers of complete starts:
+/// those that an interrupted pass did not reach, or all.
+pub(crate) fn first_pass(starts: &[u32]) -> Vec<bool> {
+    let most = starts.iter().copied().max().unwrap_or_default();
+    let is_even = starts.iter().all(|one| *one == most);
+    starts.iter().map(|one| is_even || *one < most).collect()
+}
+
 /// The number of instances that are measured, the control included.
 pub(crate) fn instance_count(experiment: &Experiment) -> usize {
     experiment.candidates.len() + usize::from(experiment.control)
@@ -82,21 +121,71 @@ mod tests {
 
     use super::*;
 
-    fn sets(more: &str) -> Vec<Range<usize>> {
+    fn experiment(workload: &str, schedule: &str, candidate: &str) -> Experiment {
         let text = format!(
-            "name = \"test\"\nbaseline = \"a\"\n[workload]\nclients = [1, 4, 16]\n\
-             microbenchmarks = [\"point-query_range=100\", \"update-index_range=100\", \
-             \"scan_range=100\"]\n\
-             [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
-             [[candidate]]\nname = \"b\"\nsystem = \"mariadb\"\n{more}"
+            "name = \"test\"\nbaseline = \"a\"\n[workload]\n{workload}\n[schedule]\n{schedule}\n\
+             [[candidate]]\nname = \"a\"\n{candidate}\n[[candidate]]\nname = \"b\"\n{candidate}\n"
         );
-        let experiment = parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    fn sets(more: &str) -> Vec<Range<usize>> {
+        let workload = "clients = [1, 4, 16]\nmicrobenchmarks = [\"point-query_range=100\", \
+                        \"update-index_range=100\", \"scan_range=100\"]";
+        let experiment = experiment(workload, "", &format!("system = \"mariadb\"\n{more}"));
         interleaved_sets(&experiment, &cases(&experiment))
+    }
+
+    /// The names of the microbenchmarks of each segment.
+    fn segments_of(schedule: &str, candidate: &str) -> Vec<Vec<String>> {
+        let workload = "microbenchmarks = [\"point-query*\", \"scan*\", \"update-index*\", \
+                        \"insert*\", \"delete*\"]";
+        let experiment = experiment(workload, schedule, candidate);
+        let all = cases(&experiment);
+        let sets = interleaved_sets(&experiment, &all);
+        let name = |set: usize| {
+            let name = &all[sets[set].start].microbenchmark.name;
+            name.split("_range").next().unwrap().to_owned()
+        };
+        let names = |segment: Range<usize>| segment.map(name).collect();
+        segments(&experiment, &all, &sets).into_iter().map(names).collect()
     }
 
     #[test]
     fn numbers_of_clients_are_interleaved_for_reads_only() {
         // The update, then scan and point query.
         assert_eq!(sets("engine = \"myrocks\"\n"), [0..1, 1..2, 2..3, 3..6, 6..9]);
+    }
+
+    #[test]
+    fn passes_are_over_consecutive_reads_and_over_consecutive_writes() {
+        let segments = segments_of("", "system = \"mariadb\"");
+        let expected: [&[&str]; 4] = [
+            &["point-query.pre"],
+            &["update-index"],
+            &["scan", "point-query"],
+            &["delete", "insert"],
+        ];
+        assert_eq!(segments, expected);
+    }
+
+    #[test]
+    fn without_restarts_or_servers_each_set_has_passes_of_its_own() {
+        for (schedule, candidate) in [
+            ("restarts = 1", "system = \"mariadb\""),
+            ("restarts = 4", "system = \"sqlite\"\nvariant = \"rel\""),
+        ] {
+            let segments = segments_of(schedule, candidate);
+            assert!(segments.iter().all(|segment| segment.len() == 1), "{segments:?}");
+            assert_eq!(segments.len(), 6);
+        }
+    }
+
+    #[test]
+    fn interrupted_pass_is_completed_first() {
+        assert_eq!(first_pass(&[0, 0, 0]), [true, true, true]);
+        assert_eq!(first_pass(&[3, 2, 2]), [false, true, true]);
+        assert_eq!(first_pass(&[6, 12, 8]), [true, false, true]);
+        assert!(first_pass(&[]).is_empty());
     }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_engines::server::ServerDirs;
 use dbdyno_machine::{CpuAssignment, remove_secrets};
-use dbdyno_record::RunIdentity;
+use dbdyno_record::{ClientWait, RunIdentity};
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::Experiment;
 
@@ -53,6 +53,8 @@ pub(crate) struct RunContext<'a> {
     pub directory: RunDirectory,
     pub worker: &'a WorkerProgram,
     pub cpus: CpuAssignment,
+    /// How the clients of servers wait for answers.
+    pub client_wait: ClientWait,
     /// Where private servers keep their data; `None` in a run without any.
     pub server_dirs: Option<ServerDirs>,
     /// Additional environment variables of workers, for instrumented libraries.
@@ -62,7 +64,7 @@ pub(crate) struct RunContext<'a> {
 }
 
 impl<'a> RunContext<'a> {
-    /// A context without private servers.
+    /// A context without private servers, whose clients sleep while they wait.
     pub const fn new(
         experiment: &'a Experiment,
         run: Option<RunIdentity>,
@@ -76,6 +78,7 @@ impl<'a> RunContext<'a> {
             directory,
             worker,
             cpus,
+            client_wait: ClientWait::Sleep,
             server_dirs: None,
             environment: Vec::new(),
             used_schemas: RefCell::new(BTreeSet::new()),

@@ -1,6 +1,7 @@
 //! Assignment of CPUs to the systems under test and to dbdyno.
 
 use dbdyno_machine::{CpuAssignment, CpuSet, FsRoot, IdlePreventer, Topology};
+use dbdyno_record::ClientWait;
 use dbdyno_spec::experiment::{Experiment, System};
 
 use crate::error::RunError;
@@ -30,8 +31,12 @@ pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<CpuAssignment, RunE
 /// By default on virtual machines with servers, where client and server wait for each other and a
 /// wake-up takes longer than many statements. Not for embedded systems, whose CPU is always busy,
 /// nor for the insert benchmark, whose pauses are part of it, nor if a control group would charge
-/// the servers for it.
-pub(crate) fn idle_prevention_cpus(experiment: &Experiment, cpus: &CpuAssignment) -> CpuSet {
+/// the servers for it. Not dbdyno's CPUs if its clients poll there.
+pub(crate) fn idle_prevention_cpus(
+    experiment: &Experiment,
+    cpus: &CpuAssignment,
+    wait: Option<ClientWait>,
+) -> CpuSet {
     let systems = || experiment.candidates.iter().map(|candidate| &candidate.system);
     let waits = || systems().any(|one| !one.is_embedded());
     let default = || waits() && IdlePreventer::is_worthwhile(&FsRoot::this_machine());
@@ -44,7 +49,10 @@ pub(crate) fn idle_prevention_cpus(experiment: &Experiment, cpus: &CpuAssignment
     // The CPUs of existing servers are unknown.
     let own = systems().any(|system| !matches!(system, System::Existing(_)));
     let system = if own { cpus.system.clone() } else { CpuSet::default() };
-    system.iter().chain(cpus.dbdyno.iter()).collect()
+    match wait {
+        Some(ClientWait::Poll) => system,
+        Some(ClientWait::Sleep) | None => system.iter().chain(cpus.dbdyno.iter()).collect(),
+    }
 }
 
 /// The CPUs that this process may use; the first CPU if that is unknown.
@@ -59,10 +67,14 @@ mod tests {
     use super::*;
 
     fn idle_prevented(lines: &str) -> String {
+        idle_prevented_with(None, lines)
+    }
+
+    fn idle_prevented_with(wait: Option<ClientWait>, lines: &str) -> String {
         let text = format!("name = 'test'\nbaseline = 'a'\n{lines}");
         let experiment = parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
         let cpus = CpuAssignment { system: "2-3".parse().unwrap(), dbdyno: "0".parse().unwrap() };
-        idle_prevention_cpus(&experiment, &cpus).to_string()
+        idle_prevention_cpus(&experiment, &cpus, wait).to_string()
     }
 
     const SQLITE: &str = "[[candidate]]\nname = 'a'\nsystem = 'sqlite'\nvariant = 'rel'\n";
@@ -78,6 +90,16 @@ mod tests {
         assert_eq!(asked(SQLITE), "0,2-3");
         assert_eq!(asked(EXISTING), "0");
         assert_eq!(idle_prevented(&format!("[cpus]\nprevent_idle = false\n{PRIVATE}")), "");
+    }
+
+    #[test]
+    fn cpus_of_polling_clients_need_no_idle_prevention() {
+        let polling = |candidate: &str| {
+            let lines = format!("[cpus]\nprevent_idle = true\n{candidate}");
+            idle_prevented_with(Some(ClientWait::Poll), &lines)
+        };
+        assert_eq!(polling(PRIVATE), "2-3");
+        assert_eq!(polling(EXISTING), "");
     }
 
     #[test]

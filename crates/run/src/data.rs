@@ -91,7 +91,10 @@ fn report_loading(context: &RunContext<'_>, candidate: &ResolvedCandidate, progr
             workload.setup.iter().map(|script| script.origin.as_str()).collect();
         format!("running {}", scripts.join(", "))
     });
-    let doing: Vec<String> = [load, setup].into_iter().flatten().collect();
+    let mut names: Vec<&str> = workload.scripts().map(|one| one.source.name.as_str()).collect();
+    names.dedup();
+    let prepare = (!names.is_empty()).then(|| format!("running prepare of {}", names.join(", ")));
+    let doing: Vec<String> = [load, setup, prepare].into_iter().flatten().collect();
     let doing = if doing.is_empty() { "preparing".to_owned() } else { doing.join(", then ") };
     progress(RunEvent::Stage(format!("{doing} with {name}")));
 }

@@ -118,8 +118,8 @@ fn shares_data(one: &System, other: &System) -> bool {
             a.page_size == b.page_size
         }
         (System::Private(a), System::Private(b)) => {
-            (a.system, a.engine, &a.program, &a.configuration)
-                == (b.system, b.engine, &b.program, &b.configuration)
+            (a.system, a.engine, &a.program, &a.release, &a.configuration)
+                == (b.system, b.engine, &b.program, &b.release, &b.configuration)
         }
         _ => false,
     }
@@ -139,7 +139,8 @@ mod tests {
     }
 
     const READS: &str = "[workload]\nrows = 100_000\nmicrobenchmarks = [\"scan*\"]\n";
-    const ALL: &str = "[workload]\nrows = 100_000\nmicrobenchmarks = [\"all\"]\n";
+    const ALL: &str = "[schedule]\nrestarts = 1\n\
+                       [workload]\nrows = 100_000\nmicrobenchmarks = [\"all\"]\n";
     const TWO_ENGINES: &str = "[[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
          [[candidate]]\nname = \"b\"\nsystem = \"mariadb\"\nengine = \"myrocks\"\n";
 

@@ -5,7 +5,7 @@ use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{BuildError, CacheDirError};
 use dbdyno_engines::CloneError;
 use dbdyno_engines::server::ServerError;
-use dbdyno_machine::IdlePreventerError;
+use dbdyno_machine::{CpuSet, IdlePreventerError};
 use dbdyno_results::ResultsError;
 use dbdyno_units::Bytes;
 
@@ -183,6 +183,18 @@ pub enum RunError {
         given: String,
         /// The CPUs that this process may use.
         allowed: String,
+    },
+    /// The experiment asks for polling on CPUs that a server may use.
+    #[error(
+        "`wait = \"poll\"` under [cpus]: the server of {candidate} may use dbdyno's CPUs {shared}, \
+         and polling would take CPU time from it; give each CPUs of its own with `dbdyno` and \
+         `system`, for a running server also with taskset(1), or set `wait = \"sleep\"`"
+    )]
+    PollsOnServerCpus {
+        /// The server's candidate.
+        candidate: String,
+        /// The CPUs.
+        shared: CpuSet,
     },
     /// CPUs could not be kept from idling.
     #[error("{0}; set `prevent_idle = false` under [cpus] to disable this")]

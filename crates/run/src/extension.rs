@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dbdyno_record::Work;
 use dbdyno_results::ExtensionRecord;
 use dbdyno_stats::{ControlRow, Estimate, NoiseFloor};
 use dbdyno_units::{Nanos, Ratio};
@@ -26,6 +27,8 @@ pub(crate) struct Measured<'a> {
     /// The candidates' numbers, without the baseline and the control.
     pub candidates: &'a [u32],
     pub control: Option<u32>,
+    /// Whether it is a server, by candidate.
+    pub is_server: &'a [bool],
     /// The shortest time that is worth a start, by case.
     pub shortest: &'a [Nanos],
 }
@@ -43,7 +46,8 @@ struct Open {
 impl Extension {
     /// Distributes `more` time. Microbenchmarks come first in which no difference was found between
     /// some candidate and the baseline; if there are none, all of them. Among these, the widest
-    /// intervals get the most time, so that they become equally wide.
+    /// intervals get the most time, so that they become equally wide. Intervals and differences are
+    /// those of the metric to trust.
     ///
     /// Reads after writes need data that was written to, and the data of a complete run is gone. They
     /// are extended only if there is time to repeat the writes before them as long as before.
@@ -105,32 +109,68 @@ impl Extension {
 }
 
 impl Measured<'_> {
-    /// The cases with an interval; with `undecided`, those with a candidate that does not differ
-    /// from the baseline by more than its interval and the noise floor.
+    /// The cases with an interval; with `undecided`, those with a candidate for which no difference
+    /// was found.
     fn open(&self, undecided: bool) -> Vec<Open> {
-        let controls: Vec<ControlRow> = (0..self.cases.len())
-            .filter_map(|case| {
-                let microbenchmark = self.cases[case].microbenchmark.name.clone();
-                Some(ControlRow { microbenchmark, estimate: self.control_of(case)? })
-            })
-            .collect();
-        let floor = NoiseFloor::of(&controls);
+        let [qps, cpu] = [Metric::Qps, Metric::Cpu].map(|metric| self.noise_floor(metric));
+        let differs = |case: usize, candidate: u32, metric: Metric| {
+            let floor = match metric {
+                Metric::Qps => &qps,
+                Metric::Cpu => &cpu,
+            };
+            let own = self.control_of(case, metric).map(|estimate| estimate.median);
+            let estimate = self.estimate(case, candidate, metric);
+            estimate.is_some_and(|estimate| !is_undecided(&estimate, own, floor.as_ref()))
+        };
         let width = |case: usize| {
-            let own = self.control_of(case).map(|estimate| estimate.median);
-            let estimates =
-                self.candidates.iter().filter_map(|one| self.histories[case].rule.estimate(*one));
-            estimates
-                .filter(|estimate| !undecided || is_undecided(estimate, own, floor.as_ref()))
-                .map(|estimate| estimate.half_width().as_fraction())
-                .max_by(f64::total_cmp)
+            let of = |candidate: &u32| {
+                let metric = self.trusted_metric(case, *candidate);
+                // A difference of throughput is a result, too.
+                let found =
+                    differs(case, *candidate, metric) || differs(case, *candidate, Metric::Qps);
+                let estimate = self.estimate(case, *candidate, metric)?;
+                (!undecided || !found).then(|| estimate.half_width().as_fraction())
+            };
+            self.candidates.iter().filter_map(of).max_by(f64::total_cmp)
         };
         (0..self.cases.len())
             .filter_map(|case| Some(Open { case, width: width(case)?, time: self.time(case) }))
             .collect()
     }
 
-    fn control_of(&self, case: usize) -> Option<Estimate> {
-        self.histories[case].rule.estimate(self.control?)
+    fn noise_floor(&self, metric: Metric) -> Option<NoiseFloor> {
+        let control = |case: usize| {
+            let microbenchmark = self.cases[case].microbenchmark.name.clone();
+            Some(ControlRow { microbenchmark, estimate: self.control_of(case, metric)? })
+        };
+        let controls: Vec<ControlRow> = (0..self.cases.len()).filter_map(control).collect();
+        NoiseFloor::of(&controls)
+    }
+
+    /// As in reports, except that no throughput is known to be that of the load generator.
+    fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
+        let MicrobenchmarkCase { microbenchmark, clients } = &self.cases[case];
+        let is_server = |number: u32| self.is_server.get(number as usize) == Some(&true);
+        let work = Work {
+            writes: microbenchmark.writes(),
+            clients: *clients,
+            on_server: is_server(0) || is_server(candidate),
+            client_bound: false,
+        };
+        let cpu_is_known = || self.estimate(case, candidate, Metric::Cpu).is_some();
+        if work.trusts_cpu() && cpu_is_known() { Metric::Cpu } else { Metric::Qps }
+    }
+
+    fn estimate(&self, case: usize, candidate: u32, metric: Metric) -> Option<Estimate> {
+        let rule = &self.histories[case].rule;
+        match metric {
+            Metric::Qps => rule.estimate(candidate),
+            Metric::Cpu => rule.estimate_of_cpu(candidate, self.is_server),
+        }
+    }
+
+    fn control_of(&self, case: usize, metric: Metric) -> Option<Estimate> {
+        self.estimate(case, self.control?, metric)
     }
 
     fn time(&self, case: usize) -> Nanos {
@@ -144,6 +184,13 @@ impl Measured<'_> {
             && !microbenchmark.writes()
             && self.cases[..case].iter().any(written)
     }
+}
+
+/// Throughput, or CPU time per statement.
+#[derive(Clone, Copy)]
+enum Metric {
+    Qps,
+    Cpu,
 }
 
 fn is_undecided(estimate: &Estimate, control: Option<Ratio>, floor: Option<&NoiseFloor>) -> bool {
@@ -182,7 +229,7 @@ fn distribute(more: Nanos, open: &[Open]) -> BTreeMap<usize, Nanos> {
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_record::SliceMeasured;
+    use dbdyno_record::{ServerUsage, SliceMeasured};
     use dbdyno_results::SliceRecord;
     use dbdyno_units::Qps;
     use dbdyno_workloads::catalog::Catalog;
@@ -218,9 +265,21 @@ mod tests {
 
     /// A history of 20 blocks of 0.1 s in total, with this ratio and spread.
     fn history(ratio: f64, spread: f64) -> SliceHistory {
+        history_with_cpu(ratio, spread, None)
+    }
+
+    /// The same on servers whose CPU time per statement has this ratio and spread.
+    fn history_with_cpu(ratio: f64, spread: f64, cpu: Option<(f64, f64)>) -> SliceHistory {
         let slices: Vec<SliceRecord> = (0..20)
             .flat_map(|block| {
                 let noise = spread * f64::from(block % 5 - 2);
+                let server = |candidate: u32| {
+                    let (ratio, spread) = cpu?;
+                    let ratio = ratio + spread * f64::from(block % 5 - 2);
+                    let micros = if candidate == 0 { 10_000.0 } else { 10_000.0 * ratio };
+                    let cpu = Nanos::from_nanos((micros * 1_000.0) as u64);
+                    Some(ServerUsage { cpu, ..ServerUsage::default() })
+                };
                 [(0, 1_000.0), (1, 1_000.0 * (ratio + noise))].map(|(candidate, qps)| SliceRecord {
                     microbenchmark: 0,
                     restart: 0,
@@ -231,6 +290,8 @@ mod tests {
                     measured: SliceMeasured {
                         wall: Nanos::from_millis(50),
                         throughput: Some(Qps::from_per_second(qps)),
+                        statements: if cpu.is_some() { 50 } else { 0 },
+                        server: server(candidate),
                         ..SliceMeasured::default()
                     },
                 })
@@ -240,21 +301,31 @@ mod tests {
     }
 
     fn plan(names: &[&str], ratios: &[(f64, f64)], more: Nanos) -> Result<Extension, String> {
+        let histories: Vec<SliceHistory> =
+            ratios.iter().map(|(ratio, spread)| history(*ratio, *spread)).collect();
+        plan_of(names, &histories, &[false; 2], more)
+    }
+
+    fn plan_of(
+        names: &[&str],
+        histories: &[SliceHistory],
+        is_server: &[bool],
+        more: Nanos,
+    ) -> Result<Extension, String> {
         let catalog = Catalog::builtin();
         let case = |name: &&str| {
             let microbenchmark = catalog.get(name).unwrap();
             MicrobenchmarkCase { microbenchmark: microbenchmark.clone(), clients: 1 }
         };
         let cases: Vec<MicrobenchmarkCase> = names.iter().map(case).collect();
-        let histories: Vec<SliceHistory> =
-            ratios.iter().map(|(ratio, spread)| history(*ratio, *spread)).collect();
         Extension::plan(
             more,
             &Measured {
                 cases: &cases,
-                histories: &histories,
+                histories,
                 candidates: &[1],
                 control: None,
+                is_server,
                 shortest: &vec![Nanos::from_millis(100); cases.len()],
             },
         )
@@ -277,6 +348,25 @@ mod tests {
         );
         let extension = plan(&[READ, READ], &[(0.5, 0.01), (0.6, 0.01)], minute).unwrap();
         assert_eq!(extension.record.goals.len(), 2, "there is nothing else to extend");
+    }
+
+    #[test]
+    fn cpu_time_decides_for_writes_and_for_one_client_of_a_server() {
+        let minute = Nanos::from_secs(60);
+        let of = |names: &[&str], cpus: &[(f64, f64)]| {
+            let histories: Vec<SliceHistory> =
+                cpus.iter().map(|cpu| history_with_cpu(1.0, 0.05, Some(*cpu))).collect();
+            let extension = plan_of(names, &histories, &[true; 2], minute).unwrap();
+            extension.record.goals.into_keys().collect::<Vec<u32>>()
+        };
+        // Throughput is equally uncertain everywhere.
+        assert_eq!(of(&[READ, WRITE], &[(1.0, 0.01), (0.8, 0.001)]), [0]);
+        assert_eq!(of(&[READ, WRITE], &[(0.8, 0.001), (1.0, 0.01)]), [1]);
+        // A clear difference of throughput is a result, too.
+        let clear = history_with_cpu(0.5, 0.001, Some((1.0, 0.01)));
+        let open = history_with_cpu(1.0, 0.01, Some((1.0, 0.01)));
+        let extension = plan_of(&[WRITE, READ], &[clear, open], &[true; 2], minute).unwrap();
+        assert_eq!(extension.record.goals.into_keys().collect::<Vec<u32>>(), [1]);
     }
 
     #[test]

@@ -125,6 +125,11 @@ impl Instance {
         self.opened.as_ref().map(|opened| opened.version.as_str())
     }
 
+    /// The build options and settings that the system reports; `None` before it was opened.
+    pub fn settings(&self) -> Option<&[(String, String)]> {
+        self.opened.as_ref().map(|opened| &*opened.options)
+    }
+
     /// Which counters are available; `None` before it was opened.
     pub fn counting(&self) -> Option<&Counting> {
         self.opened.as_ref()?.counting.as_ref()

@@ -33,71 +33,108 @@ pub(crate) struct MicrobenchmarkRun<'a> {
     pub cases: &'a [NumberedCase<'a>],
     /// Training of the live optimizer; `None` if no candidate uses it.
     pub live_training: Option<LiveTraining<'a>>,
-    /// Maximum time of the microbenchmarks after this one.
-    pub time_after: Nanos,
+    /// The cases that need more starts.
+    left: Vec<NumberedCase<'a>>,
+    answers: AnswerCheck,
 }
 
 impl<'a> MicrobenchmarkRun<'a> {
-    /// Measures until there are enough blocks, or until the user stops it.
+    /// A microbenchmark to be measured.
+    pub fn new(
+        context: &'a RunContext<'a>,
+        cases: &'a [NumberedCase<'a>],
+        live_training: Option<LiveTraining<'a>>,
+        instances: &[Instance],
+    ) -> Self {
+        let answers = AnswerCheck::new(of_other_systems(instances));
+        Self { context, cases, live_training, left: cases.to_vec(), answers }
+    }
+
+    /// Whether it has enough starts.
+    pub const fn is_complete(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// The number of complete starts of the case that has fewest.
+    pub fn complete_starts(&self, histories: &[SliceHistory]) -> u32 {
+        let starts = |one: &NumberedCase<'_>| histories[one.id as usize].rule.complete_starts();
+        self.left.iter().map(starts).min().unwrap_or_default()
+    }
+
+    /// The number of its next start.
+    pub fn next_start(&self, histories: &[SliceHistory]) -> u32 {
+        let next = self.cases.iter().map(|one| histories[one.id as usize].next_restart);
+        next.max().unwrap_or_default()
+    }
+
+    /// Measures with the instances as they were started, until there are enough blocks for this start,
+    /// or until the user stops it. `time_after` is the maximum time of all other microbenchmarks.
     ///
     /// # Errors
     /// The baseline failed, or the results cannot be stored.
-    pub fn run(
-        &self,
+    pub fn measure_start(
+        &mut self,
+        time_after: Nanos,
         instances: &mut [Instance],
         histories: &mut [SliceHistory],
         recorder: &mut Recorder<'_>,
     ) -> Result<Completion, RunError> {
-        let schedule = &self.context.experiment.schedule;
-        let next = self.cases.iter().map(|one| histories[one.id as usize].next_restart);
-        let mut restart = next.max().unwrap_or_default();
-        let mut left = self.cases.to_vec();
-        let mut answers = AnswerCheck::new(of_other_systems(instances));
-        loop {
-            if let Some(training) = &self.live_training
-                && training.is_needed(instances)
-            {
-                let history = &mut histories[training.id as usize];
-                if training.run(instances, history, recorder)? == Completion::Interrupted {
-                    return Ok(Completion::Interrupted);
-                }
-            }
-            self.prepare(instances, recorder)?;
-            // A restart may have restored data from before a loss.
-            let diverged = (0..instances.len()).filter(|number| instances[*number].has_diverged());
-            answers.set_diverged(diverged.collect());
-            let completion = Blocks {
-                run: self,
-                cases: &left,
-                restart,
-                histories: &mut *histories,
-                answers: &mut answers,
-                recorder: &mut *recorder,
-            }
-            .run(instances);
-            self.store_reoptimizations(instances, recorder)?;
-            if completion? == Completion::Interrupted {
+        let restart = self.next_start(histories);
+        if let Some(training) = &self.live_training
+            && training.is_needed(instances)
+        {
+            let history = &mut histories[training.id as usize];
+            if training.run(instances, history, recorder)? == Completion::Interrupted {
                 return Ok(Completion::Interrupted);
             }
-            left.retain(|one| {
-                let rule = &mut histories[one.id as usize].rule;
-                rule.end_restart();
-                !rule.has_enough_restarts(schedule, &compared(instances))
-            });
-            if left.is_empty() {
-                break;
-            }
-            restart += 1;
-            self.restart(instances, restart, recorder)?;
         }
-        for one in self.cases {
-            self.check_error_shares(*one, instances, &histories[one.id as usize], recorder)?;
+        self.prepare(instances, recorder)?;
+        // A restart may have restored data from before a loss.
+        let diverged = (0..instances.len()).filter(|number| instances[*number].has_diverged());
+        let mut answers = std::mem::take(&mut self.answers);
+        answers.set_diverged(diverged.collect());
+        let completion = Blocks {
+            run: self,
+            cases: &self.left,
+            restart,
+            histories: &mut *histories,
+            answers: &mut answers,
+            recorder: &mut *recorder,
+            time_after,
         }
+        .run(instances);
+        self.answers = answers;
+        self.store_reoptimizations(instances, recorder)?;
+        if completion? == Completion::Interrupted {
+            return Ok(Completion::Interrupted);
+        }
+        let schedule = &self.context.experiment.schedule;
+        self.left.retain(|one| {
+            let rule = &mut histories[one.id as usize].rule;
+            rule.end_restart();
+            !rule.has_enough_restarts(schedule, &compared(instances))
+        });
         Ok(Completion::Complete)
     }
 
+    /// Checks a complete microbenchmark.
+    ///
+    /// # Errors
+    /// The baseline failed, or the results cannot be stored.
+    pub fn check(
+        &self,
+        instances: &[Instance],
+        histories: &[SliceHistory],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), RunError> {
+        for one in self.cases {
+            self.check_error_shares(*one, instances, &histories[one.id as usize], recorder)?;
+        }
+        Ok(())
+    }
+
     /// The first case, which stands for all where the number of clients does not matter.
-    const fn first(&self) -> NumberedCase<'a> {
+    pub const fn first(&self) -> NumberedCase<'a> {
         self.cases[0]
     }
 
@@ -133,14 +170,19 @@ impl<'a> MicrobenchmarkRun<'a> {
         })
     }
 
-    /// Restarts all instances, so that their memory layout changes.
+    /// Restarts all instances, so that their memory layout changes; with `restores_copy` from the data
+    /// that they kept.
     ///
     /// All are stopped before the first starts: otherwise an instance would get the same memory
     /// again.
-    fn restart(
+    ///
+    /// # Errors
+    /// The baseline failed, or the results cannot be stored.
+    pub fn restart(
         &self,
-        instances: &mut [Instance],
         restart: u32,
+        restores_copy: bool,
+        instances: &mut [Instance],
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
         let seed = self.context.experiment.seed;
@@ -149,7 +191,7 @@ impl<'a> MicrobenchmarkRun<'a> {
         running.retain(|(_, instance)| instance.is_running());
         running.iter_mut().for_each(|(_, instance)| instance.stop());
         recorder.each(running, &self.phase("restarting"), |_, instance| {
-            if self.first().case.microbenchmark.shrinks_tables() {
+            if restores_copy {
                 instance.restore_copy(self.context)?;
             }
             if instance.is_running() { Ok(()) } else { instance.start(self.context) }

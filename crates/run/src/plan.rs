@@ -4,9 +4,9 @@ use dbdyno_spec::experiment::{Candidate, Experiment};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::insert::Task;
 
-use crate::cases::{cases, instance_count};
+use crate::cases::{cases, has_passes, instance_count, interleaved_sets, segments};
 use crate::disk_space::DiskSpace;
-use crate::timing::{block_range, block_time, slice_length};
+use crate::timing::{block_range, block_time, slice_length, start_range};
 use crate::{live_plan, settings};
 
 /// The work of a run and its estimated time.
@@ -16,6 +16,8 @@ pub struct RunPlan {
     pub instances: usize,
     /// Minimum and maximum number of counted slices.
     pub slices: (u64, u64),
+    /// The passes over microbenchmarks; `None` if there are none.
+    pub passes: Option<PassPlan>,
     /// Minimum and maximum measuring time, with warm-up and lead-in, if no event is longer than a
     /// slice. For the insert benchmark, the time of the steps that end by time.
     pub measuring: (Nanos, Nanos),
@@ -27,6 +29,45 @@ pub struct RunPlan {
     pub tables_size: Bytes,
     /// The experiment's settings: label and value.
     pub settings: Vec<(String, String)>,
+}
+
+/// The passes of a run with private servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassPlan {
+    /// Number of segments: microbenchmarks that passes are over, reads or writes that follow each other.
+    pub segments: usize,
+    /// Minimum and maximum number of passes over a segment.
+    pub passes: (u32, u32),
+    /// Minimum and maximum number of times that every instance is started and reads its tables.
+    pub starts: (u32, u32),
+}
+
+impl PassPlan {
+    fn of(experiment: &Experiment) -> Option<Self> {
+        if !has_passes(experiment) {
+            return None;
+        }
+        let all = cases(experiment);
+        let sets = interleaved_sets(experiment, &all);
+        let segments = segments(experiment, &all, &sets);
+        // Of all segments together; the first pass of a segment uses the last start of the one before.
+        let (mut fewest, mut most) = (1, 1);
+        let mut passes = (experiment.schedule.restarts, 0);
+        for segment in segments.clone() {
+            let shared = segment.len() > 1;
+            let (mut of_segment, mut copied) = (0, 0);
+            for case in segment.flat_map(|set| &all[sets[set].clone()]) {
+                let slice = slice_length(&experiment.schedule, &case.microbenchmark);
+                of_segment = of_segment.max(start_range(&experiment.schedule, slice).1);
+                // Its data is copied before, and the copy restored.
+                copied += u32::from(shared && case.microbenchmark.shrinks_tables());
+            }
+            passes.1 = passes.1.max(of_segment);
+            fewest += passes.0 * (1 + 2 * copied) - 1;
+            most += of_segment * (1 + 2 * copied) - 1;
+        }
+        Some(Self { segments: segments.len(), passes, starts: (fewest, most) })
+    }
 }
 
 impl RunPlan {
@@ -42,6 +83,7 @@ impl RunPlan {
         Self {
             instances: instance_count(experiment),
             slices,
+            passes: PassPlan::of(experiment).filter(|_| experiment.insert_benchmark.is_none()),
             measuring,
             data_size: space.embedded + space.servers,
             data_on_existing_servers: space.existing,

@@ -13,7 +13,7 @@ pub enum RunEvent<'a> {
     Build(dbdyno_builds::Event<'a>),
     /// A stage starts that may take long.
     Stage(String),
-    /// A microbenchmark starts.
+    /// A microbenchmark starts, or a pass visits it.
     Microbenchmark {
         /// Its number, from 1.
         number: usize,
@@ -21,6 +21,8 @@ pub enum RunEvent<'a> {
         of: usize,
         /// Its name.
         name: &'a str,
+        /// The number of its pass, from 1, and the number of passes that are planned.
+        passes: (u32, u32),
     },
     /// A candidate's server was optimized while it ran.
     Optimized {

@@ -11,12 +11,13 @@ use dbdyno_spec::experiment::{Build, Candidate, Experiment, System};
 use dbdyno_units::Bytes;
 
 use crate::access;
+use crate::client_wait::WaitChoice;
 use crate::context::WorkerProgram;
 use crate::cpus::divide_cpus;
 use crate::data::planned_space;
 use crate::resolved_candidate::Deployment;
-use crate::server_plan;
 use crate::server_process::describe_process;
+use crate::{releases, server_plan};
 
 /// What a run needs of this machine and of existing servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,27 @@ pub struct Readiness {
     pub problems: Vec<String>,
 }
 
+/// An installed program with the candidates that it serves.
+struct FoundProgram {
+    program: String,
+    candidates: Vec<String>,
+}
+
+impl FoundProgram {
+    /// Label and value: a program that several candidates share is named once.
+    fn found(self, all_candidates: usize) -> (String, String) {
+        let Self { program, candidates } = self;
+        match &candidates[..] {
+            [one] => (one.clone(), program),
+            several if several.len() == all_candidates => ("all candidates".to_owned(), program),
+            several => {
+                let value = format!("{program}, for {}", several.join(", "));
+                (format!("{} candidates", several.len()), value)
+            }
+        }
+    }
+}
+
 impl Readiness {
     /// Looks for programs and compilers, logs in to existing servers, and compares the data with the
     /// free disk space. Changes nothing. `run` is the run directory, which does not have to exist.
@@ -35,10 +57,13 @@ impl Readiness {
     #[must_use]
     pub fn of(experiment: &Experiment, run: &Path, worker: &WorkerProgram) -> Self {
         let mut readiness = Self::default();
-        if let Err(error) = divide_cpus(experiment) {
-            readiness.problems.push(error.to_string());
+        match divide_cpus(experiment).and_then(|cpus| WaitChoice::of(experiment, &cpus)) {
+            Ok(Some(choice)) => readiness.add("client wait", choice.description()),
+            Ok(None) => {}
+            Err(error) => readiness.problems.push(error.to_string()),
         }
         let mut compilers = BTreeSet::new();
+        let mut programs = Vec::new();
         for candidate in &experiment.candidates {
             match (candidate.system.build(), &candidate.system) {
                 (Some(build), system) => {
@@ -52,10 +77,14 @@ impl Readiness {
                         readiness.problem(&candidate.name, error);
                     }
                 }
-                (None, System::Private(_)) => readiness.program(experiment, candidate),
+                (None, System::Private(_)) => {
+                    readiness.program(experiment, candidate, &mut programs);
+                }
                 (None, System::Existing(_) | System::Sqlite { .. }) => {}
             }
         }
+        let all = experiment.candidates.len();
+        readiness.found.extend(programs.into_iter().map(|one| one.found(all)));
         readiness.existing_servers(experiment, worker);
         readiness.disk(experiment, run);
         readiness
@@ -93,14 +122,37 @@ impl Readiness {
     }
 
     /// The installed program of a private server, and whether it accepts the settings' names.
-    fn program(&mut self, experiment: &Experiment, candidate: &Candidate) {
-        match server_plan::find(experiment, &[candidate]) {
+    fn program(
+        &mut self,
+        experiment: &Experiment,
+        candidate: &Candidate,
+        programs: &mut Vec<FoundProgram>,
+    ) {
+        let release = match (releases::cached(candidate), releases::unpacked(candidate)) {
+            (Ok(None), Some((_, origin))) => {
+                self.add(&candidate.name, format!("{origin}, fetched when the run starts"));
+                return;
+            }
+            (Ok(release), _) => release,
+            (Err(error), _) => {
+                self.problems.push(error.to_string());
+                return;
+            }
+        };
+        match server_plan::find(experiment, &[candidate], &[release]) {
             Ok(deployments) => {
                 for deployment in deployments.into_iter().flatten() {
                     if let Deployment::Private(plan) = deployment {
                         let program = plan.installation();
                         let path = program.program.display();
-                        self.add(&candidate.name, format!("{path}, version {}", program.version));
+                        let program = format!("{path}, version {}", program.version);
+                        match programs.iter_mut().find(|one| one.program == program) {
+                            Some(known) => known.candidates.push(candidate.name.clone()),
+                            None => programs.push(FoundProgram {
+                                program,
+                                candidates: vec![candidate.name.clone()],
+                            }),
+                        }
                     }
                 }
             }
@@ -148,5 +200,23 @@ impl Readiness {
                 ));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_of_several_candidates_is_named_once() {
+        let of = |candidates: &[&str]| FoundProgram {
+            program: "/usr/sbin/mariadbd, version 10.11".to_owned(),
+            candidates: candidates.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let text = |(label, value): (String, String)| format!("{label}: {value}");
+        let program = "/usr/sbin/mariadbd, version 10.11";
+        assert_eq!(text(of(&["a"]).found(3)), format!("a: {program}"));
+        assert_eq!(text(of(&["a", "b"]).found(3)), format!("2 candidates: {program}, for a, b"));
+        assert_eq!(text(of(&["a", "b"]).found(2)), format!("all candidates: {program}"));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dbdyno_audit::Audit;
-use dbdyno_builds::{Build, CacheLease};
+use dbdyno_builds::{Build, CacheLease, Release};
 use dbdyno_engines::server::ServerPlan;
 use dbdyno_relayout::Profile;
 use dbdyno_results::Role;
@@ -23,6 +23,8 @@ pub(crate) struct ResolvedCandidate {
     pub deployment: Deployment,
     /// The build of its private server, if it was compiled for the run.
     pub server_build: Option<Box<Build>>,
+    /// The release that its private server was unpacked from; keeps it in the cache.
+    pub release: Option<Release>,
     /// The flag audit of its build.
     pub audit: Option<Arc<Audit>>,
     /// Samples for the live optimizer, if it does not sample the server.
@@ -45,8 +47,8 @@ pub(crate) enum Deployment {
 impl ResolvedCandidate {
     /// A candidate that was not compiled.
     pub fn new(name: String, role: Role, spec: Candidate, deployment: Deployment) -> Self {
-        let (server_build, audit, samples, _held) = (None, None, None, None);
-        Self { name, role, spec, deployment, server_build, audit, samples, _held }
+        let (server_build, release, audit, samples, _held) = (None, None, None, None, None);
+        Self { name, role, spec, deployment, server_build, release, audit, samples, _held }
     }
 
     /// Its build, if it was compiled.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dbdyno_builds::{BoltSamples, Build, SampledCode};
 use dbdyno_live::{LiveError, LoadedModule, Maps, SamplingOptions, sample};
-use dbdyno_relayout::{BoltProfile, Branch, Executions, Module, ModuleError, Samples};
+use dbdyno_relayout::{BoltProfile, Branch, Executions, FallThrough, Module, ModuleError, Samples};
 
 /// Samples per second and CPU: high because training is short, but low enough that the kernel does
 /// not take most of the time.
@@ -206,6 +206,12 @@ fn in_file(loaded: &LoadedModule, bias: u64, samples: &Samples) -> Samples {
         if is_inside(&branch.from) && is_inside(&branch.to) {
             let (from, to) = (branch.from.wrapping_sub(bias), branch.to.wrapping_sub(bias));
             own.add_branch(Branch { from, to }, count);
+        }
+    }
+    for (code, &count) in samples.fall_throughs() {
+        if is_inside(&code.first) && is_inside(&code.last) {
+            let (first, last) = (code.first.wrapping_sub(bias), code.last.wrapping_sub(bias));
+            own.add_fall_through(FallThrough { first, last }, count);
         }
     }
     own

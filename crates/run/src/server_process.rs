@@ -4,12 +4,13 @@
 use std::fs;
 use std::time::Duration;
 
-use dbdyno_machine::{ProcessIdentity, ProcessTree, TcpListener, listener, tcp_listener};
+use dbdyno_machine::{CpuSet, ProcessIdentity, ProcessTree, TcpListener, listener, tcp_listener};
 use dbdyno_record::server::{Address, ServerSystem};
 use dbdyno_results::{Role, Warning};
 use dbdyno_spec::experiment::ExistingServer;
 use jiff::Timestamp;
 
+use crate::client_wait::ServerCpus;
 use crate::error::RunError;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 
@@ -95,6 +96,32 @@ pub(crate) fn describe_process(server: &ExistingServer) -> Result<String, String
         }
         Choice::Wrong(reason) => Err(reason),
     }
+}
+
+/// The CPUs that a server may use: those of its process and that process's descendants.
+pub(crate) fn cpus(server: &ExistingServer) -> ServerCpus {
+    if let (Address::Tcp { host, port }, None) = (&server.target.address, server.pid)
+        && tcp_listener(host, *port) == TcpListener::Elsewhere
+    {
+        return ServerCpus::Elsewhere;
+    }
+    let process = |named| match choose(server, named, &|pid| name_of(pid)) {
+        Choice::Process(pid, _) => Some(pid),
+        Choice::Unknown(_) | Choice::Wrong(_) => None,
+    };
+    // The process that the experiment names may have ended since.
+    let Some(pid) = process(server.pid).or_else(|| process(None)) else {
+        return ServerCpus::Unknown;
+    };
+    let Ok(mut tree) = ProcessTree::of(pid) else { return ServerCpus::Unknown };
+    // Descendants are known from a reading.
+    let _ = tree.read();
+    let mut all = Vec::new();
+    for pid in tree.pids() {
+        // Processes may end at any time.
+        all.extend(CpuSet::of_process(pid).iter().flat_map(CpuSet::iter));
+    }
+    if all.is_empty() { ServerCpus::Unknown } else { ServerCpus::Here(all.into_iter().collect()) }
 }
 
 /// Chooses between the process that the experiment names and the one that listens.

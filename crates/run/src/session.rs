@@ -33,6 +33,7 @@ use crate::pgo_training::PgoTrainer;
 use crate::progress::{Outcome, Progress, RunEvent};
 use crate::recorder::{Completion, Phase, Recorder};
 use crate::replacement;
+use crate::reported;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 use crate::statement_check::with_lines;
 use crate::stored_data::StoredData;
@@ -293,17 +294,27 @@ impl<'a> Session<'a> {
     fn context(&self) -> RunContext<'a> {
         let directory = self.recorder.results.directory().clone();
         let run = Some(self.recorder.results.identity().clone());
-        RunContext::new(self.experiment, run, directory, &self.options.worker, self.cpus.clone())
+        let (worker, cpus) = (&self.options.worker, self.cpus.clone());
+        let context = RunContext::new(self.experiment, run, directory, worker, cpus);
+        RunContext { client_wait: self.record.client_wait.unwrap_or_default(), ..context }
     }
 
-    /// Stores the version that an instance reports, if it was not known before.
-    fn store_version(&mut self, number: usize, instance: &Instance) -> Result<(), RunError> {
+    /// Stores what an instance reports about its system, if it was not known before. A warning lists
+    /// what changed on an existing server since an earlier session.
+    fn store_reported(&mut self, number: usize, instance: &Instance) -> Result<(), RunError> {
+        let with_settings = reported::with_settings(self.experiment);
         let record = self.state.candidates.get_mut(number);
-        if let (Some(record), Some(version)) = (record, instance.version())
-            && record.version.is_empty()
-        {
-            version.clone_into(&mut record.version);
+        let (Some(record), Some(version)) = (record, instance.version()) else { return Ok(()) };
+        let settings = instance.settings().filter(|_| with_settings).unwrap_or_default();
+        let before = record.clone();
+        let warning = reported::update(record, version, settings);
+        if *record != before {
             self.recorder.results.update_candidate(number as u32, record)?;
+        }
+        if let Some(warning) = warning.filter(|warning| !self.record.warnings.contains(warning)) {
+            self.recorder.report(RunEvent::Warnings(std::slice::from_ref(&warning)));
+            self.record.warnings.push(warning);
+            self.recorder.results.update_session(&self.record)?;
         }
         Ok(())
     }

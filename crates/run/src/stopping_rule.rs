@@ -15,6 +15,10 @@ const BLOCKS_BETWEEN_CHECKS: u32 = 5;
 #[derive(Debug, Default)]
 pub(crate) struct StoppingRule {
     points: Vec<Point>,
+    /// CPU time per statement of servers.
+    server_cpu: Vec<Point>,
+    /// CPU time per statement of workers: that of the system under test if it is embedded.
+    worker_cpu: Vec<Point>,
     /// Number of starts that the schedule requires.
     planned: u32,
     /// Number of complete restarts; those that an interruption ended early do not count.
@@ -52,9 +56,16 @@ impl StoppingRule {
     pub fn add(&mut self, row: &SliceRecord) {
         self.time += row.measured.wall;
         self.time_of_restart += row.measured.wall;
-        if let Some(value) = row.measured.throughput {
-            let SliceRecord { restart, block, candidate, .. } = *row;
-            self.points.push(Point { restart, block, candidate, value: value.per_second() });
+        let SliceRecord { restart, block, candidate, ref measured, .. } = *row;
+        let point = |value| Point { restart, block, candidate, value };
+        if let Some(value) = measured.throughput {
+            self.points.push(point(value.per_second()));
+        }
+        if measured.statements > 0 {
+            let per_statement = |cpu: Nanos| cpu.as_micros_f64() / measured.statements as f64;
+            self.worker_cpu.push(point(per_statement(measured.cpu)));
+            let server = measured.server.map(|server| point(per_statement(server.cpu)));
+            self.server_cpu.extend(server);
         }
     }
 
@@ -69,6 +80,11 @@ impl StoppingRule {
         self.restarts += 1;
         self.blocks_of_restart = 0;
         self.time_of_restart = Nanos::ZERO;
+    }
+
+    /// Number of complete starts.
+    pub const fn complete_starts(&self) -> u32 {
+        self.restarts
     }
 
     /// Number of counted blocks.
@@ -95,6 +111,18 @@ impl StoppingRule {
     /// The relative QPS of a candidate so far; `None` with too few blocks.
     pub fn estimate(&self, candidate: u32) -> Option<Estimate> {
         restarts_with_interval(&paired_ratios(&self.points, candidate, 0), Some(self.planned))
+    }
+
+    /// The relative CPU time per statement so far, without what servers do in the background between
+    /// slices; `None` with too few blocks, or if it is unknown. `is_server` is by candidate.
+    pub fn estimate_of_cpu(&self, candidate: u32, is_server: &[bool]) -> Option<Estimate> {
+        let of = |number: u32| {
+            let is_server = is_server.get(number as usize).is_some_and(|server| *server);
+            let points = if is_server { &self.server_cpu } else { &self.worker_cpu };
+            points.iter().filter(move |point| point.candidate == number).copied()
+        };
+        let points: Vec<Point> = of(0).chain(of(candidate)).collect();
+        restarts_with_interval(&paired_ratios(&points, candidate, 0), Some(self.planned))
     }
 
     /// Whether there are enough blocks, for this restart or for the microbenchmark.

@@ -69,10 +69,14 @@ fn uses(experiment: &Experiment) -> Vec<String> {
             uses.push(format!("compile {} with {}", build.source, build.compiler));
         }
         match &candidate.system {
-            System::Private(server) if server.build.is_none() => uses.push(match &server.program {
-                Some(program) => format!("start {}", program.display()),
-                None => format!("start the installed {}", server.system.title()),
-            }),
+            System::Private(server) if server.build.is_none() => {
+                let title = server.system.title();
+                uses.push(match (&server.release, &server.program) {
+                    (Some(release), _) => format!("start {title}, release {release}"),
+                    (None, Some(program)) => format!("start {}", program.display()),
+                    (None, None) => format!("start the installed {title}"),
+                });
+            }
             System::Existing(server) => {
                 let target = &server.target;
                 uses.push(format!("connect to {} as {}", target.address, target.user));

@@ -10,7 +10,7 @@ use crate::server::{self, Defaults};
 use crate::{existing, live, matrix, names, sqlite};
 
 /// The name of the second instance of the baseline in results.
-const CONTROL: &str = "control";
+pub const CONTROL: &str = "control";
 
 /// Defaults for all candidates of a system.
 pub struct Sections {
@@ -91,7 +91,7 @@ fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Op
     Some(name.value)
 }
 
-/// Reads `injected_delay`. SQLite only: a server would use the time for background work.
+/// Reads `injected_delay`. SQLite only: its clients run the additional events.
 fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> {
     let place = table.key_span("injected_delay");
     let delays = Share::default()..=Share::from_percent(1000.0);
@@ -129,6 +129,7 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
     let injected_delay = read_delay(&mut table, program);
     let url = table.key_span("url");
     let live = read_live(&mut table, program);
+    let series = names::of_series(&mut table);
     let system = match program {
         Some(Program::Sqlite) => read_sqlite(&mut table, sections),
         Some(Program::Server(system)) => read_server(&mut table, name, system, sections),
@@ -145,6 +146,7 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
         injected_delay,
         live: live.as_ref().and_then(|read| read.live.clone()),
         matrix: None,
+        series: series.clone(),
     });
     let mut all = match (one, matrix) {
         (Some(one), Some(matrix)) => matrix.candidates(&one, table_document),

@@ -1,6 +1,7 @@
 //! `[cpus]`: which CPUs the servers and dbdyno use.
 
 use dbdyno_document::{Problem, Table};
+use dbdyno_record::ClientWait;
 
 use crate::experiment::Cpus;
 
@@ -15,6 +16,8 @@ pub fn read(table: Option<Table<'_>>) -> Cpus {
         cpus.dbdyno = list(&mut table, "dbdyno");
         table.renamed("awake", "prevent_idle");
         cpus.prevent_idle = table.bool("prevent_idle").map(|prevent_idle| prevent_idle.value);
+        let words = ClientWait::ALL.map(|wait| (wait.name(), wait));
+        cpus.wait = table.choice("wait", &words).map(|wait| wait.value);
         table.finish();
     }
     cpus

@@ -6,9 +6,9 @@ use dbdyno_record::build::{
     BoltProfileMethod, ConfigureTool, SourceOrigin, UnknownVariant, Variant, VariantOverrides,
 };
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
-use dbdyno_record::{FlagCheck, MatrixCell};
+use dbdyno_record::{ClientWait, FlagCheck, MatrixCell, ReleaseOrigin};
 use dbdyno_units::{Bytes, Nanos, Share};
-use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::definition::{Microbenchmark, Script};
 use dbdyno_workloads::insert::Plan;
 use dbdyno_workloads::setup::{SetupScript, use_sbtest_tables};
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,17 @@ impl Workload {
         use_sbtest_tables(&self.setup, &self.microbenchmarks)
     }
 
+    /// The scripts of the microbenchmarks, whose `prepare` makes their data.
+    pub fn scripts(&self) -> impl Iterator<Item = &Script> {
+        self.microbenchmarks.iter().filter_map(|one| one.script.as_ref())
+    }
+
+    /// Whether there are tables that dbdyno did not define: of `setup`, or of scripts.
+    #[must_use]
+    pub fn has_own_tables(&self) -> bool {
+        !self.setup.is_empty() || self.scripts().next().is_some()
+    }
+
     /// The number of dbdyno's tables that are loaded.
     #[must_use]
     pub fn loaded_tables(&self) -> u32 {
@@ -159,6 +170,9 @@ pub struct Cpus {
     /// Whether these CPUs are kept from idling; by default if wake-ups are expensive.
     #[serde(default, alias = "awake")]
     pub prevent_idle: Option<bool>,
+    /// How the clients of servers wait for answers; by default they poll on CPUs of their own.
+    #[serde(default)]
+    pub wait: Option<ClientWait>,
 }
 
 /// The limits of wrong answers.
@@ -176,7 +190,7 @@ pub struct Candidate {
     pub name: String,
     /// The database program and its settings.
     pub system: System,
-    /// Delay added to every event, as a share of its time, to verify that dbdyno measures it.
+    /// Work added to slices, as a share of their time, to verify that dbdyno measures it.
     pub injected_delay: Option<Share>,
     /// Options of the live optimizer; `None` if its server is not optimized.
     #[serde(default)]
@@ -184,6 +198,9 @@ pub struct Candidate {
     /// Its place in a matrix of settings, if it comes from one.
     #[serde(default)]
     pub matrix: Option<MatrixCell>,
+    /// The series that it is a member of: reports show its members in their order in the experiment.
+    #[serde(default)]
+    pub series: Option<String>,
 }
 
 /// Options of the live optimizer for a candidate.
@@ -338,6 +355,9 @@ pub struct PrivateServer {
     pub engine: Option<StorageEngine>,
     /// The server's executable; `None`: searched for in the usual directories.
     pub program: Option<PathBuf>,
+    /// The compiled release whose program is used, instead of `program`.
+    #[serde(default)]
+    pub release: Option<ReleaseOrigin>,
     /// How it is compiled; `None` if it is not compiled for the run.
     #[serde(default)]
     pub build: Option<Build>,

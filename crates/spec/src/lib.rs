@@ -2,10 +2,12 @@
 //!
 //! [`parse`] turns the text of an experiment into an [`Experiment`](experiment::Experiment) with
 //! all defaults filled in and all names checked, or into the list of all problems of the file with
-//! their lines. Each section of the file has its own module.
+//! their lines. Each section of the file has its own module. [`compare`] writes the text of an
+//! experiment from the words of a command line.
 
 mod build;
 mod candidate;
+pub mod compare;
 mod configuration;
 mod cpus;
 mod existing;
@@ -15,6 +17,7 @@ mod live;
 mod matrix;
 mod names;
 mod parse;
+mod release;
 mod schedule;
 mod schema;
 mod server;

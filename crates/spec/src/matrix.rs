@@ -119,24 +119,25 @@ impl Matrix {
 
     /// The name of a combination, such as `maria.doublewrite-ON.flush_neighbors-0`.
     fn name(&self, of: &str, levels: &[MatrixLevel]) -> String {
-        let short = |setting: &str| {
-            let rest = PREFIXES.iter().find_map(|prefix| setting.strip_prefix(prefix));
-            rest.unwrap_or(setting).to_owned()
-        };
-        let all: Vec<String> = self.settings.iter().map(|(name, _)| short(&name.value)).collect();
+        let all: Vec<&str> = self.settings.iter().map(|(name, _)| short(&name.value)).collect();
         let mut name = of.to_owned();
         for MatrixLevel { setting, value } in levels {
             let short = short(setting);
             let is_unique = all.iter().filter(|other| **other == short).count() == 1;
-            let setting = if is_unique { short } else { setting.clone() };
-            name.push_str(&format!(".{}-{}", part(&setting), part(value)));
+            let setting = if is_unique { short } else { setting };
+            name.push_str(&format!(".{}-{}", part(setting), part(value)));
         }
         name
     }
 }
 
+/// The name of a setting in candidates' names.
+pub fn short(setting: &str) -> &str {
+    PREFIXES.iter().find_map(|prefix| setting.strip_prefix(prefix)).unwrap_or(setting)
+}
+
 /// A text as a part of a candidate's name.
-fn part(text: &str) -> String {
+pub fn part(text: &str) -> String {
     let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
     text.chars().map(|c| if valid(c) { c } else { '_' }).collect()
 }

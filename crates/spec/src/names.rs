@@ -28,6 +28,12 @@ pub fn of_candidate<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
     read(table, OF_CANDIDATE)
 }
 
+/// The name of a candidate's series.
+pub fn of_series(table: &mut Table<'_>) -> Option<String> {
+    let name = table.string("series")?;
+    check(table, name, OF_CANDIDATE).map(|name| name.value.to_owned())
+}
+
 /// A variant's name, which is the key of its table.
 pub fn of_variant<'d>(table: &Table<'d>, name: Spanned<&'d str>) -> Option<&'d str> {
     check(table, name, OF_CANDIDATE).map(|name| name.value)

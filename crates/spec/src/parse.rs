@@ -6,7 +6,7 @@ use dbdyno_units::Share;
 
 use crate::build::{self, Definitions};
 use crate::candidate::{self, Program, Sections};
-use crate::experiment::{Checks, Experiment};
+use crate::experiment::{Checks, Experiment, Workload};
 use crate::setup::{self, ReadFile};
 use crate::{
     cpus, existing, insert, live, matrix, names, schedule, server, source, sqlite, variant,
@@ -83,10 +83,18 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     if let (Some(span), Some(workload)) = (workload.setup, &workload.complete) {
         setup::check_statements(&root, span, &workload.setup, &candidates);
     }
+    if let Some(workload) = &workload.complete {
+        check_scripts(&root, workload, &candidates);
+    }
     let is_server = |one: &candidate::Read<'_>| matches!(one.program, Some(Program::Server(_)));
-    let servers = candidates.iter().any(is_server);
+    let lasts = |one: &candidate::Read<'_>| one.url.is_some() || one.live.is_some();
+    let systems = match candidates.iter().any(is_server) {
+        false => schedule::Systems::Embedded,
+        true if candidates.iter().any(lasts) => schedule::Systems::LastingServers,
+        true => schedule::Systems::PrivateServers,
+    };
     let section = if insert_benchmark.is_none() { root.table("schedule") } else { None };
-    let schedule = schedule::read(section, &workload.clients, servers);
+    let schedule = schedule::read(section, &workload.clients, systems);
     existing::check_restarts(&root, &candidates, schedule.restarts_anew);
     root.finish();
 
@@ -108,6 +116,27 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         checks,
         candidates: complete,
     })
+}
+
+/// Checks that scripts of sysbench can run on all candidates, and that their tables have no others in the way.
+fn check_scripts(root: &Table<'_>, workload: &Workload, candidates: &[candidate::Read<'_>]) {
+    let Some(script) = workload.scripts().next() else { return };
+    let name = &script.source.name;
+    let span = root.key_span("microbenchmark").unwrap_or_default();
+    if workload.uses_sbtest_tables() {
+        let message =
+            format!("{name} makes its own data, beside tables of dbdyno with the same names");
+        let help = "measure scripts in an experiment without other microbenchmarks that use dbdyno's tables: \
+                    list them in `microbenchmarks` of [workload]";
+        root.report(Problem::new(span, message).help(help));
+    }
+    let sqlite = candidates.iter().find(|one| one.program == Some(Program::Sqlite));
+    if let Some(candidate) = sqlite {
+        let candidate = candidate.name.unwrap_or("one candidate");
+        let message = format!("{name} cannot run on SQLite ({candidate})");
+        let help = "sysbench scripts run on MariaDB, MySQL and PostgreSQL";
+        root.report(Problem::new(span, message).help(help));
+    }
 }
 
 fn check_no_delays(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {

@@ -35,8 +35,20 @@ fn embedded() -> Schedule {
     }
 }
 
+/// The systems of an experiment, on which the defaults depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Systems {
+    /// No servers.
+    Embedded,
+    /// Servers that can be restarted, which takes seconds each.
+    PrivateServers,
+    /// Servers that are not restarted without need: running servers cannot be, and the live optimizer
+    /// trains a server anew after each start.
+    LastingServers,
+}
+
 /// Defaults if any candidate is a server.
-fn with_servers(one_client: bool) -> Schedule {
+fn with_servers(one_client: bool, restarts: u32) -> Schedule {
     // Measured with three equal servers and one client, as above: with 5 s per server, slices of
     // 50, 10 and 5 ms put the ratio of equal servers within about 3, 1.5 and 0.5%. With many
     // clients, a slice must be longer than it takes to wake all their threads and to read all their
@@ -48,8 +60,7 @@ fn with_servers(one_client: bool) -> Schedule {
         write_slice: SHORTEST_WRITE_SLICE_OF_SERVERS,
         target: Share::from_percent(1.0),
         budget: Nanos::from_secs(5),
-        // Starting a server and filling its caches takes seconds to minutes.
-        restarts: 1,
+        restarts,
         ..embedded()
     }
 }
@@ -65,11 +76,16 @@ pub struct Read {
     pub restarts_anew: Option<Span>,
 }
 
-/// Reads the section. Defaults depend on the number of clients and on whether any candidate is a
-/// server.
-pub fn read(table: Option<Table<'_>>, clients: &[u32], servers: bool) -> Read {
+/// Reads the section. Defaults depend on the number of clients and on the systems.
+pub fn read(table: Option<Table<'_>>, clients: &[u32], systems: Systems) -> Read {
     let one_client = clients == [1];
-    let mut schedule = if servers { with_servers(one_client) } else { embedded() };
+    let servers = systems != Systems::Embedded;
+    let mut schedule = match systems {
+        Systems::Embedded => embedded(),
+        // In passes over many microbenchmarks, so that starts are few.
+        Systems::PrivateServers => with_servers(one_client, embedded().restarts),
+        Systems::LastingServers => with_servers(one_client, 1),
+    };
     if !one_client {
         schedule.pace = Pace::Time;
     }

@@ -4,20 +4,28 @@
 use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Problem, Span, Table};
+use dbdyno_record::ReleaseOrigin;
 use dbdyno_record::build::SourceOrigin;
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine};
 
 use crate::build::{self, Definitions};
 use crate::experiment::{Build, PrivateServer};
-use crate::{configuration, source};
+use crate::{configuration, release, source};
 
 /// A candidate's keys for a private server. Some also apply to an existing server.
-pub const KEYS: [&str; 6] =
-    ["engine", "program", "durability", "statements", "restarts_after_death", "configuration"];
+pub const KEYS: [&str; 7] = [
+    "engine",
+    "program",
+    "release",
+    "durability",
+    "statements",
+    "restarts_after_death",
+    "configuration",
+];
 
 /// The keys in [`KEYS`] about starting a server.
-const KEYS_OF_STARTING: [&str; 4] =
-    ["program", "durability", "restarts_after_death", "configuration"];
+const KEYS_OF_STARTING: [&str; 5] =
+    ["program", "release", "durability", "restarts_after_death", "configuration"];
 
 /// Keys that do not apply to a private server.
 const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
@@ -82,6 +90,7 @@ pub fn read(
     let engine = read_engine(table, system).or(system.storage_engines().first().copied());
     let program = table.key_span("program");
     let own = read_over(table, system, defaults);
+    let release = read_release(table, program);
     let build = read_build(table, system, own.source.as_ref(), program, definitions);
     for key in KEYS_OF_EXISTING {
         let help = "add `url`, or remove this";
@@ -90,13 +99,31 @@ pub fn read(
     Some(PrivateServer {
         system,
         engine,
-        program: own.program,
+        // A section's program is for candidates that name none.
+        program: own.program.filter(|_| release.is_none()),
+        release,
         build: build?,
         durability: own.durability,
         configuration: own.configuration,
         statements: own.statements,
         restarts_after_death: own.restarts_after_death,
     })
+}
+
+/// Reads `release`, which names the program, as `program` and `variant` do.
+fn read_release(table: &mut Table<'_>, program: Option<Span>) -> Option<ReleaseOrigin> {
+    let place = table.key_span("release")?;
+    let release = release::read(table);
+    let other = if program.is_some() {
+        "program"
+    } else if build::is_requested(table) {
+        "variant"
+    } else {
+        return release;
+    };
+    let problem = Problem::new(place, format!("`release` and `{other}` exclude each other"));
+    table.report(problem.help(format!("remove `release` or `{other}`")));
+    release
 }
 
 /// Reads the build, if the server is compiled; the outer `None` after a problem.

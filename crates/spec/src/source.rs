@@ -47,10 +47,17 @@ fn read_bundled(table: &mut Table<'_>) -> Option<SourceOrigin> {
 
 fn read_path(table: &mut Table<'_>) -> Option<SourceOrigin> {
     let path = word(table, "path")?;
-    whole_path(table, path).map(SourceOrigin::Path)
+    whole_path(table, path, "source").map(SourceOrigin::Path)
 }
 
 fn read_tarball(table: &mut Table<'_>) -> Option<SourceOrigin> {
+    let (location, sha256) = read_archive(table, "source")?;
+    Some(SourceOrigin::Tarball { location, sha256 })
+}
+
+/// Reads `tarball` and `sha256`: the location of an archive of a source or release, and its checksum,
+/// which a download must have.
+pub fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<String>)> {
     let location = word(table, "tarball")?;
     let sha256 = table.string("sha256");
     let is_url = location.value.contains("://");
@@ -69,10 +76,10 @@ fn read_tarball(table: &mut Table<'_>) -> Option<SourceOrigin> {
         return None;
     }
     if !is_url {
-        whole_path(table, location)?;
+        whole_path(table, location, of)?;
     }
     let sha256 = sha256.map(|sha256| sha256.value.to_owned());
-    Some(SourceOrigin::Tarball { location: location.value.to_owned(), sha256 })
+    Some((location.value.to_owned(), sha256))
 }
 
 fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
@@ -94,15 +101,7 @@ fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
     let version = if table.has("version") { Some(word(table, "version")?) } else { None };
     let (package, suite) = (package?, suite?);
     for name in [package, suite] {
-        let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
-        if !name.value.chars().all(valid)
-            || !name.value.starts_with(|c: char| c.is_ascii_alphanumeric())
-        {
-            let message = format!("invalid Debian name `{}`", name.value);
-            let help = "names consist of lowercase letters, digits and + - .";
-            table.report(Problem::new(name.span, message).help(help));
-            return None;
-        }
+        check_debian_name(table, name)?;
     }
     if TOO_OLD.contains(&suite.value) {
         let message = format!("unsupported suite `{}`", suite.value);
@@ -116,8 +115,22 @@ fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
     })
 }
 
+/// Checks the name of a package or suite of Debian; `None` after a problem.
+pub fn check_debian_name(table: &Table<'_>, name: Spanned<&str>) -> Option<()> {
+    let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+    if !name.value.chars().all(valid)
+        || !name.value.starts_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        let message = format!("invalid Debian name `{}`", name.value);
+        let help = "names consist of lowercase letters, digits and + - .";
+        table.report(Problem::new(name.span, message).help(help));
+        return None;
+    }
+    Some(())
+}
+
 /// A non-empty string without line breaks.
-fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>> {
+pub fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>> {
     let word = table.string(key)?;
     if word.value.is_empty() || word.value.contains(char::is_control) {
         let problem =
@@ -128,12 +141,12 @@ fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>
     Some(word)
 }
 
-/// An absolute path, because compilers run in another directory.
-fn whole_path(table: &Table<'_>, path: Spanned<&str>) -> Option<PathBuf> {
+/// An absolute path, because compilers and servers run in another directory.
+fn whole_path(table: &Table<'_>, path: Spanned<&str>, of: &str) -> Option<PathBuf> {
     if Path::new(path.value).is_absolute() {
         return Some(PathBuf::from(path.value));
     }
-    let problem = Problem::new(path.span, "the path of a source must be absolute");
+    let problem = Problem::new(path.span, format!("the path of a {of} must be absolute"));
     table.report(problem.help("write the full path, starting with /"));
     None
 }

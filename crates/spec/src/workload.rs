@@ -47,7 +47,7 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> Read {
     let problems_before = document.problem_count();
     let mut catalog = Catalog::builtin();
     for definition in root.tables("microbenchmark") {
-        catalog.add(definition);
+        catalog.add_with_files(definition, files);
     }
     let own_are_valid = document.problem_count() == problems_before;
 

@@ -5,15 +5,19 @@ use dbdyno_machine::tsc::{Calibration, TickSource};
 use dbdyno_record::SliceMeasured;
 use dbdyno_units::{Nanos, Share};
 use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::events::Events;
 use dbdyno_workloads::program::Tables;
 
 use super::deadline::Deadline;
 use super::delay::Delay;
 use super::error::RequestError;
 use super::meter::Meter;
-use super::prepared::{ConnectionParams, PrepareError, Prepared};
+use super::prepared::{ConnectionParams, Prepared};
 use super::readings::Readings;
+use super::script_client::ScriptClient;
+use super::script_host::ScriptTarget;
 use super::tally::Tally;
+use super::waiting::{Asleep, Waiting};
 use crate::latency::TickHistogram;
 use crate::slice::SliceRequest;
 
@@ -28,20 +32,92 @@ pub struct ClientSetup {
     pub seed: u64,
     /// The length of a tick.
     pub calibration: Calibration,
-    /// Time added to every event, as a share of the event's time.
+    /// Work added to slices, as a share of their time.
     pub injected_delay: Option<Share>,
+    /// How sysbench scripts are run; `None` if they cannot be.
+    pub scripts: Option<ScriptTarget>,
+}
+
+/// What a client executes.
+enum Work {
+    Statements(Box<Prepared>),
+    Script(Box<ScriptClient>),
+}
+
+impl Work {
+    /// Runs one event.
+    #[inline]
+    fn event<C: Connection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+        waiting: &mut impl Waiting<C>,
+    ) -> Result<(), RequestError> {
+        match self {
+            Self::Statements(prepared) => prepared.event(connection, params, tally, waiting),
+            Self::Script(script) => waiting.script_event(script, connection, params, tally),
+        }
+    }
+
+    /// Runs one event of another stream. A script has no other.
+    fn event_of<C: Connection>(
+        &mut self,
+        events: &mut Events,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+        waiting: &mut impl Waiting<C>,
+    ) -> Result<(), RequestError> {
+        let Self::Statements(prepared) = self else { return Ok(()) };
+        std::mem::swap(&mut prepared.events, events);
+        let done = prepared.event(connection, params, tally, waiting);
+        std::mem::swap(&mut prepared.events, events);
+        done
+    }
+
+    /// Starts an event. Returns whether it is complete already.
+    #[inline]
+    fn begin_event<C: NonBlockingConnection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<bool, RequestError> {
+        match self {
+            Self::Statements(prepared) => prepared.begin_event(connection, params, tally),
+            Self::Script(script) => script.begin_event(connection, params, tally),
+        }
+    }
+
+    /// Continues an event. Returns whether it is complete.
+    #[inline]
+    fn advance<C: NonBlockingConnection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<bool, RequestError> {
+        match self {
+            Self::Statements(prepared) => prepared.advance(connection, params, tally),
+            Self::Script(script) => script.advance(connection, params, tally),
+        }
+    }
 }
 
 /// One client: a connection, its prepared microbenchmark, and its measurements.
 pub struct Client<C> {
     connection: C,
     setup: ClientSetup,
-    prepared: Option<Prepared>,
+    prepared: Option<Work>,
+    delay: Option<Delay>,
     histogram: TickHistogram,
     params: ConnectionParams,
     tally: Tally,
     /// The connection's count of lock waits at the start of the timed part.
     busy_before: u64,
+    /// Values of the unique sequence that scripts of this client have passed.
+    passed_unique_values: u32,
     /// The tick at which the current event began.
     event_began: u64,
 }
@@ -54,10 +130,12 @@ impl<C: Connection> Client<C> {
             connection,
             setup,
             prepared: None,
+            delay: None,
             histogram: TickHistogram::new(),
             params: ConnectionParams::default(),
             tally: Tally::default(),
             busy_before: 0,
+            passed_unique_values: 0,
             event_began: 0,
         }
     }
@@ -67,7 +145,7 @@ impl<C: Connection> Client<C> {
         &mut self.connection
     }
 
-    /// Prepares every statement of `microbenchmark` for every table.
+    /// Prepares every statement of `microbenchmark` for every table, or starts its script as one of `clients`.
     ///
     /// # Errors
     /// The definition is inconsistent, or the database refuses a statement.
@@ -75,16 +153,33 @@ impl<C: Connection> Client<C> {
         &mut self,
         microbenchmark: &Microbenchmark,
         position: u32,
-    ) -> Result<(), PrepareError> {
+        clients: u32,
+    ) -> Result<(), RequestError> {
         self.free_statements();
-        let ClientSetup { number, tables, .. } = self.setup;
+        let ClientSetup { number, tables, scripts, injected_delay, .. } = self.setup;
         let connection = &mut self.connection;
-        self.prepared = Some(Prepared::new(connection, microbenchmark, tables, number, position)?);
+        self.prepared = Some(match &microbenchmark.script {
+            None => {
+                let prepared = Prepared::new(connection, microbenchmark, tables, number, position)?;
+                self.delay = injected_delay.map(|share| Delay::new(share, &prepared.events));
+                Work::Statements(Box::new(prepared))
+            }
+            Some(script) => {
+                let target = scripts.ok_or("sysbench scripts cannot run on this system")?;
+                let client = (number, clients, self.passed_unique_values);
+                let script = ScriptClient::new(connection, script, target, client, position)?;
+                self.delay = injected_delay.map(Delay::waiting);
+                Work::Script(Box::new(script))
+            }
+        });
         Ok(())
     }
 
     /// Frees the prepared statements.
     pub fn free_statements(&mut self) {
+        if let Some(Work::Script(script)) = &self.prepared {
+            self.passed_unique_values = script.passed_unique_values();
+        }
         self.prepared = None;
         self.connection.close_statements();
     }
@@ -97,22 +192,26 @@ impl<C: Connection> Client<C> {
         &mut self,
         request: SliceRequest,
     ) -> Result<SliceMeasured, RequestError> {
-        self.lead_in::<T>(request)?;
-        self.timed::<T>(request, &Meter::none())
+        self.lead_in::<T>(request, &mut Asleep)?;
+        self.timed::<T>(request, &Meter::none(), &mut Asleep)
     }
 
     /// Runs the lead-in of a slice.
     ///
     /// # Errors
     /// As [`Self::slice`].
-    pub fn lead_in<T: TickSource>(&mut self, request: SliceRequest) -> Result<(), RequestError> {
+    pub(super) fn lead_in<T: TickSource>(
+        &mut self,
+        request: SliceRequest,
+        waiting: &mut impl Waiting<C>,
+    ) -> Result<(), RequestError> {
         self.start_block(request)?;
         let Some(lead_in) = request.lead_in else { return Ok(()) };
         let Self { connection, setup, prepared, params, tally, .. } = self;
         let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
         let deadline = Deadline::of::<T>(lead_in, setup.calibration);
         while !deadline.is_over(tally, T::now()) {
-            prepared.event(connection, params, tally)?;
+            prepared.event(connection, params, tally, waiting)?;
             tally.events += 1;
         }
         tally.start_counting();
@@ -127,19 +226,22 @@ impl<C: Connection> Client<C> {
         &mut self,
         request: SliceRequest,
         meter: &Meter,
+        waiting: &mut impl Waiting<C>,
     ) -> Result<SliceMeasured, RequestError> {
-        let Self { connection, setup, prepared, histogram, params, tally, .. } = self;
+        let Self { connection, setup, prepared, delay, histogram, params, tally, .. } = self;
         let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
-        let mut delay = setup.injected_delay.map(|share| Delay::new(share, setup.calibration));
         let busy_before = connection.busy_retries();
         let readings = Readings::now(meter);
-        let mut last = T::now();
+        let start = T::now();
+        let mut last = start;
         let deadline = Deadline::of::<T>(request.quota, setup.calibration);
         loop {
-            prepared.event(connection, params, tally)?;
+            prepared.event(connection, params, tally, waiting)?;
             let mut now = T::now();
-            if let Some(delay) = &mut delay {
-                now = delay.spend::<T>(last, now);
+            if let Some(delay) = &mut *delay {
+                now = delay.after_event::<T>(now, |events, tally| {
+                    prepared.event_of(events, connection, params, tally, waiting)
+                })?;
             }
             histogram.record(now.saturating_sub(last));
             last = now;
@@ -148,20 +250,34 @@ impl<C: Connection> Client<C> {
                 break;
             }
         }
-        if let Some(delay) = &mut delay {
-            delay.settle::<T>(last);
+        if let Some(delay) = &mut *delay {
+            let additional = delay.settle::<T>(tally.events, start, last);
+            tally.add_problems(additional);
         }
         let wall = dbdyno_machine::clock::monotonic() - readings.started;
         let mut measured = tally.finish(wall);
         readings.finish(&mut measured);
+        measured.polling = waiting.polling(last.saturating_sub(start), measured.cpu);
         measured.busy_retries += connection.busy_retries() - busy_before;
         measured.latencies = histogram.drain(|ticks| setup.calibration.to_nanos(ticks));
         Ok(measured)
     }
 
     fn start_block(&mut self, request: SliceRequest) -> Result<(), RequestError> {
-        let prepared = self.prepared.as_mut().ok_or(NOT_PREPARED)?;
-        prepared.events.start_block(self.setup.seed, prepared.position, request.block);
+        match self.prepared.as_mut().ok_or(NOT_PREPARED)? {
+            Work::Statements(prepared) => {
+                prepared.events.start_block(self.setup.seed, prepared.position, request.block);
+                if let Some(delay) = &mut self.delay {
+                    delay.start_block(self.setup.seed, prepared.position, request.block);
+                }
+            }
+            Work::Script(script) => {
+                script.start_block(self.setup.seed, request.block);
+                if let Some(delay) = &mut self.delay {
+                    delay.start_block(self.setup.seed, 0, request.block);
+                }
+            }
+        }
         self.tally = Tally::default();
         Ok(())
     }
@@ -185,12 +301,26 @@ impl<C: NonBlockingConnection> Client<C> {
         self.busy_before = self.connection.busy_retries();
     }
 
-    /// Starts an event at this tick.
+    /// Starts an event, and the next ones if it is complete at once and the deadline has not passed.
+    /// Returns whether the client has stopped, with no event started.
     #[inline]
-    pub(super) fn begin_event(&mut self, now: u64) -> Result<(), RequestError> {
-        let Self { connection, prepared, params, tally, .. } = self;
-        self.event_began = now;
-        prepared.as_mut().ok_or(NOT_PREPARED)?.begin_event(connection, params, tally)
+    pub(super) fn begin_events<T: TickSource>(
+        &mut self,
+        deadline: Deadline,
+        histogram: &mut TickHistogram,
+        mut now: u64,
+    ) -> Result<bool, RequestError> {
+        loop {
+            let Self { connection, prepared, params, tally, .. } = self;
+            self.event_began = now;
+            if !prepared.as_mut().ok_or(NOT_PREPARED)?.begin_event(connection, params, tally)? {
+                return Ok(false);
+            }
+            now = T::now();
+            if self.end_event(deadline, histogram, now) {
+                return Ok(true);
+            }
+        }
     }
 
     /// Continues the current event without blocking, and starts the next one if it is complete and
@@ -207,13 +337,18 @@ impl<C: NonBlockingConnection> Client<C> {
             return Ok(false);
         }
         let now = T::now();
-        histogram.record(now.saturating_sub(self.event_began));
-        self.tally.events += 1;
-        if deadline.is_over(&self.tally, now) {
+        if self.end_event(deadline, histogram, now) {
             return Ok(true);
         }
-        self.begin_event(now)?;
-        Ok(false)
+        self.begin_events::<T>(deadline, histogram, now)
+    }
+
+    /// Counts an event. Returns whether the deadline has passed.
+    #[inline]
+    fn end_event(&mut self, deadline: Deadline, histogram: &mut TickHistogram, now: u64) -> bool {
+        histogram.record(now.saturating_sub(self.event_began));
+        self.tally.events += 1;
+        deadline.is_over(&self.tally, now)
     }
 
     /// The client's measurements in the timed part, which took `wall`, without response times.

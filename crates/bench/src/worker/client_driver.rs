@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use dbdyno_drivers::{Connection, NonBlockingConnection};
 use dbdyno_machine::clock;
 use dbdyno_machine::tsc::TickSource;
-use dbdyno_record::SliceMeasured;
+use dbdyno_record::{ClientWait, SliceMeasured};
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
@@ -14,13 +15,14 @@ use super::deadline::Deadline;
 use super::error::RequestError;
 use super::meter::Meter;
 use super::readings::Readings;
+use super::waiting::{Asleep, PollMeter, Polling};
 use crate::latency::TickHistogram;
 use crate::slice::SliceRequest;
 
 /// Drives the clients of a thread through the two parts of a slice.
 pub(super) trait ClientDriver<C>: Sized + Send + 'static {
-    /// A driver for these clients.
-    fn new(clients: &mut [Client<C>]) -> std::io::Result<Self>;
+    /// A driver for these clients, which wait for answers in this way.
+    fn new(clients: &mut [Client<C>], wait: ClientWait) -> std::io::Result<Self>;
 
     /// Runs the lead-in of a slice on `clients`, the first of those given to [`Self::new`].
     fn lead_in<T: TickSource>(
@@ -38,11 +40,11 @@ pub(super) trait ClientDriver<C>: Sized + Send + 'static {
     ) -> Result<SliceMeasured, RequestError>;
 }
 
-/// One client per thread, with blocking calls.
+/// One client per thread, with blocking calls: for embedded databases, which leave nothing to wait for.
 pub(super) struct Blocking;
 
 impl<C: Connection> ClientDriver<C> for Blocking {
-    fn new(_: &mut [Client<C>]) -> std::io::Result<Self> {
+    fn new(_: &mut [Client<C>], _: ClientWait) -> std::io::Result<Self> {
         Ok(Self)
     }
 
@@ -51,7 +53,7 @@ impl<C: Connection> ClientDriver<C> for Blocking {
         clients: &mut [Client<C>],
         request: SliceRequest,
     ) -> Result<(), RequestError> {
-        clients.iter_mut().try_for_each(|client| client.lead_in::<T>(request))
+        clients.iter_mut().try_for_each(|client| client.lead_in::<T>(request, &mut Asleep))
     }
 
     fn timed<T: TickSource>(
@@ -61,13 +63,14 @@ impl<C: Connection> ClientDriver<C> for Blocking {
         meter: &Meter,
     ) -> Result<SliceMeasured, RequestError> {
         let [client] = clients else { return Err("a blocking thread has one client".into()) };
-        client.timed::<T>(request, meter)
+        client.timed::<T>(request, meter, &mut Asleep)
     }
 }
 
 /// Many clients per thread. The thread waits with epoll for replies on all connections. A single
-/// client uses blocking calls instead, which saves a system call per statement.
+/// client reads from its connection instead, which saves a system call per statement.
 pub(super) struct Epoll {
+    wait: ClientWait,
     epoll: OwnedFd,
     ready: Vec<Event>,
     /// Response times of all clients; one histogram per client would fill the cache.
@@ -83,14 +86,22 @@ impl Epoll {
         &mut self,
         clients: &mut [Client<C>],
         deadline: Deadline,
+        polling: &mut PollMeter<T>,
         mut stopped: impl FnMut(&mut Client<C>),
     ) -> Result<(), RequestError> {
+        let mut running = 0;
         for client in &mut *clients {
-            client.begin_event(T::now())?;
+            if client.begin_events::<T>(deadline, &mut self.histogram, T::now())? {
+                stopped(client);
+            } else {
+                running += 1;
+            }
         }
-        let mut running = clients.len();
         while running > 0 {
-            let count = self.wait()?;
+            let count = match self.wait {
+                ClientWait::Poll => self.poll(polling)?,
+                ClientWait::Sleep => self.ready(None)?,
+            };
             for event in &self.ready[..count] {
                 let client = &mut clients[event.data.u64() as usize];
                 if client.advance::<T>(deadline, &mut self.histogram)? {
@@ -102,10 +113,27 @@ impl Epoll {
         Ok(())
     }
 
-    /// Waits until connections are readable. Returns the number of events in `ready`.
-    fn wait(&mut self) -> Result<usize, RequestError> {
+    /// Polls until connections are readable. Returns the number of events in `ready`.
+    fn poll<T: TickSource>(&mut self, meter: &mut PollMeter<T>) -> Result<usize, RequestError> {
+        const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        meter.begin();
         loop {
-            match epoll::wait(&self.epoll, &mut self.ready[..], None) {
+            match self.ready(Some(&NOT_AT_ALL))? {
+                0 if meter.found_nothing() => {
+                    let count = self.ready(None)?;
+                    meter.slept();
+                    return Ok(count);
+                }
+                0 => {}
+                count => return Ok(count),
+            }
+        }
+    }
+
+    /// Waits at most this long until connections are readable. Returns the number of events in `ready`.
+    fn ready(&mut self, timeout: Option<&Timespec>) -> Result<usize, RequestError> {
+        loop {
+            match epoll::wait(&self.epoll, &mut self.ready[..], timeout) {
                 Ok(count) => return Ok(count),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(format!("waiting for replies: {error}").into()),
@@ -115,14 +143,14 @@ impl Epoll {
 }
 
 impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
-    fn new(clients: &mut [Client<C>]) -> std::io::Result<Self> {
+    fn new(clients: &mut [Client<C>], wait: ClientWait) -> std::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (number, client) in (0..).zip(clients.iter_mut()) {
             epoll::add(&epoll, client.connection(), EventData::new_u64(number), EventFlags::IN)?;
         }
         let no_event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let ready = vec![no_event; clients.len().max(1)];
-        Ok(Self { epoll, ready, histogram: TickHistogram::new() })
+        Ok(Self { wait, epoll, ready, histogram: TickHistogram::new() })
     }
 
     fn lead_in<T: TickSource>(
@@ -131,7 +159,13 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
         request: SliceRequest,
     ) -> Result<(), RequestError> {
         if let [client] = clients {
-            return client.lead_in::<T>(request);
+            return match self.wait {
+                ClientWait::Poll => {
+                    let mut polling = Polling::<T>::new(client.calibration());
+                    client.lead_in::<T>(request, &mut polling)
+                }
+                ClientWait::Sleep => client.lead_in::<T>(request, &mut Asleep),
+            };
         }
         for client in &mut *clients {
             client.begin_slice(request)?;
@@ -139,8 +173,9 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
         let (Some(lead_in), Some(first)) = (request.lead_in, clients.first()) else {
             return Ok(());
         };
-        let deadline = Deadline::of::<T>(lead_in, first.calibration());
-        self.run::<C, T>(clients, deadline, |_| ())
+        let calibration = first.calibration();
+        let deadline = Deadline::of::<T>(lead_in, calibration);
+        self.run::<C, T>(clients, deadline, &mut PollMeter::new(calibration), |_| ())
     }
 
     fn timed<T: TickSource>(
@@ -150,7 +185,13 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
         meter: &Meter,
     ) -> Result<SliceMeasured, RequestError> {
         if let [client] = clients {
-            return client.timed::<T>(request, meter);
+            return match self.wait {
+                ClientWait::Poll => {
+                    let mut polling = Polling::<T>::new(client.calibration());
+                    client.timed::<T>(request, meter, &mut polling)
+                }
+                ClientWait::Sleep => client.timed::<T>(request, meter, &mut Asleep),
+            };
         }
         clients.iter_mut().for_each(Client::start_counting);
         self.histogram.clear();
@@ -159,16 +200,113 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
         let readings = Readings::now(meter);
         let deadline = Deadline::of::<T>(request.quota, calibration);
         let mut total: Option<SliceMeasured> = None;
-        self.run::<C, T>(clients, deadline, |client| {
+        let mut polling = PollMeter::new(calibration);
+        let start = T::now();
+        self.run::<C, T>(clients, deadline, &mut polling, |client| {
             let own = client.finish(clock::monotonic() - readings.started);
             match &mut total {
                 Some(total) => total.merge(own),
                 None => total = Some(own),
             }
         })?;
+        let ticks = T::now().saturating_sub(start);
         let mut total = total.unwrap_or_default();
         readings.finish(&mut total);
+        if self.wait == ClientWait::Poll {
+            total.polling = Some(polling.of_cpu(ticks, total.cpu));
+        }
         total.latencies = self.histogram.drain(|ticks| calibration.to_nanos(ticks));
         Ok(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dbdyno_machine::Calibration;
+    use dbdyno_machine::tsc::MonotonicTicks;
+    use dbdyno_units::Nanos;
+    use dbdyno_workloads::catalog::Catalog;
+    use dbdyno_workloads::program::Tables;
+
+    use super::super::client::ClientSetup;
+    use super::super::fake_server::{Behaviour, FakeConnection, Reaction};
+    use super::*;
+    use crate::slice::Quota;
+
+    /// Runs a slice of a lead-in and this number of events per client.
+    fn slice(
+        wait: ClientWait,
+        clients: u32,
+        events: u64,
+        behaviour: Behaviour,
+    ) -> Result<SliceMeasured, RequestError> {
+        let tables = Tables { count: 1, rows: 1_000 };
+        let mut clients: Vec<Client<FakeConnection>> = (0..clients)
+            .map(|number| {
+                let calibration = Calibration::NANOS;
+                let setup = ClientSetup {
+                    number,
+                    tables,
+                    seed: 5,
+                    calibration,
+                    injected_delay: None,
+                    scripts: None,
+                };
+                Client::new(FakeConnection::new(behaviour), setup)
+            })
+            .collect();
+        let microbenchmark = Catalog::builtin().get("point-query_range=100").cloned().unwrap();
+        for client in &mut clients {
+            client.prepare(&microbenchmark, 0, 2)?;
+        }
+        let mut driver = Epoll::new(&mut clients, wait).unwrap();
+        let quota = Quota::Events(events);
+        let lead_in = (events > 1).then_some(Quota::Events(6));
+        let request = SliceRequest { block: 3, clients: None, lead_in, quota };
+        driver.lead_in::<MonotonicTicks>(&mut clients, request)?;
+        driver.timed::<MonotonicTicks>(&mut clients, request, &Meter::none())
+    }
+
+    const ALWAYS: Behaviour = |_| Reaction::AnswerAfter(Duration::ZERO);
+
+    #[test]
+    fn polling_and_sleeping_clients_receive_equal_answers() {
+        for clients in [1, 7] {
+            let [polled, slept] = [ClientWait::Poll, ClientWait::Sleep]
+                .map(|wait| slice(wait, clients, 50, ALWAYS).unwrap());
+            assert_eq!(polled.events, u64::from(50 * clients));
+            assert_eq!((polled.events, polled.digest), (slept.events, slept.digest));
+            assert_eq!((polled.errors, polled.wrong), (0, 0));
+            assert_eq!(slept.polling, None);
+            let polling = polled.polling.unwrap();
+            assert!(polling <= polled.cpu, "{polling} of {}", polled.cpu);
+        }
+    }
+
+    #[test]
+    fn server_that_dies_ends_the_slice() {
+        let dies: Behaviour = |number| match number {
+            0..20 => Reaction::AnswerAfter(Duration::ZERO),
+            _ => Reaction::Close,
+        };
+        for clients in [1, 7] {
+            for wait in ClientWait::ALL {
+                let error = slice(wait, clients, 50, dies).unwrap_err().to_string();
+                assert!(error.contains("closed the connection"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn clients_of_a_server_that_pauses_sleep_after_the_limit() {
+        let pauses: Behaviour = |_| Reaction::AnswerAfter(Duration::from_secs(1));
+        for clients in [1, 3] {
+            let measured = slice(ClientWait::Poll, clients, 1, pauses).unwrap();
+            assert_eq!(measured.events, u64::from(clients));
+            assert!(measured.polling.unwrap() > Nanos::ZERO);
+            assert!(measured.cpu < Nanos::from_millis(500), "{}", measured.cpu);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use dbdyno_drivers::Connection;
 use dbdyno_machine::tsc::TickSource;
-use dbdyno_record::SliceMeasured;
+use dbdyno_record::{ClientWait, SliceMeasured};
 
 use super::client::{Client, ClientSetup};
 use super::client_driver::ClientDriver;
@@ -55,11 +55,11 @@ pub(super) struct Clients<C, D, T> {
 }
 
 impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<C, D, T> {
-    /// Distributes the connections over `threads` threads. With `inside`, the system under test
-    /// runs in these threads, so counters are read for them.
+    /// Distributes the connections over `threads` threads, which wait for answers in this way. With
+    /// `inside`, the system under test runs in these threads, so counters are read for them.
     pub fn start(
         connections: Vec<C>,
-        threads: usize,
+        (threads, wait): (usize, ClientWait),
         inside: bool,
         setup: ClientSetup,
     ) -> std::io::Result<Self> {
@@ -73,7 +73,7 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         let threads = of_threads
             .into_iter()
             .enumerate()
-            .map(|(number, clients)| Thread::start::<D, T>(number, inside, clients))
+            .map(|(number, clients)| Thread::start::<D, T>(number, inside, clients, wait))
             .collect::<std::io::Result<_>>()?;
         Ok(Self { threads, connections: count, prepared: count, kinds: PhantomData })
     }
@@ -174,19 +174,20 @@ impl<C: Connection + Send + 'static> Thread<C> {
         number: usize,
         inside: bool,
         mut clients: Vec<Client<C>>,
+        wait: ClientWait,
     ) -> std::io::Result<Self> {
         let (commands, to_do) = channel::<Command<C>>();
         let (done, outcomes) = channel();
-        let mut driver = D::new(&mut clients)?;
+        let mut driver = D::new(&mut clients, wait)?;
         let work = move || {
             let meter = if inside { Meter::of_this_thread(number == 0) } else { Meter::none() };
             for command in to_do {
                 let outcome = match command {
                     Command::Prepare(count, prepare) => {
-                        let Prepare { microbenchmark, position, .. } = &*prepare;
+                        let Prepare { microbenchmark, position, clients: all } = &*prepare;
                         nothing(
                             clients[..count].iter_mut().try_for_each(|client| {
-                                Ok(client.prepare(microbenchmark, *position)?)
+                                client.prepare(microbenchmark, *position, *all)
                             }),
                         )
                     }

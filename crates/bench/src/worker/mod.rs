@@ -6,16 +6,22 @@ mod clients;
 mod deadline;
 mod delay;
 mod error;
+#[cfg(test)]
+mod fake_server;
 mod handle;
 mod insert;
 mod meter;
 mod own_data;
 mod prepared;
 mod readings;
+mod script_client;
+mod script_data;
+mod script_host;
 mod serve;
 mod server_monitor;
 mod statement_check;
 mod tally;
+mod waiting;
 
 pub use client::{Client, ClientSetup};
 pub use error::{RequestError, ServeError};

@@ -7,6 +7,7 @@ use dbdyno_workloads::program::{Program, ProgramError, Tables};
 
 use super::error::RequestError;
 use super::tally::Tally;
+use super::waiting::Waiting;
 
 /// An error in preparing a microbenchmark.
 #[derive(Debug, thiserror::Error)]
@@ -114,8 +115,9 @@ impl Prepared {
         connection: &mut C,
         params: &mut ConnectionParams,
         tally: &mut Tally,
+        waiting: &mut impl Waiting<C>,
     ) -> Result<(), RequestError> {
-        match self.try_event(connection, params, tally) {
+        match self.try_event(connection, params, tally, waiting) {
             Ok(()) => Ok(()),
             Err(error) => self.failed(connection, params, tally, error),
         }
@@ -127,10 +129,11 @@ impl Prepared {
         connection: &mut C,
         params: &mut ConnectionParams,
         tally: &mut Tally,
+        waiting: &mut impl Waiting<C>,
     ) -> Result<(), Error> {
         if self.transaction {
             params.0.clear();
-            connection.execute(self.begin, &params.0)?;
+            waiting.execute(connection, self.begin, &params.0)?;
             tally.statements += 1;
         }
         for (index, step) in self.steps.iter().enumerate() {
@@ -138,28 +141,29 @@ impl Prepared {
                 params.0.clear();
                 let drawn = self.events.draw(index, params);
                 let statement = self.statements[index][drawn.table as usize];
-                let answer = connection.execute(statement, &params.0)?;
+                let answer = waiting.execute(connection, statement, &params.0)?;
                 tally.add(answer, index, step.counted, drawn);
             }
         }
         if self.transaction {
             params.0.clear();
-            connection.execute(self.commit, &params.0)?;
+            waiting.execute(connection, self.commit, &params.0)?;
             tally.statements += 1;
         }
         Ok(())
     }
 
-    /// Sends the event's first statement. No statement may be in progress.
+    /// Sends the event's first statement. No statement may be in progress. Returns whether the event is
+    /// complete already, because it failed.
     #[inline]
     pub fn begin_event<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
         tally: &mut Tally,
-    ) -> Result<(), RequestError> {
+    ) -> Result<bool, RequestError> {
         self.cursor = Cursor::Start;
-        self.send_next(connection, params, tally).map(drop)
+        self.send_next(connection, params, tally)
     }
 
     /// Reads what has arrived, and sends the event's next statement once the answer is complete.

@@ -26,6 +26,8 @@ use super::error::{RequestError, ServeError};
 use super::insert::InsertBenchmark;
 use super::meter::Meter;
 use super::own_data::{dialect, own_table_names, run_scripts};
+use super::script_data::prepare_scripts;
+use super::script_host::ScriptTarget;
 use super::server_monitor::{ServerMonitor, TimedUsage};
 use super::statement_check::refused_statements;
 use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
@@ -138,7 +140,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
         send(responses, &Response::Opened(opened))?;
         let insert = open.insert.as_ref().map(|plan| {
             let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });
-            InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded)
+            InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded, open.wait)
         });
         let (tables, own_tables) = (tables(open), open.own_tables);
         let mut instance = Instance { engine, clients, monitor, insert, tables, own_tables };
@@ -170,9 +172,10 @@ fn connect<E: Engine, D: ClientDriver<E::Connection>, T: TickSource>(
         seed: open.seed,
         calibration,
         injected_delay: open.injected_delay,
+        scripts: ScriptTarget::of(open),
     };
     let inside = matches!(open.system, SystemUnderTest::Sqlite { .. }) && open.count;
-    Clients::start(connections, open.threads as usize, inside, setup)
+    Clients::start(connections, (open.threads as usize, open.wait), inside, setup)
         .map_err(|error| format!("starting a client: {error}").into())
 }
 
@@ -300,11 +303,17 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 Ok(loaded?)
             })?;
         }
-        if open.setup.is_empty() {
+        if open.setup.is_empty() && open.scripts.is_empty() {
             return Ok(());
         }
         let connection = &mut self.engine.connect_for_setup()?;
-        run_scripts(&self.engine, connection, dialect(&open.system), &open.setup)
+        let dialect = dialect(&open.system);
+        run_scripts(&self.engine, connection, dialect, &open.setup)?;
+        if let Some(target) = ScriptTarget::of(open) {
+            let seed = (open.seed, open.script_clients);
+            prepare_scripts(&self.engine, connection, dialect, target, &open.scripts, seed)?;
+        }
+        Ok(())
     }
 
     fn state_snapshot(&self) -> Result<StateSnapshot, RequestError> {

@@ -42,6 +42,15 @@ impl Tally {
         }
     }
 
+    /// Adds the answer to a statement of a script, of which nothing is expected.
+    #[inline]
+    pub fn add_unchecked(&mut self, answer: Answer) {
+        self.statements += 1;
+        self.rows += answer.rows;
+        self.affected += answer.affected;
+        self.digest = self.digest.wrapping_add(answer.digest);
+    }
+
     #[cold]
     fn complain(&mut self, index: usize, counted: Counted, count: u64, drawn: DrawnStatement) {
         self.wrong += 1;
@@ -69,6 +78,13 @@ impl Tally {
         let first_complaint = self.first_complaint.take();
         let kept = Self { digest, errors, wrong, lead_in_statements, ..Self::default() };
         *self = Self { first_complaint, ..kept };
+    }
+
+    /// Adds the errors and wrong answers of events that do not count.
+    pub fn add_problems(&mut self, of: Self) {
+        self.errors += of.errors;
+        self.wrong += of.wrong;
+        self.first_complaint = self.first_complaint.take().or(of.first_complaint);
     }
 
     /// Returns the counts of the timed part, which took `wall`, and resets them.

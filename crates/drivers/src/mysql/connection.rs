@@ -15,7 +15,9 @@ use super::wire::{Cursor, Malformed, frame};
 use crate::error_text::{connection_lost, truncate_sql};
 use crate::net::{ReadBuffer, Stream};
 use crate::text_rows::TextRows;
-use crate::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
+use crate::{
+    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, StatementId,
+};
 
 /// A connection to a MySQL or MariaDB server.
 pub struct MySqlConnection {
@@ -29,6 +31,17 @@ pub struct MySqlConnection {
     mode: StatementMode,
     capabilities: Capabilities,
     version: String,
+    /// The number of the statement of [`Connection::text_statement`].
+    text: Option<usize>,
+    kept_rows: KeptRows,
+}
+
+/// The rows of the last text statement.
+#[derive(Default)]
+struct KeptRows {
+    bytes: Vec<u8>,
+    lengths: Vec<usize>,
+    columns: usize,
 }
 
 struct Statement {
@@ -43,8 +56,13 @@ enum Preparation {
 }
 
 enum Form {
-    Prepared { number: u32, execution: Execution },
+    Prepared {
+        number: u32,
+        execution: Execution,
+    },
     Text(Template),
+    /// SQL without parameters, executed as it is.
+    Plain,
 }
 
 impl MySqlConnection {
@@ -65,6 +83,8 @@ impl MySqlConnection {
             mode,
             capabilities,
             version,
+            text: None,
+            kept_rows: KeptRows::default(),
         })
     }
 
@@ -114,6 +134,18 @@ impl MySqlConnection {
         let (taken, outcome) = match &statement.form {
             Form::Prepared { .. } => self.reply.advance(bytes, columns, binary_row_digest),
             Form::Text(_) => self.reply.advance(bytes, columns, text_row_digest),
+            Form::Plain => {
+                let kept = &mut self.kept_rows;
+                self.reply.advance(bytes, columns, |columns, row| {
+                    if kept.bytes.len() + row.len() > TextRows::MAX_SIZE {
+                        return Err(Malformed);
+                    }
+                    kept.columns = columns.len();
+                    kept.lengths.push(row.len());
+                    kept.bytes.extend_from_slice(row);
+                    text_row_digest(columns, row)
+                })
+            }
         };
         self.buffer.consume(taken);
         outcome.map_err(|failure| self.statement_failed(failure))
@@ -316,7 +348,31 @@ impl Connection for MySqlConnection {
         rows.finish(outcome)
     }
 
+    fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
+        self.check_idle(|| executing(sql))?;
+        let statement = Statement { sql: sql.to_owned(), form: Form::Plain, columns: Vec::new() };
+        let number = *self.text.get_or_insert(self.statements.len());
+        match self.statements.get_mut(number) {
+            Some(last) => *last = statement,
+            None => self.statements.push(statement),
+        }
+        Ok(StatementId(number))
+    }
+
+    fn take_rows(&mut self) -> Vec<Vec<Option<String>>> {
+        let KeptRows { bytes, lengths, columns } = std::mem::take(&mut self.kept_rows);
+        let mut rest = &bytes[..];
+        let rows = lengths.into_iter().map(|length| {
+            let (row, behind) = rest.split_at(length);
+            rest = behind;
+            // The digest has read every value before.
+            texts(columns, row).unwrap_or_default()
+        });
+        rows.collect()
+    }
+
     fn close_statements(&mut self) {
+        self.text = None;
         let idle = self.reply.is_idle();
         for statement in self.statements.drain(..) {
             let Form::Prepared { number, .. } = statement.form else { continue };
@@ -343,6 +399,7 @@ impl NonBlockingConnection for MySqlConnection {
         let expected = match form {
             Form::Prepared { execution, .. } => execution.params(),
             Form::Text(template) => template.params(),
+            Form::Plain => 0,
         };
         if expected != params.values().len() {
             return Err(wrong_count(sql, expected, params));
@@ -353,22 +410,28 @@ impl NonBlockingConnection for MySqlConnection {
                 let bytes = self.request.start(request::QUERY);
                 template.write(params, self.reply.plain_backslashes(), bytes);
             }
+            Form::Plain => {
+                self.kept_rows = KeptRows::default();
+                self.request.start(request::QUERY).extend_from_slice(sql.as_bytes());
+            }
         }
         self.current = statement.0;
         self.dispatch().map_err(|error| self.statement_lost(&error))
     }
 
     #[inline]
-    fn try_receive(&mut self) -> Result<Option<Answer>, Error> {
+    fn receive_available(&mut self) -> Result<Received, Error> {
+        let mut received = Received::Nothing;
         loop {
             match self.buffer.try_fill(&mut self.stream) {
                 Ok(true) => {}
-                Ok(false) => return Ok(None),
+                Ok(false) => return Ok(received),
                 Err(error) => return Err(self.statement_lost(&error)),
             }
             if let Some(answer) = self.advance()? {
-                return Ok(Some(answer));
+                return Ok(Received::Answer(answer));
             }
+            received = Received::Part;
         }
     }
 }

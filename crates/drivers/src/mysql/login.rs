@@ -251,8 +251,14 @@ impl LoginExchange<'_> {
     }
 
     fn unknown(&self, method: &str) -> Error {
+        // MySQL draws the method of a user who does not exist, to hide that (`decoy_user` in its
+        // sql_authentication.cc).
+        let advice = match method {
+            "sha256_password" => "; MySQL may also request it if there is no such user",
+            _ => "",
+        };
         self.refused(format!(
-            "the server requests authentication of {} with {method}; dbdyno supports {}",
+            "the server requests authentication of {} with {method}; dbdyno supports {}{advice}",
             self.target.user,
             auth::KNOWN
         ))

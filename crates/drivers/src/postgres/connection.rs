@@ -7,10 +7,12 @@ use super::login::{LoginResult, log_in};
 use super::reply::{Reply, Transaction};
 use super::sql;
 use super::statement::{Description, Statement};
-use super::wire::{Fields, Malformed, lossy_string, put, put_text};
+use super::wire::{Fields, Malformed, Message, lossy_string, put, put_text};
 use crate::error_text::truncate_sql;
 use crate::text_rows::TextRows;
-use crate::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
+use crate::{
+    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, StatementId,
+};
 
 /// A connection to a PostgreSQL server.
 ///
@@ -26,6 +28,10 @@ pub struct PostgresConnection {
     /// The reply of that statement.
     reply: Reply,
     server_version: String,
+    /// The number of the statement of [`Connection::text_statement`].
+    text: Option<usize>,
+    /// The messages of its last reply.
+    kept: Vec<u8>,
 }
 
 impl PostgresConnection {
@@ -44,6 +50,8 @@ impl PostgresConnection {
             in_progress: None,
             reply: Reply::default(),
             server_version,
+            text: None,
+            kept: Vec::new(),
         })
     }
 
@@ -80,7 +88,16 @@ impl PostgresConnection {
     fn advance(&mut self, statement: usize) -> Result<Option<Answer>, Error> {
         let columns = &mut self.statements[statement].columns;
         match self.reply.advance(self.channel.received.unread(), columns) {
-            Ok(used) => self.channel.received.consume(used),
+            Ok(used) => {
+                if self.text == Some(statement) {
+                    if self.kept.len() + used > TextRows::MAX_SIZE {
+                        let reason = Malformed::new("too many rows");
+                        return Err(self.lost(reason, statement));
+                    }
+                    self.kept.extend_from_slice(&self.channel.received.unread()[..used]);
+                }
+                self.channel.received.consume(used);
+            }
             Err(malformed) => return Err(self.lost(malformed, statement)),
         }
         let Some(transaction) = self.reply.end else {
@@ -230,8 +247,39 @@ impl Connection for PostgresConnection {
         rows.finish(outcome)
     }
 
+    fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
+        self.drain()?;
+        check_text(sql)?;
+        let unknown = Description::default();
+        let statement = Statement::new(sql, String::new(), StatementMode::Text, &unknown);
+        let number = *self.text.get_or_insert(self.statements.len());
+        match self.statements.get_mut(number) {
+            Some(last) => *last = statement,
+            None => self.statements.push(statement),
+        }
+        Ok(StatementId(number))
+    }
+
+    fn take_rows(&mut self) -> Vec<Vec<Option<String>>> {
+        let kept = std::mem::take(&mut self.kept);
+        let mut rows = Vec::new();
+        let mut rest = &kept[..];
+        // The reply was valid.
+        while let Ok(Some((message, behind))) = Message::first(rest) {
+            if message.tag == b'D' {
+                let mut fields = Fields(message.body);
+                let count = fields.count().unwrap_or(0);
+                let values = (0..count).map(|_| Ok(fields.value()?.map(lossy_string)));
+                rows.push(values.collect::<Result<_, Malformed>>().unwrap_or_default());
+            }
+            rest = behind;
+        }
+        rows
+    }
+
     /// Errors are reported by the next request: the connection is lost then.
     fn close_statements(&mut self) {
+        self.text = None;
         let drained = self.drain();
         let statements = std::mem::take(&mut self.statements);
         let names: Vec<_> = statements.into_iter().filter_map(|statement| statement.name).collect();
@@ -268,6 +316,7 @@ impl NonBlockingConnection for PostgresConnection {
             return Err(refused(executing(&prepared.sql), error.to_string()));
         }
         self.reply = Reply::default();
+        self.kept.clear();
         if let Err(lost) = self.channel.send() {
             return Err(self.lost(lost, statement.0));
         }
@@ -276,20 +325,22 @@ impl NonBlockingConnection for PostgresConnection {
     }
 
     #[inline]
-    fn try_receive(&mut self) -> Result<Option<Answer>, Error> {
+    fn receive_available(&mut self) -> Result<Received, Error> {
         let Some(statement) = self.in_progress else {
             let message = "no request is in progress".to_owned();
             return Err(refused("receiving an answer".to_owned(), message));
         };
+        let mut received = Received::Nothing;
         loop {
             match self.channel.try_fill() {
                 Ok(true) => {}
-                Ok(false) => return Ok(None),
+                Ok(false) => return Ok(received),
                 Err(lost) => return Err(self.lost(lost, statement)),
             }
             if let Some(answer) = self.advance(statement)? {
-                return Ok(Some(answer));
+                return Ok(Received::Answer(answer));
             }
+            received = Received::Part;
         }
     }
 }

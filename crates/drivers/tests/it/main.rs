@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod at_exit;
+mod certificates;
+mod free_port;
 mod hostile;
 mod mariadb;
 mod password;

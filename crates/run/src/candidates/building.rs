@@ -19,6 +19,7 @@ use dbdyno_spec::experiment::{self, Candidate, Training};
 
 use auditor::Auditor;
 use requests::Requests;
+pub(crate) use requests::of_server;
 
 use crate::error::RunError;
 use crate::pgo_training::{PgoTrainer, TrainingTarget};

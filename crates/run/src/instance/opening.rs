@@ -43,10 +43,17 @@ impl Instance {
             create,
             clients,
             threads: if embedded { clients } else { cpus.dbdyno.len() as u32 },
+            wait: context.client_wait,
             tables: experiment.workload.tables,
             load_tables: experiment.workload.uses_sbtest_tables(),
-            own_tables: !experiment.workload.setup.is_empty(),
+            own_tables: experiment.workload.has_own_tables(),
             setup: if create { experiment.workload.setup.clone() } else { Vec::new() },
+            scripts: if create {
+                experiment.workload.scripts().cloned().collect()
+            } else {
+                Vec::new()
+            },
+            script_clients: experiment.workload.most_clients(),
             rows: experiment.workload.rows,
             seed: experiment.seed,
             cpus: Some(if embedded { &cpus.system } else { &cpus.dbdyno }.to_string()),

@@ -29,6 +29,8 @@ pub(super) struct Blocks<'a, 'r> {
     pub histories: &'a mut [SliceHistory],
     pub answers: &'a mut AnswerCheck,
     pub recorder: &'a mut Recorder<'r>,
+    /// Maximum time of all other microbenchmarks.
+    pub time_after: Nanos,
 }
 
 impl Blocks<'_, '_> {
@@ -216,7 +218,7 @@ impl Blocks<'_, '_> {
             blocks,
             at_most: blocks.saturating_add(blocks_left),
             estimates: &estimates,
-            time_left: time_left + self.run.time_after,
+            time_left: time_left + self.time_after,
         });
     }
 }

@@ -42,6 +42,7 @@ pub(super) fn plan(
     if candidates.is_empty() {
         candidates.clone_from(&control);
     }
+    let is_server: Vec<bool> = state.candidates.iter().map(|one| !one.is_embedded()).collect();
     let cases = cases(experiment);
     let instances = instance_count(experiment) as u64;
     let block = |slice: Nanos| slice.times(instances);
@@ -54,6 +55,7 @@ pub(super) fn plan(
         histories: &state.histories,
         candidates: &candidates,
         control: control.first().copied(),
+        is_server: &is_server,
         shortest: &shortest,
     };
     Extension::plan(more, &measured).map_err(|reason| not_extendable(path, reason))

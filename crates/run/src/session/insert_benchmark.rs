@@ -152,7 +152,7 @@ impl Session<'_> {
             (next, from, rows) = (0, StartedFrom::Step, 0);
             self.create_database(context, one, instance)?;
         }
-        self.store_version(one.number, instance)?;
+        self.store_reported(one.number, instance)?;
         while let Some(step) = one.plan().steps.get(next) {
             if self.recorder.is_cancelled() {
                 instance.stop();

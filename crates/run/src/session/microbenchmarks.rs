@@ -1,5 +1,7 @@
 //! The microbenchmarks of a run, in running order.
 
+use std::ops::Range;
+
 use dbdyno_bench::schedule::start_order;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_machine::IdlePreventer;
@@ -10,7 +12,8 @@ use dbdyno_workloads::definition::Stage;
 
 use super::Session;
 use crate::cases::{
-    MicrobenchmarkCase, cases, instance_count, interleaved_sets, shrinks_repeatedly,
+    MicrobenchmarkCase, cases, first_pass, has_passes, instance_count, interleaved_sets, segments,
+    shrinks_repeatedly,
 };
 use crate::context::RunContext;
 use crate::error::RunError;
@@ -40,7 +43,7 @@ impl Session<'_> {
         self.recorder
             .each(all, &Phase::of_session("starting"), |_, instance| instance.start(context))?;
         for (number, instance) in instances.iter().enumerate() {
-            self.store_version(number, instance)?;
+            self.store_reported(number, instance)?;
         }
         self.check_statements(&mut instances)?;
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
@@ -75,58 +78,148 @@ impl Session<'_> {
         instances: &mut [Instance],
     ) -> Result<Completion, RunError> {
         let all = cases(self.experiment);
+        let sets = interleaved_sets(self.experiment, &all);
         let mut settled = true;
-        for set in interleaved_sets(self.experiment, &all) {
-            let cases: Vec<NumberedCase<'_>> = (set.start as u32..)
-                .zip(&all[set.clone()])
-                .map(|(id, case)| NumberedCase { id, case })
-                .filter(|one| !self.state.done[one.id as usize])
+        for segment in segments(self.experiment, &all, &sets) {
+            let left: Vec<Vec<NumberedCase<'_>>> = sets[segment]
+                .iter()
+                .map(|set| self.not_done(&all, set.clone()))
+                .filter(|left| !left.is_empty())
                 .collect();
-            let Some(NumberedCase { id: first, case }) = cases.first().copied() else { continue };
-            let writes = case.microbenchmark.writes();
-            let reads_after_writes =
-                !settled && case.microbenchmark.stage >= Stage::Post && !writes;
-            if writes || reads_after_writes {
-                self.settle(instances, reads_after_writes)?;
-            }
-            if reads_after_writes {
-                self.store_state_snapshots(instances, "after the writes")?;
-            }
-            settled = (settled || reads_after_writes) && !writes;
-            let keeps_copy = self.keeps_copy(case);
-            if keeps_copy {
-                self.each(instances, "copying its data", |instance| instance.keep_copy(context))?;
-            }
-            let (number, of) = (first as usize + 1, all.len());
-            let name = &title(self.experiment, &cases);
-            tracing::info!(number, of, name, "measuring a microbenchmark");
-            self.recorder.report(RunEvent::Microbenchmark { number, of, name });
-            let time_after = self.time_after(&all, set.end);
-            let training = training_case(self.experiment, first as usize);
-            let live_training = training.map(|id| LiveTraining {
-                context,
-                case: all[id as usize].clone(),
-                id,
-                before: first,
-            });
-            let run = MicrobenchmarkRun { context, cases: &cases, live_training, time_after };
-            let completion = run.run(instances, &mut self.state.histories, &mut self.recorder)?;
-            if keeps_copy {
-                self.each(instances, "restoring its data", |instance| {
-                    instance.restore_copy(context)
-                })?;
-            }
+            let completion = self.measure_segment(context, &all, &left, &mut settled, instances)?;
             if completion == Completion::Interrupted {
                 return Ok(Completion::Interrupted);
             }
-            for NumberedCase { id, case } in &cases {
-                self.recorder.results.set_done(*id)?;
-                self.state.done[*id as usize] = true;
-                self.report_done(instances, (*id as usize + 1, of), case, time_after);
-            }
-            self.store_elapsed()?;
         }
         Ok(Completion::Complete)
+    }
+
+    fn not_done<'c>(
+        &self,
+        all: &'c [MicrobenchmarkCase],
+        set: Range<usize>,
+    ) -> Vec<NumberedCase<'c>> {
+        let numbered = (set.start as u32..).zip(&all[set]);
+        let numbered = numbered.map(|(id, case)| NumberedCase { id, case });
+        numbered.filter(|one| !self.state.done[one.id as usize]).collect()
+    }
+
+    /// Measures sets of cases in passes: in each, instances are started and visit every set that needs
+    /// more starts. The first pass uses the instances as they were started before.
+    fn measure_segment(
+        &mut self,
+        context: &RunContext<'_>,
+        all: &[MicrobenchmarkCase],
+        sets: &[Vec<NumberedCase<'_>>],
+        settled: &mut bool,
+        instances: &mut [Instance],
+    ) -> Result<Completion, RunError> {
+        let run = |cases| {
+            let training = self.live_training(context, all, cases);
+            MicrobenchmarkRun::new(context, cases, training, instances)
+        };
+        let mut runs: Vec<MicrobenchmarkRun<'_>> = sets.iter().map(|set| run(set)).collect();
+        let histories = &self.state.histories;
+        let starts: Vec<u32> = runs.iter().map(|run| run.complete_starts(histories)).collect();
+        let mut visited = first_pass(&starts);
+        // Otherwise others change the data between two starts.
+        let alone = runs.len() == 1;
+        for pass in 0.. {
+            if runs.iter().all(MicrobenchmarkRun::is_complete) {
+                break;
+            }
+            if pass > 0 {
+                let histories = &self.state.histories;
+                let next = runs.iter().map(|run| run.next_start(histories)).max();
+                let restores = alone && self.keeps_copy(runs[0].first().case);
+                let next = next.unwrap_or_default();
+                runs[0].restart(next, restores, instances, &mut self.recorder)?;
+            }
+            for (run, visited) in runs.iter_mut().zip(&mut visited) {
+                if !std::mem::replace(visited, true) || run.is_complete() {
+                    continue;
+                }
+                let NumberedCase { id, case } = run.first();
+                let keeps_copy = self.keeps_copy(case);
+                if pass == 0 || !alone {
+                    self.prepare_data_for(case, settled, instances)?;
+                    if keeps_copy {
+                        self.each(instances, "copying its data", |instance| {
+                            instance.keep_copy(context)
+                        })?;
+                    }
+                    self.report_visit(id as usize + 1, all.len(), run);
+                }
+                let time_after = self.time_after(all, run.cases);
+                let histories = &mut self.state.histories;
+                let completion =
+                    run.measure_start(time_after, instances, histories, &mut self.recorder)?;
+                let interrupted = completion == Completion::Interrupted;
+                if keeps_copy && (!alone || run.is_complete() || interrupted) {
+                    self.each(instances, "restoring its data", |instance| {
+                        instance.restore_copy(context)
+                    })?;
+                }
+                if interrupted {
+                    return Ok(Completion::Interrupted);
+                }
+                if run.is_complete() {
+                    run.check(instances, &self.state.histories, &mut self.recorder)?;
+                    for NumberedCase { id, case } in run.cases {
+                        self.recorder.results.set_done(*id)?;
+                        self.state.done[*id as usize] = true;
+                        self.report_done(
+                            instances,
+                            (*id as usize + 1, all.len()),
+                            case,
+                            time_after,
+                        );
+                    }
+                }
+                self.store_elapsed()?;
+            }
+        }
+        Ok(Completion::Complete)
+    }
+
+    /// Settles the data before writes, and before the first read after writes.
+    fn prepare_data_for(
+        &mut self,
+        case: &MicrobenchmarkCase,
+        settled: &mut bool,
+        instances: &mut [Instance],
+    ) -> Result<(), RunError> {
+        let writes = case.microbenchmark.writes();
+        let reads_after_writes = !*settled && case.microbenchmark.stage >= Stage::Post && !writes;
+        if writes || reads_after_writes {
+            self.settle(instances, reads_after_writes)?;
+        }
+        if reads_after_writes {
+            self.store_state_snapshots(instances, "after the writes")?;
+        }
+        *settled = (*settled || reads_after_writes) && !writes;
+        Ok(())
+    }
+
+    fn live_training<'c>(
+        &self,
+        context: &'c RunContext<'c>,
+        all: &[MicrobenchmarkCase],
+        cases: &[NumberedCase<'_>],
+    ) -> Option<LiveTraining<'c>> {
+        let before = cases.first()?.id;
+        let id = training_case(self.experiment, before as usize)?;
+        Some(LiveTraining { context, case: all[id as usize].clone(), id, before })
+    }
+
+    fn report_visit(&self, number: usize, of: usize, run: &MicrobenchmarkRun<'_>) {
+        let name = &title(self.experiment, run.cases);
+        let planned =
+            if has_passes(self.experiment) { self.experiment.schedule.restarts } else { 1 };
+        let pass = if planned > 1 { run.complete_starts(&self.state.histories) + 1 } else { 1 };
+        tracing::info!(number, of, name, pass, "measuring a microbenchmark");
+        let passes = (pass, planned.max(pass));
+        self.recorder.report(RunEvent::Microbenchmark { number, of, name, passes });
     }
 
     fn report_done(
@@ -201,19 +294,22 @@ impl Session<'_> {
         self.recorder.each(running(instances), &phase, |_, instance| work(instance))
     }
 
-    /// Maximum time of the cases from this one on.
-    fn time_after(&self, all: &[MicrobenchmarkCase], next: usize) -> Nanos {
+    /// Maximum time of all cases that are not done, except these.
+    fn time_after(&self, all: &[MicrobenchmarkCase], except: &[NumberedCase<'_>]) -> Nanos {
         let schedule = &self.experiment.schedule;
         let instances = instance_count(self.experiment) as u64;
-        let left = (next..all.len()).filter(|index| !self.state.done[*index]);
+        let is_left = |index: &usize| {
+            !self.state.done[*index] && except.iter().all(|one| one.id as usize != *index)
+        };
+        let left = (0..all.len()).filter(is_left);
         left.map(|index| {
-            if let Some(left) = self.state.histories[index].rule.time_left_of_extension() {
+            let rule = &self.state.histories[index].rule;
+            if let Some(left) = rule.time_left_of_extension() {
                 return left;
             }
-            let case = &all[index];
-            let slice = slice_length(schedule, &case.microbenchmark);
+            let slice = slice_length(schedule, &all[index].microbenchmark);
             let (_, most) = block_range(schedule, slice);
-            block_time(schedule, slice, most, instances)
+            block_time(schedule, slice, most.saturating_sub(rule.blocks()), instances)
         })
         .sum()
     }

@@ -76,11 +76,9 @@ impl Session<'_> {
     /// Whether an earlier session ended in a microbenchmark that shrinks the tables and for which
     /// instances keep a copy of their data.
     fn has_shrunk_tables(&self) -> bool {
-        let next = self.state.done.iter().position(|done| !done);
-        next.is_some_and(|index| {
-            self.keeps_copy(&cases(self.experiment)[index])
-                && !self.state.histories[index].is_empty()
-        })
+        let cases = cases(self.experiment);
+        let last = self.state.last_measured.and_then(|index| cases.get(index as usize));
+        last.is_some_and(|case| self.keeps_copy(case))
     }
 }
 

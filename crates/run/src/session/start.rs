@@ -12,6 +12,7 @@ use super::insert_record::plan_record;
 use super::state::RunState;
 use super::{Options, Session};
 use crate::cases::{MicrobenchmarkCase, cases};
+use crate::client_wait::WaitChoice;
 use crate::cpus::{divide_cpus, idle_prevention_cpus};
 use crate::error::RunError;
 use crate::plan::RunPlan;
@@ -34,13 +35,18 @@ impl<'a> Session<'a> {
         recorder.stage("checking the machine");
         let cpus = divide_cpus(experiment)?;
         let facts = HostFacts::gather_over(recorder.results.directory().path(), LOAD_OBSERVATION);
-        let idle_prevention = idle_prevention_cpus(experiment, &cpus);
+        let wait = WaitChoice::of(experiment, &cpus)?;
+        let client_wait = wait.as_ref().map(|choice| choice.wait);
+        let idle_prevention = idle_prevention_cpus(experiment, &cpus, client_wait);
         let warnings = warnings(experiment, &facts);
         recorder.report(RunEvent::Warnings(&warnings));
         let mut host = facts.rows();
         if !idle_prevention.is_empty() {
             let how = format!("CPUs {idle_prevention}, by threads of the lowest priority");
             host.push(("kept from idling".to_owned(), how));
+        }
+        if let Some(choice) = &wait {
+            host.push(("client wait".to_owned(), choice.description()));
         }
         let mut systems = experiment.candidates.iter().map(|candidate| &candidate.system);
         let all_private = systems.all(|system| matches!(system, System::Private(_)));
@@ -51,6 +57,7 @@ impl<'a> Session<'a> {
             facts: serde_json::to_value(&facts).unwrap_or_default(),
             warnings,
             client_cpus: has_servers(experiment).then(|| cpus.dbdyno.len() as u32),
+            client_wait,
             system_cpus: all_private.then(|| cpus.system.len() as u32),
             counting: Vec::new(),
             elapsed: Nanos::ZERO,

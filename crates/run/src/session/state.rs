@@ -14,6 +14,8 @@ pub(super) struct RunState {
     pub done: Vec<bool>,
     /// The slices of each microbenchmark.
     pub histories: Vec<SliceHistory>,
+    /// The microbenchmark that earlier sessions measured last.
+    pub last_measured: Option<u32>,
     /// The stored candidates; empty until the first session has resolved them.
     pub candidates: Vec<CandidateRecord>,
     /// The steps of the insert benchmark that earlier sessions stored.
@@ -31,6 +33,7 @@ impl RunState {
         let mut state = Self {
             histories: (0..done.len() as u32).map(history).collect::<Result<_, ResultsError>>()?,
             done,
+            last_measured: reader.last_measured()?,
             candidates: reader.candidates()?,
             insert_steps: reader.insert_steps()?,
         };

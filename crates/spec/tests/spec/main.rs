@@ -3,6 +3,7 @@
 
 mod arbitrary;
 mod builds;
+mod compare;
 mod experiments;
 mod former_names;
 mod inserts;
@@ -10,6 +11,7 @@ mod live;
 mod matrix;
 mod microbenchmark_problems;
 mod problems;
+mod scripts;
 mod server_problems;
 mod servers;
 mod setup;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use dbdyno_record::ReleaseOrigin;
 use dbdyno_record::server::{
     Address, Durability, ServerSystem, StatementMode, StorageEngine, Target, Tls,
 };
@@ -61,6 +62,7 @@ fn server_needs_only_its_system() {
         system,
         engine,
         program: None,
+        release: None,
         durability: Durability::Relaxed,
         configuration: Vec::new(),
         statements: StatementMode::Prepared,
@@ -100,6 +102,7 @@ fn all_server_keys_are_read() {
             system: ServerSystem::MariaDb,
             engine: Some(StorageEngine::MyRocks),
             program: Some(PathBuf::from("/opt/mariadb/bin/mariadbd")),
+            release: None,
             durability: Durability::Strict,
             configuration: pairs(&[
                 ("innodb_buffer_pool_size", "4G"),
@@ -309,14 +312,17 @@ fn servers_have_other_schedule_defaults() {
         min_blocks: 20,
         target: Share::from_percent(1.0),
         budget: Nanos::from_secs(5),
-        restarts: 1,
+        restarts: 6,
         counters: true,
     };
+    let lasting = Schedule { restarts: 1, ..of_servers };
     let schedule = |sections: &str, lines: &str| with(sections, lines).schedule;
     let server = "system = 'mariadb'";
     assert_eq!(schedule("", server), of_servers);
     assert_eq!(schedule("", &format!("{server}\n{SQLITE}")), of_servers);
-    assert_eq!(schedule("", "system = 'postgresql'\nurl = 'postgres://me@h'"), of_servers);
+    // A running server cannot be restarted, and the live optimizer trains after each start.
+    assert_eq!(schedule("", "system = 'postgresql'\nurl = 'postgres://me@h'"), lasting);
+    assert_eq!(schedule("", &format!("{server}\nlive = true")), lasting);
     let sweep = Schedule { pace: Pace::Time, slice: Nanos::from_millis(50), ..of_servers };
     assert_eq!(schedule("workload.clients = [1, 2]", server), sweep);
     for (lines, slice, write_slice) in [
@@ -347,4 +353,58 @@ fn stored_experiment_is_read_unchanged() {
     let experiment = with("workload.clients = [1, 2]", &lines);
     let stored = serde_json::to_string(&experiment).unwrap();
     assert_eq!(serde_json::from_str::<Experiment>(&stored).unwrap(), experiment);
+}
+
+#[test]
+fn releases_are_read() {
+    let release =
+        |value: &str| private("", &format!("system = 'mysql'\nrelease = {value}")).release;
+    let sha256 = "0".repeat(64);
+    let named = ReleaseOrigin::Installed { name: "8.0.37".to_owned() };
+    assert_eq!(release("'8.0.37'"), Some(named));
+    let sid = ReleaseOrigin::Debian { suite: "sid".to_owned() };
+    assert_eq!(release("{ debian = 'sid' }"), Some(sid));
+    let location = "https://x/mysql.tar.xz".to_owned();
+    let archive = ReleaseOrigin::Tarball { location, sha256: Some(sha256.clone()) };
+    let value = format!("{{ tarball = 'https://x/mysql.tar.xz', sha256 = '{sha256}' }}");
+    assert_eq!(release(&value), Some(archive));
+    // It replaces the program of the section.
+    let section = "[mysql]\nprogram = '/opt/mysqld'\n";
+    let server = private(section, "system = 'mysql'\nrelease = '8.0.37'");
+    assert!(server.program.is_none() && server.release.is_some());
+    assert!(private(section, "system = 'mysql'").program.is_some());
+}
+
+#[test]
+fn candidates_are_members_of_series() {
+    let one = candidate("", "system = 'mysql'\nseries = 'mysql'");
+    assert_eq!(one.series.as_deref(), Some("mysql"));
+    assert_eq!(candidate("", "system = 'mysql'").series, None);
+    let text = format!("name = 'x'\nbaseline = 'lite'\n{SQLITE}series = 'a b'\n");
+    let problems = parse("test.toml", &text).unwrap_err().to_string();
+    assert!(problems.contains("`a b` cannot be a name"), "{problems}");
+}
+
+#[test]
+fn problems_of_releases_have_help() {
+    let shown = |lines: &str| {
+        let text = format!(
+            "name = 'x'\nbaseline = 'a'\n[[candidate]]\nname = 'a'\nsystem = 'mysql'\n{lines}"
+        );
+        parse("test.toml", &text).unwrap_err().to_string()
+    };
+    for (lines, part) in [
+        ("release = {}", "set exactly one of debian, tarball"),
+        ("release = { debian = 'Sid' }", "invalid Debian name `Sid`"),
+        ("release = { debian = 'sid', sweet = 1 }", "unknown key `sweet`"),
+        ("release = { tarball = 'https://x/y.tar' }", "missing `sha256`"),
+        ("release = { tarball = 'y.tar' }", "the path of a release must be absolute"),
+        ("release = '../8.0'", "invalid release `../8.0`"),
+        ("release = '8.0'\nprogram = '/p'", "remove `release` or `program`"),
+        ("release = '8.0'\nvariant = 'rel'", "remove `release` or `variant`"),
+        ("release = '8.0'\nurl = 'mysql://u@h'", "does not start or configure a server"),
+    ] {
+        let text = shown(lines);
+        assert!(text.contains(part), "{lines}: {text}");
+    }
 }

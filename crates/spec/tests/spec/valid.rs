@@ -1,5 +1,6 @@
 //! Valid experiments, including defaults.
 
+use dbdyno_record::ClientWait;
 use dbdyno_record::build::SourceOrigin;
 use dbdyno_spec::experiment::{
     Build, Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, SqliteConfig,
@@ -81,6 +82,7 @@ fn defaults_are_filled_in() {
             injected_delay: None,
             live: None,
             matrix: None,
+            series: None,
         }]
     );
     assert_eq!(experiment.baseline_candidate().name, "rel");
@@ -113,6 +115,7 @@ fn all_keys_are_read() {
         system = "2-3,6"
         dbdyno = "0"
         prevent_idle = false
+        wait = "sleep"
         [checks]
         max_error_share = "0%"
         [sqlite]
@@ -163,6 +166,7 @@ fn all_keys_are_read() {
     assert_eq!(experiment.cpus.system.as_deref(), Some("2-3,6"));
     assert_eq!(experiment.cpus.dbdyno.as_deref(), Some("0"));
     assert_eq!(experiment.cpus.prevent_idle, Some(false));
+    assert_eq!(experiment.cpus.wait, Some(ClientWait::Sleep));
     assert_eq!(experiment.checks.max_error_share, Share::default());
     let expected = |cache_size| SqliteConfig {
         page_size: Bytes::from_kib(8),

@@ -18,6 +18,7 @@ use std::time::Duration;
 use dbdyno_drivers::Connection;
 use dbdyno_engines::InsertEngine;
 use dbdyno_machine::{ProcessTree, clock, set_minimal_timer_slack};
+use dbdyno_record::ClientWait;
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{
@@ -37,6 +38,10 @@ use writer::{Oldest, Pace, Writer, described};
 /// Maximum sleep of a client that waits for its next commit, before it checks whether to stop.
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 
+/// How long before a commit is due a client that polls wakes up: longer than a virtual machine takes to
+/// wake an idle CPU.
+const POLLED: Nanos = Nanos::from_micros(200);
+
 /// A last second shorter than this is not reported.
 const SHORTEST_SECOND: Nanos = Nanos::from_millis(1);
 
@@ -55,14 +60,22 @@ impl Stop {
     }
 }
 
-/// Sleeps until a time or until `stop` is set; returns the time.
-fn sleep_until(at: Nanos, stop: &Stop) -> Nanos {
+/// Waits until a time or until `stop` is set; returns the time. A client that polls reads the clock
+/// for the last [`POLLED`] of it.
+fn wait_until(at: Nanos, wait: ClientWait, stop: &Stop) -> Nanos {
+    let polled = match wait {
+        ClientWait::Poll => POLLED,
+        ClientWait::Sleep => Nanos::ZERO,
+    };
     loop {
         let now = clock::monotonic();
         if now >= at || stop.is_set() {
             return now;
         }
-        std::thread::sleep(Duration::from(at - now).min(LONGEST_SLEEP));
+        let asleep = (at - now).saturating_sub(polled);
+        if asleep > Nanos::ZERO {
+            std::thread::sleep(Duration::from(asleep).min(LONGEST_SLEEP));
+        }
     }
 }
 
@@ -73,6 +86,8 @@ pub(super) struct InsertBenchmark<E: InsertEngine> {
     plan: Plan,
     seed: u64,
     embedded: bool,
+    /// How clients wait until a commit is due.
+    wait: ClientWait,
     /// Connections of the inserting threads, one per client.
     writers: Vec<E::Connection>,
     /// Connections of the querying threads.
@@ -83,8 +98,8 @@ pub(super) struct InsertBenchmark<E: InsertEngine> {
 type Work<'a> = Box<dyn FnOnce(Nanos, &Stop) -> Result<StepMeasured, RequestError> + Send + 'a>;
 
 impl<E: InsertEngine> InsertBenchmark<E> {
-    pub fn new(engine: E, plan: Plan, seed: u64, embedded: bool) -> Self {
-        Self { engine, plan, seed, embedded, writers: Vec::new(), readers: Vec::new() }
+    pub fn new(engine: E, plan: Plan, seed: u64, embedded: bool, wait: ClientWait) -> Self {
+        Self { engine, plan, seed, embedded, wait, writers: Vec::new(), readers: Vec::new() }
     }
 
     /// Whether the database is inside this process.
@@ -187,7 +202,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         progress: &'a [ClientProgress],
     ) -> Result<Vec<Work<'a>>, RequestError> {
         let Mix { rate, rows_per_commit, time, queries } = mix;
-        let clients = self.plan.clients;
+        let (clients, wait) = (self.plan.clients, self.wait);
         let streams: Vec<RowStream> =
             (0..clients).map(|client| self.stream(request, client)).collect();
         let fronts = self.fronts()?;
@@ -208,7 +223,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
             work.push(Box::new(move |start, stop| {
                 set_minimal_timer_slack();
                 let due = Due::new(start, rows_per_commit, rate, (client, clients));
-                writer.work(Pace::Rate { due, end: start + time }, start, progress, stop)
+                writer.work(Pace::Rate { due, end: start + time, wait }, start, progress, stop)
             }));
             work.push(Box::new(move |start, stop| {
                 reader.work(start + time, start, progress, stop)

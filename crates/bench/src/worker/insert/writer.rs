@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use dbdyno_drivers::{Connection, Error, ErrorKind, StatementId};
 use dbdyno_machine::clock;
+use dbdyno_record::ClientWait;
 use dbdyno_record::insert::StepMeasured;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{COLUMNS, RowStream};
@@ -12,7 +13,7 @@ use dbdyno_workloads::insert::{COLUMNS, RowStream};
 use super::due::Due;
 use super::progress::ClientProgress;
 use super::tally::Times;
-use super::{Stop, sleep_until};
+use super::{Stop, wait_until};
 use crate::worker::error::RequestError;
 use crate::worker::prepared::ConnectionParams;
 
@@ -21,8 +22,8 @@ use crate::worker::prepared::ConnectionParams;
 pub(super) enum Pace {
     /// This number of rows, as fast as possible.
     Rows(u64),
-    /// At a fixed rate until this time.
-    Rate { due: Due, end: Nanos },
+    /// At a fixed rate until this time, with this way to wait for the time at which a commit is due.
+    Rate { due: Due, end: Nanos, wait: ClientWait },
 }
 
 /// The oldest row of a table, shared by all clients that delete from it.
@@ -153,13 +154,13 @@ impl<'a, C: Connection> Writer<'a, C> {
         while left > 0 && !stop.is_set() {
             let due = match pace {
                 Pace::Rows(_) => now,
-                Pace::Rate { due, end } => {
+                Pace::Rate { due, end, wait } => {
                     let at = due.at(commits);
                     if at >= end || now >= end {
                         break;
                     }
                     if now < at {
-                        now = sleep_until(at, stop);
+                        now = wait_until(at, wait, stop);
                     }
                     at
                 }
@@ -189,7 +190,7 @@ impl<'a, C: Connection> Writer<'a, C> {
         }
         let (inserts, overdue) = match pace {
             Pace::Rows(_) => (response.finish(), 0),
-            Pace::Rate { due, end } => (
+            Pace::Rate { due, end, .. } => (
                 response.finish_with(service),
                 due.before(end).saturating_sub(commits) * u64::from(self.rows_per_commit),
             ),

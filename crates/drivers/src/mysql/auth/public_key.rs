@@ -33,7 +33,9 @@ impl PublicKey {
     pub(in crate::mysql) fn read(file: &Path) -> Result<Self, PublicKeyError> {
         let text = fs::read_to_string(file)
             .map_err(|error| PublicKeyError::Unreadable { file: file.to_owned(), error })?;
-        match RsaPublicKey::from_public_key_pem(text.trim()) {
+        // MySQL 9 writes a zero byte at the end of the file.
+        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        match RsaPublicKey::from_public_key_pem(text) {
             Ok(key) => Ok(Self { key, file: file.to_owned() }),
             Err(_) => Err(PublicKeyError::Invalid(file.to_owned())),
         }
@@ -65,8 +67,9 @@ mod tests {
         let private = RsaPrivateKey::new(&mut OsRng, 1024).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("public_key.pem");
-        fs::write(&file, private.to_public_key().to_public_key_pem(LineEnding::LF).unwrap())
-            .unwrap();
+        let pem = private.to_public_key().to_public_key_pem(LineEnding::LF).unwrap();
+        // As MySQL 9 writes it.
+        fs::write(&file, format!("{pem}\0")).unwrap();
         let key = PublicKey::read(&file).unwrap();
         let encrypted = key.encrypt(b"message").unwrap();
         assert_eq!(private.decrypt(Oaep::new::<Sha1>(), &encrypted).unwrap(), b"message");

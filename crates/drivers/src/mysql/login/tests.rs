@@ -245,6 +245,16 @@ fn unsupported_method_is_named() {
 }
 
 #[test]
+fn method_of_missing_users_is_explained() {
+    let fake = FakeServer::on_tcp(|mut server| {
+        server.greet_with_sha2();
+        server.send(&[&[AUTH_SWITCH], &b"sha256_password\0"[..], SCRAMBLE].concat());
+    });
+    let words = fake.refused();
+    assert!(words.contains("sha256_password;") && words.contains("no such user"), "{words}");
+}
+
+#[test]
 fn old_server_is_refused_with_supported_versions() {
     let fake = FakeServer::on_tcp(|mut server| {
         server.send(b"\x0a5.5.5-10.1.48-MariaDB\0\x01\0\0\0 and more that does not matter");

@@ -1,18 +1,9 @@
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection as _, Error, ErrorKind};
-use dbdyno_record::CertificateFingerprint;
 use dbdyno_record::server::{StatementMode, Target, Tls};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use sha2::{Digest as _, Sha256};
-use tempfile::TempDir;
 
 use super::server::{Database, Server};
+use crate::certificates::Certificates;
 use crate::password::PASSWORD;
 
 fn connect(target: &Target) -> Result<MySqlConnection, Error> {
@@ -91,57 +82,20 @@ fn login_is_refused_with_too_many_connections() {
     assert!(connections.len() >= 10);
 }
 
-/// A certificate authority and a server certificate.
-struct Certificates {
-    directory: TempDir,
-}
-
-impl Certificates {
-    fn for_host(host: &str) -> Self {
-        let directory =
-            tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority_key = KeyPair::generate().unwrap();
-        let authority = params.self_signed(&authority_key).unwrap();
-        let issuer = Issuer::new(params, authority_key);
-        let key = KeyPair::generate().unwrap();
-        let server = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        let server = server.signed_by(&key, &issuer).unwrap();
-        for (name, text) in [
-            ("authority.pem", authority.pem()),
-            ("server.pem", server.pem()),
-            ("key.pem", key.serialize_pem()),
-        ] {
-            fs::write(directory.path().join(name), text).unwrap();
-        }
-        Self { directory }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn pinned(&self) -> Tls {
-        let certificate = CertificateDer::from_pem_file(self.path("server.pem")).unwrap();
-        let digest = Sha256::digest(&certificate);
-        Tls::Pinned { fingerprint: CertificateFingerprint::from_digest(digest.into()) }
-    }
-
-    fn options(&self) -> Vec<String> {
-        vec![
-            format!("--ssl-cert={}", self.path("server.pem").display()),
-            format!("--ssl-key={}", self.path("key.pem").display()),
-            format!("--ssl-ca={}", self.path("authority.pem").display()),
-            "--require-secure-transport=ON".to_owned(),
-        ]
-    }
+/// The server's options for TLS.
+fn options(certificates: &Certificates) -> Vec<String> {
+    vec![
+        format!("--ssl-cert={}", certificates.path("server.pem").display()),
+        format!("--ssl-key={}", certificates.path("key.pem").display()),
+        format!("--ssl-ca={}", certificates.path("authority.pem").display()),
+        "--require-secure-transport=ON".to_owned(),
+    ]
 }
 
 #[test]
 fn tls_is_used_and_verified_as_requested() {
     let certificates = Certificates::for_host("localhost");
-    let server = Server::start_on_tcp(&certificates.options());
+    let server = Server::start_on_tcp(&options(&certificates));
     server
         .connect(StatementMode::Text)
         .run(&format!("CREATE USER ann@'%' IDENTIFIED BY {}", literal()))
@@ -149,11 +103,10 @@ fn tls_is_used_and_verified_as_requested() {
     let with = |host, tls| Target { tls, ..server.tcp_target(host, "ann") };
     let error = refused(&with("127.0.0.1", Tls::Off));
     assert!(error.message.contains("may require TLS"), "{error}");
-    let authorities = || Some(certificates.path("authority.pem"));
     for (host, tls) in [
         ("127.0.0.1", Tls::Required),
         ("127.0.0.1", certificates.pinned()),
-        ("localhost", Tls::Verified { authorities: authorities() }),
+        ("localhost", certificates.verified()),
     ] {
         let mut connection = connect(&with(host, tls)).unwrap();
         let rows = connection.query("SHOW STATUS LIKE 'Ssl_version'").unwrap();
@@ -166,12 +119,11 @@ fn tls_is_used_and_verified_as_requested() {
         assert!(rows.iter().all(|row| row[0].as_deref() == Some(long.as_str())));
     }
     // The certificate is for localhost, not for its address.
-    let error = refused(&with("127.0.0.1", Tls::Verified { authorities: authorities() }));
+    let error = refused(&with("127.0.0.1", certificates.verified()));
     assert!(error.message.contains("certificate"), "{error}");
     // Another authority.
     let stranger = Certificates::for_host("localhost");
-    let strange = Some(stranger.path("authority.pem"));
-    let error = refused(&with("localhost", Tls::Verified { authorities: strange }));
+    let error = refused(&with("localhost", stranger.verified()));
     assert!(error.message.contains("certificate"), "{error}");
     let error = refused(&with("localhost", stranger.pinned()));
     assert!(error.message.contains("tls_fingerprint"), "{error}");

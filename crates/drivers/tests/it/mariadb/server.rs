@@ -1,7 +1,6 @@
 //! MariaDB servers: one shared by most tests, and others with other options.
 
 use std::fs::{self, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,6 +14,7 @@ use dbdyno_record::server::{Address, StatementMode, Target, Tls};
 use tempfile::TempDir;
 
 use crate::at_exit::Shared;
+use crate::free_port::free_port;
 use crate::password;
 
 /// A running server. Dropping it kills it and removes its data.
@@ -32,7 +32,7 @@ impl Server {
 
     /// A server of the test's own, on TCP as well.
     pub fn start_on_tcp(options: &[String]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         Self::start_with(Some(port), options)
     }
 

@@ -391,3 +391,32 @@ fn killed_server_is_a_lost_connection() {
     assert_eq!(error.kind, ErrorKind::Connection);
     assert!(error.message.contains("check that the server is running"), "{error}");
 }
+
+#[test]
+fn rows_of_text_statements_are_kept_until_the_next_one() {
+    let database = Database::create();
+    for mode in MODES {
+        let mut connection = database.connect(mode);
+        let none = Params::default();
+        let one =
+            connection.text_statement("SELECT 5, NULL, 'a?b' UNION ALL SELECT 6, 7, ''").unwrap();
+        let prepared = connection.prepare("SELECT 5 UNION ALL SELECT ?").unwrap();
+        let answer = connection.execute(one, &none).unwrap();
+        assert_eq!(answer.rows, 2);
+        let value = |text: &str| Some(text.to_owned());
+        let expected = [[value("5"), None, value("a?b")], [value("6"), value("7"), value("")]];
+        connection.execute(prepared, &ints(&[6])).unwrap();
+        assert_eq!(connection.take_rows(), expected);
+        assert!(connection.take_rows().is_empty());
+        // The same statement again, and another text in its place.
+        assert_eq!(connection.execute(one, &none).unwrap(), answer);
+        let other = connection.text_statement("SELECT 9").unwrap();
+        assert_eq!(connection.execute(other, &none).unwrap().rows, 1);
+        assert_eq!(connection.take_rows(), [[value("9")]]);
+        let failing = connection.text_statement("SELEC 9").unwrap();
+        assert!(connection.execute(failing, &none).unwrap_err().has_number(1064));
+        connection.close_statements();
+        let again = connection.text_statement("SELECT 8").unwrap();
+        assert_eq!(connection.execute(again, &none).unwrap().digest, 8);
+    }
+}

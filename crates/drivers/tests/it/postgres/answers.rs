@@ -264,3 +264,31 @@ fn copy_from_stdin_is_an_error_outside_copy_in() {
         assert_eq!(execute(&mut connection, "SELECT 3", &[]).unwrap().digest, 3);
     }
 }
+
+#[test]
+fn rows_of_text_statements_are_kept_until_the_next_one() {
+    let database = Database::create();
+    for mode in BOTH {
+        let mut connection = database.connect_by(mode);
+        let none = params(&[]);
+        let sql = "SELECT 5, NULL, 'a?b' UNION ALL SELECT 6, 'seven', ''";
+        let one = connection.text_statement(sql).unwrap();
+        let prepared = connection.prepare("SELECT 5 UNION ALL SELECT 6").unwrap();
+        let answer = connection.execute(one, &none).unwrap();
+        assert_eq!(answer.rows, 2);
+        let value = |text: &str| Some(text.to_owned());
+        let expected = [[value("5"), None, value("a?b")], [value("6"), value("seven"), value("")]];
+        assert_eq!(connection.take_rows(), expected);
+        assert!(connection.take_rows().is_empty());
+        connection.execute(prepared, &none).unwrap();
+        assert_eq!(connection.execute(one, &none).unwrap(), answer);
+        let other = connection.text_statement("SELECT 9").unwrap();
+        assert_eq!(connection.execute(other, &none).unwrap().rows, 1);
+        assert_eq!(connection.take_rows(), [[value("9")]]);
+        let failing = connection.text_statement("SELEC 9").unwrap();
+        assert!(connection.execute(failing, &none).unwrap_err().has_sqlstate("42601"));
+        connection.close_statements();
+        let again = connection.text_statement("SELECT 8").unwrap();
+        assert_eq!(connection.execute(again, &none).unwrap().digest, 8);
+    }
+}

@@ -1,7 +1,6 @@
 //! PostgreSQL servers: one shared by most tests, and others with other settings.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +15,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
 use crate::at_exit::Shared;
+use crate::free_port::free_port;
 
 /// The superuser, who logs in over the socket without a password.
 pub const TESTER: &str = "tester";
@@ -58,7 +58,7 @@ impl Server {
             give_to_server(&path, 0o600);
         }
 
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let addresses = if with.logins.is_empty() { "" } else { "127.0.0.1" };
         let log = File::create(dir.path().join("log")).unwrap();
         let mut command = as_server(&programs.join("postgres"));

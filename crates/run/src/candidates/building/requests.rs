@@ -70,7 +70,8 @@ const fn system_of(candidate: &Candidate) -> System {
     }
 }
 
-const fn of_server(system: ServerSystem) -> System {
+/// The program that dbdyno compiles or unpacks.
+pub(crate) const fn of_server(system: ServerSystem) -> System {
     match system {
         ServerSystem::MariaDb => System::MariaDb,
         ServerSystem::MySql => System::MySql,

@@ -1,0 +1,157 @@
+//! A sysbench script on one connection.
+
+use dbdyno_drivers::{Answer, Connection, Error, NonBlockingConnection};
+use dbdyno_scripts::{Client, Progress, Seed, init};
+use dbdyno_workloads::definition::Script;
+
+use super::error::RequestError;
+use super::prepared::ConnectionParams;
+use super::script_host::{ScriptHost, ScriptStatements, ScriptTarget, SendStatement};
+use super::tally::Tally;
+
+/// The time that scripts see, in seconds since 1970; each block adds a second. A real time would make
+/// answers of candidates differ.
+const TIME: f64 = 1_735_689_600.0;
+
+/// Parts of the unique sequence: one for the data, and one for each position in the running order; further
+/// positions continue where the client is.
+const UNIQUE_PARTS: u32 = 64;
+
+/// Values of a part that belong to a block. Clients that draw more continue behind them; only a restarted
+/// worker relies on this.
+const UNIQUE_PER_BLOCK: u32 = 1 << 14;
+
+/// A script that is ready to run events on one connection.
+pub(super) struct ScriptClient {
+    client: Client,
+    statements: ScriptStatements,
+    number: u32,
+    /// Position in the running order: selects the stream of events.
+    position: u32,
+}
+
+impl ScriptClient {
+    /// Loads the script and runs its `thread_init`, and its `init` for the first client.
+    pub fn new<C: Connection>(
+        connection: &mut C,
+        script: &Script,
+        target: ScriptTarget,
+        (number, clients, passed): (u32, u32, u32),
+        position: u32,
+    ) -> Result<Self, RequestError> {
+        let mut statements = ScriptStatements::default();
+        let (mut params, mut tally) = (ConnectionParams::default(), Tally::default());
+        let host = &mut ScriptHost {
+            connection,
+            params: &mut params.0,
+            tally: &mut tally,
+            statements: &mut statements,
+            send: None,
+        };
+        let seed = Seed::of(&[position.into(), number.into()]);
+        let setup = target.setup(script, number, clients, seed, passed);
+        let source = &script.source;
+        if number == 0 {
+            init(source, &setup, host).map_err(|error| error.to_string())?;
+        }
+        let client = Client::start(source, &setup, host).map_err(|error| error.to_string())?;
+        Ok(Self { client, statements, number, position })
+    }
+
+    /// Starts a block: the next event begins with its random numbers.
+    pub fn start_block(&mut self, seed: u64, block: u32) {
+        let numbers = [seed, self.position.into(), block.into(), self.number.into()];
+        let part = u32::MAX / UNIQUE_PARTS;
+        let before = (self.position + 1).min(UNIQUE_PARTS - 1) * part;
+        let first_unique = before + block.saturating_mul(UNIQUE_PER_BLOCK).min(part - 1);
+        self.client.start_block(Seed::of(&numbers), first_unique, TIME + f64::from(block));
+    }
+
+    /// How many unique values the client has passed.
+    pub fn passed_unique_values(&self) -> u32 {
+        self.client.unique_position().passed
+    }
+
+    /// Runs one event.
+    #[inline]
+    pub fn event<C: Connection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<(), RequestError> {
+        let Self { client, statements, .. } = self;
+        let host =
+            &mut ScriptHost { connection, params: &mut params.0, tally, statements, send: None };
+        let progress = client.event(host);
+        complete(progress, tally).map(drop)
+    }
+
+    /// Starts an event and sends its first statement. Returns whether the event is complete already.
+    #[inline]
+    pub fn begin_event<C: NonBlockingConnection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<bool, RequestError> {
+        let Self { client, statements, .. } = self;
+        let send = Some(C::send as SendStatement<C>);
+        let host = &mut ScriptHost { connection, params: &mut params.0, tally, statements, send };
+        let progress = client.event(host);
+        complete(progress, tally)
+    }
+
+    /// Reads what has arrived, and continues the event once the answer is complete. Returns whether the event
+    /// is complete.
+    #[inline]
+    pub fn advance<C: NonBlockingConnection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<bool, RequestError> {
+        let answer = match connection.try_receive() {
+            Ok(None) => return Ok(false),
+            Ok(Some(answer)) => Ok(answer),
+            Err(error) => Err(error),
+        };
+        self.received(connection, params, tally, answer)
+    }
+
+    /// Continues an event after an answer. Returns whether the event is complete.
+    #[inline]
+    pub fn received<C: NonBlockingConnection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+        answer: Result<Answer, Error>,
+    ) -> Result<bool, RequestError> {
+        let Self { client, statements, .. } = self;
+        let send = Some(C::send as SendStatement<C>);
+        let host = &mut ScriptHost { connection, params: &mut params.0, tally, statements, send };
+        let outcome = host.received(answer);
+        let progress = client.resume(host, outcome);
+        complete(progress, tally)
+    }
+}
+
+/// Whether the event is complete.
+#[inline]
+fn complete(
+    progress: Result<Progress, dbdyno_scripts::ScriptError>,
+    tally: &mut Tally,
+) -> Result<bool, RequestError> {
+    match progress {
+        Ok(Progress::Event) => Ok(true),
+        Ok(Progress::Waiting) => Ok(false),
+        Ok(Progress::Ended) => {
+            Err("the script has ended its client: event() returned a value".into())
+        }
+        Err(error) => {
+            tally.errors += 1;
+            Err(error.to_string().into())
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The data of sysbench scripts, made by their `prepare`.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use dbdyno_drivers::Connection;
+use dbdyno_engines::{Engine, TableCreation};
+use dbdyno_scripts::{
+    Driver, Host, Outcome, Recorder, Rows, Seed, Sent, SqlError, SqlErrorKind, Value, prepare,
+    with_values,
+};
+use dbdyno_workloads::definition::Script;
+use dbdyno_workloads::setup::{Dialect, Effect, effect};
+
+use super::error::RequestError;
+use super::script_host::{ScriptTarget, as_bytes, print, returns_rows, sql_error};
+
+/// Selects the random numbers of the data; clients have their own.
+const DATA: u64 = u64::MAX;
+
+/// Runs `prepare` of each script. One that makes the same tables as another, with as many rows, uses the
+/// data of the other.
+///
+/// # Errors
+/// A script or a statement failed.
+pub(super) fn prepare_scripts<E: Engine>(
+    engine: &E,
+    connection: &mut E::Connection,
+    dialect: Dialect,
+    target: ScriptTarget,
+    scripts: &[Script],
+    (seed, clients): (u64, u32),
+) -> Result<(), RequestError> {
+    let mut made: Vec<u64> = Vec::new();
+    for script in scripts {
+        let setup = target.setup(script, 0, clients, Seed::of(&[seed, DATA]), 0);
+        if scripts.len() > 1 {
+            let mut recorded = Fingerprint::default();
+            // Data that depends on answers is made for each script.
+            if prepare(&script.source, &setup, &mut recorded).is_ok() {
+                let fingerprint = recorded.finish();
+                if made.contains(&fingerprint) {
+                    continue;
+                }
+                made.push(fingerprint);
+            }
+        }
+        let driver =
+            if dialect == Dialect::PostgreSql { Driver::PostgreSql } else { Driver::MySql };
+        let mut host = DataHost {
+            engine,
+            connection: &mut *connection,
+            dialect,
+            driver,
+            prepared: Vec::new(),
+            rows: Rows::new(),
+        };
+        prepare(&script.source, &setup, &mut host)
+            .map_err(|error| format!("prepare of {}: {error}", script.source.name))?;
+    }
+    Ok(())
+}
+
+/// Executes the statements of a `prepare` as those of setup scripts.
+struct DataHost<'a, E: Engine> {
+    engine: &'a E,
+    connection: &'a mut E::Connection,
+    dialect: Dialect,
+    driver: Driver,
+    prepared: Vec<String>,
+    rows: Rows,
+}
+
+impl<E: Engine> Host for DataHost<'_, E> {
+    fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
+        self.prepared.push(sql.to_owned());
+        Ok(self.prepared.len() as u32 - 1)
+    }
+
+    fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent {
+        let sql = with_values(&self.prepared[statement as usize], values, self.driver);
+        self.query(&sql)
+    }
+
+    fn query(&mut self, sql: &str) -> Sent {
+        if returns_rows(sql) {
+            return Sent::Done(match self.connection.query(sql) {
+                Ok(rows) => {
+                    let outcome = Outcome { has_rows: true, rows: rows.len() as u64 };
+                    self.rows = as_bytes(rows);
+                    Ok(outcome)
+                }
+                Err(error) => Err(sql_error(error)),
+            });
+        }
+        let effect = effect(sql, self.dialect);
+        let creates = match &effect {
+            Effect::CreatesTable(name) => TableCreation::Named(name),
+            Effect::CreatesNoTable => TableCreation::None,
+            Effect::MayCreateTable | Effect::Other(_) => TableCreation::Possible,
+        };
+        let ran = self.engine.run_setup(self.connection, sql, creates);
+        Sent::Done(match ran {
+            Ok(()) => Ok(Outcome::default()),
+            // There is nothing to restart.
+            Err(error) => Err(SqlError { kind: SqlErrorKind::Failed, ..sql_error(error) }),
+        })
+    }
+
+    fn take_rows(&mut self) -> Rows {
+        std::mem::take(&mut self.rows)
+    }
+
+    fn close(&mut self, _: u32) {}
+
+    fn print(&mut self, text: &str) {
+        print(text);
+    }
+
+    fn restarted(&mut self) {}
+}
+
+/// Hashes what the statements of a `prepare` create instead of executing them: of `INSERT`, the number of
+/// rows, since values are random.
+#[derive(Default)]
+struct Fingerprint {
+    recorder: Recorder,
+    hasher: DefaultHasher,
+    /// The table that rows are inserted into, and their number.
+    table: String,
+    rows: u64,
+}
+
+fn is_insert(sql: &str) -> bool {
+    sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("insert"))
+}
+
+impl Fingerprint {
+    fn finish(&mut self) -> u64 {
+        self.rows.hash(&mut self.hasher);
+        self.hasher.finish()
+    }
+
+    fn hashed(&mut self, sent: Sent) -> Sent {
+        for statement in self.recorder.statements.drain(..) {
+            match statement.split_once("VALUES") {
+                Some((table, rows)) if is_insert(table) => {
+                    // Rows of one table are split into statements by their random size.
+                    if self.table != table {
+                        (self.rows, table).hash(&mut self.hasher);
+                        (self.rows, self.table) = (0, table.to_owned());
+                    }
+                    self.rows += 1 + rows.matches("),(").count() as u64;
+                }
+                _ => {
+                    (self.rows, &statement).hash(&mut self.hasher);
+                    (self.rows, self.table) = (0, String::new());
+                }
+            }
+        }
+        sent
+    }
+}
+
+impl Host for Fingerprint {
+    fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
+        self.recorder.prepare(sql)
+    }
+
+    fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent {
+        let sent = self.recorder.execute(statement, values);
+        self.hashed(sent)
+    }
+
+    fn query(&mut self, sql: &str) -> Sent {
+        let sent = self.recorder.query(sql);
+        self.hashed(sent)
+    }
+
+    fn take_rows(&mut self) -> Rows {
+        Rows::new()
+    }
+
+    fn close(&mut self, _: u32) {}
+
+    fn print(&mut self, _: &str) {}
+
+    fn restarted(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(statements: &[&str]) -> u64 {
+        let mut recorded = Fingerprint::default();
+        for sql in statements {
+            recorded.query(sql);
+        }
+        recorded.finish()
+    }
+
+    #[test]
+    fn data_with_the_same_tables_and_numbers_of_rows_is_the_same() {
+        let one = fingerprint(&["CREATE TABLE a (i INT)", "INSERT INTO a VALUES (1),(2)"]);
+        for values in [&["(3),(9)"][..], &["(1)", "(2)"]] {
+            let inserts: Vec<String> =
+                values.iter().map(|rows| format!("INSERT INTO a VALUES {rows}")).collect();
+            let mut statements = vec!["CREATE TABLE a (i INT)"];
+            statements.extend(inserts.iter().map(String::as_str));
+            assert_eq!(one, fingerprint(&statements));
+        }
+        for other in [
+            fingerprint(&["CREATE TABLE b (i INT)", "INSERT INTO a VALUES (1),(2)"]),
+            fingerprint(&["CREATE TABLE a (i INT)", "INSERT INTO a VALUES (1)"]),
+            fingerprint(&["CREATE TABLE a (i INT)", "INSERT INTO b VALUES (1),(2)"]),
+            fingerprint(&["CREATE TABLE a (i INT)"]),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! How a thread waits for answers: asleep, or polling.
+
+use std::marker::PhantomData;
+use std::os::fd::AsFd;
+
+use dbdyno_drivers::{
+    Answer, Connection, Error, NonBlockingConnection, Params, Received, StatementId,
+};
+use dbdyno_machine::tsc::{Calibration, TickSource};
+use dbdyno_units::Nanos;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+use super::error::RequestError;
+use super::prepared::ConnectionParams;
+use super::script_client::ScriptClient;
+use super::tally::Tally;
+
+/// How long a thread polls without receiving anything before it sleeps. The cost of waking it is
+/// small compared with such a statement, and a server that hangs does not keep a CPU busy.
+const LIMIT: Nanos = Nanos::from_millis(50);
+
+/// How a client that drives one connection waits for answers.
+pub(super) trait Waiting<C> {
+    /// Executes a statement and waits for the answer.
+    fn execute(
+        &mut self,
+        connection: &mut C,
+        statement: StatementId,
+        params: &Params,
+    ) -> Result<Answer, Error>;
+
+    /// Runs one event of a script.
+    fn script_event(
+        &mut self,
+        script: &mut ScriptClient,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<(), RequestError>;
+
+    /// The part of the CPU time `cpu` of a thread that was used for polling, if the thread took
+    /// `ticks` in all; `None` without polling.
+    fn polling(&self, ticks: u64, cpu: Nanos) -> Option<Nanos>;
+}
+
+/// Sleeps in blocking calls.
+pub(super) struct Asleep;
+
+impl<C: Connection> Waiting<C> for Asleep {
+    #[inline]
+    fn execute(
+        &mut self,
+        connection: &mut C,
+        statement: StatementId,
+        params: &Params,
+    ) -> Result<Answer, Error> {
+        connection.execute(statement, params)
+    }
+
+    fn script_event(
+        &mut self,
+        script: &mut ScriptClient,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<(), RequestError> {
+        script.event(connection, params, tally)
+    }
+
+    fn polling(&self, _: u64, _: Nanos) -> Option<Nanos> {
+        None
+    }
+}
+
+/// Reads without blocking, again and again.
+pub(super) struct Polling<T> {
+    meter: PollMeter<T>,
+}
+
+impl<T: TickSource> Polling<T> {
+    pub fn new(calibration: Calibration) -> Self {
+        Self { meter: PollMeter::new(calibration) }
+    }
+
+    /// Receives the answer to a statement that was sent.
+    #[inline]
+    fn receive<C: NonBlockingConnection>(&mut self, connection: &mut C) -> Result<Answer, Error> {
+        self.meter.begin();
+        loop {
+            match connection.receive_available()? {
+                Received::Answer(answer) => return Ok(answer),
+                // Processing it was work.
+                Received::Part => self.meter.begin(),
+                Received::Nothing => {
+                    if self.meter.found_nothing() {
+                        sleep_until_readable(connection);
+                        self.meter.slept();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<C: NonBlockingConnection, T: TickSource> Waiting<C> for Polling<T> {
+    #[inline]
+    fn execute(
+        &mut self,
+        connection: &mut C,
+        statement: StatementId,
+        params: &Params,
+    ) -> Result<Answer, Error> {
+        connection.send(statement, params)?;
+        self.receive(connection)
+    }
+
+    fn script_event(
+        &mut self,
+        script: &mut ScriptClient,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<(), RequestError> {
+        let mut is_complete = script.begin_event(connection, params, tally)?;
+        while !is_complete {
+            let answer = self.receive(connection);
+            is_complete = script.received(connection, params, tally, answer)?;
+        }
+        Ok(())
+    }
+
+    fn polling(&self, ticks: u64, cpu: Nanos) -> Option<Nanos> {
+        Some(self.meter.of_cpu(ticks, cpu))
+    }
+}
+
+/// Sleeps until the connection is readable or lost. Errors occur again when it is read.
+#[cold]
+fn sleep_until_readable(connection: &impl AsFd) {
+    let mut readable = [PollFd::new(connection, PollFlags::IN)];
+    while let Err(Errno::INTR) = rustix::event::poll(&mut readable, None) {}
+}
+
+/// Measures how long a thread polls in vain. Its calls that bring something are not included.
+pub(super) struct PollMeter<T> {
+    /// Ticks that a thread may poll before it sleeps.
+    limit: u64,
+    /// When the thread began to wait.
+    began: u64,
+    /// When the last call ended.
+    last: u64,
+    /// Ticks in calls that brought nothing.
+    polled: u64,
+    /// Ticks asleep.
+    asleep: u64,
+    ticks: PhantomData<T>,
+}
+
+impl<T: TickSource> PollMeter<T> {
+    pub fn new(calibration: Calibration) -> Self {
+        let limit = calibration.to_ticks(LIMIT);
+        Self { limit, began: 0, last: 0, polled: 0, asleep: 0, ticks: PhantomData }
+    }
+
+    /// Begins to wait.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.began = T::now();
+        self.last = self.began;
+    }
+
+    /// Counts a call that brought nothing. Returns whether the thread shall sleep.
+    #[inline]
+    pub fn found_nothing(&mut self) -> bool {
+        let now = T::now();
+        self.polled += now.saturating_sub(self.last);
+        self.last = now;
+        now.saturating_sub(self.began) > self.limit
+    }
+
+    /// Counts a sleep after that, and begins to wait again.
+    pub fn slept(&mut self) {
+        let now = T::now();
+        self.asleep += now.saturating_sub(self.last);
+        (self.began, self.last) = (now, now);
+    }
+
+    /// The part of the CPU time `cpu` of a thread that was used for polling, if the thread took
+    /// `ticks` in all. A share, because ticks also pass while the thread or the whole machine does not
+    /// run.
+    pub fn of_cpu(&self, ticks: u64, cpu: Nanos) -> Nanos {
+        let awake = ticks.saturating_sub(self.asleep).max(1);
+        let share = (self.polled as f64 / awake as f64).min(1.0);
+        Nanos::from_nanos((cpu.as_nanos() as f64 * share) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dbdyno_drivers::ErrorKind;
+    use dbdyno_machine::clock;
+    use dbdyno_machine::tsc::MonotonicTicks;
+
+    use super::super::fake_server::{FakeConnection, Reaction};
+    use super::*;
+
+    /// Executes a statement with the parameter 7 by polling. Returns the meter and the CPU time.
+    fn poll(
+        connection: &mut FakeConnection,
+    ) -> (Result<Answer, Error>, PollMeter<MonotonicTicks>, Nanos) {
+        let mut polling = Polling::<MonotonicTicks>::new(Calibration::NANOS);
+        let mut params = Params::default();
+        params.push_int(7);
+        let before = clock::thread_cpu();
+        let answer = polling.execute(connection, StatementId::default(), &params);
+        (answer, polling.meter, clock::thread_cpu() - before)
+    }
+
+    const ANSWER: Answer = Answer { rows: 1, affected: 0, digest: 7 };
+
+    #[test]
+    fn polling_receives_whole_answers_and_parts() {
+        let after = Duration::from_millis(2);
+        let whole = |_| Reaction::AnswerAfter(Duration::from_millis(2));
+        let parts = |_| Reaction::PartsAfter(Duration::from_millis(2));
+        for connection in [FakeConnection::new(whole), FakeConnection::new(parts)] {
+            let mut connection = connection;
+            for _ in 0..3 {
+                let (answer, meter, _) = poll(&mut connection);
+                assert_eq!(answer.unwrap(), ANSWER);
+                assert!(meter.polled + meter.asleep >= after.as_nanos() as u64 / 2);
+            }
+        }
+    }
+
+    #[test]
+    fn client_of_a_server_that_hangs_sleeps_after_the_limit() {
+        let mut connection =
+            FakeConnection::new(|_| Reaction::AnswerAfter(Duration::from_millis(600)));
+        let (answer, meter, cpu) = poll(&mut connection);
+        assert_eq!(answer.unwrap(), ANSWER);
+        assert!(cpu < Nanos::from_millis(300), "{cpu}");
+        assert!(meter.asleep > 0, "it never slept");
+    }
+
+    #[test]
+    fn polling_a_dead_server_is_an_error() {
+        let mut connection = FakeConnection::new(|number| match number {
+            0 => Reaction::AnswerAfter(Duration::ZERO),
+            _ => Reaction::Close,
+        });
+        assert_eq!(poll(&mut connection).0.unwrap(), ANSWER);
+        let error = poll(&mut connection).0.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Connection);
+    }
+
+    #[test]
+    fn polling_is_a_share_of_the_time_awake() {
+        let meter = PollMeter::<MonotonicTicks> {
+            polled: 600,
+            asleep: 1_000,
+            ..PollMeter::new(Calibration::NANOS)
+        };
+        // Half of the 1,600 ticks awake, the thread did not run.
+        let cpu = Nanos::from_nanos(800);
+        assert_eq!(meter.of_cpu(2_600, cpu), Nanos::from_nanos(300));
+        assert_eq!(meter.of_cpu(1_100, cpu), cpu, "never more than the CPU time");
+    }
+}

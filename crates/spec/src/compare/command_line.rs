@@ -1,0 +1,94 @@
+//! The command line as a text to point at.
+
+use std::ops::Range;
+
+use dbdyno_document::Span;
+
+/// The program and the command, before the words.
+const COMMAND: &str = "dbdyno compare";
+
+/// The words of a command in one line, quoted as for a shell.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    text: String,
+}
+
+/// A word and its position in the line.
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'w> {
+    /// The word, without quotes.
+    pub text: &'w str,
+    /// Where it starts in the line, after a quote.
+    start: usize,
+    /// Its length in the line. If it contains quotes, this is not that of the word, and only the whole
+    /// word can be pointed at.
+    length: usize,
+}
+
+impl CommandLine {
+    pub fn new() -> Self {
+        Self { text: COMMAND.to_owned() }
+    }
+
+    /// Adds a word.
+    pub fn push<'w>(&mut self, word: &'w str) -> Word<'w> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:=+@/%".contains(c);
+        self.text.push(' ');
+        let quote = if word.is_empty() || !word.chars().all(is_plain) { "'" } else { "" };
+        self.text.push_str(quote);
+        let start = self.text.len();
+        self.text.push_str(&word.replace('\'', r"'\''"));
+        let length = self.text.len() - start;
+        self.text.push_str(quote);
+        Word { text: word, start, length }
+    }
+
+    /// Adds an option with its value; returns the value.
+    pub fn push_option<'w>(&mut self, option: &str, value: &'w str) -> Word<'w> {
+        self.push(option);
+        self.push(value)
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The name of the command, for problems of no single word.
+    pub const fn command(&self) -> Span {
+        Span { start: 0, end: COMMAND.len() }
+    }
+}
+
+impl Word<'_> {
+    /// The position of a part of the word.
+    pub fn span(&self, part: Range<usize>) -> Span {
+        if self.length != self.text.len() {
+            return self.whole();
+        }
+        Span { start: self.start + part.start, end: self.start + part.end }
+    }
+
+    /// The position of the word.
+    pub const fn whole(&self) -> Span {
+        Span { start: self.start, end: self.start + self.length }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_for_a_shell_and_keep_their_positions() {
+        let mut line = CommandLine::new();
+        let plain = line.push("postgresql@15:engine=x");
+        let quoted = line.push("mariadb{a=b}");
+        let apostrophe = line.push("a'b");
+        assert_eq!(line.text(), r"dbdyno compare postgresql@15:engine=x 'mariadb{a=b}' 'a'\''b'");
+        let at = |span: Span| &line.text()[span.start..span.end];
+        assert_eq!(at(plain.span(11..13)), "15");
+        assert_eq!(at(quoted.span(8..9)), "a");
+        assert_eq!(at(apostrophe.span(0..1)), r"a'\''b");
+        assert_eq!(at(line.command()), "dbdyno compare");
+    }
+}

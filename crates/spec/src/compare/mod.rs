@@ -1,0 +1,93 @@
+//! An experiment from the words of a command line: `mariadb mariadb:engine=myrocks`.
+//!
+//! [`experiment`] writes the text of an experiment and parses it as any other file, so that all
+//! checks and defaults are the same, and the text can be saved. Problems that parsing finds are shown
+//! at the word that caused them.
+
+mod candidate;
+mod candidate_names;
+mod command_line;
+mod experiment_text;
+mod toml_text;
+
+use dbdyno_document::{Problem, Problems, parse_duration};
+use dbdyno_record::server::ServerSystem;
+
+use self::candidate::Candidate;
+use self::command_line::{CommandLine, Word};
+pub use self::experiment_text::{MICROBENCHMARKS, ROWS};
+use crate::experiment::Experiment;
+use crate::parse;
+
+/// Names of the releases of a system that are installed on this machine.
+pub type InstalledReleases<'a> = &'a dyn Fn(ServerSystem) -> Vec<String>;
+
+/// The words of a command line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Words<'a> {
+    /// The candidates; the first one is the baseline.
+    pub candidates: &'a [String],
+    /// Names, groups and patterns; empty for [`MICROBENCHMARKS`].
+    pub microbenchmarks: &'a [String],
+    /// Numbers of clients; empty for one client.
+    pub clients: &'a [String],
+    /// Measuring time in all.
+    pub time: Option<&'a str>,
+    /// Rows per table.
+    pub rows: Option<&'a str>,
+}
+
+/// An experiment and its text.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// The text of its file, with comments.
+    pub text: String,
+}
+
+/// The experiment that the words describe.
+///
+/// # Errors
+/// All problems of the words, with their positions in the command line.
+pub fn experiment(
+    words: &Words<'_>,
+    installed: InstalledReleases<'_>,
+) -> Result<Comparison, Problems> {
+    let mut line = CommandLine::new();
+    let mut problems = Vec::new();
+    let places: Vec<Word<'_>> = words.candidates.iter().map(|word| line.push(word)).collect();
+    let options = Options {
+        microbenchmarks: push_all(&mut line, "-m", words.microbenchmarks),
+        clients: push_all(&mut line, "--clients", words.clients),
+        time: words.time.map(|time| line.push_option("--for", time)),
+        rows: words.rows.map(|rows| line.push_option("--rows", rows)),
+    };
+    let read = |word| Candidate::read(word, installed, &mut problems);
+    let candidates: Vec<Candidate<'_>> = places.into_iter().filter_map(read).collect();
+    let time = options.time.map(|word| parse_duration(word.text).map_err(|bad| (word, bad)));
+    if let Some(Err((word, bad))) = &time {
+        problems.push(Problem::new(word.whole(), bad.message.clone()).help(bad.help.clone()));
+    }
+    if !problems.is_empty() {
+        return Err(toml_text::problems(problems, line.text()));
+    }
+    let time = time.and_then(Result::ok);
+    let text = experiment_text::write(&line, &candidates, &options, time);
+    match parse("the generated experiment", text.text()) {
+        Ok(experiment) => Ok(Comparison { experiment, text: text.into_text() }),
+        Err(of_text) => Err(text.problems(&of_text, &line)),
+    }
+}
+
+/// The options of the command, with their values.
+struct Options<'w> {
+    microbenchmarks: Vec<Word<'w>>,
+    clients: Vec<Word<'w>>,
+    time: Option<Word<'w>>,
+    rows: Option<Word<'w>>,
+}
+
+fn push_all<'w>(line: &mut CommandLine, option: &str, values: &'w [String]) -> Vec<Word<'w>> {
+    values.iter().map(|value| line.push_option(option, value)).collect()
+}
