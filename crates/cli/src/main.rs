@@ -29,6 +29,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {
     }
     match &arguments.command {
         Command::Run(run) => commands::run(run),
+        Command::Compare(compare) => commands::compare(compare),
         Command::Check(check) => commands::check(check),
         Command::Report(report) => commands::report(report),
         Command::Import(import) => commands::import(import),

@@ -1,6 +1,8 @@
 //! The command line: commands, options and their help.
 
 mod builds;
+mod compare;
+mod gate;
 mod live;
 mod results;
 mod run;
@@ -10,6 +12,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
+pub use compare::Compare;
+pub use gate::Gate;
 pub use live::{AttachOptions, Live, LiveCommand, Optimize, PidFilter, Undo, Watch};
 pub use results::{Clean, Import, Report};
 pub use run::{Check, Doctor, List, Listed, Run};
@@ -24,17 +28,20 @@ pub use run::{Check, Doctor, List, Listed, Run};
     version = env!("DBDYNO_VERSION"),
     after_help = "Examples:\n  \
         dbdyno doctor                            check this machine\n  \
+        dbdyno compare mariadb postgresql        compare two servers\n  \
         dbdyno check my.toml                     validate an experiment\n  \
         dbdyno run experiments/quickstart.toml   measure and report\n  \
         dbdyno report results/first --details    report on a run again\n\n\
         Environment:\n  \
         DBDYNO_LOG        log filter such as dbdyno_engines=trace; overrides --verbose\n  \
         DBDYNO_PASSWORD   password for servers given by URL\n  \
+        GITHUB_ACTIONS    if true, broken rules of --fail-if are annotated in its log\n  \
         NO_COLOR          disables colours\n\n\
         Exit codes:\n  \
         0     success\n  \
         1     a run or candidate failed; `check`, `doctor` or `audit` found a problem\n  \
         2     invalid usage, experiment or input file\n  \
+        3     a rule of --fail-if is broken\n  \
         130   stopped by Ctrl-C, SIGTERM or SIGHUP"
 )]
 pub struct Arguments {
@@ -47,6 +54,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Compare(Compare),
     Run(Run),
     Check(Check),
     Report(Report),

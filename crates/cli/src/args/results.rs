@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::View;
+use super::{Gate, View};
 
 /// Print the report of a run and write its exports, or compare several runs.
 #[derive(Debug, Args)]
@@ -12,7 +12,9 @@ use super::View;
     dbdyno report results/first\n  \
     dbdyno report results/first --details\n  \
     dbdyno report results/first --markdown > comment.md\n  \
+    dbdyno report results/first --fail-if 'worse 2%'\n  \
     dbdyno report results/yesterday results/today\n  \
+    dbdyno report results/yesterday results/today --markdown\n  \
     dbdyno report results/small-server results/big-server --out results/both\n\n\
     For one run, complete or not, this writes report.html, report.md, run.json, relative.csv, \
     summary.csv and latency.csv to its directory, scaling.csv of a sweep, and counters.csv if \
@@ -32,8 +34,10 @@ pub struct Report {
     #[arg(long)]
     pub details: bool,
     /// Print GitHub-flavoured Markdown, for a pull request or a wiki
-    #[arg(long, conflicts_with = "details")]
+    #[arg(long)]
     pub markdown: bool,
+    #[command(flatten)]
+    pub gate: Gate,
     #[command(flatten)]
     pub view: View,
 }

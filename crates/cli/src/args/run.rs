@@ -12,7 +12,8 @@ use dbdyno_units::Nanos;
     dbdyno run experiments/quickstart.toml\n  \
     dbdyno run my.toml --out results/first\n  \
     dbdyno run --resume results/first\n  \
-    dbdyno run --resume results/first --more 10min   narrower intervals\n\n\
+    dbdyno run --resume results/first --more 10min   narrower intervals\n  \
+    dbdyno run ci.toml --fail-if 'slower 2%' --fail-if 'more-cpu 5% in writes'\n\n\
     Ctrl-C stops after the current slice and reports what was measured; a second Ctrl-C stops \
     immediately. Either way, --resume continues the run.")]
 pub struct Run {
@@ -40,6 +41,8 @@ pub struct Run {
     /// Keep the databases after a complete run
     #[arg(long)]
     pub keep_data: bool,
+    #[command(flatten)]
+    pub gate: super::Gate,
     #[command(flatten)]
     pub view: super::View,
 }
@@ -75,23 +78,35 @@ pub struct Check {
     pub file_only: bool,
 }
 
-/// List the names an experiment can use: microbenchmarks, variants, systems.
+/// List the names an experiment can use: microbenchmarks, variants, systems, releases; or the
+/// statements of a sysbench script.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     dbdyno list\n  \
     dbdyno list microbenchmarks 'point-*'\n  \
     dbdyno list microbenchmarks oltp_read_write --sql\n  \
     dbdyno list variants\n  \
-    dbdyno list systems      also shows which servers are installed")]
+    dbdyno list systems      also shows which servers are installed\n  \
+    dbdyno list releases     servers of which several releases are here, and what can be fetched\n  \
+    dbdyno list script oltp_read_only.lua --events 2 --option tables=4")]
 pub struct List {
     /// What to list [default: everything]
     pub what: Option<Listed>,
-    /// Only microbenchmarks with these names, patterns or groups
+    /// Only microbenchmarks with these names, patterns or groups; or the file of the script
     #[arg(value_name = "PATTERN")]
     pub words: Vec<String>,
     /// Also print the statements of each microbenchmark, with the source of each parameter
     #[arg(long)]
     pub sql: bool,
+    /// Number of events of the script to print; none of them is executed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub events: u32,
+    /// Option of the script, such as tables=4; can be repeated
+    #[arg(long = "option", value_name = "NAME=VALUE")]
+    pub options: Vec<String>,
+    /// Seed of the script's random numbers, as --rand-seed of sysbench
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub seed: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -99,6 +114,9 @@ pub enum Listed {
     Microbenchmarks,
     Variants,
     Systems,
+    Releases,
+    /// The statements of a sysbench script, without a database
+    Script,
 }
 
 /// Check this machine for anything that would distort results.

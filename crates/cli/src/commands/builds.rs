@@ -43,7 +43,7 @@ fn list(root: &CacheDir) -> String {
 }
 
 /// Kinds of cache entries, in the order of the list.
-const KINDS: [&str; 6] = ["build", "tree", "failed", "profile", "source", "download"];
+const KINDS: [&str; 7] = ["build", "tree", "failed", "profile", "release", "source", "download"];
 
 fn build_of(entry: &CacheEntry) -> Option<(String, &Build)> {
     match &entry.kind {
@@ -67,8 +67,9 @@ fn row(entry: &CacheEntry, builds: &BTreeMap<String, &Build>) -> (usize, String,
         }
         CacheEntryKind::Failed => (2, short, "log of a failed build".to_owned()),
         CacheEntryKind::Profile(trained_on) => (3, short, format!("trained on {trained_on}")),
-        CacheEntryKind::Source => (4, name, String::new()),
-        CacheEntryKind::Download => (5, name, String::new()),
+        CacheEntryKind::Release(of) => (4, name, of.clone()),
+        CacheEntryKind::Source => (5, name, String::new()),
+        CacheEntryKind::Download => (6, name, String::new()),
     }
 }
 

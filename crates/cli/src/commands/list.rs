@@ -1,5 +1,7 @@
 //! `dbdyno list`.
 
+mod releases;
+
 use std::process::ExitCode;
 
 use dbdyno_builds::variant::compile_flags;
@@ -10,12 +12,16 @@ use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_workloads::catalog::{Catalog, Origin};
 use dbdyno_workloads::definition::{Microbenchmark, Statement};
 
+use super::list_script::list_script;
 use crate::args::{List, Listed};
 use crate::error::CliError;
 use crate::output;
 
 /// Lists the names an experiment can use.
 pub fn list(args: &List) -> Result<ExitCode, CliError> {
+    if args.what == Some(Listed::Script) {
+        return list_script(args);
+    }
     let wants = |what| args.what.is_none_or(|wanted| wanted == what);
     let mut sections = Vec::new();
     if wants(Listed::Microbenchmarks) {
@@ -26,6 +32,9 @@ pub fn list(args: &List) -> Result<ExitCode, CliError> {
     }
     if wants(Listed::Systems) {
         sections.push(systems());
+    }
+    if wants(Listed::Releases) {
+        sections.push(releases::releases());
     }
     output::print(&sections.join("\n"));
     Ok(ExitCode::SUCCESS)

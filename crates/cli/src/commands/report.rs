@@ -3,27 +3,44 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use dbdyno_report::gate::Rule;
 use dbdyno_report::model::{Report, RunStatus};
-use dbdyno_report::{assemble, comparison, export, markdown, terminal};
+use dbdyno_report::{assemble, comparison, export, terminal};
 use dbdyno_results::RunReader;
 
 use crate::args::{self, View};
-use crate::commands::stored_data;
+use crate::commands::{gate, stored_data};
 use crate::error::CliError;
 use crate::output;
 
 /// Prints the report of a run and writes its exports, or compares several runs.
 pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
+    let rules = &args.gate.rules;
     match (&args.directories[..], &args.out) {
-        ([directory], None) if args.markdown => print_markdown(directory)?,
-        ([directory], None) => show(directory, args.view, args.details)?,
+        ([_, _, ..], _) if !rules.is_empty() => {
+            let message = "--fail-if judges one run; name only one directory";
+            return Err(CliError::Usage(message.to_owned()));
+        }
+        ([_], None) if args.markdown && args.details => {
+            let message = "--details has no effect on the --markdown of one run; remove it";
+            return Err(CliError::Usage(message.to_owned()));
+        }
+        ([directory], None) if args.markdown => return print_markdown(directory, rules),
+        ([directory], None) => {
+            let report = show(directory, args.view, args.details)?;
+            return gate::judge(rules, &report, directory);
+        }
         ([_], Some(_)) => {
             let message =
                 "--out needs several runs; the report of one is written to its run directory";
             return Err(CliError::Usage(message.to_owned()));
         }
+        (directories, None) if args.markdown => {
+            let compared = comparison::compare(&reports(directories)?);
+            output::print(&comparison::markdown(&compared, args.details));
+        }
         _ if args.markdown => {
-            let message = "--markdown needs one run directory";
+            let message = "--markdown prints the comparison; remove --out";
             return Err(CliError::Usage(message.to_owned()));
         }
         (directories, out) => compare(directories, out.as_deref(), args.view, args.details)?,
@@ -31,8 +48,8 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints and writes the report of one run.
-pub fn show(directory: &Path, view: View, details: bool) -> Result<(), CliError> {
+/// Prints, writes and returns the report of one run.
+pub fn show(directory: &Path, view: View, details: bool) -> Result<Report, CliError> {
     let report = assemble::assemble(&RunReader::open(directory)?)?;
     let options = options(view, details);
     output::print_report(&terminal::render(&report, &options), options.color);
@@ -43,15 +60,21 @@ pub fn show(directory: &Path, view: View, details: bool) -> Result<(), CliError>
     if report.status == RunStatus::Incomplete && report.running_pid.is_none() {
         stored_data::note(directory, stored_data::TO_RESUME);
     }
-    Ok(())
+    Ok(report)
 }
 
 /// Prints only the Markdown, so that it can be redirected; the files are written too.
-fn print_markdown(directory: &Path) -> Result<(), CliError> {
+fn print_markdown(directory: &Path, rules: &[Rule]) -> Result<ExitCode, CliError> {
     let report = assemble::assemble(&RunReader::open(directory)?)?;
     export::write_all(&report, directory)?;
-    output::print(&markdown::render(&report));
-    Ok(())
+    let (text, code) = gate::markdown(rules, &report, directory)?;
+    output::print(&text);
+    Ok(code)
+}
+
+fn reports(directories: &[PathBuf]) -> Result<Vec<Report>, CliError> {
+    let of = |directory: &PathBuf| Ok(assemble::assemble(&RunReader::open(directory)?)?);
+    directories.iter().map(of).collect()
 }
 
 fn compare(
@@ -60,11 +83,7 @@ fn compare(
     view: View,
     details: bool,
 ) -> Result<(), CliError> {
-    let reports = directories
-        .iter()
-        .map(|directory| Ok(assemble::assemble(&RunReader::open(directory)?)?))
-        .collect::<Result<Vec<Report>, CliError>>()?;
-    let compared = comparison::compare(&reports);
+    let compared = comparison::compare(&reports(directories)?);
     let color = output::color(view.color);
     let text = comparison::terminal(&compared, output::width(), color, details);
     output::print_report(&text, color);

@@ -3,78 +3,118 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use dbdyno_report::model::Report;
 use dbdyno_results::{ResultsError, RunReader};
 use dbdyno_run::{Options, Outcome, RunError, continue_run, extend_run, start_run};
 
-use crate::args::Run;
+use crate::args::{Run, View};
 use crate::commands::{
-    INTERRUPTED, directory_for, now, read_experiment, report, stop_on_signals, stored_data,
+    INTERRUPTED, directory_for, gate, now, read_experiment, report, stop_on_signals, stored_data,
     worker_program,
 };
 use crate::error::CliError;
 use crate::output::{self, Display};
 
+/// How a run is executed and reported.
+pub struct Execution<'a> {
+    /// The run directory.
+    pub directory: &'a Path,
+    /// Build cache.
+    pub cache: Option<&'a Path>,
+    /// Whether to keep the databases after a complete run.
+    pub keep_data: bool,
+    /// Whether to resume the run of somebody else.
+    pub trust: bool,
+    /// How the report is printed.
+    pub view: View,
+    /// Shows the progress.
+    pub display: Display,
+}
+
 /// Runs or resumes an experiment, and reports.
 pub fn run(args: &Run) -> Result<ExitCode, CliError> {
-    let cancel = stop_on_signals("stopping after this slice")?;
-    let display = Display::new();
-    let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
-    let options = Options {
-        worker: worker_program()?,
-        cache: args.cache.clone(),
-        keep_data: args.keep_data,
-        trust: args.trust,
-        cancel,
-        progress: &progress,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        now: now(),
+    let execute = |directory: &Path, work: &Work<'_>| {
+        let execution = Execution {
+            directory,
+            cache: args.cache.as_deref(),
+            keep_data: args.keep_data,
+            trust: args.trust,
+            view: args.view,
+            display: Display::new(),
+        };
+        execution.execute(work, &|report, outcome| match outcome {
+            Outcome::Complete { .. } => gate::judge(&args.gate.rules, report, directory),
+            Outcome::Interrupted => Ok(ExitCode::SUCCESS),
+        })
     };
-    let (directory, outcome) = match (&args.file, &args.resume) {
-        (Some(_), _) if args.more.is_some() => {
-            return Err(CliError::Usage(
-                "--more extends a complete run: dbdyno run --resume DIR --more TIME".to_owned(),
-            ));
-        }
+    match (&args.file, &args.resume) {
+        (Some(_), _) if args.more.is_some() => Err(CliError::Usage(
+            "--more extends a complete run: dbdyno run --resume DIR --more TIME".to_owned(),
+        )),
         (Some(file), _) => {
             let (experiment, text) = read_experiment(file)?;
+            gate::check(&args.gate.rules, &experiment)?;
             let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
-            let outcome = start_run(&experiment, &text, &directory, &options);
-            (directory, outcome)
+            execute(&directory, &|options| start_run(&experiment, &text, &directory, options))
         }
-        (None, Some(directory)) => {
-            let outcome = match args.more {
-                Some(more) => extend_run(directory, more, &options),
-                None => continue_run(directory, &options),
-            };
-            (directory.clone(), outcome)
-        }
-        (None, None) => return Err(CliError::Usage("no experiment file given".to_owned())),
-    };
-    display.finish();
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(error) => return Err(failed(error, &directory, args)),
-    };
-    report::show(&directory, args.view, false)?;
-    if args.keep_data && matches!(outcome, Outcome::Complete { .. }) {
-        stored_data::note(&directory, "because of --keep-data");
+        (None, Some(directory)) => execute(directory, &|options| match args.more {
+            Some(more) => extend_run(directory, more, options),
+            None => continue_run(directory, options),
+        }),
+        (None, None) => Err(CliError::Usage("no experiment file given".to_owned())),
     }
-    Ok(match outcome {
-        Outcome::Complete { failures: 0 } => ExitCode::SUCCESS,
-        Outcome::Complete { failures } => {
-            output::note(&format!("{failures} failures, see the report above"));
-            ExitCode::FAILURE
+}
+
+/// A session of a run.
+pub type Work<'a> = dyn Fn(&Options<'_>) -> Result<Outcome, RunError> + 'a;
+
+impl Execution<'_> {
+    /// Executes a session and prints the report. `after` gets the report, and returns the exit code of
+    /// a complete run without failures.
+    pub fn execute(
+        self,
+        work: &Work<'_>,
+        after: &dyn Fn(&Report, Outcome) -> Result<ExitCode, CliError>,
+    ) -> Result<ExitCode, CliError> {
+        let cancel = stop_on_signals("stopping after this slice")?;
+        let progress = |event: dbdyno_run::RunEvent<'_>| self.display.show(&event);
+        let outcome = work(&Options {
+            worker: worker_program()?,
+            cache: self.cache.map(Path::to_owned),
+            keep_data: self.keep_data,
+            trust: self.trust,
+            cancel,
+            progress: &progress,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            now: now(),
+        });
+        self.display.finish();
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => return Err(failed(error, self.directory, self.view)),
+        };
+        let report = report::show(self.directory, self.view, false)?;
+        if self.keep_data && matches!(outcome, Outcome::Complete { .. }) {
+            stored_data::note(self.directory, "because of --keep-data");
         }
-        Outcome::Interrupted => {
-            let directory = directory.display();
-            output::note(&format!("stopped; resume with: dbdyno run --resume {directory}"));
-            ExitCode::from(INTERRUPTED)
-        }
-    })
+        let success = after(&report, outcome)?;
+        Ok(match outcome {
+            Outcome::Complete { failures: 0 } => success,
+            Outcome::Complete { failures } => {
+                output::note(&format!("{failures} failures, see the report above"));
+                ExitCode::FAILURE
+            }
+            Outcome::Interrupted => {
+                let directory = self.directory.display();
+                output::note(&format!("stopped; resume with: dbdyno run --resume {directory}"));
+                ExitCode::from(INTERRUPTED)
+            }
+        })
+    }
 }
 
 /// Prints the report of what a failed run measured, if anything. Returns the failure.
-fn failed(error: RunError, directory: &Path, args: &Run) -> CliError {
+fn failed(error: RunError, directory: &Path, view: View) -> CliError {
     let measured = RunReader::open(directory)
         .and_then(|run| run.slices(0))
         .is_ok_and(|slices| !slices.is_empty());
@@ -89,7 +129,7 @@ fn failed(error: RunError, directory: &Path, args: &Run) -> CliError {
         if is_of_this_run {
             stored_data::note(directory, stored_data::TO_RESUME);
         }
-    } else if let Err(second) = report::show(directory, args.view, false) {
+    } else if let Err(second) = report::show(directory, view, false) {
         output::note(&format!("cannot report what was measured: {second}"));
     }
     error.into()

@@ -2,22 +2,28 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_results::OptimizationRecord;
 use dbdyno_run::{InsertPlace, InterimEstimate, RunEvent};
-use dbdyno_units::{Nanos, Qps};
+use dbdyno_units::{Nanos, Qps, Share};
 use dbdyno_workloads::insert::Task;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::minute_lines::MinuteLines;
+
+/// Widest half-width of the interval of a first ratio.
+const WIDEST_OF_FIRST_RATIO: Share = Share::from_fraction(0.5);
 
 /// Shows events on standard error.
 pub struct Display {
     bar: ProgressBar,
     /// Lines for a log file; `None` on a terminal.
     minute_lines: Option<MinuteLines>,
+    /// When the display started, until the first ratio was printed; `None` if it is not to be.
+    before_first_ratio: Mutex<Option<Instant>>,
 }
 
 impl Display {
@@ -34,7 +40,12 @@ impl Display {
         };
         super::set_progress_line(is_terminal.then(|| bar.clone()));
         let minute_lines = (!is_terminal).then(|| MinuteLines::start(super::plain_line));
-        Self { bar, minute_lines }
+        Self { bar, minute_lines, before_first_ratio: Mutex::new(None) }
+    }
+
+    /// The same; also prints a line when there is a first ratio.
+    pub fn with_first_ratio() -> Self {
+        Self { before_first_ratio: Mutex::new(Some(Instant::now())), ..Self::new() }
     }
 
     /// Shows an event.
@@ -50,15 +61,18 @@ impl Display {
                 self.status(stage.clone());
                 self.plain(stage);
             }
-            RunEvent::Microbenchmark { number, of, name } => {
-                self.status(format!("[{number}/{of}] {name}: warming up"));
+            RunEvent::Microbenchmark { number, of, name, passes: (pass, passes) } => {
+                let pass =
+                    if *passes > 1 { format!(", pass {pass}/{passes}") } else { String::new() };
+                self.status(format!("[{number}/{of}] {name}{pass}: warming up"));
             }
             RunEvent::Block { blocks, at_most, estimates, time_left } => {
                 let prefix = self.bar.message();
                 let head = prefix.split(": ").next().unwrap_or_default();
-                let widest = widest(estimates);
+                self.first_ratio(head, estimates);
+                let ratios = ratios(estimates);
                 self.status(format!(
-                    "{head}: block {blocks}/{at_most}{widest}, at most {} left",
+                    "{head}: {ratios}block {blocks}/{at_most}, at most {} left",
                     coarse(*time_left)
                 ));
             }
@@ -119,6 +133,18 @@ impl Display {
     pub fn finish(&self) {
         super::set_progress_line(None);
         self.bar.finish_and_clear();
+    }
+
+    /// Prints the first ratios of the run.
+    fn first_ratio(&self, head: &str, estimates: &[InterimEstimate<'_>]) {
+        let mut before = self.before_first_ratio.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(started) = before.take_if(|_| are_first_ratios(estimates)) else { return };
+        let ratios = ratios(estimates);
+        let time = coarse(Nanos::from_secs_f64(started.elapsed().as_secs_f64()));
+        self.line(&format!(
+            "first ratio after {time}: {}\n  of {head}; more blocks and starts refine it",
+            ratios.trim_end_matches(", ")
+        ));
     }
 
     fn build(&self, event: &dbdyno_builds::Event<'_>) {
@@ -222,14 +248,21 @@ fn result(measured: &StepMeasured) -> String {
     text
 }
 
-/// Describes the widest interval of all candidates: it decides when the microbenchmark is done.
-fn widest(estimates: &[InterimEstimate<'_>]) -> String {
-    let widest = estimates.iter().filter_map(|live| Some((live.candidate, live.estimate?))).max_by(
-        |(_, a), (_, b)| a.half_width().as_fraction().total_cmp(&b.half_width().as_fraction()),
-    );
-    widest.map_or_else(String::new, |(candidate, estimate)| {
-        format!(", {candidate} {:.3} ±{}", estimate.median, estimate.half_width())
+/// The ratios so far, that of the control last.
+fn ratios(estimates: &[InterimEstimate<'_>]) -> String {
+    let known = estimates.iter().filter_map(|one| Some((one.candidate, one.estimate?)));
+    known.fold(String::new(), |mut text, (candidate, estimate)| {
+        let _ = write!(text, "{candidate} {:.3} ±{}, ", estimate.median, estimate.half_width());
+        text
     })
+}
+
+/// Whether the intervals of all candidates are narrow enough to show the ratios as a first result.
+fn are_first_ratios(estimates: &[InterimEstimate<'_>]) -> bool {
+    let is_narrow = |one: &InterimEstimate<'_>| {
+        one.estimate.is_some_and(|estimate| estimate.half_width() <= WIDEST_OF_FIRST_RATIO)
+    };
+    !estimates.is_empty() && estimates.iter().all(is_narrow)
 }
 
 /// Rounds up to whole seconds.

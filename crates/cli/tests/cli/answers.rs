@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use crate::common::{Experiment, TestDir, read_csv, slices_of_live_run};
+use crate::common::{Experiment, Stored, TestDir, candidates_differ, read_csv, slices_of_live_run};
 
 #[test]
 fn unexpected_row_count_fails_the_candidate() {
@@ -49,6 +49,28 @@ fn modified_data_is_detected() {
     finished.assert_code(1).assert_prints("wrong answers").assert_prints("control");
     let rows = read_csv(&out.join("relative.csv"));
     assert_eq!((rows[1][2].as_str(), rows[1][7].as_str()), ("control", "failed"), "{rows:?}");
+}
+
+#[test]
+fn equal_candidates_answer_equally_in_short_slices_of_writes() {
+    let test = TestDir::new();
+    let experiment = Experiment {
+        control: true,
+        rows: 20_000,
+        microbenchmarks: "\"insert_range*\", \"delete_range*\", \"update-index_range*\"",
+        restarts: 2,
+        min_blocks: 60,
+        schedule: "write_slice = \"1ms\"",
+        ..Experiment::default()
+    };
+    // A difference in the events of lead-ins, warm-up or slices would change the answers.
+    test.run(&experiment, &[]).assert_code(0);
+    let mut slices = Stored::open(&test.out()).slices();
+    assert!(slices.len() > 3 * 3 * 60);
+    slices.sort_by_key(|slice| slice.key);
+    for block in slices.chunk_by(|one, other| one.key == other.key) {
+        assert_eq!((block.len(), candidates_differ(block)), (3, None));
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_engines::server::{DataShape, Installation, Server, ServerDirs, ServerPlan, initialise};
 use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
+use serde_json::Value;
 
 use crate::common::{TestDir, call, call_with, read_csv, test_files};
 
@@ -140,6 +141,15 @@ fn existing_mariadb_is_left_unchanged() {
     let relative = read_csv(&out.join("relative.csv"));
     assert_eq!(relative[1..].len(), 2, "{relative:?}");
     assert!(relative[1..].iter().all(|row| row[13] == "0"), "{relative:?}");
+    // What the server reported is stored, without the names of its files. It has no differences.
+    let json: Value = serde_json::from_slice(&fs::read(out.join("run.json")).unwrap()).unwrap();
+    for candidate in json["candidates"].as_array().unwrap() {
+        let settings = candidate["server_settings"].as_array().unwrap();
+        assert!(settings.iter().any(|row| row[0] == "innodb_flush_neighbors"), "{candidate}");
+        assert!(!settings.iter().any(|row| row[0] == "datadir"), "{candidate}");
+        let differences = candidate["config_diff"].to_string();
+        assert!(!differences.contains("innodb_"), "{differences}");
+    }
     let left = owner.query("SHOW DATABASES LIKE 'dbdyno%'").unwrap();
     assert!(left.is_empty(), "{left:?}");
     let rows = owner.query("SELECT COUNT(*) FROM precious.sbtest1").unwrap();
@@ -183,6 +193,12 @@ fn unsupported_actions_on_existing_mariadb_are_reported() {
     let ready = check(&file, PASSWORD);
     let process = format!("process {} (mariadbd)", theirs.server().pid());
     ready.assert_code(0).assert_prints("ready for this experiment").assert_prints(&process);
+    // The server may use all CPUs.
+    ready.assert_prints("sleep: prepared may use dbdyno's CPUs");
+    let text = experiment(&[("prepared", &mysql(&theirs.socket()))]);
+    let polling = test.file(&format!("{text}[cpus]\nwait = \"poll\"\n"));
+    let refused = check(&polling, PASSWORD);
+    refused.assert_code(1).assert_prints("`wait = \"poll\"` under [cpus]");
     owner.run("CREATE USER newcomer@localhost IDENTIFIED BY 'new'").unwrap();
     let newcomer = mysql(&theirs.socket()).replace("bench@", "newcomer@");
     let grant = r"GRANT ALL ON `dbdyno\_%`.* TO 'newcomer'@'localhost'";

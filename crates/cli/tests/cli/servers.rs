@@ -1,19 +1,21 @@
 //! Runs with private servers: MariaDB with InnoDB and MyRocks, and PostgreSQL.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
 use crate::common::{
-    Background, INNODB, MYROCKS, POSTGRES, Servers, TestDir, call, home_of_servers, is_gone,
-    processes_in, read_csv, read_json, resume, send, server_of, slices_of_live_run, wait_until,
+    Background, INNODB, MYROCKS, POSTGRES, SLEEP, Servers, Slice, Stored, TestDir, call,
+    home_of_servers, is_gone, modify_run, poll, processes_in, read_csv, read_json, resume, send,
+    server_of, slices_of_live_run, wait_until,
 };
 
-const POINT: &str = "point-query.pre_range=100";
+pub const POINT: &str = "point-query.pre_range=100";
 
 /// One column of `relative.csv`, by candidate and microbenchmark.
-fn column(out: &Path, name: &str) -> Vec<(String, String, String)> {
+pub fn column(out: &Path, name: &str) -> Vec<(String, String, String)> {
     let lines = read_csv(&out.join("relative.csv"));
     let at = lines[0].iter().position(|column| column == name).unwrap();
     let line = |line: &Vec<String>| (line[2].clone(), line[0].clone(), line[at].clone());
@@ -21,9 +23,22 @@ fn column(out: &Path, name: &str) -> Vec<(String, String, String)> {
 }
 
 /// The count that a query on `run.sqlite` returns.
-fn count(out: &Path, sql: &str) -> i64 {
+pub fn count(out: &Path, sql: &str) -> i64 {
     let database = Connection::open(out.join("run.sqlite")).unwrap();
     database.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+/// Asserts that the clients of servers waited in this way in every slice.
+fn assert_waited(out: &Path, wait: &str) {
+    let json = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
+    assert_eq!(json["client_wait"], wait);
+    let of_servers = "SELECT COUNT(*) FROM slice WHERE server_cpu_ns IS NOT NULL";
+    let polled = count(out, &format!("{of_servers} AND polling_ns <= cpu_ns"));
+    let expected = if wait == SLEEP { 0 } else { count(out, of_servers) };
+    assert_eq!(polled, expected);
+    if wait != SLEEP {
+        assert!(count(out, "SELECT SUM(polling_ns) FROM slice") > 0);
+    }
 }
 
 #[test]
@@ -36,6 +51,7 @@ fn two_mariadb_engines_are_compared_and_leave_nothing() {
                           \"points-covered-si_range=100\", \"delete_range=100\", \
                           \"insert_range=100\"",
         candidates: &[INNODB, MYROCKS],
+        wait: poll(),
         ..Servers::default()
     };
     let mut run = servers.start(&test, &[]);
@@ -44,6 +60,7 @@ fn two_mariadb_engines_are_compared_and_leave_nothing() {
     let home = home_of_servers(&out).unwrap();
     assert_eq!(processes_in(&home).len(), 3, "two candidates and the control");
     run.end().assert_code(0).assert_prints("myrocks");
+    assert_waited(&out, poll());
 
     assert_eq!(column(&out, "errors").iter().filter(|(_, _, errors)| errors != "0").count(), 0);
     let rows = column(&out, "relative_qps");
@@ -91,6 +108,42 @@ fn two_mariadb_engines_are_compared_and_leave_nothing() {
 
     assert_eq!(processes_in(&home), Vec::<u32>::new());
     assert!(!home.exists(), "{} is still there", home.display());
+    assert!(!out.join("data").exists());
+}
+
+#[test]
+fn complete_run_of_servers_is_extended_where_cpu_time_shows_no_difference() {
+    const WRITE: &str = "update-index_range=100";
+    let test = TestDir::new();
+    let servers = Servers {
+        microbenchmarks: "\"point-query.pre_range=100\", \"update-index_range=100\"",
+        candidates: &[INNODB, ("other", INNODB.1)],
+        ..Servers::default()
+    };
+    let out = test.out();
+    servers.start(&test, &[]).end().assert_code(0);
+    // Throughput differs nowhere with certainty, CPU time only for the write.
+    modify_run(
+        &out,
+        &format!(
+            "UPDATE slice SET qps = 1000 + 100 * candidate * (block % 5 - 2), \
+             server_cpu_ns = statements * CASE WHEN candidate = 0 THEN 10000 \
+             WHEN microbenchmark = (SELECT id FROM microbenchmark WHERE name = '{WRITE}') \
+             THEN 5000 + block % 3 ELSE 10000 + 200 * (block % 5 - 2) END"
+        ),
+    );
+    let counts = || {
+        let stored = Stored::open(&out);
+        [POINT, WRITE].map(|name| stored.count_of(name))
+    };
+    let before = counts();
+    resume(&out, &["--more", "600ms"]).assert_code(0);
+    let after = counts();
+    assert!(after[0] > before[0], "{before:?} to {after:?}");
+    assert_eq!(after[1], before[1], "the write was measured again");
+    let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
+                     HAVING COUNT(DISTINCT digest) > 1)";
+    assert_eq!(count(&out, differing), 0);
     assert!(!out.join("data").exists());
 }
 
@@ -154,10 +207,12 @@ fn postgresql_runs_prepared_and_text_statements() {
         microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=100\", \
                           \"write-only_range=10000\", \"range-notcovered-si_range=100\"",
         candidates: &[POSTGRES, ("text", "system = \"postgresql\"\nstatements = \"text\"")],
+        wait: poll(),
         ..Servers::default()
     };
     let out = test.out();
     servers.run(&test, &[]).assert_code(0);
+    assert_waited(&out, poll());
     assert_eq!(column(&out, "relative_qps").len(), 4);
     assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
     let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
@@ -174,10 +229,12 @@ fn sweep_measures_every_number_of_clients() {
         clients: "[1, 4, 16]",
         microbenchmarks: "\"point-query.pre_range=100\", \"read-write_range=10\"",
         candidates: &[INNODB, POSTGRES],
+        wait: poll(),
         ..Servers::default()
     };
     let out = test.out();
     servers.run(&test, &[]).assert_code(0).assert_prints("clients");
+    assert_waited(&out, poll());
     let clients = column(&out, "clients");
     assert_eq!(clients.len(), 2 * 3, "{clients:?}");
     // Conflicting clients retry; no answer is wrong.
@@ -202,6 +259,7 @@ fn four_systems_return_equal_answers() {
     };
     let out = test.out();
     servers.run(&test, &[]).assert_code(0);
+    assert_waited(&out, SLEEP);
     let errors = column(&out, "errors");
     assert_eq!(errors.len(), 3 * 5, "{errors:?}");
     assert!(errors.iter().all(|(_, _, errors)| errors == "0"), "{errors:?}");
@@ -259,7 +317,7 @@ fn server_killed_while_loading_is_reported() {
     assert!(!home.exists());
 }
 
-fn start_and_wait(servers: &Servers<'_>, test: &TestDir) -> Background {
+pub fn start_and_wait(servers: &Servers<'_>, test: &TestDir) -> Background {
     let mut run = servers.start(test, &[]);
     let out = test.out();
     run.wait_until("slices", || slices_of_live_run(&out, POINT) >= 10);
@@ -275,6 +333,7 @@ fn killed_server_is_restarted_once() {
     let servers = Servers {
         candidates: &[INNODB, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
         budget: "3s",
+        wait: poll(),
         ..Servers::default()
     };
     let out = test.out();
@@ -344,24 +403,50 @@ fn killed_server_beyond_restart_limit_fails_its_candidate() {
     assert_eq!(of_other, 2, "the others went on");
 }
 
+/// Servers that dbdyno leaves exit, and a resumed run completes the interrupted pass.
 #[test]
 fn servers_exit_with_dbdyno_and_run_resumes() {
+    const SECOND: &str = "points-covered-pk.pre_range=100";
     let test = TestDir::new();
     let servers = Servers {
         candidates: &[INNODB, POSTGRES],
-        microbenchmarks: "\"point-query.pre_range=100\", \"update-nonindex_range=100\"",
-        budget: "1500ms",
+        microbenchmarks: "\"point-query.pre_range=100\", \"points-covered-pk.pre_range=100\", \
+                          \"update-nonindex_range=100\", \"update-index_range=100\"",
+        budget: "200ms",
+        restarts: 2,
         ..Servers::default()
     };
     let out = test.out();
-    let run = start_and_wait(&servers, &test);
+    let mut run = start_and_wait(&servers, &test);
+    run.wait_until("the second microbenchmark", || slices_of_live_run(&out, SECOND) >= 2);
     let home = home_of_servers(&out).unwrap();
     assert!(processes_in(&home).len() >= 2);
     run.signal(libc::SIGKILL);
     drop(run);
     wait_until("the servers end", || processes_in(&home).iter().all(|pid| is_gone(*pid)));
-    resume(&out, &[]).assert_code(0);
+    resume(&out, &["--keep-data"]).assert_code(0);
     assert_eq!(count(&out, "SELECT COUNT(*) FROM microbenchmark WHERE done = 0"), 0);
+
+    let mut slices = Stored::open(&out).slices();
+    let visits: Vec<(u32, u32)> =
+        slices.iter().map(|slice| (slice.key.microbenchmark, slice.key.restart)).collect();
+    let visits: Vec<(u32, u32)> = visits.chunk_by(|a, b| a == b).map(|visit| visit[0]).collect();
+    // Each pass visits both reads, and later both writes. The interrupted one is visited again.
+    let mut order: Vec<u32> = visits.iter().map(|visit| visit.0).collect();
+    order.dedup();
+    let first_write = order.iter().position(|one| *one >= 2).unwrap();
+    let (reads, writes) = order.split_at(first_write);
+    assert!(reads.len() >= 4 && reads.starts_with(&[0, 1]), "{visits:?}");
+    assert!(writes.starts_with(&[2, 3, 2, 3]) && !writes.contains(&0), "{visits:?}");
+    assert!(!writes.contains(&1), "{visits:?}");
+    // The same start of one microbenchmark is never visited twice.
+    assert_eq!(visits.iter().collect::<BTreeSet<_>>().len(), visits.len(), "{visits:?}");
+    slices.sort_by_key(|slice| slice.key);
+    for block in slices.chunk_by(|one, other| one.key == other.key) {
+        let counts = |slice: &Slice| (slice.events, slice.rows, slice.errors, slice.wrong);
+        assert!(block.iter().all(|slice| counts(slice) == counts(&block[0])), "{block:?}");
+    }
+    call([Path::new("clean"), out.as_path()]).assert_code(0);
     assert!(!home.exists());
 }
 
@@ -401,115 +486,4 @@ fn rejected_setting_is_reported_with_the_server_log() {
     let wrong = "system = \"mariadb\"\nconfiguration = { innodb_buffer_pool_siez = \"1G\" }";
     let servers = Servers { candidates: &[("wrong", wrong)], ..Servers::default() };
     servers.run(&test, &[]).assert_code(1).assert_prints("innodb_buffer_pool_siez");
-}
-
-/// Servers are optimized again before each microbenchmark, with all processes of PostgreSQL.
-#[test]
-fn live_servers_are_optimized_before_each_microbenchmark() {
-    let test = TestDir::new();
-    let live = "[candidate.live]\nprofile = \"1s\"\nstop = \"500ms\"";
-    let mariadb = format!("{}\n{live}\nforce = true", INNODB.1);
-    let postgres = format!("{}\n{live}\nforce = true", POSTGRES.1);
-    let refused = format!("{}\n{live}\nfrequency = 50", INNODB.1);
-    let servers = Servers {
-        clients: "4",
-        microbenchmarks: "\"point-query.pre_range=100\", \"read-write_range=10\"",
-        candidates: &[
-            INNODB,
-            ("live", &mariadb),
-            ("live-postgres", &postgres),
-            ("few-samples", &refused),
-        ],
-        ..Servers::default()
-    };
-    let out = test.out();
-    let run = servers.run(&test, &[]);
-    run.assert_code(0).assert_prints("live optimizer");
-    // One with too few samples is measured with its original code, and that is reported.
-    run.assert_prints("few-samples is measured without the live optimizer: too few samples");
-    run.assert_prints("few-samples was not optimized");
-    let original = "SELECT COUNT(*) FROM optimization WHERE candidate = 3 AND json ->> 'refused' \
-                    LIKE 'too few samples%' AND json ->> 'functions' = 0";
-    assert_eq!(count(&out, original), 2);
-    let relative = column(&out, "relative_qps");
-    assert_eq!(relative.iter().filter(|(candidate, ..)| candidate == "few-samples").count(), 2);
-    assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
-    let moved = "SELECT COUNT(*) FROM optimization WHERE json ->> 'functions' > 20";
-    assert_eq!(count(&out, moved), 4);
-    let sessions = "SELECT MIN(json ->> 'processes') FROM optimization WHERE candidate = 2";
-    assert!(count(&out, sessions) > 4);
-    // The other candidates had the same warm-up.
-    let warmup = "SELECT COUNT(DISTINCT n) FROM (SELECT candidate, COUNT(*) AS n FROM slice WHERE \
-                  warmup GROUP BY microbenchmark, candidate)";
-    assert_eq!(count(&out, warmup), 1);
-    let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
-    assert_eq!(report["optimizations"].as_array().unwrap().len(), 6);
-    assert!(!out.join("data").exists());
-}
-
-/// An experiment that optimizes the candidate `live`, and the condition after which its server can
-/// be killed.
-fn start_live(test: &TestDir) -> Background {
-    let live =
-        format!("{}\nlive = {{ profile = \"1s\", stop = \"500ms\", force = true }}", INNODB.1);
-    let servers = Servers {
-        clients: "2",
-        budget: "3s",
-        candidates: &[INNODB, ("live", &live)],
-        ..Servers::default()
-    };
-    let out = test.out();
-    let mut run = start_and_wait(&servers, test);
-    let counted = "SELECT COUNT(*) FROM slice WHERE NOT warmup";
-    run.wait_until("slices that count", || count(&out, counted) >= 8);
-    run
-}
-
-#[test]
-fn restarted_server_is_optimized_again() {
-    let test = TestDir::new();
-    let out = test.out();
-    let run = start_live(&test);
-    send(server_of(&out, "live").unwrap(), libc::SIGKILL);
-    run.end().assert_code(0).assert_prints("restarted");
-    let again = "SELECT json ->> 'after_restart' FROM optimization ORDER BY id DESC";
-    assert_eq!(count(&out, again), 1);
-    assert_eq!(count(&out, "SELECT COUNT(*) FROM optimization"), 2);
-}
-
-#[test]
-fn server_killed_in_warm_up_is_warmed_up_and_optimized() {
-    let test = TestDir::new();
-    let out = test.out();
-    let live =
-        format!("{}\nlive = {{ profile = \"2s\", stop = \"500ms\", force = true }}", INNODB.1);
-    let servers = Servers { candidates: &[INNODB, ("live", &live)], ..Servers::default() };
-    let mut run = servers.start(&test, &[]);
-    let own = "SELECT COUNT(*) FROM slice WHERE warmup AND candidate = 1";
-    run.wait_until("slices of its warm-up", || {
-        slices_of_live_run(&out, POINT) > 0 && count(&out, own) >= 3
-    });
-    send(server_of(&out, "live").unwrap(), libc::SIGKILL);
-    run.end().assert_code(0).assert_prints("restarted");
-    let moved = "SELECT COUNT(*) FROM optimization WHERE json ->> 'functions' > 20";
-    assert_eq!(count(&out, moved), 1);
-    // A complete warm-up, in addition to the slices before the server died.
-    assert!(count(&out, own) >= 3 + 8);
-    assert_eq!(column(&out, "relative_qps").len(), 1);
-}
-
-#[test]
-fn resumed_run_optimizes_its_new_servers() {
-    let test = TestDir::new();
-    let out = test.out();
-    let run = start_live(&test);
-    let home = home_of_servers(&out).unwrap();
-    run.signal(libc::SIGKILL);
-    drop(run);
-    wait_until("the servers end", || processes_in(&home).iter().all(|pid| is_gone(*pid)));
-    resume(&out, &[]).assert_code(0);
-    let sessions =
-        "SELECT COUNT(DISTINCT session) FROM optimization WHERE NOT json ->> 'after_restart'";
-    assert_eq!(count(&out, sessions), 2);
-    assert_eq!(column(&out, "relative_qps").len(), 1);
 }

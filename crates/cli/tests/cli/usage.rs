@@ -77,6 +77,12 @@ fn finished_run_is_kept_and_newer_format_is_refused() {
         assert!(file.exists(), "{}", file.display());
     }
     assert!(both.join("comparison_absolute.csv").exists());
+    let markdown = Path::new("--markdown");
+    let compared = call([Path::new("report"), &out, &out, markdown]);
+    compared.assert_code(0).assert_prints("## 2 runs side by side").assert_prints("| A | `test` |");
+    let refused = call([Path::new("report"), &out, &out, markdown, Path::new("--out"), &both]);
+    refused.assert_code(2).assert_prints("remove --out");
+    call([Path::new("report"), &out, markdown, Path::new("--details")]).assert_code(2);
     assert_eq!(Stored::open(&out).slices(), slices);
 
     Stored::open(&out).set_format(999);
@@ -128,6 +134,19 @@ fn check_prints_the_plan_and_runs_nothing() {
         finished.assert_prints(words);
     }
     assert_eq!(fs::read_dir(test.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn check_prints_the_passes_of_private_servers() {
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let file = experiments.join("control.toml");
+    let finished = call([Path::new("check"), &file, Path::new("--file-only")]);
+    // Half of 5 s for 6 passes, and as much for more.
+    finished.assert_code(0).assert_prints("Passes: 6 to 12 over all microbenchmarks.");
+    finished.assert_prints("Every instance is started 6 to 12 times, which");
+    let file = experiments.join("live-optimizer-small.toml");
+    let finished = call([Path::new("check"), &file, Path::new("--file-only")]);
+    assert!(!finished.assert_code(0).out.contains("Passes:"), "{}", finished.out);
 }
 
 #[test]
@@ -205,8 +224,10 @@ fn doctor_checks_the_machine() {
 
 #[test]
 fn every_command_has_examples_in_its_help() {
-    let commands =
-        ["run", "check", "report", "import", "clean", "audit", "builds", "list", "doctor", "live"];
+    let commands = [
+        "compare", "run", "check", "report", "import", "clean", "audit", "builds", "list",
+        "doctor", "live",
+    ];
     for command in commands {
         call([command, "--help"])
             .assert_code(0)
@@ -238,6 +259,7 @@ fn completions_and_man_pages_cover_every_command() {
     call([Path::new("man"), &pages]).assert_code(0);
     let page = |name: &str| fs::read_to_string(pages.join(name)).unwrap();
     assert!(page("dbdyno-run.1").contains(".SH OPTIONS"));
+    assert!(page("dbdyno-compare.1").contains("export\\-json"));
     assert!(page("dbdyno-builds-clean.1").contains("EXTRA"));
     assert!(!pages.join("dbdyno-worker.1").exists());
 }

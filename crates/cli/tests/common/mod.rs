@@ -17,9 +17,11 @@ pub use experiment::Experiment;
 pub use full_disk::SmallDisk;
 pub use inserts::{Inserts, Step, stored_steps};
 pub use process::{Background, children, is_gone, send, worker_of};
-pub use servers::{INNODB, MYROCKS, POSTGRES, Servers, home_of_servers, processes_in, server_of};
+pub use servers::{
+    INNODB, MYROCKS, POSTGRES, SLEEP, Servers, home_of_servers, poll, processes_in, server_of,
+};
 pub use stored::{
-    Stored, candidates_differ, integrity, modify_run, read_csv, read_json, rows_kept,
+    Slice, Stored, candidates_differ, integrity, modify_run, read_csv, read_json, rows_kept,
     slices_of_live_run,
 };
 use tempfile::TempDir;

@@ -13,6 +13,9 @@ pub struct Servers<'a> {
     pub rows: u32,
     pub control: bool,
     pub budget: &'a str,
+    pub restarts: u32,
+    /// How clients wait. They sleep by default: polling would slow down other tests.
+    pub wait: &'a str,
     /// Names and additional lines.
     pub candidates: &'a [(&'a str, &'a str)],
 }
@@ -20,6 +23,14 @@ pub struct Servers<'a> {
 pub const INNODB: (&str, &str) = ("innodb", "system = \"mariadb\"\nengine = \"innodb\"");
 pub const MYROCKS: (&str, &str) = ("myrocks", "system = \"mariadb\"\nengine = \"myrocks\"");
 pub const POSTGRES: (&str, &str) = ("postgres", "system = \"postgresql\"");
+
+pub const SLEEP: &str = "sleep";
+
+/// Polling, if this machine has a CPU for it.
+pub fn poll() -> &'static str {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    if cpus > 1 { "poll" } else { SLEEP }
+}
 
 impl Default for Servers<'_> {
     fn default() -> Self {
@@ -29,6 +40,8 @@ impl Default for Servers<'_> {
             rows: 2_000,
             control: false,
             budget: "300ms",
+            restarts: 1,
+            wait: SLEEP,
             candidates: &[INNODB],
         }
     }
@@ -36,14 +49,16 @@ impl Default for Servers<'_> {
 
 impl Servers<'_> {
     fn text(&self) -> String {
-        let Self { clients, microbenchmarks, rows, control, budget, candidates } = self;
+        let Self { clients, microbenchmarks, rows, control, budget, restarts, wait, candidates } =
+            self;
         let baseline = candidates[0].0;
         let mut text = format!(
             "name = \"servers\"\nbaseline = \"{baseline}\"\ncontrol = {control}\n\n\
              [workload]\nrows = {rows}\nclients = {clients}\n\
              microbenchmarks = [{microbenchmarks}]\n\n\
              [schedule]\nslice = \"20ms\"\nwrite_slice = \"20ms\"\nmin_blocks = 6\n\
-             target = \"0.01%\"\nbudget = \"{budget}\"\n\n"
+             target = \"0.01%\"\nbudget = \"{budget}\"\nrestarts = {restarts}\n\n\
+             [cpus]\nwait = \"{wait}\"\n\n"
         );
         for (name, lines) in *candidates {
             text.push_str(&format!("[[candidate]]\nname = \"{name}\"\n{lines}\n\n"));

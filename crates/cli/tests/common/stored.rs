@@ -41,6 +41,12 @@ impl Stored {
         Self { database }
     }
 
+    /// The text of the experiment.
+    pub fn experiment_text(&self) -> String {
+        let sql = "SELECT value FROM meta WHERE key = 'experiment_text'";
+        self.database.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
     /// All slices, in the order of execution.
     pub fn slices(&self) -> Vec<Slice> {
         let mut query = self

@@ -138,6 +138,9 @@ fn of_layout(
         let reason = reason.name().replace('_', " ");
         row("not moved", format!("{}, {share} of the samples: {reason}", functions(*count)));
     }
+    for difference in &statistics.unproven {
+        row("not moved", difference.clone());
+    }
     for (file, reason) in left_alone {
         row("not moved", format!("{file}: {reason}"));
     }

@@ -1,0 +1,123 @@
+//! Rules of `--fail-if`.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use dbdyno_report::gate::{Judged, Rule};
+use dbdyno_report::model::{Report, RunStatus};
+use dbdyno_report::{export, gate, markdown};
+use dbdyno_spec::experiment::Experiment;
+
+use crate::error::CliError;
+use crate::output;
+
+/// The exit code of a run that breaks a rule.
+const BROKEN: u8 = 3;
+
+/// Checks the names in rules before anything is measured.
+pub fn check(rules: &[Rule], experiment: &Experiment) -> Result<(), CliError> {
+    if !rules.is_empty() && experiment.insert_benchmark.is_some() {
+        return Err(no_microbenchmarks());
+    }
+    let candidates = experiment.candidates.iter().map(|candidate| candidate.name.as_str());
+    let candidates: Vec<&str> = candidates.filter(|name| *name != experiment.baseline).collect();
+    let parts = experiment.workload.microbenchmarks.iter();
+    let parts: Vec<&str> = parts
+        .flat_map(|one| [one.name.as_str(), one.group.name(), one.group.coarse_name()])
+        .collect();
+    for rule in rules {
+        rule.check_names(candidates.iter().copied(), parts.iter().copied())
+            .map_err(|invalid| CliError::Usage(invalid.to_string()))?;
+    }
+    Ok(())
+}
+
+fn no_microbenchmarks() -> CliError {
+    CliError::Usage("--fail-if needs microbenchmarks; an insert benchmark has none".to_owned())
+}
+
+/// Judges a run by rules, prints the outcome and writes it to the run directory. Returns the exit
+/// code; success without rules.
+pub fn judge(rules: &[Rule], report: &Report, directory: &Path) -> Result<ExitCode, CliError> {
+    let Some((judged, text)) = outcome(rules, report)? else { return Ok(ExitCode::SUCCESS) };
+    output::print(&gate::terminal(&judged));
+    write(&judged, &text, report, directory)?;
+    if env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
+        output::print(&gate::annotations(&judged));
+    }
+    if let Some(summary) = env::var_os("GITHUB_STEP_SUMMARY").filter(|file| !file.is_empty()) {
+        append(&PathBuf::from(summary), &text)?;
+    }
+    Ok(exit_code(&judged))
+}
+
+/// The Markdown of a report with the outcome of rules, which is also written to the run directory; and
+/// the exit code.
+pub fn markdown(
+    rules: &[Rule],
+    report: &Report,
+    directory: &Path,
+) -> Result<(String, ExitCode), CliError> {
+    match outcome(rules, report)? {
+        None => Ok((markdown::render(report), ExitCode::SUCCESS)),
+        Some((judged, text)) => {
+            write(&judged, &text, report, directory)?;
+            Ok((text, exit_code(&judged)))
+        }
+    }
+}
+
+/// What the rules say, and the Markdown of the report with that; `None` without rules.
+fn outcome<'a>(
+    rules: &'a [Rule],
+    report: &Report,
+) -> Result<Option<(Vec<Judged<'a>>, String)>, CliError> {
+    if rules.is_empty() {
+        return Ok(None);
+    }
+    if report.insert.is_some() {
+        return Err(no_microbenchmarks());
+    }
+    if report.status == RunStatus::Incomplete {
+        output::note("the run is not complete: rules are judged by what was measured");
+    }
+    let judged =
+        gate::judge(report, rules).map_err(|invalid| CliError::Usage(invalid.to_string()))?;
+    let text = format!("{}{}", markdown::render(report), gate::markdown(&judged));
+    Ok(Some((judged, text)))
+}
+
+/// Writes `junit.xml` and `report.md`.
+fn write(
+    judged: &[Judged<'_>],
+    text: &str,
+    report: &Report,
+    directory: &Path,
+) -> Result<(), CliError> {
+    let xml = gate::junit(judged, &report.name)
+        .map_err(|source| CliError::Write { path: directory.join("junit.xml"), source })?;
+    export::replace(directory, "junit.xml", &xml)?;
+    export::replace(directory, "report.md", text)?;
+    Ok(())
+}
+
+fn append(path: &Path, text: &str) -> Result<(), CliError> {
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|source| CliError::Write { path: path.to_owned(), source })
+}
+
+fn exit_code(judged: &[Judged<'_>]) -> ExitCode {
+    if judged.iter().any(Judged::is_broken) {
+        output::note("a rule of --fail-if is broken, see above");
+        return ExitCode::from(BROKEN);
+    }
+    if judged.iter().any(Judged::is_unknown) {
+        output::note("a rule of --fail-if could not be judged: nothing it is about was measured");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}

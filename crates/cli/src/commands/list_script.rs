@@ -1,0 +1,76 @@
+//! `dbdyno list script`: the statements of a sysbench script.
+
+use std::process::ExitCode;
+
+use dbdyno_document::did_you_mean;
+use dbdyno_scripts::{
+    Client, Driver, OptionProblem, OptionValue, Options, Progress, Recorder, Seed, Setup, Source,
+    UniquePosition, check_option, inspect,
+};
+
+use crate::args::List;
+use crate::error::CliError;
+use crate::output;
+
+/// Prints the statements of the first events of a script, which are not executed.
+pub fn list_script(args: &List) -> Result<ExitCode, CliError> {
+    let [file] = &args.words[..] else {
+        let message = "name one script: dbdyno list script oltp_read_only.lua --events 2";
+        return Err(CliError::Usage(message.to_owned()));
+    };
+    let read = |path: &str| {
+        std::fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
+    };
+    let source = Source::find(file, read).map_err(|error| CliError::Usage(error.to_string()))?;
+    let options = options(&args.options)?;
+    let invalid = |error: dbdyno_scripts::ScriptError| CliError::Usage(error.to_string());
+    let declared = inspect(&source, Driver::MySql, &Options::new()).map_err(invalid)?;
+    for name in options.keys() {
+        let problem = match check_option(name, &declared) {
+            Ok(()) => continue,
+            Err(OptionProblem::Replaced(instead)) => {
+                format!("option {name} of sysbench has no effect here: {instead}")
+            }
+            Err(OptionProblem::Unknown(known)) => {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                format!("{file} has no option `{name}`: {}", did_you_mean(name, &known))
+            }
+        };
+        return Err(CliError::Usage(problem));
+    }
+    let setup = Setup {
+        driver: Driver::MySql,
+        storage_engine: None,
+        options,
+        client: 0,
+        clients: 1,
+        seed: Seed::of_sysbench(args.seed),
+        unique: UniquePosition::default(),
+        time_limit: Setup::TIME_LIMIT,
+    };
+    let mut recorder = Recorder::default();
+    let mut client = Client::start(&source, &setup, &mut recorder).map_err(invalid)?;
+    for _ in 0..args.events {
+        let progress = client.event(&mut recorder).map_err(invalid)?;
+        for statement in recorder.statements.drain(..) {
+            output::print(&format!("{}\n", statement.trim_end()));
+        }
+        if progress != Progress::Event {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The options in `NAME=VALUE`.
+fn options(words: &[String]) -> Result<Options, CliError> {
+    words
+        .iter()
+        .map(|word| {
+            let (name, value) = word.split_once('=').ok_or_else(|| {
+                CliError::Usage(format!("--option {word}: write NAME=VALUE, such as tables=4"))
+            })?;
+            Ok((name.replace('-', "_"), OptionValue::Text(value.to_owned())))
+        })
+        .collect()
+}

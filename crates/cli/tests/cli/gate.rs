@@ -1,0 +1,69 @@
+//! Rules of `--fail-if`.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{Experiment, Finished, TestDir, call, call_with};
+
+/// A candidate that takes three times as long as the baseline, and an equal one.
+const CANDIDATES: [(&str, &str); 3] =
+    [("base", ""), ("slow", "injected_delay = \"200%\""), ("equal", "")];
+
+#[test]
+fn broken_rule_has_an_exit_code_of_its_own() {
+    let test = TestDir::new();
+    let experiment = Experiment {
+        microbenchmarks: "\"range-covered-pk.pre_range=100\"",
+        budget: "200ms",
+        candidates: &CANDIDATES,
+        ..Experiment::default()
+    };
+    let finished = test.run(&experiment, &["--fail-if", "slower 20%"]);
+    finished
+        .assert_code(3)
+        .assert_prints("slower 20%: BROKEN by 1 of 2")
+        .assert_prints("slow, range");
+    let out = test.out();
+    let file = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    assert!(file("junit.xml").contains("failures=\"1\""), "{}", file("junit.xml"));
+    assert!(
+        file("report.md").contains("`slower 20%`: **BROKEN by 1 of 2"),
+        "{}",
+        file("report.md")
+    );
+
+    // Another rule for the same run.
+    let rules = ["--fail-if", "slower 90% of slow", "--fail-if", "slower 90% in range-1"];
+    let judge = |more: &[&str]| {
+        let mut args = vec!["report", out.to_str().unwrap()];
+        args.extend(more);
+        call(args)
+    };
+    judge(&rules).assert_code(0).assert_prints("slower 90% of slow: kept by 1 of 1");
+    judge(&["--fail-if", "slower 9% of slwo"]).assert_code(2).assert_prints("did you mean `slow`?");
+    let markdown = judge(&["--markdown", "--fail-if", "slower 20%"]);
+    markdown.assert_code(3).assert_prints("BROKEN");
+
+    let summary = test.path().join("summary.md");
+    fs::write(&summary, "before\n").unwrap();
+    let environment =
+        [("GITHUB_ACTIONS", "true"), ("GITHUB_STEP_SUMMARY", summary.to_str().unwrap())];
+    let args = ["report", out.to_str().unwrap(), "--fail-if", "slower 20%"];
+    let finished = call_with(args, &environment);
+    finished.assert_code(3).assert_prints("::error title=dbdyno%3A slower 20%25::slow, range");
+    let text = fs::read_to_string(&summary).unwrap();
+    assert!(text.starts_with("before\n") && text.contains("### Rules"), "{text}");
+}
+
+#[test]
+fn invalid_rules_are_refused_before_measuring() {
+    let test = TestDir::new();
+    let refused = |rule: &str| -> Finished {
+        let finished = test.run(&Experiment::default(), &["--fail-if", rule]);
+        assert!(!Path::new(&test.out()).exists(), "{rule}");
+        finished
+    };
+    refused("slowr 2%").assert_code(2).assert_prints("did you mean `slower`?");
+    refused("slower 2% of othr").assert_code(2).assert_prints("did you mean `other`?");
+    refused("slower 2% in writes").assert_code(2).assert_prints("no group or microbenchmark");
+}

@@ -1,0 +1,145 @@
+//! sysbench scripts.
+
+use rusqlite::Connection;
+
+use crate::common::{INNODB, POSTGRES, TestDir, call, finish, read_csv};
+
+const SCRIPT: &str = "
+sysbench.cmdline.options = { rows = {'Rows', 100}, fast = {'Fast', false} }
+function thread_init() con = sysbench.sql.driver():connect() end
+function event()
+   con:query(string.format('SELECT %d FROM t', sysbench.rand.uniform(1, sysbench.opt.rows)))
+end";
+
+#[test]
+fn statements_of_a_script_are_listed() {
+    let test = TestDir::new();
+    let script = test.path().join("my.lua");
+    std::fs::write(&script, SCRIPT).unwrap();
+    let script = script.to_str().unwrap();
+    let listed = call(["list", "script", script, "--events", "3", "--option", "rows=1"]);
+    listed.assert_code(0);
+    assert_eq!(listed.out, "SELECT 1 FROM t\nSELECT 1 FROM t\nSELECT 1 FROM t\n");
+    let seeded = |seed| call(["list", "script", script, "--events", "20", "--seed", seed]).out;
+    assert_eq!(seeded("1"), seeded("1"));
+    assert_ne!(seeded("1"), seeded("2"));
+}
+
+#[test]
+fn invalid_scripts_and_options_are_named() {
+    let test = TestDir::new();
+    let write = |name: &str, text: &str| {
+        let path = test.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let script = write("my.lua", SCRIPT);
+    let missing = write("missing.lua", "\nrequire('common')\n");
+    let broken = write("broken.lua", "\n\nfunction event( end\n");
+    for (arguments, expected) in [
+        (vec!["list", "script", &script, "--option", "rosw=2"], "did you mean `rows`?"),
+        (vec!["list", "script", &script, "--option", "threads=2"], "set `clients` in [workload]"),
+        (vec!["list", "script", &script, "--option", "rows=many"], "`many` is not a number"),
+        (vec!["list", "script", &script, "--option", "rows"], "write NAME=VALUE"),
+        (vec!["list", "script", &missing], "missing.lua:2: module `common` was not found"),
+        (vec!["list", "script", &broken], "broken.lua:3: "),
+        (vec!["list", "script", "no-such.lua"], "no-such.lua"),
+        (vec!["list", "script"], "name one script"),
+    ] {
+        call(&arguments).assert_code(2).assert_prints(expected);
+    }
+}
+
+/// The script of a bank whose clients need answers, restart events, and use every way to send SQL.
+const BANK: &str = r#"
+sysbench.cmdline.options = { accounts = {'Accounts', 100} }
+function prepare()
+   local con = sysbench.sql.driver():connect()
+   con:query('CREATE TABLE accounts (id INTEGER PRIMARY KEY, amount INTEGER NOT NULL, note VARCHAR(40))')
+   con:query('CREATE TABLE moves (id BIGINT PRIMARY KEY, amount INTEGER NOT NULL)')
+   con:bulk_insert_init('INSERT INTO accounts VALUES')
+   for i = 1, sysbench.opt.accounts do
+      con:bulk_insert_next(string.format("(%d, %d, '%s')", i, i * 10, sysbench.rand.string('@@@')))
+   end
+   con:bulk_insert_done()
+end
+function thread_init()
+   con = sysbench.sql.driver():connect()
+   update = con:prepare('UPDATE accounts SET amount = amount + ?, note = ? WHERE id = ?')
+   by, note, id = update:bind_create(sysbench.sql.type.INT),
+      update:bind_create(sysbench.sql.type.VARCHAR, 40), update:bind_create(sysbench.sql.type.BIGINT)
+   update:bind_param(by, note, id)
+end
+function event()
+   local from = sysbench.rand.uniform(1, sysbench.opt.accounts)
+   con:query('BEGIN')
+   local amount, text = con:query_row('SELECT amount, note FROM accounts WHERE id = ' .. from)
+   assert(tonumber(amount) ~= nil and #text >= 3, 'no such account')
+   by:set(tonumber(amount) % 3 - 1)
+   note:set_rand_str('@@@@')
+   id:set(from)
+   update:execute()
+   con:query(string.format('INSERT INTO moves VALUES (%d, %s)', sysbench.rand.unique(), amount))
+   con:query('COMMIT')
+end
+"#;
+
+fn experiment(clients: &str, microbenchmarks: &str, candidates: &[(&str, &str)]) -> String {
+    let mut text = format!(
+        "name = \"scripts\"\nbaseline = \"{}\"\ncontrol = false\n\n[workload]\nrows = 1000\nclients = {clients}\n\
+         microbenchmarks = [\"own\"]\n\n\
+         [schedule]\nslice = \"5ms\"\nwrite_slice = \"5ms\"\nmin_blocks = 6\n\
+         restarts = 1\nbudget = \"50ms\"\n{microbenchmarks}\n",
+        candidates[0].0
+    );
+    for (name, lines) in candidates {
+        text.push_str(&format!("[[candidate]]\nname = \"{name}\"\n{lines}\n\n"));
+    }
+    text
+}
+
+#[test]
+fn scripts_run_on_several_systems_with_several_clients() {
+    let test = TestDir::new();
+    std::fs::write(test.path().join("bank.lua"), BANK).unwrap();
+    let microbenchmarks = r#"
+[[microbenchmark]]
+name = "bank"
+script = "bank.lua"
+options = { accounts = 50 }
+
+[[microbenchmark]]
+name = "transactions"
+script = "oltp_read_write.lua"
+sysbench = "1.0"
+options = { tables = 2, table-size = 300, rand-type = "uniform" }
+"#;
+    let text = experiment("3", microbenchmarks, &[INNODB, POSTGRES]);
+    let out = test.out();
+    finish(test.text_command(&text, &out, &[]))
+        .assert_code(0)
+        .assert_prints("running prepare of bank.lua, oltp_read_write.lua");
+    let relative = read_csv(&out.join("relative.csv"));
+    assert_eq!(relative.len(), 1 + 2, "{relative:?}");
+    assert!(relative[1..].iter().all(|row| row[13] == "0"), "{relative:?}");
+    let run = Connection::open(out.join("run.sqlite")).unwrap();
+    let count = |sql: &str| run.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT COUNT(*) FROM failure"), 0);
+    assert_eq!(count("SELECT COUNT(*) FROM slice WHERE errors > 0"), 0);
+    assert!(count("SELECT SUM(rows) FROM slice") > 0);
+}
+
+#[test]
+fn failing_script_fails_the_run_with_its_line_and_statement() {
+    let test = TestDir::new();
+    let script = "function prepare() sysbench.sql.driver():connect():query('CREATE TABLE a (i INT)') end\n\
+                  function thread_init() con = sysbench.sql.driver():connect() end\n\
+                  function event()\n  con:query('SELECT x FROM a')\nend\n";
+    std::fs::write(test.path().join("bad.lua"), script).unwrap();
+    let microbenchmarks = "[[microbenchmark]]\nname = \"bad\"\nscript = \"bad.lua\"\n";
+    let text = experiment("1", microbenchmarks, &[POSTGRES]);
+    finish(test.text_command(&text, &test.out(), &[]))
+        .assert_code(1)
+        .assert_prints("bad.lua:4: column \"x\" does not exist")
+        .assert_prints("in: SELECT x FROM a");
+}
