@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup fuzz lint clean
-.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain agree-with-sysbench
+.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain agree-with-sysbench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -105,6 +105,9 @@ bench-insert-load: ## check every row that the insert benchmark loads
 bench-control: ## reported difference between two equal servers
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-benches --bin truth -- control
+
+bench-gate: setup ## how often a rule of `--fail-if` finds a difference of 5%, and one of 0%
+	cargo run --release -p dbdyno-benches --bin truth -- gate
 
 bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench

@@ -121,6 +121,8 @@ if [ "$wanted" = test ]; then
     have curl || set -- "$@" curl ca-certificates
     have git || set -- "$@" git
     have gdb || set -- "$@" gdb
+    # Sets the loader of releases that are unpacked.
+    have patchelf || set -- "$@" patchelf
     # The program, not the shell's builtin.
     env kill -l >/dev/null 2>&1 || set -- "$@" procps
     exists '/usr/lib/postgresql/*/bin/postgres' || set -- "$@" postgresql
@@ -133,9 +135,9 @@ fi
 if [ -n "$wanted" ]; then
     have mariadbd || [ -x /usr/sbin/mariadbd ] || set -- "$@" mariadb-server
     exists '/usr/lib/mysql/plugin/ha_rocksdb.so' || set -- "$@" mariadb-plugin-rocksdb
+    have sysbench || set -- "$@" sysbench
 fi
 if [ "$wanted" = bench ]; then
-    have sysbench || set -- "$@" sysbench
     for module in pymysql:python3-pymysql MySQLdb:python3-mysqldb; do
         /usr/bin/python3 -c "import ${module%%:*}" 2>/dev/null || set -- "$@" "${module#*:}"
     done

@@ -12,6 +12,7 @@ use dbdyno_document::parse_duration;
 use dbdyno_machine::{
     CpuAssignment, CpuSet, FsRoot, IdlePreventer, IdlePreventerError, Topology, pin_current_thread,
 };
+use dbdyno_record::ClientWait;
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::model::{Failure, Report};
 use dbdyno_results::RunReader;
@@ -46,6 +47,15 @@ pub fn duration(text: &str) -> Result<Nanos, String> {
     parse_duration(text).map_err(|error| format!("{error}; {}", error.help))
 }
 
+/// Parses a way to wait for answers on the command line: `poll` or `sleep`.
+///
+/// # Errors
+/// It is another word.
+pub fn client_wait(text: &str) -> Result<ClientWait, String> {
+    let found = ClientWait::ALL.into_iter().find(|wait| wait.name() == text);
+    found.ok_or_else(|| "use poll or sleep".to_owned())
+}
+
 /// A flag that SIGINT, SIGTERM and SIGHUP set, so that workers and data are cleaned up.
 ///
 /// # Errors
@@ -66,6 +76,9 @@ pub struct ExperimentArgs {
     /// Only microbenchmarks of this group, or with WORD in their name
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
+    /// How clients of servers wait for answers: poll or sleep; overrides the experiment's
+    #[arg(long, value_parser = client_wait)]
+    wait: Option<ClientWait>,
 }
 
 /// An experiment of this repository.
@@ -88,6 +101,9 @@ impl ExperimentFile {
             parse(&path.display().to_string(), &text).map_err(|problems| anyhow!("{problems}"))?;
         if let Some(budget) = args.budget {
             experiment.schedule.budget = budget;
+        }
+        if args.wait.is_some() {
+            experiment.cpus.wait = args.wait;
         }
         if let Some(word) = &args.only {
             let all = &mut experiment.workload.microbenchmarks;
@@ -162,6 +178,12 @@ impl Harness {
         Ok(cpus)
     }
 
+    /// How clients on these CPUs wait if it was not requested: they poll on CPUs of their own.
+    #[must_use]
+    pub fn default_wait(cpus: &CpuAssignment) -> ClientWait {
+        if cpus.is_shared() { ClientWait::Sleep } else { ClientWait::Poll }
+    }
+
     /// Fails if the user has requested to stop.
     ///
     /// # Errors
@@ -184,6 +206,33 @@ impl Harness {
                 progress.follow(&event);
             }
         })
+    }
+
+    /// Runs an experiment several times, each with its own seed and new instances, and shows the
+    /// progress. `each` gets the number of the run, from 1, and its report.
+    ///
+    /// # Errors
+    /// As [`Self::run`], or those of `each`.
+    pub fn repeat(
+        &self,
+        file: &mut ExperimentFile,
+        runs: u64,
+        mut each: impl FnMut(u64, &Report) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let progress = Mutex::new(Progress::start());
+        for run in 1..=runs {
+            let show = |event: RunEvent<'_>| {
+                let RunEvent::Microbenchmark { number, of, name, .. } = event else { return };
+                let done = (run - 1) as f64 + (number - 1) as f64 / of as f64;
+                if let Ok(progress) = progress.lock() {
+                    progress.show(done / runs as f64, &format!("run {run} of {runs}, {name}"));
+                }
+            };
+            file.experiment.seed = run;
+            let context = || format!("run {run} of {runs}");
+            each(run, &self.run(file, &show).with_context(context)?).with_context(context)?;
+        }
+        Ok(())
     }
 
     /// Runs the experiment in a temporary directory and returns its report.

@@ -24,6 +24,8 @@ pub struct CpuCost {
     pub user: Nanos,
     /// User and system CPU time, to the nanosecond.
     pub cpu: Nanos,
+    /// The part of it in which the process polled in vain.
+    pub polling: Nanos,
     /// Wall-clock time.
     pub wall: Nanos,
     /// Statements executed.
@@ -53,7 +55,7 @@ impl Meter {
             Some(samples) => samples.finish(self.pid)?,
             None => used.user,
         };
-        Ok(CpuCost { user, cpu: used.cpu, wall, statements })
+        Ok(CpuCost { user, cpu: used.cpu, polling: Nanos::ZERO, wall, statements })
     }
 
     /// How user CPU time is measured on this machine.
@@ -74,6 +76,7 @@ impl CpuCost {
     pub fn add(&mut self, other: &Self) {
         self.user += other.user;
         self.cpu += other.cpu;
+        self.polling += other.polling;
         self.wall += other.wall;
         self.statements += other.statements;
     }
@@ -84,10 +87,10 @@ impl CpuCost {
         self.us_per_statement(self.user)
     }
 
-    /// User and system CPU time per statement, in µs.
+    /// User and system CPU time per statement without polling, in µs.
     #[must_use]
-    pub fn cpu_us(&self) -> f64 {
-        self.us_per_statement(self.cpu)
+    pub fn work_us(&self) -> f64 {
+        self.us_per_statement(self.cpu.saturating_sub(self.polling))
     }
 
     /// Statements per second.
@@ -109,14 +112,15 @@ mod tests {
     fn periods_add_up() {
         let second = |statements, micros| CpuCost {
             user: Nanos::from_micros(micros),
-            cpu: Nanos::from_micros(4 * micros),
+            cpu: Nanos::from_micros(6 * micros),
+            polling: Nanos::from_micros(2 * micros),
             wall: Nanos::from_secs(1),
             statements,
         };
         let mut cost = CpuCost::default();
         cost.add(&second(100, 500));
         cost.add(&second(300, 300));
-        assert_eq!((cost.user_us(), cost.cpu_us(), cost.qps()), (2.0, 8.0, 200.0));
+        assert_eq!((cost.user_us(), cost.work_us(), cost.qps()), (2.0, 8.0, 200.0));
     }
 
     #[test]

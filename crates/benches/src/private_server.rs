@@ -13,8 +13,8 @@ use dbdyno_engines::server::{
     DataShape, Installation, Server, ServerAccess, ServerDirs, ServerPlan, initialise,
 };
 use dbdyno_machine::{CpuAssignment, CpuSet};
-use dbdyno_record::SliceMeasured;
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
+use dbdyno_record::{ClientWait, SliceMeasured};
 use dbdyno_workloads::insert::Plan;
 use tempfile::TempDir;
 
@@ -87,20 +87,22 @@ impl PrivateServer {
     /// # Errors
     /// It is not installed, or it does not start.
     pub fn start(engine: StorageEngine, shape: DataShape, cpus: &CpuSet) -> anyhow::Result<Self> {
-        Self::start_system(ServerSystem::MariaDb, Some(engine), shape, cpus)
+        Self::start_system(ServerSystem::MariaDb, Some(engine), None, shape, cpus)
     }
 
-    /// Starts a server of any system; `engine` is for those with storage engines.
+    /// Starts a server of any system; `engine` is for those with storage engines. Without `program`,
+    /// the installed one is used.
     ///
     /// # Errors
     /// It is not installed, or it does not start.
     pub fn start_system(
         system: ServerSystem,
         engine: Option<StorageEngine>,
+        program: Option<&Path>,
         shape: DataShape,
         cpus: &CpuSet,
     ) -> anyhow::Result<Self> {
-        let installation = Installation::find(system, engine, None)?;
+        let installation = Installation::find(system, engine, program)?;
         let settings = Vec::new();
         let plan = ServerPlan::new(installation, engine, Durability::Relaxed, settings, shape)?;
         let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
@@ -130,12 +132,18 @@ impl PrivateServer {
         Ok(self.server.as_ref().context("the server is not running")?.pid())
     }
 
-    /// Starts a worker with a connection per client, and loads the tables.
+    /// Starts a worker with a connection per client, which wait for answers in this way, and loads the
+    /// tables.
     ///
     /// # Errors
     /// The worker or the server fails.
-    pub fn load(&self, harness: &Harness, cpus: &CpuAssignment) -> anyhow::Result<WorkerHandle> {
-        let mut worker = self.open(harness, cpus, self.shape.clients, None)?;
+    pub fn load(
+        &self,
+        harness: &Harness,
+        cpus: &CpuAssignment,
+        wait: ClientWait,
+    ) -> anyhow::Result<WorkerHandle> {
+        let mut worker = self.open(harness, cpus, (self.shape.clients, wait), None)?;
         worker.load()?;
         worker.settle()?;
         worker.warm()?;
@@ -152,7 +160,8 @@ impl PrivateServer {
         cpus: &CpuAssignment,
         plan: &Plan,
     ) -> anyhow::Result<WorkerHandle> {
-        let mut worker = self.open(harness, cpus, 1, Some(plan.clone()))?;
+        let clients = (1, ClientWait::Sleep);
+        let mut worker = self.open(harness, cpus, clients, Some(plan.clone()))?;
         worker.insert_tables()?;
         Ok(worker)
     }
@@ -161,7 +170,7 @@ impl PrivateServer {
         &self,
         harness: &Harness,
         cpus: &CpuAssignment,
-        clients: u32,
+        (clients, wait): (u32, ClientWait),
         insert: Option<Plan>,
     ) -> anyhow::Result<WorkerHandle> {
         let server = self.server.as_ref().context("the server is not running")?;
@@ -182,10 +191,13 @@ impl PrivateServer {
             create: true,
             clients,
             threads: cpus.dbdyno.len() as u32,
+            wait,
             tables: self.shape.tables,
             load_tables: true,
             own_tables: false,
             setup: Vec::new(),
+            scripts: Vec::new(),
+            script_clients: clients,
             rows: self.shape.rows,
             seed: SEED,
             cpus: Some(cpus.dbdyno.to_string()),

@@ -42,8 +42,9 @@ impl Progress {
     pub fn follow(&self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Stage(what) => self.show(0.0, what),
-            RunEvent::Microbenchmark { number, of, name } => {
-                self.show((number - 1) as f64 / *of as f64, name);
+            RunEvent::Microbenchmark { number, of, name, passes: (pass, passes) } => {
+                let done = (number - 1) as f64 / *of as f64;
+                self.show((f64::from(pass - 1) + done) / f64::from(*passes), name);
             }
             _ => {}
         }

@@ -98,9 +98,10 @@ fn overhead(args: &Args) -> anyhow::Result<Outcome> {
         seed: SEED,
         calibration: ticks.calibration(),
         injected_delay: None,
+        scripts: None,
     };
     let mut client = Client::new(connection, setup);
-    client.prepare(microbenchmark, 0)?;
+    client.prepare(microbenchmark, 0, 1)?;
     // SAFETY: the connection is the client's, which is declared before and so dropped after.
     let peer = unsafe { BareLoop::prepare(bare_loop, &library, db, &sql, TABLES.rows) }?;
     let progress = Progress::start();
@@ -189,7 +190,12 @@ impl Pair<'_> {
         let mut queries = 1;
         for block in 0..WARMUP {
             let quota = Quota::Time(self.args.slice);
-            let request = SliceRequest { block, clients: None, lead_in: quota.lead_in(), quota };
+            let request = SliceRequest {
+                block,
+                clients: None,
+                lead_in: quota.lead_in(self.args.slice),
+                quota,
+            };
             let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
             queries = measured.events.max(1);
             self.peer.run(queries)?;
@@ -199,7 +205,8 @@ impl Pair<'_> {
 
     fn ours<T: TickSource>(&mut self, block: u32, queries: u64) -> anyhow::Result<f64> {
         let quota = Quota::Events(queries);
-        let request = SliceRequest { block, clients: None, lead_in: quota.lead_in(), quota };
+        let request =
+            SliceRequest { block, clients: None, lead_in: quota.lead_in(self.args.slice), quota };
         let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
         ensure!(
             measured.statements == queries && measured.errors + measured.wrong == 0,
@@ -214,7 +221,7 @@ impl Pair<'_> {
 
     fn peer(&mut self, queries: u64) -> anyhow::Result<f64> {
         // dbdyno's slices have a lead-in too, after the other loop has used the caches.
-        if let Some(Quota::Events(lead_in)) = Quota::Events(queries).lead_in() {
+        if let Some(Quota::Events(lead_in)) = Quota::Events(queries).lead_in(self.args.slice) {
             self.peer.run(lead_in)?;
         }
         Ok(self.peer.run(queries)?.as_nanos() as f64 / queries as f64)

@@ -3,6 +3,7 @@
 mod cycles;
 mod gain;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -12,6 +13,7 @@ use dbdyno_benches::live_server::LiveServer;
 use dbdyno_benches::private_server::{PrivateServer, find_system};
 use dbdyno_engines::server::DataShape;
 use dbdyno_machine::CpuAssignment;
+use dbdyno_record::ClientWait;
 use dbdyno_units::Nanos;
 use tempfile::TempDir;
 
@@ -32,6 +34,9 @@ struct ServerArgs {
     /// Storage engine, for systems with several
     #[arg(long)]
     engine: Option<String>,
+    /// Server program, such as that of a release [default: the installed one]
+    #[arg(long)]
+    program: Option<PathBuf>,
     /// Maximum time for which threads may be stopped
     #[arg(long, alias = "stop", default_value = "50ms", value_parser = duration)]
     max_pause: Nanos,
@@ -54,8 +59,9 @@ impl ServerArgs {
         shape: DataShape,
     ) -> anyhow::Result<LoadedServer> {
         let (system, engine) = find_system(&self.system, self.engine.as_deref())?;
-        let server = PrivateServer::start_system(system, engine, shape, &cpus.system)?;
-        let worker = server.load(harness, cpus)?;
+        let program = self.program.as_deref();
+        let server = PrivateServer::start_system(system, engine, program, shape, &cpus.system)?;
+        let worker = server.load(harness, cpus, ClientWait::Sleep)?;
         let journals = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
         let live = LiveServer::new(system, server.pid()?, journals.path(), self.max_pause);
         Ok(LoadedServer { worker, live, _server: server, _journals: journals })

@@ -145,6 +145,7 @@ impl Report {
         CpuCost {
             user: Nanos::from_secs_f64(self.user_s),
             cpu: Nanos::from_secs_f64(self.user_s + self.system_s),
+            polling: Nanos::ZERO,
             wall: Nanos::from_secs_f64(self.wall_s),
             statements,
         }
@@ -197,7 +198,7 @@ fn report(
         ] {
             let figures: [(&str, Figure, f64); 2] = [
                 ("user CPU", CpuCost::user_us, goals.user),
-                ("user + system CPU", CpuCost::cpu_us, goals.cpu),
+                ("user + system CPU", CpuCost::work_us, goals.cpu),
             ];
             for (kind, of, goal) in figures {
                 let (ours, peer) = (of(&ours), of(&peer));

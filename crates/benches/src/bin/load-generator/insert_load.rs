@@ -59,7 +59,7 @@ fn load_and_check(
         Engine::Postgresql => (ServerSystem::PostgreSql, None),
     };
     let shape = DataShape { tables: 1, rows, clients: 2 };
-    let server = PrivateServer::start_system(system, storage, shape, &cpus.system)?;
+    let server = PrivateServer::start_system(system, storage, None, shape, &cpus.system)?;
     let plan = plan(rows);
     let mut worker = server.open_for_inserts(harness, cpus, &plan)?;
     load(&mut worker, &plan, |step, measured| {

@@ -11,6 +11,7 @@ use dbdyno_benches::sysbench::{Job, Sysbench, Work};
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
 use dbdyno_machine::CpuAssignment;
+use dbdyno_record::ClientWait;
 use dbdyno_record::server::{StorageEngine, Target};
 use dbdyno_report::model::{Estimate, Report, Role};
 use dbdyno_spec::experiment::Experiment;
@@ -134,7 +135,7 @@ impl SysbenchTarget {
         cpus: &CpuAssignment,
     ) -> anyhow::Result<Self> {
         let server = PrivateServer::start(engine, shape, &cpus.system)?;
-        let worker = server.load(harness, cpus)?;
+        let worker = server.load(harness, cpus, ClientWait::Sleep)?;
         Ok(Self { observer: server.observe()?, worker, target: server.target()?, _server: server })
     }
 

@@ -1,16 +1,12 @@
 //! Coverage of the confidence intervals: many short runs of a build against itself.
 
-use std::sync::Mutex;
-
 use anyhow::Context;
 use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::harness::{ExperimentArgs, ExperimentFile, Harness};
 use dbdyno_benches::intervals::{contains_one, distance, half_width, quantile, sorted};
 use dbdyno_benches::outcome::Outcome;
-use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_report::model::{Estimate, Report, Role};
-use dbdyno_run::RunEvent;
 
 /// The minimum number of intervals for a verdict: with 200, 0.95 is known to ±0.03.
 const ENOUGH: usize = 200;
@@ -43,23 +39,8 @@ struct Intervals {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut file = ExperimentFile::read("coverage", &args.experiment)?;
     let harness = Harness::new()?;
-    let progress = Mutex::new(Progress::start());
     let mut intervals: Vec<Intervals> = Vec::new();
-    for run in 0..args.runs {
-        let show = |event: RunEvent<'_>| {
-            let RunEvent::Microbenchmark { number, of, name } = event else { return };
-            let share = (run as f64 + (number - 1) as f64 / of as f64) / args.runs as f64;
-            if let Ok(progress) = progress.lock() {
-                progress.show(share, &format!("run {} of {}, {name}", run + 1, args.runs));
-            }
-        };
-        file.experiment.seed = run + 1;
-        let report = harness
-            .run(&file, &show)
-            .with_context(|| format!("run {} of {}", run + 1, args.runs))?;
-        collect(&report, &mut intervals)?;
-    }
-    drop(progress);
+    harness.repeat(&mut file, args.runs, |_, report| collect(report, &mut intervals))?;
     conclude(&intervals)
 }
 

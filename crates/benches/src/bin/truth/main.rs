@@ -4,6 +4,7 @@
 mod control;
 mod coverage;
 mod delays;
+mod gate;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ enum Command {
     Delays(delays::Args),
     Coverage(coverage::Args),
     Control(control::Args),
+    Gate(gate::Args),
 }
 
 fn main() -> ExitCode {
@@ -24,5 +26,6 @@ fn main() -> ExitCode {
         Command::Delays(args) => delays::run(&args),
         Command::Coverage(args) => coverage::run(&args),
         Command::Control(args) => control::run(&args),
+        Command::Gate(args) => gate::run(&args),
     })
 }
