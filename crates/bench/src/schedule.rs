@@ -69,7 +69,8 @@ pub enum Pace {
     /// slice time.
     ///
     /// Each warm-up block measures this number: there the baseline runs first, by time. In the
-    /// blocks that count it is fixed, so that all candidates use the same keys and, for writes,
+    /// blocks that count, the highest of them is fixed, as others may have kept the baseline from its
+    /// CPU in one of them, so that all candidates use the same keys and, for writes,
     /// have the same sequence of states.
     Events,
     /// One slice time.
@@ -131,8 +132,10 @@ pub struct Schedule {
     next_block: u32,
     /// Position and candidate of the remaining slices of the block.
     left: VecDeque<(u32, usize)>,
-    /// Quota of a slice, once measured.
+    /// Quota of a slice, once measured: in a warm-up block, of this block.
     measured: Option<MeasuredQuota>,
+    /// The highest quota of the warm-up blocks.
+    highest: Option<MeasuredQuota>,
     /// Quota of the lead-ins of the current block. It is fixed when the block starts, so that all
     /// candidates get the same events.
     lead_in: Option<Quota>,
@@ -148,6 +151,7 @@ impl Schedule {
             next_block: plan.first_block,
             left: VecDeque::new(),
             measured: None,
+            highest: None,
             lead_in: None,
             plan,
         }
@@ -157,7 +161,11 @@ impl Schedule {
     pub fn calibrate(&mut self, measured: &SliceMeasured) {
         if self.plan.pace == Pace::Events && self.measured.is_none() {
             let SliceMeasured { events, wall, .. } = *measured;
-            self.measured = Some(MeasuredQuota { events: events.max(1), wall });
+            let quota = MeasuredQuota { events: events.max(1), wall };
+            self.measured = Some(quota);
+            if self.highest.is_none_or(|highest| highest.events < quota.events) {
+                self.highest = Some(quota);
+            }
         }
     }
 
@@ -181,6 +189,9 @@ impl Schedule {
         self.block = self.next_block;
         self.next_block += 1;
         let BlockPlan { seed, microbenchmark, pace, slice, .. } = self.plan;
+        if !self.is_warmup() {
+            self.measured = self.highest;
+        }
         self.lead_in = match pace {
             Pace::Events => {
                 self.measured.and_then(|one| Quota::Events(one.events).lead_in(one.wall))
@@ -366,6 +377,34 @@ mod tests {
         let (script, events) = run(Pace::Events, &[]);
         assert_eq!(script, "BtDeCe|BtCeDe|decebe|becede|bedece");
         assert!(events.iter().all(|events| *events == 100), "{events:?}");
+    }
+
+    #[test]
+    fn stall_of_the_baseline_in_a_warm_up_block_does_not_shorten_all_slices() {
+        let plan = BlockPlan {
+            seed: 6,
+            microbenchmark: 0,
+            first_block: 0,
+            warmup_blocks: 3,
+            clients: 1,
+            slice: Nanos::from_millis(10),
+            pace: Pace::Events,
+        };
+        for stalled in 0..3 {
+            let mut schedule = Schedule::new(plan, vec![true; 2]);
+            let mut last = None;
+            for _ in 0..10 {
+                let slice = schedule.next().unwrap();
+                let events = match slice.request.quota {
+                    Quota::Time(_) if slice.block == stalled => 1,
+                    Quota::Time(_) => 100,
+                    Quota::Events(events) => events,
+                };
+                schedule.calibrate(&SliceMeasured { events, ..SliceMeasured::default() });
+                last = Some(slice.request.quota);
+            }
+            assert_eq!(last, Some(Quota::Events(100)), "stalled in block {stalled}");
+        }
     }
 
     #[test]

@@ -11,6 +11,11 @@ use dbdyno_units::Nanos;
 /// when the interval is narrow by chance.
 const BLOCKS_BETWEEN_CHECKS: u32 = 5;
 
+/// The least time that a slice counts for, as a part of its planned length. If others kept the
+/// baseline from its CPU while the number of events was measured, all slices are far too short, and
+/// their own time would never spend the budget.
+const LEAST_PART_OF_SLICE: u64 = 8;
+
 /// The measured slices of one microbenchmark, and the decision whether more are needed.
 #[derive(Debug, Default)]
 pub(crate) struct StoppingRule {
@@ -21,6 +26,8 @@ pub(crate) struct StoppingRule {
     worker_cpu: Vec<Point>,
     /// Number of starts that the schedule requires.
     planned: u32,
+    /// The least time that a slice counts for.
+    least_of_slice: Nanos,
     /// Number of complete restarts; those that an interruption ended early do not count.
     restarts: u32,
     /// Number of counted blocks.
@@ -38,7 +45,9 @@ pub(crate) struct StoppingRule {
 impl StoppingRule {
     /// The state after what earlier sessions measured.
     pub fn of(stored: &[SliceRecord], schedule: &Schedule) -> Self {
-        let mut rule = Self { planned: schedule.restarts, ..Self::default() };
+        let slice = schedule.slice.min(schedule.write_slice);
+        let least_of_slice = Nanos::from_nanos(slice.as_nanos() / LEAST_PART_OF_SLICE);
+        let mut rule = Self { planned: schedule.restarts, least_of_slice, ..Self::default() };
         let counting = || stored.iter().filter(|row| !row.warmup);
         counting().for_each(|row| rule.add(row));
         let mut blocks_of_restarts: BTreeMap<u32, u32> = BTreeMap::new();
@@ -54,8 +63,9 @@ impl StoppingRule {
 
     /// Adds a counted slice.
     pub fn add(&mut self, row: &SliceRecord) {
-        self.time += row.measured.wall;
-        self.time_of_restart += row.measured.wall;
+        let time = row.measured.wall.max(self.least_of_slice);
+        self.time += time;
+        self.time_of_restart += time;
         let SliceRecord { restart, block, candidate, ref measured, .. } = *row;
         let point = |value| Point { restart, block, candidate, value };
         if let Some(value) = measured.throughput {
@@ -240,6 +250,21 @@ pub(crate) mod tests {
         let noisy: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 0.9 } else { 1.1 }).collect();
         assert!(!is_enough(&noisy[..39]));
         assert!(is_enough(&noisy));
+    }
+
+    #[test]
+    fn slices_that_are_far_too_short_spend_the_budget_too() {
+        let mut rule = StoppingRule::of(&[], &SCHEDULE);
+        let blocks_until_stop = (0..).find(|number| {
+            for mut row in block(0, *number, if number % 2 == 0 { 0.9 } else { 1.1 }) {
+                row.measured.wall = Nanos::from_nanos(3_000);
+                rule.add(&row);
+            }
+            rule.end_block();
+            rule.has_enough_blocks(&SCHEDULE, &[1])
+        });
+        // Eight times as many as fit in 2 s.
+        assert_eq!(blocks_until_stop, Some(319));
     }
 
     #[test]

@@ -254,7 +254,7 @@ fn conclusions_are_sentences_with_intervals() {
         let candidate = report.candidates[1].name.clone();
         let baseline = report.baseline.clone();
         let [sentence] = &conclusions(&report)[..] else { panic!("one result") };
-        sentence.replace(&candidate, "new").replace(&baseline, "old")
+        sentence.replace(&baseline, "old").replace(&candidate, "new")
     };
     for (qps, sentence) in [
         ([0.74, 0.76, 0.78], "new is 24% slower than old on scan_range=100 (95%: 22% to 26%)"),

@@ -372,7 +372,7 @@ fn invalid_candidates_are_reported() {
           --> test.toml:12:12
            |
         12 | sqlite = { cache = '1MiB' }
-           |            ^^^^^
+           |            ^^^^^ did you mean `cache_size`?
 
         error: missing key `variant` in [[candidate]]
           --> test.toml:13:1
