@@ -38,7 +38,6 @@ use crate::model::{
 use absolute::{Cpus, SystemKind, absolute, cpu_per_query, switches_per_query};
 use background::Background;
 use response_times::PercentileRatios;
-pub(crate) use series::by_group;
 
 /// Share of its CPUs above which a server or a client counts as the bottleneck.
 const LIMIT: f64 = 0.9;

@@ -1,7 +1,7 @@
 //! Series of candidates: what the terminal report and the HTML page share.
 
 use crate::figures::{percent_change, ratio};
-use crate::model::{Report, Series, SeriesChange};
+use crate::model::{Report, Series, SeriesChange, SeriesRow};
 
 /// What the section shows.
 pub(crate) const KEY: &str = "Throughput relative to the first candidate of the series, in percent: +10 is 10% more. A group is \
@@ -17,6 +17,11 @@ const MOST_COLUMNS: usize = 8;
 /// with a column for each.
 pub(crate) fn comes_first(report: &Report) -> bool {
     !report.series.is_empty() && report.candidates.len() > MOST_COLUMNS
+}
+
+/// The groups in the order of the other tables; their microbenchmarks in running order.
+pub(crate) fn sort_by_group(rows: &mut [SeriesRow]) {
+    rows.sort_by(|a, b| a.group.cmp(&b.group));
 }
 
 impl Series {

@@ -10,6 +10,7 @@ use crate::metric::Metric;
 use crate::model::{
     Estimate, Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint, SeriesRow, Verdict,
 };
+use crate::series::sort_by_group;
 
 /// The name of the series of imported results.
 const IMPORTED: &str = "imported";
@@ -118,18 +119,13 @@ fn of(
             });
         }
     }
-    by_group(&mut rows);
+    sort_by_group(&mut rows);
     changes.sort_by(|a: &SeriesChange, b| {
         b.is_listed().cmp(&a.is_listed()).then(b.size().total_cmp(&a.size()))
     });
     let groups = groups(&rows);
     let candidates = members.iter().map(|&member| name_of(member)).collect();
     Series { name, candidates, rows, groups, changes }
-}
-
-/// The groups in the order of the other tables; their microbenchmarks in running order.
-pub(crate) fn by_group(rows: &mut [SeriesRow]) {
-    rows.sort_by(|a, b| a.group.cmp(&b.group));
 }
 
 /// Throughput of one candidate relative to another: the ratio, its interval, the verdict and the

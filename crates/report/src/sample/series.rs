@@ -3,11 +3,11 @@
 use dbdyno_units::Ratio;
 
 use super::{interval, names, report};
-use crate::assemble::by_group;
 use crate::model::{
     CandidateRecord, Report, Role, Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint,
     SeriesRow, Verdict,
 };
+use crate::series::sort_by_group;
 
 /// Throughput of a release on a microbenchmark: it changes with every fifth release.
 fn ratio(microbenchmark: usize, release: usize) -> f64 {
@@ -68,7 +68,7 @@ pub fn series(releases: usize) -> Report {
             });
         }
     }
-    by_group(&mut rows);
+    sort_by_group(&mut rows);
     changes.sort_by(|a: &SeriesChange, b| {
         b.is_listed().cmp(&a.is_listed()).then(b.size().total_cmp(&a.size()))
     });
