@@ -103,8 +103,13 @@ fn uprobes_on_moved_functions_do_not_disturb_the_program() {
     // With hits, through the pointer: it points to the original entry.
     let mut probes: Vec<Uprobe> = moved.iter().map(|it| attach_to(*it).unwrap()).collect();
     let start = Instant::now();
-    while probes.iter_mut().map(Uprobe::hits).sum::<u64>() < 1_000 {
-        assert!(start.elapsed() < Duration::from_secs(60), "no hits");
+    loop {
+        let hits: Vec<u64> = probes.iter_mut().map(Uprobe::hits).collect();
+        if hits.iter().sum::<u64>() >= 1_000 {
+            break;
+        }
+        let expired = start.elapsed() > Duration::from_secs(60);
+        assert!(!expired, "too few hits of {moved:x?}: {hits:?}");
         std::thread::sleep(Duration::from_millis(20));
         victim.assert_alive();
     }
