@@ -236,6 +236,16 @@ impl Iterator for Schedule {
 mod tests {
     use super::*;
 
+    const PLAN: BlockPlan = BlockPlan {
+        seed: 6,
+        microbenchmark: 0,
+        first_block: 0,
+        warmup_blocks: 2,
+        clients: 1,
+        slice: Nanos::from_millis(10),
+        pace: Pace::Events,
+    };
+
     #[test]
     fn every_candidate_has_one_slice_in_every_block() {
         for block in 0..100 {
@@ -328,16 +338,7 @@ mod tests {
     /// `?` for a lost slice; `|` between blocks.
     fn run(pace: Pace, fates: &[(char, u32, Fate)]) -> (String, Vec<u64>) {
         const BLOCKS: u32 = 5;
-        let slice = Nanos::from_millis(50);
-        let plan = BlockPlan {
-            seed: 6,
-            microbenchmark: 0,
-            first_block: 0,
-            warmup_blocks: 2,
-            clients: 1,
-            slice,
-            pace,
-        };
+        let plan = BlockPlan { pace, ..PLAN };
         let mut schedule = Schedule::new(plan, vec![true; 3]);
         let (mut script, mut all_events) = (String::new(), Vec::new());
         while let Some(slice) = schedule.next() {
@@ -381,15 +382,7 @@ mod tests {
 
     #[test]
     fn stall_of_the_baseline_in_a_warm_up_block_does_not_shorten_all_slices() {
-        let plan = BlockPlan {
-            seed: 6,
-            microbenchmark: 0,
-            first_block: 0,
-            warmup_blocks: 3,
-            clients: 1,
-            slice: Nanos::from_millis(10),
-            pace: Pace::Events,
-        };
+        let plan = BlockPlan { warmup_blocks: 3, ..PLAN };
         for stalled in 0..3 {
             let mut schedule = Schedule::new(plan, vec![true; 2]);
             let mut last = None;
@@ -409,15 +402,7 @@ mod tests {
 
     #[test]
     fn all_candidates_of_a_block_have_the_same_lead_in() {
-        let plan = BlockPlan {
-            seed: 6,
-            microbenchmark: 0,
-            first_block: 0,
-            warmup_blocks: 3,
-            clients: 1,
-            slice: Nanos::from_millis(10),
-            pace: Pace::Events,
-        };
+        let plan = BlockPlan { warmup_blocks: 3, ..PLAN };
         let mut schedule = Schedule::new(plan, vec![true; 3]);
         let mut lead_ins = vec![Vec::new(); 6];
         for number in 0..18 {
@@ -466,15 +451,7 @@ mod tests {
 
     #[test]
     fn inactive_candidate_leaves_its_position_free() {
-        let plan = BlockPlan {
-            seed: 6,
-            microbenchmark: 0,
-            first_block: 2,
-            warmup_blocks: 0,
-            clients: 1,
-            slice: Nanos::from_millis(5),
-            pace: Pace::Time,
-        };
+        let plan = BlockPlan { first_block: 2, warmup_blocks: 0, pace: Pace::Time, ..PLAN };
         let schedule = Schedule::new(plan, vec![true, false, true]);
         let positions: Vec<_> =
             schedule.take(4).map(|s| (s.block, s.position, s.candidate)).collect();
