@@ -1,6 +1,6 @@
 //! One client and its hot loop.
 
-use dbdyno_drivers::{Connection, NonBlockingConnection};
+use dbdyno_drivers::{Answer, Connection, Error, NonBlockingConnection, Received};
 use dbdyno_machine::tsc::{Calibration, TickSource};
 use dbdyno_record::SliceMeasured;
 use dbdyno_units::{Nanos, Share};
@@ -36,6 +36,17 @@ pub struct ClientSetup {
     pub injected_delay: Option<Share>,
     /// How sysbench scripts are run; `None` if they cannot be.
     pub scripts: Option<ScriptTarget>,
+}
+
+/// How far a client came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advance {
+    /// Nothing has arrived.
+    Nothing,
+    /// An event is in progress.
+    Continues,
+    /// The deadline has passed, and no event is started.
+    Stopped,
 }
 
 /// What a client executes.
@@ -90,17 +101,18 @@ impl Work {
         }
     }
 
-    /// Continues an event. Returns whether it is complete.
+    /// Continues an event after an answer. Returns whether it is complete.
     #[inline]
-    fn advance<C: NonBlockingConnection>(
+    fn received<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
         tally: &mut Tally,
+        answer: Result<Answer, Error>,
     ) -> Result<bool, RequestError> {
         match self {
-            Self::Statements(prepared) => prepared.advance(connection, params, tally),
-            Self::Script(script) => script.advance(connection, params, tally),
+            Self::Statements(prepared) => prepared.received(connection, params, tally, answer),
+            Self::Script(script) => script.received(connection, params, tally, answer),
         }
     }
 }
@@ -290,6 +302,11 @@ impl<C: NonBlockingConnection> Client<C> {
         self.setup.calibration
     }
 
+    /// The connection, to wait until it is readable.
+    pub(super) const fn readable(&self) -> &C {
+        &self.connection
+    }
+
     /// Prepares for a slice's lead-in.
     pub(super) fn begin_slice(&mut self, request: SliceRequest) -> Result<(), RequestError> {
         self.start_block(request)
@@ -323,24 +340,32 @@ impl<C: NonBlockingConnection> Client<C> {
         }
     }
 
-    /// Continues the current event without blocking, and starts the next one if it is complete and
-    /// the deadline has not passed. Returns whether the client has stopped, with no event started.
+    /// Reads what has arrived, without blocking. After an answer, continues the current event, and starts the
+    /// next one if it is complete and the deadline has not passed.
     #[inline]
     pub(super) fn advance<T: TickSource>(
         &mut self,
         deadline: Deadline,
         histogram: &mut TickHistogram,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<Advance, RequestError> {
         let Self { connection, prepared, params, tally, .. } = self;
+        let answer = match connection.receive_available() {
+            Ok(Received::Nothing) => return Ok(Advance::Nothing),
+            Ok(Received::Part) => return Ok(Advance::Continues),
+            Ok(Received::Answer(answer)) => Ok(answer),
+            Err(error) => Err(error),
+        };
         let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
-        if !prepared.advance(connection, params, tally)? {
-            return Ok(false);
+        if !prepared.received(connection, params, tally, answer)? {
+            return Ok(Advance::Continues);
         }
         let now = T::now();
-        if self.end_event(deadline, histogram, now) {
-            return Ok(true);
+        if self.end_event(deadline, histogram, now)
+            || self.begin_events::<T>(deadline, histogram, now)?
+        {
+            return Ok(Advance::Stopped);
         }
-        self.begin_events::<T>(deadline, histogram, now)
+        Ok(Advance::Continues)
     }
 
     /// Counts an event. Returns whether the deadline has passed.

@@ -10,12 +10,12 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::client::Client;
+use super::client::{Advance, Client};
 use super::deadline::Deadline;
 use super::error::RequestError;
 use super::meter::Meter;
 use super::readings::Readings;
-use super::waiting::{Asleep, PollMeter, Polling};
+use super::waiting::{Asleep, PollMeter, Polling, sleep_until_readable};
 use crate::latency::TickHistogram;
 use crate::slice::SliceRequest;
 
@@ -67,12 +67,21 @@ impl<C: Connection> ClientDriver<C> for Blocking {
     }
 }
 
+/// Up to this many polling clients of a thread are asked one after the other; more would let answers wait that
+/// have arrived. Throughput of point queries with 16 to 64 clients was 1.1 to 1.3 times that with epoll.
+const ASKED_IN_TURN: usize = 64;
+
 /// Many clients per thread. The thread waits with epoll for replies on all connections. A single
-/// client reads from its connection instead, which saves a system call per statement.
+/// client reads from its connection instead, which saves a system call per statement, and clients that poll read
+/// from theirs in turn: a server that sends to a connection in an epoll set does work for the set.
 pub(super) struct Epoll {
     wait: ClientWait,
     epoll: OwnedFd,
+    /// The number of clients whose connections are in the epoll set, from the first one.
+    registered: usize,
     ready: Vec<Event>,
+    /// Numbers of the clients that have not passed the deadline, if they are asked in turn.
+    running: Vec<usize>,
     /// Response times of all clients; one histogram per client would fill the cache.
     histogram: TickHistogram,
 }
@@ -81,6 +90,32 @@ pub(super) struct Epoll {
 unsafe impl Send for Epoll {}
 
 impl Epoll {
+    /// Puts the connections of these clients, and no others, into the epoll set if the thread waits with it.
+    fn register<C: NonBlockingConnection>(
+        &mut self,
+        clients: &mut [Client<C>],
+    ) -> Result<(), RequestError> {
+        let needed = if self.asks_in_turn(clients.len()) { 0 } else { clients.len() };
+        if self.registered == needed {
+            return Ok(());
+        }
+        let mut set = || -> std::io::Result<OwnedFd> {
+            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+            for (number, client) in (0..).zip(&mut clients[..needed]) {
+                let data = EventData::new_u64(number);
+                epoll::add(&epoll, client.connection(), data, EventFlags::IN)?;
+            }
+            Ok(epoll)
+        };
+        self.epoll = set().map_err(|error| format!("waiting for replies: {error}"))?;
+        self.registered = needed;
+        Ok(())
+    }
+
+    fn asks_in_turn(&self, clients: usize) -> bool {
+        clients == 1 || self.wait == ClientWait::Poll && clients <= ASKED_IN_TURN
+    }
+
     /// Runs events on all clients until each has passed the deadline.
     fn run<C: NonBlockingConnection, T: TickSource>(
         &mut self,
@@ -89,14 +124,18 @@ impl Epoll {
         polling: &mut PollMeter<T>,
         mut stopped: impl FnMut(&mut Client<C>),
     ) -> Result<(), RequestError> {
-        let mut running = 0;
-        for client in &mut *clients {
+        self.running.clear();
+        for (number, client) in clients.iter_mut().enumerate() {
             if client.begin_events::<T>(deadline, &mut self.histogram, T::now())? {
                 stopped(client);
             } else {
-                running += 1;
+                self.running.push(number);
             }
         }
+        if self.asks_in_turn(clients.len()) {
+            return self.ask_in_turn(clients, deadline, polling, stopped);
+        }
+        let mut running = self.running.len();
         while running > 0 {
             let count = match self.wait {
                 ClientWait::Poll => self.poll(polling)?,
@@ -104,9 +143,46 @@ impl Epoll {
             };
             for event in &self.ready[..count] {
                 let client = &mut clients[event.data.u64() as usize];
-                if client.advance::<T>(deadline, &mut self.histogram)? {
+                if client.advance::<T>(deadline, &mut self.histogram)? == Advance::Stopped {
                     stopped(client);
                     running -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads from the connections of all running clients, one after the other, until all have stopped.
+    fn ask_in_turn<C: NonBlockingConnection, T: TickSource>(
+        &mut self,
+        clients: &mut [Client<C>],
+        deadline: Deadline,
+        polling: &mut PollMeter<T>,
+        mut stopped: impl FnMut(&mut Client<C>),
+    ) -> Result<(), RequestError> {
+        let Self { running, histogram, .. } = self;
+        polling.begin();
+        let mut place = 0;
+        while !running.is_empty() {
+            place %= running.len();
+            let client = &mut clients[running[place]];
+            match client.advance::<T>(deadline, histogram)? {
+                Advance::Nothing => {
+                    if polling.found_nothing() {
+                        let waiting = running.iter().map(|number| clients[*number].readable());
+                        sleep_until_readable(waiting);
+                        polling.slept();
+                    }
+                    place += 1;
+                }
+                Advance::Continues => {
+                    polling.begin();
+                    place += 1;
+                }
+                Advance::Stopped => {
+                    stopped(client);
+                    running.swap_remove(place);
+                    polling.begin();
                 }
             }
         }
@@ -145,12 +221,10 @@ impl Epoll {
 impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
     fn new(clients: &mut [Client<C>], wait: ClientWait) -> std::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        for (number, client) in (0..).zip(clients.iter_mut()) {
-            epoll::add(&epoll, client.connection(), EventData::new_u64(number), EventFlags::IN)?;
-        }
         let no_event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let ready = vec![no_event; clients.len().max(1)];
-        Ok(Self { wait, epoll, ready, histogram: TickHistogram::new() })
+        let (running, histogram) = (Vec::with_capacity(clients.len()), TickHistogram::new());
+        Ok(Self { wait, epoll, registered: 0, ready, running, histogram })
     }
 
     fn lead_in<T: TickSource>(
@@ -158,6 +232,7 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
         clients: &mut [Client<C>],
         request: SliceRequest,
     ) -> Result<(), RequestError> {
+        self.register(clients)?;
         if let [client] = clients {
             return match self.wait {
                 ClientWait::Poll => {
@@ -273,7 +348,7 @@ mod tests {
 
     #[test]
     fn polling_and_sleeping_clients_receive_equal_answers() {
-        for clients in [1, 7] {
+        for clients in [1, 7, 70] {
             let [polled, slept] = [ClientWait::Poll, ClientWait::Sleep]
                 .map(|wait| slice(wait, clients, 50, ALWAYS).unwrap());
             assert_eq!(polled.events, u64::from(50 * clients));
@@ -291,7 +366,7 @@ mod tests {
             0..20 => Reaction::AnswerAfter(Duration::ZERO),
             _ => Reaction::Close,
         };
-        for clients in [1, 7] {
+        for clients in [1, 7, 70] {
             for wait in ClientWait::ALL {
                 let error = slice(wait, clients, 50, dies).unwrap_err().to_string();
                 assert!(error.contains("closed the connection"), "{error}");
@@ -302,7 +377,7 @@ mod tests {
     #[test]
     fn clients_of_a_server_that_pauses_sleep_after_the_limit() {
         let pauses: Behaviour = |_| Reaction::AnswerAfter(Duration::from_secs(1));
-        for clients in [1, 3] {
+        for clients in [1, 3, 70] {
             let measured = slice(ClientWait::Poll, clients, 1, pauses).unwrap();
             assert_eq!(measured.events, u64::from(clients));
             assert!(measured.polling.unwrap() > Nanos::ZERO);

@@ -1,6 +1,8 @@
 //! A microbenchmark prepared on one connection: the inner part of the hot loop.
 
-use dbdyno_drivers::{Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
+use dbdyno_drivers::{
+    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId,
+};
 use dbdyno_workloads::definition::{Counted, Microbenchmark};
 use dbdyno_workloads::events::{DrawnStatement, Events, ParameterSink};
 use dbdyno_workloads::program::{Program, ProgramError, Tables};
@@ -166,18 +168,17 @@ impl Prepared {
         self.send_next(connection, params, tally)
     }
 
-    /// Reads what has arrived, and sends the event's next statement once the answer is complete.
-    /// Returns whether the event is complete.
+    /// Continues an event after an answer: sends its next statement. Returns whether the event is complete.
     #[inline]
-    pub fn advance<C: NonBlockingConnection>(
+    pub fn received<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
         tally: &mut Tally,
+        answer: Result<Answer, Error>,
     ) -> Result<bool, RequestError> {
-        let answer = match connection.try_receive() {
-            Ok(None) => return Ok(false),
-            Ok(Some(answer)) => answer,
+        let answer = match answer {
+            Ok(answer) => answer,
             Err(error) => return self.failed(connection, params, tally, error).map(|()| true),
         };
         match self.cursor {

@@ -102,23 +102,6 @@ impl ScriptClient {
         complete(progress, tally)
     }
 
-    /// Reads what has arrived, and continues the event once the answer is complete. Returns whether the event
-    /// is complete.
-    #[inline]
-    pub fn advance<C: NonBlockingConnection>(
-        &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
-    ) -> Result<bool, RequestError> {
-        let answer = match connection.try_receive() {
-            Ok(None) => return Ok(false),
-            Ok(Some(answer)) => Ok(answer),
-            Err(error) => Err(error),
-        };
-        self.received(connection, params, tally, answer)
-    }
-
     /// Continues an event after an answer. Returns whether the event is complete.
     #[inline]
     pub fn received<C: NonBlockingConnection>(

@@ -94,7 +94,7 @@ impl<T: TickSource> Polling<T> {
                 Received::Part => self.meter.begin(),
                 Received::Nothing => {
                     if self.meter.found_nothing() {
-                        sleep_until_readable(connection);
+                        sleep_until_readable(std::iter::once(&*connection));
                         self.meter.slept();
                     }
                 }
@@ -135,10 +135,11 @@ impl<C: NonBlockingConnection, T: TickSource> Waiting<C> for Polling<T> {
     }
 }
 
-/// Sleeps until the connection is readable or lost. Errors occur again when it is read.
+/// Sleeps until a connection is readable or lost. Errors occur again when it is read.
 #[cold]
-fn sleep_until_readable(connection: &impl AsFd) {
-    let mut readable = [PollFd::new(connection, PollFlags::IN)];
+pub(super) fn sleep_until_readable<'a, C: AsFd + 'a>(connections: impl Iterator<Item = &'a C>) {
+    let mut readable: Vec<PollFd<'_>> =
+        connections.map(|connection| PollFd::new(connection, PollFlags::IN)).collect();
     while let Err(Errno::INTR) = rustix::event::poll(&mut readable, None) {}
 }
 
