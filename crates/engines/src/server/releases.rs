@@ -1,4 +1,4 @@
-//! Releases that are installed side by side, each in a directory with its name.
+//! Releases that are installed: side by side, each in a directory with its name, or as the system's only one.
 
 use std::env;
 use std::fs;
@@ -10,7 +10,7 @@ use super::installation::{is_executable, join_paths};
 use super::systems::server_program;
 use super::{Installation, ServerError};
 
-/// A release in a directory of its own.
+/// An installed release.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InstalledRelease {
     /// The name to use in an experiment, such as `8.0.37`.
@@ -20,7 +20,8 @@ pub struct InstalledRelease {
 }
 
 impl Installation {
-    /// Finds the release with this name in the usual directories, such as `~/opt/mysql/8.0.37`.
+    /// Finds the release with this name in the usual directories, such as `~/opt/mysql/8.0.37`, or of the
+    /// program that is used without a name. `8.0` is the newest release whose name begins with `8.0.`.
     ///
     /// # Errors
     /// There is no such release, or its program is not usable.
@@ -29,24 +30,57 @@ impl Installation {
         engine: Option<StorageEngine>,
         name: &str,
     ) -> Result<Self, ServerError> {
-        let places = places(system, &Roots::of_this_machine());
-        let all = releases_in(system, &places);
-        match all.iter().find(|release| release.name == name) {
+        let all = installed_releases(system);
+        match named(&all, name) {
             Some(release) => Self::find(system, engine, Some(&release.program)),
             None => Err(ServerError::NoRelease {
                 system,
                 name: name.to_owned(),
-                searched: join_paths(&places.iter().map(Place::pattern).collect::<Vec<_>>()),
+                searched: {
+                    let places = places(system, &Roots::of_this_machine());
+                    join_paths(&places.iter().map(Place::pattern).collect::<Vec<_>>())
+                },
                 found: all.into_iter().map(|release| release.name).collect(),
             }),
         }
     }
 }
 
-/// The releases of a system that are installed side by side.
+/// The installed releases of a system, sorted by name. The program that is used without a name is among them,
+/// by its version.
 #[must_use]
 pub fn installed_releases(system: ServerSystem) -> Vec<InstalledRelease> {
-    releases_in(system, &places(system, &Roots::of_this_machine()))
+    let mut all = releases_in(system, &places(system, &Roots::of_this_machine()));
+    if let Ok(Installation { program, version, .. }) = Installation::find(system, None, None) {
+        let is_known = |release: &InstalledRelease| {
+            release.program.canonicalize().is_ok_and(|known| known == program)
+        };
+        let name = numbers_of(&version).to_owned();
+        if !name.is_empty() && !all.iter().any(|release| is_known(release) || release.name == name)
+        {
+            all.push(InstalledRelease { name, program });
+            all.sort();
+        }
+    }
+    all
+}
+
+/// The release with this name, or the newest one of this series.
+fn named<'a>(all: &'a [InstalledRelease], name: &str) -> Option<&'a InstalledRelease> {
+    let exact = all.iter().find(|release| release.name == name);
+    let is_of_series = |release: &&InstalledRelease| {
+        release.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let order = |release: &&InstalledRelease| -> Vec<u64> {
+        numbers_of(&release.name).split('.').map(|part| part.parse().unwrap_or(0)).collect()
+    };
+    exact.or_else(|| all.iter().filter(is_of_series).max_by_key(order))
+}
+
+/// The numbers and dots at the start of a version.
+fn numbers_of(version: &str) -> &str {
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
+    version[..end].trim_end_matches('.')
 }
 
 /// Where releases are searched for.
@@ -172,6 +206,20 @@ mod tests {
         assert_eq!(releases(ServerSystem::MySql)[0].program, own);
         assert_eq!(names(ServerSystem::MariaDb), ["10.11.6", "11.4", "8.0.37"]);
         assert_eq!(names(ServerSystem::PostgreSql), ["16", "17"]);
+    }
+
+    #[test]
+    fn series_selects_its_newest_release() {
+        let release = |name: &str| InstalledRelease { name: name.to_owned(), program: name.into() };
+        let all = ["10.11.9", "10.11.19", "10.1.48", "8.0", "8.0.37"].map(release);
+        let found = |name| named(&all, name).map(|release| release.name.as_str());
+        assert_eq!(found("10.11"), Some("10.11.19"));
+        assert_eq!(found("10.1"), Some("10.1.48"));
+        assert_eq!(found("8.0"), Some("8.0"));
+        assert_eq!(found("10.11.9"), Some("10.11.9"));
+        assert_eq!(found("11"), None);
+        assert_eq!(numbers_of("10.11.19-MariaDB-0+deb12u1"), "10.11.19");
+        assert_eq!(numbers_of("18beta1"), "18");
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl<'w> Reader<'w, '_> {
         found
     }
 
-    /// A release: a suite of Debian, or the name of one that is installed.
+    /// A release: a suite of Debian, or the name of one that is installed, or of a series, such as `8.0`.
     fn release(
         &mut self,
         part: Range<usize>,
@@ -248,7 +248,10 @@ impl<'w> Reader<'w, '_> {
             return Some(part);
         }
         let found = installed(system);
-        if found.iter().any(|one| one == name) {
+        let is_named = |one: &String| {
+            one.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        if found.iter().any(is_named) {
             return Some(part);
         }
         let valid: Vec<&str> = found.iter().map(String::as_str).chain(SUITES).collect();

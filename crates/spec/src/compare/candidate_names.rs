@@ -166,6 +166,7 @@ mod tests {
                 &["mariadb-myrocks", "mysql-myrocks"],
             ),
             (&["postgresql@15", "postgresql@sid"], &["postgresql-15", "postgresql-sid"]),
+            (&["mysql@8.0", "mysql@8.0.37"], &["mysql-8.0", "mysql-8.0.37"]),
             (&["sqlite:rel_o2", "sqlite:rel_lto_pgo"], &["rel_o2", "rel_lto_pgo"]),
             (
                 &["mariadb", "mariadb{innodb_doublewrite=OFF}", "mariadb:durability=strict"],
