@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_live::{Attachment, SamplingOptions, map_to_original, optimize, sample};
 use dbdyno_relayout::Options;
-use perf_event_open_sys::bindings::perf_event_attr;
+use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
 use perf_event_open_sys::perf_event_open;
 
 use crate::copies::attach;
@@ -33,9 +33,11 @@ impl Uprobe {
         attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
         attr.__bindgen_anon_4.probe_offset = offset;
         let cpus = std::thread::available_parallelism()?.get();
+        // A program that another test starts meanwhile would keep the event open, and so the breakpoint.
+        let flags = PERF_FLAG_FD_CLOEXEC.into();
         let event = |cpu: usize| {
             // SAFETY: the attributes are valid, and the path is terminated and alive.
-            match unsafe { perf_event_open(&mut attr, -1, cpu as i32, -1, 0) } {
+            match unsafe { perf_event_open(&mut attr, -1, cpu as i32, -1, flags) } {
                 -1 => Err(io::Error::last_os_error()),
                 // SAFETY: the descriptor is new and owned by nobody else.
                 descriptor => Ok(unsafe { File::from_raw_fd(descriptor) }),
@@ -69,7 +71,10 @@ fn uprobes_on_moved_functions_do_not_disturb_the_program() {
     let program = Program::compile("threads.c", "gcc", &flags);
     let functions = program.functions("leaf_");
     let attach_to = |function: u64| Uprobe::attach(&program.path, function);
-    if let Err(error) = attach_to(functions[0].0) {
+    // Not to the program itself: a breakpoint that is left makes its function a modified one.
+    let copy = program.path.with_extension("copy");
+    fs::copy(&program.path, &copy).unwrap();
+    if let Err(error) = Uprobe::attach(&copy, functions[0].0) {
         return println!("skipped: the kernel permits no uprobes: {error}");
     }
     let mut victim = program.start();
