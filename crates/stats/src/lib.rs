@@ -1,9 +1,11 @@
-//! Estimates with their uncertainty: paired ratios, group summaries, the noise floor.
+//! Estimates with their uncertainty: paired ratios, group summaries, the noise floor, change
+//! points.
 //!
 //! Pure computation without input or output. Results that cannot be computed are `None`.
 
 mod autocorrelation;
 mod between_runs;
+mod change_points;
 mod contrast;
 mod estimate;
 mod latency;
@@ -18,6 +20,9 @@ mod time_to_resolve;
 mod unpaired;
 
 pub use between_runs::{Difference, Quotient, RunValue, largest_difference, quotient};
+pub use change_points::{
+    ChangePoint, ChangePoints, ChangeSearch, Level, LogValue, MIN_VALUES, false_discovery_level,
+};
 pub use contrast::{Weight, contrast, main_effect};
 pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_half};
 pub use latency::LatencySummary;
