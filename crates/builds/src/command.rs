@@ -30,6 +30,19 @@ const HIDDEN: [&str; 18] = [
 /// Environment variables with passwords of databases, which no program that builds needs.
 const DATABASE_PASSWORDS: [&str; 4] = ["DBDYNO_PASSWORD", "MYSQL_PWD", "PGPASSWORD", "PGPASSFILE"];
 
+/// Environment variables that make git use another repository than that of its directory. They are
+/// set in hooks and in commands of `git rebase` and `git bisect`.
+const GIT_REPOSITORY: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+];
+
 /// A command without passwords and other secrets in its environment, since sources contain programs
 /// that run during a build, and without the variables that affect compilers, since they are not part
 /// of the fingerprint.
@@ -52,7 +65,7 @@ pub(crate) fn network_command(program: impl AsRef<OsStr>) -> Command {
 fn unaffected_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").stdin(Stdio::null());
-    for variable in HIDDEN {
+    for variable in HIDDEN.into_iter().chain(GIT_REPOSITORY) {
         command.env_remove(variable);
     }
     command
@@ -63,9 +76,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_that_fetch_sources_get_no_passwords_of_databases() {
+    fn tools_that_fetch_sources_get_no_passwords_of_databases_and_no_repository() {
         let command = network_command("git");
-        for name in DATABASE_PASSWORDS {
+        for name in DATABASE_PASSWORDS.into_iter().chain(GIT_REPOSITORY) {
             let removed =
                 |(known, value): (&OsStr, Option<&OsStr>)| known == name && value.is_none();
             assert!(command.get_envs().any(removed), "{name}");

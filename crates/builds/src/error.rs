@@ -52,6 +52,19 @@ pub enum BuildError {
         /// Advice for the user.
         advice: String,
     },
+    /// A source is not one of the system.
+    #[error(
+        "detecting the version of {} failed for {what}: {reason}\nuse a source of this system",
+        system.title()
+    )]
+    Unrecognised {
+        /// What was fetched, with its origin.
+        what: String,
+        /// The system.
+        system: System,
+        /// The reason.
+        reason: String,
+    },
     /// A program is not installed.
     #[error("program {tool} not found, required for {purpose}: apt-get install {package}")]
     MissingTool {
@@ -163,6 +176,13 @@ pub struct StepFailure {
 }
 
 impl BuildError {
+    /// Whether the source is the reason, so that the same machine may build another revision: it
+    /// cannot be compiled or used, or is not one of the system.
+    #[must_use]
+    pub const fn is_of_source(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Unusable { .. } | Self::Unrecognised { .. })
+    }
+
     /// `doing` is a participle, as in "writing /tmp/x failed".
     pub(crate) fn io(doing: impl Into<String>, path: &Path, source: io::Error) -> Self {
         let (doing, path) = (doing.into(), path.to_owned());

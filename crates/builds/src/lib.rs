@@ -72,5 +72,5 @@ pub use release::{Release, Releases, SUITES};
 pub use request::{Event, Request};
 pub use samples::{SampleTools, SampledCode};
 pub use shell::quote_command;
-pub use source::{Source, Sources};
+pub use source::{Commit, CommitRange, HistoryError, RangeRequest, Source, Sources};
 pub use system::System;

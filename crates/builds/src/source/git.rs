@@ -1,7 +1,7 @@
 //! Git repositories.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::tree;
 use crate::fetching::{Fetching, Tool};
@@ -9,19 +9,42 @@ use crate::{BuildError, Sha256};
 
 const GIT: Tool = Tool { program: "git", package: "git" };
 
+/// Options for every command: hooks and monitors that the user's configuration names are not run,
+/// and nothing runs in the background after a command.
+const OPTIONS: [&str; 8] = [
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "maintenance.auto=false",
+];
+
+/// Runs git in a directory and returns its output.
+pub(super) fn git(
+    fetching: &Fetching<'_>,
+    doing: &str,
+    dir: &Path,
+    args: &[&str],
+) -> Result<String, BuildError> {
+    fetching.run(GIT, doing, dir, &[&OPTIONS, args].concat())
+}
+
 /// Fetches one revision with its submodules, without history. Returns the directory, the checksum
-/// and the commit.
+/// and the commit. `from` is the repository at `url`, or a clone of it.
 pub(super) fn fetch(
     fetching: &Fetching<'_>,
-    url: &str,
+    (url, from): (&str, &str),
     revision: &str,
 ) -> Result<(PathBuf, Sha256, String), BuildError> {
     let folder = fetching.part.join("inside");
     fs::create_dir(&folder).map_err(Fetching::io("creating", &folder))?;
     (fetching.report)(format!("fetching {revision} of {url}"));
-    let git = |doing: &str, args: &[&str]| fetching.run(GIT, doing, &folder, args);
+    let git = |doing: &str, args: &[&str]| git(fetching, doing, &folder, args);
     git("making a repository for it", &["init", "--quiet"])?;
-    git("fetching it", &["fetch", "--quiet", "--depth", "1", "--", url, revision])?;
+    git("fetching it", &["fetch", "--quiet", "--depth", "1", "--", from, revision])?;
     git("checking it out", &["checkout", "--quiet", "--detach", "FETCH_HEAD"])?;
     let submodules = ["submodule", "update", "--quiet", "--init", "--recursive", "--depth", "1"];
     git("fetching its submodules", &submodules)?;

@@ -3,6 +3,7 @@
 mod bundled;
 mod debian;
 mod git;
+mod history;
 mod recognise;
 mod store;
 mod tree;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use crate::lock::Lock;
 use crate::{BuildError, Sha256, SourceOrigin, System};
 
+pub use history::{Commit, CommitRange, HistoryError, RangeRequest};
 pub use store::Sources;
 
 /// The source of one version of a system, on this machine.

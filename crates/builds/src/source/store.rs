@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
+use super::history::CloneInUse;
 use super::{Content, Source, debian, git, recognise, tree};
 use crate::archive;
 use crate::build_dir::open_folder;
@@ -23,6 +24,7 @@ use crate::{BuildError, Cache, CacheDir, Sha256, SourceOrigin, System};
 /// sources/postgresql-1f0c…/           the files
 /// sources/postgresql-1f0c….json       version, checksum, revision
 /// sources/postgresql-1f0c….part/      an incomplete source
+/// sources/history-77aa…/              a clone of a git repository with all commits
 /// downloads/<checksum>                archives
 /// apt/<suite>/                        lists of Debian's source packages
 /// ```
@@ -46,6 +48,14 @@ impl Sources {
     #[must_use]
     pub fn new(root: &CacheDir, cancel: Arc<AtomicBool>) -> Self {
         Self { cache: Cache::new(root), cancel }
+    }
+
+    pub(super) const fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub(super) fn cancel(&self) -> &AtomicBool {
+        &self.cancel
     }
 
     /// Returns the source; fetches it if necessary. `report` gets progress messages.
@@ -181,7 +191,9 @@ impl Sources {
                 (inside, sha256, None)
             }
             SourceOrigin::Git { url, revision } => {
-                let (inside, sha256, commit) = git::fetch(fetching, url, revision)?;
+                let clone = CloneInUse::with_commit(fetching, &self.cache, url, revision)?;
+                let from = clone.as_ref().map_or(url.as_str(), |clone| &clone.path);
+                let (inside, sha256, commit) = git::fetch(fetching, (url, from), revision)?;
                 (inside, sha256, Some(commit))
             }
             SourceOrigin::Debian { package, suite, version } => {
@@ -235,12 +247,7 @@ fn say_waiting(fetching: &Fetching<'_>, suite: &str) {
 }
 
 fn unfit(system: System, origin: &SourceOrigin, reason: String) -> BuildError {
-    BuildError::Fetching {
-        what: what(system, origin),
-        doing: format!("detecting the version of {}", system.title()),
-        reason,
-        advice: "use a source of this system".to_owned(),
-    }
+    BuildError::Unrecognised { what: what(system, origin), system, reason }
 }
 
 /// A cache key for an origin.

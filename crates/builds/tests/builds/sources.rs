@@ -1,13 +1,15 @@
 //! Fetching of sources without a network: from local directories, archives and repositories.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::{
-    BuildError, Cache, CacheEntryKind, Sha256, Source, SourceOrigin, Sources, System,
+    BuildError, Cache, CacheEntryKind, CommitRange, HistoryError, RangeRequest, Sha256, Source,
+    SourceOrigin, Sources, System,
 };
 use tempfile::TempDir;
 
@@ -49,6 +51,29 @@ impl Bench {
             .output()
             .unwrap();
         assert!(output.status.success(), "{program}: {output:?}");
+    }
+
+    /// Makes a repository of the source with commits `first`, `second` and `third`; returns its URL.
+    fn repository(&self) -> (PathBuf, String) {
+        let folder = self.dir.path().join("postgresql-99.1");
+        self.run_in(&folder, "git", &["init", "--quiet", "--initial-branch=main"]);
+        for subject in ["first", "second", "third"] {
+            self.commit(&folder, subject);
+        }
+        let url = format!("file://{}", folder.display());
+        (folder, url)
+    }
+
+    fn commit(&self, folder: &Path, subject: &str) {
+        fs::write(folder.join("src/backend/a.c"), format!("/* {subject} */ int a(void);")).unwrap();
+        self.run_in(folder, "git", &["add", "--all"]);
+        let who = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+        self.run_in(folder, "git", &[&who[..], &["commit", "--quiet", "-m", subject]].concat());
+    }
+
+    fn range(&self, url: &str, good: &str, bad: &str) -> Result<CommitRange, HistoryError> {
+        let wanted = RangeRequest { url, good, bad, first_parent: false };
+        self.sources.commit_range(&wanted, &|_| {})
     }
 
     fn tarball(&self) -> (String, Sha256) {
@@ -163,6 +188,71 @@ fn git_revision_is_fetched_once() {
     let other = SourceOrigin::Git { url, revision: "v2".to_owned() };
     let error = bench.obtain(&other).unwrap_err().to_string();
     assert!(error.contains("fetching it failed"), "{error}");
+}
+
+#[test]
+fn history_is_fetched_once_and_its_commits_need_no_repository() {
+    let bench = Bench::new();
+    let (folder, url) = bench.repository();
+    bench.run_in(&folder, "git", &["tag", "v1", "main~2"]);
+    let range = bench.range(&url, "v1", "main").unwrap();
+    let subjects: Vec<&str> = range.commits.iter().map(|one| one.subject.as_str()).collect();
+    assert_eq!((range.good.subject.as_str(), subjects), ("first", vec!["second", "third"]));
+    let [second, third] = &range.commits[..] else { panic!("{range:?}") };
+    assert_eq!(
+        (&second.parents, &third.parents),
+        (&vec![range.good.id.clone()], &vec![second.id.clone()])
+    );
+    assert!(third.author_date.contains('T'), "{}", third.author_date);
+
+    // A branch is fetched again.
+    bench.commit(&folder, "fourth");
+    assert_eq!(bench.range(&url, "v1", "main").unwrap().commits.len(), 3);
+    let moved = bench.dir.path().join("gone");
+    fs::rename(&folder, &moved).unwrap();
+    let error = bench.range(&url, "v1", "main").unwrap_err().to_string();
+    assert!(error.contains("fetching it failed for the history of file://"), "{error}");
+    // Commits and tags do not change.
+    assert_eq!(bench.range(&url, "v1", &third.id[..10]).unwrap(), range);
+    let origin = SourceOrigin::Git { url: url.clone(), revision: second.id.clone() };
+    let source = bench.obtain(&origin).unwrap();
+    assert_eq!(source.revision(), Some(second.id.as_str()));
+    let text = source.unpack(bench.dir.path()).unwrap().join("src/backend/a.c");
+    assert!(fs::read_to_string(text).unwrap().contains("second"));
+    drop(source);
+
+    // A clone that others could have written to is not used.
+    fs::rename(&moved, &folder).unwrap();
+    let clones = fs::read_dir(bench.dir.path().join("cache/sources")).unwrap();
+    let mut clones = clones.map(|entry| entry.unwrap().path());
+    let is_clone = |path: &PathBuf| path.is_dir() && path.to_string_lossy().contains("history-");
+    let clone = clones.find(is_clone).unwrap();
+    let config = clone.join("config");
+    fs::write(&config, "[core]\nbare = true\nhooksPath = /tmp\n").unwrap();
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(bench.range(&url, "v1", &third.id).unwrap(), range);
+    assert!(!fs::read_to_string(&config).unwrap().contains("/tmp"));
+}
+
+#[test]
+fn merged_branches_are_listed_unless_only_first_parents_are() {
+    let bench = Bench::new();
+    let (folder, url) = bench.repository();
+    bench.run_in(&folder, "git", &["checkout", "--quiet", "-b", "side", "main~1"]);
+    bench.commit(&folder, "beside");
+    bench.run_in(&folder, "git", &["checkout", "--quiet", "main"]);
+    let who = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+    let merge = ["merge", "--quiet", "--strategy=ours", "-m", "merge", "side"];
+    bench.run_in(&folder, "git", &[&who[..], &merge].concat());
+    let all = bench.range(&url, "main~3", "HEAD").unwrap().commits;
+    assert_eq!((all.len(), all.last().unwrap().parents.len()), (4, 2));
+    let wanted = RangeRequest { url: &url, good: "main~3", bad: "HEAD", first_parent: true };
+    let first = bench.sources.commit_range(&wanted, &|_| {}).unwrap().commits;
+    let subjects: Vec<&str> = first.iter().map(|one| one.subject.as_str()).collect();
+    assert_eq!(subjects, ["second", "third", "merge"]);
+    assert!(first.iter().all(|one| one.parents.len() == 1));
+    let error = bench.range(&url, "side", "main~1").unwrap_err().to_string();
+    assert!(error.contains("not an ancestor"), "{error}");
 }
 
 #[test]

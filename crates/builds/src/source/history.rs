@@ -1,0 +1,394 @@
+//! The history of a git repository, in a clone in the cache.
+//!
+//! The clone has all commits of all branches and tags, so that a commit is fetched from the network
+//! once, however many of its ancestors are compiled. Nothing is written to the repository itself.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::git::git;
+use super::store::Sources;
+use crate::build_dir::open_folder;
+use crate::fetching::Fetching;
+use crate::lock::{Lock, Sharing};
+use crate::trusted_tree;
+use crate::{BuildError, Cache, Sha256};
+
+/// The fewest digits by which a commit is named.
+const FEWEST_DIGITS: usize = 7;
+
+/// Digits of a full commit hash, SHA-1 or SHA-256.
+const FULL_HASHES: [usize; 2] = [40, 64];
+
+/// A commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commit {
+    /// Its full hash.
+    pub id: String,
+    /// The full hashes of its parents; with first-parent history at most one.
+    pub parents: Vec<String>,
+    /// When it was written, ISO 8601.
+    pub author_date: String,
+    /// The first line of its message.
+    pub subject: String,
+}
+
+impl Commit {
+    /// The first ten digits, for people.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        self.id.get(..10).unwrap_or(&self.id)
+    }
+}
+
+/// A range of a repository's history.
+#[derive(Clone, Copy, Debug)]
+pub struct RangeRequest<'a> {
+    /// The repository: a URL or a path.
+    pub url: &'a str,
+    /// The revision before the range.
+    pub good: &'a str,
+    /// The last revision of the range.
+    pub bad: &'a str,
+    /// Whether only the first parent of each merge is followed.
+    pub first_parent: bool,
+}
+
+/// The commits after `good` up to `bad`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitRange {
+    /// The commit before the range.
+    pub good: Commit,
+    /// The commits that `bad` has and `good` does not have, each after its parents. The last one is
+    /// `bad`.
+    pub commits: Vec<Commit>,
+}
+
+/// Why there is no range of commits.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    /// The history could not be fetched or read.
+    #[error(transparent)]
+    Fetch(#[from] BuildError),
+    /// It cannot be the name of a revision.
+    #[error("invalid revision `{}`: use a commit, a tag or a branch", .0.escape_debug())]
+    Invalid(String),
+    /// The repository has no such revision.
+    #[error(
+        "unknown revision `{revision}` in {url}: use a commit of one of its branches, a tag or a \
+         branch; `git ls-remote {url}` lists tags and branches"
+    )]
+    Unknown {
+        /// The revision.
+        revision: String,
+        /// The repository.
+        url: String,
+    },
+    /// Both revisions are the same commit.
+    #[error("good and bad are the same commit, {0}: name two revisions between which it changed")]
+    Same(String),
+    /// The good revision is not an ancestor of the bad one.
+    #[error(
+        "good ({good}) is not an ancestor of bad ({bad}){}",
+        if *is_reverse {
+            ", but the reverse: exchange --good and --bad. Whether the change made it slower or \
+             faster does not matter"
+        } else {
+            ": choose a good revision in the history of bad, such as that of `git merge-base`"
+        }
+    )]
+    NotAncestor {
+        /// The good revision.
+        good: String,
+        /// The bad revision.
+        bad: String,
+        /// Whether the bad revision is an ancestor of the good one.
+        is_reverse: bool,
+    },
+}
+
+impl Sources {
+    /// The commits between two revisions. Fetches the history unless both are known commits or tags;
+    /// a branch may have changed since. `report` gets progress messages.
+    ///
+    /// # Errors
+    /// A revision is unknown, they are not one after the other, or the history cannot be fetched.
+    pub fn commit_range(
+        &self,
+        wanted: &RangeRequest<'_>,
+        report: &(dyn Fn(String) + Sync),
+    ) -> Result<CommitRange, HistoryError> {
+        let revisions = [wanted.good, wanted.bad];
+        if let Some(invalid) = revisions.into_iter().find(|revision| !is_valid(revision)) {
+            return Err(HistoryError::Invalid(invalid.to_owned()));
+        }
+        let (cache, url) = (self.cache(), wanted.url);
+        let all = cache.sources();
+        open_folder(&all).map_err(Fetching::io("creating", &all))?;
+        let name = clone_name(url);
+        let what = format!("the history of {url}");
+        let path = cache.source_lock(&name);
+        let waiting = || report(format!("waiting for another dbdyno process to fetch {url}"));
+        let lock = Lock::wait_unless(&path, Sharing::Exclusive, self.cancel(), waiting)
+            .map_err(Fetching::io("locking", &path))?
+            .ok_or_else(|| BuildError::Cancelled { what: what.clone() })?;
+        let part = all.join(format!("{name}.part"));
+        let fetching = Fetching {
+            what: &what,
+            origin: url,
+            part: &part,
+            lock: &lock,
+            cancel: self.cancel(),
+            report,
+        };
+        make_empty(&part).map_err(Fetching::io("creating", &part))?;
+        let clone = HistoryClone { fetching: &fetching, folder: all.join(&name) };
+        let range = clone.update(url, revisions).and_then(|()| clone.range(wanted));
+        let _ = fs::remove_dir_all(&part);
+        range
+    }
+}
+
+/// A clone that has a commit, kept in the cache while it is in use.
+pub(super) struct CloneInUse {
+    /// Its directory.
+    pub path: String,
+    _lock: Lock,
+}
+
+impl CloneInUse {
+    /// The clone of a repository; `None` unless it exists and has the commit with this full hash.
+    pub fn with_commit(
+        fetching: &Fetching<'_>,
+        cache: &Cache,
+        url: &str,
+        commit: &str,
+    ) -> Result<Option<Self>, BuildError> {
+        let name = clone_name(url);
+        let folder = cache.sources().join(&name);
+        if !(FULL_HASHES.contains(&commit.len()) && is_hexadecimal(commit) && folder.is_dir()) {
+            return Ok(None);
+        }
+        let path = cache.source_lock(&name);
+        let lock = Lock::wait_unless(&path, Sharing::Shared, fetching.cancel, || {})
+            .map_err(Fetching::io("locking", &path))?
+            .ok_or_else(|| BuildError::Cancelled { what: fetching.what.to_owned() })?;
+        let clone = HistoryClone { fetching, folder };
+        let is_usable = clone.is_trusted() && clone.resolve(commit)?.is_some();
+        let path = clone.folder.to_str().filter(|_| is_usable);
+        Ok(path.map(|path| Self { path: path.to_owned(), _lock: lock }))
+    }
+}
+
+/// A bare clone, locked.
+struct HistoryClone<'a> {
+    fetching: &'a Fetching<'a>,
+    folder: PathBuf,
+}
+
+impl HistoryClone<'_> {
+    fn is_trusted(&self) -> bool {
+        self.folder.is_dir() && trusted_tree::check(&self.folder).is_ok()
+    }
+
+    /// Makes the clone if there is none that can be trusted, and fetches what is new unless the
+    /// revisions are known and cannot have changed.
+    fn update(&self, url: &str, revisions: [&str; 2]) -> Result<(), HistoryError> {
+        if !self.is_trusted() {
+            crate::removal::remove_whole(&self.folder)
+                .map_err(Fetching::io("removing", &self.folder))?;
+            let new = self.fetching.part.join("inside");
+            fs::create_dir(&new).map_err(Fetching::io("creating", &new))?;
+            let init = ["init", "--quiet", "--bare", "--template="];
+            git(self.fetching, "making a repository for it", &new, &init)?;
+            self.fetch(&new, url, revisions)?;
+            fs::rename(&new, &self.folder).map_err(Fetching::io("finishing", &self.folder))?;
+            return Ok(());
+        }
+        for revision in revisions {
+            if !self.is_fixed(revision)? {
+                return Ok(self.fetch(&self.folder, url, revisions)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch(&self, into: &Path, url: &str, revisions: [&str; 2]) -> Result<(), BuildError> {
+        (self.fetching.report)(format!("fetching the history of {url}"));
+        let mut args = vec!["--git-dir=.", "fetch", "--quiet", "--prune", "--no-tags", "--", url];
+        args.extend(["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]);
+        // A repository may have no HEAD.
+        if revisions.iter().any(|revision| base(revision) == "HEAD") {
+            args.push("+HEAD:refs/remote/HEAD");
+            let head = ["--git-dir=.", "symbolic-ref", "HEAD", "refs/remote/HEAD"];
+            git(self.fetching, "preparing to fetch it", into, &head)?;
+        }
+        git(self.fetching, "fetching it", into, &args)?;
+        // Single commits are fetched from the clone, see [`CloneInUse`].
+        let config = ["--git-dir=.", "config", "uploadpack.allowAnySHA1InWant", "true"];
+        git(self.fetching, "preparing it", into, &config)?;
+        trusted_tree::discard_permissions(into)
+            .map_err(Fetching::io("setting permissions in", into))?;
+        Ok(())
+    }
+
+    fn git(&self, doing: &str, args: &[&str]) -> Result<String, BuildError> {
+        git(self.fetching, doing, &self.folder, &[&["--git-dir=."], args].concat())
+    }
+
+    /// The hash of the commit that a revision names; `None` if it is unknown.
+    fn resolve(&self, revision: &str) -> Result<Option<String>, BuildError> {
+        let commit = format!("{revision}^{{commit}}");
+        let text =
+            self.succeeds("looking for it", &["rev-parse", "--verify", "--quiet", &commit])?;
+        let is_hash = |line: &&str| FULL_HASHES.contains(&line.len()) && is_hexadecimal(line);
+        Ok(text.and_then(|text| text.lines().find(is_hash).map(str::to_owned)))
+    }
+
+    /// The output of a command; `None` if its exit code is not 0.
+    fn succeeds(&self, doing: &str, args: &[&str]) -> Result<Option<String>, BuildError> {
+        match self.git(doing, args) {
+            Err(BuildError::Fetching { .. }) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Whether a revision is known and does not change: a commit, a tag, or an ancestor of one.
+    fn is_fixed(&self, revision: &str) -> Result<bool, BuildError> {
+        let base = base(revision);
+        let is_hash = base.len() >= FEWEST_DIGITS && is_hexadecimal(base);
+        let tag = format!("refs/tags/{base}");
+        Ok(self.resolve(if is_hash { base } else { &tag })?.is_some())
+    }
+
+    fn range(&self, wanted: &RangeRequest<'_>) -> Result<CommitRange, HistoryError> {
+        let commit = |revision: &str| {
+            self.resolve(revision)?.ok_or_else(|| HistoryError::Unknown {
+                revision: revision.to_owned(),
+                url: wanted.url.to_owned(),
+            })
+        };
+        let (good, bad) = (commit(wanted.good)?, commit(wanted.bad)?);
+        if good == bad {
+            return Err(HistoryError::Same(good));
+        }
+        if !self.is_ancestor(&good, &bad)? {
+            return Err(HistoryError::NotAncestor {
+                good: wanted.good.to_owned(),
+                bad: wanted.bad.to_owned(),
+                is_reverse: self.is_ancestor(&bad, &good)?,
+            });
+        }
+        let range = format!("{good}..{bad}");
+        let mut args = vec!["--topo-order", "--reverse", &range];
+        args.extend(wanted.first_parent.then_some("--first-parent"));
+        let mut commits = self.list(&args)?;
+        if wanted.first_parent {
+            commits.iter_mut().for_each(|commit| commit.parents.truncate(1));
+        }
+        let incomplete = || {
+            let advice = "run `dbdyno builds clean` to remove the clone, and try again";
+            self.fetching.failed("reading it", "git did not list all commits", advice)
+        };
+        let good = self.list(&["--max-count=1", &good])?.pop().ok_or_else(incomplete)?;
+        if commits.last().is_none_or(|last| last.id != bad) {
+            return Err(incomplete().into());
+        }
+        Ok(CommitRange { good, commits })
+    }
+
+    fn is_ancestor(&self, first: &str, second: &str) -> Result<bool, BuildError> {
+        let args = ["merge-base", "--is-ancestor", first, second];
+        Ok(self.succeeds("comparing revisions", &args)?.is_some())
+    }
+
+    fn list(&self, args: &[&str]) -> Result<Vec<Commit>, BuildError> {
+        let format = "--format=%H%x09%P%x09%aI%x09%s";
+        let args = [&["rev-list", format], args, &["--"]].concat();
+        Ok(commits_in(&self.git("listing its commits", &args)?))
+    }
+}
+
+/// The commits in the output of `rev-list`, which has other lines, too.
+fn commits_in(text: &str) -> Vec<Commit> {
+    let commit = |line: &str| {
+        let mut fields = line.splitn(4, '\t');
+        let id = fields.next().filter(|id| FULL_HASHES.contains(&id.len()))?;
+        let parents = fields.next()?.split_whitespace().map(str::to_owned).collect();
+        let (author_date, subject) = (fields.next()?.to_owned(), fields.next()?.to_owned());
+        is_hexadecimal(id).then(|| Commit { id: id.to_owned(), parents, author_date, subject })
+    };
+    text.lines().filter_map(commit).collect()
+}
+
+/// The commit, tag or branch in a revision such as `v1.2~3`.
+fn base(revision: &str) -> &str {
+    revision.split(['~', '^']).next().unwrap_or(revision)
+}
+
+/// Whether git does not take a revision for an option or for a range.
+fn is_valid(revision: &str) -> bool {
+    !revision.is_empty()
+        && !revision.starts_with(['-', '^'])
+        && !revision.contains("..")
+        && !revision.contains(char::is_control)
+}
+
+fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The name of a clone in the directory of sources.
+fn clone_name(url: &str) -> String {
+    format!("history-{}", &Sha256::of(url.as_bytes()).to_string()[..16])
+}
+
+/// Makes an empty directory that only dbdyno's user can reach.
+fn make_empty(folder: &Path) -> std::io::Result<()> {
+    crate::removal::remove(folder)?;
+    fs::DirBuilder::new().mode(0o700).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_fuzz::Fuzz;
+
+    use super::*;
+
+    const LISTED: &str = "commit 1111111111111111111111111111111111111111\n\
+        1111111111111111111111111111111111111111\t\t2024-01-02T03:04:05+01:00\tfirst\tone\n\
+        warning: something\n\
+        2222222222222222222222222222222222222222\t1111111111111111111111111111111111111111 \
+        3333333333333333333333333333333333333333\t2024-01-03T03:04:05Z\t\n";
+
+    #[test]
+    fn listed_commits_have_parents_date_and_subject() {
+        let commits = commits_in(LISTED);
+        let [first, merge] = &commits[..] else { panic!("{commits:?}") };
+        assert_eq!((first.short(), first.subject.as_str()), ("1111111111", "first\tone"));
+        assert!(first.parents.is_empty() && first.author_date.starts_with("2024-01-02T"));
+        assert_eq!((merge.parents.len(), merge.subject.as_str()), (2, ""));
+    }
+
+    #[test]
+    fn damaged_lists_of_commits_are_read() {
+        Fuzz::new(vec![LISTED.into()]).words(&["\n", "\t", "commit "]).run(|text| {
+            let commits = commits_in(&String::from_utf8_lossy(text));
+            assert!(commits.iter().all(|commit| is_hexadecimal(&commit.id)));
+        });
+    }
+
+    #[test]
+    fn options_and_ranges_are_no_revisions() {
+        for revision in ["v1.2", "main~3", "a/b", "HEAD^2", "0123abc"] {
+            assert!(is_valid(revision), "{revision}");
+        }
+        for revision in ["", "-x", "--output=/tmp/x", "^main", "a..b", "a\nb"] {
+            assert!(!is_valid(revision), "{revision}");
+        }
+        assert_eq!([base("v1.2~3^2"), base("HEAD")], ["v1.2", "HEAD"]);
+    }
+}
