@@ -2,6 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::process;
 
 use dbdyno_builds::Build;
@@ -35,7 +36,21 @@ pub fn build_candidates(
     experiment: &Experiment,
     options: &Options<'_>,
 ) -> Result<Vec<CandidateBuild>, RunError> {
-    let scratch = ScratchDirectory::create()?;
+    let scratch = std::env::temp_dir().join(format!("dbdyno-make-{}", process::id()));
+    build_candidates_in(&scratch, experiment, options)
+}
+
+/// Builds all candidates with the databases of training in this directory, which is replaced, and
+/// removed at the end.
+///
+/// # Errors
+/// A candidate cannot be built or trained.
+pub(crate) fn build_candidates_in(
+    scratch: &Path,
+    experiment: &Experiment,
+    options: &Options<'_>,
+) -> Result<Vec<CandidateBuild>, RunError> {
+    let scratch = ScratchDirectory::create(scratch)?;
     let trainer = PgoTrainer {
         experiment,
         directory: scratch.0.clone(),
@@ -56,13 +71,12 @@ pub fn build_candidates(
 struct ScratchDirectory(RunDirectory);
 
 impl ScratchDirectory {
-    fn create() -> Result<Self, RunError> {
-        let path = std::env::temp_dir().join(format!("dbdyno-make-{}", process::id()));
-        // A killed process of the same id may have left it.
-        let _ = fs::remove_dir_all(&path);
-        let created = DirBuilder::new().mode(0o700).create(&path);
-        created.map_err(|source| RunError::Io { path: path.clone(), source })?;
-        let scratch = Self(RunDirectory::at(&path));
+    fn create(path: &Path) -> Result<Self, RunError> {
+        // A killed process may have left it.
+        let _ = fs::remove_dir_all(path);
+        let created = DirBuilder::new().mode(0o700).create(path);
+        created.map_err(|source| RunError::Io { path: path.to_owned(), source })?;
+        let scratch = Self(RunDirectory::at(path));
         let logs = scratch.0.logs();
         fs::create_dir(&logs).map_err(|source| RunError::Io { path: logs, source })?;
         Ok(scratch)

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use dbdyno_record::Work;
 use dbdyno_results::ExtensionRecord;
 use dbdyno_stats::{ControlRow, Estimate, NoiseFloor};
-use dbdyno_units::{Nanos, Ratio};
+use dbdyno_units::Nanos;
 use dbdyno_workloads::definition::Stage;
 
 use crate::cases::MicrobenchmarkCase;
+use crate::metric::{Metric, floor_of, is_difference};
 use crate::slice_history::SliceHistory;
+
+/// The label of an extension in the settings of a run.
+pub(crate) const SETTING: &str = "extended";
 
 /// The extension of a run.
 #[derive(Debug)]
@@ -120,7 +123,8 @@ impl Measured<'_> {
             };
             let own = self.control_of(case, metric).map(|estimate| estimate.median);
             let estimate = self.estimate(case, candidate, metric);
-            estimate.is_some_and(|estimate| !is_undecided(&estimate, own, floor.as_ref()))
+            let floor = floor_of(own, floor.as_ref());
+            estimate.is_some_and(|estimate| is_difference(&estimate, floor))
         };
         let width = |case: usize| {
             let of = |candidate: &u32| {
@@ -147,26 +151,15 @@ impl Measured<'_> {
         NoiseFloor::of(&controls)
     }
 
-    /// As in reports, except that no throughput is known to be that of the load generator.
     fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
-        let MicrobenchmarkCase { microbenchmark, clients } = &self.cases[case];
         let is_server = |number: u32| self.is_server.get(number as usize) == Some(&true);
-        let work = Work {
-            writes: microbenchmark.writes(),
-            clients: *clients,
-            on_server: is_server(0) || is_server(candidate),
-            client_bound: false,
-        };
+        let on_server = is_server(0) || is_server(candidate);
         let cpu_is_known = || self.estimate(case, candidate, Metric::Cpu).is_some();
-        if work.trusts_cpu() && cpu_is_known() { Metric::Cpu } else { Metric::Qps }
+        Metric::trusted(&self.cases[case], on_server, cpu_is_known)
     }
 
     fn estimate(&self, case: usize, candidate: u32, metric: Metric) -> Option<Estimate> {
-        let rule = &self.histories[case].rule;
-        match metric {
-            Metric::Qps => rule.estimate(candidate),
-            Metric::Cpu => rule.estimate_of_cpu(candidate, self.is_server),
-        }
+        self.histories[case].rule.estimate_of(metric, candidate, self.is_server)
     }
 
     fn control_of(&self, case: usize, metric: Metric) -> Option<Estimate> {
@@ -184,18 +177,6 @@ impl Measured<'_> {
             && !microbenchmark.writes()
             && self.cases[..case].iter().any(written)
     }
-}
-
-/// Throughput, or CPU time per statement.
-#[derive(Clone, Copy)]
-enum Metric {
-    Qps,
-    Cpu,
-}
-
-fn is_undecided(estimate: &Estimate, control: Option<Ratio>, floor: Option<&NoiseFloor>) -> bool {
-    let floor = floor.map_or(0.0, |floor| floor.for_row(control).as_fraction());
-    estimate.contains_one() || estimate.median.distance() <= floor
 }
 
 /// Divides `more` so that the widest intervals become equally wide, by case.

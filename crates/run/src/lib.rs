@@ -7,6 +7,7 @@
 mod access;
 mod answer_check;
 mod auditing;
+mod bisect;
 mod build_only;
 mod candidate_record;
 mod candidates;
@@ -26,6 +27,7 @@ mod instance;
 mod live_optimize;
 mod live_plan;
 mod live_training;
+mod metric;
 mod microbenchmark;
 mod pgo_training;
 mod plan;
@@ -50,10 +52,15 @@ mod stored_run;
 mod timing;
 
 pub use auditing::{audit_of, expected_of, expected_of_variant};
+pub use bisect::{
+    BisectEnd, BisectError, BisectRecord, BisectRequest, BisectResult, CommitRecord, FigureRecord,
+    FoundRecord, RatioRecord, RequestRecord, StepRecord, StepVerdict, bisect,
+};
 pub use build_only::{CandidateBuild, build_candidates};
 pub use clean::{Cleaned, clean_run};
 pub use context::WorkerProgram;
 pub use error::{RunError, SamplingError, StatementProblem};
+pub use metric::Metric;
 pub use plan::{PassPlan, RunPlan};
 pub use progress::{InsertPlace, InterimEstimate, Outcome, Progress, RunEvent};
 pub use readiness::Readiness;

@@ -13,6 +13,8 @@ pub enum RunEvent<'a> {
     Build(dbdyno_builds::Event<'a>),
     /// A stage starts that may take long.
     Stage(String),
+    /// A step of a bisect starts or has ended.
+    BisectStep(String),
     /// A microbenchmark starts, or a pass visits it.
     Microbenchmark {
         /// Its number, from 1.

@@ -1,11 +1,14 @@
 //! Decides when a microbenchmark has been measured enough.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use dbdyno_results::SliceRecord;
 use dbdyno_spec::experiment::Schedule;
-use dbdyno_stats::{Estimate, Point, paired_ratios, restarts_with_interval};
+use dbdyno_stats::{Estimate, Point, Weight, contrast, paired_ratios, restarts_with_interval};
 use dbdyno_units::Nanos;
+
+use crate::metric::Metric;
 
 /// Number of blocks between checks of the interval. Checking after each block would too often stop
 /// when the interval is narrow by chance.
@@ -123,16 +126,40 @@ impl StoppingRule {
         restarts_with_interval(&paired_ratios(&self.points, candidate, 0), Some(self.planned))
     }
 
-    /// The relative CPU time per statement so far, without what servers do in the background between
-    /// slices; `None` with too few blocks, or if it is unknown. `is_server` is by candidate.
-    pub fn estimate_of_cpu(&self, candidate: u32, is_server: &[bool]) -> Option<Estimate> {
-        let of = |number: u32| {
-            let is_server = is_server.get(number as usize).is_some_and(|server| *server);
-            let points = if is_server { &self.server_cpu } else { &self.worker_cpu };
-            points.iter().filter(move |point| point.candidate == number).copied()
-        };
-        let points: Vec<Point> = of(0).chain(of(candidate)).collect();
+    /// The ratio of a candidate to the baseline so far. CPU time is that per statement, without what
+    /// servers do in the background between slices; `None` with too few blocks, or if it is unknown.
+    /// `is_server` is by candidate.
+    pub fn estimate_of(
+        &self,
+        metric: Metric,
+        candidate: u32,
+        is_server: &[bool],
+    ) -> Option<Estimate> {
+        let points = self.points_of(metric, is_server);
         restarts_with_interval(&paired_ratios(&points, candidate, 0), Some(self.planned))
+    }
+
+    /// A contrast of several candidates so far; `None` as with [`Self::estimate_of`].
+    pub fn contrast_of(
+        &self,
+        metric: Metric,
+        weights: &[Weight],
+        is_server: &[bool],
+    ) -> Option<Estimate> {
+        let points = self.points_of(metric, is_server);
+        restarts_with_interval(&contrast(&points, weights), Some(self.planned))
+    }
+
+    fn points_of(&self, metric: Metric, is_server: &[bool]) -> Cow<'_, [Point]> {
+        let is_server = |point: &&Point| is_server.get(point.candidate as usize) == Some(&true);
+        match metric {
+            Metric::Qps => Cow::Borrowed(&self.points),
+            Metric::Cpu => {
+                let servers = self.server_cpu.iter().filter(is_server);
+                let workers = self.worker_cpu.iter().filter(|point| !is_server(point));
+                Cow::Owned(servers.chain(workers).copied().collect())
+            }
+        }
     }
 
     /// Whether there are enough blocks, for this restart or for the microbenchmark.

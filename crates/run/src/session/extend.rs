@@ -11,7 +11,7 @@ use super::state::RunState;
 use crate::cases::{cases, instance_count};
 use crate::clean::remove_data;
 use crate::error::RunError;
-use crate::extension::{Extension, Measured};
+use crate::extension::{self, Extension, Measured};
 use crate::timing::slice_length;
 
 /// The extension of a complete run by this measuring time.
@@ -71,7 +71,7 @@ impl Session<'_> {
     pub(super) fn begin_extension(&mut self) -> Result<(), RunError> {
         let Some(Extension { record, summary }) = self.extension.take() else { return Ok(()) };
         remove_data(&mut self.recorder.results, self.experiment, &self.options.worker, true)?;
-        let setting = ("extended".to_owned(), summary.clone());
+        let setting = (extension::SETTING.to_owned(), summary.clone());
         self.recorder.results.extend(&record, setting)?;
         self.state.begin(&record);
         self.needs_new_data = true;

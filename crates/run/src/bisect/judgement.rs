@@ -1,0 +1,196 @@
+//! Whether a commit is like good or like bad: decisions without input or output.
+
+use dbdyno_stats::{Estimate, Weight};
+use dbdyno_units::{Ratio, Share};
+
+use super::search::Verdict;
+use crate::metric::is_difference;
+
+/// How often the measuring time of a step is doubled before it is given up: to 16 times the
+/// schedule's, which makes intervals four times as narrow.
+pub(crate) const MOST_EXTENSIONS: usize = 4;
+
+/// The numbers of the candidates in the run of a step; the control is the last one.
+pub(crate) const GOOD: u32 = 0;
+pub(crate) const BAD: u32 = 1;
+pub(crate) const MIDPOINT: u32 = 2;
+
+/// The contrast of the midpoint with the middle between good and bad, their geometric mean: its ratio
+/// to that. As one contrast, its interval includes the uncertainty of all three, and the noise that a
+/// block has in common cancels out.
+pub(crate) const FROM_MIDDLE: [Weight; 3] = [
+    Weight { candidate: MIDPOINT, weight: 1.0 },
+    Weight { candidate: GOOD, weight: -0.5 },
+    Weight { candidate: BAD, weight: -0.5 },
+];
+
+/// Which side of good bad is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Above,
+    Below,
+}
+
+impl Side {
+    /// The side of 1 that a ratio is on.
+    pub fn of(ratio: Ratio) -> Self {
+        if ratio > Ratio::ONE { Self::Above } else { Self::Below }
+    }
+}
+
+/// The verdict on a midpoint from its ratio to the middle between good and bad; `None` if its
+/// interval contains the middle, or if it is not farther from it than the noise floor.
+pub(crate) fn verdict(
+    from_middle: Option<&Estimate>,
+    noise_floor: Share,
+    bad: Side,
+) -> Option<Verdict> {
+    let from_middle = from_middle.filter(|estimate| is_difference(estimate, noise_floor))?;
+    let is_like_bad = Side::of(from_middle.median) == bad;
+    Some(if is_like_bad { Verdict::LikeBad } else { Verdict::LikeGood })
+}
+
+/// The position of the largest of these differences, each with its noise floor; `None` if none is
+/// beyond interval and noise floor.
+pub(crate) fn largest_difference(rows: &[Option<(Estimate, Share)>]) -> Option<usize> {
+    let size = |estimate: &Estimate| estimate.median.get().ln().abs();
+    let differing = rows.iter().enumerate().filter_map(|(number, row)| {
+        let (estimate, floor) = row.as_ref()?;
+        is_difference(estimate, *floor).then(|| (number, size(estimate)))
+    });
+    differing.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(number, _)| number)
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_stats::{Point, contrast, paired_ratios, restarts_with_interval};
+    use rand_core::SeedableRng;
+    use rand_distr::{Distribution, StandardNormal};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+    use crate::bisect::search::{Next, Search};
+
+    fn estimate(low: f64, median: f64, high: f64) -> Estimate {
+        Estimate {
+            median: Ratio::new(median),
+            low: Ratio::new(low),
+            high: Ratio::new(high),
+            blocks: 20,
+            effective_blocks: 20.0,
+            starts: None,
+        }
+    }
+
+    #[test]
+    fn midpoint_is_judged_by_its_side_of_the_middle() {
+        let of = |from: Estimate, side| verdict(Some(&from), Share::default(), side);
+        let (above, below) = (estimate(1.01, 1.02, 1.03), estimate(0.97, 0.98, 0.99));
+        assert_eq!(of(above, Side::Above), Some(Verdict::LikeBad));
+        assert_eq!(of(above, Side::Below), Some(Verdict::LikeGood));
+        assert_eq!(of(below, Side::Below), Some(Verdict::LikeBad));
+        assert_eq!(of(below, Side::Above), Some(Verdict::LikeGood));
+    }
+
+    #[test]
+    fn midpoint_within_its_interval_or_the_noise_floor_has_no_verdict() {
+        let wide = estimate(0.99, 1.02, 1.05);
+        assert_eq!(verdict(Some(&wide), Share::default(), Side::Above), None);
+        assert_eq!(verdict(None, Share::default(), Side::Above), None);
+        let clear = estimate(1.01, 1.02, 1.03);
+        assert_eq!(verdict(Some(&clear), Share::from_percent(3.0), Side::Above), None);
+    }
+
+    #[test]
+    fn largest_significant_difference_is_chosen() {
+        let floor = Share::from_percent(1.0);
+        let rows = [
+            Some((estimate(0.96, 0.97, 0.98), floor)),
+            Some((estimate(0.80, 0.90, 1.01), floor)),
+            None,
+            Some((estimate(1.03, 1.04, 1.05), floor)),
+            Some((estimate(1.001, 1.005, 1.009), floor)),
+        ];
+        assert_eq!(largest_difference(&rows), Some(3));
+        assert_eq!(largest_difference(&rows[1..3]), None);
+    }
+
+    /// A machine on which figures of each start differ by 0.5%, and those of each block by 2% more,
+    /// as of SQLite with slices of 5 ms; builds of different commits differ by 0.2% by their layout.
+    struct Machine(Xoshiro256PlusPlus);
+
+    const STARTS: u32 = 6;
+    const BLOCKS_OF_START: u32 = 30;
+
+    impl Machine {
+        fn noise(&mut self, deviation: f64) -> f64 {
+            let draw: f64 = StandardNormal.sample(&mut self.0);
+            (deviation * draw).exp()
+        }
+
+        /// Adds starts of good, bad, a midpoint and the control, whose figures are `levels`.
+        fn measure(&mut self, points: &mut Vec<Point>, first: u32, starts: u32, levels: &[f64]) {
+            for restart in first..first + starts {
+                let of_start: Vec<f64> =
+                    levels.iter().map(|level| level * self.noise(0.005)).collect();
+                for block in 0..BLOCKS_OF_START {
+                    let machine = self.noise(0.05);
+                    for (candidate, level) in (0..).zip(&of_start) {
+                        let value = level * machine * self.noise(0.02);
+                        points.push(Point { restart, block, candidate, value });
+                    }
+                }
+            }
+        }
+    }
+
+    /// A bisect of 64 commits, of which `first` and later ones have `step` of the throughput; returns
+    /// the commit that it names and the number of midpoints.
+    fn simulate(seed: u64, first: usize, step: f64) -> (Option<usize>, usize) {
+        let mut machine = Machine(Xoshiro256PlusPlus::seed_from_u64(seed));
+        let level = |commit: usize| if commit >= first { step } else { 1.0 };
+        let of_commit: Vec<f64> = (0..64).map(|one| level(one) * machine.noise(0.002)).collect();
+        let parents = (0..64_usize).map(|commit| commit.checked_sub(1).into_iter().collect());
+        let mut search = Search::new(parents.collect());
+        let mut midpoints = 0;
+        loop {
+            let midpoint = match search.next() {
+                Next::Measure(midpoint) => midpoint,
+                Next::Found(commit) => return (Some(commit), midpoints),
+                Next::OnlySkipped => return (None, midpoints),
+            };
+            midpoints += 1;
+            let levels = [1.0, of_commit[63], of_commit[midpoint], 1.0];
+            let mut points = Vec::new();
+            let judged = (0..=MOST_EXTENSIONS).find_map(|extension| {
+                let starts = if extension == 0 { STARTS } else { STARTS << (extension - 1) };
+                let before = if extension == 0 { 0 } else { starts };
+                machine.measure(&mut points, before, starts, &levels);
+                let interval =
+                    |ratios: Vec<Vec<f64>>| restarts_with_interval(&ratios, Some(STARTS));
+                let from_middle = interval(contrast(&points, &FROM_MIDDLE));
+                let control = interval(paired_ratios(&points, 3, GOOD)).unwrap();
+                let noise_floor = Share::from_fraction(control.median.distance());
+                verdict(from_middle.as_ref(), noise_floor, Side::Below)
+            });
+            match judged {
+                Some(verdict) => search.add(midpoint, verdict),
+                None => return (None, midpoints),
+            }
+        }
+    }
+
+    #[test]
+    fn step_of_three_percent_is_found_in_64_commits() {
+        let bisects = (0..200).map(|seed| {
+            let first = (seed as usize * 37 + 5) % 64;
+            (simulate(seed, first, 0.97), first)
+        });
+        let (mut right, mut most) = (0, 0);
+        for ((found, midpoints), first) in bisects {
+            right += usize::from(found == Some(first));
+            most = most.max(midpoints);
+        }
+        assert!(right >= 195 && most <= 7, "{right} of 200 with at most {most} midpoints");
+    }
+}

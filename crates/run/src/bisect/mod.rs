@@ -1,0 +1,193 @@
+//! The commit of a git repository that changed a figure: good, bad and the commits between them are
+//! built and measured side by side, each midpoint in a run of its own with good and bad.
+//!
+//! `search` and `judgement` decide; the rest builds, measures and stores.
+
+mod directory;
+mod error;
+mod judgement;
+mod measuring;
+mod record;
+mod search;
+mod step_figures;
+mod steps;
+mod subject;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dbdyno_builds::{CacheDir, CommitRange, HistoryError, RangeRequest, Sources};
+use dbdyno_spec::experiment::Experiment;
+
+pub use error::BisectError;
+pub use record::{
+    BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord, RatioRecord,
+    RequestRecord, StepRecord, StepVerdict,
+};
+
+use directory::BisectDirectory;
+use measuring::with_progress;
+use steps::Bisect;
+use subject::Subject;
+
+use crate::progress::RunEvent;
+use crate::session::Options;
+
+/// A bisect to start or to continue.
+#[derive(Clone, Copy, Debug)]
+pub struct BisectRequest<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// The text of its file.
+    pub text: &'a str,
+    /// The candidate whose source is bisected; `None` for the only one with a git source.
+    pub candidate: Option<&'a str>,
+    /// The microbenchmark to judge by; `None` for that with the largest difference.
+    pub microbenchmark: Option<&'a str>,
+    /// The revision before the change.
+    pub good: &'a str,
+    /// The revision after the change.
+    pub bad: &'a str,
+    /// Whether only first parents of merges are followed.
+    pub first_parent: bool,
+    /// The directory of the bisect. If it holds the same bisect, that continues.
+    pub directory: &'a Path,
+}
+
+/// How a bisect ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BisectEnd {
+    /// With this result.
+    Complete(Box<BisectRecord>, BisectResult),
+    /// The user stopped it; it can be continued.
+    Interrupted,
+}
+
+/// Finds the commit that changed the figure.
+///
+/// Call it on the main thread: workers end with the thread that started them.
+///
+/// # Errors
+/// The revisions or the experiment cannot be used, good or bad cannot be built or measured, or a file
+/// cannot be written; what was measured is stored.
+pub fn bisect(
+    request: &BisectRequest<'_>,
+    options: &Options<'_>,
+) -> Result<BisectEnd, BisectError> {
+    let subject = Subject::of(request.experiment, request.candidate)?;
+    if let Some(name) = request.microbenchmark {
+        subject.check_microbenchmark(name)?;
+    }
+    let asked = RequestRecord {
+        name: request.experiment.name.clone(),
+        experiment_text: request.text.to_owned(),
+        candidate: subject.candidate.name.clone(),
+        microbenchmark: request.microbenchmark.map(str::to_owned),
+        good: request.good.to_owned(),
+        bad: request.bad.to_owned(),
+        first_parent: request.first_parent,
+    };
+    let (directory, record, range) = if BisectDirectory::exists(request.directory) {
+        let directory = BisectDirectory::open(request.directory)?;
+        let record = directory.read(&asked)?;
+        // Branches may have changed since.
+        let revisions = (record.good.commit.as_str(), record.bad.commit.as_str());
+        let range = commit_range(&subject, revisions, request.first_parent, options);
+        (directory, record.clone(), range)
+    } else {
+        let range =
+            commit_range(&subject, (request.good, request.bad), request.first_parent, options);
+        let Some(range) = unless_cancelled(range, options)? else {
+            return Ok(BisectEnd::Interrupted);
+        };
+        // Not before the revisions are known, so that a misspelt one leaves nothing behind.
+        let directory = BisectDirectory::open(request.directory)?;
+        let record = new_record(asked, &subject, &range, options);
+        directory.write(&record)?;
+        (directory, record, Ok(range))
+    };
+    let Some(range) = unless_cancelled(range, options)? else {
+        return Ok(BisectEnd::Interrupted);
+    };
+    let filter = EventFilter::default();
+    let progress = |event: RunEvent<'_>| {
+        if filter.passes(&event) {
+            (options.progress)(event);
+        }
+    };
+    let options = &with_progress(options, &progress);
+    Bisect { subject, text: request.text, options, directory, record, range }.run()
+}
+
+/// Leaves out what each step would repeat: warnings about the machine, and cached builds.
+#[derive(Default)]
+struct EventFilter {
+    has_warned: AtomicBool,
+}
+
+impl EventFilter {
+    fn passes(&self, event: &RunEvent<'_>) -> bool {
+        match event {
+            RunEvent::Warnings(_) => !self.has_warned.swap(true, Ordering::Relaxed),
+            RunEvent::Build(event) => !matches!(event, dbdyno_builds::Event::Cached { .. }),
+            _ => true,
+        }
+    }
+}
+
+/// The commits between two revisions.
+fn commit_range(
+    subject: &Subject<'_>,
+    (good, bad): (&str, &str),
+    first_parent: bool,
+    options: &Options<'_>,
+) -> Result<CommitRange, BisectError> {
+    let cache = CacheDir::chosen_or_default(options.cache.as_deref())?;
+    let sources = Sources::new(&cache, Arc::clone(&options.cancel));
+    let wanted = RangeRequest { url: subject.url, good, bad, first_parent };
+    let progress = Mutex::new(options.progress);
+    let report = |line: String| {
+        if let Ok(progress) = progress.lock() {
+            progress(RunEvent::Stage(line));
+        }
+    };
+    Ok(sources.commit_range(&wanted, &report)?)
+}
+
+/// The range; `None` if the user stopped the search for it.
+fn unless_cancelled(
+    range: Result<CommitRange, BisectError>,
+    options: &Options<'_>,
+) -> Result<Option<CommitRange>, BisectError> {
+    match range {
+        Err(BisectError::History(HistoryError::Fetch(_)))
+            if options.cancel.load(Ordering::Relaxed) =>
+        {
+            Ok(None)
+        }
+        range => range.map(Some),
+    }
+}
+
+fn new_record(
+    request: RequestRecord,
+    subject: &Subject<'_>,
+    range: &CommitRange,
+    options: &Options<'_>,
+) -> BisectRecord {
+    let bad = range.commits.last().unwrap_or(&range.good);
+    BisectRecord {
+        format: record::FORMAT,
+        version: options.version.clone(),
+        started: options.now.clone(),
+        request,
+        repository: subject.url.to_owned(),
+        good: (&range.good).into(),
+        bad: bad.into(),
+        commits: range.commits.len(),
+        figure: None,
+        steps: Vec::new(),
+        result: None,
+    }
+}

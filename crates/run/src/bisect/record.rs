@@ -1,0 +1,229 @@
+//! What is stored of a bisect: `bisect.json`.
+
+use dbdyno_builds::{Commit, Fingerprint};
+use dbdyno_stats::Estimate;
+use dbdyno_units::{Ratio, Share};
+use serde::{Deserialize, Serialize};
+
+use crate::metric::Metric;
+
+/// The version of the format of `bisect.json`.
+pub(crate) const FORMAT: u32 = 1;
+
+/// A bisect: what was asked, what was measured so far, and the result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BisectRecord {
+    /// The version of the format.
+    pub format: u32,
+    /// The version of dbdyno that started it.
+    pub version: String,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// What was asked; a bisect continues only if it is the same.
+    pub request: RequestRecord,
+    /// The repository: a URL or a path.
+    pub repository: String,
+    /// The last commit before the range.
+    pub good: CommitRecord,
+    /// The last commit of the range.
+    pub bad: CommitRecord,
+    /// Number of commits after good, up to bad.
+    pub commits: usize,
+    /// What is judged; `None` until good and bad are measured.
+    pub figure: Option<FigureRecord>,
+    /// The commits between, in the order in which they were tried.
+    pub steps: Vec<StepRecord>,
+    /// The result; `None` until it has ended.
+    pub result: Option<BisectResult>,
+}
+
+/// What was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestRecord {
+    /// The name of the experiment.
+    pub name: String,
+    /// The text of the experiment file.
+    pub experiment_text: String,
+    /// The candidate whose source is bisected.
+    pub candidate: String,
+    /// The microbenchmark that was asked for; `None` for that with the largest difference.
+    pub microbenchmark: Option<String>,
+    /// The good revision.
+    pub good: String,
+    /// The bad revision.
+    pub bad: String,
+    /// Whether only first parents of merges were followed.
+    pub first_parent: bool,
+}
+
+/// A commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitRecord {
+    /// Its full hash.
+    pub commit: String,
+    /// When it was written, ISO 8601.
+    pub author_date: String,
+    /// The first line of its message.
+    pub subject: String,
+}
+
+/// What is judged, and how much it changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FigureRecord {
+    /// The microbenchmark.
+    pub microbenchmark: String,
+    /// The metric to trust.
+    pub metric: Metric,
+    /// The figure of bad relative to that of good.
+    pub difference: RatioRecord,
+}
+
+/// A ratio with its 95% interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RatioRecord {
+    /// The median.
+    pub ratio: Ratio,
+    /// Lower end of the 95% interval.
+    pub low: Ratio,
+    /// Upper end of the 95% interval.
+    pub high: Ratio,
+    /// How far from 1 the control was in the same run.
+    pub noise_floor: Share,
+}
+
+/// A commit that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// The commit.
+    pub commit: CommitRecord,
+    /// What was found.
+    pub verdict: StepVerdict,
+    /// Its build; `None` if it cannot be built.
+    pub build: Option<Fingerprint>,
+    /// Its figure relative to that of good; `None` if it was not measured.
+    pub relative: Option<RatioRecord>,
+    /// Its figure relative to the geometric mean of good and bad; `None` if it was not measured.
+    pub from_middle: Option<RatioRecord>,
+    /// The run directory; `None` if it was not measured.
+    pub directory: Option<String>,
+    /// Why it was not measured; `None` if it was.
+    pub reason: Option<String>,
+}
+
+/// What was found about a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepVerdict {
+    /// Its figure is like that of good.
+    LikeGood,
+    /// Its figure is like that of bad.
+    LikeBad,
+    /// It cannot be built or measured.
+    Skipped,
+    /// It is too close to the middle between good and bad.
+    Undecided,
+}
+
+/// The result of a bisect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum BisectResult {
+    /// The commit that changed the figure.
+    Found(Box<FoundRecord>),
+    /// The figure was changed by one of these commits.
+    Range {
+        /// The commits, each after its parents.
+        commits: Vec<CommitRecord>,
+        /// The commit that could not be decided; `None` if all but the last one were skipped.
+        undecided: Option<CommitRecord>,
+    },
+    /// Good and bad are one build: nothing that is compiled differs.
+    SameBuild {
+        /// The build.
+        build: Fingerprint,
+    },
+    /// Good and bad do not differ.
+    NoDifference {
+        /// What was measured: microbenchmark, metric and ratio of bad to good.
+        figures: Vec<FigureRecord>,
+    },
+}
+
+/// The commit that changed the figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundRecord {
+    /// The commit.
+    pub commit: CommitRecord,
+    /// The commit that it was compared with: its parent, or good if the parent was not measured.
+    pub reference: CommitRecord,
+    /// Its figure relative to that of the reference.
+    pub relative: RatioRecord,
+    /// Whether that is a difference beyond interval and noise floor.
+    pub differs: bool,
+}
+
+impl BisectRecord {
+    /// The number of midpoints that were measured.
+    #[must_use]
+    pub fn measured(&self) -> usize {
+        self.steps.iter().filter(|step| step.directory.is_some()).count()
+    }
+
+    /// The number of commits that were skipped.
+    #[must_use]
+    pub fn skipped(&self) -> usize {
+        self.steps.iter().filter(|step| step.verdict == StepVerdict::Skipped).count()
+    }
+
+    /// The number of commits that have the build of another commit, and so its verdict.
+    #[must_use]
+    pub fn same_builds(&self) -> usize {
+        self.steps.len() - self.measured() - self.skipped()
+    }
+}
+
+impl StepVerdict {
+    /// The words for people.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::LikeGood => "like good",
+            Self::LikeBad => "like bad",
+            Self::Skipped => "skipped",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+impl CommitRecord {
+    /// The first ten digits, for people.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        self.commit.get(..10).unwrap_or(&self.commit)
+    }
+}
+
+impl From<&Commit> for CommitRecord {
+    fn from(commit: &Commit) -> Self {
+        Self {
+            commit: commit.id.clone(),
+            author_date: commit.author_date.clone(),
+            subject: commit.subject.clone(),
+        }
+    }
+}
+
+impl RatioRecord {
+    pub(crate) const fn new(estimate: &Estimate, noise_floor: Share) -> Self {
+        let Estimate { median, low, high, .. } = *estimate;
+        Self { ratio: median, low, high, noise_floor }
+    }
+}
+
+/// Prints `0.969 (95%: 0.964 to 0.974)`.
+impl std::fmt::Display for RatioRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { ratio, low, high, .. } = self;
+        write!(f, "{ratio:.3} (95%: {low:.3} to {high:.3})")
+    }
+}

@@ -1,0 +1,94 @@
+//! What the run of a step measured.
+
+use std::path::Path;
+
+use dbdyno_results::{FailureKind, FailureRecord, ResultsError, Role, RunReader};
+use dbdyno_spec::experiment::Experiment;
+use dbdyno_stats::{ControlRow, Estimate, NoiseFloor, Weight};
+use dbdyno_units::{Nanos, Share};
+
+use crate::cases::{MicrobenchmarkCase, cases};
+use crate::extension;
+use crate::metric::{Metric, floor_of};
+use crate::stopping_rule::StoppingRule;
+
+/// The figures of a run.
+pub(crate) struct StepFigures {
+    pub cases: Vec<MicrobenchmarkCase>,
+    /// By case.
+    rules: Vec<StoppingRule>,
+    /// By candidate.
+    is_server: Vec<bool>,
+    control: Option<u32>,
+    /// How often the run was extended.
+    pub extensions: usize,
+    /// Failures from which no candidate recovered.
+    pub failures: Vec<FailureRecord>,
+}
+
+impl StepFigures {
+    /// Reads a run.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn read(directory: &Path, experiment: &Experiment) -> Result<Self, ResultsError> {
+        let run = RunReader::open(directory)?;
+        let cases = cases(experiment);
+        let rule = |id| Ok(StoppingRule::of(&run.slices(id)?, &experiment.schedule));
+        let candidates = run.candidates()?;
+        let control = candidates.iter().position(|one| one.role == Role::Control);
+        let is_failure = |failure: &FailureRecord| {
+            matches!(failure.kind, FailureKind::Wrong | FailureKind::Ended) && !failure.recovered
+        };
+        Ok(Self {
+            rules: (0..cases.len() as u32).map(rule).collect::<Result<_, ResultsError>>()?,
+            cases,
+            is_server: candidates.iter().map(|one| !one.is_embedded()).collect(),
+            control: control.map(|number| number as u32),
+            extensions: run
+                .settings()?
+                .iter()
+                .filter(|(label, _)| label == extension::SETTING)
+                .count(),
+            failures: run.failures()?.into_iter().filter(is_failure).collect(),
+        })
+    }
+
+    /// Time of the counted slices, over all candidates.
+    pub fn time(&self) -> Nanos {
+        self.rules.iter().map(StoppingRule::time).sum()
+    }
+
+    /// The metric to trust for a candidate.
+    pub fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
+        let on_server = self.is_server.first() == Some(&true);
+        let cpu_is_known = || self.estimate(case, Metric::Cpu, candidate).is_some();
+        Metric::trusted(&self.cases[case], on_server, cpu_is_known)
+    }
+
+    /// The ratio of a candidate to the baseline; `None` with too few blocks.
+    pub fn estimate(&self, case: usize, metric: Metric, candidate: u32) -> Option<Estimate> {
+        self.rules[case].estimate_of(metric, candidate, &self.is_server)
+    }
+
+    /// A contrast of candidates; `None` with too few blocks.
+    pub fn contrast(&self, case: usize, metric: Metric, weights: &[Weight]) -> Option<Estimate> {
+        self.rules[case].contrast_of(metric, weights, &self.is_server)
+    }
+
+    /// The ratio of the control to the baseline; `None` with too few blocks.
+    pub fn control(&self, case: usize, metric: Metric) -> Option<Estimate> {
+        self.estimate(case, metric, self.control?)
+    }
+
+    /// The noise floor of a microbenchmark; 0 without a control.
+    pub fn noise_floor(&self, case: usize, metric: Metric) -> Share {
+        let row = |case: usize| {
+            let microbenchmark = self.cases[case].microbenchmark.name.clone();
+            Some(ControlRow { microbenchmark, estimate: self.control(case, metric)? })
+        };
+        let rows: Vec<ControlRow> = (0..self.cases.len()).filter_map(row).collect();
+        let own = self.control(case, metric).map(|estimate| estimate.median);
+        floor_of(own, NoiseFloor::of(&rows).as_ref())
+    }
+}

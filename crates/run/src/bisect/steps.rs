@@ -1,0 +1,388 @@
+//! The order of a bisect: good and bad, then midpoints, at last the commit that was found and its
+//! parent. What is stored is not repeated.
+
+use std::collections::BTreeMap;
+
+use dbdyno_builds::{Commit, CommitRange, Fingerprint};
+use dbdyno_spec::experiment::Experiment;
+
+use super::BisectEnd;
+use super::directory::BisectDirectory;
+use super::error::BisectError;
+use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, Side, largest_difference, verdict};
+use super::measuring::{Built, Measured, StepRun};
+use super::record::{
+    BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord, RatioRecord, StepRecord,
+    StepVerdict,
+};
+use super::search::{Next, Position, Search, Verdict};
+use super::step_figures::StepFigures;
+use super::subject::Subject;
+use crate::metric::{Metric, is_difference};
+use crate::progress::RunEvent;
+use crate::session::Options;
+
+/// The names of the candidates in the run of a step; a midpoint's is its commit.
+const NAMES: [&str; 2] = ["good", "bad"];
+
+/// The run directory of good and bad.
+const ENDS: &str = "00-good-bad";
+
+/// Exists while a step is built.
+const SCRATCH: &str = "building";
+
+/// A bisect in progress.
+pub(super) struct Bisect<'a> {
+    pub subject: Subject<'a>,
+    pub text: &'a str,
+    pub options: &'a Options<'a>,
+    pub directory: BisectDirectory,
+    pub record: BisectRecord,
+    pub range: CommitRange,
+}
+
+/// Why the search does not go on.
+enum Halt {
+    Result(BisectResult),
+    Interrupted,
+    Error(BisectError),
+}
+
+impl From<BisectError> for Halt {
+    fn from(error: BisectError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// What is judged.
+struct Judged {
+    microbenchmark: String,
+    metric: Metric,
+    /// The side of good that bad is on.
+    bad: Side,
+}
+
+impl Judged {
+    fn of(figure: &FigureRecord) -> Self {
+        let bad = Side::of(figure.difference.ratio);
+        Self { microbenchmark: figure.microbenchmark.clone(), metric: figure.metric, bad }
+    }
+}
+
+impl Bisect<'_> {
+    /// Runs or continues it.
+    pub fn run(mut self) -> Result<BisectEnd, BisectError> {
+        let result = match self.record.result.take() {
+            Some(result) => result,
+            None => match self.search() {
+                Ok(result) | Err(Halt::Result(result)) => result,
+                Err(Halt::Interrupted) => return Ok(BisectEnd::Interrupted),
+                Err(Halt::Error(error)) => return Err(error),
+            },
+        };
+        self.record.result = Some(result.clone());
+        self.directory.write(&self.record)?;
+        Ok(BisectEnd::Complete(Box::new(self.record), result))
+    }
+
+    fn search(&mut self) -> Result<BisectResult, Halt> {
+        let judged = Judged::of(&self.figure()?);
+        let mut search = Search::new(self.parents());
+        for step in &self.record.steps {
+            self.add(&mut search, step)?;
+        }
+        loop {
+            match search.next() {
+                Next::Found(commit) => {
+                    return Ok(BisectResult::Found(Box::new(self.found(commit, &judged)?)));
+                }
+                Next::OnlySkipped => return Ok(self.remaining(&search, None)),
+                Next::Measure(commit) => {
+                    let step = self.step(&search, commit, &judged)?;
+                    self.record.steps.push(step.clone());
+                    self.directory.write(&self.record)?;
+                    self.add(&mut search, &step)?;
+                }
+            }
+        }
+    }
+
+    /// The parents of each commit that are in the range, by position.
+    fn parents(&self) -> Vec<Vec<Position>> {
+        let commits = &self.range.commits;
+        let positions: BTreeMap<&str, Position> =
+            commits.iter().enumerate().map(|(at, commit)| (commit.id.as_str(), at)).collect();
+        let of = |commit: &Commit| {
+            commit.parents.iter().filter_map(|one| positions.get(one.as_str()).copied()).collect()
+        };
+        commits.iter().map(of).collect()
+    }
+
+    /// Adds the verdict of a step, which ends the search if there is none.
+    fn add(&self, search: &mut Search, step: &StepRecord) -> Result<(), Halt> {
+        let verdict = match step.verdict {
+            StepVerdict::LikeGood => Verdict::LikeGood,
+            StepVerdict::LikeBad => Verdict::LikeBad,
+            StepVerdict::Skipped => Verdict::Skipped,
+            StepVerdict::Undecided => {
+                let undecided = Some(step.commit.clone());
+                return Err(Halt::Result(self.remaining(search, undecided)));
+            }
+        };
+        let of_step = |commit: &Commit| commit.id == step.commit.commit;
+        if let Some(commit) = self.range.commits.iter().position(of_step) {
+            search.add(commit, verdict);
+        }
+        Ok(())
+    }
+
+    fn remaining(&self, search: &Search, undecided: Option<CommitRecord>) -> BisectResult {
+        let remaining = search.remaining();
+        let commits = remaining.iter().map(|commit| (&self.range.commits[*commit]).into());
+        BisectResult::Range { commits: commits.collect(), undecided }
+    }
+
+    /// What is judged; measures good and bad unless that is known.
+    fn figure(&mut self) -> Result<FigureRecord, Halt> {
+        if let Some(figure) = &self.record.figure {
+            return Ok(figure.clone());
+        }
+        let BisectRecord { good, bad, commits, request, .. } = &self.record;
+        self.report(format!(
+            "measuring good {} and bad {}, {commits} commits later",
+            named(good),
+            named(bad)
+        ));
+        let commits = [(NAMES[0], good.commit.as_str()), (NAMES[1], bad.commit.as_str())];
+        let experiment = self.subject.at(&commits, request.microbenchmark.as_deref());
+        let run = self.run_of(ENDS, &experiment, None);
+        match run.build()? {
+            Built::Complete(builds) => {
+                if let [good, bad, ..] = builds[..]
+                    && good == bad
+                {
+                    return Err(Halt::Result(BisectResult::SameBuild { build: good }));
+                }
+            }
+            Built::Failed(reason) => return Err(failed(NAMES[1], reason)),
+            Built::Interrupted => return Err(Halt::Interrupted),
+        }
+        let measured = run.measure(|figures| {
+            let rows: Vec<_> = (0..figures.cases.len())
+                .map(|case| {
+                    let metric = figures.trusted_metric(case, BAD);
+                    let estimate = figures.estimate(case, metric, BAD)?;
+                    Some((estimate, figures.noise_floor(case, metric)))
+                })
+                .collect();
+            largest_difference(&rows)
+        })?;
+        let figure = match measured {
+            Measured::Decided(case, figures) => figure_of(&figures, case),
+            Measured::Undecided(figures) => {
+                let all = (0..figures.cases.len()).filter_map(|case| figure_of(&figures, case));
+                return Err(Halt::Result(BisectResult::NoDifference { figures: all.collect() }));
+            }
+            Measured::Interrupted => return Err(Halt::Interrupted),
+            Measured::Failed(reason) => return Err(failed(NAMES[1], reason)),
+        };
+        let figure = figure.ok_or_else(|| failed(NAMES[1], TOO_FEW_BLOCKS.to_owned()))?;
+        self.report(format!(
+            "  {} of bad, by {}: {}, noise floor {}",
+            figure.microbenchmark,
+            figure.metric.title(),
+            figure.difference,
+            figure.difference.noise_floor
+        ));
+        self.record.figure = Some(figure.clone());
+        self.directory.write(&self.record)?;
+        Ok(figure)
+    }
+
+    /// Builds and measures a midpoint.
+    fn step(&self, search: &Search, commit: Position, judged: &Judged) -> Result<StepRecord, Halt> {
+        let BisectRecord { good, bad, steps, .. } = &self.record;
+        let commit = &self.range.commits[commit];
+        let record = CommitRecord::from(commit);
+        let measured = self.record.measured();
+        self.report(format!(
+            "step {} of about {}: measuring {}",
+            measured + 1,
+            measured + search.steps_left() as usize,
+            named(&record)
+        ));
+        let commits = [
+            (NAMES[0], good.commit.as_str()),
+            (NAMES[1], bad.commit.as_str()),
+            (commit.short(), commit.id.as_str()),
+        ];
+        let experiment = self.subject.at(&commits, Some(&judged.microbenchmark));
+        let directory = format!("{:02}-{}", steps.len() + 1, commit.short());
+        let Judged { metric, bad, .. } = *judged;
+        let run = self.run_of(&directory, &experiment, Some(MIDPOINT));
+        let not_measured = |verdict, build, reason: String| {
+            self.report(format!("  {}: {reason}", verdict.title()));
+            StepRecord {
+                commit: record.clone(),
+                verdict,
+                build,
+                relative: None,
+                from_middle: None,
+                directory: None,
+                reason: Some(reason),
+            }
+        };
+        let build = match run.build()? {
+            Built::Complete(builds) => {
+                if let Some((build, verdict, other)) = self.same_build(&builds) {
+                    return Ok(not_measured(verdict, Some(build), format!("same build as {other}")));
+                }
+                builds.get(MIDPOINT as usize).copied()
+            }
+            Built::Failed(reason) => return Ok(not_measured(StepVerdict::Skipped, None, reason)),
+            Built::Interrupted => return Err(Halt::Interrupted),
+        };
+        let measured = run.measure(|figures| {
+            let from_middle = figures.contrast(0, metric, &FROM_MIDDLE);
+            verdict(from_middle.as_ref(), figures.noise_floor(0, metric), bad)
+        })?;
+        let (verdict, figures) = match measured {
+            Measured::Decided(Verdict::LikeGood, figures) => (StepVerdict::LikeGood, figures),
+            Measured::Decided(Verdict::LikeBad, figures) => (StepVerdict::LikeBad, figures),
+            Measured::Decided(Verdict::Skipped, figures) | Measured::Undecided(figures) => {
+                (StepVerdict::Undecided, figures)
+            }
+            Measured::Failed(reason) => {
+                return Ok(not_measured(StepVerdict::Skipped, build, reason));
+            }
+            Measured::Interrupted => return Err(Halt::Interrupted),
+        };
+        let noise_floor = figures.noise_floor(0, metric);
+        let ratio = |estimate| RatioRecord::new(&estimate, noise_floor);
+        let step = StepRecord {
+            commit: record.clone(),
+            verdict,
+            build,
+            relative: figures.estimate(0, metric, MIDPOINT).map(ratio),
+            from_middle: figures.contrast(0, metric, &FROM_MIDDLE).map(ratio),
+            directory: Some(directory),
+            reason: None,
+        };
+        if let (Some(relative), Some(from_middle)) = (step.relative, step.from_middle) {
+            self.report(format!(
+                "  {}: {} {relative}; relative to the middle between good and bad {from_middle}",
+                verdict.title(),
+                metric.title()
+            ));
+        }
+        Ok(step)
+    }
+
+    /// Measures the commit that was found and its parent, which are built already.
+    fn found(&self, commit: Position, judged: &Judged) -> Result<FoundRecord, Halt> {
+        let BisectRecord { good, bad, figure, steps, .. } = &self.record;
+        let commit = &self.range.commits[commit];
+        let is_like_good = |step: &&StepRecord| {
+            step.verdict == StepVerdict::LikeGood
+                && commit.parents.first() == Some(&step.commit.commit)
+        };
+        let parent = steps.iter().find(is_like_good).map(|step| &step.commit);
+        let reference = parent.unwrap_or(good).clone();
+        let record = CommitRecord::from(commit);
+        let with = |relative, differs| FoundRecord {
+            commit: record.clone(),
+            reference: reference.clone(),
+            relative,
+            differs,
+        };
+        if let Some(figure) = figure.as_ref().filter(|_| reference == *good && record == *bad) {
+            return Ok(with(figure.difference, true));
+        }
+        let name = if reference == *good { NAMES[0] } else { "parent" };
+        self.report(format!("last step: measuring {} and {}", named(&record), named(&reference)));
+        let commits = [(name, reference.commit.as_str()), (commit.short(), commit.id.as_str())];
+        let experiment = self.subject.at(&commits, Some(&judged.microbenchmark));
+        let directory = format!("found-{}", commit.short());
+        let metric = judged.metric;
+        let run = self.run_of(&directory, &experiment, None);
+        match run.build()? {
+            Built::Complete(_) => {}
+            Built::Failed(reason) => return Err(failed(commit.short(), reason)),
+            Built::Interrupted => return Err(Halt::Interrupted),
+        }
+        let measured = run.measure(|figures| {
+            let estimate = figures.estimate(0, metric, BAD)?;
+            let differs = is_difference(&estimate, figures.noise_floor(0, metric));
+            differs.then(|| Side::of(estimate.median) == judged.bad)
+        })?;
+        let (differs, figures) = match measured {
+            Measured::Decided(differs, figures) => (differs, figures),
+            Measured::Undecided(figures) => (false, figures),
+            Measured::Interrupted => return Err(Halt::Interrupted),
+            Measured::Failed(reason) => return Err(failed(commit.short(), reason)),
+        };
+        let estimate = figures.estimate(0, metric, BAD);
+        let estimate = estimate.ok_or_else(|| failed(commit.short(), TOO_FEW_BLOCKS.to_owned()))?;
+        Ok(with(RatioRecord::new(&estimate, figures.noise_floor(0, metric)), differs))
+    }
+
+    /// The verdict on a midpoint that is the same build as good, as bad, or as a commit that was measured, and
+    /// the name of that; `builds` are those of good, bad and the midpoint. A build that is measured again could
+    /// get another verdict by chance.
+    fn same_build(&self, builds: &[Fingerprint]) -> Option<(Fingerprint, StepVerdict, String)> {
+        let &[good, bad, midpoint, ..] = builds else { return None };
+        let ends = [(good, StepVerdict::LikeGood), (bad, StepVerdict::LikeBad)];
+        let named_ends = ends.into_iter().zip(NAMES.map(str::to_owned));
+        let steps = self.record.steps.iter().filter_map(|step| {
+            Some(((step.build?, step.verdict), step.commit.short().to_owned()))
+        });
+        let is_judged = |verdict| matches!(verdict, StepVerdict::LikeGood | StepVerdict::LikeBad);
+        named_ends
+            .chain(steps)
+            .find(|((build, verdict), _)| *build == midpoint && is_judged(*verdict))
+            .map(|((build, verdict), name)| (build, verdict, name))
+    }
+
+    fn run_of<'a>(
+        &'a self,
+        directory: &str,
+        experiment: &'a Experiment,
+        in_question: Option<u32>,
+    ) -> StepRun<'a> {
+        StepRun {
+            directory: self.directory.path().join(directory),
+            scratch: self.directory.path().join(SCRATCH),
+            experiment,
+            text: self.text,
+            in_question,
+            options: self.options,
+        }
+    }
+
+    fn report(&self, line: String) {
+        (self.options.progress)(RunEvent::BisectStep(line));
+    }
+}
+
+const TOO_FEW_BLOCKS: &str = "there are too few blocks for an interval";
+
+fn failed(candidate: &str, reason: String) -> Halt {
+    let (candidate, at) = (candidate.to_owned(), "its measurement".to_owned());
+    Halt::Error(BisectError::Failed { candidate, at, reason })
+}
+
+/// The figure of bad in a microbenchmark; `None` with too few blocks.
+fn figure_of(figures: &StepFigures, case: usize) -> Option<FigureRecord> {
+    let metric = figures.trusted_metric(case, BAD);
+    let estimate = figures.estimate(case, metric, BAD)?;
+    Some(FigureRecord {
+        microbenchmark: figures.cases[case].microbenchmark.name.clone(),
+        metric,
+        difference: RatioRecord::new(&estimate, figures.noise_floor(case, metric)),
+    })
+}
+
+/// A commit for people: its first digits and its subject.
+fn named(commit: &CommitRecord) -> String {
+    format!("{} '{}'", commit.short(), commit.subject)
+}
