@@ -1,7 +1,8 @@
 //! Tables, charts and exports made from a run directory.
 //!
 //! [`model::Report`] contains all numbers; [`terminal`], [`html`] and [`export`] only render it.
-//! [`comparison`] compares the reports of several runs; [`gate`] judges one by rules.
+//! [`comparison`] compares the reports of several runs, [`history`] follows them over time; [`gate`]
+//! judges one by rules.
 
 pub mod assemble;
 mod builds;
@@ -12,6 +13,7 @@ mod effects;
 pub mod export;
 mod figures;
 pub mod gate;
+pub mod history;
 pub mod html;
 mod inserts;
 mod key_results;

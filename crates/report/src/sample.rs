@@ -5,6 +5,7 @@
 mod audits;
 mod counters;
 mod draw;
+mod history;
 mod inserts;
 mod names;
 mod series;
@@ -13,6 +14,7 @@ mod servers;
 pub use audits::audited;
 pub use counters::{counted, counted_sweep, only_kernel_counters};
 pub(crate) use draw::interval;
+pub use history::history;
 pub use inserts::inserts;
 pub use series::series;
 pub use servers::{imported, servers, servers_of, sweep, sweep_of};

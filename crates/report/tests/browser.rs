@@ -12,15 +12,16 @@ mod devtools;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dbdyno_report::model::Report;
-use dbdyno_report::{comparison, html, sample};
+use dbdyno_report::{comparison, history, html, sample};
 use devtools::Browser;
 
 type Check = fn(&mut Browser);
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("report_fits_wide_and_narrow_in_light_and_dark", report_fits),
     ("other_kinds_of_reports_fit_wide_and_narrow", other_kinds_of_reports_fit),
     ("insert_benchmark_fits_wide_and_narrow", insert_benchmark_fits),
+    ("history_fits_wide_and_narrow", history_fits),
     ("sweep_has_a_line_per_candidate_in_every_chart", sweep_charts_are_complete),
     ("details_open_and_close_with_the_keyboard", details_open_with_the_keyboard),
     ("toggles_change_metric_and_groups_with_the_keyboard", toggles_work_with_the_keyboard),
@@ -164,6 +165,18 @@ fn insert_benchmark_fits(browser: &mut Browser) {
     }
     let outside = charts_with_parts_outside("#inserts", "polyline, text, .stall path");
     assert_eq!(browser.eval(&outside), 0);
+}
+
+fn history_fits(browser: &mut Browser) {
+    let names = ["scan_range=100", "range-covered-pk_range=100", "insert_range=100"];
+    let page = history::html(&history::history(&sample::history(&names, 30)).unwrap());
+    for (width, dark) in [(1400, false), (400, false), (400, true)] {
+        browser.open(&page, width, dark);
+        assert_eq!(browser.eval(TOO_WIDE), "", "at {width} px");
+        take_pictures(browser, &format!("history-{width}-{dark}"), &["groups", "runs"]);
+        let outside = charts_with_parts_outside("#groups", "line, use, text");
+        assert_eq!(browser.eval(&outside), 0, "at {width} px");
+    }
 }
 
 fn sweep_charts_are_complete(browser: &mut Browser) {

@@ -1,0 +1,211 @@
+//! The runs of a history: their order, and whether they are of the same experiment.
+
+use serde::Serialize;
+
+use super::MIN_RUNS;
+use super::words::some_of;
+use crate::model::{CandidateRecord, OriginRecord, Report, Role};
+
+/// Characters of a fingerprint or checksum that are shown.
+const SHOWN_DIGITS: usize = 12;
+
+/// A run of a history.
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryRun {
+    /// The run directory, as the user named it.
+    pub directory: String,
+    /// Its name where all runs are in the same directory, else the whole path; not exported.
+    #[serde(skip)]
+    pub label: String,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// dbdyno's version.
+    pub version: String,
+    /// The baseline and the candidates.
+    pub candidates: Vec<CandidateVersion>,
+}
+
+/// Which program a candidate was in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CandidateVersion {
+    /// The candidate.
+    pub name: String,
+    /// Its system and version, and the release, build or program; empty if nothing is recorded.
+    pub version: String,
+}
+
+/// Runs that have no common history.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    /// Too few runs with microbenchmarks.
+    #[error("a history needs at least {least} runs with microbenchmarks; found {}", count(found))]
+    TooFew {
+        /// The minimum.
+        least: usize,
+        /// Their directories.
+        found: Vec<String>,
+    },
+    /// The runs have different baselines.
+    #[error(
+        "the runs have different baselines, so that their ratios have different meanings:\n{}\nName only \
+         the runs of one experiment, or choose one with --experiment: {}",
+        lines(baselines),
+        experiments.join(", ")
+    )]
+    Baselines {
+        /// Each baseline with its runs.
+        baselines: Vec<(String, String)>,
+        /// The names of all experiments.
+        experiments: Vec<String>,
+    },
+    /// No figure has enough values.
+    #[error(
+        "no candidate and microbenchmark was measured in {least} of the runs:\n{}",
+        lines(contents)
+    )]
+    NothingInCommon {
+        /// The minimum.
+        least: usize,
+        /// Runs with what they measured.
+        contents: Vec<(String, String)>,
+    },
+}
+
+fn count(found: &[String]) -> String {
+    match found {
+        [] => "none".to_owned(),
+        some => format!("{}: {}", some.len(), some.join(", ")),
+    }
+}
+
+fn lines(pairs: &[(String, String)]) -> String {
+    let lines: Vec<String> = pairs.iter().map(|(name, text)| format!("  {name}: {text}")).collect();
+    lines.join("\n")
+}
+
+/// The runs with microbenchmarks by the time they started.
+pub(super) fn in_order(reports: &[Report]) -> Result<Vec<&Report>, HistoryError> {
+    let mut all: Vec<&Report> =
+        reports.iter().filter(|report| !report.microbenchmarks.is_empty()).collect();
+    all.sort_by_key(|report| (&report.started, &report.directory));
+    let baselines = by(&all, |report| report.baseline.clone(), directory);
+    if baselines.len() > 1 {
+        let mut experiments: Vec<String> = all.iter().map(|report| report.name.clone()).collect();
+        experiments.sort_unstable();
+        experiments.dedup();
+        return Err(HistoryError::Baselines { baselines, experiments });
+    }
+    if all.len() < MIN_RUNS {
+        return Err(HistoryError::TooFew {
+            least: MIN_RUNS,
+            found: all.into_iter().map(directory).collect(),
+        });
+    }
+    Ok(all)
+}
+
+/// The error for runs of which too few measured the same.
+pub(super) fn nothing_in_common(reports: &[&Report]) -> HistoryError {
+    let contents = |report: &Report| {
+        let candidates = report.candidates.iter().filter(|one| one.role == Role::Candidate);
+        let candidates: Vec<&str> = candidates.map(|one| one.name.as_str()).collect();
+        let mut names: Vec<&str> =
+            report.microbenchmarks.iter().map(|one| one.name.as_str()).collect();
+        names.dedup();
+        let candidates = match &candidates[..] {
+            [] => "no candidate besides the baseline".to_owned(),
+            some => some_of(some),
+        };
+        format!("{candidates} on {}", some_of(&names))
+    };
+    // Runs that measured the same are one line.
+    let contents = by(reports, contents, directory);
+    let swapped = contents.into_iter().map(|(what, runs)| (runs, what)).collect();
+    HistoryError::NothingInCommon { least: MIN_RUNS, contents: swapped }
+}
+
+/// The runs by a property: each value with the names of its runs.
+fn by(
+    reports: &[&Report],
+    property: impl Fn(&Report) -> String,
+    name: impl Fn(&Report) -> String,
+) -> Vec<(String, String)> {
+    let mut all: Vec<(String, Vec<String>)> = Vec::new();
+    for report in reports {
+        let value = property(report);
+        match all.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, names)) => names.push(name(report)),
+            None => all.push((value, vec![name(report)])),
+        }
+    }
+    let joined =
+        |names: &Vec<String>| some_of(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    all.iter().map(|(value, names)| (value.clone(), joined(names))).collect()
+}
+
+fn directory(report: &Report) -> String {
+    report.directory.display().to_string()
+}
+
+/// The label of each run.
+pub(super) fn labels(reports: &[&Report]) -> Vec<String> {
+    let parent = |report: &&Report| report.directory.parent().map(ToOwned::to_owned);
+    let mut parents: Vec<_> = reports.iter().map(parent).collect();
+    parents.dedup();
+    let mut labels: Vec<String> = reports.iter().map(|report| directory(report)).collect();
+    if parents.len() == 1 {
+        let short =
+            |report: &&Report| Some(report.directory.file_name()?.to_string_lossy().into_owned());
+        labels = reports.iter().zip(labels).map(|(one, long)| short(one).unwrap_or(long)).collect();
+    }
+    labels
+}
+
+/// The runs as they are shown and exported.
+pub(super) fn describe(reports: &[&Report]) -> Vec<HistoryRun> {
+    let run = |(report, label): (&&Report, String)| HistoryRun {
+        directory: directory(report),
+        label,
+        started: report.started.clone(),
+        version: report.version.clone(),
+        candidates: report
+            .candidates
+            .iter()
+            .filter(|one| one.role != Role::Control)
+            .map(|one| CandidateVersion { name: one.name.clone(), version: version(one) })
+            .collect(),
+    };
+    reports.iter().zip(labels(reports)).map(run).collect()
+}
+
+impl HistoryRun {
+    /// Which program a candidate was; `None` if it was not in the run, or if nothing is recorded.
+    pub(crate) fn version_of(&self, candidate: &str) -> Option<&str> {
+        let one = self.candidates.iter().find(|one| one.name == candidate)?;
+        Some(one.version.as_str()).filter(|version| !version.is_empty())
+    }
+
+    /// The day of its start.
+    pub(crate) fn date(&self) -> &str {
+        self.started.split_once('T').map_or(self.started.as_str(), |(date, _)| date)
+    }
+}
+
+/// The system and version of a candidate, and its release, build or program.
+pub(super) fn version(candidate: &CandidateRecord) -> String {
+    let digits = |text: &str| text.chars().take(SHOWN_DIGITS).collect::<String>();
+    let build =
+        candidate.build.as_ref().map(|build| format!("build {}", digits(&build.fingerprint)));
+    let origin = match &candidate.origin {
+        Some(OriginRecord::Program { release: Some(release), .. }) => Some(release.origin.clone()),
+        Some(OriginRecord::Program { sha256, .. }) => Some(format!("program {}", digits(sha256))),
+        Some(OriginRecord::Imported { .. }) => return String::new(),
+        Some(OriginRecord::Server { .. }) | None => None,
+    };
+    [Some(candidate.system_title()), origin, build]
+        .into_iter()
+        .flatten()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
