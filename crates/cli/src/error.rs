@@ -7,7 +7,7 @@ use dbdyno_audit::AuditError;
 use dbdyno_import::ImportError;
 use dbdyno_report::export::ExportError;
 use dbdyno_results::ResultsError;
-use dbdyno_run::RunError;
+use dbdyno_run::{BisectError, RunError};
 
 /// An error of a command.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +29,9 @@ pub enum CliError {
     /// The run failed.
     #[error("error: {0}")]
     Run(#[from] RunError),
+    /// A bisect ended without a result.
+    #[error("error: {0}")]
+    Bisect(BisectError),
     /// A run directory could not be read.
     #[error("error: {0}")]
     Results(#[from] ResultsError),
@@ -68,6 +71,7 @@ impl CliError {
             Self::Results(error) | Self::Run(RunError::Results(error)) => {
                 matches!(error, ResultsError::NotARun { .. } | ResultsError::Exists(_))
             }
+            Self::Bisect(error) => error.is_usage(),
             Self::Cache(_)
             | Self::Run(
                 RunError::Cpus { .. } | RunError::Cache(_) | RunError::NotRegistered { .. },
@@ -83,5 +87,14 @@ impl CliError {
             | Self::Other(_) => false,
         };
         ExitCode::from(if usage { 2 } else { 1 })
+    }
+}
+
+impl From<BisectError> for CliError {
+    fn from(error: BisectError) -> Self {
+        match error {
+            BisectError::Run(error) => Self::Run(error),
+            error => Self::Bisect(error),
+        }
     }
 }

@@ -30,8 +30,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {
     match &arguments.command {
         Command::Run(run) => commands::run(run),
         Command::Compare(compare) => commands::compare(compare),
+        Command::Bisect(bisect) => commands::bisect(bisect),
         Command::Check(check) => commands::check(check),
         Command::Report(report) => commands::report(report),
+        Command::History(history) => commands::history(history),
         Command::Import(import) => commands::import(import),
         Command::Clean(clean) => commands::clean(clean),
         Command::Audit(audit) => commands::audit(audit),

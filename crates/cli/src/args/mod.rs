@@ -1,8 +1,10 @@
 //! The command line: commands, options and their help.
 
+mod bisect;
 mod builds;
 mod compare;
 mod gate;
+mod history;
 mod live;
 mod results;
 mod run;
@@ -11,9 +13,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub use bisect::Bisect;
 pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
 pub use compare::Compare;
 pub use gate::Gate;
+pub use history::History;
 pub use live::{AttachOptions, Live, LiveCommand, Optimize, PidFilter, Undo, Watch};
 pub use results::{Clean, Import, Report};
 pub use run::{Check, Doctor, List, Listed, Run};
@@ -31,7 +35,8 @@ pub use run::{Check, Doctor, List, Listed, Run};
         dbdyno compare mariadb postgresql        compare two servers\n  \
         dbdyno check my.toml                     validate an experiment\n  \
         dbdyno run experiments/quickstart.toml   measure and report\n  \
-        dbdyno report results/first --details    report on a run again\n\n\
+        dbdyno report results/first --details    report on a run again\n  \
+        dbdyno history results/                  find changes over repeated runs\n\n\
         Environment:\n  \
         DBDYNO_LOG        log filter such as dbdyno_engines=trace; overrides --verbose\n  \
         DBDYNO_PASSWORD   password for servers given by URL\n  \
@@ -56,8 +61,10 @@ pub struct Arguments {
 pub enum Command {
     Compare(Compare),
     Run(Run),
+    Bisect(Bisect),
     Check(Check),
     Report(Report),
+    History(History),
     Import(Import),
     Clean(Clean),
     Audit(Audit),

@@ -13,8 +13,8 @@ use dbdyno_run::start_run;
 use dbdyno_spec::compare::{Words, experiment};
 
 use crate::args::Compare;
-use crate::commands::directory_for;
 use crate::commands::run::Execution;
+use crate::commands::{directory_for, export_file};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
@@ -33,7 +33,7 @@ pub fn compare(args: &Compare) -> Result<ExitCode, CliError> {
     let comparison = experiment(&words, &installed)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;
     for file in [&args.export_json, &args.export_csv, &args.export_markdown].into_iter().flatten() {
-        check_export(file)?;
+        export_file::check(file)?;
     }
     if let Some(file) = &args.save {
         save(file, &comparison.text)?;
@@ -69,38 +69,10 @@ fn conclude(report: &Report, args: &Compare) -> Result<(), CliError> {
     ];
     for (file, content) in exports {
         if let Some(file) = file {
-            write(file, &content(report)?)?;
+            export_file::write(file, &content(report)?)?;
         }
     }
     Ok(())
-}
-
-/// Checks that a file can be written, before anything is measured.
-fn check_export(file: &Path) -> Result<(), CliError> {
-    let directory = directory_of(file);
-    let reason = if file.is_dir() {
-        "is a directory; name a file in it"
-    } else if file.file_name().and_then(|name| name.to_str()).is_none() {
-        "cannot be the name of a file"
-    } else if !directory.is_dir() {
-        "is in a directory that does not exist; create it first"
-    } else {
-        return Ok(());
-    };
-    Err(CliError::Usage(format!("{} {reason}", file.display())))
-}
-
-fn write(file: &Path, text: &str) -> Result<(), CliError> {
-    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    export::replace(directory_of(file), name, text)?;
-    Ok(())
-}
-
-fn directory_of(file: &Path) -> &Path {
-    match file.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// Writes the experiment to a new file. An existing one may have been edited: it is only accepted if it

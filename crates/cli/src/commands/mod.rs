@@ -1,12 +1,15 @@
 //! One module per command.
 
 mod audit;
+mod bisect;
 mod builds;
 mod check;
 mod clean;
 mod compare;
 mod doctor;
+mod export_file;
 mod gate;
+mod history;
 mod import;
 mod list;
 mod list_script;
@@ -18,11 +21,13 @@ mod stored_data;
 mod worker;
 
 pub use audit::audit;
+pub use bisect::bisect;
 pub use builds::builds;
 pub use check::check;
 pub use clean::clean;
 pub use compare::compare;
 pub use doctor::doctor;
+pub use history::history;
 pub use import::import;
 pub use list::list;
 pub use live::live;

@@ -61,6 +61,7 @@ impl Display {
                 self.status(stage.clone());
                 self.plain(stage);
             }
+            RunEvent::BisectStep(line) => self.line(line),
             RunEvent::Microbenchmark { number, of, name, passes: (pass, passes) } => {
                 let pass =
                     if *passes > 1 { format!(", pass {pass}/{passes}") } else { String::new() };

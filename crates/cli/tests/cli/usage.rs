@@ -225,8 +225,8 @@ fn doctor_checks_the_machine() {
 #[test]
 fn every_command_has_examples_in_its_help() {
     let commands = [
-        "compare", "run", "check", "report", "import", "clean", "audit", "builds", "list",
-        "doctor", "live",
+        "compare", "run", "check", "report", "history", "import", "clean", "audit", "builds",
+        "list", "doctor", "live",
     ];
     for command in commands {
         call([command, "--help"])

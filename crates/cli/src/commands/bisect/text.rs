@@ -1,0 +1,226 @@
+//! The result of a bisect in words.
+
+use std::fmt::Write as _;
+
+use dbdyno_run::{BisectRecord, CommitRecord, FigureRecord, FoundRecord, Metric, RatioRecord};
+use dbdyno_units::Share;
+
+/// The commit that was found, with its effect.
+pub fn found(record: &BisectRecord, found: &FoundRecord) -> String {
+    let FoundRecord { commit, reference, relative, differs } = found;
+    let mut text = format!(
+        "\n{} is the first commit with the figure of bad\n  author date  {}\n  subject      {}\n",
+        commit.commit, commit.author_date, commit.subject
+    );
+    if let Some(figure) = &record.figure {
+        let FigureRecord { microbenchmark, metric, difference } = figure;
+        let than = if record.good == *reference { "good" } else { "its parent" };
+        let effect = match differs {
+            true => effect(*metric, relative),
+            false => "no difference beyond the noise".to_owned(),
+        };
+        let title = metric.title();
+        let _ = writeln!(
+            text,
+            "  effect       {effect}: {title} {relative} on {microbenchmark}, relative to {than}, {}",
+            reference.short()
+        );
+        let _ = writeln!(text, "  good to bad  {title} {difference}");
+        if !differs {
+            text.push_str(
+                "The figure changed by several commits: this is where it passed the middle \
+                 between good and bad.\n",
+            );
+        }
+    }
+    let _ = writeln!(text, "{}", effort(record));
+    text
+}
+
+/// The commits that remain, one per line.
+pub fn range(record: &BisectRecord, commits: &[CommitRecord]) -> String {
+    let mut text = format!("\nOne of these {} commits changed the figure:\n", commits.len());
+    for commit in commits {
+        let _ = writeln!(text, "  {}  {}  {}", commit.short(), commit.author_date, commit.subject);
+    }
+    let _ = writeln!(text, "{}", effort(record));
+    text
+}
+
+/// Why commits remain.
+pub fn why_range(record: &BisectRecord, undecided: Option<&CommitRecord>) -> String {
+    match undecided {
+        Some(commit) => format!(
+            "{} could not be decided: its figure is in the middle between good and bad, or the noise \
+             is too large. Several commits may have changed it: try {} as --good or as --bad, a \
+             larger `budget` under [schedule], or another microbenchmark",
+            commit.short(),
+            commit.short()
+        ),
+        None => format!(
+            "the other commits that remain cannot be built or measured ({} skipped)",
+            record.skipped()
+        ),
+    }
+}
+
+/// That nothing between good and bad changed what is compiled.
+pub fn same_build(record: &BisectRecord, build: &str) -> String {
+    format!(
+        "good {} and bad {} are the same build, {build}: their sources do not differ. Choose other \
+         revisions",
+        record.good.short(),
+        record.bad.short()
+    )
+}
+
+/// That good and bad do not differ, with what was measured.
+pub fn no_difference(record: &BisectRecord, figures: &[FigureRecord]) -> String {
+    let mut text = format!(
+        "no difference between good {} and bad {}",
+        record.good.short(),
+        record.bad.short()
+    );
+    for FigureRecord { microbenchmark, metric, difference } in figures {
+        let _ = write!(
+            text,
+            "\n  {microbenchmark}: {} {difference}, noise floor {}",
+            metric.title(),
+            difference.noise_floor
+        );
+    }
+    text.push_str(
+        "\nChoose revisions or a microbenchmark that differ, or a larger `budget` under [schedule]",
+    );
+    text
+}
+
+/// A ratio in words: `3.1% slower`.
+fn effect(metric: Metric, relative: &RatioRecord) -> String {
+    let change = Share::from_percent((relative.ratio.distance() * 1000.0).round() / 10.0);
+    let is_more = relative.ratio.get() > 1.0;
+    let word = match (metric, is_more) {
+        (Metric::Qps, true) => "faster",
+        (Metric::Qps, false) => "slower",
+        (Metric::Cpu, true) => "more CPU per query",
+        (Metric::Cpu, false) => "less CPU per query",
+    };
+    format!("{change} {word}")
+}
+
+fn effort(record: &BisectRecord) -> String {
+    let midpoints = |count: usize| match count {
+        1 => "1 midpoint".to_owned(),
+        _ => format!("{count} midpoints"),
+    };
+    let mut text =
+        format!("{} of {} commits measured", midpoints(record.measured()), record.commits);
+    if record.same_builds() > 0 {
+        let _ = write!(text, ", {} with the build of another commit", record.same_builds());
+    }
+    if record.skipped() > 0 {
+        let _ = write!(text, ", {} skipped", record.skipped());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_run::{RequestRecord, StepRecord, StepVerdict};
+    use dbdyno_units::Ratio;
+
+    use super::*;
+
+    fn commit(digit: &str) -> CommitRecord {
+        CommitRecord {
+            commit: digit.repeat(40),
+            author_date: "2024-01-02T03:04:05Z".to_owned(),
+            subject: format!("Change {digit}"),
+        }
+    }
+
+    fn ratio(low: f64, ratio: f64, high: f64) -> RatioRecord {
+        RatioRecord {
+            ratio: Ratio::new(ratio),
+            low: Ratio::new(low),
+            high: Ratio::new(high),
+            noise_floor: Share::from_percent(0.2),
+        }
+    }
+
+    fn record() -> BisectRecord {
+        let step = |verdict, directory: Option<&str>| StepRecord {
+            commit: commit("3"),
+            verdict,
+            build: None,
+            relative: None,
+            from_middle: None,
+            directory: directory.map(str::to_owned),
+            reason: None,
+        };
+        BisectRecord {
+            format: 1,
+            version: "1.2.3".to_owned(),
+            started: "2024-01-02T03:04:05Z".to_owned(),
+            request: RequestRecord {
+                name: "name".to_owned(),
+                experiment_text: String::new(),
+                candidate: "sqlite".to_owned(),
+                microbenchmark: None,
+                good: "v1".to_owned(),
+                bad: "v2".to_owned(),
+                first_parent: false,
+            },
+            repository: "/srv/sqlite".to_owned(),
+            good: commit("1"),
+            bad: commit("2"),
+            commits: 64,
+            figure: Some(FigureRecord {
+                microbenchmark: "scan".to_owned(),
+                metric: Metric::Qps,
+                difference: ratio(0.96, 0.968, 0.975),
+            }),
+            steps: vec![
+                step(StepVerdict::LikeGood, Some("01-3333333333")),
+                step(StepVerdict::LikeGood, None),
+                step(StepVerdict::Skipped, None),
+            ],
+            result: None,
+        }
+    }
+
+    #[test]
+    fn found_commit_has_its_effect_with_an_interval() {
+        let result = FoundRecord {
+            commit: commit("5"),
+            reference: commit("4"),
+            relative: ratio(0.964, 0.969, 0.974),
+            differs: true,
+        };
+        let text = found(&record(), &result);
+        assert_eq!(
+            text,
+            "\n5555555555555555555555555555555555555555 is the first commit with the figure of bad\n  \
+             author date  2024-01-02T03:04:05Z\n  \
+             subject      Change 5\n  \
+             effect       3.1% slower: relative QPS 0.969 (95%: 0.964 to 0.974) on scan, relative \
+             to its parent, 4444444444\n  \
+             good to bad  relative QPS 0.968 (95%: 0.960 to 0.975)\n\
+             1 midpoint of 64 commits measured, 1 with the build of another commit, 1 skipped\n"
+        );
+        let gradual = FoundRecord { differs: false, ..result };
+        let text = found(&record(), &gradual);
+        assert!(text.contains("several commits") && !text.contains("slower"), "{text}");
+    }
+
+    #[test]
+    fn missing_difference_has_figures_and_noise_floor() {
+        let record = record();
+        let figures: Vec<FigureRecord> = record.figure.clone().into_iter().collect();
+        let text = no_difference(&record, &figures);
+        assert!(text.starts_with("no difference between good 1111111111 and bad 2222222222\n"));
+        assert!(text.contains("scan: relative QPS 0.968 (95%: 0.960 to 0.975), noise floor 0.2%"));
+        assert!(why_range(&record, None).contains("1 skipped"));
+        assert!(range(&record, &[commit("3")]).contains("3333333333  2024-01-02T03:04:05Z"));
+    }
+}

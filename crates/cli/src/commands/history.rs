@@ -1,0 +1,114 @@
+//! `dbdyno history`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use dbdyno_report::model::Report;
+use dbdyno_report::{assemble, history};
+use dbdyno_results::{ResultsError, RunDirectory, RunReader};
+
+use crate::args::History;
+use crate::commands::export_file;
+use crate::error::CliError;
+use crate::output;
+
+/// Prints where figures changed over the runs, and writes the files that were asked for.
+pub fn history(args: &History) -> Result<ExitCode, CliError> {
+    for file in [&args.html, &args.export_json, &args.export_csv].into_iter().flatten() {
+        export_file::check(file)?;
+    }
+    let reports = reports(args)?;
+    let history = history::history(&reports).map_err(|error| CliError::Usage(error.to_string()))?;
+    let color = output::color(args.color);
+    output::print_report(&history::terminal(&history, output::width(), color), color);
+    let exports = [
+        (&args.export_json, history::json as fn(&history::History) -> _),
+        (&args.export_csv, history::csv),
+        (&args.html, |history| Ok(history::html(history))),
+    ];
+    for (file, content) in exports {
+        if let Some(file) = file {
+            export_file::write(file, &content(&history)?)?;
+        }
+    }
+    if args.html.is_none() {
+        output::print("\nUse --html FILE to write this as a page with charts.\n");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The reports of all runs, each once. Prints which directories are skipped, and why.
+fn reports(args: &History) -> Result<Vec<Report>, CliError> {
+    let mut known = BTreeSet::new();
+    let mut reports = Vec::new();
+    for directory in &args.directories {
+        if is_run(directory) || !directory.is_dir() {
+            let report = report(directory)?;
+            if is_new(&mut known, directory) {
+                reports.extend(wanted(args, report));
+            }
+            continue;
+        }
+        for inner in directories_in(directory)? {
+            if !is_run(&inner) {
+                skip(&inner, "it has no run.sqlite");
+                continue;
+            }
+            if !is_new(&mut known, &inner) {
+                continue;
+            }
+            match report(&inner) {
+                Ok(report) => reports.extend(wanted(args, report)),
+                Err(error) => skip(&inner, &error.to_string()),
+            }
+        }
+    }
+    Ok(reports)
+}
+
+fn report(directory: &Path) -> Result<Report, ResultsError> {
+    assemble::assemble(&RunReader::open(directory)?)
+}
+
+/// The report if it belongs to the history; otherwise prints why not.
+fn wanted(args: &History, report: Report) -> Option<Report> {
+    let reason = match &args.experiment {
+        Some(name) if *name != report.name => format!("its experiment is {}", report.name),
+        _ if report.insert.is_some() => {
+            "an insert benchmark has no ratios to a baseline".to_owned()
+        }
+        _ if report.microbenchmarks.is_empty() => "nothing was measured".to_owned(),
+        _ => return Some(report),
+    };
+    skip(&report.directory, &reason);
+    None
+}
+
+fn skip(directory: &Path, reason: &str) {
+    output::note(&format!("skipped {}: {reason}", directory.display()));
+}
+
+fn is_run(directory: &Path) -> bool {
+    RunDirectory::at(directory).database().exists()
+}
+
+/// Whether a directory was not named before, also by another path.
+fn is_new(known: &mut BTreeSet<PathBuf>, directory: &Path) -> bool {
+    known.insert(directory.canonicalize().unwrap_or_else(|_| directory.to_owned()))
+}
+
+/// The directories in a directory by name.
+fn directories_in(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let read = |source| CliError::Read { path: directory.to_owned(), source };
+    let mut inner = Vec::new();
+    for entry in fs::read_dir(directory).map_err(read)? {
+        let path = entry.map_err(read)?.path();
+        if path.is_dir() {
+            inner.push(path);
+        }
+    }
+    inner.sort_unstable();
+    Ok(inner)
+}
