@@ -220,7 +220,7 @@ impl Bisect<'_> {
         let directory = format!("{:02}-{}", steps.len() + 1, commit.short());
         let Judged { metric, bad, .. } = *judged;
         let run = self.run_of(&directory, &experiment, Some(MIDPOINT));
-        let not_measured = |verdict, build, reason: String| {
+        let not_measured = |verdict: StepVerdict, build, reason: String| {
             self.report(format!("  {}: {reason}", verdict.title()));
             StepRecord {
                 commit: record.clone(),
