@@ -1,6 +1,7 @@
 //! The process half of the live optimizer: probe, sample, stop, patch, journal and undo.
 //!
-//! - [`Process`] probes a process without changing it, and refuses unsupported ones with a reason.
+//! - [`Process`] probes a process without changing it, and refuses unsupported ones with a reason;
+//!   [`probe`](probe()) reports all that forbids to optimize it.
 //! - [`Attachment`] reserves memory in a process, installs a [`Patch`], undoes and redoes it, and frees
 //!   unused memory. Every change is recorded in a journal on disk first.
 //! - [`optimize`](optimize()) makes a patch from samples, with the layout of `dbdyno-relayout`.
@@ -23,6 +24,7 @@ mod module;
 mod optimize;
 mod own_thread;
 mod patch;
+mod probe;
 mod process;
 mod replace;
 mod retry;
@@ -52,6 +54,7 @@ pub use optimize::{
     all_images, coverage, hot_modules, map_to_original, optimize, optimize_like, plan,
 };
 pub use patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
+pub use probe::{CheckResult, Probe, ProbeCheck, probe};
 pub use process::{ProbeOptions, Process};
 pub use replace::Switched;
 pub use retry::retry_while_busy;

@@ -1,13 +1,10 @@
 //! Probing a process without changing it.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::process::geteuid;
-
 use crate::memory::ProcessMemory;
+use crate::probe::{self, Status};
 use crate::signal_returns::signal_returns;
 use crate::threads::{check_alive, identify};
 use crate::{LiveError, Maps};
@@ -34,26 +31,35 @@ impl Process {
     ///
     /// # Errors
     /// It exited or cannot be optimized, with the reason and what to try. It was not changed.
-    pub fn open(pid: u32, probe: ProbeOptions) -> Result<Self, LiveError> {
+    pub fn open(pid: u32, options: ProbeOptions) -> Result<Self, LiveError> {
         let identity = identify(pid)?;
-        if pid == std::process::id() {
-            return Err(LiveError::refused(pid, "it is dbdyno itself"));
-        }
-        let program =
-            fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => LiveError::refused(pid, "it is a kernel thread"),
-                std::io::ErrorKind::PermissionDenied => {
-                    let owner = fs::metadata(format!("/proc/{pid}")).map(|it| it.uid()).ok();
-                    LiveError::refused(pid, inaccessible(owner, geteuid().as_raw()))
-                }
-                _ => LiveError::system("reading the program path of", pid)(error),
-            })?;
-        check_status(pid, probe)?;
-        check_ptrace_scope(pid)?;
-        check_executable(pid)?;
-        let memory = ProcessMemory::open(pid)?;
-        check_alive(&identity)?;
-        Ok(Self { identity, memory, program, signal_returns: OnceLock::new() })
+        let program = probe::program(pid)?;
+        let status = Status::of(pid)?;
+        status.check_tracer(pid)?;
+        status.check_state(pid)?;
+        status.check_filter(pid, options)?;
+        probe::check_ptrace_scope(pid)?;
+        probe::check_executable(pid)?;
+        probe::check_memory_writes(pid)?;
+        Self::open_unchecked(&identity, &program)
+    }
+
+    /// Opens a process without a check whether it can be optimized.
+    ///
+    /// # Errors
+    /// It exited, or its memory cannot be accessed.
+    pub(crate) fn open_unchecked(
+        identity: &ProcessIdentity,
+        program: &Path,
+    ) -> Result<Self, LiveError> {
+        let memory = ProcessMemory::open(identity.pid)?;
+        check_alive(identity)?;
+        Ok(Self {
+            identity: identity.clone(),
+            memory,
+            program: program.to_owned(),
+            signal_returns: OnceLock::new(),
+        })
     }
 
     /// Process ID.
@@ -76,7 +82,7 @@ impl Process {
 
     /// Path of its program in its own file system.
     #[must_use]
-    pub fn program(&self) -> &std::path::Path {
+    pub fn program(&self) -> &Path {
         &self.program
     }
 
@@ -98,109 +104,9 @@ impl Process {
     }
 }
 
-/// Why this user may not read a process.
-fn inaccessible(owner: Option<u32>, own: u32) -> String {
-    match owner {
-        Some(owner) if owner != own => format!(
-            "it belongs to the user with ID {owner}, and dbdyno runs as user {own}; run dbdyno as \
-             root or as that user"
-        ),
-        // Such as a program with capabilities.
-        _ => "it has privileges that this user does not have; run dbdyno as root".to_owned(),
-    }
-}
-
-fn check_status(pid: u32, probe: ProbeOptions) -> Result<(), LiveError> {
-    let status =
-        fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| LiveError::Exited { pid })?;
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.map(|rest| rest.trim_start_matches(':').trim())
-    };
-    let tracer: u32 = field("TracerPid").and_then(|text| text.parse().ok()).unwrap_or(0);
-    if tracer != 0 {
-        let name = fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
-        return Err(LiveError::refused(
-            pid,
-            format!("process {tracer} ({}) traces it; detach that debugger or tracer", name.trim()),
-        ));
-    }
-    if field("State").is_some_and(|state| state.starts_with(['T', 't'])) {
-        return Err(LiveError::refused(
-            pid,
-            format!("it is stopped; resume it with: kill -CONT {pid}"),
-        ));
-    }
-    if !probe.allow_seccomp && field("Seccomp").is_some_and(|mode| mode != "0") {
-        return Err(LiveError::refused(
-            pid,
-            "it has a system call filter (seccomp), which may kill it for mapping memory; if the \
-             filter permits mmap, munmap and madvise, use --allow-seccomp",
-        ));
-    }
-    Ok(())
-}
-
-/// Checks whether the security module Yama permits tracing.
-fn check_ptrace_scope(pid: u32) -> Result<(), LiveError> {
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    let may_trace = fs::read_to_string("/proc/self/status").ok().and_then(|status| {
-        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-        let capabilities = u64::from_str_radix(line.trim(), 16).ok()?;
-        const CAP_SYS_PTRACE: u32 = 19;
-        Some(capabilities >> CAP_SYS_PTRACE & 1 == 1)
-    });
-    match (scope.trim(), may_trace) {
-        ("3", _) => Err(LiveError::refused(
-            pid,
-            "kernel.yama.ptrace_scope is 3, which prohibits tracing until the next boot",
-        )),
-        ("1" | "2", Some(false)) => Err(LiveError::refused(
-            pid,
-            format!(
-                "kernel.yama.ptrace_scope is {}, which permits only root to trace; run as root, or: \
-                 sysctl kernel.yama.ptrace_scope=0",
-                scope.trim()
-            ),
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Checks that the program is for x86-64 and dynamically linked.
-fn check_executable(pid: u32) -> Result<(), LiveError> {
-    let path = format!("/proc/{pid}/exe");
-    let file = fs::File::open(&path).map_err(LiveError::system("opening the program of", pid))?;
-    let mut header = [0_u8; 4096];
-    let got = std::os::unix::fs::FileExt::read_at(&file, &mut header, 0)
-        .map_err(LiveError::system("reading the program of", pid))?;
-    let header = &header[..got];
-    if header.len() < 64 || header[..4] != *b"\x7fELF" {
-        return Err(LiveError::refused(pid, "its program is not an ELF file"));
-    }
-    const CLASS_64: u8 = 2;
-    const X86_64: [u8; 2] = [62, 0];
-    if header[4] != CLASS_64 {
-        return Err(LiveError::refused(pid, "it is a 32-bit program; only x86-64 is supported"));
-    }
-    if header[18..20] != X86_64 {
-        return Err(LiveError::refused(pid, "it is not a program for x86-64"));
-    }
-    const PT_INTERP: u8 = 3;
-    let table = usize::from(header[32]) | usize::from(header[33]) << 8;
-    let count = usize::from(header[56]) | usize::from(header[57]) << 8;
-    let mut kinds = (0..count).filter_map(|index| header.get(table + index * 56));
-    if !kinds.any(|kind| *kind == PT_INTERP) {
-        return Err(LiveError::refused(
-            pid,
-            "it is statically linked; only dynamically linked programs are supported",
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::{Child, Command};
 
     use super::*;
@@ -226,14 +132,6 @@ mod tests {
             assert!(refusal(2).contains("kernel thread"), "{}", refusal(2));
         }
         assert!(refusal(0x7fff_fff0).contains("does not exist"));
-    }
-
-    #[test]
-    fn process_of_another_user_is_refused_with_both_users() {
-        let text = inaccessible(Some(105), 1_000);
-        assert!(text.contains("user with ID 105, and dbdyno runs as user 1000"), "{text}");
-        assert!(inaccessible(Some(0), 0).contains("privileges"));
-        assert!(inaccessible(None, 1_000).contains("run dbdyno as root"));
     }
 
     #[test]

@@ -65,6 +65,45 @@ impl Unwinder {
     }
 }
 
+/// How libgcc looks up registered frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnwinderVersion {
+    /// Up to version 12: each throw takes a lock as soon as frames are registered.
+    Locking,
+    /// From version 13 on.
+    LockFree,
+}
+
+impl UnwinderVersion {
+    /// That of a process; `None` if no shared libgcc is loaded.
+    ///
+    /// # Errors
+    /// Its library cannot be read.
+    pub(crate) fn of(process: &Process) -> Result<Option<Self>, LiveError> {
+        let maps = process.maps()?;
+        let Some(library) = Module::with_prefix(&maps, "libgcc_s.so") else { return Ok(None) };
+        let module = Module::open(process, &library)?;
+        Ok(Some(Self::of_file(module.bytes())))
+    }
+
+    /// libgcc 13 added functions under a new version of its symbols, as most versions do.
+    fn of_file(bytes: &[u8]) -> Self {
+        const FIRST: u32 = 13;
+        let versions = bytes.windows(PREFIX.len()).enumerate().filter_map(|(at, found)| {
+            let digits = bytes[at + PREFIX.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+            let number =
+                || digits.fold(0, |n: u32, digit| n.saturating_mul(10) + u32::from(digit - b'0'));
+            (found == PREFIX).then(number)
+        });
+        const PREFIX: &[u8] = b"\0GCC_";
+        if versions.max().is_some_and(|newest| newest >= FIRST) {
+            Self::LockFree
+        } else {
+            Self::Locking
+        }
+    }
+}
+
 /// Number of functions that stubs have called with this data area.
 pub(crate) fn calls_done(process: &Process, data: &Range<u64>) -> Result<usize, LiveError> {
     let bytes = process.memory().read(data.start, 4)?;

@@ -34,8 +34,7 @@ pub struct Live {
 #[derive(Debug, Subcommand)]
 pub enum LiveCommand {
     Optimize(Optimize),
-    /// List the processes that were optimized, also those that were undone since
-    Status(PidFilter),
+    Status(Status),
     Undo(Undo),
     /// Redirect functions to the optimized code again, after undo
     Redo(TargetProcess),
@@ -61,11 +60,19 @@ pub struct Watch {
     pub seconds: Option<u64>,
 }
 
+/// List the processes that were optimized, also those that were undone since.
 #[derive(Debug, Args)]
-pub struct PidFilter {
+#[command(after_help = "Examples:\n  \
+    dbdyno live status\n  \
+    dbdyno live status --check --pid $(pidof mariadbd)")]
+pub struct Status {
     /// Only list this process
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
+    /// Check whether the processes can be optimized, and list what forbids it. --pid accepts any
+    /// process; it is neither stopped nor traced. The exit code is 1 if one cannot be optimized
+    #[arg(long)]
+    pub check: bool,
     #[command(flatten)]
     pub more: MorePids,
 }

@@ -18,7 +18,7 @@ pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
 pub use compare::Compare;
 pub use gate::Gate;
 pub use history::History;
-pub use live::{AttachOptions, Live, LiveCommand, Optimize, PidFilter, Undo, Watch};
+pub use live::{AttachOptions, Live, LiveCommand, Optimize, Status, Undo, Watch};
 pub use results::{Clean, Import, Report};
 pub use run::{Check, Doctor, List, Listed, Run};
 

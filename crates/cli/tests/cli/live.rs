@@ -19,11 +19,14 @@ impl Drop for Busy {
 }
 
 const SOURCE: &str = "
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <unistd.h>
 __attribute__((noinline)) uint64_t mix(uint64_t x) {
     for (int i = 0; i < 50; i++) x = x % 3 ? x * 5 + 1 : x / 3 + 7;
@@ -44,10 +47,15 @@ const FEW: [&str; 4] = ["--seconds", "0.5", "--frequency", "199"];
 
 /// Runs some code and then a busy loop.
 fn busy(directory: &Path, first: &str) -> Busy {
+    busy_with(directory, first, &[])
+}
+
+fn busy_with(directory: &Path, first: &str, flags: &[&str]) -> Busy {
     let source = directory.join("busy.c");
     let program = directory.join("busy");
     fs::write(&source, SOURCE.replace("FIRST", first)).unwrap();
-    let status = Command::new("gcc").arg("-O1").arg("-o").arg(&program).arg(&source).status();
+    let status =
+        Command::new("gcc").arg("-O1").args(flags).arg("-o").arg(&program).arg(&source).status();
     assert!(status.unwrap().success());
     let child = Busy(Command::new(program).spawn().unwrap());
     sleep(Duration::from_millis(200));
@@ -79,6 +87,59 @@ fn unsupported_process_is_refused() {
     let file = rules.display().to_string();
     let finished = call(["live", "watch", &file, "--state", &state]);
     finished.assert_code(2).assert_prints("executabels").assert_prints("executables");
+}
+
+/// A tracer, a system call filter that permits everything, and executable memory in no file.
+const RESTRICTED: &str = r"{
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    if (fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ptrace(PTRACE_SEIZE, getppid(), 0, 0);
+        for (;;) pause();
+    }
+    struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog filter = { 1, &allow };
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+    mmap(0, 65536, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}";
+
+#[test]
+fn check_lists_all_that_forbids_an_optimization_and_touches_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let check = |busy: &Busy, more: &[&str]| {
+        let pid = busy.0.id().to_string();
+        let before = mappings(&pid);
+        let words = ["live", "status", "--check", "--pid", &pid, "--state", &state];
+        let finished = call(words.iter().chain(more).copied());
+        assert_eq!(mappings(&pid), before);
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 0, "a journal");
+        finished
+    };
+    let plain = busy(directory.path(), "");
+    let found = check(&plain, &[]);
+    found.assert_code(0).assert_prints("busy can be optimized").assert_prints("dynamically linked");
+    let found: serde_json::Value = serde_json::from_str(&check(&plain, &["--json"]).out).unwrap();
+    assert_eq!(found[0]["optimizable"], true);
+    assert_eq!(found[0]["checks"][0]["id"], "program");
+    drop(plain);
+    // The tracer keeps dbdyno from attaching, and all checks are done nevertheless.
+    let restricted = busy(directory.path(), RESTRICTED);
+    let found = check(&restricted, &[]);
+    found.assert_code(1).assert_prints("cannot be optimized").assert_prints("(busy) traces it");
+    found
+        .assert_prints("system call filter")
+        .assert_prints("64 KiB of executable memory in no file");
+    drop(restricted);
+    let fixed = busy_with(directory.path(), "", &["-static"]);
+    check(&fixed, &[]).assert_code(1).assert_prints("FORBIDDEN program: it is statically linked");
+    call(["live", "status", "--check", "--pid", "2147483000", "--state", &state])
+        .assert_code(1)
+        .assert_prints("does not exist");
+    call(["live", "status", "--check", "--state", &state])
+        .assert_code(0)
+        .assert_prints("No process is optimized");
 }
 
 /// A loop that counts down to zero: `dec rdi; jnz; ret`.

@@ -6,6 +6,7 @@ mod counts;
 mod events;
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::thread;
@@ -39,6 +40,16 @@ pub enum SampleSource {
 impl SampleSource {
     /// All sources, the most informative one first.
     const BEST_FIRST: [Self; 3] = [Self::Branches, Self::Cycles, Self::Clock];
+}
+
+impl fmt::Display for SampleSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Branches => "cycles with branch records",
+            Self::Cycles => "cycles",
+            Self::Clock => "the CPU clock",
+        })
+    }
 }
 
 /// How to sample.
@@ -182,6 +193,25 @@ fn open(
     for source in SampleSource::BEST_FIRST {
         match open_source(source, frequency, members) {
             Ok(events) => return Ok((source, events)),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refusal(pid, refused))
+}
+
+/// The best source of samples that the kernel permits for all threads or, at least, for those of this
+/// user. No event is enabled, and none is opened for the process.
+///
+/// # Errors
+/// It permits none.
+pub(crate) fn permitted_source(pid: u32) -> Result<SampleSource, LiveError> {
+    let own_thread = rustix::thread::gettid().as_raw_nonzero().get();
+    let cpus = online_cpus().map_err(LiveError::system("listing the CPUs to sample", pid))?;
+    let mut refused = None;
+    for source in SampleSource::BEST_FIRST {
+        let options = EventOptions { source, frequency: 1 };
+        match Events::for_threads(options, &cpus, &[own_thread]) {
+            Ok(_) => return Ok(source),
             Err(error) => refused = Some(error),
         }
     }

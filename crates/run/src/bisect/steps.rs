@@ -235,7 +235,11 @@ impl Bisect<'_> {
         let build = match run.build()? {
             Built::Complete(builds) => {
                 if let Some((build, verdict, other)) = self.same_build(&builds) {
-                    return Ok(not_measured(verdict, Some(build), format!("same build as {other}")));
+                    return Ok(not_measured(
+                        verdict,
+                        Some(build),
+                        format!("same build as {other}"),
+                    ));
                 }
                 builds.get(MIDPOINT as usize).copied()
             }
@@ -333,9 +337,10 @@ impl Bisect<'_> {
         let &[good, bad, midpoint, ..] = builds else { return None };
         let ends = [(good, StepVerdict::LikeGood), (bad, StepVerdict::LikeBad)];
         let named_ends = ends.into_iter().zip(NAMES.map(str::to_owned));
-        let steps = self.record.steps.iter().filter_map(|step| {
-            Some(((step.build?, step.verdict), step.commit.short().to_owned()))
-        });
+        let steps =
+            self.record.steps.iter().filter_map(|step| {
+                Some(((step.build?, step.verdict), step.commit.short().to_owned()))
+            });
         let is_judged = |verdict| matches!(verdict, StepVerdict::LikeGood | StepVerdict::LikeBad);
         named_ends
             .chain(steps)

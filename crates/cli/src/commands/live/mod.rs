@@ -1,5 +1,6 @@
 //! `dbdyno live`: the live optimizer.
 
+mod check;
 mod effect;
 mod optimize;
 mod profile;
@@ -19,7 +20,7 @@ use dbdyno_live::{
 use dbdyno_machine::ProcessIdentity;
 use serde_json::{Value, json};
 
-use crate::args::{AttachOptions, Live, LiveCommand, PidFilter, Undo};
+use crate::args::{AttachOptions, Live, LiveCommand, Status, Undo};
 use crate::error::CliError;
 use crate::output;
 
@@ -35,7 +36,7 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
     let session = Session { state, json: args.json };
     match &args.command {
         LiveCommand::Optimize(optimize) => optimize::optimize(&session, optimize),
-        LiveCommand::Status(filter) => session.status(filter),
+        LiveCommand::Status(status) => session.status(status),
         LiveCommand::Undo(undo) => session.undo(undo),
         LiveCommand::Redo(target) => {
             several::refuse(target.pid, &target.more.pids)?;
@@ -81,14 +82,17 @@ impl Session {
         format!("No process is optimized, according to the journals in {}.\n", self.state.display())
     }
 
-    fn status(&self, filter: &PidFilter) -> Result<ExitCode, CliError> {
-        if let Some(pid) = filter.pid {
-            several::refuse(pid, &filter.more.pids)?;
+    fn status(&self, status: &Status) -> Result<ExitCode, CliError> {
+        if let Some(pid) = status.pid {
+            several::refuse(pid, &status.more.pids)?;
+        }
+        if status.check {
+            return check::check(self, status.pid);
         }
         let mut values = Vec::new();
         let mut lines = String::new();
         for record in dbdyno_live::live_records(&self.state) {
-            if filter.pid.is_some_and(|pid| pid != record.identity.pid) {
+            if status.pid.is_some_and(|pid| pid != record.identity.pid) {
                 continue;
             }
             let process = Process::open(record.identity.pid, ProbeOptions { allow_seccomp: true });

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Attachment, SampleSource, Sampled, SamplingPlan, SamplingRequest, hot_modules, map_to_original,
-    sample,
+    Attachment, Sampled, SamplingPlan, SamplingRequest, hot_modules, map_to_original, sample,
 };
 use dbdyno_relayout::{BoltProfile, Profile, Samples};
 use serde_json::{Value, json};
@@ -72,7 +71,7 @@ pub(super) fn announced(pid: u32, plan: &SamplingPlan) -> String {
 /// What was sampled, and what it cost.
 fn taken(plan: &SamplingPlan, sampled: &Sampled) -> String {
     let total = sampled.samples.total();
-    let mut text = format!("{total} samples of {}", source(sampled.source));
+    let mut text = format!("{total} samples of {}", sampled.source);
     if let Some(overhead) = sampled.overhead {
         text.push_str(&format!("; sampling took {} of a busy CPU's time", percent(overhead)));
     }
@@ -130,14 +129,6 @@ fn write_profiles(
     Ok(())
 }
 
-const fn source(source: SampleSource) -> &'static str {
-    match source {
-        SampleSource::Branches => "cycles with branch records",
-        SampleSource::Cycles => "cycles",
-        SampleSource::Clock => "the CPU clock",
-    }
-}
-
 fn read_profile(attachment: &Attachment, path: &Path) -> Result<(Samples, Value), CliError> {
     let unread = |source| CliError::Read { path: path.to_owned(), source };
     let text = fs::read_to_string(path).map_err(unread)?;
@@ -157,6 +148,8 @@ fn read_profile(attachment: &Attachment, path: &Path) -> Result<(Samples, Value)
 mod tests {
     use dbdyno_live::{SamplingCost, SamplingOptions};
     use dbdyno_units::{Nanos, Share};
+
+    use dbdyno_live::SampleSource;
 
     use super::*;
 
