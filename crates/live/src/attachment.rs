@@ -18,6 +18,7 @@ use crate::patch::Patch;
 use crate::process::Process;
 use crate::replace::Switched;
 use crate::symbols::{perf_map, symbol_files};
+use crate::trace::restore_priorities;
 use activate::Moving;
 pub use activation::redirected;
 
@@ -50,12 +51,14 @@ pub enum Activation {
 const FREE_PAUSE: Duration = Duration::from_millis(50);
 
 impl Attachment {
-    /// Opens the journal, and restores code that an interrupted dbdyno borrowed.
+    /// Opens the journal, and restores what an interrupted dbdyno left: borrowed code and raised
+    /// priorities.
     ///
     /// # Errors
     /// Another dbdyno is attached to the process, or the journal cannot be used.
     pub fn open(process: Process, state: &Path, max_pause: Duration) -> Result<Self, LiveError> {
         let mut attachment = Self::open_unchanged(process, state, max_pause)?;
+        restore_priorities(attachment.process.pid(), attachment.directory());
         attachment.restore_borrowed()?;
         Ok(attachment)
     }
@@ -65,11 +68,12 @@ impl Attachment {
     /// # Errors
     /// As [`Attachment::open`].
     pub fn open_unchanged(
-        process: Process,
+        mut process: Process,
         state: &Path,
         max_pause: Duration,
     ) -> Result<Self, LiveError> {
         let journal = Journal::open(state, process.identity(), process.program())?;
+        process.set_journal_directory(journal.directory());
         let mut attachment = Self { process, journal, max_pause, siblings: Vec::new() };
         if attachment.generations().is_empty() {
             attachment.inherit(state)?;

@@ -16,6 +16,8 @@ pub struct Process {
     identity: ProcessIdentity,
     memory: ProcessMemory,
     program: PathBuf,
+    /// Directory of its journal, once that is open.
+    journal_directory: Option<PathBuf>,
     signal_returns: OnceLock<Vec<u64>>,
 }
 
@@ -58,6 +60,7 @@ impl Process {
             identity: identity.clone(),
             memory,
             program: program.to_owned(),
+            journal_directory: None,
             signal_returns: OnceLock::new(),
         })
     }
@@ -84,6 +87,16 @@ impl Process {
     #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
+    }
+
+    /// Directory of its journal; `None` before that is open.
+    pub(crate) fn journal_directory(&self) -> Option<&Path> {
+        self.journal_directory.as_deref()
+    }
+
+    /// Sets the directory of its journal.
+    pub(crate) fn set_journal_directory(&mut self, directory: &Path) {
+        self.journal_directory = Some(directory.to_owned());
     }
 
     /// Addresses that signal handlers return to, ascending.

@@ -167,7 +167,7 @@ fn while_stopped<T: Send>(
     check_alive(process.identity())?;
     let pid = process.pid();
     watched(pid, max_pause * WATCHDOG_FACTOR, |watchdog| {
-        let mut stopped = StoppedProcess::stop(pid, max_pause, watchdog)?;
+        let mut stopped = StoppedProcess::stop(process, max_pause, watchdog)?;
         let done = work(&mut stopped);
         let time = stopped.release();
         Ok((done?, time))

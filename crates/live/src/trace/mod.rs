@@ -1,6 +1,7 @@
 //! Stopping threads of another process and running code in them.
 
 mod inject;
+mod priorities;
 mod raw;
 mod restart;
 mod session;
@@ -9,6 +10,7 @@ mod stub;
 mod unused_code;
 
 pub(crate) use inject::{call_functions, make_system_calls};
+pub(crate) use priorities::restore_priorities;
 pub(crate) use session::StoppedProcess;
 pub(crate) use stacks::{KnownCode, Stacks, is_code_in_use, ranges_in_use};
 pub(crate) use stub::{FunctionCall, StubData, SystemCall, size_of_system_calls};

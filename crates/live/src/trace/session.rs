@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use dbdyno_units::Nanos;
 
+use super::priorities::PriorityBoosts;
 use super::raw::{self, Registers, ThreadStop};
 use super::restart;
 use crate::LiveError;
-use crate::own_thread::{HIGHEST_PRIORITY, set_priority};
+use crate::process::Process;
 use crate::threads::{has_ended, thread_state, threads};
 use crate::watchdog::Watchdog;
 
@@ -111,35 +112,6 @@ impl StoppedThread {
 /// A thread that has not stopped after this time is waiting for a CPU.
 const BOOST_AFTER: Duration = Duration::from_micros(500);
 
-/// Threads whose priority is raised temporarily. The watchdog resets it if dbdyno is killed.
-#[derive(Debug)]
-struct PriorityBoosts<'a> {
-    watchdog: &'a Watchdog,
-    /// Thread IDs and original nice values.
-    tids: Vec<(i32, i32)>,
-}
-
-impl PriorityBoosts<'_> {
-    fn boost(&mut self, tid: i32) {
-        if self.tids.iter().any(|(known, _)| *known == tid) {
-            return;
-        }
-        // SAFETY: takes numbers.
-        let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, tid.cast_unsigned()) };
-        // Not without the watchdog, which has to reset it.
-        if self.watchdog.will_raise(tid, nice).is_ok() {
-            set_priority(tid, HIGHEST_PRIORITY);
-            self.tids.push((tid, nice));
-        }
-    }
-
-    fn end(&mut self) {
-        for (tid, nice) in self.tids.drain(..) {
-            set_priority(tid, nice);
-        }
-    }
-}
-
 /// Threads that were interrupted and have not stopped yet. They will stop later, and then have to be
 /// released properly: if the kernel did it, some of their system calls would fail with `EINTR`.
 #[derive(Debug)]
@@ -226,10 +198,11 @@ impl<'a> StoppedProcess<'a> {
     /// # Errors
     /// [`LiveError::NotStopped`] if that takes longer than the maximum pause.
     pub(crate) fn stop(
-        pid: u32,
+        process: &'a Process,
         max_pause: Duration,
         watchdog: &'a Watchdog,
     ) -> Result<Self, LiveError> {
+        let pid = process.pid();
         // While a thread is seized, the kernel queues signals that the process ignores, such as
         // SIGCHLD, and wakes other threads for them. So threads whose system call would then fail
         // with `EINTR` are seized first and released last.
@@ -239,7 +212,7 @@ impl<'a> StoppedProcess<'a> {
             .collect();
         let mut stopped = Self {
             pid,
-            boosts: PriorityBoosts { watchdog, tids: Vec::new() },
+            boosts: PriorityBoosts::new(pid, watchdog, process.journal_directory()),
             threads: Vec::new(),
             unstopped: UnstoppedThreads::of(pid, watchdog),
             since: Instant::now(),
@@ -267,6 +240,9 @@ impl<'a> StoppedProcess<'a> {
         if stopped.threads.is_empty() {
             return Err(LiveError::Exited { pid });
         }
+        // None of them needs a CPU any more. So no thread of the process runs with a raised priority,
+        // except if dbdyno and the watchdog are killed before this.
+        stopped.boosts.end();
         Ok(stopped)
     }
 
@@ -286,7 +262,7 @@ impl<'a> StoppedProcess<'a> {
                 return Ok(());
             }
             if self.since.elapsed() > BOOST_AFTER {
-                self.boost();
+                self.boosts.raise(&self.unstopped.tids);
             }
             self.check_max_pause(self.unstopped.tids.len())?;
             thread::sleep(POLL_INTERVAL);
@@ -322,13 +298,6 @@ impl<'a> StoppedProcess<'a> {
     pub(crate) fn release(mut self) -> Nanos {
         self.resume_all();
         Nanos::from(self.since.elapsed())
-    }
-
-    /// Raises the priority of threads that wait for a CPU.
-    fn boost(&mut self) {
-        for tid in &self.unstopped.tids {
-            self.boosts.boost(*tid);
-        }
     }
 
     fn resume_all(&mut self) {
