@@ -40,28 +40,87 @@ impl SortedSamples {
         within(&self.branches, graph.extent(), |(branch, _)| branch.from)
     }
 
+    /// The executions between branch records in a function; `None` without any.
+    fn ranges(&self, graph: &Graph) -> Option<RangeCounts> {
+        let mut counts = RangeCounts::new(graph);
+        let fall_throughs = within(&self.fall_throughs, graph.extent(), |(code, _)| code.first);
+        let mut found = false;
+        for &(code, count) in fall_throughs {
+            found |= counts.add(graph, code, count);
+        }
+        found.then_some(counts)
+    }
+
     /// Estimates the executions of a function's blocks and edges.
     pub(crate) fn block_counts(&self, graph: &Graph) -> Flow {
-        let fall_throughs = within(&self.fall_throughs, graph.extent(), |(code, _)| code.first);
-        let (blocks, taken) = if fall_throughs.is_empty() {
-            (by_hits(graph, self.hits_in(graph.extent())), vec![None; graph.edges.len()])
-        } else {
-            by_branches(graph, self.branches(graph), fall_throughs)
+        let hits = self.hits_in(graph.extent());
+        let ranges = self.ranges(graph);
+        let (blocks, taken) = match &ranges {
+            Some(ranges) => by_branches(graph, self.branches(graph), ranges, hits),
+            None => (by_hits(graph, hits), vec![None; graph.edges.len()]),
         };
         let leaves: Vec<bool> = (0..graph.blocks.len()).map(|block| leaves(graph, block)).collect();
-        infer(&KnownCounts { blocks: &blocks, edges: &graph.edges, taken: &taken, leaves: &leaves })
+        let known =
+            KnownCounts { blocks: &blocks, edges: &graph.edges, taken: &taken, leaves: &leaves };
+        let mut flow = infer(&known);
+        if let Some(ranges) = ranges {
+            flow.raise(&ranges.unrecorded(graph, hits), &graph.edges);
+        }
+        flow
     }
 }
 
-/// Observations of each block: samples in it, and recorded branches to its start.
+/// Observations of each block: samples in it, and executions of its start between branch records.
 pub(crate) fn observations(sorted: &SortedSamples, graph: &Graph) -> Vec<u64> {
     let mut seen = time_in_blocks(graph, sorted.hits_in(graph.extent()));
-    for (branch, count) in sorted.branches(graph) {
-        if let Some(inst) = graph.instruction_at(branch.to) {
-            seen[graph.block_of(inst)] += count.taken;
-        }
+    if let Some(ranges) = sorted.ranges(graph) {
+        seen.iter_mut().zip(ranges.blocks).for_each(|(seen, count)| *seen += count);
     }
     seen
+}
+
+/// Executions between branch records.
+struct RangeCounts {
+    /// Executions of the start of each block.
+    blocks: Vec<u64>,
+    /// Executions that continue from each block to the next one.
+    continued: Vec<u64>,
+}
+
+impl RangeCounts {
+    fn new(graph: &Graph) -> Self {
+        Self { blocks: vec![0; graph.blocks.len()], continued: vec![0; graph.blocks.len()] }
+    }
+
+    /// Samples in each block that has samples and no execution between records; 0 for the others.
+    fn unrecorded(&self, graph: &Graph, hits: &[(u64, u64)]) -> Vec<u64> {
+        let time = time_in_blocks(graph, hits).into_iter().zip(&self.blocks);
+        time.map(|(time, count)| if *count == 0 { time } else { 0 }).collect()
+    }
+
+    /// Adds executions of some code. Returns false if that is impossible: between the two records, a
+    /// signal handler was called, or a record is missing.
+    fn add(&mut self, graph: &Graph, code: FallThrough, count: u64) -> bool {
+        let Some(first) = graph.instruction_at(code.first) else { return false };
+        let first = graph.block_of(first);
+        let passed =
+            (first..self.blocks.len()).take_while(|block| graph.start(*block) <= code.last);
+        let last = passed.last().unwrap_or(first);
+        let is_passed = |block: usize| graph.code(block).last().is_some_and(|it| !it.kind.ends());
+        if !(first..last).all(is_passed) {
+            return false;
+        }
+        for block in first..=last {
+            // A call returns to the middle of a block, which was counted before the call.
+            if graph.start(block) >= code.first {
+                self.blocks[block] += count;
+            }
+            if block < last {
+                self.continued[block] += count;
+            }
+        }
+        true
+    }
 }
 
 /// The items with addresses in a range, from a list sorted by address.
@@ -95,41 +154,30 @@ fn by_hits(graph: &Graph, hits: &[(u64, u64)]) -> Vec<Option<u64>> {
 }
 
 /// Counts of blocks and edges from branch records: taken edges, and the code between two of them.
-/// Branches alone would leave a path without a taken branch uncounted.
+/// Branches alone would leave a path without a taken branch uncounted. A block with samples was executed,
+/// whatever the records say.
 fn by_branches(
     graph: &Graph,
     branches: &[(Branch, BranchCount)],
-    fall_throughs: &[(FallThrough, u64)],
+    ranges: &RangeCounts,
+    hits: &[(u64, u64)],
 ) -> (Vec<Option<u64>>, Vec<Option<u64>>) {
-    let mut blocks = vec![0; graph.blocks.len()];
-    // Executions that continue from each block to the next one.
-    let mut continued = vec![0; graph.blocks.len()];
-    for &(code, count) in fall_throughs {
-        // A call returns to the middle of a block, which was counted before the call.
-        let first = graph.blocks.partition_point(|block| {
-            graph.instructions[block.instructions.start].address < code.first
-        });
-        for block in first..blocks.len() {
-            if graph.start(block) > code.last {
-                break;
-            }
-            blocks[block] += count;
-            if block > 0 && graph.start(block) > code.first {
-                continued[block - 1] += count;
-            }
-        }
-    }
+    let unrecorded = ranges.unrecorded(graph, hits);
     let edges = graph.edges.iter().map(|edge| {
-        if edge.kind == EdgeKind::FallThrough {
-            return Some(continued[edge.from]);
-        }
-        let from = graph.code(edge.from).last()?.address;
-        let branch = Branch { from, to: graph.start(edge.to) };
-        let found = branches.binary_search_by_key(&branch, |&(branch, _)| branch);
-        Some(found.map_or(0, |index| branches[index].1.taken))
+        let count = if edge.kind == EdgeKind::FallThrough {
+            ranges.continued[edge.from]
+        } else {
+            let from = graph.code(edge.from).last()?.address;
+            let branch = Branch { from, to: graph.start(edge.to) };
+            let found = branches.binary_search_by_key(&branch, |&(branch, _)| branch);
+            found.map_or(0, |index| branches[index].1.taken)
+        };
+        let is_unknown = count == 0 && (unrecorded[edge.from] > 0 || unrecorded[edge.to] > 0);
+        (!is_unknown).then_some(count)
     });
-    let edges = edges.collect();
-    (blocks.into_iter().map(Some).collect(), edges)
+    let blocks =
+        (0..graph.blocks.len()).map(|block| Some(ranges.blocks[block].max(unrecorded[block])));
+    (blocks.collect(), edges.collect())
 }
 
 /// Whether control can leave the function at the end of a block.
@@ -228,5 +276,87 @@ mod tests {
             executed += 1;
         }
         assert!(executed > 500, "{executed} functions");
+    }
+
+    /// A function whose first block continues to a second one, which ends with a return or a jump to
+    /// elsewhere, before a third one.
+    fn with_early_end(module: &Module, graph: &Graph) -> bool {
+        let ends = |block: usize| graph.code(block).last().is_some_and(|it| it.kind.ends());
+        graph.blocks.len() > 2
+            && !ends(0)
+            && ends(1)
+            && leaves(graph, 1)
+            && module.contains(graph.start(2))
+    }
+
+    fn functions_with_early_end(check: impl Fn(&Graph)) {
+        let file = std::fs::read("/lib/x86_64-linux-gnu/libc.so.6").unwrap();
+        let module = Module::parse("libc.so.6", &file, 0x7f12_3456_7000).unwrap();
+        let references = CodeReferences::of(&module);
+        let graphs = module.functions().iter().filter_map(|it| graph_of(&module, it, &references));
+        let mut checked = 0;
+        for graph in graphs.filter(|graph| with_early_end(&module, graph)).take(50) {
+            check(&graph);
+            checked += 1;
+        }
+        assert_eq!(checked, 50);
+    }
+
+    fn last(graph: &Graph, block: usize) -> u64 {
+        graph.code(block).last().unwrap().address
+    }
+
+    #[test]
+    fn path_without_a_taken_branch_has_the_counts_of_its_entries() {
+        functions_with_early_end(|graph| {
+            let mut samples = Samples::default();
+            let code = FallThrough { first: graph.start(0), last: last(graph, 1) };
+            samples.add_fall_through(code, 90);
+            // Each execution is also a taken branch to the function and one out of it.
+            for (from, to) in [(OUTSIDE, graph.start(0)), (last(graph, 1), OUTSIDE)] {
+                samples.add_branch(Branch { from, to }, BranchCount { taken: 90, mispredicted: 0 });
+            }
+            let sorted = SortedSamples::new(&samples);
+            let flow = sorted.block_counts(graph);
+            assert_eq!(flow.blocks[..2], [90, 90]);
+            assert!(flow.blocks[2..].iter().all(|count| *count == 0), "{flow:?}");
+            assert_eq!(observations(&sorted, graph)[..2], [90, 90]);
+        });
+    }
+
+    #[test]
+    fn impossible_code_between_records_is_ignored() {
+        functions_with_early_end(|graph| {
+            let mut samples = Samples::default();
+            // Through the end of block 1; and from the middle of an instruction.
+            let beyond = FallThrough { first: graph.start(0), last: last(graph, 2) };
+            samples.add_fall_through(beyond, 9);
+            let inst = graph.code(0).iter().find(|inst| inst.length > 1);
+            if let Some(inst) = inst {
+                let first = inst.address + 1;
+                samples.add_fall_through(FallThrough { first, last: last(graph, 0) }, 9);
+            }
+            let sorted = SortedSamples::new(&samples);
+            assert_eq!(observations(&sorted, graph), vec![0; graph.blocks.len()]);
+            // Only samples remain.
+            samples.add_hit(graph.start(1), 5);
+            let by_hits = SortedSamples::new(&samples).block_counts(graph);
+            let mut hits = Samples::default();
+            hits.add_hit(graph.start(1), 5);
+            assert_eq!(by_hits, SortedSamples::new(&hits).block_counts(graph));
+            assert!(by_hits.blocks[1] > 0);
+        });
+    }
+
+    #[test]
+    fn block_with_samples_is_executed_without_records() {
+        functions_with_early_end(|graph| {
+            let mut samples = Samples::default();
+            let code = FallThrough { first: graph.start(0), last: last(graph, 1) };
+            samples.add_fall_through(code, 90);
+            samples.add_hit(graph.start(2), 7);
+            let flow = SortedSamples::new(&samples).block_counts(graph);
+            assert!(flow.blocks[2] >= 7, "{flow:?}");
+        });
     }
 }

@@ -100,6 +100,15 @@ pub(crate) fn infer(counts: &KnownCounts) -> Flow {
 }
 
 impl Flow {
+    /// Raises the counts of blocks to known minimums, which the cheapest flow may have dropped, and
+    /// connects them to the entry.
+    pub(crate) fn raise(&mut self, least: &[u64], edges: &[Edge]) {
+        for (count, least) in self.blocks.iter_mut().zip(least) {
+            *count = (*count).max(*least);
+        }
+        self.connect(edges);
+    }
+
     /// Connects every executed block to the entry: an isolated loop is consistent, too.
     fn connect(&mut self, edges: &[Edge]) {
         let blocks = self.blocks.len();

@@ -25,12 +25,13 @@ pub struct BranchCount {
     pub mispredicted: u64,
 }
 
-/// Code that was executed without a taken branch in it: between two consecutive branch records.
+/// Code that was executed without a taken branch in it: between two consecutive branch records, or from
+/// the last one to the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FallThrough {
     /// Address of the first instruction: the target of a branch.
     pub first: u64,
-    /// Address of the last instruction: the next taken branch.
+    /// Address of the last instruction: the next taken branch, or the sampled instruction.
     pub last: u64,
 }
 
@@ -207,7 +208,7 @@ impl ModuleProfile {
     }
 
     fn is_empty(&self) -> bool {
-        self.hits.is_empty() && self.branches.is_empty()
+        self.hits.is_empty() && self.branches.is_empty() && self.fall_throughs.is_empty()
     }
 
     fn matches(&self, module: &Module) -> bool {

@@ -18,9 +18,10 @@ impl Counts {
         match record {
             Record::Lost(record) => self.lost = self.lost.saturating_add(record.lost),
             Record::Sample(record) if record.pid().is_some_and(|pid| members.contains(&pid)) => {
-                self.samples.add_hit(record.ip().unwrap_or_default(), 1);
-                // The latest branch is first.
-                let mut next_branch = None;
+                let sampled = record.ip().unwrap_or_default();
+                self.samples.add_hit(sampled, 1);
+                // The latest branch is first. From its target on, code was executed up to the sample.
+                let mut next_branch = Some(sampled);
                 for taken in record.lbr().unwrap_or_default() {
                     if let Some(last) = next_branch {
                         self.samples.add_fall_through(FallThrough { first: taken.to(), last }, 1);
@@ -91,12 +92,18 @@ mod tests {
     fn code_between_two_recorded_branches_was_executed() {
         // From 0x10 to 0x20, from 0x28 to 0x40, from 0x48 to 0x10; the latest is first.
         let branches = [[0x48, 0x10, 1], [0x28, 0x40, 1], [0x10, 0x20, 1]];
-        let counts = counts(SampleSource::Branches, &sample(PID, 0x10, &branches));
-        let mut found: Vec<_> = counts.samples.fall_throughs().iter().collect();
-        found.sort_unstable();
-        let expected =
-            [FallThrough { first: 0x20, last: 0x28 }, FallThrough { first: 0x40, last: 0x48 }];
-        assert_eq!(vec![(&expected[0], &1), (&expected[1], &1)], found);
+        let found = |at: u64| {
+            let counts = counts(SampleSource::Branches, &sample(PID, at, &branches));
+            let counts = counts.samples.fall_throughs().iter();
+            let mut found: Vec<_> =
+                counts.map(|(code, count)| (code.first, code.last, *count)).collect();
+            found.sort_unstable();
+            found
+        };
+        // The last one ends at the sampled instruction.
+        assert_eq!(found(0x14), [(0x10, 0x14, 1), (0x20, 0x28, 1), (0x40, 0x48, 1)]);
+        // A signal handler was called since the last branch.
+        assert_eq!(found(0x0c), [(0x20, 0x28, 1), (0x40, 0x48, 1)]);
     }
 
     #[test]
