@@ -12,6 +12,9 @@ use dbdyno_live::{
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Nanos;
 
+/// A server is optimized many times: replaced code is unmapped.
+const UNMAP: ProbeOptions = ProbeOptions { allow_seccomp: false, unmap: true };
+
 /// A server to optimize, undo and redo.
 #[derive(Clone, Debug)]
 pub struct LiveServer {
@@ -56,7 +59,7 @@ impl LiveServer {
     /// The first process could not be optimized.
     pub fn optimize(&self, sampled: &Sampled) -> anyhow::Result<OptimizedServer> {
         let start = Instant::now();
-        let process = Process::open(self.pid, ProbeOptions::default())?;
+        let process = Process::open(self.pid, UNMAP)?;
         let mut attachment = Attachment::open(process, &self.state, self.max_pause)?;
         if self.family {
             attachment.share_with(descendants(self.pid));
@@ -81,7 +84,7 @@ impl LiveServer {
                 }
                 Err(_) => failed += 1,
             };
-            let probe = ProbeOptions::default();
+            let probe = UNMAP;
             optimize_descendants(self.pid, &prepared, &self.state, probe, self.max_pause, each);
         }
         let took = Nanos::from(start.elapsed());
@@ -93,7 +96,7 @@ impl LiveServer {
     /// # Errors
     /// The first process exited, or another dbdyno is attached to it.
     pub fn attach(&self, members: &[u32]) -> Result<AttachedGroup, LiveError> {
-        AttachedGroup::open(self.pid, members, &self.state, ProbeOptions::default(), self.max_pause)
+        AttachedGroup::open(self.pid, members, &self.state, UNMAP, self.max_pause)
     }
 
     /// Checks that after an undo no code differs from the files.
@@ -101,7 +104,7 @@ impl LiveServer {
     /// # Errors
     /// Some code differs.
     pub fn ensure_original(&self) -> anyhow::Result<()> {
-        let process = Process::open(self.pid, ProbeOptions::default())?;
+        let process = Process::open(self.pid, UNMAP)?;
         for loaded in Module::loaded(&process.maps()?) {
             let module = Module::open(&process, &loaded)?;
             let differences = module.differences(&process)?;

@@ -21,6 +21,7 @@ use crate::symbols::{perf_map, symbol_files};
 use crate::trace::restore_priorities;
 use activate::Moving;
 pub use activation::redirected;
+pub use areas::MAX_CODE;
 
 /// A process and its journal. No other dbdyno can change the process while this exists.
 #[derive(Debug)]
@@ -104,14 +105,14 @@ impl Attachment {
         self.journal.directory()
     }
 
-    /// Starts a new generation. Frees unused memory first.
+    /// Starts a new generation. Frees memory that was never used first, and replaced code if
+    /// [`ProbeOptions::unmap`](crate::ProbeOptions::unmap) is set.
     ///
     /// # Errors
     /// The process did not stop, or no thread could unmap the unused memory.
     pub fn begin(&mut self) -> Result<(), LiveError> {
         self.forget_unloaded()?;
-        self.retire_unused()?;
-        self.free()?;
+        self.clean_up()?;
         let number = self.generations().last().map_or(1, |last| last.number + 1);
         let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.journal.change(|record| {

@@ -75,6 +75,21 @@ pub struct Generation {
     pub digest: Option<u64>,
 }
 
+impl Generation {
+    /// Whether its entries were redirected at any time, as far as is known.
+    #[must_use]
+    pub fn was_activated(&self) -> bool {
+        // The digest is stored before the first entry is redirected. Journals of old versions have none.
+        self.digest.is_some() || !self.entries.is_empty()
+    }
+
+    /// Size of its code in bytes.
+    #[must_use]
+    pub fn code_size(&self) -> u64 {
+        self.areas.iter().map(|area| area.code).sum()
+    }
+}
+
 /// A mapping that entries were written to. A library may be unloaded, and another mapping may replace
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,7 +142,8 @@ pub enum GenerationState {
     /// Its entries are restored; can be redone.
     #[serde(alias = "undone")]
     Inactive,
-    /// Replaced; its memory is freed when no thread uses it.
+    /// Replaced. It is kept, or freed when no thread uses it: see
+    /// [`ProbeOptions::unmap`](crate::ProbeOptions::unmap).
     Retired,
     /// Its memory is being freed.
     Freeing,

@@ -39,7 +39,7 @@ mod watchdog;
 
 pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, WorkCounter};
 pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
-pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, redirected};
+pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE, redirected};
 pub use error::LiveError;
 pub use family::{MemberOutcome, descendants, optimize_descendants};
 pub use journal::{

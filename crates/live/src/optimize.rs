@@ -320,8 +320,7 @@ pub fn optimize(
         Err(error) => {
             if has_begun {
                 // Free the reserved memory.
-                attachment.retire_unused()?;
-                attachment.free()?;
+                attachment.clean_up()?;
             }
             return Err(error);
         }
@@ -452,8 +451,7 @@ pub fn optimize_like(
     attachment.begin()?;
     for (area, huge) in &prepared.areas {
         if !attachment.reserve_same(area, *huge)? {
-            attachment.retire_unused()?;
-            attachment.free()?;
+            attachment.clean_up()?;
             return Ok(None);
         }
     }

@@ -18,6 +18,9 @@ use dbdyno_results::{NewLayout, OptimizationRecord};
 use dbdyno_spec::experiment::{Live, PrivateServer};
 use dbdyno_units::{Bytes, Nanos, Share};
 
+/// A server of dbdyno's own is optimized many times, and runs known programs: replaced code is unmapped.
+const UNMAP: ProbeOptions = ProbeOptions { allow_seccomp: false, unmap: true };
+
 /// Limit for a sampling thread that is never stopped; normally the slices end sampling.
 const MAX_SAMPLING_TIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -155,7 +158,7 @@ impl<'a> Optimizer<'a> {
     ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
         let members = if self.family { descendants(self.pid) } else { Vec::new() };
         let max_pause = Duration::from(self.live.max_pause);
-        let probe = ProbeOptions::default();
+        let probe = UNMAP;
         let mut group = AttachedGroup::open(self.pid, &members, &self.state, probe, max_pause)?;
         match group.switch(Attachment::undo) {
             Ok(switched) => switched.failed.into_iter().try_for_each(|(_, error)| Err(error))?,
@@ -210,7 +213,7 @@ impl<'a> Optimizer<'a> {
     ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
         let start = Instant::now();
         let max_pause = Duration::from(self.live.max_pause);
-        let process = Process::open(self.pid, ProbeOptions::default())?;
+        let process = Process::open(self.pid, UNMAP)?;
         let mut attachment = Attachment::open(process, &self.state, max_pause)?;
         if self.family {
             attachment.share_with(descendants(self.pid));
@@ -230,7 +233,7 @@ impl<'a> Optimizer<'a> {
         let mut processes = Processes::of(&done.switched);
         if self.family {
             let each = |_, outcome| processes.add(outcome);
-            let probe = ProbeOptions::default();
+            let probe = UNMAP;
             optimize_descendants(self.pid, &prepared, &self.state, probe, max_pause, each);
         }
         let statistics = &done.statistics;

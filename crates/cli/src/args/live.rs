@@ -51,7 +51,8 @@ pub enum LiveCommand {
     profile = \"20s\"         # how long to sample\n  \
     max_overhead = \"5%\"     # CPU time that sampling may take; lowers the rate\n  \
     coverage = \"70%\"        # optimize again if fewer samples are in optimized code\n  \
-    once = false            # true: optimize each process once only")]
+    once = false            # true: optimize each process once only\n  \
+    unmap = false           # true: unmap replaced code that no thread uses")]
 pub struct Watch {
     /// TOML file with the programs and limits
     pub file: PathBuf,
@@ -136,15 +137,9 @@ pub struct AttachOptions {
     allow_seccomp: bool,
 }
 
-impl Default for AttachOptions {
-    fn default() -> Self {
-        Self { max_pause: 50, stop_bound: None, allow_seccomp: false }
-    }
-}
-
 impl AttachOptions {
     pub fn probe(&self) -> ProbeOptions {
-        ProbeOptions { allow_seccomp: self.allow_seccomp }
+        ProbeOptions { allow_seccomp: self.allow_seccomp, unmap: false }
     }
 
     pub fn max_pause(&self) -> Duration {
@@ -204,6 +199,10 @@ pub struct Optimize {
     /// time per unit of work, and undoes the optimization unless it is proven better
     #[arg(long, value_name = "COMMAND", conflicts_with = "dry_run")]
     pub work_command: Option<String>,
+    /// Unmap code that earlier optimizations replaced and that no thread is known to use. By default it is
+    /// kept: a coroutine, whose stack dbdyno does not know, may still return to it
+    #[arg(long, conflicts_with = "dry_run")]
+    pub unmap: bool,
     /// Leave the optimization active whatever the A/B test shows
     #[arg(long, requires = "work_command")]
     pub keep: bool,
@@ -225,6 +224,10 @@ fn overhead(text: &str) -> Result<Share, String> {
 }
 
 impl Optimize {
+    pub fn probe(&self) -> ProbeOptions {
+        ProbeOptions { unmap: self.unmap, ..self.target.options.probe() }
+    }
+
     /// Duration of the A/B test in seconds.
     pub fn ab_test_seconds(&self) -> f64 {
         self.judge.unwrap_or(self.ab_test)

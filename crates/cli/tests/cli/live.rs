@@ -192,6 +192,10 @@ fn program_is_optimized_undone_and_redone() {
     to(&["undo"]).assert_code(0).assert_prints("undone");
     to(&["status"]).assert_code(0).assert_prints("0 of");
     to(&["redo"]).assert_code(0).assert_prints("redone");
+    // The replaced code stays.
+    to(&[&["optimize"], &SAMPLING[..]].concat()).assert_code(0);
+    let status = to(&["status"]);
+    status.assert_prints("replaced; its code is kept").assert_prints("of at most 32 MiB");
     to(&["undo"]).assert_code(0);
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }

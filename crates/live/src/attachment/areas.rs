@@ -13,8 +13,8 @@ use crate::{LiveError, unwind};
 
 const PAGE: u64 = 4096;
 const HUGE_PAGE: u64 = 2 << 20;
-/// Maximum size of all new code in a process, including inactive code that threads still use.
-const MAX_BYTES: u64 = 32 << 20;
+/// Maximum size of all new code in a process, including replaced code that is kept.
+pub const MAX_CODE: Bytes = Bytes::from_mib(32);
 
 /// Maximum number of checks whether a thread has left borrowed code.
 const BORROWED_CHECKS: u32 = 40;
@@ -85,15 +85,15 @@ impl Attachment {
     /// Checks that additional code does not exceed the limit.
     pub(super) fn check_limit(&self, code: u64) -> Result<(), LiveError> {
         let there: u64 = self.areas().map(|area| area.code).sum();
-        if there + code > MAX_BYTES {
+        if there + code > MAX_CODE.as_bytes() {
             return Err(LiveError::WrongState {
                 pid: self.process.pid(),
                 state: format!(
-                    "already has {} of optimized code in use and would get {} more, above the limit \
-                     of {}; try again later, or optimize less",
+                    "already has {} of new code, including replaced code that is kept, and would get {} \
+                     more, above the limit of {MAX_CODE}; --unmap removes replaced code that no thread \
+                     uses",
                     Bytes::from_bytes(there),
                     Bytes::from_bytes(code),
-                    Bytes::from_bytes(MAX_BYTES),
                 ),
             });
         }

@@ -5,7 +5,7 @@ use std::thread;
 use super::areas::unmap;
 use super::{Activation, Attachment, FREE_PAUSE, original_address};
 use crate::LiveError;
-use crate::journal::{Area, GenerationState};
+use crate::journal::{Area, Generation, GenerationState};
 use crate::replace::is_in_use;
 use crate::symbols::symbol_files;
 use crate::trace::SystemCall;
@@ -18,6 +18,22 @@ impl Attachment {
     /// # Errors
     /// The process did not stop, or no thread could unmap the memory.
     pub fn free(&mut self) -> Result<u64, LiveError> {
+        self.free_if(|_| true)
+    }
+
+    /// Retires unused generations, and frees those that may be unmapped without a doubt: that were never
+    /// active, so that no thread has ever entered them. All of them if the options say so.
+    ///
+    /// # Errors
+    /// As [`Attachment::free`].
+    pub(crate) fn clean_up(&mut self) -> Result<(), LiveError> {
+        self.retire_unused()?;
+        let all = self.process.unmaps_replaced_code();
+        self.free_if(|generation| all || !generation.was_activated())?;
+        Ok(())
+    }
+
+    fn free_if(&mut self, may_be_freed: impl Fn(&Generation) -> bool) -> Result<u64, LiveError> {
         let mut freed = 0;
         for number in self.numbers_in(GenerationState::Freeing) {
             // Marked by an earlier version according to the journal of another process.
@@ -26,7 +42,8 @@ impl Attachment {
             }
         }
         for number in self.numbers_in(GenerationState::Retired) {
-            if !self.is_entered(number)? && self.is_unused(number)? {
+            let is_chosen = self.generation(number).is_some_and(&may_be_freed);
+            if is_chosen && !self.is_entered(number)? && self.is_unused(number)? {
                 self.set_state(number, GenerationState::Freeing)?;
             }
         }

@@ -88,7 +88,9 @@ mod tests {
         assert_eq!(status.field("Seccomp_filter"), None);
         assert!(status.check_tracer(1).is_ok() && status.check_state(1).is_err());
         assert!(status.check_filter(1, ProbeOptions::default()).is_err());
-        let (result, _) = status.check_filter(1, ProbeOptions { allow_seccomp: true }).unwrap();
+        let (result, _) = status
+            .check_filter(1, ProbeOptions { allow_seccomp: true, ..ProbeOptions::default() })
+            .unwrap();
         assert_eq!(result, super::super::CheckResult::Note);
     }
 }

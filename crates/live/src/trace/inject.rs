@@ -8,7 +8,7 @@ use dbdyno_units::Nanos;
 use super::raw::{self, Registers};
 use super::restart;
 use super::session::{StoppedThread, UnstoppedThreads, present_call};
-use super::stacks::Stacks;
+use super::stacks::{StackWord, Stacks};
 use super::stub::{self, FunctionCall, StubData, SystemCall};
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
@@ -117,8 +117,8 @@ pub(crate) fn call_functions(
 fn interrupted_waits_only(process: &Process, stacks: &Stacks<'_>, thread: &StoppedThread) -> bool {
     let memory = process.memory();
     let mut interrupted = Vec::new();
-    let in_handler = stacks.visit(memory, thread, |word, is_saved| {
-        if is_saved {
+    let in_handler = stacks.visit(memory, thread, |word, kind| {
+        if kind == StackWord::SavedInstruction {
             interrupted.push(word);
         }
     });

@@ -74,6 +74,12 @@ impl StoppedThread {
         }
     }
 
+    /// One with these registers, which does not exist.
+    #[cfg(test)]
+    pub(super) fn with(registers: Registers) -> Self {
+        Self { tid: 0, stop: ThreadStop::Trap, registers }
+    }
+
     /// Whether it was stopped by dbdyno only, without a signal to deliver.
     pub(crate) fn is_plain(&self) -> bool {
         self.stop == ThreadStop::Trap

@@ -16,10 +16,24 @@ pub(crate) struct Stacks<'a> {
     signal_returns: &'a [u64],
 }
 
-/// Offset from the return address of a signal handler to the saved stack pointer.
-const SAVED_RSP: u64 = 168;
-/// Offset from the return address of a signal handler to the saved instruction pointer.
-const SAVED_RIP: u64 = 176;
+/// Offset from the return address of a signal handler to the first saved register.
+const SAVED_REGISTERS: u64 = 48;
+/// Number of saved registers.
+const SAVED_COUNT: usize = 17;
+/// Index of the stack pointer among the saved registers; the instruction pointer is the next one.
+const SAVED_RSP: usize = 15;
+const SAVED_RIP: usize = 16;
+
+/// What a word on a stack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StackWord {
+    /// Anything: a return address, for instance.
+    Any,
+    /// A general register saved by a signal handler.
+    SavedRegister,
+    /// An instruction pointer saved by a signal handler.
+    SavedInstruction,
+}
 
 /// Bytes below the stack pointer that a thread may use.
 const RED_ZONE: u64 = 128;
@@ -39,14 +53,13 @@ impl<'a> Stacks<'a> {
         Ok(Self { maps: process.maps()?, signal_returns: process.signal_returns()? })
     }
 
-    /// Passes every word on the thread's stacks, including the red zone, to `see`; again, with `true`,
-    /// each instruction pointer saved by a signal handler. Returns whether the thread is in a signal
-    /// handler.
+    /// Passes every word on the thread's stacks, including the red zone, to `see`; those saved by a signal
+    /// handler again. Returns whether the thread is in a signal handler.
     pub(crate) fn visit(
         &self,
         memory: &ProcessMemory,
         thread: &StoppedThread,
-        mut see: impl FnMut(u64, bool),
+        mut see: impl FnMut(u64, StackWord),
     ) -> bool {
         let mut starts = vec![thread.registers.rsp - RED_ZONE.min(thread.registers.rsp)];
         let mut visited: Vec<Range<u64>> = Vec::new();
@@ -64,14 +77,21 @@ impl<'a> Stacks<'a> {
                 let left = usize::try_from((end - at) / 8).unwrap_or(CHUNK_WORDS);
                 let words = memory.words(at, left.clamp(1, CHUNK_WORDS));
                 for (index, word) in words.iter().enumerate() {
-                    see(*word, false);
+                    see(*word, StackWord::Any);
                     if self.signal_returns.binary_search(word).is_ok() {
                         in_handler = true;
                         let frame = at + index as u64 * 8;
-                        if let [rip] = memory.words(frame + SAVED_RIP, 1)[..] {
-                            see(rip, true);
+                        let saved = memory.words(frame + SAVED_REGISTERS, SAVED_COUNT);
+                        for (register, word) in saved.iter().enumerate() {
+                            see(
+                                *word,
+                                match register {
+                                    SAVED_RIP => StackWord::SavedInstruction,
+                                    _ => StackWord::SavedRegister,
+                                },
+                            );
                         }
-                        if let [rsp] = memory.words(frame + SAVED_RSP, 1)[..]
+                        if let Some(rsp) = saved.get(SAVED_RSP)
                             && visited.len() + starts.len() < STACKS_PER_THREAD
                         {
                             starts.push(rsp.saturating_sub(RED_ZONE));
@@ -94,8 +114,17 @@ impl<'a> Stacks<'a> {
     }
 }
 
-/// For each of these ranges (ascending, disjoint), whether a thread is in it or a word on its stacks
-/// points to it.
+/// The instruction pointer and the general registers of a thread, except the stack pointer.
+fn registers(thread: &StoppedThread) -> [u64; 16] {
+    let all = &thread.registers;
+    [
+        all.rip, all.rax, all.rbx, all.rcx, all.rdx, all.rsi, all.rdi, all.rbp, all.r8, all.r9,
+        all.r10, all.r11, all.r12, all.r13, all.r14, all.r15,
+    ]
+}
+
+/// For each of these ranges (ascending, disjoint), whether a thread is in it, or one of its registers or a
+/// word on its stacks points to it.
 pub(crate) fn ranges_in_use(
     stacks: &Stacks<'_>,
     memory: &ProcessMemory,
@@ -114,7 +143,7 @@ pub(crate) fn ranges_in_use(
         }
     };
     for thread in threads {
-        see(thread.registers.rip);
+        registers(thread).into_iter().for_each(&mut see);
         stacks.visit(memory, thread, |word, _| see(word));
     }
     used
@@ -153,7 +182,8 @@ impl KnownCode {
     }
 }
 
-/// Whether a thread is in this code, will return to it, or was interrupted in it by a signal handler.
+/// Whether a thread is in this code, will return to it, was interrupted in it by a signal handler, or has
+/// its address in a register: such as the target of a jump that it is about to execute.
 ///
 /// If the addresses that signal handlers return to are unknown, every word that points to it counts.
 pub(crate) fn is_code_in_use(
@@ -165,10 +195,10 @@ pub(crate) fn is_code_in_use(
     let find = |address: u64| code.iter().find(|code| code.contains(address));
     let every_word = stacks.signal_returns.is_empty();
     threads.iter().any(|thread| {
-        let mut used = find(thread.registers.rip).is_some();
-        stacks.visit(memory, thread, |word, is_saved| {
+        let mut used = registers(thread).into_iter().any(|word| find(word).is_some());
+        stacks.visit(memory, thread, |word, kind| {
             if let Some(code) = find(word) {
-                used |= is_saved || every_word || code.follows_call(word);
+                used |= kind != StackWord::Any || every_word || code.follows_call(word);
             }
         });
         used
@@ -177,7 +207,62 @@ pub(crate) fn is_code_in_use(
 
 #[cfg(test)]
 mod tests {
+    use super::super::raw::Registers;
     use super::*;
+
+    /// A stack that ends where it is mapped: no word on it is read.
+    fn no_stacks() -> Stacks<'static> {
+        Stacks { maps: Maps::default(), signal_returns: &[1] }
+    }
+
+    fn zero() -> Registers {
+        // SAFETY: a structure of numbers.
+        unsafe { std::mem::zeroed() }
+    }
+
+    #[test]
+    fn code_whose_address_is_in_a_register_is_in_use() {
+        let memory = ProcessMemory::open(std::process::id()).unwrap();
+        let code = [KnownCode { start: 0x5_0000, bytes: vec![0x90; 64] }];
+        let range = 0x5_0000..0x5_0040;
+        let is_used = |registers: Registers| {
+            let threads = [StoppedThread::with(registers)];
+            let used = is_code_in_use(&no_stacks(), &memory, &threads, &code);
+            assert_eq!(
+                ranges_in_use(&no_stacks(), &memory, &threads, std::slice::from_ref(&range)),
+                [used]
+            );
+            used
+        };
+        assert!(!is_used(zero()));
+        let at = 0x5_0010;
+        assert!(is_used(Registers { rip: at, ..zero() }));
+        assert!(is_used(Registers { rax: at, ..zero() }));
+        assert!(is_used(Registers { rbp: at, ..zero() }));
+        assert!(is_used(Registers { r15: at, ..zero() }));
+        assert!(!is_used(Registers { r11: 0x5_0040, ..zero() }));
+    }
+
+    #[test]
+    fn code_whose_address_a_signal_handler_saved_is_in_use() {
+        const RETURN: u64 = 0x7_0000;
+        let memory = ProcessMemory::open(std::process::id()).unwrap();
+        let code = [KnownCode { start: 0x5_0000, bytes: vec![0x90; 64] }];
+        let is_used = |index: usize, word: u64| {
+            // The frame of a handler: its return address, and the context that it returns to.
+            let mut stack = Box::new([0_u64; 64]);
+            (stack[20], stack[20 + index]) = (RETURN, word);
+            let start = stack.as_ptr() as u64;
+            let text = format!("{start:x}-{:x} rw-p 00000000 00:00 0 \n", start + 8 * 64);
+            let stacks = Stacks { maps: Maps::parse(&text).unwrap(), signal_returns: &[RETURN] };
+            let registers = Registers { rsp: start + RED_ZONE, ..zero() };
+            is_code_in_use(&stacks, &memory, &[StoppedThread::with(registers)], &code)
+        };
+        // r8, the first saved register, to rip, the last one; rsp is followed as another stack.
+        let saved: Vec<usize> = (1..30).filter(|index| is_used(*index, 0x5_0010)).collect();
+        assert_eq!(saved, (6..=22).collect::<Vec<_>>());
+        assert!(!is_used(10, 0x6_0000));
+    }
 
     #[test]
     fn return_addresses_are_distinguished_from_other_words() {

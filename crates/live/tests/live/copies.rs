@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dbdyno_live::{
-    Activation, Attachment, GenerationState, JumpPatch, MemoryBlock, Module, Patch, ProbeOptions,
-    Process, Switched,
+    Activation, Attachment, GenerationState, JumpPatch, MAX_CODE, MemoryBlock, Module, Patch,
+    ProbeOptions, Process, Switched,
 };
 use dbdyno_relayout::AddressMap;
 
@@ -17,7 +17,11 @@ pub fn attach(program: &Program, victim: &Victim) -> Attachment {
 }
 
 pub fn attach_to(program: &Program, pid: u32) -> Attachment {
-    let process = Process::open(pid, ProbeOptions::default()).unwrap();
+    attach_with(program, pid, ProbeOptions { unmap: true, ..ProbeOptions::default() })
+}
+
+pub fn attach_with(program: &Program, pid: u32, options: ProbeOptions) -> Attachment {
+    let process = Process::open(pid, options).unwrap();
     Attachment::open(process, &program.state(), MAX_PAUSE).unwrap()
 }
 
@@ -135,6 +139,38 @@ fn check_undo_and_redo(compiler: &str, flags: &[&str]) {
 #[test]
 fn program_under_load_is_optimized_and_undone() {
     check_undo_and_redo("gcc", &["-O2", "-mavx"]);
+}
+
+#[test]
+fn replaced_code_is_kept_by_default_up_to_the_limit() {
+    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
+    let mut victim = program.start();
+    let mut attachment = attach_with(&program, victim.pid(), ProbeOptions::default());
+    for _ in 0..3 {
+        optimize(&program, &mut attachment);
+    }
+    let areas: Vec<_> = attachment.areas().copied().collect();
+    assert_eq!(areas.len(), 3);
+    let maps = attachment.process().maps().unwrap();
+    assert!(areas.iter().all(|area| maps.at(area.address).is_some_and(|it| it.executable)));
+    // Memory of a generation that was never active is freed: no thread was ever in it.
+    attachment.begin().unwrap();
+    let near = areas[0].range();
+    let rest = MAX_CODE.as_bytes() - areas.iter().map(|area| area.code).sum::<u64>();
+    attachment.reserve(&near, rest - 4096, false).unwrap();
+    attachment.begin().unwrap();
+    assert_eq!(attachment.generations().len(), 4);
+    let error = attachment.reserve(&near, rest, false).unwrap_err().to_string();
+    assert!(error.contains("above the limit of 32 MiB; --unmap removes"), "{error}");
+    attachment.undo().unwrap();
+    victim.assert_alive();
+    drop(attachment);
+    let mut attachment = attach(&program, &victim);
+    for _ in 0..20 {
+        attachment.begin().unwrap();
+    }
+    assert_eq!(attachment.areas().count(), 0);
+    victim.end();
 }
 
 #[test]

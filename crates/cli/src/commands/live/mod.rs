@@ -14,10 +14,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Activation, Attachment, GenerationState, JournalRecord, LiveError, ProbeOptions, Process,
-    SwitchOperation, redirected, symbols,
+    Activation, Attachment, Generation, GenerationState, JournalRecord, LiveError, MAX_CODE,
+    ProbeOptions, Process, SwitchOperation, redirected, symbols,
 };
 use dbdyno_machine::ProcessIdentity;
+use dbdyno_units::Bytes;
 use serde_json::{Value, json};
 
 use crate::args::{AttachOptions, Live, LiveCommand, Status, Undo};
@@ -49,9 +50,13 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
 }
 
 impl Session {
-    fn attach(&self, pid: u32, options: &AttachOptions) -> Result<Attachment, LiveError> {
-        let process = Process::open(pid, options.probe())?;
-        Attachment::open(process, &self.state, options.max_pause())
+    fn attach(
+        &self,
+        pid: u32,
+        probe: ProbeOptions,
+        max_pause: Duration,
+    ) -> Result<Attachment, LiveError> {
+        Attachment::open(Process::open(pid, probe)?, &self.state, max_pause)
     }
 
     fn print(&self, value: &Value, text: &str) {
@@ -95,7 +100,8 @@ impl Session {
             if status.pid.is_some_and(|pid| pid != record.identity.pid) {
                 continue;
             }
-            let process = Process::open(record.identity.pid, ProbeOptions { allow_seccomp: true });
+            let options = ProbeOptions { allow_seccomp: true, ..ProbeOptions::default() };
+            let process = Process::open(record.identity.pid, options);
             let gdb = symbols::gdb_script(&self.state, &record.identity);
             let described = process.and_then(|process| describe(&process, &record, gdb));
             // It may have exited, or be stopped or traced by another program.
@@ -123,7 +129,8 @@ impl Session {
         let mut lines = String::new();
         let mut code = ExitCode::SUCCESS;
         for &pid in pids {
-            let outcome = self.attach(pid, options).and_then(|mut attachment| {
+            let attached = self.attach(pid, options.probe(), options.max_pause());
+            let outcome = attached.and_then(|mut attachment| {
                 let switched = switch(&mut attachment)?;
                 let now = attachment.activation()?;
                 Ok((switched, now))
@@ -193,7 +200,7 @@ fn describe(
     let mut generations = Vec::new();
     for generation in &record.generations {
         let (patched, activation) = redirected(process, generation)?;
-        let code: u64 = generation.areas.iter().map(|area| area.code).sum();
+        let code = generation.code_size();
         generations.push(json!({
             "number": generation.number,
             "state": generation.state,
@@ -206,9 +213,8 @@ fn describe(
         let state = match (generation.state, activation) {
             (GenerationState::Active, _) => "active",
             (GenerationState::Inactive, _) => "inactive; `dbdyno live redo` activates it",
-            (GenerationState::Retired | GenerationState::Freeing, _) => {
-                "replaced; freed when no thread uses it"
-            }
+            (GenerationState::Retired, _) => "replaced; its code is kept",
+            (GenerationState::Freeing, _) => "replaced; being freed",
             (GenerationState::Preparing, _) => {
                 "interrupted; `dbdyno live undo` or the next optimization removes it"
             }
@@ -221,15 +227,30 @@ fn describe(
             "  optimization {}: {patched} of {} functions redirected, {} of code; {state}\n",
             generation.number,
             generation.entries.len(),
-            dbdyno_units::Bytes::from_bytes(code),
+            Bytes::from_bytes(code),
         ));
     }
+    let code = |generations: &mut dyn Iterator<Item = &Generation>| {
+        Bytes::from_bytes(generations.map(Generation::code_size).sum())
+    };
+    let all = code(&mut record.generations.iter());
+    let is_replaced = |it: &&Generation| it.state == GenerationState::Retired;
+    let kept = code(&mut record.generations.iter().filter(is_replaced));
     let value = json!({
         "pid": record.identity.pid,
         "program": record.program,
         "generations": generations,
+        "code_bytes": all.as_bytes(),
+        "kept_bytes": kept.as_bytes(),
+        "max_code_bytes": MAX_CODE.as_bytes(),
         "gdb": gdb,
     });
+    if kept.as_bytes() > 0 {
+        text.push_str(&format!(
+            "  memory: {all} of at most {MAX_CODE}, {kept} of it replaced code that is kept; `dbdyno live \
+             optimize --unmap` frees what no thread uses\n"
+        ));
+    }
     if let Some(script) = gdb {
         text.push_str(&format!("  gdb: source {}\n", script.display()));
     }

@@ -32,7 +32,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     if args.dry_run {
         return dry_run(session, args, layout);
     }
-    let mut attachment = session.attach(pid, options)?;
+    let mut attachment = session.attach(pid, args.probe(), options.max_pause())?;
     let work = args.work_command.as_deref().map(|command| WorkCounter::new(pid, command));
     let test_time = super::seconds(args.ab_test_seconds(), "--ab-test")?;
     // Fail on a wrong command before anything is changed.
@@ -53,7 +53,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let mut lines = String::new();
     let mut values = Vec::new();
     let mut members = Vec::new();
-    let (probe, max_pause) = (options.probe(), options.max_pause());
+    let (probe, max_pause) = (args.probe(), options.max_pause());
     if args.target.family {
         optimize_descendants(
             pid,

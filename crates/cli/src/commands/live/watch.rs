@@ -8,14 +8,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_document::{Document, Spanned};
-use dbdyno_live::{SamplingPlan, SamplingRequest, coverage, map_to_original, sample};
+use dbdyno_live::{
+    DEFAULT_MAX_PAUSE, ProbeOptions, SamplingPlan, SamplingRequest, coverage, map_to_original,
+    sample,
+};
 use dbdyno_machine::{ProcessIdentity, ProcessTree, ProcessTreeUsage};
 use dbdyno_relayout::{Options, SampleRequirement};
 use dbdyno_units::{Nanos, Share};
 use serde_json::json;
 
 use super::Session;
-use crate::args::{AttachOptions, Watch};
+use crate::args::Watch;
 use crate::error::CliError;
 use crate::output;
 
@@ -29,6 +32,7 @@ struct Rules {
     /// Share of a busy CPU's time that sampling may take.
     max_overhead: Share,
     once: bool,
+    probe: ProbeOptions,
     /// Optimize again if a smaller share of the samples is in optimized code.
     coverage: f64,
 }
@@ -117,7 +121,7 @@ fn process_busy(
     if entry.state == Stage::Optimized && rules.once {
         return Ok(());
     }
-    let mut attachment = session.attach(pid, &AttachOptions::default())?;
+    let mut attachment = session.attach(pid, rules.probe, DEFAULT_MAX_PAUSE)?;
     let is_optimized = attachment.activation()? != dbdyno_live::Activation::Inactive;
     if is_optimized && rules.once {
         entry.state = Stage::Optimized;
@@ -193,6 +197,7 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         profile: Duration::from_secs(20),
         max_overhead: percent(5.0),
         once: false,
+        probe: ProbeOptions::default(),
         coverage: 0.7,
     };
     if let Some(mut table) = root.table("watch") {
@@ -221,6 +226,9 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         }
         if let Some(Spanned { value, .. }) = table.bool("once") {
             rules.once = value;
+        }
+        if let Some(Spanned { value, .. }) = table.bool("unmap") {
+            rules.probe.unmap = value;
         }
         table.finish();
     }
