@@ -46,6 +46,15 @@ pub enum LiveError {
         /// Number of threads that were still running.
         missing: usize,
     },
+    /// At each attempt, a thread was in a restartable sequence.
+    #[error(
+        "process {pid} was not changed: at each attempt a thread was in a restartable sequence (rseq); \
+         try again"
+    )]
+    InCriticalSection {
+        /// Process ID.
+        pid: u32,
+    },
     /// No thread was in a state in which it could run code for dbdyno.
     #[error(
         "no thread of process {pid} was able to {task} within {waited}; no function was redirected; \
@@ -150,7 +159,13 @@ impl LiveError {
     /// may succeed.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::NotStopped { .. } | Self::NoSafePoint { .. } | Self::ThreadLost { .. })
+        matches!(
+            self,
+            Self::NotStopped { .. }
+                | Self::InCriticalSection { .. }
+                | Self::NoSafePoint { .. }
+                | Self::ThreadLost { .. }
+        )
     }
 
     /// For `map_err`: a failed system call on a process.

@@ -11,7 +11,9 @@ use crate::LiveError;
 use crate::process::Process;
 use crate::switch_plan::CodeEdit;
 use crate::threads::check_alive;
-use crate::trace::{KnownCode, Stacks, StoppedProcess, is_code_in_use, ranges_in_use};
+use crate::trace::{
+    KnownCode, Stacks, StoppedProcess, is_code_in_use, is_in_critical_section, ranges_in_use,
+};
 use crate::watchdog::watched;
 
 /// The result of a switch.
@@ -45,7 +47,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Writes edits in the given order. Edits at addresses in use by threads are retried.
 ///
 /// # Errors
-/// The process did not stop within `max_pause`; nothing was changed then.
+/// The process did not stop within `max_pause`, or a thread was in a restartable sequence at each attempt;
+/// nothing was changed then.
 pub(crate) fn replace(
     process: &Process,
     edits: &[CodeEdit],
@@ -64,15 +67,19 @@ pub(crate) fn replace(
         let busy = match replace_once(process, &left, moves, max_pause, &mut outcome) {
             Ok(busy) => busy,
             // Threads may be busy in the kernel.
-            Err(LiveError::NotStopped { .. }) if attempt + 1 < ATTEMPTS => continue,
+            Err(error) if is_busy(&error) && attempt + 1 < ATTEMPTS => continue,
             // Keep the changes; the remaining edits count as busy.
-            Err(LiveError::NotStopped { .. }) if outcome.replaced > 0 => break,
+            Err(error) if is_busy(&error) && outcome.replaced > 0 => break,
             Err(error) => return Err(error),
         };
         left = left.into_iter().zip(busy).filter(|(_, busy)| *busy).map(|(edit, _)| edit).collect();
     }
     outcome.busy = left.iter().map(|edit| edit.address).collect();
     Ok(outcome)
+}
+
+fn is_busy(error: &LiveError) -> bool {
+    matches!(error, LiveError::NotStopped { .. } | LiveError::InCriticalSection { .. })
 }
 
 /// Stops the process once. Returns for each edit whether its address was in use by a thread.
@@ -93,6 +100,9 @@ fn replace_once(
     let done = while_stopped(process, max_pause, |stopped| {
         let used = ranges_in_use(&stacks, memory, &stopped.threads, &inside);
         stopped.check_max_pause(0)?;
+        if stopped.threads.iter().any(|thread| is_in_critical_section(memory, thread)) {
+            return Err(LiveError::InCriticalSection { pid: stopped.pid });
+        }
         let mut busy = vec![false; edits.len()];
         for (index, used) in splitting.iter().zip(used) {
             busy[*index] = used;

@@ -127,7 +127,7 @@ pub(super) fn check_rseq(process: &Process, maps: &Maps) -> Result<Found, LiveEr
     if size == 0 {
         return ok("the C library registers none");
     }
-    ok("the C library registers them for all threads")
+    ok("the C library registers them: functions are redirected while no thread is in one")
 }
 
 /// The variable `__rseq_size` of glibc from 2.35 on; `None`: there is none.

@@ -7,6 +7,7 @@ use dbdyno_units::Nanos;
 
 use super::raw::{self, Registers};
 use super::restart;
+use super::rseq::is_in_critical_section;
 use super::session::{StoppedThread, UnstoppedThreads, present_call};
 use super::stacks::{StackWord, Stacks};
 use super::stub::{self, FunctionCall, StubData, SystemCall};
@@ -185,7 +186,10 @@ impl ThreadJob<'_> {
                 watchdog.beat();
                 let thread = StoppedThread::seize(pid, tid, STOP_WITHIN, &mut unstopped)?;
                 let Some(thread) = thread else { continue };
-                if thread.is_plain() && is_suitable(&thread) {
+                let is_suitable = thread.is_plain()
+                    && !is_in_critical_section(self.process.memory(), &thread)
+                    && is_suitable(&thread);
+                if is_suitable {
                     return self.run_in(thread, &mut unstopped, watchdog);
                 }
                 thread.release();

@@ -4,6 +4,7 @@ mod inject;
 mod priorities;
 mod raw;
 mod restart;
+mod rseq;
 mod session;
 mod stacks;
 mod stub;
@@ -11,6 +12,7 @@ mod unused_code;
 
 pub(crate) use inject::{call_functions, make_system_calls};
 pub(crate) use priorities::restore_priorities;
+pub(crate) use rseq::is_in_critical_section;
 pub(crate) use session::StoppedProcess;
 pub(crate) use stacks::{KnownCode, Stacks, is_code_in_use, ranges_in_use};
 pub(crate) use stub::{FunctionCall, StubData, SystemCall, size_of_system_calls};

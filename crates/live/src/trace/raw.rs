@@ -84,6 +84,31 @@ pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
     check(unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid, 8_usize, &raw const mask) })
 }
 
+/// Not in the libc crate; from `linux/ptrace.h`.
+const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+
+/// `struct ptrace_rseq_configuration`.
+#[repr(C)]
+#[derive(Default)]
+struct RseqConfiguration {
+    address: u64,
+    size: u32,
+    signature: u32,
+    flags: u32,
+    padding: u32,
+}
+
+/// Address of the `struct rseq` of a stopped thread; `None` if it has registered none, or if the kernel
+/// does not tell (Linux before 5.13).
+pub(crate) fn rseq_address(tid: i32) -> Option<u64> {
+    let mut found = RseqConfiguration::default();
+    let size = size_of::<RseqConfiguration>();
+    // SAFETY: the kernel writes at most the number of bytes given as the third argument.
+    check(unsafe { libc::ptrace(PTRACE_GET_RSEQ_CONFIGURATION, tid, size, &raw mut found) })
+        .ok()?;
+    Some(found.address).filter(|address| *address != 0)
+}
+
 /// The state of a seized thread, without waiting: `None` while it runs.
 pub(crate) fn stop(tid: i32) -> io::Result<Option<ThreadStop>> {
     let mut status = 0;

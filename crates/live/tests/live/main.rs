@@ -8,6 +8,7 @@ mod forked;
 mod hangs;
 mod killed;
 mod mariadb;
+mod sequences;
 mod unloaded;
 mod uprobes;
 mod victim;

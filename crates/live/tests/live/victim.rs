@@ -61,13 +61,21 @@ impl Program {
     }
 
     pub fn start(&self) -> Victim {
+        self.start_if_supported().expect("the program supports this machine")
+    }
+
+    /// `None` if the program needs what this machine does not have.
+    pub fn start_if_supported(&self) -> Option<Victim> {
         let mut child =
             Command::new(&self.path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut victim = Victim { child, input, output };
-        assert_eq!(victim.line(), "ready");
-        victim
+        match &*victim.line() {
+            "ready" => Some(victim),
+            "unsupported" => None,
+            other => panic!("{other:?}"),
+        }
     }
 }
 
