@@ -12,7 +12,8 @@ use crate::process::Process;
 use crate::switch_plan::CodeEdit;
 use crate::threads::check_alive;
 use crate::trace::{
-    KnownCode, Stacks, StoppedProcess, is_code_in_use, is_in_critical_section, ranges_in_use,
+    BlockedThreads, KnownCode, Stacks, StoppedProcess, is_code_in_use, is_in_critical_section,
+    ranges_in_use,
 };
 use crate::watchdog::watched;
 
@@ -27,6 +28,8 @@ pub struct Switched {
     pub stops: u32,
     /// Number of threads.
     pub threads: usize,
+    /// Number of threads among them that were in uninterruptible sleep and were left there.
+    pub blocked: usize,
     /// Number of changed addresses.
     pub replaced: usize,
     /// Addresses that were not changed, because threads were inside the bytes to replace.
@@ -97,8 +100,8 @@ fn replace_once(
         .collect();
     splitting.sort_by_key(|index| edits[*index].address);
     let inside: Vec<Range<u64>> = splitting.iter().map(|index| edits[*index].inside()).collect();
-    let done = while_stopped(process, max_pause, |stopped| {
-        let used = ranges_in_use(&stacks, memory, &stopped.threads, &inside);
+    let done = while_stopped(process, max_pause, BlockedThreads::Leave, |stopped| {
+        let used = ranges_in_use(&stacks, memory, &stopped.registers(), &inside);
         stopped.check_max_pause(0)?;
         if stopped.threads.iter().any(|thread| is_in_critical_section(memory, thread)) {
             return Err(LiveError::InCriticalSection { pid: stopped.pid });
@@ -121,13 +124,14 @@ fn replace_once(
                 moved += 1;
             }
         }
-        Ok((busy, moved, stopped.threads.len()))
+        Ok((busy, moved, stopped.threads.len(), stopped.blocked.len()))
     })?;
-    let ((busy, moved, threads), time) = done;
+    let ((busy, moved, threads, blocked), time) = done;
     outcome.stops += 1;
     outcome.stopped += time;
     outcome.longest_stop = outcome.longest_stop.max(time);
-    outcome.threads = outcome.threads.max(threads);
+    outcome.threads = outcome.threads.max(threads + blocked);
+    outcome.blocked = outcome.blocked.max(blocked);
     outcome.replaced += busy.iter().filter(|busy| !**busy).count();
     outcome.moved += moved;
     Ok(busy)
@@ -141,8 +145,8 @@ pub(crate) fn in_use(
 ) -> Result<Vec<bool>, LiveError> {
     let memory = process.memory();
     let stacks = Stacks::of(process)?;
-    let (used, _) = while_stopped(process, max_pause, |stopped| {
-        Ok(ranges_in_use(&stacks, memory, &stopped.threads, ranges))
+    let (used, _) = while_stopped(process, max_pause, BlockedThreads::Leave, |stopped| {
+        Ok(ranges_in_use(&stacks, memory, &stopped.registers(), ranges))
     })?;
     Ok(used)
 }
@@ -162,8 +166,9 @@ pub(crate) fn is_in_use(
             Ok(KnownCode { start: range.start, bytes: memory.read(range.start, size)? })
         })
         .collect::<Result<Vec<_>, LiveError>>()?;
-    let (used, _) = while_stopped(process, max_pause, |stopped| {
-        Ok(is_code_in_use(&stacks, memory, &stopped.threads, &code))
+    // All registers must be known.
+    let (used, _) = while_stopped(process, max_pause, BlockedThreads::Wait, |stopped| {
+        Ok(is_code_in_use(&stacks, memory, &stopped.registers(), &code))
     })?;
     Ok(used)
 }
@@ -172,12 +177,13 @@ pub(crate) fn is_in_use(
 fn while_stopped<T: Send>(
     process: &Process,
     max_pause: Duration,
+    blocked: BlockedThreads,
     work: impl FnOnce(&mut StoppedProcess<'_>) -> Result<T, LiveError> + Send,
 ) -> Result<(T, Nanos), LiveError> {
     check_alive(process.identity())?;
     let pid = process.pid();
     watched(pid, max_pause * WATCHDOG_FACTOR, |watchdog| {
-        let mut stopped = StoppedProcess::stop(process, max_pause, watchdog)?;
+        let mut stopped = StoppedProcess::stop(process, max_pause, blocked, watchdog)?;
         let done = work(&mut stopped);
         let time = stopped.release();
         Ok((done?, time))

@@ -16,7 +16,7 @@ impl Attachment {
     /// undone generation stays until another one replaces it.
     ///
     /// # Errors
-    /// The process did not stop, or no thread could unmap the memory.
+    /// The process exited, or no thread could unmap the memory.
     pub fn free(&mut self) -> Result<u64, LiveError> {
         self.free_if(|_| true)
     }
@@ -79,8 +79,8 @@ impl Attachment {
         self.generation(number).map_or(Ok(false), |generation| self.may_be_entered(generation))
     }
 
-    /// Whether no thread uses its code, in two checks at different times. Unknown, so false, after a
-    /// tracing tool has attached a uprobe: return addresses may then be in the kernel instead of on the
+    /// Whether no thread uses its code, in two checks at different times. Unknown, so false, if threads do
+    /// not stop, and after a tracing tool has attached a uprobe: return addresses may then be in the kernel instead of on the
     /// stack.
     fn is_unused(&self, number: u32) -> Result<bool, LiveError> {
         let Some(generation) = self.generation(number) else { return Ok(false) };
@@ -101,8 +101,11 @@ impl Attachment {
             if check > 0 {
                 thread::sleep(FREE_PAUSE);
             }
-            if is_in_use(&self.process, &ranges, self.max_pause)? {
-                return Ok(false);
+            match is_in_use(&self.process, &ranges, self.max_pause) {
+                Ok(false) => {}
+                // Later, when no thread is in uninterruptible sleep.
+                Ok(true) | Err(LiveError::NotStopped { .. }) => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
         Ok(true)

@@ -118,7 +118,7 @@ pub(crate) fn call_functions(
 fn interrupted_waits_only(process: &Process, stacks: &Stacks<'_>, thread: &StoppedThread) -> bool {
     let memory = process.memory();
     let mut interrupted = Vec::new();
-    let in_handler = stacks.visit(memory, thread, |word, kind| {
+    let in_handler = stacks.visit(memory, &thread.registers, |word, kind| {
         if kind == StackWord::SavedInstruction {
             interrupted.push(word);
         }
@@ -236,7 +236,7 @@ impl ThreadJob<'_> {
             // A function called by the stub returns to it, and so may a signal handler that
             // interrupted its last instructions.
             let mut inside = stub.contains(&now.registers.rip);
-            self.stacks.visit(memory, &now, |word, _| inside |= stub.contains(&word));
+            self.stacks.visit(memory, &now.registers, |word, _| inside |= stub.contains(&word));
             if !inside {
                 now.release();
                 return Ok(());

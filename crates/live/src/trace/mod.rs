@@ -1,5 +1,6 @@
 //! Stopping threads of another process and running code in them.
 
+mod blocked;
 mod inject;
 mod priorities;
 mod raw;
@@ -10,6 +11,7 @@ mod stacks;
 mod stub;
 mod unused_code;
 
+pub(crate) use blocked::BlockedThreads;
 pub(crate) use inject::{call_functions, make_system_calls};
 pub(crate) use priorities::restore_priorities;
 pub(crate) use rseq::is_in_critical_section;

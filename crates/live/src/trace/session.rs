@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_units::Nanos;
 
+use super::blocked::{BlockedThread, BlockedThreads};
 use super::priorities::PriorityBoosts;
 use super::raw::{self, Registers, ThreadStop};
 use super::restart;
@@ -72,12 +73,6 @@ impl StoppedThread {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
             Err(error) => Err(LiveError::system("reading registers of", pid)(error)),
         }
-    }
-
-    /// One with these registers, which does not exist.
-    #[cfg(test)]
-    pub(super) fn with(registers: Registers) -> Self {
-        Self { tid: 0, stop: ThreadStop::Trap, registers }
     }
 
     /// Whether it was stopped by dbdyno only, without a signal to deliver.
@@ -161,6 +156,8 @@ impl Drop for UnstoppedThreads<'_> {
             // Each thread is stopped for one poll interval at most.
             self.watchdog.beat();
             self.release();
+            // The kernel may release these when the tracing thread ends: their call does not fail.
+            self.tids.retain(|tid| BlockedThread::of(self.pid, *tid).is_none());
             if !self.tids.is_empty() {
                 thread::sleep(POLL_INTERVAL * 10);
             }
@@ -185,6 +182,10 @@ fn interrupt(pid: u32, tid: i32) -> Result<bool, LiveError> {
 pub(crate) struct StoppedProcess<'a> {
     pub(crate) pid: u32,
     pub(crate) threads: Vec<StoppedThread>,
+    /// Threads that were left in a system call: they execute nothing of the program before this is
+    /// dropped.
+    pub(crate) blocked: Vec<BlockedThread>,
+    leave: BlockedThreads,
     unstopped: UnstoppedThreads<'a>,
     boosts: PriorityBoosts<'a>,
     since: Instant,
@@ -199,13 +200,15 @@ impl Drop for StoppedProcess<'_> {
 
 impl<'a> StoppedProcess<'a> {
     /// Stops all threads, including those started meanwhile. Must be called on the thread of
-    /// [`crate::own_thread::on_own_thread`], which must end soon if this fails.
+    /// [`crate::own_thread::on_own_thread`], which must end soon if this fails: at its end, the kernel
+    /// releases threads that were left in a system call.
     ///
     /// # Errors
     /// [`LiveError::NotStopped`] if that takes longer than the maximum pause.
     pub(crate) fn stop(
         process: &'a Process,
         max_pause: Duration,
+        leave: BlockedThreads,
         watchdog: &'a Watchdog,
     ) -> Result<Self, LiveError> {
         let pid = process.pid();
@@ -220,6 +223,8 @@ impl<'a> StoppedProcess<'a> {
             pid,
             boosts: PriorityBoosts::new(pid, watchdog, process.journal_directory()),
             threads: Vec::new(),
+            blocked: Vec::new(),
+            leave,
             unstopped: UnstoppedThreads::of(pid, watchdog),
             since: Instant::now(),
             max_pause,
@@ -268,11 +273,32 @@ impl<'a> StoppedProcess<'a> {
                 return Ok(());
             }
             if self.since.elapsed() > BOOST_AFTER {
+                if self.leave_blocked() {
+                    return Ok(());
+                }
                 self.boosts.raise(&self.unstopped.tids);
             }
             self.check_max_pause(self.unstopped.tids.len())?;
             thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// Leaves all threads that have not stopped in their system calls, if that is safe for all of them.
+    fn leave_blocked(&mut self) -> bool {
+        if self.leave == BlockedThreads::Wait {
+            return false;
+        }
+        let blocked = self.unstopped.tids.iter().map(|tid| BlockedThread::of(self.pid, *tid));
+        let Some(blocked) = blocked.collect::<Option<Vec<_>>>() else { return false };
+        self.blocked.extend(blocked);
+        self.unstopped.tids.clear();
+        true
+    }
+
+    /// Registers of all threads; of those in a system call at least stack and instruction pointer.
+    pub(crate) fn registers(&self) -> Vec<Registers> {
+        let stopped = self.threads.iter().map(|thread| thread.registers);
+        stopped.chain(self.blocked.iter().map(|thread| thread.registers)).collect()
     }
 
     /// Checks the maximum pause; to be called before anything is changed.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::session::StoppedThread;
+use super::raw::Registers;
 use crate::LiveError;
 use crate::maps::Maps;
 use crate::memory::ProcessMemory;
@@ -58,10 +58,10 @@ impl<'a> Stacks<'a> {
     pub(crate) fn visit(
         &self,
         memory: &ProcessMemory,
-        thread: &StoppedThread,
+        registers: &Registers,
         mut see: impl FnMut(u64, StackWord),
     ) -> bool {
-        let mut starts = vec![thread.registers.rsp - RED_ZONE.min(thread.registers.rsp)];
+        let mut starts = vec![registers.rsp.saturating_sub(RED_ZONE)];
         let mut visited: Vec<Range<u64>> = Vec::new();
         let mut in_handler = false;
         while let Some(start) = starts.pop() {
@@ -114,9 +114,8 @@ impl<'a> Stacks<'a> {
     }
 }
 
-/// The instruction pointer and the general registers of a thread, except the stack pointer.
-fn registers(thread: &StoppedThread) -> [u64; 16] {
-    let all = &thread.registers;
+/// The instruction pointer and the general registers, except the stack pointer.
+fn addresses(all: &Registers) -> [u64; 16] {
     [
         all.rip, all.rax, all.rbx, all.rcx, all.rdx, all.rsi, all.rdi, all.rbp, all.r8, all.r9,
         all.r10, all.r11, all.r12, all.r13, all.r14, all.r15,
@@ -128,7 +127,7 @@ fn registers(thread: &StoppedThread) -> [u64; 16] {
 pub(crate) fn ranges_in_use(
     stacks: &Stacks<'_>,
     memory: &ProcessMemory,
-    threads: &[StoppedThread],
+    threads: &[Registers],
     ranges: &[Range<u64>],
 ) -> Vec<bool> {
     let mut used = vec![false; ranges.len()];
@@ -143,7 +142,7 @@ pub(crate) fn ranges_in_use(
         }
     };
     for thread in threads {
-        registers(thread).into_iter().for_each(&mut see);
+        addresses(thread).into_iter().for_each(&mut see);
         stacks.visit(memory, thread, |word, _| see(word));
     }
     used
@@ -189,13 +188,13 @@ impl KnownCode {
 pub(crate) fn is_code_in_use(
     stacks: &Stacks<'_>,
     memory: &ProcessMemory,
-    threads: &[StoppedThread],
+    threads: &[Registers],
     code: &[KnownCode],
 ) -> bool {
     let find = |address: u64| code.iter().find(|code| code.contains(address));
     let every_word = stacks.signal_returns.is_empty();
     threads.iter().any(|thread| {
-        let mut used = registers(thread).into_iter().any(|word| find(word).is_some());
+        let mut used = addresses(thread).into_iter().any(|word| find(word).is_some());
         stacks.visit(memory, thread, |word, kind| {
             if let Some(code) = find(word) {
                 used |= kind != StackWord::Any || every_word || code.follows_call(word);
@@ -207,7 +206,6 @@ pub(crate) fn is_code_in_use(
 
 #[cfg(test)]
 mod tests {
-    use super::super::raw::Registers;
     use super::*;
 
     /// A stack that ends where it is mapped: no word on it is read.
@@ -226,7 +224,7 @@ mod tests {
         let code = [KnownCode { start: 0x5_0000, bytes: vec![0x90; 64] }];
         let range = 0x5_0000..0x5_0040;
         let is_used = |registers: Registers| {
-            let threads = [StoppedThread::with(registers)];
+            let threads = [registers];
             let used = is_code_in_use(&no_stacks(), &memory, &threads, &code);
             assert_eq!(
                 ranges_in_use(&no_stacks(), &memory, &threads, std::slice::from_ref(&range)),
@@ -256,7 +254,7 @@ mod tests {
             let text = format!("{start:x}-{:x} rw-p 00000000 00:00 0 \n", start + 8 * 64);
             let stacks = Stacks { maps: Maps::parse(&text).unwrap(), signal_returns: &[RETURN] };
             let registers = Registers { rsp: start + RED_ZONE, ..zero() };
-            is_code_in_use(&stacks, &memory, &[StoppedThread::with(registers)], &code)
+            is_code_in_use(&stacks, &memory, &[registers], &code)
         };
         // r8, the first saved register, to rip, the last one; rsp is followed as another stack.
         let saved: Vec<usize> = (1..30).filter(|index| is_used(*index, 0x5_0010)).collect();

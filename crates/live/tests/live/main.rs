@@ -1,6 +1,7 @@
 //! Programs optimized while they run.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
+mod blocked;
 mod copies;
 mod debugger;
 mod devices;

@@ -19,6 +19,14 @@ pub(super) fn switched(switched: &Switched) -> String {
     if switched.stops > 1 {
         text.push_str(&format!(" at most, {} times", switched.stops));
     }
+    if switched.blocked > 0 {
+        let threads = if switched.blocked == 1 {
+            "1 thread"
+        } else {
+            &format!("{} threads", switched.blocked)
+        };
+        text.push_str(&format!("; {threads} left in uninterruptible sleep"));
+    }
     if switched.moved > 0 {
         text.push_str(&format!("; {} threads moved", switched.moved));
     }
