@@ -111,6 +111,7 @@ impl Attachment {
     /// # Errors
     /// The process did not stop, or no thread could unmap the unused memory.
     pub fn begin(&mut self) -> Result<(), LiveError> {
+        self.check_filters()?;
         self.forget_unloaded()?;
         self.clean_up()?;
         let number = self.generations().last().map_or(1, |last| last.number + 1);

@@ -18,14 +18,15 @@ pub struct Process {
     program: PathBuf,
     /// Directory of its journal, once that is open.
     journal_directory: Option<PathBuf>,
-    unmap: bool,
+    options: ProbeOptions,
     signal_returns: OnceLock<Vec<u64>>,
 }
 
 /// Options of a probe and of what follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeOptions {
-    /// Accept a process with a system call filter (seccomp), which might kill it for mapping memory.
+    /// Accept a system call filter (seccomp) that cannot be read, and that might kill the process for
+    /// mapping memory.
     pub allow_seccomp: bool,
     /// Unmap replaced code that no thread is known to use. By default it is kept: a stack that dbdyno does
     /// not know, such as that of a coroutine on the heap, may still lead to it.
@@ -47,7 +48,7 @@ impl Process {
         probe::check_ptrace_scope(pid)?;
         probe::check_executable(pid)?;
         probe::check_memory_writes(pid)?;
-        Ok(Self { unmap: options.unmap, ..Self::open_unchecked(&identity, &program)? })
+        Ok(Self { options, ..Self::open_unchecked(&identity, &program)? })
     }
 
     /// Opens a process without a check whether it can be optimized.
@@ -65,7 +66,7 @@ impl Process {
             memory,
             program: program.to_owned(),
             journal_directory: None,
-            unmap: false,
+            options: ProbeOptions::default(),
             signal_returns: OnceLock::new(),
         })
     }
@@ -94,9 +95,9 @@ impl Process {
         &self.program
     }
 
-    /// Whether replaced code that no thread is known to use is unmapped.
-    pub(crate) fn unmaps_replaced_code(&self) -> bool {
-        self.unmap
+    /// The options that it was opened with.
+    pub(crate) fn options(&self) -> ProbeOptions {
+        self.options
     }
 
     /// Directory of its journal; `None` before that is open.

@@ -129,7 +129,7 @@ fn check_lists_all_that_forbids_an_optimization_and_touches_nothing() {
     let found = check(&restricted, &[]);
     found.assert_code(1).assert_prints("cannot be optimized").assert_prints("(busy) traces it");
     found
-        .assert_prints("system call filter")
+        .assert_prints("it has one (seccomp)")
         .assert_prints("64 KiB of executable memory in no file");
     drop(restricted);
     let fixed = busy_with(directory.path(), "", &["-static"]);

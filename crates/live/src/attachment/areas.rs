@@ -8,7 +8,7 @@ use dbdyno_units::Bytes;
 use super::{Attachment, FREE_PAUSE};
 use crate::journal::{Area, Generation};
 use crate::replace::in_use;
-use crate::trace::{SystemCall, find_unused_code, make_system_calls};
+use crate::trace::{SystemCall, check_filters, find_unused_code, make_system_calls};
 use crate::{LiveError, unwind};
 
 const PAGE: u64 = 4096;
@@ -65,6 +65,15 @@ impl Attachment {
             address: near.start,
         })?;
         Ok(Area { address, code, data: unwind::DATA_SIZE })
+    }
+
+    /// Checks that the system call filters of the process, if it has any, permit what an optimization needs.
+    ///
+    /// # Errors
+    /// They do not, or cannot be read.
+    pub fn check_filters(&self) -> Result<(), LiveError> {
+        let any = Area { address: 0x1_0000, code: HUGE_PAGE, data: unwind::DATA_SIZE };
+        check_filters(&self.process, &[&map(&any, true)[..], &unmap(&any)].concat())
     }
 
     /// Makes the process map free memory.

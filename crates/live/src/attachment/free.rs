@@ -28,7 +28,7 @@ impl Attachment {
     /// As [`Attachment::free`].
     pub(crate) fn clean_up(&mut self) -> Result<(), LiveError> {
         self.retire_unused()?;
-        let all = self.process.unmaps_replaced_code();
+        let all = self.process.options().unmap;
         self.free_if(|generation| all || !generation.was_activated())?;
         Ok(())
     }

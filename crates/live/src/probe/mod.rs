@@ -18,7 +18,7 @@ use crate::process::{ProbeOptions, Process};
 use crate::threads::identify;
 pub(crate) use access::{check_memory_writes, check_ptrace_scope, program};
 pub(crate) use content::check_executable;
-pub(crate) use status::Status;
+pub(crate) use status::{FilterMode, Status};
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

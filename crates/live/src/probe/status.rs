@@ -56,24 +56,55 @@ impl Status {
         Ok(())
     }
 
-    /// Whether the process has a system call filter.
-    pub(crate) fn has_filter(&self) -> bool {
-        self.field("Seccomp").is_some_and(|mode| mode != "0")
+    /// The mode of the system call filter.
+    pub(crate) fn filter_mode(&self) -> FilterMode {
+        match self.field("Seccomp") {
+            None | Some("0") => FilterMode::None,
+            Some("1") => FilterMode::Strict,
+            _ => FilterMode::Filter,
+        }
+    }
+
+    /// Whether a process with this status may read filters of others.
+    fn may_read_filters(&self) -> bool {
+        const CAP_SYS_ADMIN: u32 = 21;
+        let capabilities = self.field("CapEff").and_then(|text| u64::from_str_radix(text, 16).ok());
+        capabilities.unwrap_or(0) >> CAP_SYS_ADMIN & 1 == 1
+            && self.filter_mode() == FilterMode::None
     }
 
     /// # Errors
-    /// The process has a system call filter, and the options do not accept it.
+    /// The process has a system call filter that cannot be read, and the options do not accept it.
     pub(crate) fn check_filter(&self, pid: u32, options: ProbeOptions) -> Result<Found, LiveError> {
-        match (self.has_filter(), options.allow_seccomp) {
-            (false, _) => ok("none"),
-            (true, true) => note("it has one (seccomp), accepted by --allow-seccomp"),
-            (true, false) => Err(LiveError::refused(
-                pid,
-                "it has a system call filter (seccomp), which may kill it for mapping memory; if the \
-                 filter permits mmap, munmap and madvise, use --allow-seccomp",
-            )),
+        let own = Self::of(std::process::id())?;
+        let refused = |what: &str| Err(LiveError::refused(pid, what));
+        match self.filter_mode() {
+            FilterMode::None => ok("none"),
+            FilterMode::Strict => refused("it is in seccomp's strict mode, which forbids mmap"),
+            FilterMode::Filter if options.allow_seccomp => {
+                note("it has one (seccomp), accepted by --allow-seccomp")
+            }
+            FilterMode::Filter if own.may_read_filters() => note(
+                "it has one (seccomp): the calls that dbdyno needs are checked before anything is \
+                 changed",
+            ),
+            FilterMode::Filter => refused(
+                "it has a system call filter (seccomp), which may kill it for mapping memory and which \
+                 only root outside of such filters can read; run dbdyno as root, or, if the filter \
+                 permits mmap, munmap and madvise, use --allow-seccomp",
+            ),
         }
     }
+}
+
+/// The mode of a system call filter (seccomp).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterMode {
+    None,
+    /// Only `read`, `write`, `exit` and the return of signal handlers.
+    Strict,
+    /// One or more filter programs.
+    Filter,
 }
 
 #[cfg(test)]
@@ -87,10 +118,20 @@ mod tests {
         assert_eq!(status.field("Seccomp"), Some("2"));
         assert_eq!(status.field("Seccomp_filter"), None);
         assert!(status.check_tracer(1).is_ok() && status.check_state(1).is_err());
-        assert!(status.check_filter(1, ProbeOptions::default()).is_err());
+        assert_eq!(status.filter_mode(), FilterMode::Filter);
         let (result, _) = status
             .check_filter(1, ProbeOptions { allow_seccomp: true, ..ProbeOptions::default() })
             .unwrap();
         assert_eq!(result, super::super::CheckResult::Note);
+        let strict = Status("Seccomp:\t1\n".into());
+        assert!(strict.check_filter(1, ProbeOptions::default()).is_err());
+    }
+
+    #[test]
+    fn filters_are_readable_with_the_capability_and_without_own_filter() {
+        let may = |text: &str| Status(text.to_owned()).may_read_filters();
+        assert!(may("CapEff:\t000001ffffffffff\nSeccomp:\t0\n"));
+        assert!(!may("CapEff:\t000001ffffffffff\nSeccomp:\t2\n"));
+        assert!(!may("CapEff:\t0000000000000000\nSeccomp:\t0\n"));
     }
 }

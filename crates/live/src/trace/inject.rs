@@ -8,12 +8,14 @@ use dbdyno_units::Nanos;
 use super::raw::{self, Registers};
 use super::restart;
 use super::rseq::is_in_critical_section;
+use super::seccomp;
 use super::session::{StoppedThread, UnstoppedThreads, present_call};
 use super::stacks::{StackWord, Stacks};
 use super::stub::{self, FunctionCall, StubData, SystemCall};
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
 use crate::memory::ProcessMemory;
+use crate::probe::{FilterMode, Status};
 use crate::process::Process;
 use crate::threads::{check_alive, has_ended, threads};
 use crate::watchdog::{BEAT, MIN_LIMIT, Watchdog, watched};
@@ -78,8 +80,68 @@ pub(crate) fn make_system_calls(
 ) -> Result<(), LiveError> {
     let build = |after: &Registers, mask| stub::system_calls(address, calls, after, mask);
     let stacks = Stacks::of(process)?;
-    let job = ThreadJob { process, stacks: &stacks, address, build: &build, task: "map memory" };
+    let task = "map memory";
+    let job = ThreadJob { process, stacks: &stacks, address, calls, build: &build, task };
     job.run(|_| true)
+}
+
+/// Checks that the system call filters of some thread, if it has any, permit these calls. The thread is
+/// stopped for that.
+///
+/// # Errors
+/// No thread's filters permit them; with what they do. Or the filters cannot be read, and the options do
+/// not accept that.
+pub(crate) fn check_filters(process: &Process, calls: &[SystemCall]) -> Result<(), LiveError> {
+    let pid = process.pid();
+    if Status::of(pid)?.filter_mode() == FilterMode::None {
+        return Ok(());
+    }
+    let calls = [calls, &[stub::mask_call(0)]].concat();
+    watched(pid, MIN_LIMIT, |watchdog| {
+        let mut unstopped = UnstoppedThreads::of(pid, watchdog);
+        let start = Instant::now();
+        while start.elapsed() < SEARCH_TIME {
+            let mut refused = None;
+            for tid in by_suitability(pid)? {
+                watchdog.beat();
+                let thread = StoppedThread::seize(pid, tid, STOP_WITHIN, &mut unstopped)?;
+                let Some(thread) = thread else { continue };
+                let found = forbidden(process, tid, 0, &calls);
+                thread.release();
+                match found? {
+                    None => return Ok(()),
+                    found => refused = found,
+                }
+            }
+            if let Some(what) = refused {
+                return Err(refused_by_filter(pid, &what));
+            }
+            unstopped.release();
+            sleep(Duration::from_millis(1));
+        }
+        let task = "show its system call filter";
+        Err(LiveError::NoSafePoint { pid, task, waited: Nanos::from(SEARCH_TIME) })
+    })
+}
+
+/// As [`seccomp::forbidden`]. Filters that cannot be read permit everything if the options say so.
+fn forbidden(
+    process: &Process,
+    tid: i32,
+    address: u64,
+    calls: &[SystemCall],
+) -> Result<Option<String>, LiveError> {
+    match seccomp::forbidden(tid, address, calls) {
+        Err(_) if process.options().allow_seccomp => Ok(None),
+        found => {
+            found.map_err(LiveError::system("reading the system call filter of", process.pid()))
+        }
+    }
+}
+
+fn refused_by_filter(pid: u32, what: &str) -> LiveError {
+    let reason = format!("its system call filter (seccomp) {what}; nothing was changed");
+    LiveError::refused(pid, reason)
 }
 
 /// Makes a thread call functions of the process, in a stub at `address`.
@@ -108,8 +170,8 @@ pub(crate) fn call_functions(
         };
         is_at_safe_point && interrupted_waits_only(process, &stacks, thread)
     };
-    let job =
-        ThreadJob { process, stacks: &stacks, address, build: &build, task: "call a function" };
+    let task = "call a function";
+    let job = ThreadJob { process, stacks: &stacks, address, calls: &[], build: &build, task };
     job.run(is_safe)
 }
 
@@ -156,6 +218,8 @@ struct ThreadJob<'a> {
     stacks: &'a Stacks<'a>,
     /// Address of the stub.
     address: u64,
+    /// System calls of the stub, besides the one that restores the signal mask.
+    calls: &'a [SystemCall],
     build: &'a (dyn Fn(&Registers, u64) -> Vec<u8> + Sync),
     task: &'static str,
 }
@@ -181,6 +245,7 @@ impl ThreadJob<'_> {
         let (pid, task) = (self.process.pid(), self.task);
         let start = Instant::now();
         let mut unstopped = UnstoppedThreads::of(pid, watchdog);
+        let mut forbidden = None;
         while start.elapsed() < SEARCH_TIME {
             for tid in by_suitability(pid)? {
                 watchdog.beat();
@@ -190,14 +255,26 @@ impl ThreadJob<'_> {
                     && !is_in_critical_section(self.process.memory(), &thread)
                     && is_suitable(&thread);
                 if is_suitable {
-                    return self.run_in(thread, &mut unstopped, watchdog);
+                    forbidden = self.forbidden_in(&thread)?;
+                    if forbidden.is_none() {
+                        return self.run_in(thread, &mut unstopped, watchdog);
+                    }
                 }
                 thread.release();
             }
             unstopped.release();
             sleep(Duration::from_millis(1));
         }
-        Err(LiveError::NoSafePoint { pid, task, waited: Nanos::from(SEARCH_TIME) })
+        match forbidden {
+            Some(what) => Err(refused_by_filter(pid, &what)),
+            None => Err(LiveError::NoSafePoint { pid, task, waited: Nanos::from(SEARCH_TIME) }),
+        }
+    }
+
+    /// What the system call filters of a thread do with the stub, if they do not permit it.
+    fn forbidden_in(&self, thread: &StoppedThread) -> Result<Option<String>, LiveError> {
+        let calls = [self.calls, &[stub::mask_call(self.address)]].concat();
+        forbidden(self.process, thread.tid, self.address, &calls)
     }
 
     fn run_in(

@@ -6,13 +6,14 @@ mod priorities;
 mod raw;
 mod restart;
 mod rseq;
+mod seccomp;
 mod session;
 mod stacks;
 mod stub;
 mod unused_code;
 
 pub(crate) use blocked::BlockedThreads;
-pub(crate) use inject::{call_functions, make_system_calls};
+pub(crate) use inject::{call_functions, check_filters, make_system_calls};
 pub(crate) use priorities::restore_priorities;
 pub(crate) use rseq::is_in_critical_section;
 pub(crate) use session::StoppedProcess;

@@ -109,6 +109,35 @@ pub(crate) fn rseq_address(tid: i32) -> Option<u64> {
     Some(found.address).filter(|address| *address != 0)
 }
 
+/// An instruction of a system call filter.
+pub(crate) use libc::sock_filter as FilterStep;
+
+/// Not in the libc crate; from `linux/ptrace.h`.
+const PTRACE_SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
+
+/// The system call filters of a stopped thread that has some.
+pub(crate) fn filters(tid: i32) -> io::Result<Vec<Vec<FilterStep>>> {
+    let mut filters = Vec::new();
+    for index in 0_usize.. {
+        let nothing = ptr::null_mut::<FilterStep>();
+        // SAFETY: without an address, the kernel only returns the number of instructions.
+        let count = unsafe { libc::ptrace(PTRACE_SECCOMP_GET_FILTER, tid, index, nothing) };
+        let Ok(count) = usize::try_from(count) else {
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::ENOENT) => break,
+                _ => return Err(error),
+            }
+        };
+        let mut steps = vec![FilterStep { code: 0, jt: 0, jf: 0, k: 0 }; count];
+        // SAFETY: the kernel writes the number of instructions that it just returned: filters cannot be
+        // removed, and the thread, which is stopped, adds none.
+        check(unsafe { libc::ptrace(PTRACE_SECCOMP_GET_FILTER, tid, index, steps.as_mut_ptr()) })?;
+        filters.push(steps);
+    }
+    Ok(filters)
+}
+
 /// The state of a seized thread, without waiting: `None` while it runs.
 pub(crate) fn stop(tid: i32) -> io::Result<Option<ThreadStop>> {
     let mut status = 0;

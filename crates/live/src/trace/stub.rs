@@ -72,8 +72,7 @@ impl Code {
 
     /// Restores the signal mask of the thread; `mask` is the address of a word.
     fn restore_mask(&mut self, mask: u64) {
-        let arguments = [SIG_SETMASK, mask, 0, 8, 0, 0];
-        self.syscall(&SystemCall { number: libc::SYS_rt_sigprocmask, arguments });
+        self.syscall(&mask_call(mask));
     }
 
     /// Loads registers, then jumps: `jmp [rip]`, followed by the address.
@@ -85,6 +84,12 @@ impl Code {
         self.0.extend(address.to_le_bytes());
         self.0
     }
+}
+
+/// The call that restores the signal mask at an address.
+pub(super) fn mask_call(mask: u64) -> SystemCall {
+    let arguments = [SIG_SETMASK, mask, 0, 8, 0, 0];
+    SystemCall { number: libc::SYS_rt_sigprocmask, arguments }
 }
 
 /// A stub that makes system calls, ignoring their results, then continues with `after`.

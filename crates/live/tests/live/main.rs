@@ -5,6 +5,7 @@ mod blocked;
 mod copies;
 mod debugger;
 mod devices;
+mod filters;
 mod forked;
 mod hangs;
 mod killed;

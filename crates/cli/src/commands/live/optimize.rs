@@ -33,6 +33,8 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         return dry_run(session, args, layout);
     }
     let mut attachment = session.attach(pid, args.probe(), options.max_pause())?;
+    // Before the sampling, which takes long.
+    attachment.check_filters()?;
     let work = args.work_command.as_deref().map(|command| WorkCounter::new(pid, command));
     let test_time = super::seconds(args.ab_test_seconds(), "--ab-test")?;
     // Fail on a wrong command before anything is changed.

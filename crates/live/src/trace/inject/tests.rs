@@ -61,7 +61,14 @@ fn helper_stops_itself_while_it_holds_a_thread() {
     let stacks = Stacks::of(&process).unwrap();
     let build = |_: &Registers, _| Vec::new();
     let task = "do nothing";
-    let job = ThreadJob { process: &process, stacks: &stacks, address: 0, build: &build, task };
+    let job = ThreadJob {
+        process: &process,
+        stacks: &stacks,
+        address: 0,
+        calls: &[],
+        build: &build,
+        task,
+    };
     let stop = |_: &StoppedThread| {
         // SAFETY: takes numbers.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
