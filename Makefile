@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup fuzz lint clean
-.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain agree-with-sysbench
+.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain bench-live-throws agree-with-sysbench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -112,6 +112,12 @@ bench-gate: setup ## how often a rule of `--fail-if` finds a difference of 5%, a
 bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-benches --bin live -- cycles
+
+bench-live-throws: ## cost of registered frames for C++ exceptions
+	@sh scripts/setup.sh bench
+	mkdir -p "$${CARGO_TARGET_DIR:-target}"
+	g++ -O2 -pthread -o "$${CARGO_TARGET_DIR:-target}/throws" crates/benches/src/throws.cpp
+	"$${CARGO_TARGET_DIR:-target}/throws"
 
 bench-live-gain: ## gain of the live optimizer, measured within one process
 	@sh scripts/setup.sh bench

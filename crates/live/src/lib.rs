@@ -62,3 +62,4 @@ pub use sample::{
     DEFAULT_FREQUENCY, SampleSource, Sampled, SamplingCost, SamplingOptions, SamplingPlan,
     SamplingRequest, family_of, sample,
 };
+pub use unwind::exceptions_take_lock;

@@ -10,7 +10,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
 use crate::LiveError;
-use crate::journal::Area;
+use crate::journal::{Area, Generation};
 use crate::module::Module;
 use crate::process::Process;
 use crate::trace::{self, FunctionCall, StubData};
@@ -104,6 +104,21 @@ impl UnwinderVersion {
     }
 }
 
+/// Whether exceptions of a process take a lock that all threads share because frames were registered:
+/// libgcc 12 and older.
+///
+/// # Errors
+/// The process exited, or its library cannot be read.
+pub fn exceptions_take_lock(
+    process: &Process,
+    generations: &[Generation],
+) -> Result<bool, LiveError> {
+    if generations.iter().all(|generation| generation.frames.is_empty()) {
+        return Ok(false);
+    }
+    Ok(UnwinderVersion::of(process)? == Some(UnwinderVersion::Locking))
+}
+
 /// Number of functions that stubs have called with this data area.
 pub(crate) fn calls_done(process: &Process, data: &Range<u64>) -> Result<usize, LiveError> {
     let bytes = process.memory().read(data.start, 4)?;
@@ -172,4 +187,17 @@ pub(crate) fn obstacle(module: &Module, has_unwinder: bool) -> Option<&'static s
     (!is_c_library && !uses_shared_unwinder).then_some(
         "it handles exceptions with its own unwinder, which new code cannot be registered with",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_of_libgcc_is_the_newest_of_its_symbol_versions() {
+        let of = |names: &[u8]| UnwinderVersion::of_file(names);
+        assert_eq!(of(b"\0GCC_3.0\0GCC_7.0.0\0GCC_12.0.0\0"), UnwinderVersion::Locking);
+        assert_eq!(of(b"\0GCC_14.0.0\0GCC_4.8.0\0"), UnwinderVersion::LockFree);
+        assert_eq!(of(b"GCC_14 is not a version: \0GCC_\0"), UnwinderVersion::Locking);
+    }
 }

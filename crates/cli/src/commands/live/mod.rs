@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use dbdyno_live::{
     Activation, Attachment, Generation, GenerationState, JournalRecord, LiveError, MAX_CODE,
-    ProbeOptions, Process, SwitchOperation, redirected, symbols,
+    ProbeOptions, Process, SwitchOperation, exceptions_take_lock, redirected, symbols,
 };
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_units::Bytes;
@@ -236,9 +236,11 @@ fn describe(
     let all = code(&mut record.generations.iter());
     let is_replaced = |it: &&Generation| it.state == GenerationState::Retired;
     let kept = code(&mut record.generations.iter().filter(is_replaced));
+    let takes_lock = exceptions_take_lock(process, &record.generations)?;
     let value = json!({
         "pid": record.identity.pid,
         "program": record.program,
+        "exceptions_take_lock": takes_lock,
         "generations": generations,
         "code_bytes": all.as_bytes(),
         "kept_bytes": kept.as_bytes(),
@@ -250,6 +252,11 @@ fn describe(
             "  memory: {all} of at most {MAX_CODE}, {kept} of it replaced code that is kept; `dbdyno live \
              optimize --unmap` frees what no thread uses\n"
         ));
+    }
+    if takes_lock {
+        text.push_str(
+            "  warning: with libgcc 12 or older each C++ exception takes a lock that all threads share\n",
+        );
     }
     if let Some(script) = gdb {
         text.push_str(&format!("  gdb: source {}\n", script.display()));
