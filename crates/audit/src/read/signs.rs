@@ -33,7 +33,7 @@ impl Signs {
             if symbol.is_undefined()
                 && let Ok(name) = symbol.name()
             {
-                signs.note(name);
+                signs.note(name, symbol.is_weak());
             }
         }
         let mut throws = false;
@@ -49,7 +49,7 @@ impl Signs {
         signs
     }
 
-    fn note(&mut self, name: &str) {
+    fn note(&mut self, name: &str, weak: bool) {
         // The version of a dynamic symbol follows an @.
         let name = name.split('@').next().unwrap_or(name);
         if name.starts_with("__stack_chk_fail") {
@@ -62,7 +62,9 @@ impl Signs {
         } else if name == POSTGRESQL_ASSERTION {
             self.postgresql_assertion = true;
         } else if name.starts_with("__gcov_") || name.starts_with("__llvm_profile_") {
-            self.instrumented = true;
+            // Instrumented code needs them. A weak reference is that of code which writes the counts of
+            // others before it aborts, as Abseil's log does.
+            self.instrumented |= !weak;
         }
     }
 }

@@ -184,6 +184,20 @@ fn instrumented_objects_are_detected_without_recorded_flags() {
     );
 }
 
+/// Abseil's log writes the counts of instrumented code, if there is some, before it aborts.
+#[test]
+fn code_that_only_writes_counts_is_not_instrumented() {
+    let lab = Lab::new();
+    let text = "void __gcov_dump(void) __attribute__((weak));\n\
+                void fail(void) { if (__gcov_dump) __gcov_dump(); __builtin_abort(); }";
+    lab.write("log.c", text);
+    lab.run("gcc", "-O2 -frecord-gcc-switches -c log.c -o log.o");
+    let audit = lab.audit(&["profile=none"]);
+    assert_ne!(object(&audit, "log.o").effective.profile, Some(Profile::Generate));
+    assert!(!audit.has_violations());
+    assert_eq!(found(&audit, Severity::Warning), []);
+}
+
 #[test]
 fn expectation_without_evidence_is_a_violation() {
     let lab = Lab::new();
