@@ -109,6 +109,13 @@ if [ "$wanted" = test ]; then
     have bison || set -- "$@" bison
     have flex || set -- "$@" flex
     have perl || set -- "$@" perl
+    # Needed to compile MySQL.
+    have cmake || set -- "$@" cmake
+    have ninja || set -- "$@" ninja-build
+    have pkg-config || set -- "$@" pkg-config
+    exists '/usr/include/openssl/ssl.h' || set -- "$@" libssl-dev
+    exists '/usr/include/unicode/uversion.h' || set -- "$@" libicu-dev
+    exists '/usr/include/curses.h' || set -- "$@" libncurses-dev
     # The version differs between Debian releases.
     if ! exists '/usr/bin/llvm-bolt*'; then
         for version in 21 20 19 18 17 16; do

@@ -182,12 +182,15 @@ impl RecipeInput<'_> {
     }
 
     fn number(&self) -> (u32, u32) {
-        let mut numbers = self
-            .version
-            .split(|c: char| !c.is_ascii_digit())
-            .map(|number| number.parse().unwrap_or(0));
-        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+        number_of(self.version)
     }
+}
+
+/// The first two numbers of a version.
+fn number_of(version: &str) -> (u32, u32) {
+    let mut numbers =
+        version.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// The directory of a build that a server is installed into.

@@ -1,14 +1,19 @@
 //! MySQL, and its forks with the same build system: Percona Server and Facebook's MySQL with
 //! MyRocks.
 //!
-//! Source: their documentation and the command lines of the published studies.
+//! Since 8.0 only the server is compiled: the other half of the source is clients, plugins, the
+//! router and their tests. The files that it reads are copied one by one, because cmake's install
+//! target would require everything else. Forks with MyRocks and versions before 8.0 are installed as
+//! a whole, as their documentation says.
 
 use std::path::PathBuf;
 
-use super::{BuildPlan, Prerequisite, RecipeInput, RecipeOptions, Step, cmake};
+use super::{
+    BuildPlan, ExtraFiles, Prerequisite, RecipeInput, RecipeOptions, Step, cmake, number_of,
+};
 use crate::Compiler;
 
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 pub(super) const PROGRAM: &str = "server/bin/mysqld";
 
@@ -27,6 +32,27 @@ const SETTINGS: &[(&str, &str)] = &[
     ("WITH_SYSTEMD", "OFF"),
 ];
 
+/// Settings for a server without the rest.
+const SERVER_ONLY: &[(&str, &str)] = &[
+    // The server loads the bundled libraries from a directory beside its own, not from the build
+    // directory, which may be removed.
+    ("CMAKE_BUILD_RPATH_USE_ORIGIN", "ON"),
+    // The bundled library is compiled with -O3 in every build type, and reads its data from files of
+    // the installation.
+    ("WITH_ICU", "system"),
+    // MySQL Cluster's storage engine is linked into the server by default.
+    ("WITH_NDBCLUSTER_STORAGE_ENGINE", "OFF"),
+    // Configured by default with libraries that only these parts need.
+    ("WITH_CURL", "none"),
+    ("WITH_GROUP_REPLICATION", "0"),
+];
+
+/// The directory of the bundled libraries (Abseil, Protocol Buffers), beside that of the programs.
+const LIBRARIES: &str = "library_output_directory";
+
+/// The targets of a server without the rest: the program, and its error messages.
+const TARGETS: &[&str] = &["mysqld", "GenError"];
+
 /// The first release with the router and the X Protocol, which are not measured.
 const WITH_ROUTER: (u32, u32) = (8, 0);
 
@@ -36,10 +62,16 @@ const WITHOUT_BOOST: (u32, u32) = (8, 1);
 /// The first release that requires a separate Boost.
 const WITH_BOOST: (u32, u32) = (5, 7);
 
+/// Whether the server is compiled without the rest of the source.
+fn is_server_only(number: (u32, u32), options: &RecipeOptions) -> bool {
+    number >= WITH_ROUTER && !options.myrocks
+}
+
 pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     let mut own: Vec<String> =
         SETTINGS.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
     let number = order.number();
+    let server_only = is_server_only(number, order.options);
     if number >= WITH_ROUTER {
         own.extend(["-DWITH_ROUTER=OFF", "-DWITH_MYSQLX=OFF"].map(str::to_owned));
     }
@@ -52,6 +84,17 @@ pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
             ["-DWITH_ROCKSDB=1", "-DWITH_LZ4=system", "-DWITH_ZSTD=system"].map(str::to_owned),
         );
     }
+    let artifact = PathBuf::from(PROGRAM);
+    if server_only {
+        own.extend(SERVER_ONLY.iter().map(|(name, value)| format!("-D{name}={value}")));
+        return BuildPlan {
+            steps: vec![cmake::configure(order, own), cmake::compile(order, TARGETS)],
+            install: Vec::new(),
+            pieces: pieces(order),
+            artifact,
+            has_compile_database: true,
+        };
+    }
     let install = Step {
         env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
         ..Step::new("installing MySQL", "ninja", vec!["install".to_owned()])
@@ -60,9 +103,21 @@ pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
         steps: vec![cmake::configure(order, own), cmake::compile(order, &[])],
         install: vec![install],
         pieces: Vec::new(),
-        artifact: PathBuf::from(PROGRAM),
+        artifact,
         has_compile_database: true,
     }
+}
+
+fn pieces(order: &RecipeInput<'_>) -> Vec<ExtraFiles> {
+    let (source, tree) = (order.source, order.tree);
+    let piece =
+        |from: PathBuf, to: &'static str, ending: &'static str| ExtraFiles { from, to, ending };
+    vec![
+        piece(tree.join("runtime_output_directory/mysqld"), "bin", ""),
+        piece(tree.join(LIBRARIES), LIBRARIES, ""),
+        piece(tree.join("share/english"), "share/english", "errmsg.sys"),
+        piece(source.join("share/charsets"), "share/charsets", ".xml"),
+    ]
 }
 
 pub(super) fn needs(
@@ -80,7 +135,11 @@ pub(super) fn needs(
         Prerequisite::header("openssl/ssl.h", "libssl-dev"),
         Prerequisite::header("curses.h", "libncurses-dev"),
     ];
-    if !version.starts_with("5.") {
+    if is_server_only(number_of(version), options) {
+        needs.push(Prerequisite::header("unicode/uversion.h", "libicu-dev"));
+    }
+    // Those of group replication.
+    if options.myrocks && !version.starts_with("5.") {
         needs.push(Prerequisite::program("rpcgen", "rpcsvc-proto"));
         needs.push(Prerequisite::header("tirpc/netconfig.h", "libtirpc-dev"));
     }
@@ -98,19 +157,28 @@ mod tests {
     use crate::recipe::testing;
     use crate::{CompilerKind, System, Variant};
 
-    fn configure(version: &str, variant: &str, kind: CompilerKind, myrocks: bool) -> String {
+    /// The configure command and the other commands.
+    fn commands(
+        version: &str,
+        variant: &str,
+        kind: CompilerKind,
+        myrocks: bool,
+    ) -> (String, String) {
         let variant = Variant::by_name(variant).unwrap();
         let options = RecipeOptions { myrocks, ..RecipeOptions::default() };
         let text = testing::commands(System::MySql, version, &variant, kind, &options);
         let (configure, rest) = text.split_once('\n').unwrap();
-        assert_eq!(rest, "ninja -j4\nDESTDIR=/cache/builds/1f.part/root ninja install\n");
-        configure.to_owned()
+        (configure.to_owned(), rest.to_owned())
     }
 
+    const SERVER: &str = "ninja -j4 mysqld GenError\n";
+    const WHOLE: &str = "ninja -j4\nDESTDIR=/cache/builds/1f.part/root ninja install\n";
+
     #[test]
-    fn release_of_published_study_is_configured() {
+    fn only_the_server_is_configured_and_compiled() {
+        let (configure, rest) = commands("9.7.2", "rel_o2_lto", CompilerKind::Gcc, false);
         assert_eq!(
-            configure("8.0.31", "rel_o2_lto", CompilerKind::Gcc, false),
+            configure,
             "cmake -G Ninja -S /src -B . -DCMAKE_BUILD_TYPE=Release \
              -DCMAKE_INSTALL_PREFIX=/cache/builds/1f/server -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
              -DCMAKE_C_COMPILER=/usr/bin/gcc-12 -DCMAKE_CXX_COMPILER=/usr/bin/g++-12 \
@@ -120,13 +188,15 @@ mod tests {
              -DWITH_SSL=system -DWITH_ZLIB=bundled -DMYSQL_MAINTAINER_MODE=0 \
              -DENABLED_LOCAL_INFILE=1 -DWITH_UNIT_TESTS=OFF -DINSTALL_MYSQLTESTDIR= \
              -DWITH_PACKAGE_FLAGS=OFF -DWITH_NUMA=OFF -DWITH_SYSTEMD=OFF -DWITH_ROUTER=OFF \
-             -DWITH_MYSQLX=OFF -DWITH_BOOST=/src/boost"
+             -DWITH_MYSQLX=OFF -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON -DWITH_ICU=system \
+             -DWITH_NDBCLUSTER_STORAGE_ENGINE=OFF -DWITH_CURL=none -DWITH_GROUP_REPLICATION=0"
         );
+        assert_eq!(rest, SERVER);
     }
 
     #[test]
-    fn facebooks_mysql_is_configured_with_myrocks() {
-        let text = configure("8.0.28", "rel_withdbg", CompilerKind::Clang, true);
+    fn facebooks_mysql_is_installed_as_a_whole_with_myrocks() {
+        let (text, rest) = commands("8.0.28", "rel_withdbg", CompilerKind::Clang, true);
         for word in [
             "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
             "-DCMAKE_CXX_COMPILER=/usr/bin/clang++-19",
@@ -134,13 +204,51 @@ mod tests {
         ] {
             assert!(text.contains(word), "{word} is not in {text}");
         }
+        assert_eq!(rest, WHOLE);
     }
 
     #[test]
     fn options_unknown_to_a_release_are_omitted() {
-        let old = configure("5.6.35", "rel", CompilerKind::Gcc, true);
+        let (old, rest) = commands("5.6.35", "rel", CompilerKind::Gcc, true);
         assert!(!old.contains("BOOST") && !old.contains("ROUTER"), "{old}");
-        let new = configure("8.4.3", "rel", CompilerKind::Gcc, false);
+        assert_eq!(rest, WHOLE);
+        let (older, rest) = commands("8.0.31", "rel", CompilerKind::Gcc, false);
+        assert!(older.contains("-DWITH_BOOST=/src/boost "), "{older}");
+        assert_eq!(rest, SERVER);
+        let (new, _) = commands("8.4.3", "rel", CompilerKind::Gcc, false);
         assert!(!new.contains("BOOST") && new.contains("WITH_ROUTER=OFF"), "{new}");
+    }
+
+    #[test]
+    fn flags_of_packages_come_from_the_variant_alone() {
+        let packaging = crate::packaging::PackagingFlags {
+            compile: vec!["-g".to_owned(), "-fstack-protector-strong".to_owned()],
+            link: vec!["-Wl,-z,relro".to_owned()],
+        };
+        let variant = Variant::by_name("rel_withdbg").unwrap();
+        let kind = CompilerKind::Gcc;
+        let flags = crate::recipe::flags(System::MySql, &variant, kind, &packaging, &[], &[]);
+        assert_eq!(
+            flags.compile.join(" "),
+            "-g -fstack-protector-strong -frecord-gcc-switches -O2 -g -DNDEBUG"
+        );
+        let (configure, _) = commands("9.7.2", "rel_withdbg", kind, false);
+        assert!(configure.contains("-DWITH_PACKAGE_FLAGS=OFF"), "{configure}");
+    }
+
+    #[test]
+    fn tools_of_group_replication_are_needed_for_the_whole_only() {
+        let compiler = testing::compiler(CompilerKind::Gcc);
+        let packages = |version: &str, myrocks| -> Vec<String> {
+            let options = RecipeOptions { myrocks, ..RecipeOptions::default() };
+            needs(version, &options, &compiler).into_iter().map(|need| need.package).collect()
+        };
+        let server = packages("9.7.2", false);
+        assert!(server.contains(&"bison".to_owned()) && server.contains(&"libssl-dev".to_owned()));
+        assert!(!server.contains(&"libtirpc-dev".to_owned()), "{server:?}");
+        assert!(server.contains(&"libicu-dev".to_owned()), "{server:?}");
+        let whole = packages("8.0.32", true);
+        assert!(whole.contains(&"libtirpc-dev".to_owned()), "{whole:?}");
+        assert!(whole.contains(&"libsnappy-dev".to_owned()), "{whole:?}");
     }
 }

@@ -6,6 +6,7 @@ mod common;
 
 mod bolt;
 mod cache;
+mod mysql;
 mod planted;
 mod profiles;
 mod releases;

@@ -17,8 +17,7 @@ use super::mysql_config::{
 
 /// MySQL and compatible forks: Percona Server, Facebook's MySQL with MyRocks.
 ///
-/// Written from MySQL's documentation: configuration files and commands are tested, the programs are
-/// not, because Debian has no package of them.
+/// Tested with MySQL 9.7. Older versions and the forks are written from their documentation.
 pub(crate) struct MySql;
 
 /// Limit for creating a data directory, which usually takes about ten seconds.
@@ -152,8 +151,9 @@ fn fixed(plan: &ServerPlan) -> Vec<(&'static str, String)> {
     // The compiled-in default is a directory that must exist.
     fixed.push(("secure_file_priv", "NULL".to_owned()));
     if version_numbers(&plan.installation.version) >= (8, 0, 0) {
-        // The X protocol has its own port and socket.
-        fixed.push(("mysqlx", "OFF".to_owned()));
+        // The X protocol has its own port and socket. Servers that were compiled without it do not know
+        // the setting.
+        fixed.push(("loose_mysqlx", "OFF".to_owned()));
     }
     fixed
 }
@@ -234,7 +234,7 @@ mod tests {
         assert!(args.len() == 1 && args[0].starts_with("--defaults-file=/"), "{args:?}");
         for line in [
             "innodb_redo_log_capacity = \"4096M\"",
-            "mysqlx = \"OFF\"",
+            "loose_mysqlx = \"OFF\"",
             "skip_log_bin = \"ON\"",
             "collation_server = \"utf8mb4_0900_ai_ci\"",
             "skip_networking = \"ON\"",
