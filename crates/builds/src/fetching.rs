@@ -129,8 +129,8 @@ fn advice(text: &str) -> &'static str {
         "Unable to connect",
     ];
     if no_network.iter().any(|sign| text.contains(sign)) {
-        return "no network connection? If you need a proxy, set https_proxy. What is in the \
-                cache does not require a network";
+        return "no network connection? If you need a proxy, set http_proxy and https_proxy. What \
+                is in the cache does not require a network";
     }
     if text.contains("404") {
         return "the server does not have it: check the name and the version";

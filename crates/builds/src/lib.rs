@@ -68,7 +68,7 @@ pub use profile::{
     Collection, CollectionLock, Lookup, Profile, ProfileUsed, ProfileWriter, Profiles, Profiling,
     TrainingId,
 };
-pub use release::{Release, Releases, SUITES};
+pub use release::{Release, Releases, suites};
 pub use request::{Event, Request};
 pub use samples::{SampleTools, SampledCode};
 pub use shell::quote_command;

@@ -39,6 +39,16 @@ const fn packages(system: System) -> &'static [&'static [&'static str]] {
     }
 }
 
+/// The suites with packages of a system's server, the oldest first.
+#[must_use]
+pub const fn suites(system: System) -> &'static [&'static str] {
+    match system {
+        System::MariaDb | System::PostgreSql => &SUITES,
+        System::MySql => &["sid"],
+        System::Sqlite => &[],
+    }
+}
+
 /// A package to download.
 #[derive(Debug, PartialEq, Eq)]
 struct Package {
@@ -112,11 +122,7 @@ fn closure(apt: &Apt<'_>, system: System, suite: &str) -> Result<Vec<Package>, B
             return Err(apt.fetching.failed(
                 "looking for it",
                 format!("{suite} has no package {}", choice.join(" or ")),
-                format!(
-                    "use a suite that has {}, such as one of {}",
-                    system.title(),
-                    SUITES.join(", ")
-                ),
+                format!("{} is in {}", system.title(), suites(system).join(", ")),
             ));
         }
     }
@@ -201,6 +207,15 @@ mod tests {
     use dbdyno_fuzz::Fuzz;
 
     use super::*;
+
+    #[test]
+    fn each_suite_that_is_named_as_advice_is_known() {
+        for system in [System::MariaDb, System::MySql, System::PostgreSql] {
+            assert!(!suites(system).is_empty(), "{system}");
+            assert!(suites(system).iter().all(|suite| SUITES.contains(suite)), "{system}");
+            assert!(!packages(system).is_empty(), "{system}");
+        }
+    }
 
     const LINE: &str = "'http://mirror.example/pool/main/m/mariadb/x_1%3a11.8.6-0%2bdeb13u1_amd64.deb' \
                         mariadb-server-core_1%3a11.8.6-0+deb13u1_amd64.deb 7800000 MD5Sum:0a";

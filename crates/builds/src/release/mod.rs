@@ -8,12 +8,12 @@ mod store;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use dbdyno_record::SUITES;
 use dbdyno_record::{ReleaseFile, ReleaseOrigin};
 
 use crate::System;
 use crate::lock::Lock;
 
+pub use debian::suites;
 pub use store::Releases;
 pub(crate) use store::describe;
 

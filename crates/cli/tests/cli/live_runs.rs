@@ -1,12 +1,10 @@
 //! Runs in which servers are optimized while they run.
 
 use crate::common::{
-    Background, INNODB, POSTGRES, Servers, TestDir, cache, home_of_servers, is_gone, processes_in,
+    Background, INNODB, MYSQL, POSTGRES, Servers, TestDir, home_of_servers, is_gone, processes_in,
     read_json, resume, send, server_of, slices_of_live_run, wait_until,
 };
 use crate::servers::{POINT, column, count, start_and_wait};
-
-const MYSQL: &str = "system = \"mysql\"\nrelease = { debian = \"sid\" }";
 
 /// Servers are optimized again before each microbenchmark, with all processes of PostgreSQL. MySQL is
 /// Debian's, if its packages can be fetched.
@@ -33,7 +31,7 @@ fn live_servers_are_optimized_before_each_microbenchmark() {
         ..Servers::default()
     };
     let out = test.out();
-    let run = servers.run(&test, &["--cache", &cache().to_string_lossy()]);
+    let run = servers.run(&test, &[]);
     run.assert_code(0).assert_prints("live optimizer");
     // One with too few samples is measured with its original code, and that is reported.
     run.assert_prints("few-samples is measured without the live optimizer: too few samples");

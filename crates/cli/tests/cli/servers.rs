@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use crate::common::{
-    Background, INNODB, MYROCKS, POSTGRES, SLEEP, Servers, Slice, Stored, TestDir, call,
+    Background, INNODB, MYROCKS, MYSQL, POSTGRES, SLEEP, Servers, Slice, Stored, TestDir, call,
     home_of_servers, is_gone, modify_run, poll, processes_in, read_csv, read_json, resume, send,
     server_of, slices_of_live_run, wait_until,
 };
+use crate::mysql_release;
 
 pub const POINT: &str = "point-query.pre_range=100";
 
@@ -329,9 +330,21 @@ const DIES: (&str, &str) =
 
 #[test]
 fn killed_server_is_restarted_once() {
+    check_restart_of_killed_server(&[("other", "system = \"mariadb\"\nengine = \"innodb\"")]);
+}
+
+#[test]
+fn killed_mysql_is_restarted_once() {
+    // Fetched beforehand, or it is skipped.
+    let Some(_release) = mysql_release::mysql() else { return };
+    check_restart_of_killed_server(&[("other", MYSQL)]);
+}
+
+/// The server of the candidate `other` is killed while the baseline MariaDB goes on.
+fn check_restart_of_killed_server(other: &[(&str, &str)]) {
     let test = TestDir::new();
     let servers = Servers {
-        candidates: &[INNODB, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
+        candidates: &[&[INNODB], other].concat(),
         budget: "3s",
         wait: poll(),
         ..Servers::default()

@@ -18,7 +18,8 @@ pub use full_disk::SmallDisk;
 pub use inserts::{Inserts, Step, stored_steps};
 pub use process::{Background, children, is_gone, send, worker_of};
 pub use servers::{
-    INNODB, MYROCKS, POSTGRES, SLEEP, Servers, home_of_servers, poll, processes_in, server_of,
+    INNODB, MYROCKS, MYSQL, POSTGRES, SLEEP, Servers, home_of_servers, poll, processes_in,
+    server_of,
 };
 pub use stored::{
     Slice, Stored, candidates_differ, integrity, modify_run, read_csv, read_json, rows_kept,

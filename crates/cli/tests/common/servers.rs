@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Background, Finished, TestDir, dbdyno, finish};
+use super::{Background, Finished, TestDir, finish};
 
 /// An experiment with servers of a few seconds. The first candidate is the baseline.
 pub struct Servers<'a> {
@@ -23,6 +23,8 @@ pub struct Servers<'a> {
 pub const INNODB: (&str, &str) = ("innodb", "system = \"mariadb\"\nengine = \"innodb\"");
 pub const MYROCKS: (&str, &str) = ("myrocks", "system = \"mariadb\"\nengine = \"myrocks\"");
 pub const POSTGRES: (&str, &str) = ("postgres", "system = \"postgresql\"");
+/// MySQL's own program: see `mysql_release`.
+pub const MYSQL: &str = "system = \"mysql\"\nrelease = { debian = \"sid\" }";
 
 pub const SLEEP: &str = "sleep";
 
@@ -76,10 +78,9 @@ impl Servers<'_> {
         Background::start(self.command(test, more), test.path())
     }
 
-    fn command(&self, test: &TestDir, more: &[&str]) -> std::process::Command {
-        let mut command = dbdyno();
-        command.arg("run").arg(test.file(&self.text())).arg("--out").arg(test.out()).args(more);
-        command
+    /// The command that runs it.
+    pub fn command(&self, test: &TestDir, more: &[&str]) -> std::process::Command {
+        test.text_command(&self.text(), &test.out(), more)
     }
 }
 

@@ -1,3 +1,4 @@
+use std::io;
 use std::path::Path;
 
 use dbdyno_record::server::{ServerSystem, StorageEngine};
@@ -36,7 +37,7 @@ impl Installation {
         // The link's target decides: Debian's `mysqld` is a link to MariaDB.
         let file = file.canonicalize().map_err(system("looking for the server program", &file))?;
         let printed = program_output(&file, ["--version"], user)
-            .map_err(system("running with --version, as the user for servers,", &file))?;
+            .map_err(|error| does_not_start(&file, error))?;
         let version = program.version(printed.trim()).map_err(|error| ServerError::Unsuitable {
             program: file.clone(),
             system: server_system,
@@ -50,6 +51,28 @@ impl Installation {
     }
 }
 
+/// The error of a program that does not print its version, with what to try.
+fn does_not_start(file: &Path, error: io::Error) -> ServerError {
+    let reason = error.to_string();
+    let advice = if error.kind() == io::ErrorKind::NotFound {
+        "the loader that it names does not exist on this machine (`readelf -l` shows it): use a \
+         release of Debian, `release = { debian = \"…\" }`, which has its own, or a build for this \
+         system"
+    } else if error.raw_os_error() == Some(libc::ENOEXEC) {
+        "it is not a program for this processor: use a build for it"
+    } else if reason.contains("version `") && reason.contains("not found") {
+        "it was built for a newer system: use a release of Debian, `release = { debian = \"…\" }`, \
+         which has its own C library, or an older build"
+    } else if reason.contains("error while loading shared libraries") {
+        "install the package that has the library; `ldd` lists all that are missing"
+    } else if reason.contains("kernel too old") {
+        "the release needs a newer kernel than that of this machine: use an older suite"
+    } else {
+        return system("running with --version, as the user for servers,", file)(error);
+    };
+    ServerError::DoesNotStart { program: file.to_owned(), reason, advice }
+}
+
 /// User id and group id that servers of this system run as; `None` for dbdyno's own.
 ///
 /// # Errors
@@ -59,4 +82,60 @@ pub fn server_user(server_system: ServerSystem) -> Result<Option<(u32, u32)>, Se
     let doing = "choosing a user to run the server as, from";
     let user = user.map_err(system(doing, Path::new("/etc/passwd")))?;
     Ok(user.map(|user| (user.uid, user.gid)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// The error of a program with this content.
+    fn error_of(content: &[u8]) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let file = dir.path().join("mysqld");
+        fs::write(&file, content).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        Installation::find(ServerSystem::MySql, None, Some(&file)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn program_without_its_loader_is_explained() {
+        // A program whose loader is elsewhere, as that of another system.
+        let mut program = fs::read("/bin/true").unwrap();
+        let loader = b"/lib64/ld-linux";
+        let alternative = b"/lib/ld-linux";
+        let at = [&loader[..], &alternative[..]]
+            .into_iter()
+            .find_map(|name| program.windows(name.len()).position(|part| part == name))
+            .unwrap();
+        program[at + 1] = b'x';
+        let text = error_of(&program);
+        assert!(text.contains("does not start") && text.contains("loader"), "{text}");
+        assert!(text.contains("release = { debian"), "{text}");
+    }
+
+    #[test]
+    fn program_that_lacks_libraries_is_explained() {
+        let script = |message: &str| format!("#!/bin/sh\necho \"{message}\" >&2\nexit 127\n");
+        let library = "mysqld: error while loading shared libraries: libaio.so.1: cannot open";
+        let text = error_of(script(library).as_bytes());
+        assert!(text.contains("libaio.so.1") && text.contains("`ldd`"), "{text}");
+        let newer = "mysqld: libc.so.6: version \\`GLIBC_2.38' not found (required by mysqld)";
+        let text = error_of(script(newer).as_bytes());
+        assert!(text.contains("GLIBC_2.38") && text.contains("a newer system"), "{text}");
+        let text = error_of(script("FATAL: kernel too old").as_bytes());
+        assert!(text.contains("an older suite"), "{text}");
+        // Anything else is passed on.
+        let text = error_of(script("something else").as_bytes());
+        assert!(text.contains("running with --version") && text.contains("something else"));
+    }
+
+    #[test]
+    fn program_for_another_processor_is_explained() {
+        let text = error_of(b"\x7fELF\x02\x01\x01 of another one");
+        assert!(text.contains("processor"), "{text}");
+    }
 }

@@ -31,6 +31,16 @@ pub enum ServerError {
         /// The reason.
         message: String,
     },
+    /// A program cannot be started on this machine.
+    #[error("{} does not start: {reason}; {advice}", program.display())]
+    DoesNotStart {
+        /// The program.
+        program: PathBuf,
+        /// What the system or the program's loader said.
+        reason: String,
+        /// What to try.
+        advice: &'static str,
+    },
     /// No directory has the name of the release.
     #[error(
         "{} has no release `{name}` (searched {searched}){}; `dbdyno list releases` shows what is here \

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dbdyno_builds::{Cache, CacheDir, CacheEntryKind, SUITES};
+use dbdyno_builds::{Cache, CacheDir, CacheEntryKind, System, suites};
 use dbdyno_engines::server::installed_releases;
 use dbdyno_record::server::ServerSystem;
 
@@ -19,17 +19,13 @@ pub(super) fn releases() -> String {
     for (system, of) in unpacked() {
         let _ = writeln!(text, "  {system:<11} {:<32} {of}", "in the cache");
     }
-    let suites: Vec<String> = SUITES.iter().map(|suite| format!("\"{suite}\"")).collect();
-    let systems: Vec<&str> = ServerSystem::ALL.iter().map(|system| system.name()).collect();
-    let _ = write!(
-        text,
-        "  Can be fetched from Debian: release = {{ debian = SUITE }}\n    \
-         SUITE is one of {}; MySQL is in sid only\n  \
-         Can be unpacked: release = {{ tarball = \"URL or FILE\", sha256 = \"…\" }}\n  \
-         Systems: {}\n",
-        suites.join(", "),
-        systems.join(", ")
-    );
+    text.push_str("  Can be fetched from Debian: release = { debian = SUITE }\n");
+    for system in [System::MariaDb, System::PostgreSql, System::MySql] {
+        let suites: Vec<String> =
+            suites(system).iter().map(|suite| format!("\"{suite}\"")).collect();
+        let _ = writeln!(text, "    {:<11} {}", system.name(), suites.join(", "));
+    }
+    text.push_str("  Can be unpacked: release = { tarball = \"URL or FILE\", sha256 = \"…\" }\n");
     text
 }
 
