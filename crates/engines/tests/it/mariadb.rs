@@ -141,7 +141,13 @@ fn dropped_server_is_killed_and_recovers() {
     drop(server);
     assert!(!runs(pid) && !socket.exists());
     // It recovers when it is started again.
-    let mut server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    check_death(server);
+    run.end();
+}
+
+/// Kills a server; its end must be noticed and explained.
+pub fn check_death(mut server: Server) {
     kill(server.pid());
     let mut exit = None;
     wait_until("its exit is not noticed", || {
@@ -153,7 +159,6 @@ fn dropped_server_is_killed_and_recovers() {
     assert!(brief.contains("was killed") && !brief.contains('\n'), "{brief}");
     assert!(whole.starts_with(&brief) && whole.contains("the end of its log"), "{whole}");
     assert!(server.stop().is_err());
-    run.end();
 }
 
 #[test]
@@ -205,6 +210,11 @@ fn missing_program_is_reported_with_its_package() {
 
 #[test]
 fn full_disk_is_reported() {
+    check_full_disk(&plan(StorageEngine::InnoDb, &[]));
+}
+
+/// Creates data on a disk that is too small for it.
+pub fn check_full_disk(plan: &ServerPlan) {
     assert!(rustix::process::geteuid().is_root(), "mounting a small file system needs root");
     let disk = tempfile::tempdir().unwrap();
     let mount = |args: &[&str]| {
@@ -218,7 +228,7 @@ fn full_disk_is_reported() {
         .unwrap();
     let server_dirs = ServerDirs::open(&disk.path().join("run")).unwrap();
     let server_dir = server_dirs.server_dir("a");
-    let result = initialise(&plan(StorageEngine::InnoDb, &[]), &server_dir);
+    let result = initialise(plan, &server_dir);
     let left = server_dir.exists();
     drop(server_dir);
     server_dirs.remove().unwrap();

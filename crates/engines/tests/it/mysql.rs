@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::at_exit::Shared;
 use crate::certificates::Certificates;
-use crate::mariadb::{Run, load, names, tables};
+use crate::mariadb::{Run, check_death, check_full_disk, load, names, tables};
 use crate::mysql_release::mysql;
 use crate::template::{Template, clone_template};
 
@@ -116,6 +116,28 @@ fn life_cycle_of_a_mysql_server() {
     assert_eq!(again.state_snapshot(&mut connection, &names()).unwrap().rows, 2 * ROWS);
     drop(connection);
     server.stop().unwrap();
+    // After a clean stop, too.
+    check_death(Server::start(&plan, &run.server_dir("a"), None).unwrap());
+    run.end();
+}
+
+#[test]
+fn full_disk_is_reported_for_mysql() {
+    let Some(plan) = plan() else { return };
+    check_full_disk(&plan);
+}
+
+#[test]
+fn failed_start_of_mysql_reports_the_reason() {
+    let Some(good) = plan() else { return };
+    let run = Run::new();
+    create_data(&good, &run.server_dir("a"));
+    let wrong = vec![("no_such_setting".to_owned(), "1".to_owned())];
+    let shape = DataShape { tables: 2, rows: ROWS, clients: 2 };
+    let installation = good.installation().clone();
+    let bad = ServerPlan::new(installation, None, Durability::Relaxed, wrong, shape).unwrap();
+    let error = Server::start(&bad, &run.server_dir("a"), None).err().unwrap().to_string();
+    assert!(error.contains("starting MySQL") && error.contains("no_such_setting"), "{error}");
     run.end();
 }
 
