@@ -75,6 +75,9 @@ pub trait Connection {
         Vec::new()
     }
 
+    /// Closes a prepared statement. Its id must not be used again.
+    fn close_statement(&mut self, statement: StatementId);
+
     /// Closes all prepared statements. Their ids must not be used again.
     fn close_statements(&mut self);
 

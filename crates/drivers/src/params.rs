@@ -10,6 +10,8 @@ pub struct Params {
 pub enum Param {
     /// A 64-bit integer.
     Int(i64),
+    /// NULL.
+    Null,
     /// A text.
     Text {
         /// Offset of its first byte.
@@ -31,6 +33,12 @@ impl Params {
     #[inline]
     pub fn push_int(&mut self, value: i64) {
         self.values.push(Param::Int(value));
+    }
+
+    /// Appends NULL.
+    #[inline]
+    pub fn push_null(&mut self) {
+        self.values.push(Param::Null);
     }
 
     /// Appends a text.

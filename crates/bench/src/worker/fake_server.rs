@@ -122,6 +122,8 @@ impl Connection for FakeConnection {
         Ok(Vec::new())
     }
 
+    fn close_statement(&mut self, _: StatementId) {}
+
     fn close_statements(&mut self) {}
 
     fn busy_retries(&self) -> u64 {
@@ -132,6 +134,7 @@ impl Connection for FakeConnection {
 impl NonBlockingConnection for FakeConnection {
     fn send(&mut self, _: StatementId, params: &Params) -> Result<(), Error> {
         let values = params.values().iter().map(|value| match value {
+            Param::Null => 0,
             Param::Int(value) => value.cast_unsigned(),
             Param::Text { len, .. } => u64::from(*len),
         });

@@ -31,6 +31,7 @@ const LONG: u8 = 0x03;
 const FLOAT: u8 = 0x04;
 const DOUBLE: u8 = 0x05;
 /// 64-bit integer, also as a parameter.
+pub(super) const NULL: u8 = 0x06;
 pub(super) const LONGLONG: u8 = 0x08;
 const INT24: u8 = 0x09;
 const YEAR: u8 = 0x0d;

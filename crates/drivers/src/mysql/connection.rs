@@ -26,6 +26,8 @@ pub struct MySqlConnection {
     request: Request,
     reply: Reply,
     statements: Vec<Statement>,
+    /// Numbers of closed statements.
+    free: Vec<usize>,
     /// The statement whose answer is in progress.
     current: usize,
     mode: StatementMode,
@@ -79,6 +81,7 @@ impl MySqlConnection {
             request: Request::default(),
             reply: Reply::new(capabilities, status),
             statements: Vec::new(),
+            free: Vec::new(),
             current: 0,
             mode,
             capabilities,
@@ -282,6 +285,17 @@ impl MySqlConnection {
         Ok(())
     }
 
+    /// Closes a statement on the server if no answer is in progress.
+    fn close(&mut self, form: &Form) {
+        if let Form::Prepared { number, .. } = form
+            && self.reply.is_idle()
+        {
+            self.request.start(request::CLOSE).extend_from_slice(&number.to_le_bytes());
+            // There is no response. If the connection is lost, the next request reports it.
+            let _ = self.request.send(&mut self.stream, 0);
+        }
+    }
+
     /// The next packet.
     fn receive(&mut self, doing: &impl Fn() -> String) -> Result<Vec<u8>, Error> {
         let mut joined = Vec::new();
@@ -319,6 +333,10 @@ impl Connection for MySqlConnection {
             form: Form::Text(Template::new(sql, self.reply.plain_backslashes())),
             columns: Vec::new(),
         });
+        if let Some(number) = self.free.pop() {
+            self.statements[number] = statement;
+            return Ok(StatementId(number));
+        }
         self.statements.push(statement);
         Ok(StatementId(self.statements.len() - 1))
     }
@@ -350,11 +368,17 @@ impl Connection for MySqlConnection {
 
     fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
         self.check_idle(|| executing(sql))?;
-        let statement = Statement { sql: sql.to_owned(), form: Form::Plain, columns: Vec::new() };
         let number = *self.text.get_or_insert(self.statements.len());
         match self.statements.get_mut(number) {
-            Some(last) => *last = statement,
-            None => self.statements.push(statement),
+            Some(last) => {
+                last.sql.clear();
+                last.sql.push_str(sql);
+                last.columns.clear();
+            }
+            None => {
+                let (form, columns) = (Form::Plain, Vec::new());
+                self.statements.push(Statement { sql: sql.to_owned(), form, columns });
+            }
         }
         Ok(StatementId(number))
     }
@@ -371,17 +395,18 @@ impl Connection for MySqlConnection {
         rows.collect()
     }
 
+    fn close_statement(&mut self, statement: StatementId) {
+        let closed = Statement { sql: String::new(), form: Form::Plain, columns: Vec::new() };
+        let statement_before = std::mem::replace(&mut self.statements[statement.0], closed);
+        self.close(&statement_before.form);
+        self.free.push(statement.0);
+    }
+
     fn close_statements(&mut self) {
         self.text = None;
-        let idle = self.reply.is_idle();
-        for statement in self.statements.drain(..) {
-            let Form::Prepared { number, .. } = statement.form else { continue };
-            if idle {
-                let bytes = self.request.start(request::CLOSE);
-                bytes.extend_from_slice(&number.to_le_bytes());
-                // There is no response. If the connection is lost, the next request reports it.
-                let _ = self.request.send(&mut self.stream, 0);
-            }
+        self.free.clear();
+        for statement in std::mem::take(&mut self.statements) {
+            self.close(&statement.form);
         }
     }
 
@@ -411,7 +436,8 @@ impl NonBlockingConnection for MySqlConnection {
                 template.write(params, self.reply.plain_backslashes(), bytes);
             }
             Form::Plain => {
-                self.kept_rows = KeptRows::default();
+                self.kept_rows.bytes.clear();
+                self.kept_rows.lengths.clear();
                 self.request.start(request::QUERY).extend_from_slice(sql.as_bytes());
             }
         }

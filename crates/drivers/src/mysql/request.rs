@@ -1,6 +1,6 @@
 use std::io;
 
-use super::column_type::{LONGLONG, VAR_STRING};
+use super::column_type::{LONGLONG, NULL, VAR_STRING};
 use super::wire::{HEADER, MAX_PAYLOAD, put_lenenc_string};
 use crate::net::Stream;
 use crate::{Param, Params};
@@ -80,13 +80,16 @@ fn packets(payload: &[u8], sequence: u8) -> impl Iterator<Item = Vec<u8>> {
 
 /// The constant part of the request to execute a prepared statement.
 pub(super) struct Execution {
-    /// Header, command, statement id, flags, and the NULL bitmap, which is always zero.
+    /// Header, command, statement id, flags, and a NULL bitmap of zeros.
     head: Vec<u8>,
     /// The parameter types that the server knows, two bytes each; sent only if they change.
     types: Vec<u8>,
     types_are_new: bool,
     params: usize,
 }
+
+/// Where the NULL bitmap starts.
+const BITMAP: usize = HEADER + 10;
 
 impl Execution {
     pub(super) fn new(number: u32, params: usize) -> Self {
@@ -127,9 +130,11 @@ impl Execution {
             into.extend_from_slice(&self.types);
         }
         let mut fits = true;
-        for (value, known) in values.iter().zip(self.types.chunks_exact(2)) {
-            fits &= known[0] == kind(value);
+        for (position, (value, known)) in values.iter().zip(self.types.chunks_exact(2)).enumerate()
+        {
+            fits &= known[0] == kind(value) || *value == Param::Null;
             match *value {
+                Param::Null => into[BITMAP + position / 8] |= 1 << (position % 8),
                 Param::Int(value) => into.extend_from_slice(&value.to_le_bytes()),
                 Param::Text { start, len } => put_lenenc_string(into, params.text(start, len)),
             }
@@ -151,6 +156,7 @@ impl Execution {
 #[inline(always)]
 fn kind(value: &Param) -> u8 {
     match value {
+        Param::Null => NULL,
         Param::Int(_) => LONGLONG,
         Param::Text { .. } => VAR_STRING,
     }
@@ -188,6 +194,29 @@ mod tests {
         let values = [1, b'c', 1, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(built(&mut frame, &params), [&head[..], &[1], &types, &values].concat());
         assert_eq!(built(&mut frame, &params), [&head[..], &[0], &values].concat());
+    }
+
+    #[test]
+    fn null_has_a_bit_and_no_value_and_keeps_the_known_type() {
+        let mut frame = Execution::new(7, 9);
+        let mut params = Params::default();
+        let build = |frame: &mut Execution, params: &mut Params, nulls: [usize; 2]| {
+            params.clear();
+            (0..9).for_each(|i| {
+                if nulls.contains(&i) { params.push_null() } else { params.push_int(1) }
+            });
+            built(frame, params)
+        };
+        let first = build(&mut frame, &mut params, [0, 8]);
+        assert_eq!(first[BITMAP..BITMAP + 3], [1, 1, 1]);
+        assert_eq!(first[BITMAP + 3..BITMAP + 7], [NULL, 0, LONGLONG, 0]);
+        assert_eq!(first.len(), BITMAP + 3 + 18 + 7 * 8);
+        // The types of the first and the last parameter are new.
+        let second = build(&mut frame, &mut params, [1, 2]);
+        assert_eq!(second[BITMAP..BITMAP + 3], [0b110, 0, 1]);
+        build(&mut frame, &mut params, [9, 9]);
+        let third = build(&mut frame, &mut params, [3, 3]);
+        assert_eq!(third[BITMAP..BITMAP + 3], [0b1000, 0, 0]);
     }
 
     #[test]

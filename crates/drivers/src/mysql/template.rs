@@ -57,6 +57,7 @@ impl Template {
                 Some(&Param::Int(value)) => {
                     into.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
                 }
+                Some(Param::Null) => into.extend_from_slice(b"NULL"),
                 Some(&Param::Text { start, len }) => {
                     put_literal(params.text(start, len), plain_backslashes, into);
                 }
@@ -122,10 +123,11 @@ mod tests {
     fn values_replace_question_marks() {
         let mut params = Params::default();
         params.push_int(-5);
+        params.push_null();
         params.push_text("it's \\ häßlich".as_bytes());
         assert_eq!(
-            written("UPDATE t SET c = ?, d = 'why?' WHERE id = -? -- really?", &params),
-            "UPDATE t SET c = -5, d = 'why?' WHERE id = -'it''s \\\\ häßlich' -- really?"
+            written("UPDATE t SET c = ?, e = ?, d = 'why?' WHERE id = -? -- really?", &params),
+            "UPDATE t SET c = -5, e = NULL, d = 'why?' WHERE id = -'it''s \\\\ häßlich' -- really?"
         );
     }
 

@@ -42,6 +42,7 @@ impl Parameter {
     #[inline(always)]
     fn put(self, out: &mut Vec<u8>, param: Param, params: &Params) -> Option<()> {
         match (self, param) {
+            (_, Param::Null) => out.extend_from_slice(&(-1_i32).to_be_bytes()),
             (Self::Int4, Param::Int(value)) => {
                 let value = i32::try_from(value).ok()?;
                 let mut bytes = [0, 0, 0, 4, 0, 0, 0, 0];
@@ -146,6 +147,8 @@ fn mismatch(position: usize, parameter: Parameter, param: Param) -> ParameterErr
         Parameter::Text => "text",
     };
     match param {
+        // Fits every parameter.
+        Param::Null => ParameterError::Text { position, parameter_type, len: 0 },
         Param::Int(value) => ParameterError::Int { position, parameter_type, value },
         Param::Text { len, .. } => ParameterError::Text { position, parameter_type, len },
     }
@@ -212,6 +215,15 @@ mod tests {
             let body = [b"\x007\0\0\x01\0\x01", &values[..], formats].concat();
             assert_eq!(written(&integers, columns, &params).unwrap(), request(&body));
         }
+    }
+
+    #[test]
+    fn null_has_the_length_minus_one() {
+        let mut params = Params::default();
+        params.push_null();
+        params.push_null();
+        let body = b"\x007\0\0\x02\0\x01\0\0\0\x02\xff\xff\xff\xff\xff\xff\xff\xff\0\0";
+        assert_eq!(written(&[oid::INT4, TEXT], &[], &params).unwrap(), request(body));
     }
 
     #[test]

@@ -21,6 +21,10 @@ pub struct PostgresConnection {
     pub(super) channel: Channel,
     mode: StatementMode,
     statements: Vec<Statement>,
+    /// Numbers of closed statements.
+    free: Vec<usize>,
+    /// Names of closed statements, which the next request to prepare one closes on the server.
+    closed: Vec<String>,
     /// Number of named statements so far: names are not reused.
     named: u64,
     /// The statement whose reply is incomplete.
@@ -46,6 +50,8 @@ impl PostgresConnection {
             channel,
             mode,
             statements: Vec::new(),
+            free: Vec::new(),
+            closed: Vec::new(),
             named: 0,
             in_progress: None,
             reply: Reply::default(),
@@ -139,6 +145,7 @@ impl PostgresConnection {
     fn describe(&mut self, sql: &str, name: &str) -> Result<Description, Error> {
         let out = &mut self.channel.out;
         out.clear();
+        put_close(out, self.closed.drain(..));
         put(out, b'P', |out| {
             put_text(out, name);
             put_text(out, sql);
@@ -156,8 +163,8 @@ impl PostgresConnection {
             .exchange(&doing, &mut |tag, body| match tag {
                 b't' => description.read_parameters(body),
                 b'T' => description.read_columns(body),
-                // ParseComplete, NoData.
-                b'1' | b'n' => Ok(()),
+                // ParseComplete, CloseComplete, NoData.
+                b'1' | b'3' | b'n' => Ok(()),
                 tag => Err(Malformed::unexpected(tag)),
             })?
             .into_result(doing)?;
@@ -205,7 +212,12 @@ impl Connection for PostgresConnection {
             StatementMode::Text => String::new(),
         };
         let description = self.describe(sql, &name)?;
-        self.statements.push(Statement::new(sql, name, self.mode, &description));
+        let statement = Statement::new(sql, name, self.mode, &description);
+        if let Some(number) = self.free.pop() {
+            self.statements[number] = statement;
+            return Ok(StatementId(number));
+        }
+        self.statements.push(statement);
         Ok(StatementId(self.statements.len() - 1))
     }
 
@@ -277,23 +289,25 @@ impl Connection for PostgresConnection {
         rows
     }
 
+    fn close_statement(&mut self, statement: StatementId) {
+        self.closed.extend(self.statements[statement.0].name.take());
+        self.free.push(statement.0);
+    }
+
     /// Errors are reported by the next request: the connection is lost then.
     fn close_statements(&mut self) {
         self.text = None;
         let drained = self.drain();
         let statements = std::mem::take(&mut self.statements);
-        let names: Vec<_> = statements.into_iter().filter_map(|statement| statement.name).collect();
+        self.free.clear();
+        let mut names = std::mem::take(&mut self.closed);
+        names.extend(statements.into_iter().filter_map(|statement| statement.name));
         if drained.is_err() || names.is_empty() {
             return;
         }
         let out = &mut self.channel.out;
         out.clear();
-        for name in names {
-            put(out, b'C', |out| {
-                out.push(b'S');
-                put_text(out, &name);
-            });
-        }
+        put_close(out, names.into_iter());
         put(out, b'S', |_| {});
         // One CloseComplete for each.
         let _ = self.channel.exchange(&|| "closing statements".to_owned(), &mut |_, _| Ok(()));
@@ -360,6 +374,16 @@ impl Drop for PostgresConnection {
             put(&mut self.channel.out, b'X', |_| {});
             let _ = self.channel.send();
         }
+    }
+}
+
+/// Appends a Close of each of these statements.
+fn put_close(out: &mut Vec<u8>, names: impl Iterator<Item = String>) {
+    for name in names {
+        put(out, b'C', |out| {
+            out.push(b'S');
+            put_text(out, &name);
+        });
     }
 }
 

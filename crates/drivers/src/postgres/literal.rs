@@ -60,6 +60,7 @@ impl Template {
 
 fn put_literal(out: &mut Vec<u8>, value: Param, params: &Params) -> Result<(), ParameterError> {
     match value {
+        Param::Null => out.extend_from_slice(b"NULL"),
         Param::Int(value) => {
             let mut digits = itoa::Buffer::new();
             let digits = digits.format(value).as_bytes();

@@ -54,6 +54,7 @@ macro_rules! api {
 }
 
 api! {
+    bind_null: fn(Stmt, c_int) -> c_int;
     bind_int64: fn(Stmt, c_int, i64) -> c_int;
     bind_text: fn(Stmt, c_int, *const c_char, c_int, Destructor) -> c_int;
     busy_handler: fn(Db, Option<BusyCallback>, *mut c_void) -> c_int;

@@ -185,6 +185,7 @@ impl Connection for SqliteConnection {
             // bound again before the next step.
             let code = unsafe {
                 match *param {
+                    Param::Null => (functions.bind_null)(stmt, position),
                     Param::Int(value) => (functions.bind_int64)(stmt, position, value),
                     Param::Text { start, len } => {
                         let text = params.text(start, len);
@@ -275,6 +276,13 @@ impl Connection for SqliteConnection {
         // SAFETY: prepared above and not used again.
         unsafe { (self.library.functions.finalize)(statement) };
         rows
+    }
+
+    fn close_statement(&mut self, statement: StatementId) {
+        let prepared = &mut self.statements[statement.0];
+        // SAFETY: prepared by this connection; the pointer to nothing that replaces it can be finalized too.
+        unsafe { (self.library.functions.finalize)(prepared.statement) };
+        prepared.statement = ptr::null_mut();
     }
 
     fn close_statements(&mut self) {

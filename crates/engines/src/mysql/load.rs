@@ -106,6 +106,7 @@ fn prepare(
 fn append(batch: &mut Params, row: &Params) {
     for value in row.values() {
         match *value {
+            Param::Null => batch.push_null(),
             Param::Int(value) => batch.push_int(value),
             Param::Text { start, len } => batch.push_text(row.text(start, len)),
         }

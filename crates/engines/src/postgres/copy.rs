@@ -9,6 +9,7 @@ pub(super) fn append_row(rows: &mut Vec<u8>, params: &Params) {
             rows.push(b'\t');
         }
         match *value {
+            Param::Null => rows.extend_from_slice(b"\\N"),
             // Writing to a Vec cannot fail.
             Param::Int(value) => drop(write!(rows, "{value}")),
             Param::Text { start, len } => append_text(rows, params.text(start, len)),
