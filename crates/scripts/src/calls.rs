@@ -11,9 +11,6 @@ use crate::client::{Input, Progress};
 use crate::host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};
 use crate::random::{Random, Seed};
 
-/// Result sets whose rows are kept. Each query of a script replaces the oldest.
-const KEPT_RESULTS: usize = 64;
-
 /// Bytes of a multi-row insert, as in sysbench.
 const BULK_BYTES: usize = 512 << 10;
 
@@ -27,8 +24,10 @@ pub(crate) struct Context {
     /// Parameters of the prepared statements, by number.
     bound: Vec<Vec<Parameter>>,
     rows: u64,
-    kept: Vec<Option<Kept>>,
-    next_kept: usize,
+    /// The number of the last statement's result.
+    result: i32,
+    /// Its rows, once one of them was fetched.
+    kept: Option<Kept>,
     error: SqlError,
     bulk: Bulk,
     /// When the state began to run without a statement.
@@ -79,8 +78,8 @@ impl Context {
             yielder: std::ptr::null(),
             bound: Vec::new(),
             rows: 0,
-            kept: (0..KEPT_RESULTS).map(|_| None).collect(),
-            next_kept: 0,
+            result: 0,
+            kept: None,
             error: no_host(),
             bulk: Bulk::default(),
             since: Instant::now(),
@@ -132,6 +131,8 @@ impl Context {
             }
         };
         self.since = Instant::now();
+        self.result = self.result.wrapping_add(1);
+        self.kept = None;
         match done {
             Ok(Outcome { has_rows, rows }) => {
                 self.rows = rows;
@@ -186,6 +187,7 @@ pub(crate) struct Calls {
     gaussian: extern "C" fn(&mut Context, u32, u32) -> u32,
     special: extern "C" fn(&mut Context, u32, u32) -> u32,
     pareto: extern "C" fn(&mut Context, u32, u32) -> u32,
+    zipfian: extern "C" fn(&mut Context, u32, u32) -> u32,
     default: extern "C" fn(&mut Context, u32, u32) -> u32,
     unique: extern "C" fn(&mut Context) -> u32,
     text: unsafe extern "C" fn(&mut Context, *const u8, *mut u8, usize),
@@ -198,7 +200,7 @@ pub(crate) struct Calls {
     bulk_row: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
     bulk_end: extern "C" fn(&mut Context) -> i32,
     row_count: extern "C" fn(&mut Context) -> f64,
-    keep_rows: extern "C" fn(&mut Context) -> i32,
+    result: extern "C" fn(&mut Context) -> i32,
     next_row: extern "C" fn(&mut Context, i32) -> i32,
     value: unsafe extern "C" fn(&mut Context, i32, i32, *mut i64) -> *const u8,
     error_kind: extern "C" fn(&mut Context) -> i32,
@@ -209,6 +211,7 @@ pub(crate) struct Calls {
     overdue: extern "C" fn(&mut Context) -> i32,
     print: unsafe extern "C" fn(&mut Context, *const u8, usize),
     restarted: extern "C" fn(&mut Context),
+    sleep: extern "C" fn(&mut Context, i32),
 }
 
 impl Calls {
@@ -222,6 +225,7 @@ impl Calls {
             gaussian,
             special,
             pareto,
+            zipfian,
             default,
             unique,
             text,
@@ -234,7 +238,7 @@ impl Calls {
             bulk_row,
             bulk_end,
             row_count,
-            keep_rows,
+            result,
             next_row,
             value,
             error_kind,
@@ -245,6 +249,7 @@ impl Calls {
             overdue,
             print,
             restarted,
+            sleep,
         }
     }
 }
@@ -271,6 +276,10 @@ extern "C" fn special(context: &mut Context, low: u32, high: u32) -> u32 {
 
 extern "C" fn pareto(context: &mut Context, low: u32, high: u32) -> u32 {
     context.random.pareto(low, high)
+}
+
+extern "C" fn zipfian(context: &mut Context, low: u32, high: u32) -> u32 {
+    context.random.zipfian(low, high)
 }
 
 extern "C" fn default(context: &mut Context, low: u32, high: u32) -> u32 {
@@ -460,23 +469,26 @@ extern "C" fn row_count(context: &mut Context) -> f64 {
     context.rows as f64
 }
 
-extern "C" fn keep_rows(context: &mut Context) -> i32 {
-    let rows = context.host().map(|host| host.take_rows()).unwrap_or_default();
-    let number = context.next_kept;
-    context.kept[number % KEPT_RESULTS] = Some(Kept { rows, next: 0 });
-    context.next_kept += 1;
-    number as i32
+/// The number of the last result, whose rows can be fetched until the next statement, as in sysbench.
+extern "C" fn result(context: &mut Context) -> i32 {
+    context.result
 }
 
 impl Context {
+    /// The rows of a result, which are taken from the host when the first one is fetched.
     fn kept(&mut self, number: i32) -> Option<&mut Kept> {
-        let number = number as usize;
-        let is_kept = number + KEPT_RESULTS >= self.next_kept;
-        self.kept.get_mut(number % KEPT_RESULTS).filter(|_| is_kept)?.as_mut()
+        if number != self.result {
+            return None;
+        }
+        if self.kept.is_none() {
+            let rows = self.host().map(|host| host.take_rows()).unwrap_or_default();
+            self.kept = Some(Kept { rows, next: 0 });
+        }
+        self.kept.as_mut()
     }
 }
 
-/// The number of columns of the next row; -1 after the last, -2 if the rows are no longer kept.
+/// The number of columns of the next row; -1 after the last, -2 if another statement was executed.
 extern "C" fn next_row(context: &mut Context, number: i32) -> i32 {
     let Some(kept) = context.kept(number) else { return -2 };
     kept.next += 1;
@@ -571,4 +583,13 @@ extern "C" fn restarted(context: &mut Context) {
     if let Some(host) = context.host() {
         host.restarted();
     }
+}
+
+/// Lets other clients run while this one sleeps if `suspends`; otherwise only notes that it has slept.
+extern "C" fn sleep(context: &mut Context, suspends: i32) {
+    if suspends != 0 && !context.yielder.is_null() {
+        // SAFETY: as in `finish`. An ended client continues, and fails at its next statement.
+        unsafe { (*context.yielder).suspend(Progress::Sleeping) };
+    }
+    context.since = Instant::now();
 }

@@ -25,6 +25,8 @@ pub enum Progress {
     Event,
     /// It waits for the answer to a statement that was sent.
     Waiting,
+    /// It sleeps in `prepare`, so that other clients can do what it waits for.
+    Sleeping,
     /// Its `event` returned a value, which ends it.
     Ended,
 }
@@ -56,23 +58,43 @@ impl Client {
     /// The script failed.
     pub fn start(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<Self, ScriptError> {
         let state = State::new(source, setup, "run", true, host)?;
-        let thread = state.function("thread")?;
+        let mut client = Self::new(state, "thread", None)?;
+        match client.run(host, Input::Continue)? {
+            Progress::Event => Ok(client),
+            Progress::Waiting | Progress::Sleeping => {
+                Err(ScriptError::new("a statement of thread_init() has no answer"))
+            }
+            Progress::Ended => Err(ScriptError::new("thread_run() ended without an event")),
+        }
+    }
+
+    /// A client that will run a command of the script instead of events.
+    pub(crate) fn of_command(state: State, command: &'static str) -> Result<Self, ScriptError> {
+        Self::new(state, "call", Some(command))
+    }
+
+    /// A client that will call a function of the prelude.
+    fn new(
+        state: State,
+        function: &str,
+        argument: Option<&'static str>,
+    ) -> Result<Self, ScriptError> {
+        let function = state.function(function)?;
         let context = state.context();
         let stack = DefaultStack::new(STACK)
             .map_err(|error| ScriptError::new(format!("creating a stack: {error}")))?;
         let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<Input, Progress>, _| {
             // SAFETY: the context lives as long as the state, which the client drops after this fiber.
             unsafe { (*context).set_yielder(yielder) };
-            Ok(thread.call::<()>(())?)
+            function.call::<mlua::Value>(argument)?;
+            Ok(())
         });
-        let mut client = Self { fiber: Some(fiber), state: ManuallyDrop::new(state), waits: false };
-        match client.run(host, Input::Continue)? {
-            Progress::Event => Ok(client),
-            Progress::Waiting => {
-                Err(ScriptError::new("a statement of thread_init() has no answer"))
-            }
-            Progress::Ended => Err(ScriptError::new("thread_run() ended without an event")),
-        }
+        Ok(Self { fiber: Some(fiber), state: ManuallyDrop::new(state), waits: false })
+    }
+
+    /// Runs a command until it sleeps or has ended.
+    pub(crate) fn proceed(&mut self, host: &mut dyn Host) -> Result<Progress, ScriptError> {
+        self.run(host, Input::Continue)
     }
 
     /// Starts a block: the next event begins with these random numbers, at this position in the unique sequence

@@ -2,22 +2,26 @@
 
 use mlua::Table;
 
+use crate::client::{Client, Progress};
 use crate::error::ScriptError;
 use crate::options::Options;
 use crate::random::{Seed, UniquePosition};
 use crate::recorder::Recorder;
 use crate::source::Source;
 use crate::state::{Driver, Setup, State};
+use crate::version::Version;
 
 /// What a script declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// Its options by name, in alphabetical order; `None` for a script that declares none and accepts all.
+    /// Its options by name, in alphabetical order; `None` for a script of 1.0 that declares none and accepts all.
     pub options: Option<Vec<(String, OptionKind)>>,
     /// Whether it has the function `event`.
     pub has_event: bool,
     /// Whether it has `prepare`.
     pub has_prepare: bool,
+    /// The version of sysbench that it is written for.
+    pub version: Version,
 }
 
 /// The type of an option.
@@ -40,16 +44,7 @@ pub fn inspect(
     driver: Driver,
     options: &Options,
 ) -> Result<Declared, ScriptError> {
-    let setup = Setup {
-        driver,
-        storage_engine: None,
-        options: options.clone(),
-        client: 0,
-        clients: 1,
-        seed: Seed::of(&[]),
-        unique: UniquePosition::default(),
-        time_limit: Setup::TIME_LIMIT,
-    };
+    let setup = setup(driver, options);
     let state = State::new(source, &setup, "run", false, &mut Recorder::default())?;
     let cmdline: Table = state.lua.globals().get::<Table>("sysbench")?.get("cmdline")?;
     let declares = !cmdline.get::<mlua::Value>("options")?.is_nil();
@@ -66,8 +61,77 @@ pub fn inspect(
     }
     names.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(Declared {
-        options: declares.then_some(names),
+        options: (declares || source.version == Version::V1_1).then_some(names),
         has_event: state.has("event")?,
         has_prepare: state.has("prepare")?,
+        version: source.version,
     })
+}
+
+/// The first client of one.
+fn setup(driver: Driver, options: &Options) -> Setup {
+    Setup {
+        driver,
+        storage_engine: None,
+        options: options.clone(),
+        client: 0,
+        clients: 1,
+        seed: Seed::of(&[]),
+        unique: UniquePosition::default(),
+        time_limit: Setup::TIME_LIMIT,
+    }
+}
+
+/// Events that [`only_reads`] runs.
+const EVENTS: u32 = 500;
+
+/// Whether the first events of a script send only queries without locks and statements of transactions. Nothing
+/// is executed: false for a script that needs answers.
+#[must_use]
+pub fn only_reads(source: &Source, options: &Options) -> bool {
+    let mut recorder = Recorder::default();
+    let setup = setup(Driver::MySql, options);
+    let Ok(mut client) = Client::start(source, &setup, &mut recorder) else { return false };
+    recorder.statements.clear();
+    (0..EVENTS).all(|_| {
+        matches!(client.event(&mut recorder), Ok(Progress::Event))
+            && recorder.statements.drain(..).all(|sql| reads(&sql))
+    })
+}
+
+/// Whether a statement changes and locks nothing.
+fn reads(sql: &str) -> bool {
+    let sql = sql.to_ascii_lowercase();
+    let mut words = sql.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    match words.next() {
+        Some("select") => !words.any(|word| matches!(word, "into" | "update" | "share" | "lock")),
+        Some("begin" | "start" | "commit" | "rollback" | "set" | "show") => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_that_write_or_need_answers_do_not_only_read() {
+        let only_reads_event = |event: &str| {
+            let text = format!(
+                "function thread_init() con = sysbench.sql.driver():connect() end
+                 function event() {event} end"
+            );
+            only_reads(&Source::new("a.lua", text, |_| None).unwrap(), &Options::new())
+        };
+        assert!(only_reads_event("con:query('BEGIN') con:query('SELECT 1') con:query('COMMIT')"));
+        for event in [
+            "con:query('SELECT a FROM t FOR UPDATE')",
+            "con:query('INSERT INTO t VALUES (1)')",
+            "i = (i or 0) + 1 if i % 100 == 0 then con:query('UPDATE t SET a = 1') end",
+            "assert(con:query_row('SELECT 1'))",
+            "return true",
+        ] {
+            assert!(!only_reads_event(event), "{event}");
+        }
+    }
 }

@@ -14,14 +14,17 @@ mod random;
 mod recorder;
 mod source;
 mod state;
+mod version;
+mod zipfian;
 
 pub use client::{Client, Progress};
 pub use command::{init, prepare};
 pub use error::ScriptError;
 pub use host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};
-pub use inspect::{Declared, OptionKind, inspect};
+pub use inspect::{Declared, OptionKind, inspect, only_reads};
 pub use options::{OptionProblem, OptionValue, Options, check_option};
 pub use random::{Distribution, Random, RandomOptions, Seed, UniquePosition};
 pub use recorder::{Recorder, with_values};
 pub use source::{MissingModule, Module, Source, SourceError};
 pub use state::{Driver, Setup};
+pub use version::Version;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::inspect::Declared;
 use crate::random::{Distribution, RandomOptions};
+use crate::version::Version;
 
 /// A value as written in the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,8 +62,14 @@ const REPLACED_OPTIONS: [(&str, &str); 18] = [
 ];
 
 /// Options of sysbench that dbdyno accepts for every script.
-const RANDOM_OPTIONS: [&str; 5] =
-    ["rand_type", "rand_spec_iter", "rand_spec_pct", "rand_spec_res", "rand_pareto_h"];
+const fn random_options(version: Version) -> &'static [&'static str] {
+    match version {
+        Version::V1_0 => {
+            &["rand_type", "rand_spec_iter", "rand_spec_pct", "rand_spec_res", "rand_pareto_h"]
+        }
+        Version::V1_1 => &["rand_type", "rand_pareto_h", "rand_zipfian_exp"],
+    }
+}
 
 /// An option that cannot be given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,11 +89,14 @@ pub fn check_option(name: &str, declared: &Declared) -> Result<(), OptionProblem
     if let Some((_, instead)) = REPLACED_OPTIONS.iter().find(|(replaced, _)| *replaced == name) {
         return Err(OptionProblem::Replaced(instead));
     }
-    if name.starts_with("mysql_") || name.starts_with("pgsql_") {
+    let has_own = |options: &Vec<(String, _)>| options.iter().any(|(known, _)| *known == name);
+    let has_own = declared.options.as_ref().is_some_and(has_own);
+    if !has_own && (name.starts_with("mysql_") || name.starts_with("pgsql_")) {
         return Err(OptionProblem::Replaced("the candidate determines connections"));
     }
     let Some(options) = &declared.options else { return Ok(()) };
-    let names = options.iter().map(|(name, _)| name.as_str()).chain(RANDOM_OPTIONS);
+    let random = random_options(declared.version).iter().copied();
+    let names = options.iter().map(|(name, _)| name.as_str()).chain(random);
     if names.clone().any(|known| known == name) {
         return Ok(());
     }
@@ -97,13 +107,21 @@ pub fn check_option(name: &str, declared: &Declared) -> Result<(), OptionProblem
 ///
 /// # Errors
 /// The name and what is wrong with the value.
-pub(crate) fn take_random(options: &mut Options) -> Result<RandomOptions, (String, String)> {
-    let mut random = RandomOptions::default();
-    let mut take = |name: &str| options.remove(name).map(|value| value.to_text());
+pub(crate) fn take_random(
+    options: &mut Options,
+    version: Version,
+) -> Result<RandomOptions, (String, String)> {
+    let mut random = RandomOptions::of(version);
+    let mut take = |name: &str| match random_options(version).contains(&name) {
+        true => options.remove(name).map(|value| value.to_text()),
+        false => None,
+    };
     if let Some(value) = take("rand_type") {
-        let known = Distribution::ALL.iter().find(|(name, _)| *name == value);
+        let all = Distribution::of(version);
+        let known = all.iter().find(|(name, _)| *name == value);
         let Some((_, distribution)) = known else {
-            let names = Distribution::ALL.map(|(name, _)| name).join(", ");
+            let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+            let names = names.join(", ");
             return Err(("rand_type".to_owned(), format!("`{value}` is not one of {names}")));
         };
         random.distribution = *distribution;
@@ -131,6 +149,17 @@ pub(crate) fn take_random(options: &mut Options) -> Result<RandomOptions, (Strin
             }
         }
     }
+    if let Some(value) = take("rand_zipfian_exp") {
+        match value.parse::<f64>() {
+            Ok(exponent) if exponent >= 0.0 && exponent.is_finite() => {
+                random.zipfian_exponent = exponent;
+            }
+            _ => {
+                let message = format!("`{value}` is not a number from 0");
+                return Err(("rand_zipfian_exp".to_owned(), message));
+            }
+        }
+    }
     Ok(random)
 }
 
@@ -141,16 +170,24 @@ mod tests {
 
     #[test]
     fn options_of_sysbench_and_unknown_ones_are_refused() {
-        let options = Some(vec![("table_size".to_owned(), OptionKind::Number)]);
-        let declared = Declared { options, has_event: true, has_prepare: true };
+        let options = Some(vec![
+            ("table_size".to_owned(), OptionKind::Number),
+            ("pgsql_schema".to_owned(), OptionKind::Text),
+        ]);
+        let version = Version::V1_0;
+        let declared = Declared { options, has_event: true, has_prepare: true, version };
         assert_eq!(check_option("table-size", &declared), Ok(()));
         assert_eq!(check_option("rand-type", &declared), Ok(()));
+        assert_eq!(check_option("pgsql-schema", &declared), Ok(()));
         for replaced in ["threads", "mysql-host", "mysql_storage_engine"] {
             let problem = check_option(replaced, &declared).unwrap_err();
             assert!(matches!(problem, OptionProblem::Replaced(_)), "{replaced}");
         }
         let problem = check_option("tables_size", &declared).unwrap_err();
         assert!(matches!(problem, OptionProblem::Unknown(names) if names[0] == "table_size"));
+        let newer = Declared { version: Version::V1_1, ..declared.clone() };
+        assert_eq!(check_option("rand-zipfian-exp", &newer), Ok(()));
+        assert!(check_option("rand-spec-pct", &newer).is_err());
         let accepts_all = Declared { options: None, ..declared };
         assert_eq!(check_option("anything", &accepts_all), Ok(()));
     }
@@ -163,15 +200,30 @@ mod tests {
             ("rand_pareto_h".to_owned(), OptionValue::Float(0.3)),
             ("tables".to_owned(), OptionValue::Int(3)),
         ]);
-        let random = take_random(&mut options).unwrap();
+        let random = take_random(&mut options, Version::V1_0).unwrap();
         assert_eq!((random.distribution, random.pareto_h), (Distribution::Pareto, 0.3));
         assert_eq!(options.len(), 1);
 
         let mut wrong = Options::from([("rand_type".to_owned(), text("normal"))]);
-        let (name, message) = take_random(&mut wrong).unwrap_err();
+        let (name, message) = take_random(&mut wrong, Version::V1_0).unwrap_err();
         assert_eq!(name, "rand_type");
         assert!(message.contains("uniform, gaussian, special, pareto"), "{message}");
         let mut wrong = Options::from([("rand_spec_res".to_owned(), OptionValue::Int(100))]);
-        assert_eq!(take_random(&mut wrong).unwrap_err().1, "`100` is not from 0 to 99");
+        assert_eq!(
+            take_random(&mut wrong, Version::V1_0).unwrap_err().1,
+            "`100` is not from 0 to 99"
+        );
+
+        let mut newer = Options::from([("rand_type".to_owned(), text("special"))]);
+        let (_, message) = take_random(&mut newer, Version::V1_1).unwrap_err();
+        assert!(message.contains("uniform, gaussian, pareto, zipfian"), "{message}");
+        let mut newer = Options::from([
+            ("rand_type".to_owned(), text("zipfian")),
+            ("rand_zipfian_exp".to_owned(), OptionValue::Float(1.5)),
+        ]);
+        let random = take_random(&mut newer, Version::V1_1).unwrap();
+        assert_eq!((random.distribution, random.zipfian_exponent), (Distribution::Zipfian, 1.5));
+        let default = take_random(&mut Options::new(), Version::V1_1).unwrap();
+        assert_eq!(default.distribution, Distribution::Uniform);
     }
 }

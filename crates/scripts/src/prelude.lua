@@ -25,6 +25,7 @@ typedef struct {
   uint32_t (*gaussian)(void *, uint32_t, uint32_t);
   uint32_t (*special)(void *, uint32_t, uint32_t);
   uint32_t (*pareto)(void *, uint32_t, uint32_t);
+  uint32_t (*zipfian)(void *, uint32_t, uint32_t);
   uint32_t (*default_)(void *, uint32_t, uint32_t);
   uint32_t (*unique)(void *);
   void (*text)(void *, const char *, uint8_t *, size_t);
@@ -37,7 +38,7 @@ typedef struct {
   int32_t (*bulk_row)(void *, const char *, size_t);
   int32_t (*bulk_end)(void *);
   double (*row_count)(void *);
-  int32_t (*keep_rows)(void *);
+  int32_t (*result)(void *);
   int32_t (*next_row)(void *, int32_t);
   const char *(*value)(void *, int32_t, int32_t, int64_t *);
   int32_t (*error_kind)(void *);
@@ -48,6 +49,7 @@ typedef struct {
   int32_t (*overdue)(void *);
   void (*print)(void *, const char *, size_t);
   void (*restarted)(void *);
+  void (*sleep)(void *, int32_t);
 } dbdyno_calls;
 ]]
 
@@ -61,8 +63,8 @@ local RESTART = 0
 
 local sysbench = {
    tid = settings.client,
-   version = "1.0.20",
-   version_string = "sysbench 1.0.20",
+   version = settings.version,
+   version_string = "sysbench " .. settings.version,
    error = { NONE = 0, RESTART_EVENT = 1 },
    opt = {},
    hooks = {},
@@ -81,10 +83,22 @@ function rand.uniform_uint64() return calls.uniform_uint64(context) end
 function rand.uniform_double() return calls.uniform_double(context) end
 function rand.uniform(a, b) return calls.uniform(context, a, b) end
 function rand.gaussian(a, b) return calls.gaussian(context, a, b) end
-function rand.special(a, b) return calls.special(context, a, b) end
 function rand.pareto(a, b) return calls.pareto(context, a, b) end
 function rand.default(a, b) return calls.default_(context, a, b) end
 function rand.unique() return calls.unique(context) end
+
+if settings.is_1_1 then
+   function rand.zipfian(a, b) return calls.zipfian(context, a, b) end
+   function rand.varstring(shortest, longest)
+      assert(shortest <= longest and longest > 0)
+      local size = rand.uniform(shortest, longest)
+      local characters = {}
+      for i = 1, size do characters[i] = string.char(rand.uniform(48, 122)) end
+      return concat(characters)
+   end
+else
+   function rand.special(a, b) return calls.special(context, a, b) end
+end
 
 function rand.string(pattern)
    local buffer = ffi.new("uint8_t[?]", #pattern)
@@ -154,7 +168,7 @@ function result:fetch_row()
    local columns = calls.next_row(context, kept)
    if columns < 0 then
       if columns == -2 then
-         error("this result is too old: its rows have been freed", 2)
+         error("rows can be fetched until the next statement", 2)
       end
       return nil
    end
@@ -280,7 +294,7 @@ function connection:query(sql)
    if outcome == OK then return nil end
    if outcome == ROWS then
       local rows = calls.row_count(context)
-      return setmetatable({ nrows = rows, nfields = 0, kept = calls.keep_rows(context) }, result)
+      return setmetatable({ nrows = rows, nfields = 0, kept = calls.result(context) }, result)
    end
    fail(self, sql)
 end
@@ -321,6 +335,12 @@ end
 
 function connection:reconnect()
    error("reconnect() is not supported: dbdyno replaces lost connections itself", 2)
+end
+
+if settings.is_1_1 then
+   -- A query has one result.
+   function connection:more_results() return false end
+   function connection:next_result() return nil end
 end
 
 function connection:check_error(rows)
@@ -459,7 +479,7 @@ local function read_options()
       end
       opt[name] = value
    end
-   if cmdline.options == nil then
+   if cmdline.options == nil and not settings.is_1_1 then
       -- Scripts of sysbench 0.5 declare nothing and find their options as globals.
       for name, value in pairs(settings.general) do _G[name] = value end
       for name, text in pairs(settings.options) do
@@ -529,11 +549,15 @@ local C = {
    sb_rand_uniform = rand.uniform,
    sb_rand_gaussian = rand.gaussian,
    sb_rand_special = rand.special,
+   sb_rand_zipfian = rand.zipfian,
    sb_rand_pareto = rand.pareto,
    sb_rand_unique = rand.unique,
    SB_CNT_OTHER = 0, SB_CNT_READ = 1, SB_CNT_WRITE = 2, SB_CNT_TRX = 3, SB_CNT_ERROR = 4,
    SB_CNT_RECONNECT = 5, SB_CNT_MAX = 6,
 }
+if settings.is_1_1 then
+   C.SB_CNT_BYTES_READ, C.SB_CNT_BYTES_WRITTEN, C.SB_CNT_MAX = 6, 7, 8
+end
 setmetatable(C, { __index = ffi.C })
 
 pcall(ffi.cdef, [[
@@ -546,68 +570,70 @@ local script_ffi = setmetatable({ C = C }, { __index = ffi })
 _G.ffi = script_ffi
 package.loaded.ffi = script_ffi
 
--- Names of sysbench 0.5
+-- Names of sysbench 0.5, which 1.1 has no longer
 
-_G.thread_id = settings.client
-_G.test = settings.script
-_G.db_driver = settings.driver
-_G.mysql_table_engine = settings.storage_engine or "innodb"
-_G.myisam_max_rows = 1000000
-_G.sb_rand = rand.default
-_G.sb_rand_str = rand.string
-_G.sb_rand_uniform = rand.uniform
-_G.sb_rand_gaussian = rand.gaussian
-_G.sb_rand_special = rand.special
+if not settings.is_1_1 then
+   _G.thread_id = settings.client
+   _G.test = settings.script
+   _G.db_driver = settings.driver
+   _G.mysql_table_engine = settings.storage_engine or "innodb"
+   _G.myisam_max_rows = 1000000
+   _G.sb_rand = rand.default
+   _G.sb_rand_str = rand.string
+   _G.sb_rand_uniform = rand.uniform
+   _G.sb_rand_gaussian = rand.gaussian
+   _G.sb_rand_special = rand.special
 
-function sb_rnd()
-   return tonumber(rand.uniform_uint64() % 4294967296)
-end
-
-function sb_rand_uniq(low, high)
-   low, high = low or 0, high or 4294967295
-   local value
-   repeat value = rand.unique() until value >= low and value <= high
-   return value
-end
-
-local function old_connection()
-   if the_connection == nil or not the_connection.connected then
-      the_driver:connect()
+   function sb_rnd()
+      return tonumber(rand.uniform_uint64() % 4294967296)
    end
-   return the_connection
-end
 
-local db = { DB_ERROR_NONE = 0, DB_ERROR_RESTART_TRANSACTION = 1, DB_ERROR_FAILED = 2 }
-sysbench.db = db
-
-function db.connect() old_connection() end
-function db.disconnect() if the_connection then the_connection:disconnect() end end
-function db.query(sql) return old_connection():query(sql) end
-function db.bulk_insert_init(sql) return old_connection():bulk_insert_init(sql) end
-function db.bulk_insert_next(row) return old_connection():bulk_insert_next(row) end
-function db.bulk_insert_done() return old_connection():bulk_insert_done() end
-function db.prepare(sql) return old_connection():prepare(sql) end
-function db.execute(prepared)
-   -- Parameters of 0.5 are tables of values, bound by bind_param().
-   for i, one in ipairs(prepared.values or {}) do prepared.given[i]:set(one) end
-   return prepared:execute()
-end
-function db.bind_param(prepared, values)
-   local bound = {}
-   for i, value in ipairs(values) do
-      bound[i] = type(value) == "number" and prepared:bind_create(T.BIGINT)
-         or prepared:bind_create(T.VARCHAR, math.max(#tostring(value), 255))
+   function sb_rand_uniq(low, high)
+      low, high = low or 0, high or 4294967295
+      local value
+      repeat value = rand.unique() until value >= low and value <= high
+      return value
    end
-   prepared:bind_param(unpack(bound))
-   prepared.values = values
-end
-function db.bind_result() end
-function db.store_results(rows) return rows end
-function db.free_results(rows) if rows then rows:free() end end
-function db.close(prepared) prepared:close() end
 
-for name, value in pairs(db) do
-   _G[type(value) == "function" and "db_" .. name or name] = value
+   local function old_connection()
+      if the_connection == nil or not the_connection.connected then
+         the_driver:connect()
+      end
+      return the_connection
+   end
+
+   local db = { DB_ERROR_NONE = 0, DB_ERROR_RESTART_TRANSACTION = 1, DB_ERROR_FAILED = 2 }
+   sysbench.db = db
+
+   function db.connect() old_connection() end
+   function db.disconnect() if the_connection then the_connection:disconnect() end end
+   function db.query(sql) return old_connection():query(sql) end
+   function db.bulk_insert_init(sql) return old_connection():bulk_insert_init(sql) end
+   function db.bulk_insert_next(row) return old_connection():bulk_insert_next(row) end
+   function db.bulk_insert_done() return old_connection():bulk_insert_done() end
+   function db.prepare(sql) return old_connection():prepare(sql) end
+   function db.execute(prepared)
+      -- Parameters of 0.5 are tables of values, bound by bind_param().
+      for i, one in ipairs(prepared.values or {}) do prepared.given[i]:set(one) end
+      return prepared:execute()
+   end
+   function db.bind_param(prepared, values)
+      local bound = {}
+      for i, value in ipairs(values) do
+         bound[i] = type(value) == "number" and prepared:bind_create(T.BIGINT)
+            or prepared:bind_create(T.VARCHAR, math.max(#tostring(value), 255))
+      end
+      prepared:bind_param(unpack(bound))
+      prepared.values = values
+   end
+   function db.bind_result() end
+   function db.store_results(rows) return rows end
+   function db.free_results(rows) if rows then rows:free() end end
+   function db.close(prepared) prepared:close() end
+
+   for name, value in pairs(db) do
+      _G[type(value) == "function" and "db_" .. name or name] = value
+   end
 end
 
 -- Output and time
@@ -636,6 +662,18 @@ function io.write(...) return output:write(...) end
 
 function os.exit(code)
    error(format("the script called os.exit(%s)", code == nil and "" or tostring(code)), 2)
+end
+
+-- In `prepare`, clients run one after another, and one that sleeps lets the next ones run.
+local real_execute = os.execute
+function os.execute(command)
+   if settings.command == "prepare" and tostring(command):match("^%s*sleep%s+[%d.]+%s*$") then
+      calls.sleep(context, 1)
+      return 0
+   end
+   local status = real_execute(command)
+   calls.sleep(context, 0)
+   return status
 end
 
 local real_time, real_date = os.time, os.date

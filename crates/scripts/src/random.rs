@@ -1,6 +1,9 @@
-//! sysbench's random numbers: the same seed gives the same values as in sysbench 1.0.
+//! sysbench's random numbers: the same seed gives the same values as in sysbench.
 
 use serde::{Deserialize, Serialize};
+
+use crate::version::Version;
+use crate::zipfian::Zipfian;
 
 /// The state of a thread's generator: xoroshiro128+.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +70,7 @@ impl LibraryRandom {
     }
 }
 
-/// The distributions of sysbench 1.0.
+/// The distributions of sysbench.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
@@ -80,16 +83,29 @@ pub enum Distribution {
     Special,
     /// Powers of uniform values.
     Pareto,
+    /// Small values more often, by powers of the values.
+    Zipfian,
 }
 
 impl Distribution {
-    /// All names of `--rand-type`.
-    pub const ALL: [(&'static str, Self); 4] = [
-        ("uniform", Self::Uniform),
-        ("gaussian", Self::Gaussian),
-        ("special", Self::Special),
-        ("pareto", Self::Pareto),
-    ];
+    /// The names of `--rand-type`.
+    #[must_use]
+    pub const fn of(version: Version) -> &'static [(&'static str, Self)] {
+        match version {
+            Version::V1_0 => &[
+                ("uniform", Self::Uniform),
+                ("gaussian", Self::Gaussian),
+                ("special", Self::Special),
+                ("pareto", Self::Pareto),
+            ],
+            Version::V1_1 => &[
+                ("uniform", Self::Uniform),
+                ("gaussian", Self::Gaussian),
+                ("pareto", Self::Pareto),
+                ("zipfian", Self::Zipfian),
+            ],
+        }
+    }
 }
 
 /// The options `--rand-*`, with sysbench's defaults.
@@ -105,6 +121,20 @@ pub struct RandomOptions {
     pub special_values: u32,
     /// `--rand-pareto-h`.
     pub pareto_h: f64,
+    /// `--rand-zipfian-exp`.
+    pub zipfian_exponent: f64,
+}
+
+impl RandomOptions {
+    /// The defaults of this version.
+    #[must_use]
+    pub fn of(version: Version) -> Self {
+        let distribution = match version {
+            Version::V1_0 => Distribution::Special,
+            Version::V1_1 => Distribution::Uniform,
+        };
+        Self { distribution, ..Self::default() }
+    }
 }
 
 impl Default for RandomOptions {
@@ -115,6 +145,7 @@ impl Default for RandomOptions {
             special_range: 1,
             special_values: 75,
             pareto_h: 0.2,
+            zipfian_exponent: 0.8,
         }
     }
 }
@@ -131,6 +162,7 @@ pub struct Random {
     half_special_share: f64,
     special_factor: f64,
     pareto_power: f64,
+    zipfian: Zipfian,
     client: u32,
     unique: UniquePosition,
 }
@@ -164,6 +196,7 @@ impl Random {
             half_special_share: f64::from(options.special_range) / 200.0,
             special_factor: 100.0 / (100.0 - f64::from(options.special_values)),
             pareto_power: h.ln() / (1.0 - h).ln(),
+            zipfian: Zipfian::new(options.zipfian_exponent),
             client,
             unique,
         }
@@ -237,6 +270,13 @@ impl Random {
         low.wrapping_add(to_u32(size * self.uniform_double().powf(self.pareto_power)))
     }
 
+    /// `sysbench.rand.zipfian`.
+    pub fn zipfian(&mut self, low: u32, high: u32) -> u32 {
+        let size = high.wrapping_sub(low).wrapping_add(1);
+        let zipfian = self.zipfian;
+        low.wrapping_add(zipfian.draw(size, || self.uniform_double())).wrapping_sub(1)
+    }
+
     /// `sysbench.rand.default`.
     #[inline]
     pub fn default(&mut self, low: u32, high: u32) -> u32 {
@@ -245,6 +285,7 @@ impl Random {
             Distribution::Gaussian => self.gaussian(low, high),
             Distribution::Special => self.special(low, high),
             Distribution::Pareto => self.pareto(low, high),
+            Distribution::Zipfian => self.zipfian(low, high),
         }
     }
 
@@ -307,6 +348,27 @@ mod tests {
     }
 
     #[test]
+    fn zipfian_values_are_those_of_sysbench() {
+        // Of `sb_rand_zipfian(100, 100099)` of sysbench 1.1 after the same seed: the first values, and the sum of
+        // 100,000 values, each multiplied by 1 to 7 in turn.
+        for (exponent, first, expected) in [
+            (0.8, [13597, 690, 428, 1800, 25337, 100, 166, 1890], 7_317_218_804),
+            (1.0, [1347, 119, 111, 160, 4187, 100, 103, 164], 3_323_958_275),
+            (1.5, [103, 100, 100, 101, 107, 100, 100, 101], 131_021_057),
+            (0.0, [63894, 29704, 25369, 38966, 73693, 203, 15795, 39468], 19_945_863_573),
+        ] {
+            let options = RandomOptions { zipfian_exponent: exponent, ..RandomOptions::default() };
+            let seed = Seed::of_sysbench(42);
+            let mut random = Random::new(options, seed, 0, UniquePosition::default());
+            let values: Vec<u64> =
+                (0..100_000).map(|_| random.zipfian(100, 100_099).into()).collect();
+            assert_eq!(values[..8], first, "{exponent}");
+            let sum: u64 = values.iter().zip(0..).map(|(value, i)| value * (i % 7 + 1)).sum();
+            assert_eq!(sum, expected, "{exponent}");
+        }
+    }
+
+    #[test]
     fn unique_values_of_all_clients_and_blocks_differ() {
         let mut seen = HashSet::new();
         let unique = UniquePosition { stride: 3, passed: 0 };
@@ -353,6 +415,7 @@ mod tests {
                 random.gaussian(5, 9),
                 random.special(5, 9),
                 random.pareto(5, 9),
+                random.zipfian(5, 9),
             ] {
                 assert!((5..=9).contains(&value), "{value}");
             }

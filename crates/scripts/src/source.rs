@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::version::Version;
+
 /// A script and its modules. Complete: a run needs no files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
@@ -13,6 +15,9 @@ pub struct Source {
     pub text: String,
     /// The modules that it or another module requires.
     pub modules: Vec<Module>,
+    /// The version of sysbench that it is written for.
+    #[serde(default, skip_serializing_if = "Version::is_default")]
+    pub version: Version,
 }
 
 /// A required module.
@@ -122,7 +127,8 @@ impl Source {
         }
         modules.sort_by(|a, b| a.name.cmp(&b.name));
         missing.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-        let source = Self { name: name.to_owned(), text, modules };
+        let version = Version::default();
+        let source = Self { name: name.to_owned(), text, modules, version };
         if missing.is_empty() { Ok(source) } else { Err(missing) }
     }
 }

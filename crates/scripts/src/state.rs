@@ -10,6 +10,7 @@ use crate::host::Host;
 use crate::options::{Options, take_random};
 use crate::random::{Random, Seed, UniquePosition};
 use crate::source::Source;
+use crate::version::Version;
 
 const PRELUDE: &str = include_str!("prelude.lua");
 
@@ -89,7 +90,7 @@ impl State {
         host: &mut dyn Host,
     ) -> Result<Self, ScriptError> {
         let mut options = setup.options.clone();
-        let random = take_random(&mut options)
+        let random = take_random(&mut options, source.version)
             .map_err(|(name, problem)| ScriptError::new(format!("option {name}: {problem}")))?;
         let random = Random::new(random, setup.seed, setup.client, setup.unique);
         let context = OwnedContext(Box::into_raw(Box::new(Context::new(random, setup.time_limit))));
@@ -117,6 +118,8 @@ impl State {
         let settings = lua.create_table()?;
         settings.set("client", setup.client)?;
         settings.set("driver", setup.driver.name())?;
+        settings.set("version", source.version.release())?;
+        settings.set("is_1_1", source.version == Version::V1_1)?;
         settings.set("storage_engine", setup.storage_engine.as_deref())?;
         settings.set("command", command)?;
         settings.set("script", source.name.as_str())?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dbdyno_scripts::{
     Client, Driver, Host, Options, Outcome, Progress, Rows, ScriptError, Seed, Sent, Setup, Source,
-    SqlError, SqlErrorKind, UniquePosition, Value, inspect, prepare,
+    SqlError, SqlErrorKind, UniquePosition, Value, Version, inspect, prepare,
 };
 
 /// A host whose answers are given in advance; without one, statements succeed.
@@ -192,6 +192,24 @@ fn rows_of_queries_can_be_fetched() {
 }
 
 #[test]
+fn rows_can_be_fetched_until_the_next_statement() {
+    let text = format!(
+        "{CONNECT} function event()
+           local rs = con:query('A')
+           con:query('B')
+           rs:fetch_row()
+        end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    for has_rows in [true, false] {
+        host.answers.push_back(Ok(Outcome { has_rows, rows: 1 }));
+    }
+    let error = client.event(&mut host).unwrap_err().to_string();
+    assert_eq!(error, "my.lua:4: rows can be fetched until the next statement");
+}
+
+#[test]
 fn parameters_have_their_types() {
     let text = "
         function thread_init()
@@ -308,6 +326,49 @@ fn prepare_runs_for_each_client_if_it_is_parallel() {
         let mut host = Fake::default();
         prepare(&source(&format!("{text} {commands}")), &setup(), &mut host).unwrap();
         assert_eq!(host.statements, expected);
+    }
+}
+
+#[test]
+fn client_of_prepare_that_sleeps_waits_for_the_others() {
+    let text = "
+        function create()
+           local con = sysbench.sql.driver():connect()
+           con:query('CREATE ' .. sysbench.tid)
+           os.execute('sleep 30')
+           con:query('LOAD ' .. sysbench.tid)
+        end
+        sysbench.cmdline.commands = {prepare = {create, sysbench.cmdline.PARALLEL_COMMAND}}
+        function event() end";
+    let mut host = Fake::default();
+    prepare(&source(text), &setup(), &mut host).unwrap();
+    assert_eq!(host.statements, ["CREATE 0", "CREATE 1", "LOAD 0", "LOAD 1"]);
+    // One that fails ends the others, which are asleep.
+    let fails = text.replace(
+        "con:query('LOAD '",
+        "if sysbench.tid == 0 then error('no') end con:query('LOAD '",
+    );
+    let error = prepare(&source(&fails), &setup(), &mut Fake::default()).unwrap_err();
+    assert_eq!(error.to_string(), "my.lua:6: no");
+}
+
+#[test]
+fn names_belong_to_versions() {
+    let text = "
+        function thread_init()
+           local r = sysbench.rand
+           print(sysbench.version, r.zipfian ~= nil, r.varstring ~= nil, r.special ~= nil, sb_rand ~= nil,
+                 ffi.C.SB_CNT_MAX)
+        end
+        function event() end";
+    for (version, expected) in [
+        (Version::V1_0, "1.0.20\tfalse\tfalse\ttrue\ttrue\t6"),
+        (Version::V1_1, "1.1.0\ttrue\ttrue\tfalse\tfalse\t8"),
+    ] {
+        let mut host = Fake::default();
+        let source = Source { version, ..source(text) };
+        Client::start(&source, &setup(), &mut host).unwrap();
+        assert_eq!(host.printed, [expected]);
     }
 }
 

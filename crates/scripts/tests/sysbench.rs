@@ -138,7 +138,7 @@ fn random_values_equal_those_of_sysbench() {
         function thread_init()
            for _, name in ipairs({'uniform', 'gaussian', 'special', 'pareto', 'default'}) do
               local values = {}
-              for i = 1, 20000 do
+              for i = 1, 100000 do
                  local range = ranges[i % #ranges + 1]
                  values[i] = sysbench.rand[name](range[1], range[2])
               end

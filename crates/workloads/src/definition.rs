@@ -4,7 +4,8 @@
 
 use std::fmt;
 
-use dbdyno_scripts::{Options, Source};
+pub use dbdyno_scripts::Version;
+use dbdyno_scripts::{Options, Source, only_reads};
 use serde::{Deserialize, Serialize};
 
 /// One microbenchmark, with its range size filled in. Complete without other definitions.
@@ -34,6 +35,14 @@ pub struct Script {
     pub source: Source,
     /// The options that the experiment sets.
     pub options: Options,
+}
+
+impl Script {
+    /// Whether the first events change nothing, as far as that is visible without a database.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        only_reads(&self.source, &self.options)
+    }
 }
 
 impl Microbenchmark {

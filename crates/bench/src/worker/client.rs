@@ -284,7 +284,7 @@ impl<C: Connection> Client<C> {
                 }
             }
             Work::Script(script) => {
-                script.start_block(self.setup.seed, request.block);
+                script.start_block(&mut self.connection, self.setup.seed, request.block)?;
                 if let Some(delay) = &mut self.delay {
                     delay.start_block(self.setup.seed, 0, request.block);
                 }

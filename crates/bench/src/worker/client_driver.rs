@@ -24,6 +24,9 @@ pub(super) trait ClientDriver<C>: Sized + Send + 'static {
     /// A driver for these clients, which wait for answers in this way.
     fn new(clients: &mut [Client<C>], wait: ClientWait) -> std::io::Result<Self>;
 
+    /// Notes that connections may be replaced before the next slice.
+    fn connections_may_change(&mut self);
+
     /// Runs the lead-in of a slice on `clients`, the first of those given to [`Self::new`].
     fn lead_in<T: TickSource>(
         &mut self,
@@ -47,6 +50,8 @@ impl<C: Connection> ClientDriver<C> for Blocking {
     fn new(_: &mut [Client<C>], _: ClientWait) -> std::io::Result<Self> {
         Ok(Self)
     }
+
+    fn connections_may_change(&mut self) {}
 
     fn lead_in<T: TickSource>(
         &mut self,
@@ -77,8 +82,9 @@ const ASKED_IN_TURN: usize = 64;
 pub(super) struct Epoll {
     wait: ClientWait,
     epoll: OwnedFd,
-    /// The number of clients whose connections are in the epoll set, from the first one.
-    registered: usize,
+    /// The number of clients whose connections are in the epoll set, from the first one; `None` if it is not
+    /// known whether they are still the same.
+    registered: Option<usize>,
     ready: Vec<Event>,
     /// Numbers of the clients that have not passed the deadline, if they are asked in turn.
     running: Vec<usize>,
@@ -96,7 +102,7 @@ impl Epoll {
         clients: &mut [Client<C>],
     ) -> Result<(), RequestError> {
         let needed = if self.asks_in_turn(clients.len()) { 0 } else { clients.len() };
-        if self.registered == needed {
+        if self.registered == Some(needed) {
             return Ok(());
         }
         let mut set = || -> std::io::Result<OwnedFd> {
@@ -108,7 +114,7 @@ impl Epoll {
             Ok(epoll)
         };
         self.epoll = set().map_err(|error| format!("waiting for replies: {error}"))?;
-        self.registered = needed;
+        self.registered = Some(needed);
         Ok(())
     }
 
@@ -224,7 +230,11 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
         let no_event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let ready = vec![no_event; clients.len().max(1)];
         let (running, histogram) = (Vec::with_capacity(clients.len()), TickHistogram::new());
-        Ok(Self { wait, epoll, registered: 0, ready, running, histogram })
+        Ok(Self { wait, epoll, registered: Some(0), ready, running, histogram })
+    }
+
+    fn connections_may_change(&mut self) {
+        self.registered = None;
     }
 
     fn lead_in<T: TickSource>(

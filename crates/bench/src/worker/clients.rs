@@ -199,7 +199,10 @@ impl<C: Connection + Send + 'static> Thread<C> {
                         clients.iter_mut().for_each(Client::free_statements);
                         Ok(SliceMeasured::default())
                     }
-                    Command::Run(client, task) => nothing(task(clients[client].connection())),
+                    Command::Run(client, task) => {
+                        driver.connections_may_change();
+                        nothing(task(clients[client].connection()))
+                    }
                 };
                 if done.send(outcome).is_err() {
                     break;

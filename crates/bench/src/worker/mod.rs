@@ -17,6 +17,7 @@ mod readings;
 mod script_client;
 mod script_data;
 mod script_host;
+mod script_time;
 mod serve;
 mod server_monitor;
 mod statement_check;

@@ -7,11 +7,8 @@ use dbdyno_workloads::definition::Script;
 use super::error::RequestError;
 use super::prepared::ConnectionParams;
 use super::script_host::{ScriptHost, ScriptStatements, ScriptTarget, SendStatement};
+use super::script_time;
 use super::tally::Tally;
-
-/// The time that scripts see, in seconds since 1970; each block adds a second. A real time would make
-/// answers of candidates differ.
-const TIME: f64 = 1_735_689_600.0;
 
 /// Parts of the unique sequence: one for the data, and one for each position in the running order; further
 /// positions continue where the client is.
@@ -25,6 +22,7 @@ const UNIQUE_PER_BLOCK: u32 = 1 << 14;
 pub(super) struct ScriptClient {
     client: Client,
     statements: ScriptStatements,
+    target: ScriptTarget,
     number: u32,
     /// Position in the running order: selects the stream of events.
     position: u32,
@@ -39,7 +37,8 @@ impl ScriptClient {
         (number, clients, passed): (u32, u32, u32),
         position: u32,
     ) -> Result<Self, RequestError> {
-        let mut statements = ScriptStatements::default();
+        script_time::set(connection, target.driver, script_time::START)?;
+        let mut statements = ScriptStatements::new(target.driver);
         let (mut params, mut tally) = (ConnectionParams::default(), Tally::default());
         let host = &mut ScriptHost {
             connection,
@@ -55,16 +54,24 @@ impl ScriptClient {
             init(source, &setup, host).map_err(|error| error.to_string())?;
         }
         let client = Client::start(source, &setup, host).map_err(|error| error.to_string())?;
-        Ok(Self { client, statements, number, position })
+        Ok(Self { client, statements, target, number, position })
     }
 
     /// Starts a block: the next event begins with its random numbers.
-    pub fn start_block(&mut self, seed: u64, block: u32) {
+    pub fn start_block<C: Connection>(
+        &mut self,
+        connection: &mut C,
+        seed: u64,
+        block: u32,
+    ) -> Result<(), RequestError> {
         let numbers = [seed, self.position.into(), block.into(), self.number.into()];
         let part = u32::MAX / UNIQUE_PARTS;
         let before = (self.position + 1).min(UNIQUE_PARTS - 1) * part;
         let first_unique = before + block.saturating_mul(UNIQUE_PER_BLOCK).min(part - 1);
-        self.client.start_block(Seed::of(&numbers), first_unique, TIME + f64::from(block));
+        let time = script_time::START + f64::from(block);
+        script_time::set(connection, self.target.driver, time)?;
+        self.client.start_block(Seed::of(&numbers), first_unique, time);
+        Ok(())
     }
 
     /// How many unique values the client has passed.
@@ -128,7 +135,7 @@ fn complete(
 ) -> Result<bool, RequestError> {
     match progress {
         Ok(Progress::Event) => Ok(true),
-        Ok(Progress::Waiting) => Ok(false),
+        Ok(Progress::Waiting | Progress::Sleeping) => Ok(false),
         Ok(Progress::Ended) => {
             Err("the script has ended its client: event() returned a value".into())
         }

@@ -13,6 +13,7 @@ use dbdyno_workloads::setup::{Dialect, Effect, effect};
 
 use super::error::RequestError;
 use super::script_host::{ScriptTarget, as_bytes, print, returns_rows, sql_error};
+use super::script_time;
 
 /// Selects the random numbers of the data; clients have their own.
 const DATA: u64 = u64::MAX;
@@ -54,6 +55,7 @@ pub(super) fn prepare_scripts<E: Engine>(
             prepared: Vec::new(),
             rows: Rows::new(),
         };
+        script_time::set(host.connection, driver, script_time::START)?;
         prepare(&script.source, &setup, &mut host)
             .map_err(|error| format!("prepare of {}: {error}", script.source.name))?;
     }
@@ -82,6 +84,7 @@ impl<E: Engine> Host for DataHost<'_, E> {
     }
 
     fn query(&mut self, sql: &str) -> Sent {
+        let sql = &*script_time::fixed(sql, self.driver);
         if returns_rows(sql) {
             return Sent::Done(match self.connection.query(sql) {
                 Ok(rows) => {

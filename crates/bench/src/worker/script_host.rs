@@ -9,6 +9,7 @@ use dbdyno_scripts::{
 };
 use dbdyno_workloads::definition::Script;
 
+use super::script_time;
 use super::tally::Tally;
 use crate::protocol::{Open, SystemUnderTest};
 
@@ -19,7 +20,7 @@ const MOST_LINES: u32 = 1000;
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptTarget {
     /// The driver that scripts see.
-    driver: Driver,
+    pub(super) driver: Driver,
     /// The storage engine that scripts see.
     storage_engine: Option<&'static str>,
     /// The number of connections.
@@ -68,14 +69,16 @@ impl ScriptTarget {
 }
 
 /// The statements of a script on one connection.
-#[derive(Default)]
 pub(super) struct ScriptStatements {
-    prepared: Vec<ScriptStatement>,
+    driver: Driver,
+    /// `None` for a closed one.
+    prepared: Vec<Option<ScriptStatement>>,
     /// Whether the statement in progress returns rows.
     pub returns_rows: bool,
     lines: u32,
 }
 
+#[derive(Clone, Copy)]
 struct ScriptStatement {
     id: StatementId,
     returns_rows: bool,
@@ -148,16 +151,19 @@ pub(super) fn sql_error(error: Error) -> SqlError {
 
 impl<C: Connection> Host for ScriptHost<'_, C> {
     fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
-        let id = self.connection.prepare(&with_placeholders(sql, C::placeholder));
+        let fixed = script_time::fixed(sql, self.statements.driver);
+        let id = self.connection.prepare(&with_placeholders(&fixed, C::placeholder));
         let id = id.map_err(sql_error)?;
         let statement = ScriptStatement { id, returns_rows: returns_rows(sql) };
-        self.statements.prepared.push(statement);
-        Ok(self.statements.prepared.len() as u32 - 1)
+        Ok(self.statements.add(statement))
     }
 
     #[inline]
     fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent {
-        let ScriptStatement { id, returns_rows } = self.statements.prepared[statement as usize];
+        let known = self.statements.prepared.get(statement as usize);
+        let Some(ScriptStatement { id, returns_rows }) = known.copied().flatten() else {
+            return Sent::Done(Err(closed()));
+        };
         self.statements.returns_rows = returns_rows;
         self.params.clear();
         for value in values {
@@ -165,14 +171,15 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
                 Value::Int(value) => self.params.push_int(*value),
                 Value::Text(text) => self.params.push_text(text),
                 Value::Double(value) => self.params.push_text(value.to_string().as_bytes()),
-                Value::Null => return Sent::Done(Err(no_null())),
+                Value::Null => self.params.push_null(),
             }
         }
         self.run(id)
     }
 
     fn query(&mut self, sql: &str) -> Sent {
-        match self.connection.text_statement(sql) {
+        let fixed = script_time::fixed(sql, self.statements.driver);
+        match self.connection.text_statement(&fixed) {
             Ok(statement) => {
                 self.statements.returns_rows = returns_rows(sql);
                 self.params.clear();
@@ -186,8 +193,12 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
         as_bytes(self.connection.take_rows())
     }
 
-    /// Nothing: all statements are closed together.
-    fn close(&mut self, _: u32) {}
+    fn close(&mut self, statement: u32) {
+        let known = self.statements.prepared.get_mut(statement as usize);
+        if let Some(ScriptStatement { id, .. }) = known.and_then(Option::take) {
+            self.connection.close_statement(id);
+        }
+    }
 
     fn print(&mut self, text: &str) {
         if self.statements.lines < MOST_LINES {
@@ -214,11 +225,29 @@ pub(super) fn as_bytes(rows: Vec<Vec<Option<String>>>) -> Rows {
     rows.into_iter().map(row).collect()
 }
 
-fn no_null() -> SqlError {
+impl ScriptStatements {
+    /// No statements yet.
+    pub fn new(driver: Driver) -> Self {
+        Self { driver, prepared: Vec::new(), returns_rows: false, lines: 0 }
+    }
+
+    /// Adds a statement in place of a closed one. Returns its number.
+    fn add(&mut self, statement: ScriptStatement) -> u32 {
+        let free = self.prepared.iter().position(Option::is_none);
+        let number = free.unwrap_or(self.prepared.len());
+        match self.prepared.get_mut(number) {
+            Some(place) => *place = Some(statement),
+            None => self.prepared.push(Some(statement)),
+        }
+        number as u32
+    }
+}
+
+fn closed() -> SqlError {
     SqlError {
         number: 0,
         state: String::new(),
-        message: "NULL as a parameter is not supported: write it into the SQL".to_owned(),
+        message: "the statement is closed".to_owned(),
         kind: SqlErrorKind::Failed,
     }
 }

@@ -143,7 +143,8 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded, open.wait)
         });
         let (tables, own_tables) = (tables(open), open.own_tables);
-        let mut instance = Instance { engine, clients, monitor, insert, tables, own_tables };
+        let mut instance =
+            Instance { engine, clients, monitor, insert, tables, own_tables, ran_script: false };
         while let Some(request) = receive(requests)? {
             let response = match request {
                 Request::InsertStep(step) => instance.insert_step(&step, responses),
@@ -194,6 +195,8 @@ struct Instance<E: InsertEngine, D, T> {
     tables: Vec<Table>,
     /// Whether there are tables of the user.
     own_tables: bool,
+    /// Whether a script may have changed settings of the connections.
+    ran_script: bool,
 }
 
 impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E, D, T> {
@@ -217,7 +220,11 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 self.clients.first(move |connection| Ok(engine.settle(connection)?))?;
             }
             Request::StateSnapshot => return self.state_snapshot().map(Response::StateSnapshot),
-            Request::Prepare(prepare) => self.clients.prepare(*prepare)?,
+            Request::Prepare(prepare) => {
+                self.end_script()?;
+                self.ran_script = prepare.microbenchmark.script.is_some();
+                self.clients.prepare(*prepare)?;
+            }
             Request::Slice(request) => {
                 return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
             }
@@ -227,10 +234,26 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 return Ok(Response::RefusedStatements(refused));
             }
             Request::CheckAccess => self.engine.check_access()?,
-            Request::FreeStatements => self.clients.free_statements()?,
+            Request::FreeStatements => {
+                self.clients.free_statements()?;
+                self.end_script()?;
+            }
             Request::Remove => return Ok(Response::Removed(self.engine.drop_schema()?)),
         }
         Ok(Response::Done)
+    }
+
+    /// Opens new connections after a script, whose settings and transactions end with the old ones.
+    fn end_script(&mut self) -> Result<(), RequestError> {
+        if std::mem::take(&mut self.ran_script) {
+            self.clients.free_statements()?;
+            let engine = self.engine.clone();
+            self.clients.each(move |connection| {
+                *connection = engine.connect()?;
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Runs a step of the insert benchmark, with a response for each second.

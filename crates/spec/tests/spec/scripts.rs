@@ -49,6 +49,16 @@ fn script_is_part_of_the_experiment() {
 }
 
 #[test]
+fn versions_have_different_options() {
+    let zipfian =
+        "script = 'good.lua'\noptions = { rand-type = 'zipfian', rand-zipfian-exp = 1.1 }";
+    assert!(problems(zipfian, SERVER).contains("good.lua has no option `rand-zipfian-exp`"));
+    experiment(&format!("{zipfian}\nsysbench = '1.1'"), SERVER).unwrap();
+    let special = "script = 'good.lua'\nsysbench = '1.1'\noptions = { rand-type = 'special' }";
+    assert!(problems(special, SERVER).contains("uniform, gaussian, pareto, zipfian"));
+}
+
+#[test]
 fn invalid_scripts_and_options_are_reported_with_their_lines() {
     let good = "script = 'good.lua'";
     for (lines, candidate, line, expected) in [
@@ -76,7 +86,7 @@ fn invalid_scripts_and_options_are_reported_with_their_lines() {
             7,
             vec!["option rand_type: `normal` is not one of uniform, gaussian, special, pareto"],
         ),
-        (format!("{good}\nsysbench = '1.1'"), SERVER, 8, vec!["`1.1`", "1.0"]),
+        (format!("{good}\nsysbench = '1.2'"), SERVER, 8, vec!["`1.2`", "1.0"]),
         (
             format!("{good}\ntransaction = true"),
             SERVER,

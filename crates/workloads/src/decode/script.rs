@@ -3,14 +3,11 @@
 use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
 use dbdyno_scripts::{
     Declared, Driver, OptionProblem, OptionValue, Options, ScriptError, Source, SourceError,
-    check_option, inspect,
+    Version, check_option, inspect,
 };
 
 use super::{Decoded, ReadFile, full_name, read_group, read_name, read_stages};
 use crate::definition::{Microbenchmark, Script, Stage, Throughput};
-
-/// The versions of sysbench whose scripts can be run.
-const VERSIONS: [(&str, ()); 1] = [("1.0", ())];
 
 /// Decodes one table. Returns `None` if it has problems; they are reported to its document.
 pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decoded> {
@@ -20,7 +17,7 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
     let name = read_name(&mut table);
     let group = read_group(&mut table);
     let stages = read_stages(&mut table);
-    table.choice("sysbench", &VERSIONS);
+    let version = table.choice("sysbench", &Version::ALL).map(|version| version.value);
     for key in ["statements", "ranges", "transaction", "throughput"] {
         table.refuse(
             key,
@@ -30,6 +27,7 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
     }
     let path = table.string("script");
     let source = path.and_then(|path| read_source(&table, path, files));
+    let source = source.map(|source| Source { version: version.unwrap_or_default(), ..source });
     let declared = path.zip(source.as_ref()).and_then(|(path, source)| {
         let declared = inspect(source, Driver::MySql, &Options::new());
         declared.map_err(|error| report(&table, path, &error)).ok()
