@@ -24,7 +24,8 @@ use clap::Args;
     dbdyno compare postgresql@15 postgresql@18 -m read-only_range=100 --clients 16\n  \
     dbdyno compare mariadb 'mariadb{innodb_doublewrite=OFF}' --for 30s\n  \
     dbdyno compare mysql://bench@db1/ mysql://bench@db2/\n  \
-    dbdyno compare sqlite:rel_o2 sqlite:rel_lto_pgo\n\n\
+    dbdyno compare sqlite:rel_o2 sqlite:rel_lto_pgo\n  \
+    dbdyno compare mariadb postgresql --script tpcc.lua --option scale=1\n\n\
     Ctrl-C stops after the current slice and reports what was measured; dbdyno run --resume DIR \
     continues. For all other keys, edit the file that --save writes.")]
 pub struct Compare {
@@ -33,25 +34,19 @@ pub struct Compare {
     pub candidates: Vec<String>,
     /// Microbenchmark: a name, a group such as point-1, or a pattern such as 'point-*'; repeatable, or
     /// separated by commas [default: read-only.pre_range=100,read-write_range=100]
-    #[arg(short, long = "microbenchmark", value_name = "NAME", value_delimiter = ',')]
+    #[arg(
+        short,
+        long = "microbenchmark",
+        value_name = "NAME",
+        value_delimiter = ',',
+        conflicts_with = "script"
+    )]
     pub microbenchmarks: Vec<String>,
-    /// Number of concurrent clients; several numbers, such as 1,4,16, for a sweep [default: 1]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
-    pub clients: Vec<String>,
-    /// Measuring time in all, such as 30s: of all candidates, the control and all microbenchmarks,
-    /// without loading and starting. Less if differences of 1% are resolved earlier [default: 5s for
-    /// each microbenchmark and candidate, 2s for SQLite]
-    #[arg(long = "for", value_name = "TIME")]
-    pub time: Option<String>,
-    /// Rows in the table [default: 20000]
-    #[arg(long, value_name = "N")]
-    pub rows: Option<String>,
+    #[command(flatten)]
+    pub comparison: super::ComparisonOptions,
     /// Run directory to create [default: results/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Write the experiment, with comments, for `dbdyno run FILE`
-    #[arg(long, value_name = "FILE")]
-    pub save: Option<PathBuf>,
     /// Write all results as JSON
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,

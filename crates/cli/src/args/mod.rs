@@ -3,6 +3,7 @@
 mod bisect;
 mod builds;
 mod compare;
+mod comparison;
 mod gate;
 mod history;
 mod live;
@@ -16,6 +17,7 @@ use clap_complete::Shell;
 pub use bisect::Bisect;
 pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
 pub use compare::Compare;
+pub use comparison::ComparisonOptions;
 pub use gate::Gate;
 pub use history::History;
 pub use live::{AttachOptions, Live, LiveCommand, Optimize, Status, Undo, Watch};

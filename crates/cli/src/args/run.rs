@@ -4,22 +4,33 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use dbdyno_document::parse_duration;
+use dbdyno_scripts::Version;
 use dbdyno_units::Nanos;
 
 /// Build and start the candidates of an experiment, measure them, and report.
+///
+/// With --script a sysbench script is measured without an experiment file: on the servers that are
+/// installed, or on candidates as for `compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     dbdyno run experiments/quickstart.toml\n  \
     dbdyno run my.toml --out results/first\n  \
     dbdyno run --resume results/first\n  \
     dbdyno run --resume results/first --more 10min   narrower intervals\n  \
-    dbdyno run ci.toml --fail-if 'slower 2%' --fail-if 'more-cpu 5% in writes'\n\n\
+    dbdyno run ci.toml --fail-if 'slower 2%' --fail-if 'more-cpu 5% in writes'\n  \
+    dbdyno run --script oltp_read_only.lua\n  \
+    dbdyno run --script tpcc.lua --option scale=1 mariadb mariadb:engine=myrocks\n\n\
     Ctrl-C stops after the current slice and reports what was measured; a second Ctrl-C stops \
     immediately. Either way, --resume continues the run.")]
 pub struct Run {
-    /// Experiment file
-    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
-    pub file: Option<PathBuf>,
+    /// Experiment file; with --script the candidates, of which the first is the baseline [default:
+    /// the installed servers]
+    #[arg(
+        value_name = "FILE|CANDIDATE",
+        required_unless_present_any = ["resume", "script"],
+        conflicts_with = "resume"
+    )]
+    pub words: Vec<PathBuf>,
     /// Run directory to create [default: results/NAME-TIME]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
@@ -42,9 +53,17 @@ pub struct Run {
     #[arg(long)]
     pub keep_data: bool,
     #[command(flatten)]
+    pub comparison: super::ComparisonOptions,
+    #[command(flatten)]
     pub gate: super::Gate,
     #[command(flatten)]
     pub view: super::View,
+}
+
+/// A version of sysbench.
+pub(super) fn sysbench_version(text: &str) -> Result<Version, String> {
+    let found = Version::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, version)| version).ok_or_else(|| "write 1.0 or 1.1".to_owned())
 }
 
 /// A positive duration.
@@ -104,6 +123,9 @@ pub struct List {
     /// Option of the script, such as tables=4; can be repeated
     #[arg(long = "option", value_name = "NAME=VALUE")]
     pub options: Vec<String>,
+    /// Version of sysbench that the script is written for: 1.0 or 1.1
+    #[arg(long, value_name = "VERSION", default_value = "1.0", value_parser = sysbench_version)]
+    pub sysbench: Version,
     /// Seed of the script's random numbers, as --rand-seed of sysbench
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub seed: u32,

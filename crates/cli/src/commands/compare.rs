@@ -1,4 +1,4 @@
-//! `dbdyno compare`.
+//! `dbdyno compare`, and `dbdyno run --script`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -7,54 +7,127 @@ use std::process::ExitCode;
 
 use dbdyno_engines::server::installed_releases;
 use dbdyno_record::server::ServerSystem;
+use dbdyno_report::gate::Rule;
 use dbdyno_report::model::Report;
 use dbdyno_report::{conclusions, export, markdown};
-use dbdyno_run::start_run;
-use dbdyno_spec::compare::{Words, experiment};
+use dbdyno_run::{Options, Outcome, start_run};
+use dbdyno_spec::compare::{ScriptWords, Words, experiment};
 
-use crate::args::Compare;
+use crate::args::{Compare, ComparisonOptions, View};
 use crate::commands::run::Execution;
-use crate::commands::{directory_for, export_file};
+use crate::commands::{directory_for, export_file, gate};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
+/// A comparison of a command line.
+pub struct Comparison<'a> {
+    /// The command of dbdyno.
+    pub command: &'a str,
+    /// The candidates as written.
+    pub candidates: &'a [String],
+    /// Names, groups and patterns; none with a script.
+    pub microbenchmarks: &'a [String],
+    /// The script and all numbers.
+    pub options: &'a ComparisonOptions,
+    /// Rules of a gate.
+    pub rules: &'a [Rule],
+    /// The run directory, if it is given.
+    pub out: Option<&'a Path>,
+    /// Build cache.
+    pub cache: Option<&'a Path>,
+    /// Whether to keep the databases after a complete run.
+    pub keep_data: bool,
+    /// How the report is printed.
+    pub view: View,
+}
+
 /// Runs the experiment that the words describe, and reports.
 pub fn compare(args: &Compare) -> Result<ExitCode, CliError> {
-    let installed = |system: ServerSystem| {
-        installed_releases(system).into_iter().map(|release| release.name).collect()
-    };
-    let words = Words {
-        candidates: &args.candidates,
-        microbenchmarks: &args.microbenchmarks,
-        clients: &args.clients,
-        time: args.time.as_deref(),
-        rows: args.rows.as_deref(),
-    };
-    let comparison = experiment(&words, &installed)
-        .map_err(|problems| CliError::Experiment(problems.to_string()))?;
     for file in [&args.export_json, &args.export_csv, &args.export_markdown].into_iter().flatten() {
         export_file::check(file)?;
     }
-    if let Some(file) = &args.save {
-        save(file, &comparison.text)?;
-    }
-    let (experiment, text) = (&comparison.experiment, &comparison.text);
-    let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
-    let execution = Execution {
-        directory: &directory,
+    let comparison = Comparison {
+        command: "compare",
+        candidates: &args.candidates,
+        microbenchmarks: &args.microbenchmarks,
+        options: &args.comparison,
+        rules: &[],
+        out: args.out.as_deref(),
         cache: args.cache.as_deref(),
         keep_data: args.keep_data,
-        trust: false,
         view: args.view,
-        display: Display::with_first_ratio(),
     };
-    execution.execute(&|options| start_run(experiment, text, &directory, options), &|report, _| {
-        conclude(report, args).map(|()| ExitCode::SUCCESS)
-    })
+    comparison.run(&|report| export(report, args))
 }
 
-/// Prints a sentence per result and writes the files that were asked for.
-fn conclude(report: &Report, args: &Compare) -> Result<(), CliError> {
+impl Comparison<'_> {
+    /// Runs it. `after` gets the report.
+    pub fn run(
+        &self,
+        after: &dyn Fn(&Report) -> Result<(), CliError>,
+    ) -> Result<ExitCode, CliError> {
+        let installed = |system: ServerSystem| {
+            installed_releases(system).into_iter().map(|release| release.name).collect()
+        };
+        let read = |path: &str| {
+            fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
+        };
+        let ComparisonOptions { script, options, sysbench, clients, time, rows, save: file } =
+            self.options;
+        let path = script.as_deref().map(path_of_script);
+        let script = script.as_deref().zip(path.as_deref());
+        let words = Words {
+            command: self.command,
+            candidates: self.candidates,
+            microbenchmarks: self.microbenchmarks,
+            script: script.map(|(file, path)| ScriptWords {
+                file,
+                path,
+                options,
+                version: *sysbench,
+            }),
+            clients,
+            time: time.as_deref(),
+            rows: rows.as_deref(),
+        };
+        let described = experiment(&words, &installed, &read)
+            .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+        let (experiment, text) = (&described.experiment, &described.text);
+        gate::check(self.rules, experiment)?;
+        if let Some(file) = file {
+            save(file, text)?;
+        }
+        let default = || directory_for(&experiment.name);
+        let directory = self.out.map_or_else(default, Path::to_owned);
+        let execution = Execution {
+            directory: &directory,
+            cache: self.cache,
+            keep_data: self.keep_data,
+            trust: false,
+            view: self.view,
+            display: Display::with_first_ratio(),
+        };
+        let start = |options: &Options<'_>| start_run(experiment, text, &directory, options);
+        execution.execute(&start, &|report, outcome| {
+            conclude(report);
+            after(report)?;
+            match outcome {
+                Outcome::Complete { .. } => gate::judge(self.rules, report, &directory),
+                Outcome::Interrupted => Ok(ExitCode::SUCCESS),
+            }
+        })
+    }
+}
+
+/// How the experiment names a script, wherever its file is: one that does not exist here may be sysbench's.
+fn path_of_script(file: &str) -> String {
+    let absolute = fs::canonicalize(file).ok();
+    let absolute = absolute.and_then(|path| path.into_os_string().into_string().ok());
+    absolute.unwrap_or_else(|| file.to_owned())
+}
+
+/// Prints a sentence per result.
+fn conclude(report: &Report) {
     let mut text = String::new();
     for sentence in conclusions(report) {
         output::wrapped(&mut text, "", &sentence);
@@ -62,6 +135,10 @@ fn conclude(report: &Report, args: &Compare) -> Result<(), CliError> {
     if !text.is_empty() {
         output::print(&format!("\n{text}"));
     }
+}
+
+/// Writes the files that were asked for.
+fn export(report: &Report, args: &Compare) -> Result<(), CliError> {
     let exports = [
         (&args.export_json, export::run_json as fn(&Report) -> _),
         (&args.export_csv, export::relative_csv),

@@ -22,6 +22,7 @@ pub fn list_script(args: &List) -> Result<ExitCode, CliError> {
         std::fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
     };
     let source = Source::find(file, read).map_err(|error| CliError::Usage(error.to_string()))?;
+    let source = Source { version: args.sysbench, ..source };
     let options = options(&args.options)?;
     let invalid = |error: dbdyno_scripts::ScriptError| CliError::Usage(error.to_string());
     let declared = inspect(&source, Driver::MySql, &Options::new()).map_err(invalid)?;

@@ -1,13 +1,16 @@
 //! `dbdyno run`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use dbdyno_engines::server::Installation;
+use dbdyno_record::server::ServerSystem;
 use dbdyno_report::model::Report;
 use dbdyno_results::{ResultsError, RunReader};
 use dbdyno_run::{Options, Outcome, RunError, continue_run, extend_run, start_run};
 
 use crate::args::{Run, View};
+use crate::commands::compare::Comparison;
 use crate::commands::{
     INTERRUPTED, directory_for, gate, now, read_experiment, report, stop_on_signals, stored_data,
     worker_program,
@@ -33,6 +36,13 @@ pub struct Execution<'a> {
 
 /// Runs or resumes an experiment, and reports.
 pub fn run(args: &Run) -> Result<ExitCode, CliError> {
+    if args.comparison.script.is_some() {
+        return run_script(args);
+    }
+    if let Some(option) = args.comparison.given() {
+        let message = format!("{option} needs --script; an experiment file has keys for it");
+        return Err(CliError::Usage(message));
+    }
     let execute = |directory: &Path, work: &Work<'_>| {
         let execution = Execution {
             directory,
@@ -47,22 +57,62 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
             Outcome::Interrupted => Ok(ExitCode::SUCCESS),
         })
     };
-    match (&args.file, &args.resume) {
-        (Some(_), _) if args.more.is_some() => Err(CliError::Usage(
-            "--more extends a complete run: dbdyno run --resume DIR --more TIME".to_owned(),
-        )),
-        (Some(file), _) => {
-            let (experiment, text) = read_experiment(file)?;
-            gate::check(&args.gate.rules, &experiment)?;
-            let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
-            execute(&directory, &|options| start_run(&experiment, &text, &directory, options))
-        }
-        (None, Some(directory)) => execute(directory, &|options| match args.more {
+    if let Some(directory) = &args.resume {
+        return execute(directory, &|options| match args.more {
             Some(more) => extend_run(directory, more, options),
             None => continue_run(directory, options),
-        }),
-        (None, None) => Err(CliError::Usage("no experiment file given".to_owned())),
+        });
     }
+    if args.more.is_some() {
+        return Err(CliError::Usage(
+            "--more extends a complete run: dbdyno run --resume DIR --more TIME".to_owned(),
+        ));
+    }
+    let [file] = &args.words[..] else {
+        return Err(CliError::Usage("name one experiment file".to_owned()));
+    };
+    let (experiment, text) = read_experiment(file)?;
+    gate::check(&args.gate.rules, &experiment)?;
+    let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
+    execute(&directory, &|options| start_run(&experiment, &text, &directory, options))
+}
+
+/// Measures a script without an experiment file.
+fn run_script(args: &Run) -> Result<ExitCode, CliError> {
+    let word = |path: &PathBuf| {
+        path.to_str().map(str::to_owned).ok_or_else(|| {
+            CliError::Usage(format!("{} is not a candidate: it is not UTF-8", path.display()))
+        })
+    };
+    let mut candidates = args.words.iter().map(word).collect::<Result<Vec<_>, _>>()?;
+    if candidates.is_empty() {
+        candidates = installed_servers()?;
+    }
+    let comparison = Comparison {
+        command: "run",
+        candidates: &candidates,
+        microbenchmarks: &[],
+        options: &args.comparison,
+        rules: &args.gate.rules,
+        out: args.out.as_deref(),
+        cache: args.cache.as_deref(),
+        keep_data: args.keep_data,
+        view: args.view,
+    };
+    comparison.run(&|_| Ok(()))
+}
+
+/// The systems with a program on this machine.
+fn installed_servers() -> Result<Vec<String>, CliError> {
+    let is_installed = |system: &ServerSystem| Installation::find(*system, None, None).is_ok();
+    let installed = ServerSystem::ALL.into_iter().filter(is_installed);
+    let names: Vec<String> = installed.map(|system| system.name().to_owned()).collect();
+    if names.is_empty() {
+        let message = "no server is installed: install mariadb-server or postgresql, or name candidates, such as \
+                       mariadb@trixie";
+        return Err(CliError::Usage(message.to_owned()));
+    }
+    Ok(names)
 }
 
 /// A session of a run.

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Finished, Stored, TestDir, cache, call, read_json};
+use dbdyno_record::server::ServerSystem;
+
+use crate::common::{Finished, Stored, TestDir, cache, call, call_with, read_json};
+use crate::existing::{PASSWORD, Theirs};
 
 /// Compares builds of SQLite with these arguments.
 fn compare(test: &TestDir, out: &Path, more: &[&str]) -> Finished {
@@ -52,6 +55,27 @@ fn words_are_compared_saved_and_exported() {
     let refused = compare(&test, &test.path().join("second"), &[]);
     refused.assert_code(2).assert_prints("saved.toml exists");
     assert!(!test.path().join("second").exists());
+}
+
+#[test]
+fn existing_servers_are_compared_by_their_urls() {
+    let test = TestDir::new();
+    let theirs = Theirs::start(ServerSystem::MariaDb);
+    drop(theirs.mariadb());
+    let url = |scheme: &str| format!("{scheme}://bench@/?socket={}", theirs.socket());
+    let (mariadb, mysql) = (url("mariadb"), url("mysql"));
+    let out = test.out().display().to_string();
+    let options = ["-m", "point-query.pre_range=100", "--rows", "2000", "--for", "900ms", "--out"];
+    let compare = |candidates: [&str; 2], out: &str| {
+        let words = ["compare"].into_iter().chain(candidates).chain(options).chain([out]);
+        call_with(words, &[("DBDYNO_PASSWORD", PASSWORD)])
+    };
+    let finished = compare([&mariadb, &mariadb], &out);
+    finished.assert_code(0).assert_prints("mariadb-2").assert_prints("on point-query");
+    // MySQL's scheme is common for servers of MariaDB, too.
+    let other = test.path().join("other").display().to_string();
+    compare([&mysql, &mysql], &other).assert_code(0).assert_prints("mysql-2");
+    theirs.end();
 }
 
 #[test]

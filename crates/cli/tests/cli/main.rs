@@ -28,6 +28,7 @@ mod mysql_release;
 mod own_data;
 mod releases;
 mod run;
+mod script_runs;
 mod scripts;
 mod servers;
 mod trust;

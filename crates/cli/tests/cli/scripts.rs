@@ -51,7 +51,7 @@ fn invalid_scripts_and_options_are_named() {
 }
 
 /// The script of a bank whose clients need answers, restart events, and use every way to send SQL.
-const BANK: &str = r#"
+pub const BANK: &str = r#"
 sysbench.cmdline.options = { accounts = {'Accounts', 100} }
 function prepare()
    local con = sysbench.sql.driver():connect()
@@ -84,7 +84,7 @@ function event()
 end
 "#;
 
-fn experiment(clients: &str, microbenchmarks: &str, candidates: &[(&str, &str)]) -> String {
+pub fn experiment(clients: &str, microbenchmarks: &str, candidates: &[(&str, &str)]) -> String {
     let mut text = format!(
         "name = \"scripts\"\nbaseline = \"{}\"\ncontrol = false\n\n[workload]\nrows = 1000\nclients = {clients}\n\
          microbenchmarks = [\"own\"]\n\n\

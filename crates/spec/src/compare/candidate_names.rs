@@ -145,7 +145,7 @@ mod tests {
     use crate::compare::command_line::CommandLine;
 
     fn names(words: &[&str]) -> Vec<String> {
-        let mut line = CommandLine::new();
+        let mut line = CommandLine::new("compare");
         let mut problems = Vec::new();
         let installed = |_| vec!["15".to_owned(), "8.0.37".to_owned()];
         let candidates: Vec<_> = words

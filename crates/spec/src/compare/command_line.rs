@@ -4,13 +4,12 @@ use std::ops::Range;
 
 use dbdyno_document::Span;
 
-/// The program and the command, before the words.
-const COMMAND: &str = "dbdyno compare";
-
 /// The words of a command in one line, quoted as for a shell.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
     text: String,
+    /// The length of the program and the command, before the words.
+    command: usize,
 }
 
 /// A word and its position in the line.
@@ -26,8 +25,10 @@ pub struct Word<'w> {
 }
 
 impl CommandLine {
-    pub fn new() -> Self {
-        Self { text: COMMAND.to_owned() }
+    /// The line of a command of dbdyno, without words.
+    pub fn new(command: &str) -> Self {
+        let text = format!("dbdyno {command}");
+        Self { command: text.len(), text }
     }
 
     /// Adds a word.
@@ -55,7 +56,7 @@ impl CommandLine {
 
     /// The name of the command, for problems of no single word.
     pub const fn command(&self) -> Span {
-        Span { start: 0, end: COMMAND.len() }
+        Span { start: 0, end: self.command }
     }
 }
 
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn words_are_quoted_as_for_a_shell_and_keep_their_positions() {
-        let mut line = CommandLine::new();
+        let mut line = CommandLine::new("compare");
         let plain = line.push("postgresql@15:engine=x");
         let quoted = line.push("mariadb{a=b}");
         let apostrophe = line.push("a'b");

@@ -52,6 +52,9 @@ pub fn write(
         });
     }
     workload(&mut text, options);
+    if let Some(script) = &options.script {
+        script.write(&mut text);
+    }
     schedule(&mut text, &work, candidates, (options.time, time));
     for (candidate, name) in candidates.iter().zip(&names) {
         text.push("\n");
@@ -72,21 +75,29 @@ struct Work {
 impl Work {
     /// Words that select nothing are reported when the text is parsed.
     fn of(options: &Options<'_>) -> Self {
+        let clients = options.clients.len().max(1);
+        if let Some(script) = &options.script {
+            return Self { cases: clients as u64, writes: !script.only_reads };
+        }
         let named = options.microbenchmarks.iter().map(|word| word.text);
         let defaults = MICROBENCHMARKS.into_iter().filter(|_| options.microbenchmarks.is_empty());
         let selected = Catalog::builtin().select(named.chain(defaults)).unwrap_or_default();
-        let cases = selected.len().max(1) * options.clients.len().max(1);
+        let cases = selected.len().max(1) * clients;
         Self { cases: cases as u64, writes: selected.iter().any(Microbenchmark::writes) }
     }
 }
 
 fn workload(text: &mut TomlText, options: &Options<'_>) {
     text.push("\n[workload]\n");
-    match options.rows {
-        Some(rows) => text.push_of(rows.whole(), |text| {
+    match (options.rows, &options.script) {
+        (Some(rows), _) => text.push_of(rows.whole(), |text| {
             text.push(&format!("rows = {}\n", plain(rows.text)));
         }),
-        None => {
+        (None, Some(script)) => {
+            text.comment("Servers get caches for this number of rows of sysbench's tables.");
+            text.push(&format!("rows = {}\n", script.rows()));
+        }
+        (None, None) => {
             text.comment(
                 "Few, so that loading takes seconds. The default of other files is 100_000.",
             );
@@ -108,7 +119,9 @@ fn workload(text: &mut TomlText, options: &Options<'_>) {
 
 /// The list of selected microbenchmarks.
 fn microbenchmarks(text: &mut TomlText, options: &Options<'_>) {
-    if options.microbenchmarks.is_empty() {
+    if let Some(script) = &options.script {
+        script.write_selection(text);
+    } else if options.microbenchmarks.is_empty() {
         text.push(&format!("[{}]", MICROBENCHMARKS.map(quote).join(", ")));
     } else {
         list(text, options.microbenchmarks.iter().map(|word| (word, 0..word.text.len())));
@@ -303,7 +316,7 @@ fn list<'a, 'w: 'a>(
 }
 
 /// A number or a boolean as TOML; any other text as a string, which is reported when it is parsed.
-fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     match (text, text.parse::<i64>()) {
         ("true" | "false", _) => text.to_owned(),
         (_, Ok(number)) => number.to_string(),

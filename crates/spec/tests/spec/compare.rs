@@ -5,17 +5,18 @@ use std::collections::BTreeSet;
 use dbdyno_document::Problems;
 use dbdyno_record::ReleaseOrigin;
 use dbdyno_record::server::{Durability, ServerSystem, StorageEngine};
-use dbdyno_spec::compare::{Comparison, MICROBENCHMARKS, ROWS, Words, experiment};
+use dbdyno_spec::compare::{Comparison, MICROBENCHMARKS, ROWS, ScriptWords, Words, experiment};
 use dbdyno_spec::experiment::{Experiment, PrivateServer, System};
-use dbdyno_spec::parse;
+use dbdyno_spec::{parse, parse_with_warnings};
 use dbdyno_units::{Bytes, Nanos};
+use dbdyno_workloads::definition::Version;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
 /// The command of this line, with options before or after candidates, without a shell's quotes.
 fn compare(line: &str) -> Result<Comparison, Problems> {
     let (mut candidates, mut microbenchmarks, mut clients) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut time, mut rows) = (None, None);
+    let (mut time, mut rows, mut script, mut options) = (None, None, None, Vec::new());
     let mut words = line.split(' ');
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap().to_owned();
@@ -24,17 +25,42 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
             "--clients" => clients.extend(value().split(',').map(str::to_owned)),
             "--for" => time = Some(value()),
             "--rows" => rows = Some(value()),
+            "--script" => script = Some(value()),
+            "--option" => options.push(value()),
             _ => candidates.push(word.to_owned()),
         }
     }
+    let path = script.as_ref().map(|file| format!("/scripts/{file}"));
+    let script = script.as_ref().zip(path.as_ref());
     let words = Words {
+        command: "compare",
         candidates: &candidates,
         microbenchmarks: &microbenchmarks,
+        script: script.map(|(file, path)| ScriptWords {
+            file,
+            path,
+            options: &options,
+            version: Version::V1_0,
+        }),
         clients: &clients,
         time: time.as_deref(),
         rows: rows.as_deref(),
     };
-    experiment(&words, &installed)
+    experiment(&words, &installed, &files)
+}
+
+fn files(name: &str) -> Result<String, String> {
+    let event = match name {
+        "/scripts/reads.lua" => "SELECT 1",
+        "/scripts/write-rows.lua" => "DELETE FROM t",
+        _ => return Err(format!("reading {name}: no such file")),
+    };
+    Ok(format!(
+        "sysbench.cmdline.options = {{ tables = {{'Tables', 1}}, table_size = {{'Rows', 10}}, level = {{'Level', ''}} }}
+         function prepare() end
+         function thread_init() con = sysbench.sql.driver():connect() end
+         function event() con:query('{event}') end"
+    ))
 }
 
 fn installed(system: ServerSystem) -> Vec<String> {
@@ -72,6 +98,40 @@ fn engines_are_compared() {
     assert_eq!(experiment.workload.rows, ROWS);
     let of_group = &experiment.workload.microbenchmarks;
     assert!(of_group.len() > 5 && of_group.iter().all(|one| one.group.name() == "point-1"));
+}
+
+#[test]
+fn scripts_are_measured_instead_of_microbenchmarks() {
+    let line = "mariadb postgresql --script reads.lua --option tables=4 --option level=on";
+    let Comparison { experiment, text } = compare(line).unwrap();
+    let [one] = &experiment.workload.microbenchmarks[..] else { panic!("{text}") };
+    assert_eq!((one.name.as_str(), one.writes()), ("reads", false));
+    assert_eq!(experiment.workload.rows, 40_000);
+    assert!(text.contains("script = \"/scripts/reads.lua\""), "{text}");
+    assert!(text.contains("[microbenchmark.options]\ntables = 4\nlevel = \"on\"\n"), "{text}");
+    let (saved, _) = parse_with_warnings("saved.toml", &text, &files).unwrap();
+    assert_eq!(saved, experiment);
+
+    let experiment = valid("mariadb --script write-rows.lua --rows 2500 --clients 1,8 --for 8s");
+    let [one] = &experiment.workload.microbenchmarks[..] else { panic!("{experiment:?}") };
+    assert_eq!((one.name.as_str(), one.writes()), ("write-rows", true));
+    assert_eq!((experiment.workload.rows, experiment.schedule.budget), (2500, Nanos::from_secs(2)));
+}
+
+#[test]
+fn problems_of_scripts_are_shown_at_their_words() {
+    for (line, place) in [
+        ("mariadb --script missing.lua", "missing.lua"),
+        ("mariadb --script reads.lua --option tabels=2", "tabels=2"),
+        ("mariadb --script reads.lua --option tables", "tables"),
+        ("mariadb --script reads.lua --option threads=2", "threads=2"),
+        ("mariadb sqlite --script reads.lua", "sqlite"),
+    ] {
+        let problems = compare(line).unwrap_err();
+        let spans: Vec<&str> =
+            problems.list.iter().map(|one| &problems.text[one.span.start..one.span.end]).collect();
+        assert_eq!(spans, [place], "{problems}");
+    }
 }
 
 #[test]
@@ -329,9 +389,10 @@ proptest! {
             clients: &clients,
             time: time.as_deref(),
             rows: rows.as_deref(),
+            command: "compare",
             ..Words::default()
         };
-        let Comparison { experiment, text } = experiment(&words, &installed)
+        let Comparison { experiment, text } = experiment(&words, &installed, &files)
             .map_err(|problems| TestCaseError::fail(format!("{candidates:?}\n{problems}")))?;
         prop_assert_eq!(experiment.candidates.len(), candidates.len());
         let names: BTreeSet<&str> = names(&experiment).into_iter().collect();
@@ -357,13 +418,15 @@ proptest! {
     ) {
         let list: Vec<String> = option.clone().into_iter().collect();
         let words = Words {
+            command: "compare",
+            script: None,
             candidates: &words,
             microbenchmarks: if words.len() == 1 { &list } else { &[] },
             clients: if words.len() == 2 { &list } else { &[] },
             time: option.as_deref().filter(|_| words.len() == 3),
             rows: option.as_deref().filter(|_| words.is_empty()),
         };
-        match experiment(&words, &installed) {
+        match experiment(&words, &installed, &files) {
             Ok(Comparison { experiment, text }) => {
                 prop_assert_eq!(parse("saved.toml", &text).unwrap(), experiment);
             }

@@ -1,0 +1,131 @@
+//! A sysbench script as the work of a comparison: `--script FILE` with `--option NAME=VALUE`.
+
+use std::ops::Range;
+
+use dbdyno_document::Problem;
+use dbdyno_workloads::definition::Version;
+
+use super::candidate::{Candidate, System};
+use super::command_line::{CommandLine, Word};
+use super::experiment_text::{ROWS, plain};
+use super::toml_text::{TomlText, quote};
+
+/// A script in the words of a command line.
+#[derive(Clone, Copy, Debug)]
+pub struct ScriptWords<'a> {
+    /// The file as it was written.
+    pub file: &'a str,
+    /// The file as the experiment names it, from wherever the experiment is.
+    pub path: &'a str,
+    /// Its options: `NAME=VALUE`.
+    pub options: &'a [String],
+    /// The version of sysbench that it is written for.
+    pub version: Version,
+}
+
+/// A script, with the places of its words.
+#[derive(Debug)]
+pub struct ScriptOption<'w> {
+    file: Word<'w>,
+    path: &'w str,
+    version: &'static str,
+    /// Names and values.
+    options: Vec<(Word<'w>, Range<usize>, Range<usize>)>,
+    /// Whether its first events change nothing.
+    pub only_reads: bool,
+}
+
+/// Rows of a table of sysbench's own scripts.
+const TABLE_SIZE: u64 = 10_000;
+
+impl<'w> ScriptOption<'w> {
+    /// Adds the words to the line. Those with problems are left out.
+    pub fn read(
+        words: ScriptWords<'w>,
+        line: &mut CommandLine,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let file = line.push_option("--script", words.file);
+        let mut options = Vec::new();
+        for option in words.options {
+            let word = line.push_option("--option", option);
+            match option.find('=') {
+                Some(at) => options.push((word, 0..at, at + 1..option.len())),
+                None => {
+                    let message = format!("option `{option}` of the script has no value");
+                    problems.push(Problem::new(word.whole(), message).help("write `NAME=VALUE`"));
+                }
+            }
+        }
+        let is_this = |(_, version): &(&str, Version)| *version == words.version;
+        let version = Version::ALL.into_iter().find(is_this).map_or("", |(name, _)| name);
+        if words.version != Version::default() {
+            line.push_option("--sysbench", version);
+        }
+        Self { file, path: words.path, version, options, only_reads: false }
+    }
+
+    /// Reports candidates on which no script can run.
+    pub fn check_systems(&self, candidates: &[Candidate<'_>], problems: &mut Vec<Problem>) {
+        for candidate in candidates.iter().filter(|one| one.system == System::Sqlite) {
+            let problem = Problem::new(candidate.word.whole(), "scripts cannot run on SQLite");
+            problems.push(problem.help("they run on mariadb, mysql and postgresql"));
+        }
+    }
+
+    /// The name of the microbenchmark: that of the file.
+    fn name(&self) -> String {
+        let name = self.path.rsplit_once('/').map_or(self.path, |(_, name)| name);
+        let name = name.strip_suffix(".lua").unwrap_or(name);
+        let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
+        name.chars().map(|c| if is_valid(c) { c } else { '_' }).collect()
+    }
+
+    /// The number of rows that servers should expect, from the options of sysbench's own scripts.
+    pub fn rows(&self) -> u64 {
+        let number = |wanted: &str| {
+            let is_wanted = |name: &str| name.replace('-', "_") == wanted;
+            let mut found = self.options.iter().rev();
+            let (word, _, value) =
+                found.find(|(word, name, _)| is_wanted(&word.text[name.clone()]))?;
+            word.text[value.clone()].parse::<u64>().ok()
+        };
+        let rows = number("tables").unwrap_or(1) * number("table_size").unwrap_or(TABLE_SIZE);
+        rows.max(ROWS)
+    }
+
+    /// Writes the list of selected microbenchmarks.
+    pub fn write_selection(&self, text: &mut TomlText) {
+        text.push_of(self.file.whole(), |text| text.push(&format!("[{}]", quote(&self.name()))));
+    }
+
+    /// Writes the microbenchmark.
+    pub fn write(&self, text: &mut TomlText) {
+        text.push("\n[[microbenchmark]]\n");
+        text.push_of(self.file.whole(), |text| {
+            text.push(&format!("name = {}\nscript = {}\n", quote(&self.name()), quote(self.path)));
+            text.push(&format!("sysbench = {}\n", quote(self.version)));
+        });
+        if self.only_reads {
+            text.comment("Its first events only read. Remove this if others write.");
+            text.push("stages = [\"post\"]\n");
+        }
+        if !self.options.is_empty() {
+            text.push("[microbenchmark.options]\n");
+        }
+        for (word, name, value) in &self.options {
+            text.push_of(word.whole(), |text| {
+                let name = &word.text[name.clone()];
+                let is_bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+                let is_bare = !name.is_empty() && name.chars().all(is_bare);
+                text.push(&if is_bare { name.to_owned() } else { quote(name) });
+                text.push(" = ");
+                match plain(&word.text[value.clone()]) {
+                    quoted if quoted.starts_with('"') => text.string(word, value.clone()),
+                    plain => text.push(&plain),
+                }
+                text.push("\n");
+            });
+        }
+    }
+}
