@@ -12,10 +12,12 @@ mod params;
 pub mod postgres;
 pub mod sqlite;
 mod text_rows;
+mod verifier;
 
 pub use answer::Answer;
 pub use error::{Error, ErrorCode, ErrorKind};
 pub use params::{Param, Params};
+pub use verifier::verifier;
 
 use std::os::fd::AsFd;
 

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Bytes;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// A server program on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Installation {
     /// The database system.
     pub system: ServerSystem,
@@ -25,7 +26,7 @@ pub struct Installation {
 }
 
 /// Files that belong to a server program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProgramFiles {
     /// The program that creates a data directory.
     pub(crate) init_program: PathBuf,

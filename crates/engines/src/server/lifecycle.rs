@@ -12,7 +12,7 @@ use super::pause::PausedServer;
 use super::process::POLL_INTERVAL;
 use super::program::{ProgramFacts, ServerProgram};
 use super::systems::server_program;
-use super::{ServerDir, ServerError, ServerPlan};
+use super::{Network, ServerDir, ServerError, ServerPlan};
 
 /// How long a starting server may log nothing.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,6 +57,7 @@ pub struct Server {
     title: &'static str,
     server_dir: ServerDir,
     log: LogPosition,
+    network: Option<Network>,
 }
 
 impl Server {
@@ -71,6 +72,35 @@ impl Server {
         server_dir: &ServerDir,
         cpus: Option<&str>,
     ) -> Result<Self, ServerError> {
+        Self::start_with(plan, server_dir, cpus, None)
+    }
+
+    /// As [`Self::start`]; the server also listens on the network.
+    ///
+    /// # Errors
+    /// As [`Self::start`]; the system has no safe login over a network, the server cannot listen at the
+    /// address, or the account cannot be created.
+    pub fn start_on_network(
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        cpus: Option<&str>,
+        network: Network,
+    ) -> Result<Self, ServerError> {
+        let server = Self::start_with(plan, server_dir, cpus, Some(network))?;
+        if let Some(network) = &server.network {
+            let admitted = server.program.admit(&server.target(), network);
+            let doing = "creating the account for the network";
+            admitted.map_err(|error| server.failure(doing, &error.to_string()))?;
+        }
+        Ok(server)
+    }
+
+    fn start_with(
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        cpus: Option<&str>,
+        network: Option<Network>,
+    ) -> Result<Self, ServerError> {
         let program = server_program(plan.installation.system);
         server_dir.check_stopped("starting a second server on")?;
         if !server_dir.exists() {
@@ -79,12 +109,14 @@ impl Server {
         }
         let launcher = launcher(program, plan, server_dir, cpus)?;
         server_dir.create_sockets(launcher.user.as_ref())?;
-        let command = program.command(plan, server_dir)?;
+        let command = program.command(plan, server_dir, network.as_ref())?;
         let log = LogPosition::at_end_of(&server_dir.log());
         let processes = launcher.spawn(command)?;
         let title = plan.installation.system.title();
-        let mut server = Self { processes, program, title, server_dir: server_dir.clone(), log };
+        let server_dir = server_dir.clone();
+        let mut server = Self { processes, program, title, server_dir, log, network };
         if let Some(process) = &server.processes.process {
+            let server_dir = &server.server_dir;
             let registry = server_dir.registry();
             registry
                 .add(process, &server_dir.data())
@@ -93,7 +125,7 @@ impl Server {
         let started = Instant::now();
         server.wait_until_ready()?;
         let (pid, time) = (server.pid(), started.elapsed());
-        tracing::info!(server = server_dir.name(), pid, ?time, "started {title}");
+        tracing::info!(server = server.server_dir.name(), pid, ?time, "started {title}");
         Ok(server)
     }
 
@@ -132,10 +164,16 @@ impl Server {
         self.processes.pid()
     }
 
-    /// How to reach it.
+    /// How to reach it through its socket.
     #[must_use]
     pub fn target(&self) -> Target {
-        self.program.target(&self.server_dir)
+        self.program.target(&self.server_dir, self.network.as_ref())
+    }
+
+    /// How the client on the network reaches it; `None` if it does not listen there.
+    #[must_use]
+    pub fn network_target(&self) -> Option<Target> {
+        Some(self.network.as_ref()?.target(self.target().database.as_deref()))
     }
 
     /// How the server exited, with the end of its log; `None` while it runs. It should exit only on

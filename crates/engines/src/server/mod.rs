@@ -7,7 +7,8 @@
 //!
 //! The modules form layers; each uses only those before it:
 //!
-//! 1. `error`, `user`, `private_dir`, `command`, `postgres_lock`, `access`: no other module of `server`
+//! 1. `error`, `user`, `private_dir`, `command`, `postgres_lock`, `access`, `network`: no other module of
+//!    `server`
 //! 2. `process`, `registry_file`, `process_registry`, `stale_servers`: which servers run, and killing
 //!    those that outlived their owner
 //! 3. `server_dir`, `external_dir`, `server_dirs`: where data, logs and sockets are
@@ -27,6 +28,7 @@ mod installation;
 mod launcher;
 mod lifecycle;
 mod log;
+mod network;
 mod pause;
 mod plan;
 mod planning;
@@ -51,6 +53,7 @@ pub use error::ServerError;
 pub use external_dir::external_servers;
 pub use installation::Installation;
 pub use lifecycle::{Server, initialise};
+pub use network::Network;
 pub use plan::{DataShape, ServerPlan};
 pub use planning::check_settings;
 pub use releases::{InstalledRelease, installed_releases};

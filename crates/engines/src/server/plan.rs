@@ -1,9 +1,10 @@
 use dbdyno_record::server::{Durability, StorageEngine};
+use serde::{Deserialize, Serialize};
 
 use super::Installation;
 
 /// Amount of data and number of clients; determines the sizes of caches and limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataShape {
     /// Number of tables.
     pub tables: u32,
@@ -21,7 +22,7 @@ impl DataShape {
 }
 
 /// A server program and the settings it runs with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerPlan {
     pub(super) installation: Installation,
     pub(super) engine: Option<StorageEngine>,

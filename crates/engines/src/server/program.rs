@@ -7,7 +7,7 @@ use dbdyno_record::server::{StorageEngine, Target};
 use super::installation::ProgramFiles;
 use super::launcher::Launcher;
 use super::plan::SettingsRequest;
-use super::{ServerDir, ServerError, ServerPlan};
+use super::{Network, ServerDir, ServerError, ServerPlan};
 
 /// The constants of a database system.
 pub(crate) struct ProgramFacts {
@@ -69,15 +69,28 @@ pub(crate) trait ServerProgram: Sync {
         launcher: &Launcher,
     ) -> Result<(), ServerError>;
 
-    /// Writes the configuration file, and returns the command that starts the server. User,
-    /// environment, log and CPUs are set by the launcher.
+    /// Writes the configuration file, and returns the command that starts the server, which listens on
+    /// its socket and at the address of `network`. User, environment, log and CPUs are set by the
+    /// launcher.
     ///
     /// # Errors
-    /// The file cannot be written.
-    fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError>;
+    /// The file cannot be written, or the system has no safe login over a network.
+    fn command(
+        &self,
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        network: Option<&Network>,
+    ) -> Result<Command, ServerError>;
 
-    /// How to reach the server in this directory.
-    fn target(&self, server_dir: &ServerDir) -> Target;
+    /// How to reach the server in this directory through its socket.
+    fn target(&self, server_dir: &ServerDir, network: Option<&Network>) -> Target;
+
+    /// Creates the account for the network on the server at `target`, and removes all others that
+    /// could log in there.
+    ///
+    /// # Errors
+    /// A statement failed.
+    fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error>;
 
     /// Whether the server accepts connections.
     fn is_ready(&self, target: &Target) -> bool;

@@ -2,13 +2,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dbdyno_record::server::{StorageEngine, Target};
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_record::server::{StatementMode, StorageEngine, Target};
 
 use super::super::installation::{ProgramFiles, is_executable, join_paths};
 use super::super::launcher::Launcher;
+use super::super::network::ACCOUNT;
 use super::super::plan::SettingsRequest;
 use super::super::program::{ProgramFacts, ServerProgram, VersionError};
-use super::super::{ServerDir, ServerError, ServerPlan};
+use super::super::{Network, ServerDir, ServerError, ServerPlan};
 use super::mysql_config::{
     self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
 };
@@ -124,7 +127,12 @@ impl ServerProgram for MariaDb {
         launcher.run("creating MariaDB's data directory", command, INITIALISE_TIMEOUT)
     }
 
-    fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError> {
+    fn command(
+        &self,
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        network: Option<&Network>,
+    ) -> Result<Command, ServerError> {
         let mut fixed = common::install_dirs(plan);
         if plan.engine == Some(StorageEngine::MyRocks) {
             fixed.push(("plugin_load_add", MYROCKS_PLUGIN.trim_end_matches(".so").to_owned()));
@@ -132,11 +140,27 @@ impl ServerProgram for MariaDb {
         } else {
             fixed.push(("default_storage_engine", "InnoDB".to_owned()));
         }
-        common::command(plan, server_dir, &fixed)
+        common::command(plan, server_dir, &fixed, network)
     }
 
-    fn target(&self, server_dir: &ServerDir) -> Target {
+    fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
         common::target(server_dir)
+    }
+
+    fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
+        let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
+        let others = "SELECT QUOTE(User), QUOTE(Host) FROM mysql.user WHERE Host <> 'localhost'";
+        for account in connection.query(others)? {
+            if let [Some(user), Some(host)] = &account[..] {
+                connection.run(&format!("DROP USER {user}@{host}"))?;
+            }
+        }
+        let account = format!("'{ACCOUNT}'@'{}'", network.client);
+        connection.run(&format!(
+            "CREATE USER {account} IDENTIFIED BY PASSWORD '{}'",
+            network.verifier
+        ))?;
+        connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
     }
 
     fn is_ready(&self, target: &Target) -> bool {

@@ -10,7 +10,7 @@ use super::super::launcher::Launcher;
 use super::super::plan::SettingsRequest;
 use super::super::program::{ProgramFacts, ServerProgram, VersionError};
 use super::super::program_output::program_output;
-use super::super::{ServerDir, ServerError, ServerPlan};
+use super::super::{Network, ServerDir, ServerError, ServerPlan};
 use super::mysql_config::{
     self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
 };
@@ -123,14 +123,31 @@ impl ServerProgram for MySql {
         )
     }
 
-    fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError> {
+    fn command(
+        &self,
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        network: Option<&Network>,
+    ) -> Result<Command, ServerError> {
+        if network.is_some() {
+            return Err(ServerError::Setting {
+                name: "host".to_owned(),
+                reason: "MySQL's accounts need an encrypted login, which is not supported on other \
+                         hosts"
+                    .to_owned(),
+            });
+        }
         let mut fixed = fixed(plan);
         fixed.extend(engine_settings(plan));
-        common::command(plan, server_dir, &fixed)
+        common::command(plan, server_dir, &fixed, None)
     }
 
-    fn target(&self, server_dir: &ServerDir) -> Target {
+    fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
         common::target(server_dir)
+    }
+
+    fn admit(&self, _: &Target, _: &Network) -> Result<(), dbdyno_drivers::Error> {
+        unreachable!("no command starts MySQL on a network")
     }
 
     fn is_ready(&self, target: &Target) -> bool {

@@ -11,7 +11,7 @@ use dbdyno_record::server::{Address, Durability, StatementMode, StorageEngine, T
 
 use super::super::plan::SettingsRequest;
 use super::super::program::ProgramFacts;
-use super::super::{DataShape, ServerDir, ServerError, ServerPlan};
+use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan};
 use super::config_file::write_config;
 
 /// File name of the socket.
@@ -261,16 +261,22 @@ pub(crate) fn command(
     plan: &ServerPlan,
     server_dir: &ServerDir,
     fixed: &[(&str, String)],
+    network: Option<&Network>,
 ) -> Result<Command, ServerError> {
     let file = server_dir.path().join("my.cnf");
-    write_config(&file, &config(plan, server_dir, fixed))?;
+    write_config(&file, &config(plan, server_dir, fixed, network))?;
     let mut command = Command::new(&plan.installation.program);
     command.arg(option("--defaults-file=", &file));
     Ok(command)
 }
 
 /// The configuration file of a server. `fixed` are settings that are not shown to the user.
-fn config(plan: &ServerPlan, server_dir: &ServerDir, fixed: &[(&str, String)]) -> String {
+fn config(
+    plan: &ServerPlan,
+    server_dir: &ServerDir,
+    fixed: &[(&str, String)],
+    network: Option<&Network>,
+) -> String {
     let mut lines = vec!["# Written by dbdyno at each start of the server.".to_owned()];
     lines.push("[mysqld]".to_owned());
     let path = |path: &Path| path.to_string_lossy().into_owned();
@@ -279,7 +285,14 @@ fn config(plan: &ServerPlan, server_dir: &ServerDir, fixed: &[(&str, String)]) -
     line("tmpdir", &path(&server_dir.temporary()));
     line("socket", &path(&socket(server_dir)));
     line("pid_file", &path(&server_dir.data().join("server.pid")));
-    line("skip_networking", "ON");
+    match network {
+        None => line("skip_networking", "ON"),
+        Some(Network { address, port, .. }) => {
+            line("bind_address", &address.to_string());
+            line("port", &port.to_string());
+        }
+    }
+    // Accounts are those of addresses, never of names.
     line("skip_name_resolve", "ON");
     for (name, value) in fixed {
         line(name, value);
@@ -299,7 +312,7 @@ pub(crate) fn write_init_config(
     server_dir: &ServerDir,
     fixed: &[(&str, String)],
 ) -> Result<PathBuf, ServerError> {
-    let config = config(plan, server_dir, fixed);
+    let config = config(plan, server_dir, fixed, None);
     let lines = config.lines().filter(|line| !line.starts_with("rocksdb_"));
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     let file = server_dir.path().join("initialise.cnf");

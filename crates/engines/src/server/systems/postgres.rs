@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use dbdyno_drivers::Connection;
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_record::server::{Address, StatementMode, StorageEngine, Target, Tls};
 
@@ -10,11 +11,12 @@ use dbdyno_machine::Signal;
 use super::super::error::system;
 use super::super::installation::{ProgramFiles, is_executable};
 use super::super::launcher::Launcher;
+use super::super::network::ACCOUNT;
 use super::super::plan::SettingsRequest;
 use super::super::postgres_lock::{self, LOCK_FILE};
 use super::super::program::{ProgramFacts, ServerProgram, VersionError};
 use super::super::program_output::program_output;
-use super::super::{ServerDir, ServerError, ServerPlan};
+use super::super::{Network, ServerDir, ServerError, ServerPlan};
 use super::config_file::write_config;
 use super::postgres_config as config;
 
@@ -31,13 +33,13 @@ const INITIALISE_TIMEOUT: Duration = Duration::from_secs(300);
 const DEBIAN_DIR: &str = "/usr/lib/postgresql";
 
 /// The superuser of a private server.
-const USER: &str = "dbdyno";
+const USER: &str = ACCOUNT;
 
 /// A database that every server has.
 const DEFAULT_DATABASE: &str = "postgres";
 
-/// Part of the socket's name only: the server does not listen on the network.
-const PORT: &str = "5432";
+/// Part of the socket's name only, if the server does not listen on the network.
+const PORT: u16 = 5432;
 
 /// The oldest supported version.
 const OLDEST: (u32, &str) = (12, "12");
@@ -118,20 +120,31 @@ impl ServerProgram for Postgres {
         launcher.run("creating PostgreSQL's data directory", command, INITIALISE_TIMEOUT)
     }
 
-    fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError> {
+    fn command(
+        &self,
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        network: Option<&Network>,
+    ) -> Result<Command, ServerError> {
         let data = server_dir.data();
         // A lock file left by a killed server prevents the start if its process id was reused.
         postgres_lock::clear(&data).map_err(system("removing", &data.join(LOCK_FILE)))?;
         let file = server_dir.path().join("postgresql.conf");
         let mut settings = vec![
-            ("listen_addresses", String::new()),
-            ("port", PORT.to_owned()),
+            ("listen_addresses", network.map(|it| it.address.to_string()).unwrap_or_default()),
+            ("port", port(network).to_string()),
             ("unix_socket_directories", config::directory(&server_dir.sockets())),
             ("unix_socket_permissions", "0700".to_owned()),
             // In files of the data directory: segments that a killed server leaves in /dev/shm are
             // never removed. Only parallel queries and large statistics use it.
             ("dynamic_shared_memory_type", "mmap".to_owned()),
         ];
+        if let Some(network) = network {
+            // Instead of initdb's, which trusts all connections from the machine itself.
+            let access = server_dir.path().join("pg_hba.conf");
+            write_config(&access, &config::network_access(USER, network.client))?;
+            settings.push(("hba_file", access.display().to_string()));
+        }
         let chosen = plan.settings().iter().filter(|(name, _)| name != config::CHECKSUMS);
         settings.extend(chosen.map(|(name, value)| (name.as_str(), value.clone())));
         write_config(&file, &config::text(&settings))?;
@@ -141,9 +154,10 @@ impl ServerProgram for Postgres {
         Ok(command)
     }
 
-    fn target(&self, server_dir: &ServerDir) -> Target {
+    fn target(&self, server_dir: &ServerDir, network: Option<&Network>) -> Target {
+        let socket = format!(".s.PGSQL.{}", port(network));
         Target {
-            address: Address::Socket(server_dir.sockets().join(format!(".s.PGSQL.{PORT}"))),
+            address: Address::Socket(server_dir.sockets().join(socket)),
             user: USER.to_owned(),
             database: Some(DEFAULT_DATABASE.to_owned()),
             tls: Tls::Off,
@@ -152,9 +166,19 @@ impl ServerProgram for Postgres {
         }
     }
 
+    fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
+        let mut connection = PostgresConnection::connect(target, StatementMode::Text)?;
+        connection.run(&format!("ALTER ROLE {USER} PASSWORD '{}'", network.verifier))
+    }
+
     fn is_ready(&self, target: &Target) -> bool {
         PostgresConnection::connect(target, StatementMode::Text).is_ok()
     }
+}
+
+/// The port, which is also part of the socket's name.
+fn port(network: Option<&Network>) -> u16 {
+    network.map_or(PORT, |network| network.port)
 }
 
 /// initdb's option for page checksums.

@@ -1,5 +1,6 @@
 //! PostgreSQL's default settings and its configuration file.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use dbdyno_record::server::Durability;
@@ -100,6 +101,17 @@ pub(crate) fn text(settings: &[(&str, String)]) -> String {
     text
 }
 
+/// The access rules of a server on the network: through the socket, whose directory is private, as any
+/// role; from `client` as `role`, with a password.
+pub(crate) fn network_access(role: &str, client: IpAddr) -> String {
+    let bits = if client.is_ipv4() { 32 } else { 128 };
+    format!(
+        "# Written by dbdyno at each start of the server.\n\
+         local all all trust\n\
+         host all {role} {client}/{bits} scram-sha-256\n"
+    )
+}
+
 /// A directory as an entry of a list.
 pub(crate) fn directory(path: &Path) -> String {
     format!("\"{}\"", path.display().to_string().replace('"', "\"\""))
@@ -125,6 +137,15 @@ mod tests {
                         search_path = '\"a''b\"'\nx.y = 'c\\\\d'\n";
         assert_eq!(text(&settings), expected);
         assert_eq!(directory(Path::new("/a, \"b\"")), "\"/a, \"\"b\"\"\"");
+    }
+
+    #[test]
+    fn network_access_is_for_one_address_with_a_password() {
+        let rules = |client: &str| network_access("dbdyno", client.parse().unwrap());
+        let expected = "# Written by dbdyno at each start of the server.\nlocal all all trust\n\
+                        host all dbdyno 10.0.0.1/32 scram-sha-256\n";
+        assert_eq!(rules("10.0.0.1"), expected);
+        assert!(rules("fd00::1").ends_with("host all dbdyno fd00::1/128 scram-sha-256\n"));
     }
 
     #[test]
