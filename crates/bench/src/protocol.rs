@@ -1,13 +1,14 @@
 //! The protocol between dbdyno and a worker: one JSON value per line, one response per request. A
-//! step of the insert benchmark has an additional response for each second.
+//! step of the insert benchmark has an additional response for each second. During a slice on a server
+//! of another host, the worker asks for readings of its usage.
 
 use std::path::PathBuf;
 
 use dbdyno_engines::server::ServerAccess;
 use dbdyno_engines::{SchemaRemoval, sqlite};
 use dbdyno_record::insert::{Second, StepMeasured};
-use dbdyno_record::{ClientWait, Counting, SliceMeasured, StateSnapshot};
-use dbdyno_units::Share;
+use dbdyno_record::{ClientWait, Counting, Counts, ServerUsage, SliceMeasured, StateSnapshot};
+use dbdyno_units::{Energy, Share};
 use dbdyno_workloads::definition::{Microbenchmark, Script};
 use dbdyno_workloads::insert::Plan;
 use dbdyno_workloads::setup::SetupScript;
@@ -33,6 +34,8 @@ pub enum Request {
     Prepare(Box<Prepare>),
     /// Run one slice of the prepared microbenchmark.
     Slice(SliceRequest),
+    /// The requested reading was taken, with the usage if the timed part ended; `None` if unknown.
+    Read(Option<TimedUsage>),
     /// Prepare the statements of these microbenchmarks once, to find those that the system refuses.
     CheckStatements(Vec<Microbenchmark>),
     /// Log in to an existing server and check that the run can create its schema.
@@ -116,7 +119,36 @@ pub enum SystemUnderTest {
         settings: ServerAccess,
         /// The server's first process, if it runs on this machine and its usage may be read.
         pid: Option<u32>,
+        /// Whether it runs on another host, where its usage is read on request.
+        on_host: bool,
     },
+}
+
+/// A reading of a server's usage in a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// Before the lead-in.
+    LeadIn {
+        /// Whether other requests came since the last slice, so that its work since then is not in the
+        /// background.
+        interrupted: bool,
+    },
+    /// Before the timed part.
+    Start,
+    /// After the timed part.
+    End,
+}
+
+/// A server's usage in a timed part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimedUsage {
+    /// CPU time and other resources; `None` if unknown.
+    pub server: Option<ServerUsage>,
+    /// Counters of the CPU and the kernel.
+    pub counts: Counts,
+    /// The machine's energy.
+    pub energy: Option<Energy>,
 }
 
 /// A microbenchmark to prepare.
@@ -144,6 +176,8 @@ pub enum Response {
     RefusedStatements(Vec<RefusedStatement>),
     /// What became of the schema.
     Removed(SchemaRemoval),
+    /// Take a reading of the server on another host; answered with [`Request::Read`].
+    Read(Reading),
     /// The measurements of a slice.
     Sliced(Box<SliceMeasured>),
     /// The measurements of one second of a step; more responses follow.

@@ -178,6 +178,7 @@ impl PrivateServer {
         let mut worker = harness.worker(&log)?;
         worker.open(Open {
             system: SystemUnderTest::Server {
+                on_host: false,
                 settings: ServerAccess {
                     system: self.system,
                     engine: self.engine,

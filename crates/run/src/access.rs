@@ -44,6 +44,7 @@ fn check(
     let mut worker = worker.start(Path::new("/dev/null"), &[], true)?;
     let opened = worker.open(Open {
         system: SystemUnderTest::Server {
+            on_host: false,
             settings: ServerAccess {
                 system: server.system,
                 engine: server.engine,

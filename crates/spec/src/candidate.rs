@@ -5,7 +5,7 @@ use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Share;
 
 use crate::build::{self, Definitions};
-use crate::experiment::{Candidate, SqliteConfig, System};
+use crate::experiment::{Candidate, Host, SqliteConfig, System};
 use crate::server::{self, Defaults};
 use crate::{existing, live, matrix, names, sqlite};
 
@@ -20,6 +20,8 @@ pub struct Sections {
     pub servers: Vec<(ServerSystem, Defaults)>,
     /// Variants and sources.
     pub definitions: Definitions,
+    /// The hosts of servers.
+    pub hosts: Vec<Host>,
 }
 
 /// A candidate that may be incomplete because of problems.
@@ -30,6 +32,8 @@ pub struct Read<'d> {
     pub program: Option<Program>,
     /// The position of its URL, if it has one.
     pub url: Option<Span>,
+    /// The position of its `host`, if it has one.
+    pub host: Option<Span>,
     /// Its `live`, if it has one.
     pub live: Option<live::Read>,
     /// The candidate, if it is valid; of a matrix, the first one.
@@ -128,6 +132,7 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
     let program = table.choice("system", &programs()).map(|program| program.value);
     let injected_delay = read_delay(&mut table, program);
     let url = table.key_span("url");
+    let host = table.key_span("host");
     let live = read_live(&mut table, program);
     let series = names::of_series(&mut table);
     let system = match program {
@@ -153,7 +158,7 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
         (one, _) => one.into_iter().collect(),
     };
     let complete = (!all.is_empty()).then(|| all.remove(0));
-    Read { name, program, url, live, complete, others: all }
+    Read { name, program, url, host, live, complete, others: all }
 }
 
 fn programs() -> Vec<(&'static str, Program)> {
@@ -191,6 +196,7 @@ fn read_server(
         build::refuse(table, "dbdyno does not compile a server with a `url`");
         existing::read(table, name, system, &defaults).map(System::Existing)
     } else {
-        server::read(table, system, defaults, &sections.definitions).map(System::Private)
+        let Sections { definitions, hosts, .. } = sections;
+        server::read(table, system, defaults, definitions, hosts).map(System::Private)
     }
 }

@@ -24,7 +24,7 @@ pub fn read(table: Option<Table<'_>>) -> Cpus {
 }
 
 /// A list of CPUs in the format of Linux: `0-3,6`. Whether they exist is not checked here.
-fn list(table: &mut Table<'_>, key: &'static str) -> Option<String> {
+pub fn list(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     let list = table.string(key)?;
     if list.value.split(',').all(is_range) {
         return Some(list.value.to_owned());

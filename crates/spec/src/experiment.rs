@@ -39,6 +39,9 @@ pub struct Experiment {
     pub cpus: Cpus,
     /// The limits of wrong answers.
     pub checks: Checks,
+    /// Other machines that servers run on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<Host>,
     /// The candidates, including the baseline.
     pub candidates: Vec<Candidate>,
 }
@@ -55,6 +58,22 @@ impl Experiment {
             .find(|candidate| candidate.name == self.baseline)
             .expect("a valid experiment names one of its candidates as the baseline")
     }
+}
+
+/// Another machine that servers run on, reached with ssh.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name in the experiment.
+    #[serde(deserialize_with = "names::stored_of_host")]
+    pub name: String,
+    /// The destination for ssh, as in `~/.ssh/config`.
+    pub ssh: String,
+    /// IP address or name that the load generator connects to.
+    pub address: String,
+    /// The CPUs of its servers, such as `2-3`; `None` for all.
+    pub cpus: Option<String>,
+    /// The directory for data there; by default `/var/tmp`.
+    pub directory: Option<PathBuf>,
 }
 
 /// The insert benchmark.
@@ -277,6 +296,15 @@ impl System {
         }
     }
 
+    /// The name of the host that a private server runs on; `None` for this machine.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Self::Private(server) => server.host.as_deref(),
+            Self::Sqlite { .. } | Self::Existing(_) => None,
+        }
+    }
+
     /// Whether it runs in the worker's process.
     #[must_use]
     pub const fn is_embedded(&self) -> bool {
@@ -361,6 +389,9 @@ pub struct PrivateServer {
     /// How it is compiled; `None` if it is not compiled for the run.
     #[serde(default)]
     pub build: Option<Build>,
+    /// The name of the host it runs on; `None` for this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The durability of commits.
     pub durability: Durability,
     /// Settings that override dbdyno's: the server's own names and values.

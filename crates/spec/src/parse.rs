@@ -9,7 +9,7 @@ use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Checks, Experiment, Workload};
 use crate::setup::{self, ReadFile};
 use crate::{
-    cpus, existing, insert, live, matrix, names, schedule, server, source, sqlite, variant,
+    cpus, existing, host, insert, live, matrix, names, schedule, server, source, sqlite, variant,
     workload,
 };
 
@@ -67,6 +67,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
             audit_ignore,
             catalog: workload.catalog,
         },
+        hosts: host::read_all(&mut root),
     };
     let candidates = candidate::read_all(&mut root, &sections);
     check_baseline(&root, baseline, &candidates);
@@ -75,6 +76,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     if insert_benchmark.is_some() {
         check_no_delays(&root, &candidates);
         live::refuse_beside_inserts(&root, &lives);
+        host::refuse_beside_inserts(&root, &candidates);
     } else if let Some(workload) = &workload.complete {
         live::check(&root, &lives, workload);
         live::check_samples(&root, &candidates);
@@ -114,6 +116,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         schedule: schedule.schedule,
         cpus,
         checks,
+        hosts: sections.hosts,
         candidates: complete,
     })
 }

@@ -9,11 +9,12 @@ use dbdyno_record::build::SourceOrigin;
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine};
 
 use crate::build::{self, Definitions};
-use crate::experiment::{Build, PrivateServer};
-use crate::{configuration, release, source};
+use crate::experiment::{Build, Host, PrivateServer};
+use crate::{configuration, host, release, source};
 
 /// A candidate's keys for a private server. Some also apply to an existing server.
-pub const KEYS: [&str; 7] = [
+pub const KEYS: [&str; 8] = [
+    "host",
     "engine",
     "program",
     "release",
@@ -86,7 +87,9 @@ pub fn read(
     system: ServerSystem,
     defaults: Defaults,
     definitions: &Definitions,
+    hosts: &[Host],
 ) -> Option<PrivateServer> {
+    let host = host::of_server(table, system, hosts);
     let engine = read_engine(table, system).or(system.storage_engines().first().copied());
     let program = table.key_span("program");
     let own = read_over(table, system, defaults);
@@ -103,6 +106,7 @@ pub fn read(
         program: own.program.filter(|_| release.is_none()),
         release,
         build: build?,
+        host,
         durability: own.durability,
         configuration: own.configuration,
         statements: own.statements,
@@ -183,6 +187,8 @@ pub fn read_statements(table: &mut Table<'_>) -> Option<StatementMode> {
 
 /// Rejects the keys about starting a server.
 pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
+    let help = "the `url` has the address of the server";
+    table.refuse("host", "is for a server that dbdyno starts", help);
     for key in KEYS_OF_STARTING {
         let help = "dbdyno does not start or configure a server with a `url`";
         table.refuse(key, "is for a server that dbdyno starts", help);

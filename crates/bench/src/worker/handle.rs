@@ -14,7 +14,9 @@ use dbdyno_record::{SliceMeasured, StateSnapshot};
 use dbdyno_workloads::definition::Microbenchmark;
 use rustix::fs::OFlags;
 
-use crate::protocol::{InsertStep, Open, Opened, Prepare, RefusedStatement, Request, Response};
+use crate::protocol::{
+    InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response, TimedUsage,
+};
 use crate::slice::SliceRequest;
 
 /// An error of a request to a worker.
@@ -179,10 +181,26 @@ impl WorkerHandle {
     /// # Errors
     /// As [`Self::open`].
     pub fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, WorkerError> {
+        self.slice_on_host(order, &mut |_| None)
+    }
+
+    /// Runs one slice on a server of another host; `read` takes the readings of its usage there.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn slice_on_host(
+        &mut self,
+        order: SliceRequest,
+        read: &mut dyn FnMut(Reading) -> Option<TimedUsage>,
+    ) -> Result<SliceMeasured, WorkerError> {
         let doing = "running a slice";
-        match self.request(&Request::Slice(order), doing)? {
-            Response::Sliced(measured) => Ok(*measured),
-            other => Err(unexpected(doing, &other)),
+        self.send(&Request::Slice(order), doing)?;
+        loop {
+            match self.receive(doing)? {
+                Response::Read(reading) => self.send(&Request::Read(read(reading)), doing)?,
+                Response::Sliced(measured) => return Ok(*measured),
+                other => return Err(unexpected(doing, &other)),
+            }
         }
     }
 

@@ -28,3 +28,4 @@ pub use client::{Client, ClientSetup};
 pub use error::{RequestError, ServeError};
 pub use handle::{WorkerError, WorkerHandle};
 pub use serve::serve;
+pub use server_monitor::{ServerMonitor, TimedPart};

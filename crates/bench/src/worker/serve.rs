@@ -28,9 +28,11 @@ use super::meter::Meter;
 use super::own_data::{dialect, own_table_names, run_scripts};
 use super::script_data::prepare_scripts;
 use super::script_host::ScriptTarget;
-use super::server_monitor::{ServerMonitor, TimedUsage};
+use super::server_monitor::ServerMonitor;
 use super::statement_check::refused_statements;
-use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
+use crate::protocol::{
+    Failed, InsertStep, Open, Opened, Reading, Request, Response, SystemUnderTest, TimedUsage,
+};
 use crate::slice::SliceRequest;
 
 /// Duration of the calibration of the CPU's time stamp counter when an instance is opened. The
@@ -51,7 +53,7 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
                 Err(error) => send(responses, &failed(error)),
             }
         }
-        SystemUnderTest::Server { settings, pid } => {
+        SystemUnderTest::Server { settings, pid, .. } => {
             let monitor = match pid.map(ProcessTree::of).transpose() {
                 Ok(family) => family.map(|family| {
                     let mut monitor = ServerMonitor::new(family, settings.is_private());
@@ -143,13 +145,20 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded, open.wait)
         });
         let (tables, own_tables) = (tables(open), open.own_tables);
+        let on_host = matches!(open.system, SystemUnderTest::Server { on_host: true, .. });
         let mut instance =
             Instance { engine, clients, monitor, insert, tables, own_tables, ran_script: false };
+        let mut interrupted = false;
         while let Some(request) = receive(requests)? {
+            let is_slice = matches!(request, Request::Slice(_));
             let response = match request {
+                Request::Slice(request) if on_host => {
+                    instance.slice_on_host(request, interrupted, requests, responses)
+                }
                 Request::InsertStep(step) => instance.insert_step(&step, responses),
                 request => instance.answer(request, open),
             };
+            interrupted = !is_slice;
             send(responses, &response.unwrap_or_else(failed))?;
         }
         Ok(())
@@ -228,6 +237,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             Request::Slice(request) => {
                 return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
             }
+            Request::Read(_) => return Err("no reading was requested".into()),
             Request::CheckStatements(microbenchmarks) => {
                 let tables = Tables { count: open.tables, rows: open.rows };
                 let refused = refused_statements(&self.engine, &microbenchmarks, tables)?;
@@ -288,6 +298,30 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         let measured = self.clients.slice(Part::Timed, request)?;
         let TimedUsage { server, counts, energy } = monitor.end(started);
         Ok(SliceMeasured { server, counts, energy, ..measured })
+    }
+
+    /// As [`Self::slice`], for a server on another host: dbdyno takes the readings there, on request. None
+    /// is inside the timed part.
+    fn slice_on_host(
+        &mut self,
+        request: SliceRequest,
+        interrupted: bool,
+        requests: &mut impl BufRead,
+        responses: &mut impl Write,
+    ) -> Result<Response, RequestError> {
+        let mut read = |reading| -> Result<Option<TimedUsage>, RequestError> {
+            send(responses, &Response::Read(reading)).map_err(|error| error.to_string())?;
+            match receive(requests).map_err(|error| error.to_string())? {
+                Some(Request::Read(usage)) => Ok(usage),
+                _ => Err("a reading was not answered".into()),
+            }
+        };
+        read(Reading::LeadIn { interrupted })?;
+        self.clients.slice(Part::LeadIn, request)?;
+        read(Reading::Start)?;
+        let measured = self.clients.slice(Part::Timed, request)?;
+        let TimedUsage { server, counts, energy } = read(Reading::End)?.unwrap_or_default();
+        Ok(Response::Sliced(Box::new(SliceMeasured { server, counts, energy, ..measured })))
     }
 
     /// Reads all tables: through every connection of an embedded engine, which has a cache per

@@ -3,9 +3,10 @@
 
 use dbdyno_machine::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
 use dbdyno_record::{Counting, Counts, ServerUsage};
-use dbdyno_units::{Energy, Nanos};
+use dbdyno_units::Nanos;
 
 use super::meter::{Meter, MeterReading, covers};
+use crate::protocol::TimedUsage;
 
 /// Maximum number of times counters are reopened because they missed threads. Counts that do not
 /// cover the CPU time are unknown.
@@ -14,7 +15,7 @@ const ATTEMPTS: u32 = 3;
 /// Reads the usage of a server's processes before and after slices.
 ///
 /// If a reading fails, for example because the server has exited, the usage is unknown.
-pub(super) struct ServerMonitor {
+pub struct ServerMonitor {
     family: ProcessTree,
     /// Whether only this worker uses the server. Otherwise its background work may be caused by
     /// others, such as the control.
@@ -28,21 +29,16 @@ pub(super) struct ServerMonitor {
 }
 
 /// Readings at the start of a timed part.
-pub(super) struct TimedPart {
+pub struct TimedPart {
     before: Option<ProcessTreeUsage>,
     background: Option<Nanos>,
     reading: MeterReading,
 }
 
-/// Usage in a timed part.
-#[derive(Debug, Default)]
-pub(super) struct TimedUsage {
-    pub server: Option<ServerUsage>,
-    pub counts: Counts,
-    pub energy: Option<Energy>,
-}
-
 impl ServerMonitor {
+    /// A monitor without counters of the server with these processes. `private` tells whether only one
+    /// worker uses it.
+    #[must_use]
     pub fn new(family: ProcessTree, private: bool) -> Self {
         Self { family, private, meter: Meter::none(), reopened: 0, last: None }
     }
@@ -68,6 +64,7 @@ impl ServerMonitor {
     }
 
     /// Which counters are available.
+    #[must_use]
     pub fn counting(&self) -> Counting {
         self.meter.counting()
     }

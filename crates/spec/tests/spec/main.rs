@@ -6,6 +6,7 @@ mod builds;
 mod compare;
 mod experiments;
 mod former_names;
+mod hosts;
 mod inserts;
 mod live;
 mod matrix;

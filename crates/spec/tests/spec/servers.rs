@@ -59,6 +59,7 @@ fn tcp(host: &str, port: u16) -> Address {
 fn server_needs_only_its_system() {
     let server = |system, engine| PrivateServer {
         build: None,
+        host: None,
         system,
         engine,
         program: None,
@@ -99,6 +100,7 @@ fn all_server_keys_are_read() {
         server,
         PrivateServer {
             build: None,
+            host: None,
             system: ServerSystem::MariaDb,
             engine: Some(StorageEngine::MyRocks),
             program: Some(PathBuf::from("/opt/mariadb/bin/mariadbd")),
