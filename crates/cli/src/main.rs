@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {
     // A worker's standard error is the log that messages about its failures quote.
-    if !matches!(arguments.command, Command::Worker) {
+    if !matches!(arguments.command, Command::Worker | Command::Agent(_)) {
         output::start_log(arguments.verbose)?;
     }
     match &arguments.command {
@@ -42,6 +42,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {
         Command::Doctor(doctor) => commands::doctor(doctor),
         Command::Live(live) => commands::live(live),
         Command::Worker => commands::worker(),
+        Command::Agent(agent) => commands::agent(agent),
         Command::Completions(completions) => commands::completions(completions),
         Command::Man(man) => commands::man(man),
     }

@@ -13,6 +13,7 @@ use dbdyno_spec::experiment::{Candidate, Experiment, System};
 use building::BuiltCandidate;
 
 use crate::error::RunError;
+use crate::hosts::Hosts;
 use crate::pgo_training::PgoTrainer;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 use crate::{releases, server_plan};
@@ -23,6 +24,7 @@ pub(crate) fn resolve_all(
     experiment: &Experiment,
     cache: Option<PathBuf>,
     trainer: &PgoTrainer<'_>,
+    hosts: &Hosts,
 ) -> Result<Vec<ResolvedCandidate>, RunError> {
     let baseline = experiment.baseline_candidate();
     let others = experiment.candidates.iter().filter(|candidate| candidate.name != baseline.name);
@@ -30,7 +32,7 @@ pub(crate) fn resolve_all(
     // First, so that a missing program is reported before anything is compiled.
     let (cancel, progress) = (trainer.cancel, trainer.progress);
     let releases = releases::obtain_all(&candidates, cache.as_deref(), cancel, progress)?;
-    let servers = server_plan::find(experiment, &candidates, &releases)?;
+    let servers = server_plan::find(experiment, &candidates, &releases, hosts)?;
     let builds = building::build(&candidates, cache, trainer)?;
     tracing::info!(candidates = candidates.len(), "found all servers and builds");
     let samples = reused_samples::read_all(&candidates, &builds)?;
@@ -42,7 +44,10 @@ pub(crate) fn resolve_all(
         let of =
             |deployment| ResolvedCandidate::new(spec.name.clone(), role, spec.clone(), deployment);
         resolved.push(match (server, built) {
-            (Some(server), _) => ResolvedCandidate { samples, release, ..of(server) },
+            (Some(server), _) => {
+                let host = hosts.of(spec)?.cloned();
+                ResolvedCandidate { host, samples, release, ..of(server) }
+            }
             (None, Some(BuiltCandidate { build, audit, held, .. })) => {
                 let build = Box::new(build);
                 let (deployment, server_build) = if matches!(spec.system, System::Private(_)) {

@@ -52,6 +52,7 @@ impl WaitChoice {
             .filter_map(|candidate| {
                 let of_server = match &candidate.system {
                     System::Sqlite { .. } => return None,
+                    System::Private(server) if server.host.is_some() => ServerCpus::Elsewhere,
                     System::Private(_) => ServerCpus::Here(cpus.system.clone()),
                     System::Existing(server) => server_process::cpus(server),
                 };

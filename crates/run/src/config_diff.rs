@@ -38,7 +38,10 @@ fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
         (System::Private(server), Deployment::Private(plan)) => {
             add("durability of a commit", server.durability.name());
             add("statements", server.statements.name());
-            add("connection", "Unix socket");
+            match &server.host {
+                None => add("connection", "Unix socket"),
+                Some(host) => add("connection", &format!("TCP to host {host}")),
+            }
             add("encryption", "none");
             for (name, value) in of_plan(plan) {
                 add(name, &value);

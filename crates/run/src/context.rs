@@ -87,6 +87,9 @@ impl<'a> RunContext<'a> {
 
     /// The location of this name for the candidate's kind of data.
     pub fn data_location(&self, candidate: &ResolvedCandidate, name: &str) -> DataLocation {
+        if let Some(host) = &candidate.host {
+            return DataLocation::HostDir(host.dir(name));
+        }
         match (&candidate.deployment, &self.server_dirs) {
             (Deployment::Library(_), _) => {
                 DataLocation::Directory(self.directory.data().join(name))

@@ -24,7 +24,13 @@ use crate::statement_check;
 /// `None` if the data cannot be copied.
 fn kind(candidate: &ResolvedCandidate) -> Option<String> {
     match (&candidate.deployment, &candidate.spec.system) {
-        (Deployment::Private(plan), _) => Some(plan.data_kind()),
+        (Deployment::Private(plan), _) => {
+            let host = candidate
+                .host
+                .as_ref()
+                .map_or(String::new(), |host| format!(" on host {}", host.name()));
+            Some(plan.data_kind() + &host)
+        }
         (_, System::Sqlite { config, .. }) => {
             Some(format!("sqlite {}", config.page_size.as_bytes()))
         }
@@ -213,6 +219,14 @@ pub(crate) fn load(
             source: Box::new(source),
         })?;
     }
+    if let (Deployment::Private(plan), DataLocation::HostDir(directory)) =
+        (&candidate.deployment, location)
+    {
+        directory.initialise(plan).map_err(|source| match source.is_lost() {
+            true => source.into(),
+            false => RunError::OnHost { candidate: candidate.name.clone(), source },
+        })?;
+    }
     let mut instance = Instance::at(candidate.clone(), location.clone());
     let mut load = || {
         instance.open(context, 1, true)?;
@@ -224,9 +238,9 @@ pub(crate) fn load(
         instance.close()?;
         Ok(problems)
     };
-    let problems = load().map_err(|error| RunError::Load {
-        candidate: candidate.name.clone(),
-        source: instance.cause(error),
+    let problems = load().map_err(|error| match instance.lost_host() {
+        Some(lost) => lost.into(),
+        None => RunError::Load { candidate: candidate.name.clone(), source: instance.cause(error) },
     })?;
     if problems.is_empty() { Ok(()) } else { Err(RunError::Statements(problems)) }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use dbdyno_engines::clone_file;
 use dbdyno_engines::server::ServerDir;
 use dbdyno_engines::sqlite::Sqlite;
+use dbdyno_hosts::HostDir;
 
 use crate::error::RunError;
 
@@ -16,6 +17,8 @@ pub(crate) enum DataLocation {
     Directory(PathBuf),
     /// A private server's directory, with its data and its configuration.
     ServerDir(ServerDir),
+    /// The same on another host.
+    HostDir(HostDir),
     /// A schema on an existing server, which cannot be copied.
     Schema,
 }
@@ -26,6 +29,7 @@ impl DataLocation {
         match self {
             Self::Directory(directory) => Sqlite::file_in(directory).exists(),
             Self::ServerDir(server_dir) => server_dir.exists(),
+            Self::HostDir(host_dir) => host_dir.exists(),
             Self::Schema => false,
         }
     }
@@ -39,7 +43,7 @@ impl DataLocation {
     pub fn make(&self) -> Result<(), RunError> {
         match self {
             Self::Directory(directory) => fs::create_dir_all(directory).map_err(at(directory)),
-            Self::ServerDir(_) | Self::Schema => Ok(()),
+            Self::ServerDir(_) | Self::HostDir(_) | Self::Schema => Ok(()),
         }
     }
 
@@ -54,16 +58,17 @@ impl DataLocation {
                 _ => Ok(()),
             },
             Self::ServerDir(server_dir) => Ok(server_dir.remove()?),
+            Self::HostDir(host_dir) => Ok(host_dir.remove()?),
             Self::Schema => Ok(()),
         }
     }
 
-    /// The directory of the database's files; `None` for a schema.
+    /// The directory of the database's files on this machine.
     pub fn files(&self) -> Option<PathBuf> {
         match self {
             Self::Directory(directory) => Some(directory.clone()),
             Self::ServerDir(server_dir) => Some(server_dir.data()),
-            Self::Schema => None,
+            Self::HostDir(_) | Self::Schema => None,
         }
     }
 
@@ -87,7 +92,13 @@ impl DataLocation {
                 to.remove()?;
                 Ok(from.clone_to(server_dir)?)
             }
-            (Self::Directory(_) | Self::ServerDir(_) | Self::Schema, _) => Ok(()),
+            (Self::HostDir(from), Self::HostDir(host_dir)) => {
+                to.remove()?;
+                Ok(from.clone_to(host_dir)?)
+            }
+            (Self::Directory(_) | Self::ServerDir(_) | Self::HostDir(_) | Self::Schema, _) => {
+                Ok(())
+            }
         }
     }
 
@@ -96,7 +107,10 @@ impl DataLocation {
         match (self, to) {
             (Self::Directory(from), Self::Directory(to)) => fs::rename(from, to).map_err(at(to)),
             (Self::ServerDir(from), Self::ServerDir(to)) => Ok(from.rename_to(to)?),
-            (Self::Directory(_) | Self::ServerDir(_) | Self::Schema, _) => Ok(()),
+            (Self::HostDir(from), Self::HostDir(to)) => Ok(from.rename_to(to)?),
+            (Self::Directory(_) | Self::ServerDir(_) | Self::HostDir(_) | Self::Schema, _) => {
+                Ok(())
+            }
         }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct DiskSpace {
     pub embedded: Bytes,
     /// Private servers' data directories.
     pub servers: Bytes,
+    /// Private servers' data directories on other hosts.
+    pub on_hosts: Bytes,
     /// Tables on existing servers.
     pub existing: Bytes,
     /// Tables of the embedded databases and private servers, without copies and logs.
@@ -52,6 +54,10 @@ impl DiskSpace {
             }
             match &candidate.system {
                 System::Sqlite { .. } => space.embedded = space.embedded + here,
+                System::Private(server) if server.host.is_some() => {
+                    space.on_hosts = space.on_hosts + here;
+                    continue;
+                }
                 System::Private(_) => space.servers = space.servers + here,
                 System::Existing(_) => {
                     space.existing = space.existing + times(worked.tables, instances);
@@ -118,8 +124,8 @@ fn shares_data(one: &System, other: &System) -> bool {
             a.page_size == b.page_size
         }
         (System::Private(a), System::Private(b)) => {
-            (a.system, a.engine, &a.program, &a.release, &a.configuration)
-                == (b.system, b.engine, &b.program, &b.release, &b.configuration)
+            (a.system, a.engine, &a.program, &a.release, &a.host, &a.configuration)
+                == (b.system, b.engine, &b.program, &b.release, &b.host, &b.configuration)
         }
         _ => false,
     }

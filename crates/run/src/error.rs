@@ -5,6 +5,7 @@ use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{BuildError, CacheDirError};
 use dbdyno_engines::CloneError;
 use dbdyno_engines::server::ServerError;
+use dbdyno_hosts::HostError;
 use dbdyno_machine::{CpuSet, IdlePreventerError};
 use dbdyno_results::ResultsError;
 use dbdyno_units::Bytes;
@@ -100,6 +101,26 @@ pub enum RunError {
     /// The servers' data could not be created, moved or removed.
     #[error(transparent)]
     Servers(Box<ServerError>),
+    /// A host of servers cannot be used, or something failed there.
+    #[error(transparent)]
+    Host(HostError),
+    /// A candidate's server could not be found or set up on its host.
+    #[error("candidate {candidate}: {source}")]
+    OnHost {
+        /// The candidate.
+        candidate: String,
+        /// Why not.
+        source: HostError,
+    },
+    /// The connection to a host was lost.
+    #[error(
+        "{source}. All servers and data there are removed. What was measured is stored: continue with \
+         --resume"
+    )]
+    HostLost {
+        /// Which, and why.
+        source: HostError,
+    },
     /// The data could not be copied.
     #[error(transparent)]
     Clone(#[from] CloneError),
@@ -204,6 +225,12 @@ pub enum RunError {
 impl From<ServerError> for RunError {
     fn from(error: ServerError) -> Self {
         Self::Servers(Box::new(error))
+    }
+}
+
+impl From<HostError> for RunError {
+    fn from(error: HostError) -> Self {
+        if error.is_lost() { Self::HostLost { source: error } } else { Self::Host(error) }
     }
 }
 

@@ -3,13 +3,14 @@
 mod copies;
 mod live_optimization;
 mod opening;
+mod running_server;
 
 use std::time::Duration;
 
 use dbdyno_bench::protocol::{Opened, Prepare};
 use dbdyno_bench::slice::SliceRequest;
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
-use dbdyno_engines::server::{Server, ServerError};
+use dbdyno_hosts::HostError;
 use dbdyno_record::{Counting, SliceMeasured};
 use dbdyno_results::OptimizationRecord;
 use dbdyno_spec::experiment::System;
@@ -19,6 +20,8 @@ use crate::data_location::DataLocation;
 use crate::live_optimize::OptimizedServer;
 use crate::resolved_candidate::ResolvedCandidate;
 use crate::sampling::SampledProcess;
+
+use running_server::RunningServer;
 
 /// The running instances with their numbers.
 pub(crate) fn running(instances: &mut [Instance]) -> impl Iterator<Item = (usize, &mut Instance)> {
@@ -50,7 +53,7 @@ pub(crate) struct Instance {
     pub candidate: ResolvedCandidate,
     location: DataLocation,
     /// The private server, while it runs.
-    server: Option<Server>,
+    server: Option<RunningServer>,
     /// The worker, while it runs.
     worker: Option<WorkerHandle>,
     /// What the system reported when it was last opened.
@@ -108,13 +111,15 @@ impl Instance {
         self.worker.as_mut().ok_or_else(stopped)
     }
 
-    /// The process of the system under test: its server with all descendants, or its worker.
+    /// The process of the system under test on this machine: its server with all descendants, or its
+    /// worker.
     ///
     /// # Errors
     /// The instance is stopped.
     pub fn process(&self) -> Result<SampledProcess, WorkerError> {
         let server = self.server.as_ref();
-        let server = server.map(|server| SampledProcess { pid: server.pid(), family: true });
+        let server = server.and_then(RunningServer::pid);
+        let server = server.map(|pid| SampledProcess { pid, family: true });
         let worker = self.worker.as_ref();
         let worker = worker.map(|worker| SampledProcess { pid: worker.pid(), family: false });
         server.or(worker).ok_or_else(stopped)
@@ -148,8 +153,8 @@ impl Instance {
     /// One of them did not exit cleanly.
     pub fn close(&mut self) -> Result<(), WorkerError> {
         let worker = self.worker.take().map_or(Ok(()), WorkerHandle::close);
-        let server = self.server.take().map_or(Ok(()), |server| server.stop());
-        worker.and(server.map_err(server_failed))
+        let server = self.server.take().map_or(Ok(()), RunningServer::stop);
+        worker.and(server)
     }
 
     /// Shuts the worker and the server down, ignoring errors: what does not exit is killed, and the
@@ -172,7 +177,7 @@ impl Instance {
         request: SliceRequest,
         prepare: &Prepare,
     ) -> Result<SliceMeasured, SliceError> {
-        let error = match self.worker_mut().and_then(|worker| worker.slice(request)) {
+        let error = match self.slice(request) {
             Ok(measured) => return Ok(measured),
             Err(error) => self.cause(error),
         };
@@ -190,6 +195,21 @@ impl Instance {
         }
     }
 
+    fn slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, WorkerError> {
+        let worker = self.worker.as_mut().ok_or_else(stopped)?;
+        match &self.server {
+            Some(RunningServer::OnHost(server)) => {
+                worker.slice_on_host(request, &mut |reading| server.read(reading))
+            }
+            Some(RunningServer::Here(_)) | None => worker.slice(request),
+        }
+    }
+
+    /// The error if the connection to its server's host is lost.
+    pub fn lost_host(&self) -> Option<HostError> {
+        self.candidate.host.as_ref()?.lost()
+    }
+
     /// The cause of a worker's error. If its server exited, how it exited, which is more specific
     /// than the broken connection. A server may exit slightly later than its connections break.
     pub fn cause(&mut self, error: WorkerError) -> WorkerError {
@@ -197,7 +217,7 @@ impl Instance {
         const POLL_INTERVAL: Duration = Duration::from_millis(10);
         for _ in 0..POLLS {
             if let Some(ended) = self.server_ended() {
-                return server_failed(ended);
+                return ended;
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -205,8 +225,8 @@ impl Instance {
     }
 
     /// How its server exited; `None` while it runs.
-    fn server_ended(&mut self) -> Option<ServerError> {
-        self.server.as_mut().and_then(Server::ended)
+    fn server_ended(&mut self) -> Option<WorkerError> {
+        self.server.as_mut().and_then(RunningServer::ended)
     }
 
     /// Restarts the instance after a loss and prepares the same work again. Returns false if no
@@ -223,7 +243,7 @@ impl Instance {
             System::Private(server) => server.restarts_after_death,
             System::Existing(_) => 1,
         };
-        if self.recoveries >= allowed {
+        if self.recoveries >= allowed || self.lost_host().is_some() {
             return Ok(false);
         }
         self.recoveries += 1;
@@ -241,8 +261,4 @@ impl Instance {
 
 fn stopped() -> WorkerError {
     WorkerError::NotStarted("the instance is stopped".to_owned())
-}
-
-fn server_failed(error: ServerError) -> WorkerError {
-    WorkerError::Server { brief: error.brief(), whole: error.to_string() }
 }

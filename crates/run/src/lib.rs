@@ -23,6 +23,7 @@ mod disk_space;
 mod error;
 mod error_share;
 mod extension;
+mod hosts;
 mod instance;
 mod live_optimize;
 mod live_plan;

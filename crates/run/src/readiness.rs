@@ -15,6 +15,7 @@ use crate::client_wait::WaitChoice;
 use crate::context::WorkerProgram;
 use crate::cpus::divide_cpus;
 use crate::data::planned_space;
+use crate::hosts::Hosts;
 use crate::resolved_candidate::Deployment;
 use crate::server_process::describe_process;
 use crate::{releases, server_plan};
@@ -62,6 +63,7 @@ impl Readiness {
             Ok(None) => {}
             Err(error) => readiness.problems.push(error.to_string()),
         }
+        let hosts = readiness.hosts(experiment, worker);
         let mut compilers = BTreeSet::new();
         let mut programs = Vec::new();
         for candidate in &experiment.candidates {
@@ -78,7 +80,10 @@ impl Readiness {
                     }
                 }
                 (None, System::Private(_)) => {
-                    readiness.program(experiment, candidate, &mut programs);
+                    // Without the hosts, their problem is reported already.
+                    if let Some(hosts) = &hosts {
+                        readiness.program(experiment, candidate, &mut programs, hosts);
+                    }
                 }
                 (None, System::Existing(_) | System::Sqlite { .. }) => {}
             }
@@ -96,6 +101,20 @@ impl Readiness {
 
     fn problem(&mut self, candidate: &str, what: impl std::fmt::Display) {
         self.problems.push(format!("candidate {candidate}: {what}"));
+    }
+
+    /// Logs in to the hosts of servers; `None` if that failed.
+    fn hosts(&mut self, experiment: &Experiment, worker: &WorkerProgram) -> Option<Hosts> {
+        match Hosts::connect(experiment, worker, None) {
+            Ok(hosts) => {
+                self.found.extend(hosts.rows());
+                Some(hosts)
+            }
+            Err(error) => {
+                self.problems.push(error.to_string());
+                None
+            }
+        }
     }
 
     fn compiler(&mut self, name: &str) {
@@ -127,6 +146,7 @@ impl Readiness {
         experiment: &Experiment,
         candidate: &Candidate,
         programs: &mut Vec<FoundProgram>,
+        hosts: &Hosts,
     ) {
         let release = match (releases::cached(candidate), releases::unpacked(candidate)) {
             (Ok(None), Some((_, origin))) => {
@@ -139,13 +159,15 @@ impl Readiness {
                 return;
             }
         };
-        match server_plan::find(experiment, &[candidate], &[release]) {
+        match server_plan::find(experiment, &[candidate], &[release], hosts) {
             Ok(deployments) => {
                 for deployment in deployments.into_iter().flatten() {
                     if let Deployment::Private(plan) = deployment {
                         let program = plan.installation();
                         let path = program.program.display();
-                        let program = format!("{path}, version {}", program.version);
+                        let host = candidate.system.host().map(|host| format!(" on host {host}"));
+                        let host = host.unwrap_or_default();
+                        let program = format!("{path}{host}, version {}", program.version);
                         match programs.iter_mut().find(|one| one.program == program) {
                             Some(known) => known.candidates.push(candidate.name.clone()),
                             None => programs.push(FoundProgram {

@@ -105,7 +105,7 @@ impl<'a> Recorder<'a> {
     /// Stops an instance that failed; stores and reports the failure.
     ///
     /// # Errors
-    /// The instance is the baseline.
+    /// The instance is the baseline, or the connection to its host is lost.
     pub fn instance_failed(
         &mut self,
         instance: &mut Instance,
@@ -114,6 +114,10 @@ impl<'a> Recorder<'a> {
         error: &WorkerError,
     ) -> Result<(), RunError> {
         instance.kill();
+        // The data there is gone, too: a resumed run loads it again and continues.
+        if let Some(lost) = instance.lost_host() {
+            return Err(lost.into());
+        }
         let candidate = &instance.candidate.name;
         let failure = phase.failure(FailureKind::Ended, number, error.to_string());
         self.fail(candidate, &failure)?;

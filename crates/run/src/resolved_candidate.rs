@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dbdyno_audit::Audit;
 use dbdyno_builds::{Build, CacheLease, Release};
 use dbdyno_engines::server::ServerPlan;
+use dbdyno_hosts::HostConnection;
 use dbdyno_relayout::Profile;
 use dbdyno_results::Role;
 use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
@@ -21,6 +22,8 @@ pub(crate) struct ResolvedCandidate {
     /// The candidate as given in the experiment.
     pub spec: Candidate,
     pub deployment: Deployment,
+    /// The host that its private server runs on; `None` for this machine.
+    pub host: Option<HostConnection>,
     /// The build of its private server, if it was compiled for the run.
     pub server_build: Option<Box<Build>>,
     /// The release that its private server was unpacked from; keeps it in the cache.
@@ -48,7 +51,18 @@ impl ResolvedCandidate {
     /// A candidate that was not compiled.
     pub fn new(name: String, role: Role, spec: Candidate, deployment: Deployment) -> Self {
         let (server_build, release, audit, samples, _held) = (None, None, None, None, None);
-        Self { name, role, spec, deployment, server_build, release, audit, samples, _held }
+        Self {
+            name,
+            role,
+            spec,
+            deployment,
+            host: None,
+            server_build,
+            release,
+            audit,
+            samples,
+            _held,
+        }
     }
 
     /// Its build, if it was compiled.

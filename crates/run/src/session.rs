@@ -28,6 +28,7 @@ use crate::cpus::allowed_cpus;
 use crate::data;
 use crate::error::RunError;
 use crate::extension::Extension;
+use crate::hosts::Hosts;
 use crate::instance::Instance;
 use crate::pgo_training::PgoTrainer;
 use crate::progress::{Outcome, Progress, RunEvent};
@@ -167,7 +168,8 @@ impl<'a> Session<'a> {
             cancel: &options.cancel,
             progress: options.progress,
         };
-        let candidates = resolve_all(experiment, options.cache.clone(), &trainer);
+        let hosts = self.connect_hosts()?;
+        let candidates = resolve_all(experiment, options.cache.clone(), &trainer, &hosts);
         if self.recorder.is_cancelled() {
             return Ok(Outcome::Interrupted);
         }
@@ -176,7 +178,10 @@ impl<'a> Session<'a> {
         self.store_candidates(&candidates)?;
         self.begin_extension()?;
         let mut context = self.context();
-        if candidates.iter().any(|one| matches!(one.deployment, Deployment::Private(_))) {
+        let is_here = |one: &ResolvedCandidate| {
+            matches!(one.deployment, Deployment::Private(_)) && one.host.is_none()
+        };
+        if candidates.iter().any(is_here) {
             context.server_dirs = Some(ServerDirs::open(&context.directory.data())?);
         }
         let had_schemas = self.recorder.results.reader()?.may_have_schemas()?;
@@ -222,6 +227,26 @@ impl<'a> Session<'a> {
             |(candidate, checked): (String, Result<_, _>)| Some((candidate, checked.err()?));
         let failures: Vec<_> = checked.into_iter().filter_map(failed).collect();
         if failures.is_empty() { Ok(()) } else { Err(RunError::Access(failures)) }
+    }
+
+    /// Connects to the hosts of private servers, and stores how long answers take from there.
+    fn connect_hosts(&mut self) -> Result<Hosts, RunError> {
+        let names: Vec<&str> = self.experiment.hosts.iter().map(|host| &*host.name).collect();
+        if names.is_empty() {
+            return Ok(Hosts::default());
+        }
+        self.recorder.stage(format!("connecting to {}", names.join(", ")));
+        let logs = self.recorder.results.directory().logs();
+        let hosts = Hosts::connect(self.experiment, &self.options.worker, Some(&logs))?;
+        for (name, timing) in hosts.rows() {
+            self.recorder.stage(format!("{name}: {timing}"));
+        }
+        let warnings = hosts.warnings();
+        self.recorder.report(RunEvent::Warnings(&warnings));
+        self.record.host.extend(hosts.rows());
+        self.record.warnings.extend(warnings);
+        self.recorder.results.update_session(&self.record)?;
+        Ok(hosts)
     }
 
     /// Loads the data and measures everything that is not done.

@@ -90,6 +90,7 @@ pub(crate) fn of_resolved(candidate: &ResolvedCandidate) -> Vec<(String, String)
             // The plan's settings include those of the experiment.
             rows.truncate(ROWS_OF_PRIVATE);
             rows.extend(plan.settings().iter().cloned());
+            rows.extend(candidate.host.as_ref().map(|host| ("host".into(), host.name().into())));
             rows.extend(of_live(&candidate.spec));
         }
         Deployment::Existing(server) => {
@@ -140,7 +141,8 @@ fn of_private(server: &PrivateServer) -> Vec<(String, String)> {
         ("statements", server.statements.name().to_owned()),
     ];
     let rows = rows.map(|(label, value)| (label.to_owned(), value));
-    rows.into_iter().chain(server.configuration.iter().cloned()).collect()
+    let host = server.host.clone().map(|host| ("host".to_owned(), host));
+    rows.into_iter().chain(server.configuration.iter().cloned()).chain(host).collect()
 }
 
 fn of_existing(server: &ExistingServer) -> Vec<(String, String)> {

@@ -64,6 +64,9 @@ pub(crate) fn register(results: &RunWriter) {
 /// What a run of the experiment starts and connects to, one per line. Control characters are escaped.
 fn uses(experiment: &Experiment) -> Vec<String> {
     let mut uses = Vec::new();
+    for host in &experiment.hosts {
+        uses.push(format!("run dbdyno on {} with ssh", host.ssh));
+    }
     for candidate in &experiment.candidates {
         if let Some(build) = candidate.system.build() {
             uses.push(format!("compile {} with {}", build.source, build.compiler));
@@ -71,11 +74,14 @@ fn uses(experiment: &Experiment) -> Vec<String> {
         match &candidate.system {
             System::Private(server) if server.build.is_none() => {
                 let title = server.system.title();
-                uses.push(match (&server.release, &server.program) {
+                let host = server.host.as_ref().map(|host| format!(" on host {host}"));
+                let host = host.unwrap_or_default();
+                let start = match (&server.release, &server.program) {
                     (Some(release), _) => format!("start {title}, release {release}"),
                     (None, Some(program)) => format!("start {}", program.display()),
                     (None, None) => format!("start the installed {title}"),
-                });
+                };
+                uses.push(start + &host);
             }
             System::Existing(server) => {
                 let target = &server.target;

@@ -77,8 +77,18 @@ pub enum Command {
     /// Execute requests of `run` from standard input
     #[command(hide = true)]
     Worker,
+    Agent(Agent),
     Completions(Completions),
     Man(Man),
+}
+
+/// Start servers on this machine for `run` on another one, by requests from standard input
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub struct Agent {
+    /// Clean up in this directory of an agent when standard input is closed
+    #[arg(long, value_name = "DIR")]
+    pub guard: Option<std::path::PathBuf>,
 }
 
 /// Print a completion script for a shell.

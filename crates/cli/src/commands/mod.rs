@@ -1,5 +1,6 @@
 //! One module per command.
 
+mod agent;
 mod audit;
 mod bisect;
 mod builds;
@@ -20,6 +21,7 @@ mod shell;
 mod stored_data;
 mod worker;
 
+pub use agent::agent;
 pub use audit::audit;
 pub use bisect::bisect;
 pub use builds::builds;
@@ -69,10 +71,14 @@ fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
 
 /// The command that starts this program as a worker.
 fn worker_program() -> Result<WorkerProgram, CliError> {
+    Ok(WorkerProgram { program: own_program()?, args: vec!["worker".into()] })
+}
+
+/// The path of this program.
+fn own_program() -> Result<PathBuf, CliError> {
     // Resolved by the kernel: a new version may be installed over this one while it runs.
     let program = PathBuf::from("/proc/self/exe");
-    let program = program.read_link().map_err(|source| CliError::Read { path: program, source })?;
-    Ok(WorkerProgram { program, args: vec!["worker".into()] })
+    program.read_link().map_err(|source| CliError::Read { path: program, source })
 }
 
 /// Exit code after Ctrl-C, as in shells: 128 + SIGINT.

@@ -19,6 +19,7 @@ mod extensions;
 mod foreign;
 mod gate;
 mod history;
+mod hosts;
 mod inserts;
 mod interruptions;
 mod live;

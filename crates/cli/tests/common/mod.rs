@@ -3,6 +3,7 @@
 
 mod experiment;
 mod full_disk;
+mod host;
 mod inserts;
 mod process;
 mod servers;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 pub use experiment::Experiment;
 pub use full_disk::SmallDisk;
+pub use host::Host;
 pub use inserts::{Inserts, Step, stored_steps};
 pub use process::{Background, children, is_gone, send, worker_of};
 pub use servers::{

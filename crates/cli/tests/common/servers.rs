@@ -16,6 +16,8 @@ pub struct Servers<'a> {
     pub restarts: u32,
     /// How clients wait. They sleep by default: polling would slow down other tests.
     pub wait: &'a str,
+    /// Additional sections.
+    pub sections: &'a str,
     /// Names and additional lines.
     pub candidates: &'a [(&'a str, &'a str)],
 }
@@ -44,6 +46,7 @@ impl Default for Servers<'_> {
             budget: "300ms",
             restarts: 1,
             wait: SLEEP,
+            sections: "",
             candidates: &[INNODB],
         }
     }
@@ -51,8 +54,8 @@ impl Default for Servers<'_> {
 
 impl Servers<'_> {
     fn text(&self) -> String {
-        let Self { clients, microbenchmarks, rows, control, budget, restarts, wait, candidates } =
-            self;
+        let Self { clients, microbenchmarks, rows, control, budget, restarts, wait, .. } = self;
+        let Self { sections, candidates, .. } = self;
         let baseline = candidates[0].0;
         let mut text = format!(
             "name = \"servers\"\nbaseline = \"{baseline}\"\ncontrol = {control}\n\n\
@@ -60,7 +63,7 @@ impl Servers<'_> {
              microbenchmarks = [{microbenchmarks}]\n\n\
              [schedule]\nslice = \"20ms\"\nwrite_slice = \"20ms\"\nmin_blocks = 6\n\
              target = \"0.01%\"\nbudget = \"{budget}\"\nrestarts = {restarts}\n\n\
-             [cpus]\nwait = \"{wait}\"\n\n"
+             [cpus]\nwait = \"{wait}\"\n\n{sections}\n"
         );
         for (name, lines) in *candidates {
             text.push_str(&format!("[[candidate]]\nname = \"{name}\"\n{lines}\n\n"));

@@ -86,6 +86,16 @@ impl Stored {
         blocks
     }
 
+    /// The CPU time in nanoseconds and the context switches of a candidate's server in all slices, without
+    /// those where they are unknown.
+    pub fn server_usage(&self, candidate: u32) -> (i64, i64) {
+        let sql = "SELECT TOTAL(server_cpu_ns), TOTAL(server_context_switches) FROM slice \
+                   WHERE candidate = ?1";
+        let totals = |row: &rusqlite::Row<'_>| Ok((row.get::<_, f64>(0)?, row.get::<_, f64>(1)?));
+        let (cpu, switches) = self.database.query_row(sql, [candidate], totals).unwrap();
+        (cpu as i64, switches as i64)
+    }
+
     /// The names of the microbenchmarks and whether each is complete.
     pub fn microbenchmarks(&self) -> Vec<(String, bool)> {
         let sql = "SELECT name, done FROM microbenchmark ORDER BY id";

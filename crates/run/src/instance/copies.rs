@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use dbdyno_bench::worker::WorkerError;
 
 use super::Instance;
+use super::running_server::RunningServer;
 use crate::context::RunContext;
 use crate::data_location::DataLocation;
 use crate::error::RunError;
@@ -27,9 +28,11 @@ impl Instance {
     /// the copy recovers everything that was committed.
     pub fn copy_live(&self, to: &DataLocation) -> Result<(), RunError> {
         match (&self.location, &self.server, to) {
-            (DataLocation::ServerDir(_), Some(server), DataLocation::ServerDir(to)) => {
-                Ok(server.copy_paused(to)?)
-            }
+            (
+                DataLocation::ServerDir(_),
+                Some(RunningServer::Here(server)),
+                DataLocation::ServerDir(to),
+            ) => Ok(server.copy_paused(to)?),
             (location, ..) => location.copy_to(to),
         }
     }

@@ -15,7 +15,7 @@ impl Instance {
     pub fn optimizer(&self, context: &RunContext<'_>) -> Option<Optimizer<'_>> {
         let System::Private(server) = &self.candidate.spec.system else { return None };
         let live = self.candidate.spec.live.as_ref()?;
-        let pid = self.server.as_ref().filter(|_| self.is_running())?.pid();
+        let pid = self.server.as_ref().filter(|_| self.is_running())?.pid()?;
         Some(Optimizer::of(server, live, pid, context.directory.data().join(".live")))
     }
 

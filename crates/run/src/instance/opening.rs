@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use dbdyno_bench::protocol::{Open, SystemUnderTest};
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_engines::server::{Server, ServerAccess};
+use dbdyno_engines::server::{Server, ServerAccess, ServerPlan};
 use dbdyno_engines::sqlite::{self, Sqlite};
 use dbdyno_spec::experiment::{PrivateServer, SqliteConfig, System};
 
-use super::{Instance, server_failed};
+use super::Instance;
+use super::running_server::{RunningServer, host_failed, server_failed};
 use crate::context::RunContext;
 use crate::data_location::DataLocation;
 use crate::resolved_candidate::Deployment;
@@ -16,6 +17,9 @@ use crate::settings;
 
 /// The schema of dbdyno's tables on a private server.
 const SCHEMA: &str = "dbdyno";
+
+/// The environment variable in which a worker gets the password of a server on another host.
+const PASSWORD: &str = "DBDYNO_PASSWORD";
 
 impl Instance {
     /// Starts the private server, unless it runs, and a worker with this number of connections.
@@ -27,18 +31,21 @@ impl Instance {
         create: bool,
     ) -> Result<(), WorkerError> {
         self.worker = None;
-        if let (Deployment::Private(plan), DataLocation::ServerDir(directory), None) =
-            (&self.candidate.deployment, &self.location, &self.server)
-        {
-            let cpus = context.cpus.system.to_string();
-            self.server = Some(Server::start(plan, directory, Some(&cpus)).map_err(server_failed)?);
+        if let (Deployment::Private(plan), None) = (&self.candidate.deployment, &self.server) {
+            self.server = start_server(context, plan, &self.location)?;
         }
         let RunContext { experiment, cpus, .. } = context;
         let embedded = self.candidate.spec.system.is_embedded();
         let log = context.directory.logs().join(format!("{}.log", self.candidate.name));
         let logs_in = matches!(self.candidate.deployment, Deployment::Existing(_));
-        let mut worker = context.worker.start(&log, &context.environment, logs_in)?;
-        self.opened = Some(worker.open(Open {
+        let host = self.candidate.host.as_ref();
+        let mut environment = context.environment.clone();
+        environment.extend(host.map(|host| (PASSWORD.to_owned(), host.password().to_owned())));
+        let mut worker = context.worker.start(&log, &environment, logs_in)?;
+        if let Some(host) = host {
+            host.kill_on_loss(worker.pid());
+        }
+        let mut opened = worker.open(Open {
             system: self.system_under_test(context),
             create,
             clients,
@@ -61,7 +68,11 @@ impl Instance {
             // The insert benchmark has its own figures for each second.
             count: experiment.schedule.counters && experiment.insert_benchmark.is_none(),
             insert: experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
-        })?);
+        })?;
+        if let Some(RunningServer::OnHost(server)) = &self.server {
+            opened.counting = server.counting().cloned();
+        }
+        self.opened = Some(opened);
         if create && matches!(self.location, DataLocation::Schema) {
             context.used_schemas.borrow_mut().insert(self.candidate.name.clone());
         }
@@ -77,7 +88,9 @@ impl Instance {
                     settings: sqlite_settings(config),
                     file: match &self.location {
                         DataLocation::Directory(directory) => Sqlite::file_in(directory),
-                        DataLocation::ServerDir(_) | DataLocation::Schema => PathBuf::new(),
+                        DataLocation::ServerDir(_)
+                        | DataLocation::HostDir(_)
+                        | DataLocation::Schema => PathBuf::new(),
                     },
                 }
             }
@@ -92,7 +105,8 @@ impl Instance {
                         statements,
                         owner: None,
                     },
-                    pid: Some(server.pid()),
+                    pid: server.pid(),
+                    on_host: self.candidate.host.is_some(),
                 }
             }
             (_, Deployment::Existing(server), _) => {
@@ -107,11 +121,33 @@ impl Instance {
                         owner: Some(owner),
                     },
                     pid: server.pid,
+                    on_host: false,
                 }
             }
             _ => unreachable!("a candidate's deployment fits its system"),
         }
     }
+}
+
+/// Starts the private server with its data in this location; `None` in one that is not a server's.
+fn start_server(
+    context: &RunContext<'_>,
+    plan: &ServerPlan,
+    location: &DataLocation,
+) -> Result<Option<RunningServer>, WorkerError> {
+    Ok(match location {
+        DataLocation::ServerDir(directory) => {
+            let cpus = context.cpus.system.to_string();
+            let server = Server::start(plan, directory, Some(&cpus)).map_err(server_failed)?;
+            Some(RunningServer::Here(server))
+        }
+        DataLocation::HostDir(directory) => {
+            let count = context.experiment.schedule.counters;
+            let server = directory.start(plan, count).map_err(host_failed)?;
+            Some(RunningServer::OnHost(server))
+        }
+        DataLocation::Directory(_) | DataLocation::Schema => None,
+    })
 }
 
 fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {

@@ -49,7 +49,8 @@ impl<'a> Session<'a> {
             host.push(("client wait".to_owned(), choice.description()));
         }
         let mut systems = experiment.candidates.iter().map(|candidate| &candidate.system);
-        let all_private = systems.all(|system| matches!(system, System::Private(_)));
+        let all_private = systems
+            .all(|system| matches!(system, System::Private(server) if server.host.is_none()));
         let record = SessionRecord {
             started: options.now.clone(),
             version: options.version.clone(),

@@ -156,10 +156,8 @@ impl ServerProgram for MariaDb {
             }
         }
         let account = format!("'{ACCOUNT}'@'{}'", network.client);
-        connection.run(&format!(
-            "CREATE USER {account} IDENTIFIED BY PASSWORD '{}'",
-            network.verifier
-        ))?;
+        connection
+            .run(&format!("CREATE USER {account} IDENTIFIED BY PASSWORD '{}'", network.verifier))?;
         connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
     }
 

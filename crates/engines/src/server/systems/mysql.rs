@@ -132,9 +132,10 @@ impl ServerProgram for MySql {
         if network.is_some() {
             return Err(ServerError::Setting {
                 name: "host".to_owned(),
-                reason: "MySQL's accounts need an encrypted login, which is not supported on other \
+                reason:
+                    "MySQL's accounts need an encrypted login, which is not supported on other \
                          hosts"
-                    .to_owned(),
+                        .to_owned(),
             });
         }
         let mut fixed = fixed(plan);

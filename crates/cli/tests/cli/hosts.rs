@@ -1,0 +1,291 @@
+//! Servers on another host: a network namespace with an sshd.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::{
+    Background, Finished, Host, INNODB, Servers, Stored, TestDir, children, dbdyno, finish,
+    resume_command, send, slices_of_live_run, wait_until,
+};
+
+const READ: &str = "point-query.pre_range=100";
+const WRITE: &str = "update-index_range=100";
+
+/// MariaDB here, and MariaDB and PostgreSQL on the host.
+const HERE_AND_THERE: [(&str, &str); 3] = [
+    ("here", "system = \"mariadb\""),
+    ("there", "system = \"mariadb\"\nhost = \"db1\""),
+    ("postgres", "system = \"postgresql\"\nhost = \"db1\""),
+];
+
+/// The time in which an agent must have removed everything.
+const CLEAN_WITHIN: Duration = Duration::from_secs(30);
+
+fn run(host: &Host, mut command: Command) -> Finished {
+    host.known_to(&mut command);
+    finish(command)
+}
+
+fn start(host: &Host, mut command: Command, test: &TestDir) -> Background {
+    host.known_to(&mut command);
+    Background::start(command, test.path())
+}
+
+/// The password in the environment of a worker.
+fn password_of(dbdyno: u32) -> Option<String> {
+    children(dbdyno).into_iter().find_map(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let environment = String::from_utf8_lossy(&environment).into_owned();
+        let value = |one: &str| Some(one.strip_prefix("DBDYNO_PASSWORD=")?.to_owned());
+        environment.split('\0').find_map(value)
+    })
+}
+
+/// Whether a file in this directory, or a command line on this machine, contains the text.
+fn is_anywhere(text: &str, directory: &Path) -> bool {
+    let found = Command::new("grep").args(["-rlF", "--", text]).arg(directory).output().unwrap();
+    let in_files = !found.stdout.is_empty();
+    let in_commands = fs::read_dir("/proc").unwrap().flatten().any(|process| {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        // The one that searches for it.
+        !line.starts_with(b"grep") && String::from_utf8_lossy(&line).contains(text)
+    });
+    in_files || in_commands
+}
+
+#[test]
+fn servers_on_a_host_are_measured_beside_local_ones() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let section = host.section();
+    let servers = Servers {
+        sections: &section,
+        candidates: &HERE_AND_THERE,
+        microbenchmarks: &format!("\"{READ}\", \"{WRITE}\""),
+        control: true,
+        clients: "4",
+        ..Servers::default()
+    };
+    let mut running = start(&host, servers.command(&test, &[]), &test);
+    running.wait_until("slices", || slices_of_live_run(&test.out(), READ) >= 8);
+    // Only the workers of servers on the host know the password, and it is in no file.
+    let password = password_of(running.pid()).unwrap();
+    assert!(password.len() >= 32);
+    assert!(!is_anywhere(&password, test.path()));
+    let listening = host.listening_addresses();
+    assert!(listening.len() >= 3 && listening.iter().all(|it| it.starts_with(host.address())));
+    running.end().assert_code(0).assert_prints("network round trip");
+    assert_eq!(host.programs().len(), 1, "copied once, and complete: {:?}", host.programs());
+    host.wait_until_clean();
+
+    let stored = Stored::open(&test.out());
+    for (number, name) in (0..).zip(["here", "there", "postgres", "control"]) {
+        let slices: Vec<_> =
+            stored.slices().into_iter().filter(|slice| slice.candidate == number).collect();
+        assert!(slices.len() >= 24, "{name}: {}", slices.len());
+        assert!(slices.iter().all(|slice| (slice.errors, slice.wrong) == (0, 0)), "{name}");
+        let (cpu, switches) = stored.server_usage(number);
+        assert!(cpu > 0 && switches > 0, "{name}: {cpu} ns, {switches} switches");
+    }
+    let text = test.out().join("report.html");
+    let report = fs::read_to_string(text).unwrap();
+    assert!(report.contains("host db1") && report.contains("TCP to host db1"), "{report}");
+    let mut command = dbdyno();
+    command.arg("check").arg(test.path().join("experiment.toml"));
+    run(&host, command).assert_code(0).assert_prints("on host db1, version");
+    host.wait_until_clean();
+}
+
+/// What ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Loss {
+    Run,
+    Ssh,
+    Agent,
+    Guard,
+    Sshd,
+    Cable,
+}
+
+impl Loss {
+    /// Does it to a run.
+    fn happen(self, run: &Background, host: &Host) {
+        let processes = host.processes();
+        let on_host = |guard: bool| {
+            let is_it = |line: &str| {
+                line.contains(" agent")
+                    && line.contains("--guard") == guard
+                    && !line.starts_with("sh ")
+            };
+            processes.iter().find(|(_, line)| is_it(line)).map(|(pid, _)| *pid)
+        };
+        match self {
+            Self::Run => run.signal(libc::SIGKILL),
+            Self::Ssh => {
+                let is_ssh = |pid: &u32| {
+                    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it == "ssh\n")
+                };
+                children(run.pid()).into_iter().filter(is_ssh).for_each(|pid| {
+                    send(pid, libc::SIGKILL);
+                });
+            }
+            Self::Agent | Self::Guard => {
+                if let Some(pid) = on_host(self == Self::Guard) {
+                    send(pid, libc::SIGKILL);
+                }
+            }
+            Self::Sshd => host.end_sessions(),
+            Self::Cable => host.set_cable(false),
+        }
+    }
+}
+
+/// Loses the connection of a run, and checks that nothing is left on the host in time.
+fn lose(loss: Loss, running: Background, host: &Host) {
+    let lost = Instant::now();
+    loss.happen(&running, host);
+    let ended = running.end();
+    host.wait_until_clean();
+    assert!(lost.elapsed() < CLEAN_WITHIN, "{loss:?}: {:?}", lost.elapsed());
+    host.set_cable(true);
+    if loss != Loss::Run {
+        ended.assert_code(1).assert_prints("lost the connection to host db1");
+        ended.assert_prints("--resume");
+    }
+}
+
+/// An experiment whose baseline is here, with a read and a write.
+fn interrupted<'a>(section: &'a str, microbenchmarks: &'a str, budget: &'a str) -> Servers<'a> {
+    Servers {
+        sections: section,
+        candidates: &HERE_AND_THERE[..2],
+        microbenchmarks,
+        budget,
+        ..Servers::default()
+    }
+}
+
+#[test]
+fn nothing_is_left_after_a_loss_and_resume_continues() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let section = host.section();
+    let microbenchmarks = format!("\"{READ}\", \"{WRITE}\"");
+    let servers = interrupted(&section, &microbenchmarks, "3s");
+    let out = test.out();
+    let mut running = start(&host, servers.command(&test, &[]), &test);
+    let mut slices = 0;
+    for loss in [Loss::Run, Loss::Agent, Loss::Cable] {
+        running.wait_until("slices", || {
+            let now = slices_of_live_run(&out, READ) + slices_of_live_run(&out, WRITE);
+            now >= slices + 10
+        });
+        lose(loss, running, &host);
+        slices = Stored::open(&out).slices().len() as u64;
+        running = start(&host, resume_command(&out, &[]), &test);
+    }
+    running.end().assert_code(0);
+    host.wait_until_clean();
+    let stored = Stored::open(&out);
+    assert!(stored.microbenchmarks().iter().all(|(_, done)| *done));
+    assert!(stored.slices().len() as u64 > slices);
+}
+
+/// At any moment of a run; with `DBDYNO_LONG_TESTS=1` only: about 20 minutes.
+#[test]
+fn nothing_is_left_after_losses_at_random_moments() {
+    if !std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1") {
+        return;
+    }
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let section = host.section();
+    let microbenchmarks = format!("\"{READ}\", \"{WRITE}\"");
+    let servers = interrupted(&section, &microbenchmarks, "30s");
+    let out = test.out();
+    let losses = [Loss::Run, Loss::Ssh, Loss::Agent, Loss::Sshd, Loss::Cable, Loss::Guard];
+    let mut running = start(&host, servers.command(&test, &[]), &test);
+    let mut slices = 0;
+    // Multiplication by an odd constant visits all moments of the first 6 s.
+    for number in 0..50_u64 {
+        let loss = losses[number as usize % losses.len()];
+        std::thread::sleep(Duration::from_millis(number * 2_741 % 6_000));
+        if loss == Loss::Guard {
+            // Harmless: the agent starts another.
+            loss.happen(&running, &host);
+            std::thread::sleep(Duration::from_secs(3));
+            lose(Loss::Run, running, &host);
+        } else {
+            lose(loss, running, &host);
+        }
+        let now = Stored::open(&out).slices().len() as u64;
+        assert!(now >= slices, "{loss:?}: slices are lost");
+        slices = now;
+        running = start(&host, resume_command(&out, &[]), &test);
+    }
+    running.signal(libc::SIGINT);
+    running.end();
+    host.wait_until_clean();
+}
+
+#[test]
+fn unusable_hosts_are_reported_with_the_reason() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let check = |section: &str, candidate: &str| {
+        let text = format!(
+            "name = \"x\"\nbaseline = \"a\"\n{section}\n[[candidate]]\nname = \"a\"\n\
+             system = \"mariadb\"\nhost = \"db1\"\n{candidate}"
+        );
+        let mut command = dbdyno();
+        command.arg("check").arg(test.file(&text));
+        run(&host, command)
+    };
+    let address = host.address();
+    let at = |more: &str| format!("[host.db1]\naddress = \"{address}\"\n{more}");
+    check("[host.db1]\naddress = \"no-such-host.invalid\"", "")
+        .assert_code(1)
+        .assert_prints("set `address`");
+    check(&at("ssh = \"other@no-such-host.invalid\""), "")
+        .assert_code(1)
+        .assert_prints("host db1: logging in with ssh:");
+    check(&at("directory = \"/no/such\""), "")
+        .assert_code(1)
+        .assert_prints("creating a directory for data in /no/such");
+    check(&at(""), "program = \"/no/such/mariadbd\"")
+        .assert_code(1)
+        .assert_prints("candidate a: host db1: looking for the server program /no/such/mariadbd");
+    check("[host.db1]\naddress = \"192.0.2.1\"\nssh = \"db1\"", "")
+        .assert_code(1)
+        .assert_prints("192.0.2.1");
+    // An incomplete copy of the program is replaced.
+    let [program] = &host.programs()[..] else { panic!("{:?}", host.programs()) };
+    fs::write(program, "incomplete").unwrap();
+    check(&at(""), "").assert_code(0).assert_prints("agent answers in");
+    host.forbid_logins();
+    check(&at(""), "").assert_code(1).assert_prints("Permission denied");
+    host.wait_until_clean();
+}
+
+#[test]
+fn server_on_a_host_is_restarted_after_its_death() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let section = host.section();
+    let candidates = [INNODB, ("there", "system = \"mariadb\"\nhost = \"db1\"")];
+    let servers =
+        Servers { sections: &section, candidates: &candidates, budget: "2s", ..Servers::default() };
+    let mut running = start(&host, servers.command(&test, &[]), &test);
+    running.wait_until("slices", || slices_of_live_run(&test.out(), READ) >= 10);
+    let processes = host.processes();
+    let server = processes.iter().find(|(_, line)| line.contains("mariadbd")).unwrap();
+    send(server.0, libc::SIGKILL);
+    wait_until("another server", || {
+        let is_other = |(pid, line): &(u32, String)| *pid != server.0 && line.contains("mariadbd");
+        host.processes().iter().any(is_other)
+    });
+    running.end().assert_code(0).assert_prints("it was killed");
+    host.wait_until_clean();
+}

@@ -1,0 +1,243 @@
+//! Another host on this machine: network, processes and directories of its own, and an sshd.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{TestDir, send, wait_until};
+
+/// A host with an sshd, reached through a virtual cable. Dropping it is a power failure.
+pub struct Host {
+    directory: PathBuf,
+    namespace: String,
+    /// Our end of the cable.
+    cable: String,
+    address: String,
+    process: Child,
+}
+
+/// The number of the next host of this test program.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+impl Host {
+    /// A new host, with its files in the directory of the test; `None`, with a note, where that is not
+    /// permitted.
+    pub fn start(test: &TestDir) -> Option<Self> {
+        if let Some(missing) = missing() {
+            println!("skipped: {missing}");
+            return None;
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}x{number}", std::process::id());
+        let (namespace, cable) = (format!("dbdyno{id}"), format!("d{id}"));
+        // 1,024 networks of four addresses each.
+        let network = (std::process::id() * 4 + number) % 1_024 * 4;
+        let ip =
+            |last: u32| format!("10.213.{}.{}", (network + last) / 256, (network + last) % 256);
+        let (here, address) = (ip(1), ip(2));
+        let directory = test.path().join(format!("host-{number}"));
+        for (name, mode) in [("root", 0o700), ("tmp", 0o1777), ("var-tmp", 0o1777)] {
+            fs::create_dir_all(directory.join(name)).unwrap();
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(directory.join(name), mode).unwrap();
+        }
+        ip_command(&format!("netns add {namespace}"));
+        ip_command(&format!("link add {cable} type veth peer name eth0 netns {namespace}"));
+        ip_command(&format!("address add {here}/30 dev {cable}"));
+        ip_command(&format!("link set {cable} up"));
+        ip_command(&format!("-n {namespace} address add {address}/30 dev eth0"));
+        ip_command(&format!("-n {namespace} link set eth0 up"));
+        ip_command(&format!("-n {namespace} link set lo up"));
+        write_ssh_files(&directory, &address);
+        // The directory of the test may be hidden by the others.
+        let script = format!(
+            "mount --bind {} /mnt && mount --bind /mnt/root /root && mount --bind /mnt/tmp /tmp && \
+             mount --bind /mnt/var-tmp /var/tmp && mkdir -p -m 755 /run/sshd && \
+             exec /usr/sbin/sshd -D -f /mnt/sshd_config -E /mnt/sshd.log",
+            directory.display()
+        );
+        let process = Command::new("ip")
+            .args(["netns", "exec", &namespace, "unshare", "--mount", "--pid", "--fork"])
+            .args(["--mount-proc", "--kill-child", "sh", "-c", &script])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let host = Self { directory, namespace, cable, address, process };
+        wait_until("sshd starts", || {
+            host.ssh().arg("true").stderr(Stdio::null()).status().unwrap().success()
+        });
+        Some(host)
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The sections of an experiment for this host.
+    pub fn section(&self) -> String {
+        format!("[host.db1]\nssh = \"db1\"\naddress = \"{}\"\n", self.address)
+    }
+
+    /// The directory in which a program `ssh` knows this host.
+    pub fn bin(&self) -> PathBuf {
+        self.directory.join("bin")
+    }
+
+    /// A command with this host known to its ssh.
+    pub fn known_to(&self, command: &mut Command) {
+        let path = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{path}", self.bin().display()));
+    }
+
+    /// `ssh` to this host; the command is to be added.
+    pub fn ssh(&self) -> Command {
+        let mut command = Command::new(self.bin().join("ssh"));
+        command.arg("db1");
+        command
+    }
+
+    /// The processes on the host, with their command lines, except sshd's.
+    pub fn processes(&self) -> Vec<(u32, String)> {
+        let others = ["sshd", "unshare", "ip netns", "/usr/sbin/sshd"];
+        let mut all = self.all_processes();
+        all.retain(|(_, line)| !others.iter().any(|one| line.starts_with(one)));
+        all
+    }
+
+    fn all_processes(&self) -> Vec<(u32, String)> {
+        let output = Command::new("ip").args(["netns", "pids", &self.namespace]).output().unwrap();
+        let pids = String::from_utf8(output.stdout).unwrap();
+        let command = |pid: u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            Some((pid, String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned()))
+        };
+        let all = pids.lines().filter_map(|pid| command(pid.parse().ok()?));
+        all.filter(|(_, line)| !line.is_empty()).collect()
+    }
+
+    /// The files that agents and servers have left on the host; the copied program stays.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let inside = |name: &str| {
+            let entries = fs::read_dir(self.directory.join(name)).unwrap();
+            entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+        };
+        [inside("tmp"), inside("var-tmp")].concat()
+    }
+
+    /// The copies of dbdyno on the host.
+    pub fn programs(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.directory.join("root/.cache/dbdyno/bin"));
+        entries.map_or(Vec::new(), |entries| entries.map(|one| one.unwrap().path()).collect())
+    }
+
+    /// Waits until no process and no file is left on the host.
+    #[track_caller]
+    pub fn wait_until_clean(&self) {
+        wait_until("nothing is left on the host", || {
+            self.processes().is_empty() && self.files().is_empty()
+        });
+    }
+
+    /// The addresses with ports that something on the host listens at.
+    pub fn listening_addresses(&self) -> Vec<String> {
+        let output = Command::new("ip")
+            .args(["netns", "exec", &self.namespace, "ss", "-Hltn"])
+            .output()
+            .unwrap();
+        let output = String::from_utf8(output.stdout).unwrap();
+        let address = |line: &str| Some(line.split_whitespace().nth(3)?.to_owned());
+        output.lines().filter_map(address).collect()
+    }
+
+    /// Kills the processes of sshd that have logins.
+    pub fn end_sessions(&self) {
+        for (pid, line) in self.all_processes() {
+            if line.starts_with("sshd: ") && !line.contains("[listener]") {
+                send(pid, libc::SIGKILL);
+            }
+        }
+    }
+
+    /// Accepts no key any more.
+    pub fn forbid_logins(&self) {
+        fs::write(self.directory.join("authorized_keys"), "").unwrap();
+    }
+
+    /// Pulls or plugs the cable.
+    pub fn set_cable(&self, up: bool) {
+        ip_command(&format!("link set {} {}", self.cable, if up { "up" } else { "down" }));
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Also ends the host's first process, and with it all others.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        for command in [format!("link del {}", self.cable), format!("netns del {}", self.namespace)]
+        {
+            let _ = Command::new("ip").args(command.split(' ')).status();
+        }
+    }
+}
+
+/// Why there can be no host here; `None` if there can.
+fn missing() -> Option<String> {
+    let programs = ["/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen"];
+    if let Some(program) = programs.iter().find(|program| !Path::new(program).exists()) {
+        return Some(format!("no {program} here (Debian: openssh-server, openssh-client)"));
+    }
+    let name = format!("dbdynotry{}", std::process::id());
+    let tried = Command::new("ip").args(["netns", "add", &name]).stderr(Stdio::null()).status();
+    match tried {
+        Ok(status) if status.success() => ip_command(&format!("netns del {name}")),
+        Ok(_) => return Some("network namespaces are not permitted here".to_owned()),
+        Err(_) => return Some("no program ip here (Debian: iproute2)".to_owned()),
+    }
+    None
+}
+
+#[track_caller]
+fn ip_command(words: &str) {
+    let status = Command::new("ip").args(words.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {words}");
+}
+
+/// Keys, the configuration of sshd, and a program `ssh` with a configuration of its own: ssh does not
+/// look for one in `$HOME`.
+fn write_ssh_files(directory: &Path, address: &str) {
+    let name = directory.display();
+    for key in ["host_key", "user_key"] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(directory.join(key))
+            .status();
+        assert!(made.unwrap().success());
+    }
+    let write = |file: &str, text: String| fs::write(directory.join(file), text).unwrap();
+    fs::copy(directory.join("user_key.pub"), directory.join("authorized_keys")).unwrap();
+    let public = fs::read_to_string(directory.join("host_key.pub")).unwrap();
+    write("known_hosts", format!("{address} {public}"));
+    write(
+        "sshd_config",
+        format!(
+            "ListenAddress {address}\nHostKey /mnt/host_key\nPidFile none\nUsePAM no\n\
+             AuthorizedKeysFile /mnt/authorized_keys\nPermitRootLogin yes\n\
+             PasswordAuthentication no\nStrictModes no\nUseDNS no\n"
+        ),
+    );
+    write(
+        "ssh_config",
+        format!(
+            "Host db1\n    HostName {address}\n    User root\n    IdentityFile {name}/user_key\n    \
+             IdentitiesOnly yes\n    UserKnownHostsFile {name}/known_hosts\n    \
+             StrictHostKeyChecking yes\n"
+        ),
+    );
+    fs::create_dir(directory.join("bin")).unwrap();
+    write("bin/ssh", format!("#!/bin/sh\nexec /usr/bin/ssh -F {name}/ssh_config \"$@\"\n"));
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(directory.join("bin/ssh"), executable).unwrap();
+}

@@ -1,0 +1,49 @@
+//! The agent: dbdyno on the host of servers, started by dbdyno on another machine.
+
+mod serving;
+mod watch;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+
+use crate::agent_dir::AgentDir;
+use crate::protocol::{Failed, Request, Response};
+
+use serving::Servers;
+use watch::{Answers, Watch};
+
+/// Serves requests from standard input until it ends or nothing is heard for a while. Then ends all
+/// servers and removes their data. `program` is this program.
+///
+/// Call it on the main thread: servers end with the thread that started them.
+///
+/// # Errors
+/// Standard input or output cannot be used.
+pub fn serve(program: PathBuf) -> io::Result<()> {
+    let (sender, requests) = channel();
+    let answers = Answers::default();
+    let watch = Watch::start(sender, answers.clone())?;
+    let Ok(Request::Open(base)) = requests.recv() else { return Ok(()) };
+    let opened = AgentDir::create(base, &program);
+    let directory = match opened {
+        Ok(directory) => directory,
+        Err(error) => return answers.send(&Response::Failed(Failed::because(error))),
+    };
+    watch.guard(directory.guard());
+    let mut servers = match Servers::open(&directory) {
+        Ok(servers) => servers,
+        Err(error) => return answers.send(&Response::Failed(error.into())),
+    };
+    answers.send(&Response::Opened(directory.path().to_owned()))?;
+    while let Ok(request) = requests.recv() {
+        if matches!(request, Request::End) {
+            watch.end();
+            break;
+        }
+        answers.send(&servers.answer(request).unwrap_or_else(Response::Failed))?;
+    }
+    servers.remove();
+    drop(directory);
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! The protocol between dbdyno and an agent: one JSON value per line. Each request has one response;
+//! [`Request::Heartbeat`] is answered even while another request is in progress.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dbdyno_bench::protocol::{Reading, TimedUsage};
+use dbdyno_engines::server::{DataShape, Network, ServerError, ServerPlan};
+use dbdyno_record::Counting;
+use dbdyno_record::server::{Durability, ServerSystem, StorageEngine};
+use dbdyno_units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// Interval of heartbeats.
+pub const HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// The connection is lost if nothing was heard for this time.
+pub const LOST_AFTER: Duration = Duration::from_secs(12);
+
+/// A request to an agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Create the directory for all data in this directory, or in `/var/tmp`; must be the first request.
+    Open(Option<PathBuf>),
+    /// Nothing: shows that dbdyno is there.
+    Heartbeat,
+    /// Tell the time.
+    Time,
+    /// Find a program, and derive the settings of a server.
+    Plan(Box<PlanRequest>),
+    /// Listen at this address for this number of connections, to measure the network.
+    Listen(IpAddr, u32),
+    /// Tell the free disk space.
+    FreeSpace,
+    /// Tell whether complete data exists.
+    Exists(String),
+    /// Create a data directory.
+    Initialise(Box<ServerPlan>, String),
+    /// Remove a data directory.
+    Remove(String),
+    /// Copy a data directory.
+    Clone(String, String),
+    /// Rename a data directory.
+    Rename(String, String),
+    /// Start a server.
+    Start(Box<StartRequest>),
+    /// Tell how a server exited, if it has.
+    Ended(u32),
+    /// Read a server's usage.
+    Read(u32, Reading),
+    /// Stop a server cleanly.
+    Stop(u32),
+    /// Kill a server.
+    Kill(u32),
+    /// Remove everything, and exit.
+    End,
+}
+
+/// A server to find.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlanRequest {
+    /// The system.
+    pub system: ServerSystem,
+    /// The storage engine.
+    pub engine: Option<StorageEngine>,
+    /// The program; `None`: searched for.
+    pub program: Option<PathBuf>,
+    /// The durability of commits.
+    pub durability: Durability,
+    /// Settings that override dbdyno's.
+    pub configuration: Vec<(String, String)>,
+    /// What the settings depend on.
+    pub shape: DataShape,
+}
+
+/// A server to start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StartRequest {
+    /// The plan.
+    pub plan: ServerPlan,
+    /// The name of its data directory.
+    pub directory: String,
+    /// Its CPUs.
+    pub cpus: Option<String>,
+    /// Where it listens. The agent chooses the port.
+    pub network: Network,
+    /// Whether to open counters of the CPU and the kernel.
+    pub count: bool,
+}
+
+/// An agent's response.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Response {
+    /// Done.
+    Done,
+    /// The agent is ready, with its data in this directory.
+    Opened(PathBuf),
+    /// The answer to a heartbeat.
+    Alive,
+    /// Nanoseconds since 1970.
+    Time(u64),
+    /// The program and the settings of a server.
+    Plan(Box<ServerPlan>),
+    /// The port that is listened at.
+    Listening(u16),
+    /// The free disk space; `None` if unknown.
+    FreeSpace(Option<Bytes>),
+    /// Whether complete data exists.
+    Exists(bool),
+    /// The server runs.
+    Started(Box<Started>),
+    /// How a server exited; `None` while it runs.
+    Ended(Option<Failed>),
+    /// The reading was taken.
+    Read(Option<TimedUsage>),
+    /// The request failed.
+    Failed(Failed),
+}
+
+/// A running server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Started {
+    /// Its number, for further requests.
+    pub server: u32,
+    /// How the load generator reaches it.
+    pub target: dbdyno_record::server::Target,
+    /// Which counters are available; `None` if none were requested.
+    pub counting: Option<Counting>,
+    /// How long it took.
+    pub time: Nanos,
+}
+
+/// Why something failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// The reason, in one line.
+    pub brief: String,
+    /// The reason with the last lines of logs.
+    pub whole: String,
+}
+
+impl Failed {
+    /// A reason in one line.
+    #[must_use]
+    pub fn because(reason: impl std::fmt::Display) -> Self {
+        let brief = reason.to_string();
+        Self { whole: brief.clone(), brief }
+    }
+}
+
+impl From<ServerError> for Failed {
+    fn from(error: ServerError) -> Self {
+        Self { brief: error.brief(), whole: error.to_string() }
+    }
+}
