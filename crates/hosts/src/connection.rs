@@ -1,7 +1,7 @@
 //! dbdyno's side of a connection to an agent.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -21,7 +21,7 @@ use rustix::fs::OFlags;
 use crate::copy::Program;
 use crate::network_path::{NetworkPath, Timing};
 use crate::password::Password;
-use crate::protocol::{HEARTBEAT, LOST_AFTER, PlanRequest, Request, Response};
+use crate::protocol::{HEARTBEAT, LONGEST_RESPONSE, LOST_AFTER, PlanRequest, Request, Response};
 use crate::{HostDir, HostError, ssh};
 
 /// How many requests and connections are timed.
@@ -104,7 +104,6 @@ impl HostConnection {
             address: address.to_owned(),
             reason,
         };
-        let path = NetworkPath::find(address).map_err(address_error)?;
         let failed = |doing: &'static str| {
             move |error: io::Error| HostError::Ssh {
                 host: name.to_owned(),
@@ -116,6 +115,7 @@ impl HostConnection {
         let password = Password::draw().map_err(failed("drawing a password"))?;
         let mut program = Program::open(options.program).map_err(failed("reading this program"))?;
         program.copy_to(name, destination)?;
+        let path = NetworkPath::find(address).map_err(address_error)?;
         let starting = failed("starting the agent");
         let printed = open_log(options.log).map_err(starting)?;
         let script = program.start_script("agent");
@@ -337,8 +337,11 @@ impl Link {
         let mut greeted = false;
         let reason = loop {
             line.clear();
-            match output.read_until(b'\n', &mut line) {
+            match output.by_ref().take(LONGEST_RESPONSE).read_until(b'\n', &mut line) {
                 Ok(0) => break "ssh ended".to_owned(),
+                Ok(_) if line.len() as u64 == LONGEST_RESPONSE => {
+                    break "a response is too long".to_owned();
+                }
                 Ok(_) => {}
                 Err(error) => break format!("reading from ssh: {error}"),
             }

@@ -1,7 +1,7 @@
 //! A private server on a host, and its directory.
 
 use dbdyno_bench::protocol::{Reading, TimedUsage};
-use dbdyno_engines::server::ServerPlan;
+use dbdyno_engines::server::{Network, ServerPlan};
 use dbdyno_record::Counting;
 use dbdyno_record::server::Target;
 
@@ -65,16 +65,21 @@ impl HostDir {
     /// # Errors
     /// There is no data, the server exited, or it took too long.
     pub fn start(&self, plan: &ServerPlan, count: bool) -> Result<HostServer, HostError> {
+        let system = plan.installation().system;
+        let network = self.connection.network(system);
         let request = StartRequest {
             plan: plan.clone(),
             directory: self.name.clone(),
             cpus: self.connection.cpus(),
-            network: self.connection.network(plan.installation().system),
+            network: network.clone(),
             count,
         };
         match self.connection.request(&Request::Start(Box::new(request)))? {
             Response::Started(started) => {
-                let Started { server, target, counting, time } = *started;
+                let Started { server, port, counting, time } = *started;
+                // Of what the host answers, only the port is used: otherwise it could lead the workers to
+                // a server on this machine.
+                let target = Network { port, ..network }.target(system);
                 let host = self.connection.name();
                 tracing::info!(host, server = self.name, %time, "started a server");
                 Ok(HostServer { connection: self.connection.clone(), server, target, counting })

@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 /// Interval of heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
+/// Maximum length of a response.
+pub(crate) const LONGEST_RESPONSE: u64 = 4 << 20;
+
 /// The connection is lost if nothing was heard for this time.
 pub const LOST_AFTER: Duration = Duration::from_secs(12);
 
@@ -125,8 +128,8 @@ pub enum Response {
 pub struct Started {
     /// Its number, for further requests.
     pub server: u32,
-    /// How the load generator reaches it.
-    pub target: dbdyno_record::server::Target,
+    /// The port that it listens at.
+    pub port: u16,
     /// Which counters are available; `None` if none were requested.
     pub counting: Option<Counting>,
     /// How long it took.

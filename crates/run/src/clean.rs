@@ -12,6 +12,7 @@ use crate::context::{RunContext, WorkerProgram};
 use crate::cpus::divide_cpus;
 use crate::data;
 use crate::error::RunError;
+use crate::hosts::Hosts;
 use crate::instance::Instance;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate, on_existing_servers};
 use crate::stored_data::StoredData;
@@ -42,7 +43,10 @@ pub fn clean_run(
     trust: bool,
 ) -> Result<Cleaned, RunError> {
     let (mut results, experiment) = open_stored_run(directory, trust)?;
-    remove_data(&mut results, &experiment, worker, true)
+    let cleaned = remove_data(&mut results, &experiment, worker, true)?;
+    // An agent removes what killed ones have left on its host.
+    drop(Hosts::connect(&experiment, worker, None)?);
+    Ok(cleaned)
 }
 
 /// Removes the data of a run; from existing servers only `with_schemas`.

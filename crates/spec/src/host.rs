@@ -8,7 +8,7 @@ use dbdyno_record::server::ServerSystem;
 
 use crate::candidate::Read;
 use crate::experiment::Host;
-use crate::{cpus, names};
+use crate::{build, cpus, names};
 
 /// Reads all hosts. One with problems is returned as well, so that candidates can name it.
 pub fn read_all(root: &mut Table<'_>) -> Vec<Host> {
@@ -101,6 +101,11 @@ pub fn of_server(table: &mut Table<'_>, system: ServerSystem, hosts: &[Host]) ->
             let message = format!("`{key}` and `host` exclude each other");
             table.report(Problem::new(span, message).help(help));
         }
+    }
+    if build::is_requested(table) && !table.has("variant") {
+        let message = "a server that is compiled for the run cannot run on another host";
+        let help = "remove the settings of a variant, or `host`";
+        table.report(Problem::new(host.span, message).help(help));
     }
     Some(host.value.to_owned())
 }

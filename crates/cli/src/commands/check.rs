@@ -160,7 +160,9 @@ fn system(candidate: &Candidate) -> String {
                 (None, None, Some(program)) => program.display().to_string(),
                 (None, None, None) => "installed program".to_owned(),
             };
-            format!("{name}{engine}: {program}, started for the run")
+            let host = server.host.as_ref().map(|host| format!(" on host {host}"));
+            let host = host.unwrap_or_default();
+            format!("{name}{engine}: {program}{host}, started for the run")
         }
         System::Existing(server) => format!("{name} at {}", server.target.address),
     }

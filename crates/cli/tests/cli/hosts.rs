@@ -1,6 +1,7 @@
 //! Servers on another host: a network namespace with an sshd.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -98,6 +99,14 @@ fn servers_on_a_host_are_measured_beside_local_ones() {
     host.wait_until_clean();
 }
 
+/// The agent on a host, or its guard.
+fn agent_on(host: &Host, guard: bool) -> Option<u32> {
+    let is_it = |line: &str| {
+        line.contains(" agent") && line.contains("--guard") == guard && !line.starts_with("sh ")
+    };
+    host.processes().iter().find(|(_, line)| is_it(line)).map(|(pid, _)| *pid)
+}
+
 /// What ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Loss {
@@ -112,15 +121,6 @@ enum Loss {
 impl Loss {
     /// Does it to a run.
     fn happen(self, run: &Background, host: &Host) {
-        let processes = host.processes();
-        let on_host = |guard: bool| {
-            let is_it = |line: &str| {
-                line.contains(" agent")
-                    && line.contains("--guard") == guard
-                    && !line.starts_with("sh ")
-            };
-            processes.iter().find(|(_, line)| is_it(line)).map(|(pid, _)| *pid)
-        };
         match self {
             Self::Run => run.signal(libc::SIGKILL),
             Self::Ssh => {
@@ -132,7 +132,7 @@ impl Loss {
                 });
             }
             Self::Agent | Self::Guard => {
-                if let Some(pid) = on_host(self == Self::Guard) {
+                if let Some(pid) = agent_on(host, self == Self::Guard) {
                     send(pid, libc::SIGKILL);
                 }
             }
@@ -191,6 +191,29 @@ fn nothing_is_left_after_a_loss_and_resume_continues() {
     let stored = Stored::open(&out);
     assert!(stored.microbenchmarks().iter().all(|(_, done)| *done));
     assert!(stored.slices().len() as u64 > slices);
+}
+
+#[test]
+fn clean_removes_what_a_killed_agent_and_its_guard_left() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let section = host.section();
+    let servers = interrupted(&section, "\"point-query.pre_range=100\"", "30s");
+    let out = test.out();
+    let mut running = start(&host, servers.command(&test, &[]), &test);
+    running.wait_until("slices", || slices_of_live_run(&out, READ) >= 4);
+    let (agent, guard) = (agent_on(&host, false).unwrap(), agent_on(&host, true).unwrap());
+    // A stopped one neither cleans up nor is replaced.
+    send(guard, libc::SIGSTOP);
+    send(agent, libc::SIGKILL);
+    send(guard, libc::SIGKILL);
+    running.end().assert_code(1).assert_prints("lost the connection to host db1");
+    wait_until("the servers end with their agent", || host.processes().is_empty());
+    assert!(!host.files().is_empty());
+    let mut command = dbdyno();
+    command.arg("clean").arg(&out);
+    run(&host, command).assert_code(0);
+    host.wait_until_clean();
 }
 
 /// At any moment of a run; with `DBDYNO_LONG_TESTS=1` only: about 20 minutes.
@@ -267,6 +290,48 @@ fn unusable_hosts_are_reported_with_the_reason() {
     host.forbid_logins();
     check(&at(""), "").assert_code(1).assert_prints("Permission denied");
     host.wait_until_clean();
+}
+
+/// A program `ssh` that answers every command with this script.
+fn fake_ssh(test: &TestDir, script: &str) -> Finished {
+    let bin = test.path().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    fs::write(bin.join("ssh"), format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let text = "name = \"x\"\nbaseline = \"a\"\n[host.db1]\naddress = \"192.0.2.1\"\n\
+                [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\nhost = \"db1\"\n";
+    let mut command = dbdyno();
+    command.arg("check").arg(test.file(text));
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", bin.display()));
+    finish(command)
+}
+
+#[test]
+fn other_machines_and_failed_copies_are_reported() {
+    let test = TestDir::new();
+    let facts = |machine: &str, libc: &str| {
+        format!("echo dbdyno: {machine}; echo dbdyno: {libc}; echo dbdyno: 0")
+    };
+    fake_ssh(&test, &facts("Linux riscv64", "glibc 2.36"))
+        .assert_code(1)
+        .assert_prints("host db1: dbdyno cannot run there: it is Linux riscv64");
+    let here = format!("Linux {}", std::env::consts::ARCH);
+    fake_ssh(&test, &facts(&here, "glibc 2.12"))
+        .assert_code(1)
+        .assert_prints("it has version 2.12 of the GNU C library");
+    fake_ssh(&test, &facts(&here, "other")).assert_code(1).assert_prints("it has no GNU C library");
+    let full = format!(
+        "case \"$*\" in *umask*) echo cat: write error: No space left on device >&2; exit 1;; \
+         *) {};; esac",
+        facts(&here, "glibc 2.99")
+    );
+    fake_ssh(&test, &full).assert_code(1).assert_prints("copying dbdyno");
+    fake_ssh(&test, &full).assert_prints("No space left on device");
+    let refused = "echo Host key verification failed. >&2; exit 255";
+    fake_ssh(&test, refused).assert_code(1).assert_prints(
+        "Host key verification failed.; `ssh db1 true` must work without a question",
+    );
 }
 
 #[test]

@@ -170,12 +170,6 @@ impl Server {
         self.program.target(&self.server_dir, self.network.as_ref())
     }
 
-    /// How the client on the network reaches it; `None` if it does not listen there.
-    #[must_use]
-    pub fn network_target(&self) -> Option<Target> {
-        Some(self.network.as_ref()?.target(self.target().database.as_deref()))
-    }
-
     /// How the server exited, with the end of its log; `None` while it runs. It should exit only on
     /// request.
     pub fn ended(&mut self) -> Option<ServerError> {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dbdyno_record::server::{Address, Target, Tls};
+use dbdyno_record::server::{Address, ServerSystem, Target, Tls};
 use serde::{Deserialize, Serialize};
 
 /// The name of the only account that may log in over the network.
@@ -23,12 +23,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// How the client reaches the server. It has to know the password.
-    pub(crate) fn target(&self, database: Option<&str>) -> Target {
+    /// How the client reaches a server of this system. It has to know the password.
+    #[must_use]
+    pub fn target(&self, system: ServerSystem) -> Target {
         Target {
             address: Address::Tcp { host: self.address.to_string(), port: self.port },
             user: ACCOUNT.to_owned(),
-            database: database.map(str::to_owned),
+            // The one that every PostgreSQL server has.
+            database: (system == ServerSystem::PostgreSql).then(|| "postgres".to_owned()),
             tls: Tls::Off,
             server_public_key: None,
             password: true,

@@ -103,16 +103,15 @@ impl Servers {
         let (directory, started) = (self.dir(&directory), Instant::now());
         let address = network.address;
         let mut attempt = 1;
-        let server = loop {
+        let (server, port) = loop {
             let port = free_port(address)?;
             let network = Network { port, ..network.clone() };
             match Server::start_on_network(&plan, &directory, cpus.as_deref(), network) {
-                Ok(server) => break server,
+                Ok(server) => break (server, port),
                 Err(_) if attempt < PORT_ATTEMPTS && is_taken(address, port) => attempt += 1,
                 Err(error) => return Err(error.into()),
             }
         };
-        let target = server.network_target().ok_or_else(|| Failed::because("it has no address"))?;
         let mut monitor =
             ProcessTree::of(server.pid()).ok().map(|tree| ServerMonitor::new(tree, true));
         let counting = monitor.as_mut().filter(|_| count).map(|monitor| -> Counting {
@@ -123,7 +122,7 @@ impl Servers {
         self.next += 1;
         let running = Running { server, monitor, background: None, timed_part: None };
         self.running.insert(number, running);
-        Ok(Started { server: number, target, counting, time: started.elapsed().into() })
+        Ok(Started { server: number, port, counting, time: started.elapsed().into() })
     }
 }
 

@@ -50,17 +50,71 @@ fn all_keys_are_read_and_stored() {
 
 #[test]
 fn unknown_host_has_the_nearest_name() {
-    assert_snapshot!(problems(&format!("[host.db1]\n{MARIADB}host = 'db2'")), @"");
-    assert_snapshot!(problems(&format!("{MARIADB}host = 'db1'")), @"");
+    assert_snapshot!(problems(&format!("[host.db1]\n{MARIADB}host = 'db2'")), @r"
+    error: unknown host `db2`
+     --> test.toml:7:8
+      |
+    7 | host = 'db2'
+      |        ^^^^^ did you mean `db1`?
+    ");
+    assert_snapshot!(problems(&format!("{MARIADB}host = 'db1'")), @r"
+    error: unknown host `db1`
+     --> test.toml:6:8
+      |
+    6 | host = 'db1'
+      |        ^^^^^ add [host.db1]
+    ");
 }
 
 #[test]
 fn destinations_and_addresses_are_checked() {
     let host = "[host.db1]\nssh = '-oProxyCommand=x'\naddress = '127.0.0.1'\ndirectory = 'data'\n\
                 cpus = 'all'\nport = 22\n";
-    assert_snapshot!(problems(&format!("{host}{MARIADB}host = 'db1'")), @"");
+    assert_snapshot!(problems(&format!("{host}{MARIADB}host = 'db1'")), @r#"
+    error: invalid destination `-oProxyCommand=x`
+     --> test.toml:4:7
+      |
+    4 | ssh = '-oProxyCommand=x'
+      |       ^^^^^^^^^^^^^^^^^^ write it as for ssh(1), such as "bench@db1"; options belong in ~/.ssh/config
+
+    error: `127.0.0.1` is not an address of another machine
+     --> test.toml:5:11
+      |
+    5 | address = '127.0.0.1'
+      |           ^^^^^^^^^^^ use the address at which the load generator reaches the host
+
+    error: the path of `directory` must be absolute
+     --> test.toml:6:13
+      |
+    6 | directory = 'data'
+      |             ^^^^^^ write the full path on the host, such as "/mnt/nvme"
+
+    error: invalid CPU list `all`
+     --> test.toml:7:8
+      |
+    7 | cpus = 'all'
+      |        ^^^^^ use numbers and ascending ranges, such as "0-3,6"
+
+    error: unknown key `port` in [host.db1]
+     --> test.toml:8:1
+      |
+    8 | port = 22
+      | ^^^^
+    "#);
     let host = "[host.db1]\nssh = 'db1 rm'\naddress = '10.0.0.2:3306'\n";
-    assert_snapshot!(problems(&format!("{host}{MARIADB}host = 'db1'")), @"");
+    assert_snapshot!(problems(&format!("{host}{MARIADB}host = 'db1'")), @r#"
+    error: invalid destination `db1 rm`
+     --> test.toml:4:7
+      |
+    4 | ssh = 'db1 rm'
+      |       ^^^^^^^^ write it as for ssh(1), such as "bench@db1"; options belong in ~/.ssh/config
+
+    error: invalid address `10.0.0.2:3306`
+     --> test.toml:5:11
+      |
+    5 | address = '10.0.0.2:3306'
+      |           ^^^^^^^^^^^^^^^ use an IP address or a host name, without a port
+    "#);
 }
 
 #[test]
@@ -68,10 +122,48 @@ fn what_cannot_run_on_another_host_is_refused() {
     let candidate = |lines: &str| {
         problems(&format!("[host.db1]\n[[candidate]]\nname = 'a'\nhost = 'db1'\n{lines}"))
     };
-    assert_snapshot!(candidate("system = 'sqlite'\nvariant = 'rel'"), @"");
-    assert_snapshot!(candidate("system = 'mysql'"), @"");
-    assert_snapshot!(candidate("system = 'mariadb'\nurl = 'mysql://me@db1'"), @"");
-    assert_snapshot!(candidate("system = 'mariadb'\nrelease = '10.11'\nlive = {}"), @"");
-    let inserts = format!("[host.db1]\n[insert_benchmark]\nrows = '100k'\n{MARIADB}host = 'db1'");
-    assert_snapshot!(problems(&inserts), @"");
+    assert_snapshot!(candidate("system = 'sqlite'\nvariant = 'rel'"), @r"
+    error: `host` is for servers
+     --> test.toml:6:1
+      |
+    6 | host = 'db1'
+      | ^^^^ configure SQLite in `sqlite = { … }`
+    ");
+    assert_snapshot!(candidate("system = 'mysql'"), @r"
+    error: MySQL cannot run on another host
+     --> test.toml:6:8
+      |
+    6 | host = 'db1'
+      |        ^^^^^ MariaDB and PostgreSQL can; for MySQL, start it there and use `url`
+    ");
+    assert_snapshot!(candidate("system = 'mariadb'\nurl = 'mysql://me@db1'"), @r"
+    error: `host` is for a server that dbdyno starts
+     --> test.toml:6:1
+      |
+    6 | host = 'db1'
+      | ^^^^ the `url` has the address of the server
+    ");
+    assert_snapshot!(candidate("system = 'mariadb'\nrelease = '10.11'\nlive = {}"), @r"
+    error: `release` and `host` exclude each other
+     --> test.toml:8:1
+      |
+    8 | release = '10.11'
+      | ^^^^^^^ remove it, or `host`: on another host, dbdyno starts installed servers
+
+    error: `live` and `host` exclude each other
+     --> test.toml:9:1
+      |
+    9 | live = {}
+      | ^^^^ remove it, or `host`: on another host, dbdyno starts installed servers
+    ");
+    let compiled = candidate("system = 'mariadb'\nnative = true");
+    assert!(compiled.contains("that is compiled for the run cannot run on another host"));
+    let inserts = format!("[host.db1]\n[insert_benchmark]\n{MARIADB}host = 'db1'");
+    assert_snapshot!(problems(&inserts), @r"
+    error: candidate a of the insert benchmark is on another host
+     --> test.toml:8:1
+      |
+    8 | host = 'db1'
+      | ^^^^ remove `host`: only microbenchmarks can use other hosts
+    ");
 }
