@@ -224,7 +224,7 @@ mod tests {
         let server_dirs = ServerDirs::open(dir.path()).unwrap();
         let server_dir = server_dirs.server_dir("a");
         std::fs::create_dir_all(server_dir.path()).unwrap();
-        let command = MySql.command(plan, &server_dir).unwrap();
+        let command = MySql.command(plan, &server_dir, None).unwrap();
         let text = std::fs::read_to_string(server_dir.path().join("my.cnf")).unwrap();
         let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
         server_dirs.remove().unwrap();
