@@ -18,7 +18,7 @@ pub(crate) const KEY: &str = "identity";
 
 /// A new identity for a run in this directory.
 pub(crate) fn create(directory: &Path) -> Result<RunIdentity, ResultsError> {
-    Ok(located(new_id()?, directory))
+    Ok(located(new_run_id()?, directory))
 }
 
 /// The identity of the run in this directory. Stores it if it is new: the run is of a version without
@@ -74,7 +74,11 @@ fn located(id: RunId, directory: &Path) -> RunIdentity {
     RunIdentity::new(id, host.trim(), &directory.to_string_lossy())
 }
 
-fn new_id() -> Result<RunId, ResultsError> {
+/// A new random number.
+///
+/// # Errors
+/// The system's source of random numbers cannot be read.
+pub fn new_run_id() -> Result<RunId, ResultsError> {
     const SOURCE: &str = "/dev/urandom";
     let read = || -> io::Result<[u8; 16]> {
         let mut bytes = [0; 16];

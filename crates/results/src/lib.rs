@@ -19,12 +19,14 @@ mod reader;
 mod records;
 mod schema;
 mod slices;
+mod snapshot;
 mod untrusted;
 mod writer;
 
 pub use directory::RunDirectory;
 pub use error::ResultsError;
 pub use extension::ExtensionRecord;
+pub use identity::new_run_id;
 pub use optimizations::{NewLayout, OptimizationRecord};
 pub use own_directory::NotOwn;
 pub use reader::RunReader;
@@ -34,4 +36,5 @@ pub use records::{
     MicrobenchmarkRecord, NamedCount, NewRun, OriginRecord, ReleaseRecord, Role, SessionRecord,
     SliceRecord, StartedFrom, StateSnapshotRecord, Warning,
 };
+pub use snapshot::snapshot;
 pub use writer::RunWriter;

@@ -61,6 +61,16 @@ impl RunReader {
         Ok(self.rows(sql, |row| row.get::<_, bool>(0))? == [true])
     }
 
+    /// Number of stored slices and of steps of an insert benchmark.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn measurements(&self) -> Result<u64, ResultsError> {
+        let sql = "SELECT (SELECT count(*) FROM slice) + (SELECT count(*) FROM insert_step)";
+        let counts = self.rows(sql, |row| row.get::<_, i64>(0))?;
+        Ok(counts.into_iter().map(i64::unsigned_abs).sum())
+    }
+
     /// Whether schemas of the run may be on existing servers. For a run of a version that does not store
     /// it, they may.
     ///
