@@ -1,0 +1,283 @@
+//! The controller: observes, decides, stores, acts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use dbdyno_units::Nanos;
+
+use crate::decide::{Action, Observation, decide, needs_nodes};
+use crate::job::{Job, JobEnd, Node};
+use crate::record::{AttemptEnd, EndKind, FleetRecord, JobId, Outcome};
+use crate::request::UnixTime;
+use crate::task_result::AttemptFiles;
+
+/// Slurm, or a simulation of it.
+pub trait Cluster {
+    /// The jobs of this user, also those that have ended lately.
+    ///
+    /// # Errors
+    /// Slurm does not answer.
+    fn jobs(&mut self) -> Result<Vec<Job>, ClusterError>;
+
+    /// How these jobs ended, as far as the accounting knows.
+    fn ended(&mut self, jobs: &[JobId]) -> Vec<(JobId, JobEnd)>;
+
+    /// The nodes that a fleet run may use.
+    ///
+    /// # Errors
+    /// Slurm does not answer, or there are none.
+    fn nodes(&mut self, record: &FleetRecord) -> Result<Vec<Node>, ClusterError>;
+
+    /// Submits a job.
+    ///
+    /// # Errors
+    /// Slurm refuses it, or does not answer: then it may nevertheless have accepted it.
+    fn submit(&mut self, job: &Submission<'_>) -> Result<JobId, ClusterError>;
+
+    /// Cancels jobs.
+    ///
+    /// # Errors
+    /// Slurm does not answer.
+    fn cancel(&mut self, jobs: &[JobId]) -> Result<(), ClusterError>;
+}
+
+/// The directory of a fleet run, or a simulation of it.
+pub trait Store {
+    /// Replaces the stored record.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn save(&mut self, record: &FleetRecord) -> Result<(), StoreError>;
+
+    /// What the attempts of tasks that have not ended wrote.
+    fn files(&mut self, record: &FleetRecord) -> BTreeMap<(usize, u32), AttemptFiles>;
+
+    /// Creates the directory and the script of an attempt. Returns the directory.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn prepare(&mut self, task: &str, attempt: u32) -> Result<PathBuf, StoreError>;
+
+    /// Tells an attempt to stop.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    fn fence(&mut self, task: &str, attempt: u32) -> Result<(), StoreError>;
+
+    /// Makes the run of an attempt that of the task.
+    ///
+    /// # Errors
+    /// It cannot be copied.
+    fn accept(&mut self, task: &str, attempt: u32) -> Result<(), StoreError>;
+}
+
+/// A job to submit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission<'a> {
+    /// Its name.
+    pub name: String,
+    /// The task.
+    pub task: &'a str,
+    /// The attempt.
+    pub attempt: u32,
+    /// The node.
+    pub node: &'a str,
+    /// The directory with its script.
+    pub directory: PathBuf,
+    /// The fleet run.
+    pub record: &'a FleetRecord,
+}
+
+/// Slurm did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterError {
+    /// It did not answer; it may later.
+    #[error("{0}")]
+    NoAnswer(String),
+    /// It refused.
+    #[error("{0}")]
+    Refused(String),
+    /// Its programs are not installed here.
+    #[error("{0}")]
+    NotInstalled(String),
+}
+
+/// A file of a fleet run could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct StoreError {
+    /// The file.
+    pub path: PathBuf,
+    /// The system's error.
+    pub source: std::io::Error,
+}
+
+/// How many jobs are submitted between two writes of the record.
+const SUBMISSIONS_PER_SAVE: usize = 50;
+
+/// A fleet run that is controlled by this process.
+pub struct Controller<C, S> {
+    record: FleetRecord,
+    cluster: C,
+    store: S,
+    /// Since when Slurm does not answer, with its error.
+    silent: Option<(UnixTime, String)>,
+}
+
+impl<C: Cluster, S: Store> Controller<C, S> {
+    /// Controls a fleet run.
+    pub const fn new(record: FleetRecord, cluster: C, store: S) -> Self {
+        Self { record, cluster, store, silent: None }
+    }
+
+    /// The fleet run.
+    pub const fn record(&self) -> &FleetRecord {
+        &self.record
+    }
+
+    /// The directory of the fleet run.
+    pub const fn store(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// Since when Slurm does not answer, with its error; `None` if it does.
+    pub fn silent(&self) -> Option<(UnixTime, &str)> {
+        self.silent.as_ref().map(|(since, error)| (*since, error.as_str()))
+    }
+
+    /// Cancels the fleet run: the next steps cancel its jobs.
+    pub const fn cancel(&mut self) {
+        self.record.cancelled = true;
+    }
+
+    /// Prepares tasks that ended without everything measured for more attempts. Returns their number.
+    pub fn reopen(&mut self) -> usize {
+        self.record.reopen()
+    }
+
+    /// Observes, decides, and acts once.
+    ///
+    /// # Errors
+    /// The directory of the fleet run cannot be written. The jobs go on.
+    pub fn step(&mut self, now: UnixTime) -> Result<(), StoreError> {
+        let jobs = self.jobs(now);
+        let ended = jobs.as_ref().map_or_else(Vec::new, |jobs| self.ended(jobs));
+        let nodes = match needs_nodes(&self.record) {
+            true => self.cluster.nodes(&self.record).ok(),
+            false => None,
+        };
+        // After the jobs: a job that ends writes its result first.
+        let files = self.store.files(&self.record);
+        let seen = Observation {
+            now,
+            jobs: jobs.as_deref(),
+            ended: &ended,
+            nodes: nodes.as_deref(),
+            files: &files,
+        };
+        let before = self.record.clone();
+        let actions = decide(&mut self.record, &seen);
+        // Files before the record: an accepted run must be there when the record says so.
+        for action in &actions {
+            if let Action::Accept { task, attempt } = action {
+                self.store.accept(&self.record.tasks[*task].name, *attempt)?;
+            }
+        }
+        if self.record != before {
+            self.store.save(&self.record)?;
+        }
+        self.act(&actions, now)
+    }
+
+    fn jobs(&mut self, now: UnixTime) -> Option<Vec<Job>> {
+        match self.cluster.jobs() {
+            Ok(jobs) => {
+                self.silent = None;
+                Some(jobs)
+            }
+            Err(error) => {
+                tracing::info!(%error, "Slurm does not list its jobs");
+                let since = self.silent.as_ref().map_or(now, |(since, _)| *since);
+                self.silent = Some((since, error.to_string()));
+                None
+            }
+        }
+    }
+
+    /// How jobs ended that are not listed any more.
+    fn ended(&mut self, listed: &[Job]) -> Vec<(JobId, JobEnd)> {
+        let attempts = self.record.tasks.iter().flat_map(|task| &task.attempts);
+        let open = attempts.filter(|attempt| attempt.end.is_none());
+        let missing: Vec<JobId> = open
+            .filter_map(|attempt| attempt.job)
+            .filter(|id| listed.iter().all(|job| job.id != *id))
+            .collect();
+        if missing.is_empty() { Vec::new() } else { self.cluster.ended(&missing) }
+    }
+
+    fn act(&mut self, actions: &[Action], now: UnixTime) -> Result<(), StoreError> {
+        let mut cancelled = Vec::new();
+        let mut submissions = Vec::new();
+        for action in actions {
+            match *action {
+                Action::Accept { .. } => {}
+                Action::Fence { task, attempt } => {
+                    self.store.fence(&self.record.tasks[task].name, attempt)?;
+                }
+                Action::Cancel(job) => cancelled.push(job),
+                Action::Submit { task, attempt } => submissions.push((task, attempt)),
+            }
+        }
+        if !cancelled.is_empty()
+            && let Err(error) = self.cluster.cancel(&cancelled)
+        {
+            // Tried again by the next step if the jobs still matter.
+            tracing::warn!(%error, "cancelling jobs");
+        }
+        for some in submissions.chunks(SUBMISSIONS_PER_SAVE) {
+            for (task, attempt) in some {
+                self.submit(*task, *attempt, now)?;
+            }
+            self.store.save(&self.record)?;
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, task: usize, attempt: u32, now: UnixTime) -> Result<(), StoreError> {
+        let of = &self.record.tasks[task];
+        let directory = self.store.prepare(&of.name, attempt)?;
+        let submission = Submission {
+            name: self.record.job_name(of, attempt),
+            task: &of.name,
+            attempt,
+            node: &of.node,
+            directory,
+            record: &self.record,
+        };
+        let submitted = self.cluster.submit(&submission);
+        let task = &mut self.record.tasks[task];
+        let Some(last) = task.attempts.iter_mut().find(|one| one.number == attempt) else {
+            return Ok(());
+        };
+        match submitted {
+            Ok(job) => last.job = Some(job),
+            // Found by its name later, or submitted again.
+            Err(ClusterError::NoAnswer(error)) => last.state = format!("not submitted: {error}"),
+            Err(ClusterError::Refused(reason) | ClusterError::NotInstalled(reason)) => {
+                let (seen, kind) = (now, EndKind::Failed);
+                let reason = format!("Slurm refused the job: {reason}");
+                let end = AttemptEnd { seen, reason: reason.clone(), measured: 0, kind };
+                last.end = Some(end);
+                last.state.clear();
+                task.outcome = Some(Outcome::Failed { reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The time between two steps: Slurm and the file system are asked less often for many tasks.
+#[must_use]
+pub fn poll_interval(tasks: usize) -> Nanos {
+    Nanos::from_millis((tasks as u64 * 20).clamp(3_000, 60_000))
+}

@@ -1,0 +1,263 @@
+use super::*;
+use crate::sample::fleet;
+use crate::task_result::{Claim, TaskProgress, TaskResult};
+
+/// A fleet run with one task, and what is seen of it.
+struct Scene {
+    record: FleetRecord,
+    now: u64,
+    jobs: Option<Vec<Job>>,
+    ended: Vec<(JobId, JobEnd)>,
+    nodes: Option<Vec<Node>>,
+    files: BTreeMap<(usize, u32), AttemptFiles>,
+}
+
+impl Scene {
+    /// Job 1 of the first attempt runs.
+    fn running() -> Self {
+        let mut scene = Self {
+            record: fleet(1),
+            now: 1000,
+            jobs: Some(Vec::new()),
+            ended: Vec::new(),
+            nodes: None,
+            files: BTreeMap::new(),
+        };
+        assert_eq!(scene.step(), [Action::Submit { task: 0, attempt: 1 }]);
+        scene.record.tasks[0].attempts[0].job = Some(1);
+        scene.list(1, "RUNNING", "None");
+        assert_eq!(scene.step(), []);
+        scene
+    }
+
+    fn step(&mut self) -> Vec<Action> {
+        self.now += 1;
+        let seen = Observation {
+            now: UnixTime(self.now),
+            jobs: self.jobs.as_deref(),
+            ended: &self.ended,
+            nodes: self.nodes.as_deref(),
+            files: &self.files,
+        };
+        decide(&mut self.record, &seen)
+    }
+
+    /// Steps until something is to be done.
+    fn next(&mut self) -> Vec<Action> {
+        for _ in 0..10_000 {
+            let actions = self.step();
+            if !actions.is_empty() || self.record.has_ended() {
+                return actions;
+            }
+        }
+        panic!("nothing happens: {:?}", self.record);
+    }
+
+    fn list(&mut self, id: JobId, state: &str, reason: &str) {
+        let name = self.record.job_name(&self.record.tasks[0], id as u32);
+        let (state, reason) = (JobState::from_name(state), reason.to_owned());
+        self.jobs = Some(vec![Job { id, name, state, reason }]);
+    }
+
+    fn write(&mut self, attempt: u32, measured: u64, end: TaskEnd) {
+        let result = TaskResult {
+            fleet: "5eed".to_owned(),
+            task: "n001".to_owned(),
+            attempt,
+            node: "n001".to_owned(),
+            measured,
+            end,
+        };
+        self.files.entry((0, attempt)).or_default().result = Some(result);
+    }
+
+    /// The job of an attempt was told to stop and exited.
+    fn interrupt(&mut self, attempt: u32, measured: u64) {
+        self.write(attempt, measured, TaskEnd::Interrupted);
+        self.record.tasks[0].attempts[attempt as usize - 1].job = Some(u64::from(attempt));
+        self.list(u64::from(attempt), "FAILED", "NonZeroExitCode");
+    }
+
+    fn outcome(&self) -> Option<&Outcome> {
+        self.record.tasks[0].outcome.as_ref()
+    }
+}
+
+const FENCE_1: Action = Action::Fence { task: 0, attempt: 1 };
+const SUBMIT_2: Action = Action::Submit { task: 0, attempt: 2 };
+
+#[test]
+fn result_file_decides_whatever_slurm_says() {
+    let mut scene = Scene::running();
+    scene.list(1, "NODE_FAIL", "None");
+    assert_eq!(scene.step(), []);
+    scene.write(1, 3, TaskEnd::Complete { failures: 0 });
+    assert_eq!(scene.step(), [Action::Accept { task: 0, attempt: 1 }]);
+    assert_eq!(scene.outcome(), Some(&Outcome::Complete { attempt: 1, failures: 0 }));
+    assert!(scene.record.has_ended());
+    // Exit code 0 without a result is a failure.
+    let mut scene = Scene::running();
+    scene.list(1, "COMPLETED", "None");
+    assert_eq!(scene.next(), [FENCE_1, SUBMIT_2]);
+}
+
+#[test]
+fn late_result_of_a_fenced_attempt_is_accepted_and_the_next_one_cancelled() {
+    let mut scene = Scene::running();
+    scene.list(1, "NODE_FAIL", "None");
+    assert_eq!(scene.next(), [FENCE_1, SUBMIT_2]);
+    scene.record.tasks[0].attempts[1].job = Some(2);
+    scene.list(2, "RUNNING", "None");
+    scene.write(1, 3, TaskEnd::Complete { failures: 2 });
+    assert_eq!(
+        scene.step(),
+        [
+            Action::Accept { task: 0, attempt: 1 },
+            Action::Fence { task: 0, attempt: 2 },
+            Action::Cancel(2)
+        ]
+    );
+    assert_eq!(scene.outcome(), Some(&Outcome::Complete { attempt: 1, failures: 2 }));
+}
+
+#[test]
+fn time_limit_with_progress_is_no_failure_and_without_it_ends_after_the_retries() {
+    let mut scene = Scene::running();
+    for attempt in 1..=20 {
+        scene.interrupt(attempt, u64::from(attempt));
+        assert_eq!(scene.step().last(), Some(&Action::Submit { task: 0, attempt: attempt + 1 }));
+    }
+    assert_eq!(scene.record.tasks[0].failures(), 0);
+    for attempt in 21..=22 {
+        scene.interrupt(attempt, 20);
+        assert_eq!(scene.next().last(), Some(&Action::Submit { task: 0, attempt: attempt + 1 }));
+    }
+    scene.interrupt(23, 20);
+    assert_eq!(scene.next(), []);
+    assert!(matches!(scene.outcome(), Some(Outcome::Failed { .. })), "{:?}", scene.outcome());
+    // The user may try again.
+    assert_eq!(scene.record.reopen(), 1);
+    assert_eq!(scene.next().last(), Some(&Action::Submit { task: 0, attempt: 24 }));
+}
+
+#[test]
+fn error_that_no_retry_helps_ends_the_task() {
+    let mut scene = Scene::running();
+    let reason = "unknown compiler".to_owned();
+    scene.write(1, 0, TaskEnd::Failed { reason: reason.clone(), retry: false });
+    assert_eq!(scene.step(), []);
+    assert_eq!(scene.outcome(), Some(&Outcome::Failed { reason }));
+}
+
+#[test]
+fn job_that_somebody_cancelled_is_not_submitted_again() {
+    let mut scene = Scene::running();
+    scene.list(1, "CANCELLED", "None");
+    assert_eq!(scene.next(), []);
+    assert!(matches!(scene.outcome(), Some(Outcome::Cancelled { .. })));
+    // It was told to stop and did; Slurm says why only when it has ended.
+    let mut scene = Scene::running();
+    scene.interrupt(1, 5);
+    scene.list(1, "COMPLETING", "None");
+    assert_eq!(scene.step(), []);
+    assert_eq!(scene.outcome(), None);
+    scene.list(1, "CANCELLED", "None");
+    assert_eq!(scene.step(), []);
+    assert!(matches!(scene.outcome(), Some(Outcome::Cancelled { .. })));
+}
+
+#[test]
+fn nothing_is_concluded_while_slurm_does_not_answer() {
+    let mut scene = Scene::running();
+    scene.jobs = None;
+    for _ in 0..10_000 {
+        assert_eq!(scene.step(), []);
+    }
+    assert_eq!(scene.outcome(), None);
+    scene.list(1, "RUNNING", "None");
+    assert_eq!(scene.step(), []);
+    assert_eq!(scene.record.tasks[0].attempts.len(), 1);
+}
+
+#[test]
+fn job_whose_number_was_not_stored_is_found_by_name_or_claim_and_else_submitted_again() {
+    let mut scene = Scene::running();
+    scene.record.tasks[0].attempts[0].job = None;
+    assert_eq!(scene.step(), []);
+    assert_eq!(scene.record.tasks[0].attempts[0].job, Some(1), "by its name");
+    scene.record.tasks[0].attempts[0].job = None;
+    scene.jobs = Some(Vec::new());
+    assert_eq!(scene.next(), [Action::Submit { task: 0, attempt: 1 }]);
+    let claim = Claim { job: Some(7), node: "n001".to_owned() };
+    scene.files.entry((0, 1)).or_default().claim = Some(claim);
+    scene.step();
+    assert_eq!(scene.record.tasks[0].attempts[0].job, Some(7), "by its claim");
+}
+
+#[test]
+fn accounting_tells_how_an_unlisted_job_ended() {
+    let mut scene = Scene::running();
+    scene.jobs = Some(Vec::new());
+    scene.ended = vec![(1, JobEnd::Cancelled)];
+    assert_eq!(scene.next(), []);
+    assert!(matches!(scene.outcome(), Some(Outcome::Cancelled { .. })));
+    let mut scene = Scene::running();
+    scene.jobs = Some(Vec::new());
+    assert_eq!(scene.next(), [FENCE_1, SUBMIT_2], "unknown: another attempt");
+}
+
+#[test]
+fn broken_node_is_waited_for_and_then_replaced() {
+    let down = "ReqNodeNotAvail, UnavailableNodes:n001";
+    let node = |name: &str, state: &str| Node {
+        name: name.to_owned(),
+        state: state.to_owned(),
+        features: Vec::new(),
+        cpus: 2,
+    };
+    let mut scene = Scene::running();
+    scene.list(1, "PENDING", down);
+    scene.step();
+    scene.list(1, "RUNNING", "None");
+    scene.step();
+    assert_eq!(scene.record.tasks[0].attempts[0].unavailable_since, None, "it came back");
+    scene.list(1, "PENDING", down);
+    assert_eq!(scene.next(), [Action::Cancel(1)]);
+    assert!(needs_nodes(&scene.record));
+    assert_eq!(scene.step(), []);
+    scene.nodes = Some(vec![node("n001", "down"), node("n002", "drained"), node("n003", "idle")]);
+    assert_eq!(scene.step(), [FENCE_1, SUBMIT_2]);
+    assert_eq!(scene.record.tasks[0].node, "n003");
+    assert_eq!(scene.record.tasks[0].failures(), 0);
+
+    let mut scene = Scene::running();
+    scene.record.request.named_nodes = true;
+    scene.list(1, "PENDING", down);
+    assert_eq!(scene.next(), [Action::Cancel(1)]);
+    assert!(matches!(scene.outcome(), Some(Outcome::Lost { .. })), "{:?}", scene.outcome());
+}
+
+#[test]
+fn cancelled_fleet_cancels_its_jobs_and_keeps_complete_runs() {
+    let mut scene = Scene::running();
+    scene.record.cancelled = true;
+    assert_eq!(scene.step(), [Action::Cancel(1)]);
+    scene.interrupt(1, 2);
+    assert_eq!(scene.step(), []);
+    assert!(matches!(scene.outcome(), Some(Outcome::Cancelled { .. })));
+    let mut scene = Scene::running();
+    scene.record.cancelled = true;
+    scene.write(1, 2, TaskEnd::Complete { failures: 0 });
+    scene.step();
+    assert!(matches!(scene.outcome(), Some(Outcome::Complete { .. })));
+}
+
+#[test]
+fn progress_of_an_attempt_without_result_counts() {
+    let mut scene = Scene::running();
+    let progress = TaskProgress { doing: String::new(), measured: 5 };
+    scene.files.entry((0, 1)).or_default().progress = Some(progress);
+    scene.list(1, "TIMEOUT", "None");
+    assert_eq!(scene.next(), [FENCE_1, SUBMIT_2]);
+    assert_eq!(scene.record.tasks[0].failures(), 0);
+}

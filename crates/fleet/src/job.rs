@@ -1,0 +1,134 @@
+//! Jobs and nodes as Slurm lists them.
+
+use crate::record::JobId;
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its number.
+    pub id: JobId,
+    /// Its name.
+    pub name: String,
+    /// Its state.
+    pub state: JobState,
+    /// Why it is in this state, in Slurm's words.
+    pub reason: String,
+}
+
+/// The state of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// It waits.
+    Pending,
+    /// It runs, is suspended, or is ending; also a state that this version does not know.
+    Active(String),
+    /// It has ended.
+    Ended(JobEnd),
+}
+
+/// How a job ended according to Slurm. That decides only what is tried next: whether its task is done
+/// is decided by the task's result file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEnd {
+    /// The script exited with 0.
+    Completed,
+    /// The script exited with another code or was killed by a signal.
+    Failed,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It reached its time limit.
+    Timeout,
+    /// Its node failed or could not be booted.
+    NodeFailed,
+    /// Another job took its place.
+    Preempted,
+    /// It used more memory than it may.
+    OutOfMemory,
+}
+
+impl JobState {
+    /// Reads Slurm's name of a state: `RUNNING`, `CANCELLED by 1000`, `CANCELLED+`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Self {
+        let first = name.split([' ', '+', ',']).next().unwrap_or_default();
+        match first {
+            "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "SPECIAL_EXIT"
+            | "RESV_DEL_HOLD" => Self::Pending,
+            "COMPLETED" => Self::Ended(JobEnd::Completed),
+            "FAILED" => Self::Ended(JobEnd::Failed),
+            "CANCELLED" | "REVOKED" => Self::Ended(JobEnd::Cancelled),
+            "TIMEOUT" | "DEADLINE" => Self::Ended(JobEnd::Timeout),
+            "NODE_FAIL" | "BOOT_FAIL" => Self::Ended(JobEnd::NodeFailed),
+            "PREEMPTED" => Self::Ended(JobEnd::Preempted),
+            "OUT_OF_MEMORY" => Self::Ended(JobEnd::OutOfMemory),
+            other => Self::Active(other.to_owned()),
+        }
+    }
+
+    /// The word for people.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self {
+            Self::Pending => "pending".to_owned(),
+            Self::Active(name) => name.to_lowercase(),
+            Self::Ended(end) => end.title().to_owned(),
+        }
+    }
+}
+
+impl JobEnd {
+    /// The words for people.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Completed => "ended",
+            Self::Failed => "failed",
+            Self::Cancelled => "was cancelled",
+            Self::Timeout => "reached its time limit",
+            Self::NodeFailed => "lost its node",
+            Self::Preempted => "was preempted",
+            Self::OutOfMemory => "ran out of memory",
+        }
+    }
+}
+
+impl Job {
+    /// Whether it cannot start because its node is down or drained, or failed to launch it.
+    #[must_use]
+    pub fn waits_for_broken_node(&self) -> bool {
+        const REASONS: [&str; 4] =
+            ["ReqNodeNotAvail", "DOWN", "launch failed", "launch_failed_requeued_held"];
+        self.state == JobState::Pending && REASONS.iter().any(|one| self.reason.contains(one))
+    }
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its state, in Slurm's words.
+    pub state: String,
+    /// Its features.
+    pub features: Vec<String>,
+    /// Number of its CPUs.
+    pub cpus: u32,
+}
+
+impl Node {
+    /// Whether it can run jobs now or after those that it runs.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        // `idle*`: does not respond. Drained nodes are `drained`, `draining` or `idle+drain`.
+        const BROKEN: [&str; 9] =
+            ["down", "drain", "fail", "error", "unknown", "maint", "reboot", "power", "inval"];
+        let state = self.state.to_lowercase();
+        !state.contains('*') && !BROKEN.iter().any(|word| state.contains(word))
+    }
+
+    /// Whether nothing runs on it.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.is_usable() && self.state.to_lowercase().starts_with("idle")
+    }
+}

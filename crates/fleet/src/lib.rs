@@ -1,0 +1,33 @@
+//! A fleet run: one experiment on many machines, each in a job of Slurm.
+//!
+//! The plan, the states of jobs, the parsers of Slurm's output and the decisions are without input or
+//! output; thin parts around them call Slurm's programs and keep the directory of the fleet run.
+
+mod controller;
+mod decide;
+mod directory;
+mod files;
+mod job;
+mod plan;
+mod record;
+mod request;
+#[cfg(test)]
+mod sample;
+mod slurm;
+mod status;
+mod task_result;
+mod task_session;
+
+pub use controller::{
+    Cluster, ClusterError, Controller, Store, StoreError, Submission, poll_interval,
+};
+pub use decide::{Action, Observation, decide, needs_nodes};
+pub use directory::{FleetDirectory, FleetError};
+pub use job::{Job, JobEnd, JobState, Node};
+pub use plan::{NodeChoice, PlanError, choose_nodes, tasks};
+pub use record::{AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Outcome, TaskRecord};
+pub use request::{Limits, Request, UnixTime};
+pub use slurm::{Slurm, job_script};
+pub use status::{TaskStatus, lines, totals};
+pub use task_result::{AttemptFiles, Claim, TaskEnd, TaskProgress, TaskResult};
+pub use task_session::{Begin, Finish, TaskError, TaskPlace, TaskSession, report_failure};

@@ -1,0 +1,202 @@
+//! The tasks of a fleet run: which node does what.
+
+use crate::job::Node;
+use crate::record::TaskRecord;
+use crate::request::Request;
+
+/// A fleet run cannot be planned.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Too few nodes can be used.
+    #[error(
+        "{wanted} nodes are requested, and {partition} has {usable} that can be used{broken}. Choose \
+         --nodes {usable}, or another partition"
+    )]
+    TooFewNodes {
+        /// The number that was asked for.
+        wanted: usize,
+        /// The partition, in words.
+        partition: String,
+        /// The number that can be used.
+        usable: usize,
+        /// The others with their states, in words.
+        broken: String,
+    },
+    /// A node is unknown.
+    #[error("unknown node {node} in {partition}; its nodes are {known}")]
+    UnknownNode {
+        /// The node.
+        node: String,
+        /// The partition, in words.
+        partition: String,
+        /// The nodes that are there.
+        known: String,
+    },
+    /// A node is named twice.
+    #[error("node {0} is named twice")]
+    Twice(String),
+    /// There are more nodes than microbenchmarks.
+    #[error("{nodes} nodes cannot share {microbenchmarks} microbenchmarks: use fewer nodes")]
+    TooFewMicrobenchmarks {
+        /// The number of nodes.
+        nodes: usize,
+        /// The number of microbenchmarks.
+        microbenchmarks: usize,
+    },
+}
+
+/// How many nodes, or which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeChoice {
+    /// Any nodes of the partition.
+    Count(usize),
+    /// These nodes.
+    Named(Vec<String>),
+}
+
+/// Chooses the nodes: the named ones, or idle ones before busy ones.
+///
+/// # Errors
+/// A node is unknown or named twice, or too few can be used.
+pub fn choose_nodes(
+    request: &Request,
+    choice: &NodeChoice,
+    nodes: &[Node],
+) -> Result<Vec<String>, PlanError> {
+    match choice {
+        NodeChoice::Named(names) => {
+            for (index, name) in names.iter().enumerate() {
+                if names[..index].contains(name) {
+                    return Err(PlanError::Twice(name.clone()));
+                }
+                if !nodes.iter().any(|node| node.name == *name) {
+                    let known: Vec<&str> =
+                        nodes.iter().take(10).map(|node| node.name.as_str()).collect();
+                    let more = if nodes.len() > 10 { " …" } else { "" };
+                    let known = format!("{}{more}", known.join(", "));
+                    let partition = partition(request);
+                    return Err(PlanError::UnknownNode { node: name.clone(), partition, known });
+                }
+            }
+            Ok(names.clone())
+        }
+        NodeChoice::Count(wanted) => {
+            let mut usable: Vec<&Node> = nodes.iter().filter(|node| node.is_usable()).collect();
+            if usable.len() < *wanted {
+                let broken: Vec<String> = nodes
+                    .iter()
+                    .filter(|node| !node.is_usable())
+                    .map(|node| format!("{} is {}", node.name, node.state))
+                    .collect();
+                let broken = match broken.is_empty() {
+                    true => String::new(),
+                    false => format!("; {}", broken.join(", ")),
+                };
+                let (wanted, usable) = (*wanted, usable.len());
+                let partition = partition(request);
+                return Err(PlanError::TooFewNodes { wanted, partition, usable, broken });
+            }
+            usable.sort_by_key(|node| !node.is_idle());
+            Ok(usable[..*wanted].iter().map(|node| node.name.clone()).collect())
+        }
+    }
+}
+
+/// One task for each node, with all microbenchmarks or with a share of them.
+///
+/// # Errors
+/// There are more nodes than microbenchmarks to share.
+pub fn tasks(
+    nodes: &[String],
+    microbenchmarks: &[String],
+    shard: bool,
+) -> Result<Vec<TaskRecord>, PlanError> {
+    if !shard {
+        return Ok(nodes.iter().map(|node| TaskRecord::new(node, node, None)).collect());
+    }
+    if nodes.len() > microbenchmarks.len() {
+        let (nodes, microbenchmarks) = (nodes.len(), microbenchmarks.len());
+        return Err(PlanError::TooFewMicrobenchmarks { nodes, microbenchmarks });
+    }
+    // Dealt in turn: neighbours in the running order take about equally long, so that no node gets all
+    // of the slow ones.
+    let share = |index: usize| {
+        microbenchmarks.iter().skip(index).step_by(nodes.len()).cloned().collect::<Vec<_>>()
+    };
+    let digits = nodes.len().to_string().len();
+    let task = |(index, node): (usize, &String)| {
+        TaskRecord::new(&format!("shard-{:0digits$}", index + 1), node, Some(share(index)))
+    };
+    Ok(nodes.iter().enumerate().map(task).collect())
+}
+
+/// The partition in words.
+pub(crate) fn partition(request: &Request) -> String {
+    let features = match &request.constraint {
+        Some(constraint) => format!(" with {constraint}"),
+        None => String::new(),
+    };
+    match &request.partition {
+        Some(partition) => format!("partition {partition}{features}"),
+        None => format!("the default partition{features}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::request;
+
+    fn node(name: &str, state: &str) -> Node {
+        Node { name: name.to_owned(), state: state.to_owned(), features: Vec::new(), cpus: 2 }
+    }
+
+    #[test]
+    fn idle_nodes_are_chosen_before_busy_ones_and_broken_ones_never() {
+        let nodes = [
+            node("a", "allocated"),
+            node("b", "down*"),
+            node("c", "idle"),
+            node("d", "drained"),
+            node("e", "idle"),
+        ];
+        let choose = |count| choose_nodes(&request(), &NodeChoice::Count(count), &nodes);
+        assert_eq!(choose(2).unwrap(), ["c", "e"]);
+        assert_eq!(choose(3).unwrap(), ["c", "e", "a"]);
+        assert_eq!(
+            choose(4).unwrap_err().to_string(),
+            "4 nodes are requested, and partition main has 3 that can be used; b is down*, d is \
+             drained. Choose --nodes 3, or another partition"
+        );
+    }
+
+    #[test]
+    fn named_nodes_must_be_known_and_different() {
+        let nodes = [node("a", "down"), node("b", "idle")];
+        let choose = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            choose_nodes(&request(), &NodeChoice::Named(names), &nodes)
+        };
+        assert_eq!(choose(&["b", "a"]).unwrap(), ["b", "a"], "a may come back");
+        assert_eq!(choose(&["b", "b"]), Err(PlanError::Twice("b".to_owned())));
+        assert_eq!(
+            choose(&["x"]).unwrap_err().to_string(),
+            "unknown node x in partition main; its nodes are a, b"
+        );
+    }
+
+    #[test]
+    fn shards_have_each_microbenchmark_once() {
+        let nodes: Vec<String> = (1..=10).map(|number| format!("n{number}")).collect();
+        let all: Vec<String> = (0..42).map(|number| format!("m{number:02}")).collect();
+        let tasks = tasks(&nodes, &all, true).unwrap();
+        assert_eq!((&*tasks[0].name, &*tasks[9].name), ("shard-01", "shard-10"));
+        let shares: Vec<Vec<String>> =
+            tasks.into_iter().filter_map(|task| task.microbenchmarks).collect();
+        assert!(shares.iter().all(|share| matches!(share.len(), 4 | 5)));
+        let mut together = shares.concat();
+        together.sort();
+        assert_eq!(together, all);
+        assert!(super::tasks(&nodes, &all[..9], true).is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! What is stored of a fleet run: `fleet.json`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::request::{Request, UnixTime};
+
+/// The version of the format of `fleet.json`.
+pub(crate) const FORMAT: u32 = 1;
+
+/// The number of a job in Slurm.
+pub type JobId = u64;
+
+/// A fleet run: what was asked, and its tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetRecord {
+    /// The version of the format.
+    pub format: u32,
+    /// A random number in hexadecimal digits, part of the names of jobs.
+    pub id: String,
+    /// The version of dbdyno that started it.
+    pub version: String,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// What was asked.
+    pub request: Request,
+    /// Whether the user cancelled it.
+    pub cancelled: bool,
+    /// The tasks, in order.
+    pub tasks: Vec<TaskRecord>,
+}
+
+/// One run: the experiment on a node, or a shard of its microbenchmarks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// The name of its directory.
+    pub name: String,
+    /// The node that it runs on.
+    pub node: String,
+    /// The microbenchmarks of a shard; `None` for all.
+    pub microbenchmarks: Option<Vec<String>>,
+    /// The attempts, numbered from 1.
+    pub attempts: Vec<AttemptRecord>,
+    /// Number of attempts whose failures do not count, because the user resumed the fleet run.
+    pub forgiven: usize,
+    /// How it ended; `None` until then.
+    pub outcome: Option<Outcome>,
+}
+
+/// One job of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptRecord {
+    /// Its number, from 1.
+    pub number: u32,
+    /// The node it is submitted to.
+    pub node: String,
+    /// When it was to be submitted.
+    pub submitted: UnixTime,
+    /// The job; `None` until Slurm's answer is stored.
+    pub job: Option<JobId>,
+    /// What Slurm said last.
+    pub state: String,
+    /// Since when its node is down while it waits; `None` if it is not.
+    pub unavailable_since: Option<UnixTime>,
+    /// Since when Slurm lists it no more, or as ended, without a result; `None` if it does.
+    pub missing_since: Option<UnixTime>,
+    /// How it ended; `None` until then.
+    pub end: Option<AttemptEnd>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptEnd {
+    /// When this was seen.
+    pub seen: UnixTime,
+    /// The reason, in words.
+    pub reason: String,
+    /// How much was measured: see [`TaskProgress::measured`](crate::TaskProgress).
+    pub measured: u64,
+    /// The kind of its end.
+    pub kind: EndKind,
+}
+
+/// The kind of an attempt's end, on which the next one depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndKind {
+    /// Everything is measured, or it is not needed any more.
+    Done,
+    /// It was interrupted, such as by a time limit: not a failure if it measured something.
+    Interrupted,
+    /// It failed.
+    Failed,
+    /// It never started because its node was down: the next attempt needs another node.
+    NodeDown,
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Everything was measured.
+    Complete {
+        /// The attempt whose run it is.
+        attempt: u32,
+        /// Number of failures of candidates, see the report.
+        failures: usize,
+    },
+    /// It failed too often, or cannot succeed.
+    Failed {
+        /// The reason, in words.
+        reason: String,
+    },
+    /// The node is gone, and there is no other one for it.
+    Lost {
+        /// The reason, in words.
+        reason: String,
+    },
+    /// Somebody cancelled it.
+    Cancelled {
+        /// Who or what, in words.
+        reason: String,
+    },
+}
+
+impl FleetRecord {
+    /// A new fleet run.
+    #[must_use]
+    pub fn new(
+        id: String,
+        version: &str,
+        started: &str,
+        request: Request,
+        tasks: Vec<TaskRecord>,
+    ) -> Self {
+        let (version, started) = (version.to_owned(), started.to_owned());
+        Self { format: FORMAT, id, version, started, request, cancelled: false, tasks }
+    }
+
+    /// The name of a job, by which it is found again if dbdyno is killed while it submits it.
+    #[must_use]
+    pub fn job_name(&self, task: &TaskRecord, attempt: u32) -> String {
+        format!("dbdyno-{}-{}-{attempt}", self.id, task.name)
+    }
+
+    /// Whether all tasks have ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.tasks.iter().all(|task| task.outcome.is_some() && !task.has_open_attempt())
+    }
+
+    /// Prepares tasks that ended without everything measured for more attempts. Returns their number.
+    pub fn reopen(&mut self) -> usize {
+        self.cancelled = false;
+        let mut number = 0;
+        for task in &mut self.tasks {
+            if matches!(task.outcome, None | Some(Outcome::Complete { .. })) {
+                continue;
+            }
+            task.outcome = None;
+            task.forgiven = task.attempts.len();
+            number += 1;
+        }
+        number
+    }
+}
+
+impl TaskRecord {
+    /// A task without attempts.
+    #[must_use]
+    pub fn new(name: &str, node: &str, microbenchmarks: Option<Vec<String>>) -> Self {
+        let (name, node) = (name.to_owned(), node.to_owned());
+        Self { name, node, microbenchmarks, attempts: Vec::new(), forgiven: 0, outcome: None }
+    }
+
+    /// The attempt with this number.
+    #[must_use]
+    pub fn attempt(&self, number: u32) -> Option<&AttemptRecord> {
+        self.attempts.iter().find(|attempt| attempt.number == number)
+    }
+
+    /// Whether a job of it may be waiting or running.
+    #[must_use]
+    pub fn has_open_attempt(&self) -> bool {
+        self.attempts.iter().any(|attempt| attempt.end.is_none())
+    }
+
+    /// Number of attempts that failed, or were interrupted without having measured more than those
+    /// before.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        let mut most = 0;
+        let mut failures = 0;
+        for (index, attempt) in self.attempts.iter().enumerate() {
+            let Some(end) = &attempt.end else { continue };
+            let is_failure = match end.kind {
+                EndKind::Done | EndKind::NodeDown => false,
+                EndKind::Interrupted => end.measured <= most,
+                EndKind::Failed => true,
+            };
+            most = most.max(end.measured);
+            failures += u32::from(is_failure && index >= self.forgiven);
+        }
+        failures
+    }
+}

@@ -1,0 +1,233 @@
+//! Calling Slurm's programs.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::process::{Command, Stdio};
+
+use rustix::process::geteuid;
+
+use super::{advice, listing};
+use crate::controller::{Cluster, ClusterError, Submission};
+use crate::job::{Job, JobEnd, Node};
+use crate::plan;
+use crate::record::{FleetRecord, JobId};
+use crate::request::Request;
+
+/// Variables that a job gets. Others may hold passwords, which Slurm would store.
+const ENVIRONMENT: &str = "PATH,HOME,USER,LOGNAME,LANG,LC_ALL,XDG_CACHE_HOME,XDG_CONFIG_HOME,\
+                           XDG_STATE_HOME,DBDYNO_LOG";
+
+/// Jobs in one command.
+const JOBS_PER_CALL: usize = 500;
+
+/// How long before its time limit a job is told to stop, in seconds: for the last slice, to stop servers
+/// and to copy the run.
+const STOP_BEFORE_LIMIT: u64 = 120;
+
+/// The Slurm that this machine is a client of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slurm;
+
+impl Slurm {
+    /// Checks that Slurm's programs are here and that its controller answers.
+    ///
+    /// # Errors
+    /// They are not, or it does not.
+    pub fn check() -> Result<(), ClusterError> {
+        call("scontrol", ["ping"]).map(drop)
+    }
+
+    /// The nodes of a partition that have the features of the request's constraint.
+    ///
+    /// # Errors
+    /// Slurm does not answer, or there is no such partition or node.
+    pub fn nodes_for(request: &Request) -> Result<Vec<Node>, ClusterError> {
+        let format = format!("--format={}", listing::SINFO);
+        let text = call("sinfo", ["--noheader", "--Node", "--all", &format])?;
+        let mut nodes = listing::nodes(&text, request.partition.as_deref());
+        let partition = plan::partition(request);
+        if nodes.is_empty() {
+            let names = call("sinfo", ["--noheader", "--format=%R"])?;
+            let names: Vec<&str> = names.lines().map(str::trim).collect();
+            return Err(ClusterError::Refused(format!(
+                "{partition} has no nodes or does not exist; the partitions are: {}",
+                names.join(", ")
+            )));
+        }
+        if let Some(constraint) = &request.constraint {
+            let Some(features) = listing::features(constraint) else {
+                return Err(ClusterError::Refused(format!(
+                    "constraint `{constraint}`: dbdyno chooses the nodes itself and knows only \
+                     features that must all be there, such as `a&b`; name the nodes with --nodelist"
+                )));
+            };
+            nodes.retain(|node| features.iter().all(|one| node.features.iter().any(|f| f == one)));
+            if nodes.is_empty() {
+                let text =
+                    format!("{partition} has no node; `sinfo --format='%N %f'` lists the features");
+                return Err(ClusterError::Refused(text));
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// The nodes that an expression such as `node[1-3]` names.
+    ///
+    /// # Errors
+    /// It is invalid, or Slurm is not installed.
+    pub fn expand(nodes: &str) -> Result<Vec<String>, ClusterError> {
+        let text = call("scontrol", ["show", "hostnames", nodes])?;
+        Ok(text.split_whitespace().map(str::to_owned).collect())
+    }
+}
+
+impl Cluster for Slurm {
+    fn jobs(&mut self) -> Result<Vec<Job>, ClusterError> {
+        let user = format!("--user={}", geteuid().as_raw());
+        let format = format!("--format={}", listing::SQUEUE);
+        let text = call("squeue", ["--noheader", "--states=all", &user, &format])?;
+        Ok(listing::jobs(&text))
+    }
+
+    fn ended(&mut self, jobs: &[JobId]) -> Vec<(JobId, JobEnd)> {
+        let format = format!("--format={}", listing::SACCT);
+        let ended = |some: &[JobId]| {
+            let jobs = format!("--jobs={}", joined(some));
+            let args = ["--noheader", "--parsable2", "--allocations", &jobs, &format];
+            match call("sacct", args) {
+                Ok(text) => listing::ended(&text),
+                // Many sites have no accounting.
+                Err(error) => {
+                    tracing::debug!(%error, "no accounting");
+                    Vec::new()
+                }
+            }
+        };
+        jobs.chunks(JOBS_PER_CALL).flat_map(ended).collect()
+    }
+
+    fn nodes(&mut self, record: &FleetRecord) -> Result<Vec<Node>, ClusterError> {
+        Self::nodes_for(&record.request)
+    }
+
+    fn submit(&mut self, job: &Submission<'_>) -> Result<JobId, ClusterError> {
+        let text = call("sbatch", arguments(job))?;
+        listing::submitted(&text).ok_or_else(|| {
+            ClusterError::NoAnswer(format!("sbatch printed no job number: {}", text.trim()))
+        })
+    }
+
+    fn cancel(&mut self, jobs: &[JobId]) -> Result<(), ClusterError> {
+        for some in jobs.chunks(JOBS_PER_CALL) {
+            call("scancel", some.iter().map(JobId::to_string))?;
+        }
+        Ok(())
+    }
+}
+
+/// The arguments of `sbatch`.
+fn arguments(job: &Submission<'_>) -> Vec<OsString> {
+    let request = &job.record.request;
+    let mut args: Vec<OsString> = [
+        "--parsable",
+        "--no-requeue",
+        "--exclusive",
+        "--nodes=1",
+        "--ntasks=1",
+        // An exclusive job gets all CPUs, but not all memory.
+        "--mem=0",
+        "--chdir=/",
+    ]
+    .map(OsString::from)
+    .into();
+    args.push(format!("--export={ENVIRONMENT}").into());
+    args.push(format!("--job-name={}", job.name).into());
+    args.push(format!("--nodelist={}", job.node).into());
+    let options = [
+        ("--partition", &request.partition),
+        ("--constraint", &request.constraint),
+        ("--account", &request.account),
+    ];
+    for (option, value) in options {
+        if let Some(value) = value {
+            args.push(format!("{option}={value}").into());
+        }
+    }
+    let mut before = STOP_BEFORE_LIMIT;
+    if let Some(time) = request.time {
+        let seconds = time.as_secs_f64().ceil() as u64;
+        args.push(format!("--time={}", seconds.div_ceil(60)).into());
+        before = before.min(seconds / 4);
+    }
+    args.push(format!("--signal=B:TERM@{before}").into());
+    let mut output = OsString::from("--output=");
+    // Slurm replaces patterns such as %j in it.
+    output.push(job.directory.join("job.log").to_string_lossy().replace('%', "%%"));
+    args.push(output);
+    args.push(job.directory.join("job.sh").into());
+    args
+}
+
+fn joined(jobs: &[JobId]) -> String {
+    let jobs: Vec<String> = jobs.iter().map(JobId::to_string).collect();
+    jobs.join(",")
+}
+
+/// Calls a program of Slurm; returns what it printed.
+fn call<S: AsRef<std::ffi::OsStr>>(
+    program: &str,
+    args: impl IntoIterator<Item = S>,
+) -> Result<String, ClusterError> {
+    let mut command = Command::new(program);
+    command.args(args).env("LC_ALL", "C").stdin(Stdio::null());
+    let output = command.output().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => ClusterError::NotInstalled(format!(
+            "`{program}` was not found: fleet runs need Slurm. Call dbdyno on a machine from which \
+             jobs are submitted, with Slurm's programs in PATH"
+        )),
+        _ => ClusterError::NoAnswer(format!("{program}: {error}")),
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    let printed = format!("{}\n{text}", String::from_utf8_lossy(&output.stderr));
+    Err(advice::error(program, &printed))
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_units::Nanos;
+
+    use super::*;
+    use crate::sample::fleet;
+
+    #[test]
+    fn jobs_are_exclusive_and_not_requeued_and_get_no_passwords() {
+        let mut record = fleet(1);
+        record.request.time = Some(Nanos::from_secs(90));
+        let job = Submission {
+            name: "name".to_owned(),
+            task: "n001",
+            attempt: 1,
+            node: "n001",
+            directory: "/f/100%/1".into(),
+            record: &record,
+        };
+        let args: Vec<String> =
+            arguments(&job).into_iter().map(|arg| arg.into_string().unwrap()).collect();
+        for expected in [
+            "--no-requeue",
+            "--exclusive",
+            "--nodelist=n001",
+            "--partition=main",
+            "--time=2",
+            "--signal=B:TERM@22",
+            "--output=/f/100%%/1/job.log",
+        ] {
+            assert!(args.iter().any(|arg| arg == expected), "{expected} in {args:?}");
+        }
+        assert!(!args.iter().any(|arg| arg.contains("PASSWORD") || arg.contains("account")));
+        assert_eq!(args.last().unwrap(), "/f/100%/1/job.sh");
+    }
+}

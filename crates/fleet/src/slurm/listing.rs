@@ -1,0 +1,161 @@
+//! What `squeue`, `sinfo` and `sacct` print in the formats that dbdyno asks for.
+//!
+//! The fields of `--json` differ between versions of Slurm; those of `--format` are the same since
+//! version 14. With `--user`, the controller sends only the jobs of one user, which `--json` ignores.
+
+use crate::job::{Job, JobEnd, JobState, Node};
+use crate::record::JobId;
+
+/// The format of `squeue`: number, name, state, reason.
+pub(super) const SQUEUE: &str = "%i|%j|%T|%r";
+
+/// The format of `sinfo --Node`: name, state, CPUs, features, partition with `*` for the default.
+pub(super) const SINFO: &str = "%N|%T|%c|%f|%P";
+
+/// The format of `sacct`.
+pub(super) const SACCT: &str = "JobID,State";
+
+/// Reads the jobs. Lines of array jobs, which are not dbdyno's, and damaged lines are ignored.
+pub(super) fn jobs(text: &str) -> Vec<Job> {
+    let job = |line: &str| {
+        let (id, rest) = line.split_once('|')?;
+        // The name of somebody else's job may contain the separator.
+        let (rest, reason) = rest.rsplit_once('|')?;
+        let (name, state) = rest.rsplit_once('|')?;
+        Some(Job {
+            id: id.trim().parse().ok()?,
+            name: name.to_owned(),
+            state: JobState::from_name(state.trim()),
+            reason: reason.trim().to_owned(),
+        })
+    };
+    text.lines().filter_map(job).collect()
+}
+
+/// Reads the nodes of a partition, or of the default one, each once.
+pub(super) fn nodes(text: &str, partition: Option<&str>) -> Vec<Node> {
+    let mut nodes: Vec<Node> = Vec::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [name, state, cpus, features, of] = fields[..] else { continue };
+        let is_in = match partition {
+            Some(partition) => of.trim_end_matches('*') == partition,
+            None => of.ends_with('*'),
+        };
+        if !is_in || nodes.iter().any(|node| node.name == name) {
+            continue;
+        }
+        let features = match features {
+            "(null)" | "" => Vec::new(),
+            features => features.split(',').map(str::to_owned).collect(),
+        };
+        let cpus = cpus.trim_end_matches('+').parse().unwrap_or(0);
+        nodes.push(Node { name: name.to_owned(), state: state.to_owned(), features, cpus });
+    }
+    nodes
+}
+
+/// Reads how jobs ended.
+pub(super) fn ended(text: &str) -> Vec<(JobId, JobEnd)> {
+    let end = |line: &str| {
+        let (id, state) = line.split_once('|')?;
+        match JobState::from_name(state.trim()) {
+            JobState::Ended(end) => Some((id.trim().parse().ok()?, end)),
+            JobState::Pending | JobState::Active(_) => None,
+        }
+    };
+    text.lines().filter_map(end).collect()
+}
+
+/// Reads the answer of `sbatch --parsable`: the number, and the cluster if there are several.
+pub(super) fn submitted(text: &str) -> Option<JobId> {
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    line.split(';').next()?.trim().parse().ok()
+}
+
+/// The features of a constraint `a&b`; `None` if it has another form, which only Slurm can evaluate.
+pub(super) fn features(constraint: &str) -> Option<Vec<&str>> {
+    let features: Vec<&str> = constraint.split('&').map(str::trim).collect();
+    let is_name = |name: &&str| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '=');
+        !name.is_empty() && name.chars().all(is_part)
+    };
+    features.iter().all(is_name).then_some(features)
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_fuzz::Fuzz;
+
+    use super::*;
+
+    const JOBS: &str = "12|dbdyno-5eed-n1-1|RUNNING|None\n\
+        13|dbdyno-5eed-n2-1|PENDING|ReqNodeNotAvail, UnavailableNodes:n2\n\
+        14|a|b|CANCELLED|None\n\
+        15_[0-3]|array|PENDING|Resources\n\
+        16|x|COMPLETING|None\nslurm_load_jobs error\n";
+
+    #[test]
+    fn jobs_are_read_with_any_name() {
+        let jobs = jobs(JOBS);
+        let shown: Vec<_> =
+            jobs.iter().map(|job| (job.id, &*job.name, job.state.title())).collect();
+        assert_eq!(
+            shown,
+            [
+                (12, "dbdyno-5eed-n1-1", "running".to_owned()),
+                (13, "dbdyno-5eed-n2-1", "pending".to_owned()),
+                (14, "a|b", "was cancelled".to_owned()),
+                (16, "x", "completing".to_owned())
+            ]
+        );
+        assert!(jobs[1].waits_for_broken_node() && !jobs[0].waits_for_broken_node());
+        assert_eq!(JobState::from_name("CANCELLED by 1000"), JobState::Ended(JobEnd::Cancelled));
+        assert!(!matches!(JobState::from_name("STAGE_OUT"), JobState::Ended(_)));
+    }
+
+    #[test]
+    fn nodes_of_one_partition_are_read_once() {
+        let text = "n1|idle|64|epyc,nvme|main*\nn1|idle|64|epyc,nvme|debug\nn2|down*|64|(null)|main*\n\
+                    n3|mixed|8+|xeon|debug\n";
+        let names = |nodes: &[Node]| {
+            let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
+            names.join(" ")
+        };
+        let main = nodes(text, None);
+        assert_eq!(names(&main), "n1 n2");
+        assert_eq!(main[0].features, ["epyc", "nvme"]);
+        assert!(main[0].is_idle() && !main[1].is_usable() && main[1].features.is_empty());
+        let debug = nodes(text, Some("debug"));
+        assert_eq!(names(&debug), "n1 n3");
+        assert!(debug[1].is_usable() && !debug[1].is_idle() && debug[1].cpus == 8);
+    }
+
+    #[test]
+    fn accounting_and_submission_are_read() {
+        let text = "12|COMPLETED\n13|CANCELLED by 0\n14|RUNNING\n15|NODE_FAIL\n";
+        assert_eq!(
+            ended(text),
+            [(12, JobEnd::Completed), (13, JobEnd::Cancelled), (15, JobEnd::NodeFailed)]
+        );
+        assert_eq!(submitted("17\n"), Some(17));
+        assert_eq!(submitted("notice: maintenance\n18;east\n"), Some(18));
+        assert_eq!(submitted(""), None);
+    }
+
+    #[test]
+    fn constraints_of_features_that_must_all_be_there_are_evaluated() {
+        assert_eq!(features("epyc&nvme"), Some(vec!["epyc", "nvme"]));
+        for other in ["epyc|xeon", "[a|b]", "epyc*4", "!epyc", ""] {
+            assert_eq!(features(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn damaged_listings_are_read_without_panic() {
+        Fuzz::new(vec![JOBS.into()]).words(&["|", "n1|idle|64|x|main*"]).run(|bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let _ = (jobs(&text), nodes(&text, None), ended(&text), submitted(&text));
+        });
+    }
+}

@@ -1,0 +1,34 @@
+//! The script of a job.
+
+use std::path::Path;
+
+/// The script that runs an attempt. Slurm's signals reach dbdyno, which takes the place of the shell.
+#[must_use]
+pub fn job_script(fleet: &Path, task: &str, attempt: u32) -> String {
+    let program = quoted(&fleet.join("dbdyno").to_string_lossy());
+    let (fleet, task) = (quoted(&fleet.to_string_lossy()), quoted(task));
+    format!(
+        "#!/bin/sh\n# One attempt of a task of a fleet run. Submitted by dbdyno.\n\
+         exec {program} fleet task {fleet} {task} {attempt}\n"
+    )
+}
+
+/// A word for the shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_quoted_for_the_shell() {
+        let script = job_script(Path::new("/home/o'b $(x)/f"), "n1", 2);
+        let last = script.lines().last().unwrap();
+        assert_eq!(
+            last,
+            "exec '/home/o'\\''b $(x)/f/dbdyno' fleet task '/home/o'\\''b $(x)/f' 'n1' 2"
+        );
+    }
+}

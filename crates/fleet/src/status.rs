@@ -1,0 +1,163 @@
+//! What a task does, for people.
+
+use crate::record::{EndKind, FleetRecord, Outcome, TaskRecord};
+use crate::task_result::AttemptFiles;
+
+/// What a task does.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct TaskStatus {
+    /// The task.
+    pub name: String,
+    /// The node.
+    pub node: String,
+    /// The state, in a word.
+    pub state: String,
+    /// The number of its last attempt; `None` before the first.
+    pub attempt: Option<u32>,
+    /// The job of that attempt, if it is known.
+    pub job: Option<u64>,
+    /// What it does, or why it ended.
+    pub detail: String,
+}
+
+impl TaskStatus {
+    /// The status of a task; `files` are those of its last attempt.
+    #[must_use]
+    pub fn of(task: &TaskRecord, files: &AttemptFiles) -> Self {
+        let last = task.attempts.last();
+        let (state, detail) = match (&task.outcome, last) {
+            (Some(Outcome::Complete { attempt, failures }), _) => {
+                let attempts = match attempt {
+                    1 => String::new(),
+                    attempt => format!("in attempt {attempt}"),
+                };
+                let failures = match failures {
+                    0 => String::new(),
+                    1 => "1 failure, see its report".to_owned(),
+                    failures => format!("{failures} failures, see its report"),
+                };
+                let words = [attempts, failures];
+                let words: Vec<String> = words.into_iter().filter(|one| !one.is_empty()).collect();
+                ("complete".to_owned(), words.join(", "))
+            }
+            (Some(Outcome::Failed { reason }), _) => ("failed".to_owned(), reason.clone()),
+            (Some(Outcome::Lost { reason }), _) => ("lost".to_owned(), reason.clone()),
+            (Some(Outcome::Cancelled { reason }), _) => ("cancelled".to_owned(), reason.clone()),
+            (None, None) => ("waiting".to_owned(), String::new()),
+            (None, Some(attempt)) => match &attempt.end {
+                Some(end) if end.kind == EndKind::NodeDown => {
+                    ("no node".to_owned(), end.reason.clone())
+                }
+                Some(end) => ("retrying".to_owned(), end.reason.clone()),
+                None => {
+                    let (state, detail) = match attempt.state.split_once(" (") {
+                        Some((state, detail)) => (state, detail.trim_end_matches(')')),
+                        None => (&*attempt.state, ""),
+                    };
+                    let doing = files.progress.as_ref().map(|progress| progress.doing.clone());
+                    (state.to_owned(), doing.unwrap_or_else(|| detail.to_owned()))
+                }
+            },
+        };
+        Self {
+            name: task.name.clone(),
+            node: task.node.clone(),
+            state,
+            attempt: last.map(|attempt| attempt.number),
+            job: last.and_then(|attempt| attempt.job),
+            detail: detail.lines().collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+/// How many tasks are in which state: `3 complete, 1 running`.
+#[must_use]
+pub fn totals(all: &[TaskStatus]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for status in all {
+        match counts.iter_mut().find(|(state, _)| *state == status.state) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((&status.state, 1)),
+        }
+    }
+    let counts: Vec<String> =
+        counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    counts.join(", ")
+}
+
+/// A table of the tasks, one per line, in lines of at most `width` characters.
+#[must_use]
+pub fn lines(record: &FleetRecord, all: &[TaskStatus], width: usize) -> Vec<String> {
+    let longest = |of: fn(&TaskStatus) -> &str| {
+        all.iter().map(|status| of(status).chars().count()).max().unwrap_or(0)
+    };
+    let (names, nodes) = (longest(|one| &one.name), longest(|one| &one.node));
+    let states = longest(|one| &one.state);
+    let line = |status: &TaskStatus| {
+        let TaskStatus { name, node, state, detail, .. } = status;
+        let node = match record.request.shard {
+            true => format!("  {node:<nodes$}"),
+            // The name of the task is that of its first node.
+            false if name == node => String::new(),
+            false => format!(" on {node}"),
+        };
+        let attempt = match status.attempt {
+            None | Some(1) => String::new(),
+            Some(attempt) => format!("  attempt {attempt}"),
+        };
+        let text = format!("{name:<names$}{node}  {state:<states$}{attempt}  {detail}");
+        let text = text.trim_end();
+        if text.chars().count() <= width {
+            return text.to_owned();
+        }
+        let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+        format!("{kept}…")
+    };
+    all.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{AttemptEnd, AttemptRecord};
+    use crate::request::UnixTime;
+    use crate::sample::fleet;
+    use crate::task_result::TaskProgress;
+
+    #[test]
+    fn each_task_has_one_line_that_fits() {
+        let mut record = fleet(3);
+        let attempt = AttemptRecord {
+            number: 2,
+            node: "n001".to_owned(),
+            submitted: UnixTime(0),
+            job: Some(7),
+            state: "pending (Resources)".to_owned(),
+            unavailable_since: None,
+            missing_since: None,
+            end: None,
+        };
+        record.tasks[0].attempts = vec![attempt.clone()];
+        record.tasks[1].outcome = Some(Outcome::Complete { attempt: 1, failures: 2 });
+        let reason = "no space\nleft".to_owned();
+        let end = AttemptEnd { seen: UnixTime(0), reason, measured: 0, kind: EndKind::Failed };
+        record.tasks[2].attempts = vec![AttemptRecord { end: Some(end), ..attempt }];
+        let none = AttemptFiles::default();
+        let of = |files: &AttemptFiles| -> Vec<TaskStatus> {
+            record.tasks.iter().map(|task| TaskStatus::of(task, files)).collect()
+        };
+        assert_eq!(
+            lines(&record, &of(&none), 80),
+            [
+                "n001  pending   attempt 2  Resources",
+                "n002  complete  2 failures, see its report",
+                "n003  retrying  attempt 2  no space left"
+            ]
+        );
+        assert_eq!(lines(&record, &of(&none), 20)[0], "n001  pending   att…");
+        assert_eq!(totals(&of(&none)), "1 pending, 1 complete, 1 retrying");
+        let progress = Some(TaskProgress { doing: "[1/2] x".to_owned(), measured: 0 });
+        let files = AttemptFiles { progress, ..none };
+        assert_eq!(of(&files)[0].detail, "[1/2] x");
+    }
+}

@@ -1,0 +1,612 @@
+//! Fleet runs of 200 nodes in a simulated Slurm that fails in many ways: nothing is lost, no two attempts
+//! write to one run, and everything ends.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dbdyno_fleet::{
+    AttemptFiles, Claim, Cluster, ClusterError, Controller, FleetRecord, Job, JobEnd, JobId,
+    JobState, Limits, Node, Outcome, Request, Store, StoreError, Submission, TaskEnd, TaskProgress,
+    TaskRecord, TaskResult, UnixTime,
+};
+use dbdyno_units::Nanos;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Minutes of measuring that a task needs.
+const WORK: u64 = 600;
+
+/// The time limit of jobs, in minutes.
+const LIMIT: u64 = 480;
+
+/// How often things fail.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    /// Failures of a job per hour.
+    per_hour: f64,
+    /// Share of calls of Slurm that fail.
+    call: f64,
+    /// Share of steps at whose writes and calls the controller is killed.
+    kill: f64,
+    /// Share of failed nodes that stay down.
+    lost: f64,
+    /// Whether failures include jobs that somebody cancels.
+    cancels: bool,
+}
+
+/// A process of an attempt.
+#[derive(Debug)]
+struct Process {
+    task: String,
+    attempt: u32,
+    node: usize,
+    job: JobId,
+    started: u64,
+    /// Whether it holds the lock of its node.
+    holds: bool,
+    /// Whether it reaches the shared file system.
+    connected: bool,
+}
+
+#[derive(Debug)]
+struct SimulatedJob {
+    job: Job,
+    node: usize,
+    task: String,
+    attempt: u32,
+}
+
+/// The machines, Slurm and the shared file system.
+struct World {
+    random: Xoshiro256PlusPlus,
+    faults: Faults,
+    /// Minutes.
+    now: u64,
+    /// Until when each node is down; `u64::MAX`: for ever.
+    down: Vec<u64>,
+    jobs: BTreeMap<JobId, SimulatedJob>,
+    processes: Vec<Process>,
+    next_job: JobId,
+    /// Measured minutes on the local disk of a node, by node and task.
+    local: BTreeMap<(usize, String), u64>,
+    files: BTreeMap<(String, u32), AttemptFiles>,
+    fences: BTreeSet<(String, u32)>,
+    accepted: BTreeMap<String, u32>,
+    saved: String,
+    submissions: usize,
+    kinds: BTreeSet<&'static str>,
+}
+
+/// The controller was killed.
+fn killed() -> StoreError {
+    StoreError { path: "killed".into(), source: std::io::Error::other("killed") }
+}
+
+impl World {
+    fn chance(&mut self, probability: f64) -> bool {
+        ((self.random.next_u64() >> 11) as f64) < probability * (1_u64 << 53) as f64
+    }
+
+    fn is_up(&self, node: usize) -> bool {
+        self.down[node] <= self.now
+    }
+
+    /// A minute passes.
+    fn minute(&mut self) {
+        self.now += 1;
+        self.start_jobs();
+        self.fail_jobs();
+        self.run_processes();
+        self.end_jobs_at_limit();
+    }
+
+    fn start_jobs(&mut self) {
+        let busy: BTreeSet<usize> = self.active().map(|job| job.node).collect();
+        let mut taken = busy;
+        let now = self.now;
+        let (down, processes) = (&self.down, &mut self.processes);
+        for job in self.jobs.values_mut().filter(|job| job.job.state == JobState::Pending) {
+            if down[job.node] > now {
+                "ReqNodeNotAvail, UnavailableNodes:x".clone_into(&mut job.job.reason);
+            } else if taken.insert(job.node) {
+                job.job.state = JobState::Active("RUNNING".to_owned());
+                processes.push(Process {
+                    task: job.task.clone(),
+                    attempt: job.attempt,
+                    node: job.node,
+                    job: job.job.id,
+                    started: now,
+                    holds: false,
+                    connected: true,
+                });
+            }
+        }
+    }
+
+    fn active(&self) -> impl Iterator<Item = &SimulatedJob> {
+        self.jobs.values().filter(|job| matches!(job.job.state, JobState::Active(_)))
+    }
+
+    fn fail_jobs(&mut self) {
+        let active: Vec<JobId> = self.active().map(|job| job.job.id).collect();
+        for id in active {
+            if !self.chance(self.faults.per_hour / 60.0) {
+                continue;
+            }
+            let node = self.jobs[&id].node;
+            let kind = self.random.next_u64() % if self.faults.cancels { 7 } else { 6 };
+            let until = match self.chance(self.faults.lost) {
+                true => u64::MAX,
+                false => self.now + 5 + self.random.next_u64() % 60,
+            };
+            let (name, end) = match kind {
+                0 => {
+                    self.down[node] = until;
+                    self.processes.retain(|process| process.node != node);
+                    ("node dies", JobEnd::NodeFailed)
+                }
+                // Slurm cannot reach the node; its processes go on, with or without the file system.
+                1 | 2 => {
+                    self.down[node] = until;
+                    let on_node = self.processes.iter_mut().filter(|one| one.node == node);
+                    on_node.for_each(|process| process.connected = kind == 1);
+                    ("node is cut off", JobEnd::NodeFailed)
+                }
+                3 => {
+                    self.processes.retain(|process| process.job != id);
+                    ("process crashes", JobEnd::Failed)
+                }
+                4 => {
+                    self.interrupt(id);
+                    ("job is preempted", JobEnd::Preempted)
+                }
+                5 => {
+                    self.processes.retain(|process| process.job != id);
+                    self.jobs.remove(&id);
+                    self.kinds.insert("job vanishes");
+                    continue;
+                }
+                _ => {
+                    self.interrupt(id);
+                    ("job is cancelled", JobEnd::Cancelled)
+                }
+            };
+            self.kinds.insert(name);
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.job.state = JobState::Ended(end);
+            }
+        }
+    }
+
+    fn run_processes(&mut self) {
+        let mut processes = std::mem::take(&mut self.processes);
+        // A node that is mended reaches the file system again.
+        for process in &mut processes {
+            process.connected |= self.down[process.node] <= self.now;
+        }
+        // In any order: those that hold a lock first, as they keep it.
+        processes.sort_by_key(|process| !process.holds);
+        let mut held: BTreeSet<usize> = BTreeSet::new();
+        let mut left = Vec::new();
+        for mut process in processes {
+            let key = (process.task.clone(), process.attempt);
+            let is_first_minute = process.started == self.now;
+            let files = self.files.entry(key.clone()).or_default();
+            if is_first_minute {
+                if files.claim.is_some() {
+                    // Another job has this attempt: exit without a trace.
+                    self.end_job(process.job, JobEnd::Completed);
+                    continue;
+                }
+                let node = node_name(process.node);
+                files.claim = Some(Claim { job: Some(process.job), node });
+            }
+            if process.connected && self.fences.contains(&key) {
+                self.end_job(process.job, JobEnd::Completed);
+                continue;
+            }
+            assert!(
+                !process.holds || !held.contains(&process.node),
+                "two attempts write on {}",
+                process.node
+            );
+            if !held.insert(process.node) {
+                // Waits for the lock of the node.
+                left.push(process);
+                continue;
+            }
+            process.holds = true;
+            let measured = self.local.entry((process.node, process.task.clone())).or_default();
+            *measured = (*measured + 1).min(WORK);
+            let measured = *measured;
+            if !process.connected {
+                left.push(process);
+                continue;
+            }
+            files_progress(self.files.entry(key).or_default(), measured);
+            if measured >= WORK {
+                self.write(&process, measured, TaskEnd::Complete { failures: 0 });
+                self.end_job(process.job, JobEnd::Completed);
+                continue;
+            }
+            left.push(process);
+        }
+        self.processes = left;
+    }
+
+    fn end_job(&mut self, id: JobId, end: JobEnd) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if !matches!(job.job.state, JobState::Ended(_)) {
+            job.job.state = JobState::Ended(end);
+        }
+    }
+
+    fn end_jobs_at_limit(&mut self) {
+        let over: Vec<JobId> = self
+            .processes
+            .iter()
+            .filter(|process| self.now - process.started >= LIMIT)
+            .map(|process| process.job)
+            .collect();
+        for id in over {
+            self.kinds.insert("time limit");
+            self.interrupt(id);
+            self.end_job(id, JobEnd::Timeout);
+        }
+    }
+
+    /// The job's process gets SIGTERM: it writes that it was interrupted, if it reaches the file system.
+    fn interrupt(&mut self, id: JobId) {
+        let Some(index) = self.processes.iter().position(|process| process.job == id) else {
+            return;
+        };
+        let process = self.processes.remove(index);
+        let key = (process.task.clone(), process.attempt);
+        if process.connected && process.holds && !self.fences.contains(&key) {
+            let local = (process.node, process.task.clone());
+            let measured = self.local.get(&local).copied().unwrap_or(0);
+            self.write(&process, measured, TaskEnd::Interrupted);
+        }
+    }
+
+    fn write(&mut self, process: &Process, measured: u64, end: TaskEnd) {
+        let result = TaskResult {
+            fleet: "5eed".to_owned(),
+            task: process.task.clone(),
+            attempt: process.attempt,
+            node: node_name(process.node),
+            measured,
+            end,
+        };
+        let files = self.files.entry((process.task.clone(), process.attempt)).or_default();
+        assert_eq!(files.result, None, "an attempt has one result");
+        files.result = Some(result);
+    }
+}
+
+fn files_progress(files: &mut AttemptFiles, measured: u64) {
+    files.progress = Some(TaskProgress { doing: "measuring".to_owned(), measured });
+}
+
+fn node_name(node: usize) -> String {
+    format!("n{node:03}")
+}
+
+fn node_number(name: &str) -> usize {
+    name[1..].parse().unwrap()
+}
+
+#[derive(Clone)]
+struct Simulated(Rc<RefCell<World>>);
+
+impl Simulated {
+    fn no_answer(&self) -> Result<(), ClusterError> {
+        let mut world = self.0.borrow_mut();
+        let share = world.faults.call;
+        match world.chance(share) {
+            true => Err(ClusterError::NoAnswer("Unable to contact slurm controller".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Cluster for Simulated {
+    fn jobs(&mut self) -> Result<Vec<Job>, ClusterError> {
+        self.no_answer()?;
+        Ok(self.0.borrow().jobs.values().map(|job| job.job.clone()).collect())
+    }
+
+    fn ended(&mut self, _: &[JobId]) -> Vec<(JobId, JobEnd)> {
+        Vec::new()
+    }
+
+    fn nodes(&mut self, _: &FleetRecord) -> Result<Vec<Node>, ClusterError> {
+        self.no_answer()?;
+        let world = self.0.borrow();
+        let node = |number: usize| Node {
+            name: node_name(number),
+            state: if world.is_up(number) { "idle" } else { "down*" }.to_owned(),
+            features: Vec::new(),
+            cpus: 8,
+        };
+        Ok((0..world.down.len()).map(node).collect())
+    }
+
+    fn submit(&mut self, job: &Submission<'_>) -> Result<JobId, ClusterError> {
+        self.no_answer()?;
+        let mut world = self.0.borrow_mut();
+        let id = world.next_job;
+        world.next_job += 1;
+        world.submissions += 1;
+        let (name, node) = (job.name.clone(), node_number(job.node));
+        let (task, attempt) = (job.task.to_owned(), job.attempt);
+        let (state, reason) = (JobState::Pending, "Priority".to_owned());
+        let job = Job { id, name, state, reason };
+        world.jobs.insert(id, SimulatedJob { job, node, task, attempt });
+        let share = world.faults.call;
+        match world.chance(share) {
+            // It was accepted nevertheless.
+            true => Err(ClusterError::NoAnswer("Socket timed out".to_owned())),
+            false => Ok(id),
+        }
+    }
+
+    fn cancel(&mut self, jobs: &[JobId]) -> Result<(), ClusterError> {
+        for id in jobs {
+            self.0.borrow_mut().interrupt(*id);
+            self.0.borrow_mut().end_job(*id, JobEnd::Cancelled);
+        }
+        Ok(())
+    }
+}
+
+impl Store for Simulated {
+    fn save(&mut self, record: &FleetRecord) -> Result<(), StoreError> {
+        let mut world = self.0.borrow_mut();
+        let share = world.faults.kill;
+        if world.chance(share) {
+            return Err(killed());
+        }
+        world.saved = serde_json::to_string(record).unwrap();
+        match world.chance(share) {
+            true => Err(killed()),
+            false => Ok(()),
+        }
+    }
+
+    fn files(&mut self, record: &FleetRecord) -> BTreeMap<(usize, u32), AttemptFiles> {
+        let world = self.0.borrow();
+        let mut all = BTreeMap::new();
+        for (index, task) in record.tasks.iter().enumerate() {
+            for attempt in &task.attempts {
+                let key = (task.name.clone(), attempt.number);
+                let files = world.files.get(&key).cloned().unwrap_or_default();
+                all.insert((index, attempt.number), files);
+            }
+        }
+        all
+    }
+
+    fn prepare(&mut self, _: &str, _: u32) -> Result<PathBuf, StoreError> {
+        let mut world = self.0.borrow_mut();
+        let share = world.faults.kill / 10.0;
+        if world.chance(share) { Err(killed()) } else { Ok(PathBuf::new()) }
+    }
+
+    fn fence(&mut self, task: &str, attempt: u32) -> Result<(), StoreError> {
+        self.0.borrow_mut().fences.insert((task.to_owned(), attempt));
+        Ok(())
+    }
+
+    fn accept(&mut self, task: &str, attempt: u32) -> Result<(), StoreError> {
+        let mut world = self.0.borrow_mut();
+        let before = world.accepted.insert(task.to_owned(), attempt);
+        assert!(before.is_none_or(|before| before == attempt), "{task} was accepted twice");
+        Ok(())
+    }
+}
+
+/// A fleet run to its end.
+struct Simulation {
+    record: FleetRecord,
+    world: Rc<RefCell<World>>,
+    kills: usize,
+    minutes: u64,
+}
+
+/// Runs a fleet of 200 nodes and 10 spare ones; `at` may change it while it runs.
+fn simulate(
+    seed: u64,
+    faults: Faults,
+    change: impl Fn(&mut Request),
+    at: impl Fn(u64, &mut Controller<Simulated, Simulated>),
+) -> Simulation {
+    let mut request = Request {
+        name: "test".to_owned(),
+        partition: None,
+        constraint: None,
+        account: None,
+        time: None,
+        shard: false,
+        named_nodes: false,
+        scratch: "/var/tmp".to_owned(),
+        cache: None,
+        limits: Limits::default(),
+    };
+    change(&mut request);
+    let name =
+        |number: usize| if request.shard { format!("shard-{number}") } else { node_name(number) };
+    let tasks =
+        (0..200).map(|number| TaskRecord::new(&name(number), &node_name(number), None)).collect();
+    let record = FleetRecord::new("5eed".to_owned(), "1.2.3", "", request.clone(), tasks);
+    let world = Rc::new(RefCell::new(World {
+        random: Xoshiro256PlusPlus::seed_from_u64(seed),
+        faults,
+        now: 0,
+        down: vec![0; 210],
+        jobs: BTreeMap::new(),
+        processes: Vec::new(),
+        next_job: 1,
+        local: BTreeMap::new(),
+        files: BTreeMap::new(),
+        fences: BTreeSet::new(),
+        accepted: BTreeMap::new(),
+        saved: serde_json::to_string(&record).unwrap(),
+        submissions: 0,
+        kinds: BTreeSet::new(),
+    }));
+    let simulated = || Simulated(Rc::clone(&world));
+    let mut controller = Controller::new(record, simulated(), simulated());
+    let mut kills = 0;
+    for minute in 1..20 * WORK {
+        world.borrow_mut().minute();
+        at(minute, &mut controller);
+        if controller.step(UnixTime(minute * 60)).is_err() {
+            // A new controller has only what was stored; it comes after an hour now and then.
+            kills += 1;
+            let saved = serde_json::from_str(&world.borrow().saved).unwrap();
+            controller = Controller::new(saved, simulated(), simulated());
+            if kills % 5 == 0 {
+                (0..60).for_each(|_| world.borrow_mut().minute());
+            }
+        }
+        if controller.record().has_ended() {
+            let record = controller.record().clone();
+            return Simulation { record, world, kills, minutes: minute };
+        }
+    }
+    panic!("it does not end: {:?}", controller.record().tasks.iter().find(|t| t.outcome.is_none()));
+}
+
+impl Simulation {
+    fn count(&self, wanted: fn(&Outcome) -> bool) -> usize {
+        self.record
+            .tasks
+            .iter()
+            .filter_map(|task| task.outcome.as_ref())
+            .filter(|o| wanted(o))
+            .count()
+    }
+
+    fn complete(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::Complete { .. }))
+    }
+
+    /// Complete tasks have a complete run, all others a reason; no job is left.
+    #[track_caller]
+    fn check(&self) {
+        let world = self.world.borrow();
+        for task in &self.record.tasks {
+            match task.outcome.as_ref().unwrap() {
+                Outcome::Complete { attempt, .. } => {
+                    assert_eq!(world.accepted.get(&task.name), Some(attempt));
+                    let result = world.files[&(task.name.clone(), *attempt)].result.as_ref();
+                    assert_eq!(result.unwrap().measured, WORK);
+                }
+                Outcome::Failed { reason }
+                | Outcome::Lost { reason }
+                | Outcome::Cancelled { reason } => {
+                    assert!(!reason.is_empty());
+                    assert!(!world.accepted.contains_key(&task.name));
+                }
+            }
+        }
+        let names: BTreeSet<&str> =
+            self.record.tasks.iter().map(|task| task.node.as_str()).collect();
+        if !self.record.request.shard {
+            assert_eq!(names.len(), 200, "each machine is measured once");
+        }
+    }
+}
+
+const ONE_PERCENT: Faults =
+    Faults { per_hour: 0.01, call: 0.02, kill: 0.02, lost: 0.2, cancels: false };
+
+#[test]
+fn nothing_is_lost_of_200_nodes_with_1_percent_failures_an_hour() {
+    let mut kinds = BTreeSet::new();
+    for seed in 0..3 {
+        let simulation = simulate(seed, ONE_PERCENT, |_| {}, |_, _| {});
+        simulation.check();
+        assert!(simulation.complete() >= 198, "seed {seed}: {}", simulation.complete());
+        assert!(simulation.kills > 0);
+        let world = simulation.world.borrow();
+        // Each needs two jobs because of the time limit; failures add some.
+        assert!((400..600).contains(&world.submissions), "{}", world.submissions);
+        assert!(simulation.minutes < 5 * WORK, "{}", simulation.minutes);
+        kinds.extend(world.kinds.iter().copied());
+    }
+    assert_eq!(kinds.len(), 6, "{kinds:?}");
+}
+
+#[test]
+fn without_failures_each_task_has_one_attempt_per_time_limit() {
+    let none = Faults { per_hour: 0.0, call: 0.0, kill: 0.0, lost: 0.0, cancels: false };
+    let simulation = simulate(1, none, |_| {}, |_, _| {});
+    simulation.check();
+    assert_eq!(simulation.complete(), 200);
+    assert_eq!(simulation.world.borrow().submissions, 400);
+}
+
+#[test]
+fn everything_ends_with_many_failures_and_cancelled_jobs() {
+    let faults = Faults { per_hour: 0.1, call: 0.1, kill: 0.05, lost: 0.3, cancels: true };
+    for seed in 0..2 {
+        let simulation = simulate(seed, faults, |_| {}, |_, _| {});
+        simulation.check();
+        let cancelled = simulation.count(|outcome| matches!(outcome, Outcome::Cancelled { .. }));
+        assert!(cancelled > 0 && simulation.complete() > 0);
+    }
+}
+
+#[test]
+fn lost_nodes_are_not_replaced_if_the_user_named_them() {
+    let faults = Faults { per_hour: 0.05, lost: 0.5, ..ONE_PERCENT };
+    let simulation = simulate(7, faults, |request| request.named_nodes = true, |_, _| {});
+    simulation.check();
+    assert!(simulation.count(|outcome| matches!(outcome, Outcome::Lost { .. })) > 0);
+    for task in &simulation.record.tasks {
+        assert!(task.attempts.iter().all(|attempt| attempt.node == task.name));
+    }
+}
+
+#[test]
+fn shards_move_to_other_nodes_and_none_is_lost_while_nodes_are_left() {
+    let faults = Faults { per_hour: 0.05, lost: 0.5, ..ONE_PERCENT };
+    let shard = |request: &mut Request| {
+        request.shard = true;
+        request.limits = Limits { retries: 10, ..Limits::default() };
+    };
+    let simulation = simulate(7, faults, shard, |_, _| {});
+    simulation.check();
+    assert_eq!(simulation.complete(), 200);
+}
+
+#[test]
+fn cancelled_fleet_ends_soon_without_jobs() {
+    let simulation = simulate(
+        3,
+        ONE_PERCENT,
+        |_| {},
+        |minute, controller| {
+            if minute >= 100 {
+                controller.cancel();
+            }
+        },
+    );
+    simulation.check();
+    assert!(simulation.minutes < 200, "{}", simulation.minutes);
+    let world = simulation.world.borrow();
+    assert_eq!(world.active().count(), 0);
+}
+
+#[test]
+fn submissions_are_few_enough_for_a_controller() {
+    let poll = |tasks| dbdyno_fleet::poll_interval(tasks);
+    assert_eq!(poll(3), Nanos::from_secs(3));
+    assert_eq!(poll(1000), Nanos::from_secs(20));
+    assert_eq!(poll(100_000), Nanos::from_secs(60));
+}
