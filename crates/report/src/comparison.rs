@@ -12,6 +12,7 @@ mod csv;
 mod facts;
 mod html;
 mod markdown;
+mod outliers;
 mod terminal;
 mod words;
 
@@ -231,8 +232,10 @@ pub fn compare(reports: &[Report]) -> Comparison {
     let (groups, rows) = relative(&reports, &columns);
     let runs: Vec<RunInfo> =
         reports.iter().enumerate().map(|(run, report)| info(run, report, &columns)).collect();
+    let mut notes = words::notes(&reports, &runs, &columns, !rows.is_empty());
+    notes.extend(outliers::notes(&runs, &columns, &absolute));
     Comparison {
-        notes: words::notes(&reports, &runs, &columns, !rows.is_empty()),
+        notes,
         runs,
         facts: Facts::of(&reports, &candidates),
         groups,
