@@ -44,6 +44,30 @@ pub struct Experiment {
     pub hosts: Vec<Host>,
     /// The candidates, including the baseline.
     pub candidates: Vec<Candidate>,
+    /// The machines that `dbdyno fleet` runs it on; `None` if the experiment names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<Fleet>,
+}
+
+/// The machines of a fleet run, and its jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fleet {
+    /// The partition of Slurm; `None` for its default.
+    pub partition: Option<String>,
+    /// Number of nodes.
+    pub nodes: Option<u32>,
+    /// The names of the nodes, such as `node[1-3]`.
+    pub nodelist: Option<String>,
+    /// Features that the nodes must have, such as `epyc&nvme`.
+    pub constraint: Option<String>,
+    /// The account that jobs are charged to.
+    pub account: Option<String>,
+    /// The time limit of a job.
+    pub time: Option<Nanos>,
+    /// Whether the microbenchmarks are divided among the nodes.
+    pub shard: bool,
+    /// A directory on a local disk of each node.
+    pub scratch: Option<String>,
 }
 
 impl Experiment {

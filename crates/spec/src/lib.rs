@@ -12,6 +12,7 @@ mod configuration;
 mod cpus;
 mod existing;
 pub mod experiment;
+mod fleet;
 mod host;
 mod insert;
 mod live;

@@ -9,8 +9,8 @@ use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Checks, Experiment, Workload};
 use crate::setup::{self, ReadFile};
 use crate::{
-    cpus, existing, host, insert, live, matrix, names, schedule, server, source, sqlite, variant,
-    workload,
+    cpus, existing, fleet, host, insert, live, matrix, names, schedule, server, source, sqlite,
+    variant, workload,
 };
 
 /// Parses the text of an experiment that refers to no other file. Messages refer to it as `file_name`.
@@ -57,6 +57,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     // candidate.
     let control = control.unwrap_or(insert_benchmark.is_none());
     let cpus = cpus::read(root.table("cpus"));
+    let fleet = fleet::read(root.table("fleet"));
     let (checks, audit_ignore) = read_checks(root.table("checks"));
     let sections = Sections {
         sqlite: sqlite::read(root.table("sqlite"), sqlite::DEFAULT),
@@ -118,6 +119,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         checks,
         hosts: sections.hosts,
         candidates: complete,
+        fleet,
     })
 }
 
