@@ -125,6 +125,10 @@ if [ "$wanted" = test ]; then
             fi
         done
     fi
+    # Slurm for fleet runs; its daemons are started by the tests only.
+    if ! have slurmctld && [ ! -x /usr/sbin/slurmctld ] && packaged slurm-wlm; then
+        set -- "$@" slurm-wlm munge procps
+    fi
     have curl || set -- "$@" curl ca-certificates
     have git || set -- "$@" git
     have gdb || set -- "$@" gdb

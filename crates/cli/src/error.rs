@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dbdyno_audit::AuditError;
+use dbdyno_fleet::{ClusterError, FleetError, PlanError, StoreError, TaskError};
 use dbdyno_import::ImportError;
 use dbdyno_report::export::ExportError;
 use dbdyno_results::ResultsError;
@@ -58,6 +59,21 @@ pub enum CliError {
     /// A live optimization failed.
     #[error("error: {0}")]
     Live(#[from] dbdyno_live::LiveError),
+    /// The directory of a fleet run cannot be used.
+    #[error("error: {0}")]
+    Fleet(#[from] FleetError),
+    /// A fleet run cannot be planned.
+    #[error("error: {0}")]
+    FleetPlan(#[from] PlanError),
+    /// Slurm did not do what was asked.
+    #[error("error: {0}")]
+    Cluster(#[from] ClusterError),
+    /// A file of a fleet run could not be written.
+    #[error("error: {0}")]
+    FleetStore(#[from] StoreError),
+    /// A task of a fleet run could not begin or end.
+    #[error("error: {0}")]
+    FleetTask(#[from] TaskError),
     /// Any other error.
     #[error("error: {0}")]
     Other(String),
@@ -66,7 +82,12 @@ pub enum CliError {
 impl CliError {
     /// 2 for invalid usage or input, 1 for a failure.
     pub fn exit_code(&self) -> ExitCode {
-        let usage = match self {
+        ExitCode::from(if self.is_usage() { 2 } else { 1 })
+    }
+
+    /// Whether the usage or an input is invalid.
+    pub fn is_usage(&self) -> bool {
+        match self {
             Self::Experiment(_) | Self::Usage(_) | Self::Read { .. } => true,
             Self::Results(error) | Self::Run(RunError::Results(error)) => {
                 matches!(error, ResultsError::NotARun { .. } | ResultsError::Exists(_))
@@ -80,13 +101,19 @@ impl CliError {
                 !matches!(error, ImportError::Results(_) | ImportError::Exists(_))
             }
             Self::Audit(error) => !matches!(error, AuditError::Broken { .. }),
+            Self::Fleet(error) => {
+                matches!(error, FleetError::NoFleet { .. } | FleetError::Exists { .. })
+            }
             Self::Run(_)
+            | Self::FleetPlan(_)
+            | Self::Cluster(_)
+            | Self::FleetStore(_)
+            | Self::FleetTask(_)
             | Self::Live(_)
             | Self::Export(_)
             | Self::Write { .. }
             | Self::Other(_) => false,
-        };
-        ExitCode::from(if usage { 2 } else { 1 })
+        }
     }
 }
 

@@ -34,6 +34,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {
         Command::Check(check) => commands::check(check),
         Command::Report(report) => commands::report(report),
         Command::History(history) => commands::history(history),
+        Command::Fleet(fleet) => commands::fleet(fleet),
         Command::Import(import) => commands::import(import),
         Command::Clean(clean) => commands::clean(clean),
         Command::Audit(audit) => commands::audit(audit),

@@ -4,6 +4,7 @@ mod bisect;
 mod builds;
 mod compare;
 mod comparison;
+mod fleet;
 mod gate;
 mod history;
 mod live;
@@ -18,6 +19,7 @@ pub use bisect::Bisect;
 pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
 pub use compare::Compare;
 pub use comparison::ComparisonOptions;
+pub use fleet::{Fleet, FleetCancel, FleetCollect, FleetCommand, FleetRun, FleetStatus, FleetTask};
 pub use gate::Gate;
 pub use history::History;
 pub use live::{AttachOptions, Live, LiveCommand, Optimize, Status, Undo, Watch};
@@ -38,7 +40,8 @@ pub use run::{Check, Doctor, List, Listed, Run};
         dbdyno check my.toml                     validate an experiment\n  \
         dbdyno run experiments/quickstart.toml   measure and report\n  \
         dbdyno report results/first --details    report on a run again\n  \
-        dbdyno history results/                  find changes over repeated runs\n\n\
+        dbdyno history results/                  find changes over repeated runs\n  \
+        dbdyno fleet run my.toml --nodes 5       run it on five machines\n\n\
         Environment:\n  \
         DBDYNO_LOG        log filter such as dbdyno_engines=trace; overrides --verbose\n  \
         DBDYNO_PASSWORD   password for servers given by URL\n  \
@@ -67,6 +70,7 @@ pub enum Command {
     Check(Check),
     Report(Report),
     History(History),
+    Fleet(Fleet),
     Import(Import),
     Clean(Clean),
     Audit(Audit),

@@ -67,7 +67,7 @@ pub(super) fn sysbench_version(text: &str) -> Result<Version, String> {
 }
 
 /// A positive duration.
-fn more_time(text: &str) -> Result<Nanos, String> {
+pub(super) fn more_time(text: &str) -> Result<Nanos, String> {
     match parse_duration(text) {
         Ok(Nanos::ZERO) => Err("must be more than 0".to_owned()),
         Ok(time) => Ok(time),

@@ -77,7 +77,8 @@ fn reports(directories: &[PathBuf]) -> Result<Vec<Report>, CliError> {
     directories.iter().map(of).collect()
 }
 
-fn compare(
+/// Prints the comparison of several runs, and writes it to `out`.
+pub fn compare(
     directories: &[PathBuf],
     out: Option<&Path>,
     view: View,

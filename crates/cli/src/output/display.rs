@@ -130,6 +130,11 @@ impl Display {
         }
     }
 
+    /// The text of the status line.
+    pub fn last_status(&self) -> String {
+        self.bar.message()
+    }
+
     /// Removes the status line.
     pub fn finish(&self) {
         super::set_progress_line(None);

@@ -1,6 +1,7 @@
 //! The only module that prints.
 
 mod display;
+mod fleet_display;
 mod log;
 mod minute_lines;
 mod safe;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 pub use display::Display;
+pub use fleet_display::FleetDisplay;
 use indicatif::ProgressBar;
 pub use log::start_log;
 

@@ -16,6 +16,7 @@ mod disk;
 mod existing;
 mod existing_runs;
 mod extensions;
+mod fleet;
 mod foreign;
 mod gate;
 mod history;

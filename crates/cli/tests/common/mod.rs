@@ -7,6 +7,7 @@ mod host;
 mod inserts;
 mod process;
 mod servers;
+mod slurm;
 mod stored;
 
 use std::ffi::OsStr;
@@ -23,6 +24,7 @@ pub use servers::{
     INNODB, MYROCKS, MYSQL, POSTGRES, SLEEP, Servers, home_of_servers, poll, processes_in,
     server_of,
 };
+pub use slurm::Slurm;
 pub use stored::{
     Slice, Stored, candidates_differ, integrity, modify_run, read_csv, read_json, rows_kept,
     slices_of_live_run,

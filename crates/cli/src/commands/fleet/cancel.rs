@@ -1,0 +1,44 @@
+//! `dbdyno fleet cancel`.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use dbdyno_fleet::{Controller, FleetDirectory, FleetError, Slurm, totals};
+
+use super::{follow, statuses};
+use crate::args::FleetCancel;
+use crate::error::CliError;
+use crate::output;
+
+/// How long to wait for the process that follows the jobs.
+const WAIT: Duration = Duration::from_secs(10 * 60);
+
+/// Cancels a fleet run: by the process that follows it, or itself if there is none.
+pub fn cancel(args: &FleetCancel) -> Result<ExitCode, CliError> {
+    match FleetDirectory::open(&args.directory) {
+        Ok((directory, record)) => {
+            Slurm::check()?;
+            let mut controller = Controller::new(record, Slurm, directory);
+            controller.cancel();
+            if let Some(code) = follow::until_end(&mut controller, false)? {
+                return Ok(code);
+            }
+        }
+        Err(FleetError::InUse { .. }) => {
+            let (directory, _) = FleetDirectory::read(&args.directory)?;
+            directory.ask_to_cancel()?;
+            let started = Instant::now();
+            while directory.is_controlled() {
+                if started.elapsed() > WAIT {
+                    let message = "the dbdyno that follows the jobs does not end";
+                    return Err(CliError::Other(message.to_owned()));
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let (directory, record) = FleetDirectory::read(&args.directory)?;
+    output::print(&format!("{}\n", totals(&statuses(&directory, &record))));
+    Ok(ExitCode::SUCCESS)
+}

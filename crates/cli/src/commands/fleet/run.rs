@@ -1,0 +1,79 @@
+//! `dbdyno fleet run`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use dbdyno_fleet::{
+    Controller, FleetDirectory, FleetRecord, NodeChoice, Request, Slurm, Store, choose_nodes, tasks,
+};
+use dbdyno_results::new_run_id;
+use dbdyno_spec::experiment::Experiment;
+
+use super::{collect, exit_code, follow, options};
+use crate::args::FleetRun;
+use crate::commands::{directory_for, now, read_experiment};
+use crate::error::CliError;
+use crate::output;
+
+/// Starts or continues a fleet run, follows it, and reports.
+pub fn run(args: &FleetRun) -> Result<ExitCode, CliError> {
+    let (directory, record) = match (&args.file, &args.resume) {
+        (Some(file), _) => start(args, file)?,
+        (None, Some(directory)) => {
+            let (directory, mut record) = FleetDirectory::open(directory)?;
+            Slurm::check()?;
+            directory.take_cancel();
+            match record.reopen() {
+                0 => {}
+                1 => output::note("1 task is tried again"),
+                number => output::note(&format!("{number} tasks are tried again")),
+            }
+            (directory, record)
+        }
+        (None, None) => return Err(CliError::Usage("no experiment file given".to_owned())),
+    };
+    let path = directory.path().to_owned();
+    let mut controller = Controller::new(record, Slurm, directory);
+    if let Some(code) = follow::until_end(&mut controller, args.detach)? {
+        return Ok(code);
+    }
+    collect::report_on(controller.store(), &path, None, args.view)?;
+    Ok(exit_code(controller.record()))
+}
+
+/// Plans a new fleet run, and creates its directory.
+fn start(args: &FleetRun, file: &Path) -> Result<(FleetDirectory, FleetRecord), CliError> {
+    let (experiment, text) = read_experiment(file)?;
+    Slurm::check()?;
+    let (request, choice) = options::request(args, &experiment)?;
+    let tasks = plan(&request, &choice, &experiment)?;
+    let path = args.out.clone();
+    let path = path.unwrap_or_else(|| directory_for(&format!("{}-fleet", experiment.name)));
+    let program = std::env::current_exe()
+        .map_err(|source| CliError::Read { path: "/proc/self/exe".into(), source })?;
+    let encoded = serde_json::to_value(&experiment)
+        .map_err(|error| CliError::Other(format!("encoding the experiment: {error}")))?;
+    let mut directory = FleetDirectory::create(&path, &program, &encoded, &text)?;
+    // Half of it is enough, and the names of jobs stay short.
+    let id = new_run_id()?.as_str().chars().take(16).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    let record = FleetRecord::new(id, version, &now(), request, tasks);
+    directory.save(&record)?;
+    output::note(&format!(
+        "{} tasks in {}; `dbdyno fleet status` shows them",
+        record.tasks.len(),
+        directory.path().display()
+    ));
+    Ok((directory, record))
+}
+
+fn plan(
+    request: &Request,
+    choice: &NodeChoice,
+    experiment: &Experiment,
+) -> Result<Vec<dbdyno_fleet::TaskRecord>, CliError> {
+    let nodes = choose_nodes(request, choice, &Slurm::nodes_for(request)?)?;
+    let names: Vec<String> =
+        experiment.workload.microbenchmarks.iter().map(|one| one.name.clone()).collect();
+    Ok(tasks(&nodes, &names, request.shard)?)
+}

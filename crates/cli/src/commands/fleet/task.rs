@@ -1,0 +1,113 @@
+//! `dbdyno fleet task`: one attempt, in its job.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dbdyno_fleet::{Begin, Finish, TaskEnd, TaskPlace, TaskSession, report_failure};
+use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, start_run};
+use dbdyno_spec::experiment::Experiment;
+
+use crate::args::FleetTask;
+use crate::commands::{INTERRUPTED, now, stop_on_signals, worker_program};
+use crate::error::CliError;
+use crate::output::{self, Display};
+
+/// Runs one attempt of a task and writes how it ended.
+pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
+    let FleetTask { directory, task, attempt } = args;
+    let stop = stop_on_signals("stopping after this slice")?;
+    let place = place();
+    let begun = TaskSession::begin(directory, task, *attempt, &place, &stop);
+    let session = match begun {
+        Ok(Begin::Run(session)) => session,
+        Ok(Begin::NotNeeded(why)) => {
+            output::note(&format!("nothing to do: {why}"));
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => {
+            report_failure(directory, task, *attempt, &place, &error.to_string())?;
+            return Err(error.into());
+        }
+    };
+    let (end, code) = match measure(&session, &stop) {
+        Ok(Outcome::Complete { failures }) => (TaskEnd::Complete { failures }, ExitCode::SUCCESS),
+        Ok(Outcome::Interrupted) => (TaskEnd::Interrupted, ExitCode::from(INTERRUPTED)),
+        // Slurm sends its signal to workers and servers, too.
+        Err(error) if stop.load(Ordering::Relaxed) => {
+            output::note(&format!("stopped: {error}"));
+            (TaskEnd::Interrupted, ExitCode::from(INTERRUPTED))
+        }
+        Err(error) => {
+            let retry = !error.is_usage() && !session.is_last_try();
+            let code = output::failure(&error);
+            let reason = error.to_string();
+            let reason = reason.strip_prefix("error: ").unwrap_or(&reason).to_owned();
+            if !retry {
+                remove_data(&session);
+            }
+            (TaskEnd::Failed { reason, retry }, code)
+        }
+    };
+    match session.finish(end)? {
+        Finish::Written => Ok(code),
+        Finish::Fenced => {
+            output::note("another attempt took over");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The node and the job, as Slurm names them.
+fn place() -> TaskPlace {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let node = variable("SLURMD_NODENAME").or_else(|| {
+        std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
+    });
+    let job = variable("SLURM_JOB_ID").and_then(|id| id.parse().ok());
+    TaskPlace { node: node.unwrap_or_else(|| "unknown".to_owned()), job }
+}
+
+fn measure(session: &TaskSession, stop: &Arc<AtomicBool>) -> Result<Outcome, CliError> {
+    let (experiment, text) = session.fleet().experiment()?;
+    let mut experiment: Experiment = serde_json::from_value(experiment)
+        .map_err(|error| CliError::Other(format!("reading the experiment: {error}")))?;
+    if let Some(share) = session.microbenchmarks() {
+        experiment.workload.microbenchmarks.retain(|one| share.contains(&one.name));
+    }
+    let display = Display::new();
+    let progress = |event: RunEvent<'_>| {
+        display.show(&event);
+        // During a step of an insert benchmark the clients run.
+        let between_slices = !matches!(event, RunEvent::InsertSecond { .. } | RunEvent::Build(_));
+        if !session.tick(&display.last_status(), between_slices) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let options = Options {
+        worker: worker_program()?,
+        cache: session.record().request.cache.clone().map(Into::into),
+        keep_data: false,
+        // The directory of the fleet run is this user's own, and so is what is copied from it.
+        trust: true,
+        cancel: Arc::clone(stop),
+        progress: &progress,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        now: now(),
+    };
+    let outcome = match session.resumes() {
+        true => continue_run(session.run(), &options),
+        false => start_run(&experiment, &text, session.run(), &options),
+    };
+    display.finish();
+    outcome.map_err(|error: RunError| error.into())
+}
+
+/// Removes the databases of a run that is not continued.
+fn remove_data(session: &TaskSession) {
+    let removed = worker_program()
+        .and_then(|worker| Ok(dbdyno_run::clean_run(session.run(), &worker, true)?));
+    if let Err(error) = removed {
+        output::note(&format!("removing the databases: {error}"));
+    }
+}

@@ -1,0 +1,269 @@
+//! Fleet runs in a real Slurm with three nodes on this machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::{
+    Background, Experiment, Finished, Slurm, SmallDisk, TestDir, cache, dbdyno, finish, is_gone,
+    read_json, send, wait_until,
+};
+
+/// Of about three seconds.
+const SHORT: Experiment<'_> =
+    Experiment { control: true, budget: "500ms", min_blocks: 20, ..experiment() };
+
+/// Long enough to be interrupted.
+const LONG: Experiment<'_> = Experiment { budget: "4s", min_blocks: 20, ..experiment() };
+
+const fn experiment() -> Experiment<'static> {
+    Experiment {
+        control: false,
+        rows: 2_000,
+        clients: &[1],
+        microbenchmarks: "\"hot-points*\", \"point-query*\"",
+        budget: "",
+        restarts: 1,
+        min_blocks: 6,
+        schedule: "",
+        candidates: &[("base", ""), ("other", "")],
+        more: "",
+    }
+}
+
+/// A fleet run of a test.
+struct Fleet<'a> {
+    slurm: &'a Slurm,
+    test: &'a TestDir,
+}
+
+impl Fleet<'_> {
+    fn out(&self) -> PathBuf {
+        self.test.out()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.slurm.client(dbdyno());
+        command.arg("fleet").args(args);
+        command
+    }
+
+    /// The command that starts it, with short waits.
+    fn run(&self, experiment: &Experiment<'_>, args: &[&str]) -> Command {
+        let scratch = self.test.path().join("scratch");
+        fs::create_dir_all(&scratch).unwrap();
+        let mut command = self.command(&["run", "--retry-wait", "1s", "--result-wait", "2s"]);
+        command.arg(self.test.file(&experiment.text())).arg("--out").arg(self.out());
+        command.arg("--cache").arg(cache()).arg("--scratch").arg(scratch).args(args);
+        command
+    }
+
+    fn call(&self, action: &str) -> Finished {
+        let mut command = self.command(&[action]);
+        command.arg(self.out());
+        finish(command)
+    }
+
+    fn resume(&self) -> Finished {
+        let mut command = self.command(&["run", "--resume"]);
+        command.arg(self.out());
+        finish(command)
+    }
+
+    fn task(&self, index: usize) -> Value {
+        read_json(&self.out().join("fleet.json"))["tasks"][index].clone()
+    }
+
+    fn outcome(&self, index: usize) -> String {
+        self.task(index)["outcome"]["outcome"].as_str().unwrap_or("none").to_owned()
+    }
+
+    fn attempts(&self, index: usize) -> usize {
+        self.task(index)["attempts"].as_array().unwrap().len()
+    }
+
+    /// Waits until a job of each node measures.
+    fn wait_until_measuring(&self, controller: &mut Background, nodes: &[&str], attempt: u32) {
+        for node in nodes {
+            let progress = self.out().join(format!("{node}/attempts/{attempt}/progress.json"));
+            controller.wait_until(node, || {
+                fs::read_to_string(&progress).is_ok_and(|text| text.contains("block"))
+            });
+        }
+    }
+
+    /// The process of a node's job.
+    fn process(&self, node: &str) -> u32 {
+        let is_task = |pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            words.first().is_some_and(|program| Path::new(&lossy(program)).starts_with(self.out()))
+                && words.contains(&node.as_bytes())
+        };
+        let pids = fs::read_dir("/proc").unwrap();
+        let mut pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.find(is_task).unwrap()
+    }
+
+    /// The runs that are left on local disks.
+    fn left_on_scratch(&self) -> Vec<PathBuf> {
+        let list = |path: PathBuf| -> Vec<PathBuf> {
+            let entries = fs::read_dir(path).into_iter().flatten();
+            entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
+        };
+        let scratch = self.test.path().join("scratch");
+        list(scratch).into_iter().flat_map(list).flat_map(list).collect()
+    }
+
+    #[track_caller]
+    fn assert_no_jobs(&self) {
+        wait_until("the jobs end", || self.slurm.call("squeue", &["-h"]).trim().is_empty());
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn fleet_measures_on_three_nodes_while_its_controller_is_killed() {
+    let Some(slurm) = Slurm::start() else { return };
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    let mut command = fleet.run(&SHORT, &["--partition", "main", "--nodes", "3"]);
+    command.env("DBDYNO_PASSWORD", "secret-of-the-user");
+    let mut controller = Background::start(command, test.path());
+    fleet.wait_until_measuring(&mut controller, &["node1"], 1);
+    let pid = controller.pid();
+    controller.signal(libc::SIGKILL);
+    wait_until("it is killed", || is_gone(pid));
+    drop(controller);
+    fleet.call("status").assert_code(0).assert_prints("no dbdyno follows the jobs");
+    let end = fleet.resume();
+    end.assert_code(0).assert_prints("3 runs side by side").assert_prints("3 complete");
+    for (index, node) in ["node1", "node2", "node3"].into_iter().enumerate() {
+        assert_eq!((fleet.outcome(index), fleet.attempts(index)), ("complete".to_owned(), 1));
+        let run = fleet.out().join(node);
+        let mut report = dbdyno();
+        report.arg("report").arg(&run);
+        finish(report).assert_code(0);
+    }
+    assert_eq!(fleet.left_on_scratch(), Vec::<PathBuf>::new());
+    fleet.assert_no_jobs();
+    fleet.call("collect").assert_code(0).assert_prints("3 runs side by side");
+    fleet.call("status").assert_code(0).assert_prints("3 complete");
+    let jobs = slurm.call("scontrol", &["show", "job", "--details"]);
+    let found = Command::new("grep").arg("-rl").arg("secret-of-the-user").arg(fleet.out()).output();
+    assert!(!jobs.contains("secret") && found.unwrap().stdout.is_empty(), "{jobs}");
+}
+
+#[test]
+fn killed_job_is_continued_and_a_cancelled_one_when_the_user_says_so() {
+    let Some(slurm) = Slurm::start() else { return };
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    let command = fleet.run(&LONG, &["--nodelist", "node[1-2]"]);
+    let mut controller = Background::start(command, test.path());
+    fleet.wait_until_measuring(&mut controller, &["node1", "node2"], 1);
+    send(fleet.process("node1"), libc::SIGKILL);
+    let job = fleet.task(1)["attempts"][0]["job"].to_string();
+    slurm.call("scancel", &[&job]);
+    let end = controller.end();
+    end.assert_code(1);
+    assert_eq!((fleet.outcome(0), fleet.attempts(0)), ("complete".to_owned(), 2));
+    // Of an interrupted job, everything is kept.
+    let first = fleet.out().join("node2/attempts/1/run.sqlite");
+    let result = read_json(&fleet.out().join("node2/attempts/1/result.json"));
+    assert!(result["measured"].as_u64().unwrap() > 0 && first.exists(), "{result}");
+    assert_eq!((fleet.outcome(1), fleet.attempts(1)), ("cancelled".to_owned(), 1));
+    fleet.resume().assert_code(0).assert_prints("1 task is tried again");
+    assert_eq!((fleet.outcome(1), fleet.attempts(1)), ("complete".to_owned(), 2));
+}
+
+#[test]
+fn cancelled_shards_continue_and_together_measure_everything() {
+    let Some(slurm) = Slurm::start() else { return };
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    let section = "[fleet]\npartition = \"main\"\nnodes = 2\nshard = true\n";
+    let experiment = Experiment { more: section, ..LONG };
+    let mut controller = Background::start(fleet.run(&experiment, &[]), test.path());
+    fleet.wait_until_measuring(&mut controller, &["shard-1", "shard-2"], 1);
+    fleet.call("cancel").assert_code(0).assert_prints("2 cancelled");
+    controller.end().assert_code(1);
+    fleet.assert_no_jobs();
+    fleet.resume().assert_code(0);
+    let of = |index| fleet.task(index)["microbenchmarks"].as_array().unwrap().clone();
+    assert_eq!((of(0).len(), of(1).len()), (1, 1));
+    assert_ne!(of(0), of(1));
+    for index in 0..2 {
+        assert_eq!((fleet.outcome(index), fleet.attempts(index)), ("complete".to_owned(), 2));
+    }
+}
+
+#[test]
+fn full_disk_of_a_node_is_reported_and_the_run_continues_when_there_is_space() {
+    let test = TestDir::new();
+    fs::create_dir(test.path().join("scratch")).unwrap();
+    let Some(disk) = SmallDisk::mount(&test.path().join("scratch"), 64) else { return };
+    // Hosts see only what is mounted before they start.
+    let Some(slurm) = Slurm::start() else { return };
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    disk.fill();
+    let scratch = disk.path().to_str().unwrap();
+    let mut command = fleet.command(&["run", "--retries", "0", "--result-wait", "2s"]);
+    command.arg(test.file(&SHORT.text())).arg("--out").arg(fleet.out());
+    command.args(["--scratch", scratch, "--nodes", "1"]).arg("--cache").arg(cache());
+    finish(command).assert_code(1).assert_prints("failed").assert_prints("space");
+    disk.free();
+    fleet.resume().assert_code(0).assert_prints("1 complete");
+}
+
+#[test]
+fn dead_node_is_waited_for_and_its_run_continued() {
+    if std::env::var_os("DBDYNO_LONG_TESTS").is_none() {
+        println!("skipped: a dead node takes a minute; see `make test-long`");
+        return;
+    }
+    let Some(slurm) = Slurm::start() else { return };
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    let mut controller = Background::start(fleet.run(&LONG, &["--nodelist", "node1"]), test.path());
+    fleet.wait_until_measuring(&mut controller, &["node1"], 1);
+    slurm.kill("node1");
+    controller.wait_until("the next job waits", || fleet.attempts(0) == 2);
+    slurm.restart("node1");
+    controller.end().assert_code(0).assert_prints("1 complete");
+    let first = fleet.task(0)["attempts"][0]["end"]["reason"].to_string();
+    assert!(first.contains("lost its node"), "{first}");
+}
+
+#[test]
+fn without_slurm_there_is_a_clear_error() {
+    let test = TestDir::new();
+    let mut command = dbdyno();
+    command.arg("fleet").arg("run").arg(test.file(&SHORT.text())).args(["--nodes", "3"]);
+    command.env("PATH", test.path());
+    finish(command).assert_code(1).assert_prints("fleet runs need Slurm");
+}
+
+#[test]
+fn wrong_options_have_errors_with_advice() {
+    let Some(slurm) = Slurm::start() else { return };
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    for (args, code, words) in [
+        (&[][..], 2, "on which nodes?"),
+        (&["--nodes", "4"], 1, "partition has 3 that can be used"),
+        (&["--nodes", "1", "--partition", "x"], 1, "the partitions are: main"),
+        (&["--nodelist", "node[2-4]"], 1, "unknown node node4"),
+        (&["--nodes", "1", "--constraint", "epyc"], 1, "lists the features"),
+        (&["--nodes", "3", "--shard"], 1, "cannot share 2 microbenchmarks"),
+    ] {
+        finish(fleet.run(&SHORT, args)).assert_code(code).assert_prints(words);
+        assert!(!fleet.out().join("fleet.json").exists(), "{args:?}");
+    }
+    fleet.call("status").assert_code(2).assert_prints("has no fleet run");
+}

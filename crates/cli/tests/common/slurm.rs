@@ -1,0 +1,96 @@
+//! A real Slurm with three nodes on this machine.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/slurm.sh");
+
+/// A running Slurm. Ended on drop.
+pub struct Slurm {
+    dir: TempDir,
+}
+
+impl Slurm {
+    /// Starts it. Prints the reason and returns `None` if that is not possible here.
+    pub fn start() -> Option<Self> {
+        for program in ["slurmctld", "slurmd", "munged", "unshare", "nsenter", "pgrep"] {
+            let found =
+                ["/usr/sbin", "/usr/bin"].iter().any(|d| Path::new(d).join(program).exists());
+            if !found {
+                println!("skipped: no {program} here: install slurm-wlm, munge and procps");
+                return None;
+            }
+        }
+        let mut may = Command::new("unshare");
+        may.args(["--uts", "--ipc", "--mount", "--pid", "--fork", "--mount-proc", "true"]);
+        if !may.output().is_ok_and(|output| output.status.success()) {
+            println!("skipped: namespaces are not permitted here");
+            return None;
+        }
+        let slurm = Self { dir: tempfile::tempdir().unwrap() };
+        // All at once, so that they differ.
+        let listeners: Vec<TcpListener> =
+            (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let ports: Vec<String> = listeners
+            .iter()
+            .map(|listener| listener.local_addr().unwrap().port().to_string())
+            .collect();
+        drop(listeners);
+        let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+        slurm.script("up", &ports);
+        Some(slurm)
+    }
+
+    /// A command that is a client of it.
+    pub fn client(&self, mut command: Command) -> Command {
+        command.env("SLURM_CONF", self.path().join("slurm.conf"));
+        command
+    }
+
+    /// What a program of Slurm prints.
+    #[track_caller]
+    pub fn call(&self, program: &str, args: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command.args(args);
+        let output = self.client(command).output().unwrap();
+        assert!(output.status.success(), "{program} {args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The power of a node fails.
+    pub fn kill(&self, node: &str) {
+        self.script("kill", &[node]);
+    }
+
+    /// A node starts again.
+    pub fn restart(&self, node: &str) {
+        self.script("start", &[node]);
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().to_owned()
+    }
+
+    #[track_caller]
+    fn script(&self, action: &str, args: &[&str]) {
+        // What it starts keeps its output open.
+        let log = self.path().join(format!("{action}.log"));
+        let file = std::fs::File::create(&log).unwrap();
+        let mut command = Command::new("bash");
+        command.arg(SCRIPT).arg(action).arg(self.path()).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let Output { status, .. } = command.output().unwrap();
+        assert!(status.success(), "{action}: {}", std::fs::read_to_string(log).unwrap());
+    }
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        let mut command = Command::new("bash");
+        command.arg(SCRIPT).arg("down").arg(self.path());
+        let _ = command.stdin(Stdio::null()).output();
+    }
+}
