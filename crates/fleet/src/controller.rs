@@ -260,7 +260,10 @@ impl<C: Cluster, S: Store> Controller<C, S> {
             return Ok(());
         };
         match submitted {
-            Ok(job) => last.job = Some(job),
+            Ok(job) => {
+                last.job = Some(job);
+                "submitted".clone_into(&mut last.state);
+            }
             // Found by its name later, or submitted again.
             Err(ClusterError::NoAnswer(error)) => last.state = format!("not submitted: {error}"),
             Err(ClusterError::Refused(reason) | ClusterError::NotInstalled(reason)) => {

@@ -203,3 +203,36 @@ impl TaskRecord {
         failures
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::fleet;
+
+    /// The limit that docs/fleet.md names.
+    #[test]
+    fn record_of_1000_tasks_is_small() {
+        let mut record = fleet(1000);
+        for task in &mut record.tasks {
+            let end = AttemptEnd {
+                seen: UnixTime(1_800_000_000),
+                reason: "complete".to_owned(),
+                measured: 100_000,
+                kind: EndKind::Done,
+            };
+            task.attempts = vec![AttemptRecord {
+                number: 1,
+                node: task.node.clone(),
+                submitted: UnixTime(1_800_000_000),
+                job: Some(1_000_000),
+                state: String::new(),
+                unavailable_since: None,
+                missing_since: None,
+                end: Some(end),
+            }];
+            task.outcome = Some(Outcome::Complete { attempt: 1, failures: 0 });
+        }
+        let size = serde_json::to_vec_pretty(&record).unwrap().len();
+        assert!((600_000..800_000).contains(&size), "{size}");
+    }
+}

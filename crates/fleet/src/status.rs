@@ -1,7 +1,7 @@
 //! What a task does, for people.
 
-use crate::record::{EndKind, FleetRecord, Outcome, TaskRecord};
-use crate::task_result::AttemptFiles;
+use crate::record::{AttemptRecord, EndKind, FleetRecord, Outcome, TaskRecord};
+use crate::task_result::{AttemptFiles, TaskEnd};
 
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -49,14 +49,7 @@ impl TaskStatus {
                     ("no node".to_owned(), end.reason.clone())
                 }
                 Some(end) => ("retrying".to_owned(), end.reason.clone()),
-                None => {
-                    let (state, detail) = match attempt.state.split_once(" (") {
-                        Some((state, detail)) => (state, detail.trim_end_matches(')')),
-                        None => (&*attempt.state, ""),
-                    };
-                    let doing = files.progress.as_ref().map(|progress| progress.doing.clone());
-                    (state.to_owned(), doing.unwrap_or_else(|| detail.to_owned()))
-                }
+                None => current(attempt, files),
             },
         };
         Self {
@@ -68,6 +61,29 @@ impl TaskStatus {
             detail: detail.lines().collect::<Vec<_>>().join(" "),
         }
     }
+}
+
+/// State and detail of an attempt that has not ended in the record. Its files may say more than the
+/// record, which nobody updates while no controller runs.
+fn current(attempt: &AttemptRecord, files: &AttemptFiles) -> (String, String) {
+    let doing = || files.progress.as_ref().map(|progress| progress.doing.clone());
+    if let Some(result) = &files.result {
+        let (state, detail) = match &result.end {
+            TaskEnd::Complete { .. } => ("measured", String::new()),
+            TaskEnd::Interrupted => ("interrupted", String::new()),
+            TaskEnd::Failed { reason, .. } => ("failing", reason.clone()),
+        };
+        return (state.to_owned(), detail);
+    }
+    let (state, detail) = match attempt.state.split_once(" (") {
+        Some((state, detail)) => (state, detail.trim_end_matches(')')),
+        None => (&*attempt.state, ""),
+    };
+    let state = match (state, &files.claim) {
+        ("submitting" | "submitted" | "pending", Some(_)) => "running",
+        (state, _) => state,
+    };
+    (state.to_owned(), doing().unwrap_or_else(|| detail.to_owned()))
 }
 
 /// How many tasks are in which state: `3 complete, 1 running`.
@@ -119,10 +135,10 @@ pub fn lines(record: &FleetRecord, all: &[TaskStatus], width: usize) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{AttemptEnd, AttemptRecord};
+    use crate::record::AttemptEnd;
     use crate::request::UnixTime;
     use crate::sample::fleet;
-    use crate::task_result::TaskProgress;
+    use crate::task_result::{Claim, TaskProgress};
 
     #[test]
     fn each_task_has_one_line_that_fits() {
@@ -159,5 +175,8 @@ mod tests {
         let progress = Some(TaskProgress { doing: "[1/2] x".to_owned(), measured: 0 });
         let files = AttemptFiles { progress, ..none };
         assert_eq!(of(&files)[0].detail, "[1/2] x");
+        let claim = Some(Claim { job: Some(7), node: "n001".to_owned() });
+        let files = AttemptFiles { claim, ..files };
+        assert_eq!(of(&files)[0].state, "running", "whatever the record says");
     }
 }

@@ -23,7 +23,7 @@ const fn experiment() -> Experiment<'static> {
         control: false,
         rows: 2_000,
         clients: &[1],
-        microbenchmarks: "\"hot-points*\", \"point-query*\"",
+        microbenchmarks: "\"hot-points*\", \"point-query_range=100\"",
         budget: "",
         restarts: 1,
         min_blocks: 6,
@@ -73,7 +73,7 @@ impl Fleet<'_> {
     }
 
     fn task(&self, index: usize) -> Value {
-        read_json(&self.out().join("fleet.json"))["tasks"][index].clone()
+        json(&self.out().join("fleet.json"))["tasks"][index].clone()
     }
 
     fn outcome(&self, index: usize) -> String {
@@ -121,6 +121,10 @@ impl Fleet<'_> {
     fn assert_no_jobs(&self) {
         wait_until("the jobs end", || self.slurm.call("squeue", &["-h"]).trim().is_empty());
     }
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -175,7 +179,7 @@ fn killed_job_is_continued_and_a_cancelled_one_when_the_user_says_so() {
     assert_eq!((fleet.outcome(0), fleet.attempts(0)), ("complete".to_owned(), 2));
     // Of an interrupted job, everything is kept.
     let first = fleet.out().join("node2/attempts/1/run.sqlite");
-    let result = read_json(&fleet.out().join("node2/attempts/1/result.json"));
+    let result = json(&fleet.out().join("node2/attempts/1/result.json"));
     assert!(result["measured"].as_u64().unwrap() > 0 && first.exists(), "{result}");
     assert_eq!((fleet.outcome(1), fleet.attempts(1)), ("cancelled".to_owned(), 1));
     fleet.resume().assert_code(0).assert_prints("1 task is tried again");

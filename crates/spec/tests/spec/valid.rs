@@ -3,7 +3,7 @@
 use dbdyno_record::ClientWait;
 use dbdyno_record::build::SourceOrigin;
 use dbdyno_spec::experiment::{
-    Build, Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, SqliteConfig,
+    Build, Candidate, Checks, Cpus, Experiment, Fleet, JournalMode, Pace, Schedule, SqliteConfig,
     Synchronous, System,
 };
 use dbdyno_spec::{parse, parse_with_warnings};
@@ -213,4 +213,35 @@ fn own_microbenchmark_is_part_of_all() {
     let all = &experiment.workload.microbenchmarks;
     assert_eq!(all.len(), 43);
     assert!(all.iter().any(|one| one.name == "mine_range=3"));
+}
+
+#[test]
+fn machines_of_a_fleet_run_are_read() {
+    assert_eq!(with("", "").fleet, None);
+    let section = "[fleet]\npartition = 'bench'\nnodes = 5\nconstraint = 'epyc&nvme'\n\
+                   time = '4h'\nshard = true\nscratch = '/scratch'\n";
+    let expected = Fleet {
+        partition: Some("bench".to_owned()),
+        nodes: Some(5),
+        constraint: Some("epyc&nvme".to_owned()),
+        time: Some(Nanos::from_secs(4 * 3600)),
+        shard: true,
+        scratch: Some("/scratch".to_owned()),
+        ..Fleet::default()
+    };
+    assert_eq!(with("", section).fleet, Some(expected));
+    for (wrong, message) in [
+        ("nodes = 5\nnodelist = 'a'", "`nodes` and `nodelist` are both set"),
+        ("scratch = 'x'", "`x` is not an absolute path"),
+        ("partition = 'a b'", "invalid partition `a b`"),
+        ("time = '1s'", "time"),
+        ("node = 1", "node"),
+    ] {
+        let text = format!(
+            "name = 'short'\nbaseline = 'rel'\n[[candidate]]\nname = 'rel'\nsystem = 'sqlite'\n\
+             variant = 'rel'\n[fleet]\n{wrong}\n"
+        );
+        let problems = parse("test.toml", &text).unwrap_err().to_string();
+        assert!(problems.contains(message), "{problems}");
+    }
 }

@@ -59,11 +59,11 @@ fn start(args: &FleetRun, file: &Path) -> Result<(FleetDirectory, FleetRecord), 
     let version = env!("CARGO_PKG_VERSION");
     let record = FleetRecord::new(id, version, &now(), request, tasks);
     directory.save(&record)?;
-    output::note(&format!(
-        "{} tasks in {}; `dbdyno fleet status` shows them",
-        record.tasks.len(),
-        directory.path().display()
-    ));
+    let shown = directory.path().display();
+    output::note(&match record.tasks.len() {
+        1 => format!("1 task in {shown}; `dbdyno fleet status` shows it"),
+        number => format!("{number} tasks in {shown}; `dbdyno fleet status` shows them"),
+    });
     Ok((directory, record))
 }
 
