@@ -4,6 +4,7 @@ mod activate;
 mod activation;
 mod areas;
 mod free;
+mod huge_pages;
 mod inherit;
 
 use std::path::Path;
@@ -61,6 +62,10 @@ impl Attachment {
         let mut attachment = Self::open_unchanged(process, state, max_pause)?;
         restore_priorities(attachment.process.pid(), attachment.directory());
         attachment.restore_borrowed()?;
+        if let Err(error) = attachment.disable_huge_pages() {
+            // Memory of the process may get huge pages that it does not want; everything else works.
+            tracing::warn!(%error, "huge pages of the process stay enabled");
+        }
         Ok(attachment)
     }
 

@@ -36,6 +36,9 @@ pub struct JournalRecord {
     /// Code of the program that is temporarily overwritten.
     #[serde(alias = "scratch")]
     pub borrowed: Option<BorrowedCode>,
+    /// Whether huge pages, which the process has disabled (`PR_SET_THP_DISABLE`), are enabled temporarily.
+    #[serde(default)]
+    pub enabled_huge_pages: bool,
     /// Generations, oldest first.
     pub generations: Vec<Generation>,
 }
@@ -227,6 +230,7 @@ impl Journal {
                 identity: identity.clone(),
                 program: program.to_owned(),
                 borrowed: None,
+                enabled_huge_pages: false,
                 generations: Vec::new(),
             },
         };
@@ -297,7 +301,7 @@ impl JournalRecord {
     /// Whether nothing in the process belongs to dbdyno.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.generations.is_empty() && self.borrowed.is_none()
+        self.generations.is_empty() && self.borrowed.is_none() && !self.enabled_huge_pages
     }
 }
 

@@ -12,7 +12,7 @@ use crate::trace::{SystemCall, check_filters, find_unused_code, make_system_call
 use crate::{LiveError, unwind};
 
 const PAGE: u64 = 4096;
-const HUGE_PAGE: u64 = 2 << 20;
+pub(super) const HUGE_PAGE: u64 = 2 << 20;
 /// Maximum size of all new code in a process, including replaced code that is kept.
 pub const MAX_CODE: Bytes = Bytes::from_mib(32);
 
@@ -79,9 +79,16 @@ impl Attachment {
     /// Makes the process map free memory.
     pub(super) fn add(&mut self, area: Area, huge: bool) -> Result<(), LiveError> {
         self.change_last(|generation| generation.areas.push(area))?;
+        let is_enabled = huge && self.enable_huge_pages()?;
         let calls = map(&area, huge);
-        self.make_calls(&calls)?;
-        if !self.is_mapped(&area)? {
+        let mapped = self.make_calls(&calls).and_then(|()| self.is_mapped(&area));
+        if is_enabled {
+            if let Ok(true) = mapped {
+                self.touch_huge_pages(&area)?;
+            }
+            self.disable_huge_pages()?;
+        }
+        if !mapped? {
             return Err(LiveError::refused(
                 self.process.pid(),
                 "it could not map executable memory; a limit of its address space (ulimit -v) or \

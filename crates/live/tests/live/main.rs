@@ -8,6 +8,7 @@ mod devices;
 mod filters;
 mod forked;
 mod hangs;
+mod huge_pages;
 mod killed;
 mod mariadb;
 mod sequences;
