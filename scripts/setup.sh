@@ -115,6 +115,7 @@ if [ "$wanted" = test ]; then
     have pkg-config || set -- "$@" pkg-config
     exists '/usr/include/openssl/ssl.h' || set -- "$@" libssl-dev
     exists '/usr/include/unicode/uversion.h' || set -- "$@" libicu-dev
+    exists '/usr/include/libaio.h' || set -- "$@" libaio-dev
     exists '/usr/include/curses.h' || set -- "$@" libncurses-dev
     # The version differs between Debian releases.
     if ! exists '/usr/bin/llvm-bolt*'; then

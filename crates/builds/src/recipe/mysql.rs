@@ -134,6 +134,8 @@ pub(super) fn needs(
         Prerequisite::cxx(compiler),
         Prerequisite::header("openssl/ssl.h", "libssl-dev"),
         Prerequisite::header("curses.h", "libncurses-dev"),
+        // Without it, InnoDB emulates asynchronous I/O with waiting threads, unlike packaged builds.
+        Prerequisite::header("libaio.h", "libaio-dev"),
     ];
     if is_server_only(number_of(version), options) {
         needs.push(Prerequisite::header("unicode/uversion.h", "libicu-dev"));
@@ -246,7 +248,9 @@ mod tests {
         let server = packages("9.7.2", false);
         assert!(server.contains(&"bison".to_owned()) && server.contains(&"libssl-dev".to_owned()));
         assert!(!server.contains(&"libtirpc-dev".to_owned()), "{server:?}");
-        assert!(server.contains(&"libicu-dev".to_owned()), "{server:?}");
+        for needed in ["libicu-dev", "libaio-dev"] {
+            assert!(server.contains(&needed.to_owned()), "{server:?}");
+        }
         let whole = packages("8.0.32", true);
         assert!(whole.contains(&"libtirpc-dev".to_owned()), "{whole:?}");
         assert!(whole.contains(&"libsnappy-dev".to_owned()), "{whole:?}");

@@ -13,7 +13,7 @@ use crate::common::{cache_in, open_folder};
 fn has_tools() -> bool {
     let tools = ["cmake", "ninja", "bison", "pkg-config", "g++"];
     let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
-    let headers = ["openssl/ssl.h", "curses.h", "unicode/uversion.h"];
+    let headers = ["openssl/ssl.h", "curses.h", "libaio.h", "unicode/uversion.h"];
     let header = headers.iter().find(|name| !Path::new("/usr/include").join(name).is_file());
     match missing.or(header) {
         None => true,

@@ -1,4 +1,5 @@
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use dbdyno_record::server::{ServerSystem, StorageEngine};
@@ -53,13 +54,17 @@ impl Installation {
 
 /// The error of a program that does not print its version, with what to try.
 fn does_not_start(file: &Path, error: io::Error) -> ServerError {
+    let program = file.to_owned();
+    if is_for_another_processor(file) {
+        // The C library gives such a file to the shell, whose message would be shown.
+        let reason = "it is a program for another processor".to_owned();
+        return ServerError::DoesNotStart { program, reason, advice: "use a build for this one" };
+    }
     let reason = error.to_string();
     let advice = if error.kind() == io::ErrorKind::NotFound {
         "the loader that it names does not exist on this machine (`readelf -l` shows it): use a \
          release of Debian, `release = { debian = \"…\" }`, which has its own, or a build for this \
          system"
-    } else if error.raw_os_error() == Some(libc::ENOEXEC) {
-        "it is not a program for this processor: use a build for it"
     } else if reason.contains("version `") && reason.contains("not found") {
         "it was built for a newer system: use a release of Debian, `release = { debian = \"…\" }`, \
          which has its own C library, or an older build"
@@ -70,7 +75,20 @@ fn does_not_start(file: &Path, error: io::Error) -> ServerError {
     } else {
         return system("running with --version, as the user for servers,", file)(error);
     };
-    ServerError::DoesNotStart { program: file.to_owned(), reason, advice }
+    ServerError::DoesNotStart { program, reason, advice }
+}
+
+/// Whether a file is a program for another processor than this one is.
+fn is_for_another_processor(file: &Path) -> bool {
+    // Signature, word size and byte order, and the processor, of an ELF header.
+    let header = |path: &Path| {
+        let mut bytes = [0; 20];
+        File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).ok()?;
+        let [processor, more] = [bytes[18], bytes[19]];
+        bytes.starts_with(b"\x7fELF").then(|| (bytes[4], bytes[5], processor, more))
+    };
+    let own = header(Path::new("/proc/self/exe"));
+    header(file).is_some_and(|other| own.is_some_and(|own| own != other))
 }
 
 /// User id and group id that servers of this system run as; `None` for dbdyno's own.
@@ -98,7 +116,14 @@ mod tests {
         let file = dir.path().join("mysqld");
         fs::write(&file, content).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        Installation::find(ServerSystem::MySql, None, Some(&file)).unwrap_err().to_string()
+        loop {
+            let error = Installation::find(ServerSystem::MySql, None, Some(&file)).unwrap_err();
+            let text = error.to_string();
+            // A process that another test is starting may still hold the file.
+            if !text.contains("Text file busy") {
+                return text;
+            }
+        }
     }
 
     #[test]
@@ -135,7 +160,9 @@ mod tests {
 
     #[test]
     fn program_for_another_processor_is_explained() {
-        let text = error_of(b"\x7fELF\x02\x01\x01 of another one");
-        assert!(text.contains("processor"), "{text}");
+        let mut program = fs::read("/bin/true").unwrap();
+        program[18] ^= 1;
+        let text = error_of(&program);
+        assert!(text.contains("does not start: it is a program for another processor"), "{text}");
     }
 }
