@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
@@ -18,8 +18,10 @@ use dbdyno_engines::server::DataShape;
 use dbdyno_machine::CpuAssignment;
 use dbdyno_record::server::{StorageEngine, Target};
 use dbdyno_record::{ClientWait, SliceMeasured};
+use dbdyno_scripts::{OptionValue, Options, Source};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::definition::{Group, Microbenchmark, Script, Stage, Throughput};
 
 const ROWS: u64 = 100_000;
 
@@ -32,8 +34,8 @@ struct Matched {
     time_factor: u32,
 }
 
-/// dbdyno's microbenchmarks and the sysbench scripts with the same statements.
-const MATCHED: [Matched; 5] = [
+/// dbdyno's microbenchmarks and the sysbench scripts with the same statements, and scripts that dbdyno runs too.
+const MATCHED: [Matched; 7] = [
     Matched {
         work: Work {
             microbenchmark: "point-query_range=100",
@@ -79,6 +81,20 @@ const MATCHED: [Matched; 5] = [
         user_goal: 0.25,
         time_factor: 1,
     },
+    Matched {
+        work: Work {
+            microbenchmark: "oltp_point_select.lua",
+            script: "oltp_point_select",
+            options: &[],
+        },
+        user_goal: 0.6,
+        time_factor: 1,
+    },
+    Matched {
+        work: Work { microbenchmark: "oltp_read_only.lua", script: "oltp_read_only", options: &[] },
+        user_goal: 0.6,
+        time_factor: 1,
+    },
 ];
 
 /// The maximum user and system CPU time, as a fraction of sysbench's.
@@ -104,7 +120,7 @@ pub struct Args {
     /// Warm-up before each measurement
     #[arg(long, default_value = "500ms", value_parser = duration)]
     warmup: Nanos,
-    /// Only microbenchmarks with WORD in their name
+    /// Only microbenchmarks and scripts with WORD in their name
     #[arg(long, value_name = "WORD", default_value = "")]
     only: String,
     /// How dbdyno's clients wait for answers, poll or sleep [default: poll, on CPUs of their own]
@@ -155,6 +171,31 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     report(&compared, wait)
 }
 
+/// A built-in microbenchmark, or a script of sysbench with the options that sysbench gets.
+fn microbenchmark(name: &str) -> anyhow::Result<Microbenchmark> {
+    if !name.ends_with(".lua") {
+        let found = Catalog::builtin().get(name).cloned();
+        return found.with_context(|| format!("{name} does not exist"));
+    }
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let source = Source::find(name, read).map_err(|error| anyhow!("reading {name}: {error}"))?;
+    let text = |value: &str| OptionValue::Text(value.to_owned());
+    let options = Options::from([
+        ("rand_type".to_owned(), text("uniform")),
+        ("tables".to_owned(), text("1")),
+        ("table_size".to_owned(), text(&ROWS.to_string())),
+    ]);
+    Ok(Microbenchmark {
+        name: name.to_owned(),
+        group: Group::Point1,
+        stage: Stage::Post,
+        transaction: false,
+        throughput: Throughput::default(),
+        statements: Vec::new(),
+        script: Some(Script { source, options }),
+    })
+}
+
 /// Both load generators and the server.
 struct Comparison<'a> {
     args: &'a Args,
@@ -176,8 +217,7 @@ impl Comparison<'_> {
         connections: u32,
     ) -> anyhow::Result<(CpuCost, CpuCost)> {
         let name = matched.work.microbenchmark;
-        let microbenchmark = Catalog::builtin().get(name).cloned();
-        let microbenchmark = microbenchmark.with_context(|| format!("{name} does not exist"))?;
+        let microbenchmark = microbenchmark(name)?;
         self.worker.prepare(Prepare { microbenchmark, position: 0, clients: connections })?;
         let time = self.args.time.times(u64::from(matched.time_factor));
         let (mut ours, mut peer) = (CpuCost::default(), CpuCost::default());
