@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{
     Background, Experiment, Finished, Slurm, SmallDisk, TestDir, cache, dbdyno, finish, is_gone,
-    read_json, send, wait_until,
+    send, wait_until,
 };
 
 /// Of about three seconds.
