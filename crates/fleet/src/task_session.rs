@@ -77,7 +77,7 @@ pub struct TaskPlace {
 #[derive(Debug)]
 pub enum Begin {
     /// It is.
-    Run(TaskSession),
+    Run(Box<TaskSession>),
     /// Another job runs it, or it is not needed any more; with the reason.
     NotNeeded(String),
 }
@@ -166,7 +166,7 @@ impl TaskSession {
         let resumes = scratch::prepare_run(&run, copies)?;
         let now = Instant::now();
         let last = LastTimes { fence: now, progress: None, copy: now, measured: 0 };
-        Ok(Begin::Run(Self {
+        Ok(Begin::Run(Box::new(Self {
             record,
             fleet,
             task: index,
@@ -177,7 +177,7 @@ impl TaskSession {
             resumes,
             last: Mutex::new(last),
             _lock: lock,
-        }))
+        })))
     }
 
     /// The run directory, on a local disk.
