@@ -28,7 +28,7 @@ pub struct Fleet {
 
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
-    Run(FleetRun),
+    Run(Box<FleetRun>),
     Status(FleetStatus),
     Collect(FleetCollect),
     Cancel(FleetCancel),

@@ -47,9 +47,8 @@ fn is_complete(
     record: &FleetRecord,
     task: &TaskRecord,
 ) -> Result<bool, CliError> {
-    match &task.outcome {
-        Some(outcome) => return Ok(matches!(outcome, Outcome::Complete { .. })),
-        None => {}
+    if let Some(outcome) = &task.outcome {
+        return Ok(matches!(outcome, Outcome::Complete { .. }));
     }
     for attempt in &task.attempts {
         let result = directory.files_of(record, &task.name, attempt.number).result;
