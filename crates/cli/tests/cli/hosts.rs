@@ -226,7 +226,7 @@ fn nothing_is_left_after_losses_at_random_moments() {
     let Some(host) = Host::start(&test) else { return };
     let section = host.section();
     let microbenchmarks = format!("\"{READ}\", \"{WRITE}\"");
-    let servers = interrupted(&section, &microbenchmarks, "30s");
+    let servers = interrupted(&section, &microbenchmarks, "5min");
     let out = test.out();
     let losses = [Loss::Run, Loss::Ssh, Loss::Agent, Loss::Sshd, Loss::Cable, Loss::Guard];
     let mut running = start(&host, servers.command(&test, &[]), &test);
@@ -234,6 +234,10 @@ fn nothing_is_left_after_losses_at_random_moments() {
     // Multiplication by an odd constant visits all moments of the first 6 s.
     for number in 0..50_u64 {
         let loss = losses[number as usize % losses.len()];
+        // Before, there is nothing to lose, and nothing to resume.
+        running.wait_until("the agent", || {
+            agent_on(&host, true).is_some() && out.join("run.sqlite").exists()
+        });
         std::thread::sleep(Duration::from_millis(number * 2_741 % 6_000));
         if loss == Loss::Guard {
             // Harmless: the agent starts another.
