@@ -216,7 +216,7 @@ fn clean_removes_what_a_killed_agent_and_its_guard_left() {
     host.wait_until_clean();
 }
 
-/// At any moment of a run; with `DBDYNO_LONG_TESTS=1` only: about 20 minutes.
+/// At any moment of a run; with `DBDYNO_LONG_TESTS=1` only: some minutes.
 #[test]
 fn nothing_is_left_after_losses_at_random_moments() {
     if !std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1") {
