@@ -56,12 +56,13 @@ fn introduction(report: &Report) -> String {
         };
         vec![code(&candidate.name), plain(&what)]
     });
+    let times = report.times().map_or_else(String::new, |(measuring, elapsed)| {
+        format!(", measured {measuring} of {elapsed}")
+    });
     format!(
-        "## {}\n\n{status}; started {}, measured {} of {} with dbdyno {}.{}\n\n{}",
+        "## {}\n\n{status}; started {}{times} with dbdyno {}.{}\n\n{}",
         plain(&report.name),
         plain(&report.started),
-        report.measuring_time,
-        report.elapsed,
         plain(&report.version),
         plain(&workload),
         table(&[("candidate", Align::Left), ("is", Align::Left)], rows)

@@ -123,6 +123,12 @@ impl Report {
         self.microbenchmarks.windows(2).any(|pair| pair[0].clients != pair[1].clients)
     }
 
+    /// The measuring time and the elapsed time; `None` if nothing was measured here, as of imported results.
+    #[must_use]
+    pub fn times(&self) -> Option<(Nanos, Nanos)> {
+        (self.elapsed > Nanos::ZERO).then_some((self.measuring_time, self.elapsed))
+    }
+
     /// Whether some results are imported.
     #[must_use]
     pub fn is_imported(&self) -> bool {

@@ -47,10 +47,11 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
             (microbenchmarks(report), ("Noise floor", noise))
         }
     };
-    let mut facts = vec![
-        ("Started", readable_time(&report.started)),
-        ("Time measured", format!("{} of {}", report.measuring_time, report.elapsed)),
-    ];
+    let times = report.times().map_or_else(
+        || "unknown".to_owned(),
+        |(measuring, elapsed)| format!("{measuring} of {elapsed}"),
+    );
+    let mut facts = vec![("Started", readable_time(&report.started)), ("Time measured", times)];
     // Six facts fill the strip at every width.
     let system = baseline.map_or_else(String::new, |baseline| baseline.system_title());
     let compared = ("Compared", format!("{candidates}, {work}"));

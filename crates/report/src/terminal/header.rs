@@ -25,12 +25,10 @@ pub(super) fn header(report: &Report, options: &TerminalOptions, paint: Paint) -
     };
     let by = paint.dim(&format!("dbdyno {}", plain(&report.version)));
     let mut out = format!("{}  {status}  {by}\n", paint.bold(&plain(&report.name)));
-    let facts = format!(
-        "started {}, measured {}, elapsed {}",
-        plain(&report.started),
-        report.measuring_time,
-        report.elapsed
-    );
+    let mut facts = format!("started {}", plain(&report.started));
+    if let Some((measuring, elapsed)) = report.times() {
+        facts.push_str(&format!(", measured {measuring}, elapsed {elapsed}"));
+    }
     let mut lines = vec![("", facts)];
     if let Some(workload) = words::workload(report) {
         lines.push(("workload", workload));

@@ -419,7 +419,7 @@ fn imported_results_have_no_intervals() {
     let text = format!("{}\n\n{}", part(&text, "published"), part(&text, "writes"));
     insta::assert_snapshot!(text, @"
     published  complete  dbdyno 0.1.0
-    started 2026-03-01T09:30:00Z, measured 35 min 30 s, elapsed 42 min 24 s
+    started 2026-03-01T09:30:00Z
     workload  8 tables × 1,000,000 rows, 1 client
     baseline  innodb: imported
     candidate myrocks: imported from published-qps.tsv
