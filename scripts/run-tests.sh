@@ -50,12 +50,13 @@ trap 'rm -rf "$TMPDIR" ${own_dir:+"$own_dir"}' EXIT
 trap 'exit 130' INT TERM HUP
 
 # As root, dbdyno trusts only directories that nobody else can change, which a checkout of another
-# user is not. The tests' cache and runs are in the target directory otherwise.
+# user is not, and servers run as another user, who cannot enter root's home. The tests' cache and runs
+# are in the target directory otherwise.
 own_dir=
 if [ "$(id -u)" -eq 0 ]; then
     dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
     while [ -z "$own_dir" ]; do
-        if [ -n "$(find "$dir" -maxdepth 0 \( ! -uid 0 -o -perm /022 ! -perm -1000 \) 2>/dev/null)" ]; then
+        if [ -n "$(find "$dir" -maxdepth 0 \( ! -uid 0 -o ! -perm -001 -o -perm /022 ! -perm -1000 \) 2>/dev/null)" ]; then
             own_dir=$(mktemp -d /var/tmp/tests-of-dbdyno.XXXXXX)
             chmod 755 "$own_dir"
             export DBDYNO_TEST_DIR="$own_dir"
