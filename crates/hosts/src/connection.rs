@@ -15,7 +15,7 @@ use dbdyno_drivers::verifier;
 use dbdyno_engines::server::{Network, ServerPlan};
 use dbdyno_machine::{ProcessIdentity, Signal, die_with_parent};
 use dbdyno_record::server::ServerSystem;
-use dbdyno_units::{Bytes, Nanos};
+use dbdyno_units::Nanos;
 use rustix::fs::OFlags;
 
 use crate::copy::Program;
@@ -186,17 +186,6 @@ impl HostConnection {
     pub fn plan(&self, request: PlanRequest) -> Result<ServerPlan, HostError> {
         match self.request(&Request::Plan(Box::new(request)))? {
             Response::Plan(plan) => Ok(*plan),
-            other => Err(self.0.unexpected(&other)),
-        }
-    }
-
-    /// Free disk space for data there; `None` if unknown.
-    ///
-    /// # Errors
-    /// The connection is lost.
-    pub fn free_space(&self) -> Result<Option<Bytes>, HostError> {
-        match self.request(&Request::FreeSpace)? {
-            Response::FreeSpace(free) => Ok(free),
             other => Err(self.0.unexpected(&other)),
         }
     }

@@ -9,7 +9,7 @@ use dbdyno_bench::protocol::{Reading, TimedUsage};
 use dbdyno_engines::server::{DataShape, Network, ServerError, ServerPlan};
 use dbdyno_record::Counting;
 use dbdyno_record::server::{Durability, ServerSystem, StorageEngine};
-use dbdyno_units::{Bytes, Nanos};
+use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Interval of heartbeats.
@@ -35,8 +35,6 @@ pub enum Request {
     Plan(Box<PlanRequest>),
     /// Listen at this address for this number of connections, to measure the network.
     Listen(IpAddr, u32),
-    /// Tell the free disk space.
-    FreeSpace,
     /// Tell whether complete data exists.
     Exists(String),
     /// Create a data directory.
@@ -109,8 +107,6 @@ pub enum Response {
     Plan(Box<ServerPlan>),
     /// The port that is listened at.
     Listening(u16),
-    /// The free disk space; `None` if unknown.
-    FreeSpace(Option<Bytes>),
     /// Whether complete data exists.
     Exists(bool),
     /// The server runs.

@@ -11,7 +11,6 @@ use dbdyno_engines::server::{
     Installation, Network, Server, ServerDir, ServerDirs, ServerError, ServerPlan, initialise,
 };
 use dbdyno_machine::ProcessTree;
-use dbdyno_machine::facts::DiskFacts;
 use dbdyno_record::Counting;
 use dbdyno_units::Nanos;
 
@@ -61,10 +60,6 @@ impl Servers {
             Request::Time => return Ok(Response::Time(now())),
             Request::Plan(request) => return Ok(Response::Plan(Box::new(plan(*request)?))),
             Request::Listen(address, count) => return listen(address, count),
-            Request::FreeSpace => {
-                let free = DiskFacts::of(self.directories.root()).map(|disk| disk.free);
-                return Ok(Response::FreeSpace(free));
-            }
             Request::Exists(name) => return Ok(Response::Exists(self.dir(&name).exists())),
             Request::Initialise(plan, name) => initialise(&plan, &self.dir(&name))?,
             Request::Remove(name) => self.dir(&name).remove()?,
