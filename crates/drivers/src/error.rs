@@ -18,21 +18,23 @@ impl Error {
     /// Whether the error has this number.
     #[must_use]
     pub fn has_number(&self, number: i32) -> bool {
-        self.code == Some(ErrorCode::Number(number))
+        self.code.and_then(ErrorCode::number) == Some(number)
     }
 
-    /// Whether the error has this SQLSTATE, of a PostgreSQL server.
+    /// Whether the error has this SQLSTATE.
     #[must_use]
     pub fn has_sqlstate(&self, sqlstate: &str) -> bool {
-        matches!(&self.code, Some(ErrorCode::SqlState(state)) if state == sqlstate.as_bytes())
+        self.code.and_then(ErrorCode::sqlstate).is_some_and(|state| state == *sqlstate.as_bytes())
     }
 }
 
 /// The code of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorCode {
-    /// A number, of MariaDB, MySQL, SQLite or the operating system.
+    /// A number, of SQLite or the operating system; of MariaDB and MySQL before the login.
     Number(i32),
+    /// A number with its SQLSTATE, of MariaDB or MySQL.
+    NumberAndState(i32, [u8; 5]),
     /// An SQLSTATE of PostgreSQL: five letters and digits.
     SqlState([u8; 5]),
 }
@@ -45,15 +47,49 @@ impl ErrorCode {
 
     /// `None` if the text is no SQLSTATE.
     pub(crate) fn of_sqlstate(text: &str) -> Option<Self> {
-        let state: [u8; 5] = text.as_bytes().try_into().ok()?;
-        state.iter().all(u8::is_ascii_alphanumeric).then_some(Self::SqlState(state))
+        sqlstate(text.as_bytes()).map(Self::SqlState)
     }
+
+    /// The code of a number with an SQLSTATE, which is left out if it is invalid.
+    pub(crate) fn of_number(number: i32, state: Option<&[u8]>) -> Self {
+        match state.and_then(sqlstate) {
+            Some(state) => Self::NumberAndState(number, state),
+            None => Self::Number(number),
+        }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn number(self) -> Option<i32> {
+        match self {
+            Self::Number(number) | Self::NumberAndState(number, _) => Some(number),
+            Self::SqlState(_) => None,
+        }
+    }
+
+    /// The SQLSTATE.
+    #[must_use]
+    pub const fn sqlstate(self) -> Option<[u8; 5]> {
+        match self {
+            Self::SqlState(state) | Self::NumberAndState(_, state) => Some(state),
+            Self::Number(_) => None,
+        }
+    }
+}
+
+/// `None` if the bytes are no SQLSTATE.
+fn sqlstate(bytes: &[u8]) -> Option<[u8; 5]> {
+    let state: [u8; 5] = bytes.try_into().ok()?;
+    state.iter().all(u8::is_ascii_alphanumeric).then_some(state)
 }
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "code {number}"),
+            Self::NumberAndState(number, state) => {
+                write!(f, "code {number}, SQLSTATE {}", String::from_utf8_lossy(state))
+            }
             Self::SqlState(state) => write!(f, "SQLSTATE {}", String::from_utf8_lossy(state)),
         }
     }
@@ -103,7 +139,10 @@ mod tests {
         };
         assert_eq!(of(ErrorCode::of_sqlstate("42P01")), "executing: no luck (SQLSTATE 42P01)");
         assert_eq!(of(Some(ErrorCode::Number(1146))), "executing: no luck (code 1146)");
+        let both = ErrorCode::of_number(1146, Some(b"42S02"));
+        assert_eq!(of(Some(both)), "executing: no luck (code 1146, SQLSTATE 42S02)");
         assert_eq!(of(ErrorCode::of_sqlstate("")), "executing: no luck");
+        assert_eq!(ErrorCode::of_number(1, Some(b"\x1b[31m")), ErrorCode::Number(1));
         assert_eq!(ErrorCode::of_sqlstate("\u{1b}[31m"), None);
     }
 }

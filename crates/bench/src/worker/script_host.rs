@@ -134,13 +134,15 @@ impl<C: Connection> ScriptHost<'_, C> {
 
 /// An error as scripts see it. The numbers are those that sysbench ignores by default.
 pub(super) fn sql_error(error: Error) -> SqlError {
-    let (number, state) = match error.code {
-        Some(ErrorCode::Number(number)) => (number, String::new()),
-        Some(ErrorCode::SqlState(state)) => (0, String::from_utf8_lossy(&state).into_owned()),
-        None => (0, String::new()),
+    let number = error.code.and_then(ErrorCode::number).unwrap_or_default();
+    let state = error.code.and_then(ErrorCode::sqlstate);
+    let state =
+        state.map_or_else(String::new, |state| String::from_utf8_lossy(&state).into_owned());
+    // Only errors of PostgreSQL have no number.
+    let restarts = match number {
+        0 => matches!(state.as_str(), "40P01" | "40001" | "23505"),
+        number => matches!(number, 1213 | 1205 | 1020),
     };
-    let restarts = matches!(number, 1213 | 1205 | 1020)
-        || matches!(state.as_str(), "40P01" | "40001" | "23505");
     let kind = match error.kind {
         ErrorKind::Connection | ErrorKind::Refused => SqlErrorKind::Lost,
         _ if restarts => SqlErrorKind::Restart,
@@ -307,11 +309,13 @@ mod tests {
             sql_error(Error { doing: "executing".to_owned(), message: "no".to_owned(), code, kind })
         };
         let state = |state: &[u8; 5]| Some(ErrorCode::SqlState(*state));
-        for code in [Some(ErrorCode::Number(1213)), state(b"40P01"), state(b"40001")] {
+        let both = |number, state: &[u8; 5]| Some(ErrorCode::NumberAndState(number, *state));
+        for code in [both(1213, b"40001"), state(b"40P01"), state(b"40001")] {
             assert_eq!(error(code, ErrorKind::Conflict).kind, SqlErrorKind::Restart);
         }
-        let duplicate = error(Some(ErrorCode::Number(1062)), ErrorKind::Conflict);
+        let duplicate = error(both(1062, b"23000"), ErrorKind::Conflict);
         assert_eq!((duplicate.kind, duplicate.number), (SqlErrorKind::Failed, 1062));
+        assert_eq!(duplicate.state, "23000");
         assert_eq!(error(state(b"42601"), ErrorKind::Statement).state, "42601");
         assert_eq!(error(None, ErrorKind::Connection).kind, SqlErrorKind::Lost);
     }

@@ -17,7 +17,7 @@ function prepare()
 end
 function thread_init() con = sysbench.sql.driver():connect() end
 function sysbench.hooks.before_restart_event(e)
-   assert(e.sql_errno == 1213 or e.sql_state == '40P01', 'no deadlock')
+   assert(e.sql_errno == 1213 and e.sql_state == '40001' or e.sql_state == '40P01', 'no deadlock')
    hooks = hooks + 1
 end
 function event(tid)

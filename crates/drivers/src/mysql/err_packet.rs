@@ -29,6 +29,8 @@ impl From<Malformed> for ReplyError {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ErrPacket {
     pub(super) code: u16,
+    /// Errors before the handshake have none.
+    sqlstate: Option<[u8; 5]>,
     message: String,
 }
 
@@ -39,25 +41,18 @@ impl ErrPacket {
         let mut cursor = Cursor::new(packet);
         cursor.u8()?;
         let code = cursor.u16()?;
-        // Errors before the handshake have no SQLSTATE.
-        let message = match cursor.rest().strip_prefix(b"#").and_then(|s| s.split_at_checked(5)) {
-            Some((state, rest)) => {
-                format!("{} (SQLSTATE {})", server_text(rest), server_text(state))
-            }
-            None => server_text(cursor.rest()),
+        let text = cursor.rest();
+        let (sqlstate, text) = match text.strip_prefix(b"#").and_then(<[u8]>::split_first_chunk) {
+            Some((state, message)) => (Some(*state), message),
+            None => (None, text),
         };
-        Ok(Self { code, message })
+        Ok(Self { code, sqlstate, message: server_text(text) })
     }
 
     /// Converts it to an error after the login.
     pub(super) fn error(self, doing: String, in_transaction: bool) -> Error {
         let kind = kind(self.code, &self.message, in_transaction);
-        Error {
-            doing,
-            message: self.message,
-            code: Some(ErrorCode::Number(self.code.into())),
-            kind,
-        }
+        Error { doing, code: Some(self.error_code()), message: self.message, kind }
     }
 
     /// Converts it to an error of the login.
@@ -67,7 +62,11 @@ impl ErrPacket {
             _ => ErrorKind::Refused,
         };
         let message = format!("{}{advice}", self.message);
-        Error { doing, message, code: Some(ErrorCode::Number(self.code.into())), kind }
+        Error { doing, message, code: Some(self.error_code()), kind }
+    }
+
+    fn error_code(&self) -> ErrorCode {
+        ErrorCode::of_number(self.code.into(), self.sqlstate.as_ref().map(<[u8; 5]>::as_slice))
     }
 }
 
@@ -124,12 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn message_has_the_sqlstate() {
+    fn error_has_the_sqlstate() {
         let error = error(1146, "#42S02Table 'a.b' doesn't exist", false);
         assert_eq!(
             error.to_string(),
-            "executing: Table 'a.b' doesn't exist (SQLSTATE 42S02) (code 1146)"
+            "executing: Table 'a.b' doesn't exist (code 1146, SQLSTATE 42S02)"
         );
+        assert!(error.has_sqlstate("42S02") && error.has_number(1146));
         assert_eq!(error.kind, ErrorKind::Statement);
     }
 
@@ -165,6 +165,6 @@ mod tests {
             failure.refusal("logging in".to_owned(), "; advice")
         };
         assert_eq!((of(1049).kind, of(1053).kind), (ErrorKind::Refused, ErrorKind::Connection));
-        assert_eq!(of(1049).message, "Words (SQLSTATE HY000); advice");
+        assert_eq!(of(1049).message, "Words; advice");
     }
 }

@@ -229,7 +229,7 @@ fn duplicate_key_is_a_conflict_only_in_a_transaction() {
         let error = connection.execute(insert, &ints(&[1])).unwrap_err();
         assert!(error.has_number(1062), "{error}");
         assert_eq!(error.kind, ErrorKind::Statement);
-        assert!(error.message.contains("SQLSTATE 23000"), "{error}");
+        assert!(error.has_sqlstate("23000"), "{error}");
         connection.run("BEGIN").unwrap();
         let error = connection.execute(insert, &ints(&[1])).unwrap_err();
         assert!(error.has_number(1062), "{error}");
