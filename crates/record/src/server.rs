@@ -43,6 +43,19 @@ impl ServerSystem {
         }
     }
 
+    /// The system that a server with this version is. MariaDB and MySQL are reached by the same URLs, so that
+    /// one may be named where the other runs.
+    #[must_use]
+    pub fn of_version(self, version: &str) -> Self {
+        match self {
+            Self::MariaDb | Self::MySql if version.to_ascii_lowercase().contains("mariadb") => {
+                Self::MariaDb
+            }
+            Self::MariaDb if version.starts_with(|c: char| c.is_ascii_digit()) => Self::MySql,
+            other => other,
+        }
+    }
+
     /// The storage engines that can be selected; empty if there is no choice.
     #[must_use]
     pub const fn storage_engines(self) -> &'static [StorageEngine] {

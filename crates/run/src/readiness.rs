@@ -198,7 +198,8 @@ impl Readiness {
             let Some(System::Existing(server)) = candidate.map(|one| &one.system) else { continue };
             match describe_process(server) {
                 Ok(process) => {
-                    let (title, address) = (server.system.title(), &server.target.address);
+                    let title = server.system.of_version(&version).title();
+                    let address = &server.target.address;
                     self.add(&name, format!("{title} {version} at {address}, {process}"));
                 }
                 Err(reason) => self.problem(&name, reason),

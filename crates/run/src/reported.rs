@@ -1,5 +1,6 @@
 //! What a server reports about itself: its version and its settings.
 
+use dbdyno_record::server::ServerSystem;
 use dbdyno_results::{CandidateRecord, OriginRecord, Warning};
 use dbdyno_spec::experiment::{Experiment, System};
 
@@ -13,7 +14,8 @@ pub(crate) fn with_settings(experiment: &Experiment) -> bool {
 }
 
 /// Adds the version and the settings that a system reports to its record. What is known already stays;
-/// if an existing server reports something else than before, a warning is returned.
+/// if an existing server reports something else than before, a warning is returned. An existing server is the
+/// system that its version tells, whichever of MariaDB and MySQL its URL names.
 pub(crate) fn update(
     record: &mut CandidateRecord,
     version: &str,
@@ -27,7 +29,13 @@ pub(crate) fn update(
         }
     };
     match record.version.is_empty() {
-        true => version.clone_into(&mut record.version),
+        true => {
+            version.clone_into(&mut record.version);
+            let named = ServerSystem::ALL.into_iter().find(|one| one.name() == record.system);
+            if let Some(named) = named.filter(|_| is_existing) {
+                named.of_version(version).name().clone_into(&mut record.system);
+            }
+        }
         false => change("version", &record.version, version),
     }
     if record.server_settings.is_empty() {
@@ -99,6 +107,21 @@ mod tests {
             "the server of production changed since the run began: version 15.1 → 15.2, fsync on → off"
         );
         assert_eq!((record.version.as_str(), &record.server_settings), ("15.1", &first));
+    }
+
+    #[test]
+    fn system_is_the_one_that_runs_and_not_the_one_of_the_url() {
+        for (named, version, actual) in [
+            ("mysql", "10.11.19-MariaDB-0+deb12u1", "mariadb"),
+            ("mariadb", "9.7.0", "mysql"),
+            ("mariadb", "11.4.2-MariaDB", "mariadb"),
+            ("mariadb", "unknown (no login)", "mariadb"),
+            ("postgresql", "15.18", "postgresql"),
+        ] {
+            let mut record = CandidateRecord { system: named.to_owned(), ..existing() };
+            assert_eq!(update(&mut record, version, &[]), None);
+            assert_eq!(record.system, actual, "{named} {version}");
+        }
     }
 
     #[test]
