@@ -5,7 +5,7 @@
 use std::fmt;
 
 pub use dbdyno_scripts::Version;
-use dbdyno_scripts::{Options, Source, only_reads};
+use dbdyno_scripts::{Options, Source, SourceError, only_reads};
 use serde::{Deserialize, Serialize};
 
 /// One microbenchmark, with its range size filled in. Complete without other definitions.
@@ -38,6 +38,20 @@ pub struct Script {
 }
 
 impl Script {
+    /// Whether the file of a script can be read with `read`, also in sysbench's directories.
+    ///
+    /// # Errors
+    /// Why `read` cannot read it.
+    pub fn check_file(
+        path: &str,
+        read: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<(), String> {
+        match Source::find(path, read) {
+            Err(SourceError::Unreadable(reason)) => Err(reason),
+            Ok(_) | Err(SourceError::Missing(_)) => Ok(()),
+        }
+    }
+
     /// Whether the first events change nothing, as far as that is visible without a database.
     #[must_use]
     pub fn only_reads(&self) -> bool {

@@ -78,6 +78,7 @@ pub fn experiment(
     let read = |word| Candidate::read(word, installed, &mut problems);
     let candidates: Vec<Candidate<'_>> = places.into_iter().filter_map(read).collect();
     if let Some(script) = &options.script {
+        script.check_file(files, &mut problems);
         script.check_systems(&candidates, &mut problems);
     }
     let time = options.time.map(|word| parse_duration(word.text).map_err(|bad| (word, bad)));

@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use dbdyno_document::Problem;
-use dbdyno_workloads::definition::Version;
+use dbdyno_workloads::definition::{Script, Version};
 
 use super::candidate::{Candidate, System};
 use super::command_line::{CommandLine, Word};
 use super::experiment_text::{ROWS, plain};
 use super::toml_text::{TomlText, quote};
+use crate::setup::ReadFile;
 
 /// A script in the words of a command line.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,16 @@ impl<'w> ScriptOption<'w> {
             line.push_option("--sysbench", version);
         }
         Self { file, path: words.path, version, options, only_reads: false }
+    }
+
+    /// Reports a file that cannot be read. An experiment that names it would be searched from its own directory.
+    pub fn check_file(&self, files: ReadFile<'_>, problems: &mut Vec<Problem>) {
+        if let Err(reason) = Script::check_file(self.path, files) {
+            let problem = Problem::new(self.file.whole(), format!("`--script`: {reason}"));
+            problems.push(problem.help(
+                "name a file, from the current directory, or a script of sysbench, such as `oltp_read_only.lua`",
+            ));
+        }
     }
 
     /// Reports candidates on which no script can run.

@@ -132,6 +132,9 @@ fn problems_of_scripts_are_shown_at_their_words() {
             problems.list.iter().map(|one| &problems.text[one.span.start..one.span.end]).collect();
         assert_eq!(spans, [place], "{problems}");
     }
+    let missing = compare("mariadb --script missing.lua").unwrap_err().to_string();
+    assert!(missing.contains("from the current directory"), "{missing}");
+    assert!(!missing.contains("experiment"), "{missing}");
 }
 
 #[test]
