@@ -23,7 +23,7 @@ pub use counters::{Count, Counted, Counter, Counting, Counts, Missing};
 pub use flag_check::FlagCheck;
 pub use latencies::Latencies;
 pub use matrix::{MatrixCell, MatrixLevel};
-pub use release::{ReleaseFile, ReleaseOrigin, SUITES};
+pub use release::{ReleaseFile, ReleaseOrigin, SUITES, suites};
 pub use run_identity::{NotARunId, RunId, RunIdentity};
 pub use server_usage::ServerUsage;
 pub use slice::SliceMeasured;

@@ -2,8 +2,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::server::ServerSystem;
+
 /// Debian's suites with servers that can run here, the oldest first.
 pub const SUITES: [&str; 5] = ["bullseye", "bookworm", "trixie", "forky", "sid"];
+
+/// The suites with packages of a system's server, the oldest first.
+#[must_use]
+pub const fn suites(system: ServerSystem) -> &'static [&'static str] {
+    match system {
+        ServerSystem::MariaDb | ServerSystem::PostgreSql => &SUITES,
+        ServerSystem::MySql => &["sid"],
+    }
+}
 
 /// Where the program of a compiled release is from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -6,7 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dbdyno_record::{ReleaseFile, SUITES};
+use dbdyno_record::ReleaseFile;
+use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Bytes;
 
 use super::{loader, program};
@@ -43,8 +44,9 @@ const fn packages(system: System) -> &'static [&'static [&'static str]] {
 #[must_use]
 pub const fn suites(system: System) -> &'static [&'static str] {
     match system {
-        System::MariaDb | System::PostgreSql => &SUITES,
-        System::MySql => &["sid"],
+        System::MariaDb => dbdyno_record::suites(ServerSystem::MariaDb),
+        System::MySql => dbdyno_record::suites(ServerSystem::MySql),
+        System::PostgreSql => dbdyno_record::suites(ServerSystem::PostgreSql),
         System::Sqlite => &[],
     }
 }
@@ -212,7 +214,10 @@ mod tests {
     fn each_suite_that_is_named_as_advice_is_known() {
         for system in [System::MariaDb, System::MySql, System::PostgreSql] {
             assert!(!suites(system).is_empty(), "{system}");
-            assert!(suites(system).iter().all(|suite| SUITES.contains(suite)), "{system}");
+            assert!(
+                suites(system).iter().all(|suite| dbdyno_record::SUITES.contains(suite)),
+                "{system}"
+            );
             assert!(!packages(system).is_empty(), "{system}");
         }
     }

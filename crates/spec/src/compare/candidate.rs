@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use dbdyno_document::{Problem, did_you_mean, nearest};
-use dbdyno_record::SUITES;
 use dbdyno_record::build::{Pgo, Variant};
 use dbdyno_record::server::ServerSystem;
+use dbdyno_record::{SUITES, suites};
 
 use super::InstalledReleases;
 use super::command_line::Word;
@@ -244,7 +244,8 @@ impl<'w> Reader<'w, '_> {
             self.report(part, "SQLite has no releases", "remove it, or set `:source=/its/source`");
             return None;
         };
-        if SUITES.contains(&name) {
+        let suites = suites(system);
+        if suites.contains(&name) {
             return Some(part);
         }
         let found = installed(system);
@@ -254,13 +255,17 @@ impl<'w> Reader<'w, '_> {
         if found.iter().any(is_named) {
             return Some(part);
         }
-        let valid: Vec<&str> = found.iter().map(String::as_str).chain(SUITES).collect();
-        let message = format!("no release `{name}` of {} is installed", system.title());
+        let valid: Vec<&str> =
+            found.iter().map(String::as_str).chain(suites.iter().copied()).collect();
+        let message = match SUITES.contains(&name) {
+            true => format!("Debian's {name} has no packages of {}", system.title()),
+            false => format!("no release `{name}` of {} is installed", system.title()),
+        };
         let help = match nearest(name, valid.iter().copied()) {
             Some(near) => format!("did you mean `{near}`? `dbdyno list releases` shows all"),
             None => {
                 let here = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
-                format!("installed: {here}; of Debian: {}", SUITES.join(", "))
+                format!("installed: {here}; of Debian: {}", suites.join(", "))
             }
         };
         self.report(part, message, help);
@@ -302,6 +307,9 @@ impl<'w> Reader<'w, '_> {
             if let Some(engine) = nearest(name, engines) {
                 return report(self, format!("did you mean `engine={engine}`?"));
             }
+        }
+        if name.starts_with('/') {
+            return report(self, "write a URL as `mysql://…` or `postgresql://…`".to_owned());
         }
         let variants = Variant::names();
         if !variants.iter().any(|variant| variant == name) {

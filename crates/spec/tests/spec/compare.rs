@@ -290,6 +290,13 @@ fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
         ("postgresql@51", "51", "no release `51` of PostgreSQL is installed", "`15`"),
         ("postgresql@99.9", "99.9", "no release", "installed: 15, 18; of Debian: bullseye"),
         ("mariadb@trixi", "trixi", "no release", "did you mean `trixie`?"),
+        (
+            "mysql@bookworm",
+            "bookworm",
+            "Debian's bookworm has no packages of MySQL",
+            "of Debian: sid",
+        ),
+        ("mysql:/me@host/", "/me@host/", "unknown variant", "write a URL as `mysql://"),
         ("mariadb -m point-qeury*", "point-qeury*", "point-qeury*", "did you mean `point-query*`?"),
         ("mariadb{a=b", "{a=b", "missing `}`", "end the word"),
         ("mariadb{fsync}", "fsync", "setting `fsync` has no value", "SETTING=VALUE"),
