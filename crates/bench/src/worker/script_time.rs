@@ -9,7 +9,8 @@ use dbdyno_scripts::Driver;
 /// The first time, in seconds since 1970; each block adds a second.
 pub(super) const START: f64 = 1_735_689_600.0;
 
-/// What replaces `now()` on PostgreSQL, whose time cannot be set.
+/// What replaces `now()` on PostgreSQL, whose time cannot be set: a function of a schema before `pg_catalog` in the
+/// search path would not replace the keywords, and would be lost when a script sets its path.
 const POSTGRESQL_NOW: &str = "to_timestamp(current_setting('dbdyno.now')::float8)";
 
 /// Sets the time that `now()` returns on a connection. A server that refuses it, such as MariaDB with
@@ -29,35 +30,75 @@ pub(super) fn set<C: Connection>(
     }
 }
 
-/// SQL in which `now()` returns the time of [`set`].
+/// Expressions of the time of PostgreSQL, in lower case, and the type of [`POSTGRESQL_NOW`] that replaces them.
+/// Those with a precision, such as `current_timestamp(3)`, and `current_time` stay.
+const TIMES: [(&str, Option<&str>); 7] = [
+    ("now()", None),
+    ("transaction_timestamp()", None),
+    ("statement_timestamp()", None),
+    ("clock_timestamp()", None),
+    ("current_timestamp", None),
+    ("localtimestamp", Some("timestamp")),
+    ("current_date", Some("date")),
+];
+
+/// SQL in which expressions of the time have the time of [`set`].
 pub(super) fn fixed(sql: &str, driver: Driver) -> Cow<'_, str> {
-    const NOW: &[u8] = b"now()";
-    let is_here = |at: usize| {
-        let bytes = sql.as_bytes();
-        let follows_name =
-            at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || b"_.".contains(&bytes[at - 1]));
-        bytes[at..at + NOW.len()].eq_ignore_ascii_case(NOW) && !follows_name
-    };
-    if driver == Driver::MySql || sql.len() < NOW.len() {
+    if driver == Driver::MySql {
         return Cow::Borrowed(sql);
     }
-    let mut found = (0..=sql.len() - NOW.len()).filter(|at| is_here(*at)).peekable();
-    if found.peek().is_none() {
-        return Cow::Borrowed(sql);
-    }
-    let mut text = String::with_capacity(sql.len() + POSTGRESQL_NOW.len());
-    let mut copied = 0;
-    for at in found {
-        // A quote before it is open or closed.
-        let is_quoted = sql[..at].matches('\'').count() % 2 == 1;
-        if !is_quoted {
-            text.push_str(&sql[copied..at]);
-            text.push_str(POSTGRESQL_NOW);
-            copied = at + NOW.len();
+    let mut text = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(part) = sql.get(at..).filter(|rest| !rest.is_empty()) {
+        let is_qualified = sql[..at].ends_with('.');
+        match time_at(part).filter(|_| !is_qualified) {
+            Some((length, kind)) => {
+                text.push_str(&sql[copied..at]);
+                text.push_str(&match kind {
+                    None => POSTGRESQL_NOW.to_owned(),
+                    Some(kind) => format!("CAST({POSTGRESQL_NOW} AS {kind})"),
+                });
+                at += length;
+                copied = at;
+            }
+            None => at += token_length(part),
         }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(sql);
     }
     text.push_str(&sql[copied..]);
     Cow::Owned(text)
+}
+
+/// The length of the expression of the time at the start of the text, and the type that it has.
+fn time_at(text: &str) -> Option<(usize, Option<&'static str>)> {
+    let is_here = |name: &str| {
+        let (Some(start), Some(rest)) = (text.get(..name.len()), text.get(name.len()..)) else {
+            return false;
+        };
+        let ends = name.ends_with(')')
+            || !rest.starts_with(is_of_name) && !rest.trim_start().starts_with('(');
+        ends && start.eq_ignore_ascii_case(name)
+    };
+    TIMES.into_iter().find(|(name, _)| is_here(name)).map(|(name, kind)| (name.len(), kind))
+}
+
+/// The length of a name, of something in quotes, or else of one character.
+fn token_length(text: &str) -> usize {
+    let Some(first) = text.chars().next() else { return 0 };
+    let rest = &text[first.len_utf8()..];
+    let length = match first {
+        // A doubled quote is the start of another text.
+        '\'' | '"' => rest.find(first).map_or(rest.len(), |end| end + 1),
+        first if is_of_name(first) => rest.find(|c| !is_of_name(c)).unwrap_or(rest.len()),
+        _ => 0,
+    };
+    first.len_utf8() + length
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]
@@ -65,14 +106,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_outside_of_quotes_are_replaced_on_postgresql() {
+    fn times_outside_of_quotes_are_replaced_on_postgresql() {
         let sql = "INSERT INTO é VALUES (NOW(), 'now()', my_now(), t.now(),now())";
         let expected = format!(
             "INSERT INTO é VALUES ({POSTGRESQL_NOW}, 'now()', my_now(), t.now(),{POSTGRESQL_NOW})"
         );
         assert_eq!(fixed(sql, Driver::PostgreSql), expected);
         assert_eq!(fixed(sql, Driver::MySql), sql);
-        for sql in ["", "now", "SELECT 1", "'now()'"] {
+        let sql = "SELECT Current_Timestamp, current_date - 1, localtimestamp, clock_timestamp()";
+        let expected = format!(
+            "SELECT {POSTGRESQL_NOW}, CAST({POSTGRESQL_NOW} AS date) - 1, \
+             CAST({POSTGRESQL_NOW} AS timestamp), {POSTGRESQL_NOW}"
+        );
+        assert_eq!(fixed(sql, Driver::PostgreSql), expected);
+        for sql in [
+            "",
+            "now",
+            "SELECT 1",
+            "'now()'",
+            "\"current_date\"",
+            "'it''s current_date'",
+            "current_timestamp (3)",
+            "current_dates",
+            "my_current_date",
+            "'current_date",
+        ] {
             assert_eq!(fixed(sql, Driver::PostgreSql), sql);
         }
     }
