@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::Options;
 use crate::call_clustering::{self, CallCount, FunctionNode};
 use crate::code::InstKind;
 use crate::ext_tsp::{self, WeightedEdge};
 use crate::flow::Flow;
 use crate::graph::{EdgeKind, Graph};
 use crate::moved_function::MovedFunction;
+use crate::{FunctionOrder, Options};
 
 /// The hot and the cold blocks of a function, each in its new order.
 pub(crate) fn arrange(
@@ -23,7 +23,12 @@ pub(crate) fn arrange(
     }
     // The instructions that the jump to the copy replaces must be in the copy.
     let patched = graph.instruction_at(patch).map_or(0, |inst| graph.block_of(inst));
-    let is_hot = |block: usize| block == 0 || block == patched || flow.blocks[block] > 0;
+    let most = flow.blocks.iter().copied().max().unwrap_or(0);
+    let least = (most as f64 * options.warm_share) as u64;
+    let is_hot = |block: usize| {
+        let count = flow.blocks[block];
+        block == 0 || block == patched || (count > 0 && count >= least)
+    };
     let hot: Vec<usize> = all.clone().filter(|&block| is_hot(block)).collect();
     let cold =
         if options.copy_cold { all.filter(|&block| !is_hot(block)).collect() } else { vec![] };
@@ -76,20 +81,32 @@ pub(crate) fn loops(graph: &Graph, flow: &Flow, order: &[usize]) -> HashSet<usiz
     back.into_keys().collect()
 }
 
+/// Size of the hot blocks in bytes.
+fn hot_size(moved: &MovedFunction) -> u64 {
+    moved.hot.iter().map(|&block| moved.graph.size(block)).sum()
+}
+
+/// Samples per byte of hot code.
+fn density(moved: &MovedFunction) -> f64 {
+    moved.samples as f64 / hot_size(moved).max(1) as f64
+}
+
 /// Sorts functions into their new order.
 pub(crate) fn order_functions(moved: &mut [MovedFunction], options: &Options) {
     moved.sort_by_key(|moved| moved.start);
-    if !options.reorder_functions {
-        return;
+    match options.function_order {
+        FunctionOrder::Address => return,
+        FunctionOrder::Calls => {}
+        FunctionOrder::Hotness => {
+            moved.sort_by(|a, b| density(b).total_cmp(&density(a)));
+            return;
+        }
     }
     let index: HashMap<u64, usize> =
         moved.iter().enumerate().map(|(index, moved)| (moved.start, index)).collect();
     let nodes: Vec<FunctionNode> = moved
         .iter()
-        .map(|moved| FunctionNode {
-            weight: moved.samples,
-            size: moved.hot.iter().map(|&block| moved.graph.size(block)).sum(),
-        })
+        .map(|moved| FunctionNode { weight: moved.samples, size: hot_size(moved) })
         .collect();
     let mut calls: HashMap<(usize, usize), u64> = HashMap::new();
     for (caller, moved) in moved.iter().enumerate() {

@@ -98,7 +98,7 @@ pub use executions::{ExecutedRange, Executions};
 pub use map::AddressMap;
 pub use module::{Function, Module};
 pub use optimize::optimize;
-pub use options::{AddressSpace, Options, RegionRequest};
+pub use options::{AddressSpace, Alignment, FunctionOrder, Options, RegionRequest};
 pub use prove::optimize_proven;
 pub use reject_reason::RejectReason;
 pub use relayout::{

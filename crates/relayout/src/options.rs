@@ -16,10 +16,15 @@ pub struct Options {
     pub copy_cold: bool,
     /// Reorder blocks. Otherwise they are copied in their original order.
     pub reorder_blocks: bool,
-    /// Order functions by call frequency. Otherwise by address.
-    pub reorder_functions: bool,
-    /// Align hot loops to the blocks in which CPUs fetch code.
+    /// Order of the functions.
+    pub function_order: FunctionOrder,
+    /// Alignment of hot functions and loops.
+    pub alignment: Alignment,
+    /// Align hot loops, too.
     pub align_loops: bool,
+    /// Blocks executed less often than this share of their function's most frequent block are cold, 0 to 1.
+    /// With 0, only blocks that are not executed.
+    pub warm_share: f64,
     /// Copy jump tables whose bounds are proven, with targets in the copy.
     pub jump_tables: bool,
     /// Replace calls of linkage stubs by calls through the stub's slot, or of the target itself.
@@ -32,6 +37,48 @@ pub struct Options {
     pub required: Option<SampleRequirement>,
 }
 
+impl Options {
+    /// The same with blocks and functions in their original order.
+    #[must_use]
+    pub fn in_original_order(self) -> Self {
+        Self { reorder_blocks: false, function_order: FunctionOrder::Address, ..self }
+    }
+}
+
+/// Order of moved functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FunctionOrder {
+    /// By address, as in the original code.
+    Address,
+    /// Callees follow their most frequent callers.
+    Calls,
+    /// Most samples per byte first.
+    Hotness,
+}
+
+/// Alignment of hot functions and loops. CPUs fetch code in blocks of 16, 32 or 64 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alignment {
+    /// 16 bytes.
+    Bytes16,
+    /// 32 bytes.
+    Bytes32,
+    /// 64 bytes, a cache line.
+    Bytes64,
+}
+
+impl Alignment {
+    /// In bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Bytes16 => 16,
+            Self::Bytes32 => 32,
+            Self::Bytes64 => 64,
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -39,8 +86,10 @@ impl Default for Options {
             max_bytes: 16 << 20,
             copy_cold: true,
             reorder_blocks: true,
-            reorder_functions: true,
+            function_order: FunctionOrder::Calls,
+            alignment: Alignment::Bytes32,
             align_loops: true,
+            warm_share: 0.0,
             jump_tables: true,
             bypass_plt: true,
             exclude: Vec::new(),

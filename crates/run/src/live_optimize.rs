@@ -219,12 +219,8 @@ impl<'a> Optimizer<'a> {
             attachment.share_with(descendants(self.pid));
         }
         let samples = samples(&attachment)?;
-        let options = dbdyno_relayout::Options {
-            reorder_blocks: !self.live.keep_order,
-            reorder_functions: !self.live.keep_order,
-            required,
-            ..Default::default()
-        };
+        let options = dbdyno_relayout::Options { required, ..Default::default() };
+        let options = if self.live.keep_order { options.in_original_order() } else { options };
         let (done, prepared) = retry_while_busy(
             || dbdyno_live::optimize(&mut attachment, &samples, &options, |_| ()),
             OptimizeError::is_transient,

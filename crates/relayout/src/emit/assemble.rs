@@ -7,10 +7,8 @@ use crate::code::{Inst, InstKind, Relative};
 use crate::exceptions::{ExceptionTable, Site};
 use crate::frame::Frame;
 use crate::graph::Graph;
-use crate::{AddressSpace, Module, Slot};
+use crate::{AddressSpace, Alignment, Module, Slot};
 
-/// Alignment of hot functions and loops: CPUs fetch code in blocks of this size.
-const ALIGNMENT: u64 = 32;
 /// Alignment of cold functions.
 const COLD_FUNCTION_ALIGNMENT: u64 = 16;
 /// Cold code starts on a new page.
@@ -34,8 +32,8 @@ enum Form {
     Copy,
     /// Nothing.
     Elided,
-    /// No-operations that align the next instruction to [`ALIGNMENT`].
-    Padding,
+    /// No-operations that align the next instruction; at most this many bytes.
+    Padding(u8),
     Branch(u8, BranchTarget),
     Jump(BranchTarget),
     Call(BranchTarget),
@@ -75,7 +73,7 @@ impl CopiedInst {
     fn largest(&self) -> u8 {
         match self.form {
             Form::Elided => 0,
-            Form::Padding => (ALIGNMENT - 1) as u8,
+            Form::Padding(most) => most,
             Form::Jump(_) => 5,
             Form::Branch(..) | Form::SlotCall(_) | Form::SlotJump(_) => 6,
             Form::Copy | Form::Call(_) => self.length,
@@ -95,6 +93,8 @@ pub(super) struct Fragment {
 pub(super) struct Assembly<'a> {
     module: &'a Module,
     bypass: bool,
+    /// Alignment of hot functions and loops in bytes.
+    alignment: u64,
     insts: Vec<CopiedInst>,
     fragments: Vec<Fragment>,
     /// Index of the first instruction of each block, by original address.
@@ -103,17 +103,16 @@ pub(super) struct Assembly<'a> {
 
 impl<'a> Assembly<'a> {
     /// Empty code. `bypass`: calls of linkage stubs go through the stub's slot.
-    pub(super) fn new(module: &'a Module, bypass: bool) -> Self {
+    pub(super) fn new(module: &'a Module, bypass: bool, alignment: Alignment) -> Self {
         let (insts, fragments, starts) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { module, bypass, insts, fragments, starts }
+        Self { module, bypass, alignment: alignment.bytes(), insts, fragments, starts }
     }
 
     pub(super) fn fragments(&self) -> &[Fragment] {
         &self.fragments
     }
 
-    /// Appends blocks of a function in the given order. Blocks in `loops` are aligned to
-    /// [`ALIGNMENT`].
+    /// Appends blocks of a function in the given order. Blocks in `loops` are aligned.
     pub(super) fn add_fragment(
         &mut self,
         function: usize,
@@ -129,7 +128,7 @@ impl<'a> Assembly<'a> {
                 self.insts.push(CopiedInst {
                     original: graph.start(block),
                     length: 0,
-                    form: Form::Padding,
+                    form: Form::Padding((self.alignment - 1) as u8),
                     relative: None,
                     size: 0,
                     address: 0,
@@ -301,11 +300,11 @@ impl<'a> Assembly<'a> {
             at = at.next_multiple_of(match (begins_cold, fragment.cold) {
                 (true, _) => COLD_ALIGNMENT,
                 (false, true) => COLD_FUNCTION_ALIGNMENT,
-                (false, false) => ALIGNMENT,
+                (false, false) => self.alignment,
             });
             for inst in &mut self.insts[fragment.insts.clone()] {
-                if fit && matches!(inst.form, Form::Padding) {
-                    inst.size = (at.next_multiple_of(ALIGNMENT) - at) as u8;
+                if fit && matches!(inst.form, Form::Padding(_)) {
+                    inst.size = (at.next_multiple_of(self.alignment) - at) as u8;
                 }
                 inst.address = at;
                 at += u64::from(inst.size);
@@ -390,7 +389,7 @@ impl<'a> Assembly<'a> {
         let relative = |target: u64| i32::try_from(distance(inst.end(), target)).ok();
         match inst.form {
             Form::Elided => {}
-            Form::Padding => fill_with_nops(out),
+            Form::Padding(_) => fill_with_nops(out),
             Form::Copy => {
                 out.copy_from_slice(self.module.bytes(inst.original, out.len())?);
                 if let Some(operand) = inst.relative {
@@ -479,7 +478,7 @@ mod tests {
 
     #[test]
     fn padding_uses_as_few_nops_as_possible() {
-        for size in 0..ALIGNMENT as usize {
+        for size in 0..Alignment::Bytes64.bytes() as usize {
             let mut padding = vec![FILLER; size];
             fill_with_nops(&mut padding);
             let decoded: Vec<_> = Decoder::new(64, &padding, DecoderOptions::NONE).iter().collect();

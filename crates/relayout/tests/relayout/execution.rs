@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use crate::support::{self, Random, Victim, call, case, compile, source};
-use dbdyno_relayout::{Module, Options, Samples, optimize, verify};
+use dbdyno_relayout::{Alignment, FunctionOrder, Module, Options, Samples, optimize, verify};
 
 /// Test libraries have global state (a jump buffer), so tests run one at a time.
 static EXCLUSIVE: Mutex<()> = Mutex::new(());
@@ -28,8 +28,20 @@ fn random_samples(victim: &Victim, seed: u64) -> Samples {
 fn options() -> Vec<Options> {
     let all = Options { coverage: 1.0, ..Options::default() };
     vec![
-        Options { reorder_blocks: false, reorder_functions: false, ..all.clone() },
-        Options { copy_cold: false, jump_tables: false, bypass_plt: false, ..all.clone() },
+        all.clone().in_original_order(),
+        Options {
+            alignment: Alignment::Bytes64,
+            function_order: FunctionOrder::Hotness,
+            warm_share: 0.1,
+            ..all.clone()
+        },
+        Options {
+            alignment: Alignment::Bytes16,
+            copy_cold: false,
+            jump_tables: false,
+            bypass_plt: false,
+            ..all.clone()
+        },
         all,
     ]
 }

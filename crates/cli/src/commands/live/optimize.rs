@@ -23,12 +23,9 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     args.warn_about_former_names();
     let (pid, options) = (args.target.pid, &args.target.options);
     super::several::refuse(pid, &args.target.more.pids)?;
-    let layout = Options {
-        reorder_blocks: !args.keep_order,
-        reorder_functions: !args.keep_order,
-        required: (!args.force).then(SampleRequirement::default),
-        ..Options::default()
-    };
+    let required = (!args.force).then(SampleRequirement::default);
+    let layout = Options { required, ..Options::default() };
+    let layout = if args.keep_order { layout.in_original_order() } else { layout };
     if args.dry_run {
         return dry_run(session, args, layout);
     }
