@@ -67,6 +67,7 @@ mod code;
 mod code_references;
 mod eh_frame;
 mod emit;
+mod entry_cost;
 mod error;
 mod exceptions;
 mod executions;

@@ -25,6 +25,9 @@ pub struct Options {
     /// Blocks executed less often than this share of their function's most frequent block are cold, 0 to 1.
     /// With 0, only blocks that are not executed.
     pub warm_share: f64,
+    /// Leave functions where they are whose gain is estimated to be less than the cost of the jumps to
+    /// their copies.
+    pub only_gaining: bool,
     /// Copy jump tables whose bounds are proven, with targets in the copy.
     pub jump_tables: bool,
     /// Replace calls of linkage stubs by calls through the stub's slot, or of the target itself.
@@ -90,6 +93,7 @@ impl Default for Options {
             alignment: Alignment::Bytes32,
             align_loops: true,
             warm_share: 0.0,
+            only_gaining: false,
             jump_tables: true,
             bypass_plt: true,
             exclude: Vec::new(),
