@@ -6,15 +6,17 @@
 use std::fmt;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dbdyno_machine::ProcessTree;
 use dbdyno_stats::median_with_interval;
+use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::LiveError;
 use crate::attached_group::{AttachedGroup, GroupSwitched};
 use crate::attachment::Attachment;
+use crate::race::{RaceResult, Side, race};
 
 /// A command that prints a counter of the work done by a process.
 #[derive(Clone, Debug)]
@@ -49,6 +51,9 @@ pub struct AbTestResult {
     pub interval: Option<(f64, f64)>,
     /// Ratio of each pair of periods with work.
     pub pairs: Vec<f64>,
+    /// Number of pairs of periods that were planned.
+    #[serde(skip)]
+    planned: u32,
 }
 
 /// A result, and the outcome of the final switch.
@@ -62,6 +67,19 @@ pub struct AbTestOutcome {
     pub applied: Result<GroupSwitched, LiveError>,
 }
 
+/// A race of layouts in a process.
+#[derive(Clone, Debug)]
+pub struct LayoutRace {
+    /// Result.
+    pub result: RaceResult,
+    /// Duration.
+    pub took: Nanos,
+    /// The longest time for which threads were stopped.
+    pub longest_stop: Nanos,
+    /// The total time for which threads were stopped.
+    pub stopped: Nanos,
+}
+
 /// Which verdicts leave the optimization active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepRule {
@@ -71,8 +89,10 @@ pub enum KeepRule {
     Always,
 }
 
-/// Number of pairs of periods.
+/// Number of pairs of periods in an A/B test of a single layout.
 const PAIRS: u32 = 10;
+/// Duration of a period in a race of layouts and in the test of its winner.
+const SLICE: Duration = Duration::from_millis(250);
 /// The first of this many parts of a period is not measured, because caches have to be refilled.
 const WARM_UP_PARTS: u32 = 8;
 
@@ -81,6 +101,48 @@ impl WorkCounter {
     #[must_use]
     pub fn new(pid: u32, command: &str) -> Self {
         Self { pid, command: command.to_owned() }
+    }
+
+    /// Races layouts, given by their generations, against each other for their CPU time per unit of work, in
+    /// slices of 250 ms: see [`race()`]. The winner, if there is one, is active then.
+    ///
+    /// # Errors
+    /// The command failed or printed no number, the process exited, or it could not be switched. Any
+    /// layout or the original code is then active.
+    pub fn race(
+        &self,
+        group: &mut AttachedGroup,
+        generations: &[u32],
+        stop: impl Fn() -> bool,
+    ) -> Result<LayoutRace, LiveError> {
+        let start = Instant::now();
+        let mut stops = Vec::new();
+        let measure = |side| {
+            stops.extend(activate(group, generations, side)?.stops);
+            self.cost(SLICE)
+        };
+        let result = race(generations.len(), u64::from(self.pid), measure, stop)?;
+        if let Some(winner) = result.winner {
+            stops.extend(activate(group, generations, Side::Layout(winner))?.stops);
+        }
+        let longest_stop = stops.iter().copied().max().unwrap_or_default();
+        let stopped = stops.into_iter().fold(Nanos::ZERO, |sum, stop| sum + stop);
+        Ok(LayoutRace { result, took: start.elapsed().into(), longest_stop, stopped })
+    }
+
+    /// As [`WorkCounter::ab_test`] with the same short periods as in a race, for its winner.
+    ///
+    /// # Errors
+    /// As [`WorkCounter::ab_test`].
+    pub fn confirm(
+        &self,
+        group: &mut AttachedGroup,
+        time: Duration,
+        keep: KeepRule,
+        stop: impl Fn() -> bool,
+    ) -> Result<AbTestOutcome, LiveError> {
+        let pairs = (time.as_secs_f64() / (2.0 * SLICE.as_secs_f64())) as u32;
+        self.compare(group, pairs.max(PAIRS), SLICE, keep, stop)
     }
 
     /// Alternately undoes and redoes an optimization for `time`, or until `stop` returns true, and
@@ -96,9 +158,19 @@ impl WorkCounter {
         keep: KeepRule,
         stop: impl Fn() -> bool,
     ) -> Result<AbTestOutcome, LiveError> {
-        let period = time / (PAIRS * 2);
+        self.compare(group, PAIRS, time / (PAIRS * 2), keep, stop)
+    }
+
+    fn compare(
+        &self,
+        group: &mut AttachedGroup,
+        planned: u32,
+        period: Duration,
+        keep: KeepRule,
+        stop: impl Fn() -> bool,
+    ) -> Result<AbTestOutcome, LiveError> {
         let mut pairs = Vec::new();
-        for pair in 0..PAIRS {
+        for pair in 0..planned {
             if stop() {
                 break;
             }
@@ -113,7 +185,7 @@ impl WorkCounter {
                 pairs.push(optimized / original);
             }
         }
-        let result = AbTestResult::of(pairs);
+        let result = AbTestResult::of(pairs, planned);
         let active = keep == KeepRule::Always || result.verdict == AbTestVerdict::Better;
         group.add_new_descendants();
         let applied = group.switch(if active { Attachment::redo } else { Attachment::undo });
@@ -125,11 +197,13 @@ impl WorkCounter {
         let exited = |_| LiveError::Exited { pid: self.pid };
         thread::sleep(period / WARM_UP_PARTS);
         let mut family = ProcessTree::of(self.pid).map_err(exited)?;
-        let (usage, count) = (family.read().map_err(exited)?, self.count()?);
+        // The command counts at some time between two readings: their mean varies less than either.
+        let mut read = || family.read().map_err(exited);
+        let first = (read()?, self.count()?, read()?);
         thread::sleep(period - period / WARM_UP_PARTS);
-        let (now, counted) = (family.read().map_err(exited)?, self.count()?);
-        let cpu = now.since(&usage).cpu;
-        Ok((counted > count).then(|| cpu.as_nanos() as f64 / (counted - count)))
+        let last = (read()?, self.count()?, read()?);
+        let cpu = (last.0.since(&first.0).cpu + last.2.since(&first.2).cpu).as_nanos() as f64 / 2.0;
+        Ok((last.1 > first.1).then(|| cpu / (last.1 - first.1)))
     }
 
     /// The current count.
@@ -152,10 +226,27 @@ impl WorkCounter {
     }
 }
 
+fn activate(
+    group: &mut AttachedGroup,
+    generations: &[u32],
+    side: Side,
+) -> Result<GroupSwitched, LiveError> {
+    match side {
+        Side::Original => group.switch(Attachment::undo),
+        Side::Layout(index) => group.switch(|it| it.activate_generation(generations[index])),
+    }
+}
+
 impl AbTestResult {
-    fn of(pairs: Vec<f64>) -> Self {
+    fn of(pairs: Vec<f64>, planned: u32) -> Self {
         let Some(estimate) = median_with_interval(&pairs) else {
-            return Self { verdict: AbTestVerdict::Unknown, ratio: None, interval: None, pairs };
+            return Self {
+                verdict: AbTestVerdict::Unknown,
+                ratio: None,
+                interval: None,
+                pairs,
+                planned,
+            };
         };
         let interval = (estimate.low.get(), estimate.high.get());
         let verdict = match interval {
@@ -164,7 +255,7 @@ impl AbTestResult {
             _ => AbTestVerdict::Same,
         };
         let ratio = Some(estimate.median.get());
-        Self { verdict, ratio, interval: Some(interval), pairs }
+        Self { verdict, ratio, interval: Some(interval), pairs, planned }
     }
 }
 
@@ -173,8 +264,9 @@ impl fmt::Display for AbTestResult {
         let (Some(ratio), Some((low, high))) = (self.ratio, self.interval) else {
             return write!(
                 f,
-                "not proven: work was done in {} of {PAIRS} pairs of periods, too few for an interval",
-                self.pairs.len()
+                "not proven: work was done in {} of {} pairs of periods, too few for an interval",
+                self.pairs.len(),
+                self.planned
             );
         };
         write!(f, "CPU time per work × {ratio:.3} (95% interval {low:.3} to {high:.3}): ")?;
@@ -197,7 +289,7 @@ mod tests {
         let verdict = |around: f64, pairs: usize| {
             let spread = [-0.02, 0.01, 0.0, 0.02, -0.01, 0.015, -0.015, 0.005];
             let pairs = spread.iter().take(pairs).map(|off| around + off).collect();
-            AbTestResult::of(pairs).verdict
+            AbTestResult::of(pairs, PAIRS).verdict
         };
         assert_eq!(verdict(0.9, 8), AbTestVerdict::Better);
         assert_eq!(verdict(1.1, 8), AbTestVerdict::Worse);
@@ -207,7 +299,7 @@ mod tests {
 
     #[test]
     fn result_says_what_is_proven() {
-        let text = |pairs: &[f64]| AbTestResult::of(pairs.to_vec()).to_string();
+        let text = |pairs: &[f64]| AbTestResult::of(pairs.to_vec(), PAIRS).to_string();
         let wide = [0.765, 0.78, 0.8, 0.82, 0.832, 0.84, 0.9, 1.0, 1.05, 1.103];
         assert_eq!(
             text(&wide),

@@ -94,7 +94,10 @@ impl AttachedGroup {
     ///
     /// # Errors
     /// The first process could not be switched.
-    pub fn switch(&mut self, operation: SwitchOperation) -> Result<GroupSwitched, LiveError> {
+    pub fn switch(
+        &mut self,
+        operation: impl Fn(&mut Attachment) -> Result<Switched, LiveError>,
+    ) -> Result<GroupSwitched, LiveError> {
         let failed = std::mem::take(&mut self.failed);
         let mut all = GroupSwitched { failed, ..GroupSwitched::default() };
         for (index, attachment) in self.attachments.iter_mut().enumerate() {

@@ -119,6 +119,20 @@ impl Attachment {
         self.check_filters()?;
         self.forget_unloaded()?;
         self.clean_up()?;
+        self.add_generation()
+    }
+
+    /// Starts a new generation that is compared with existing ones: none of them is freed that was ever active.
+    ///
+    /// # Errors
+    /// As [`Attachment::begin`].
+    pub fn begin_another(&mut self) -> Result<(), LiveError> {
+        self.forget_unloaded()?;
+        self.free_never_active()?;
+        self.add_generation()
+    }
+
+    fn add_generation(&mut self) -> Result<(), LiveError> {
         let number = self.generations().last().map_or(1, |last| last.number + 1);
         let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.journal.change(|record| {
@@ -220,6 +234,31 @@ impl Attachment {
         self.activate(number, self.journal.map(number), before)
     }
 
+    /// Activates one of several generations that are compared, whatever its state.
+    ///
+    /// # Errors
+    /// It was never activated or was freed; otherwise as in [`Attachment::undo`].
+    pub fn activate_generation(&mut self, number: u32) -> Result<Switched, LiveError> {
+        self.forget_unloaded()?;
+        let is_usable = match self.generation(number) {
+            Some(it) if it.state != GenerationState::Freeing && it.digest.is_some() => {
+                self.are_mapped(it)?
+            }
+            _ => false,
+        };
+        if !is_usable {
+            return Err(LiveError::NothingToRedo { pid: self.process.pid() });
+        }
+        let before = self.generations().to_vec();
+        self.journal.change(|record| {
+            mark_as_switching(record);
+            for generation in record.generations.iter_mut().filter(|it| it.number == number) {
+                generation.state = GenerationState::Switching;
+            }
+        })?;
+        self.activate(number, self.journal.map(number), before)
+    }
+
     /// How much is active, according to the memory of the process.
     ///
     /// # Errors
@@ -246,13 +285,11 @@ impl Attachment {
         self.journal.map(number)
     }
 
-    /// Writes symbols of the newest generation for `perf` and debuggers. The process does not need
-    /// them, so errors are ignored.
-    pub(crate) fn write_symbols(&self, patch: &Patch) {
+    /// Writes symbols of a generation for `perf` and debuggers. The process does not need them, so errors
+    /// are ignored.
+    pub(crate) fn write_symbols(&self, number: u32, patch: &Patch) {
         perf_map::write(self.process.pid(), &patch.symbols, self.areas());
-        if let Some(last) = self.generations().last() {
-            symbol_files::write(self.directory(), last.number, patch);
-        }
+        symbol_files::write(self.directory(), number, patch);
     }
 
     fn numbers_in(&self, state: GenerationState) -> Vec<u32> {

@@ -18,6 +18,7 @@ mod attachment;
 mod error;
 mod family;
 mod journal;
+mod layouts;
 mod maps;
 mod memory;
 mod module;
@@ -26,6 +27,7 @@ mod own_thread;
 mod patch;
 mod probe;
 mod process;
+mod race;
 mod replace;
 mod retry;
 mod sample;
@@ -37,7 +39,7 @@ mod trace;
 mod unwind;
 mod watchdog;
 
-pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, WorkCounter};
+pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, LayoutRace, WorkCounter};
 pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE, redirected};
 pub use error::LiveError;
@@ -46,16 +48,19 @@ pub use journal::{
     Area, Generation, GenerationState, JournalRecord, PatchedMapping, find_record, live_records,
     state_dir,
 };
+pub use layouts::{LayoutCandidate, MAX_LAYOUTS};
 pub use maps::{Mapping, Maps};
 pub use memory::ProcessMemory;
 pub use module::{LoadedModule, Module};
 pub use optimize::{
-    HotModule, HotModules, OptimizeError, Optimized, PlannedOptimization, PreparedPatch,
-    all_images, coverage, hot_modules, map_to_original, optimize, optimize_like, plan,
+    HotModule, HotModules, MadeLayout, MadeLayouts, OptimizeError, Optimized, PlannedOptimization,
+    PreparedPatch, all_images, coverage, hot_modules, map_to_original, optimize, optimize_layouts,
+    optimize_like, plan,
 };
 pub use patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
 pub use probe::{CheckResult, Probe, ProbeCheck, probe};
 pub use process::{ProbeOptions, Process};
+pub use race::{RaceResult, RacedLayout, Side, race, race_slices};
 pub use replace::Switched;
 pub use retry::retry_while_busy;
 pub use sample::{

@@ -13,10 +13,12 @@ use serde::Serialize;
 
 use crate::attachment::Attachment;
 use crate::journal::{Area, GenerationState};
+use crate::layouts::LayoutCandidate;
 use crate::module::Module;
 use crate::patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
 use crate::process::Process;
 use crate::replace::Switched;
+use crate::retry::retry_while_busy;
 use crate::threads::threads;
 use crate::unwind::Unwinder;
 use crate::{LiveError, LoadedModule, Maps};
@@ -300,27 +302,111 @@ pub fn optimize(
     attachment: &mut Attachment,
     samples: &Samples,
     options: &Options,
-    mut step: impl FnMut(&str),
+    step: impl FnMut(&str),
 ) -> Result<(Optimized, PreparedPatch), OptimizeError> {
+    let candidate = LayoutCandidate::of(options.clone());
+    let all = optimize_layouts(attachment, samples, &[candidate], step)?;
+    Ok((all.first.done, all.first.prepared))
+}
+
+/// One of several layouts in a process.
+#[derive(Clone, Debug)]
+pub struct MadeLayout {
+    /// How it differs from the default one.
+    pub name: &'static str,
+    /// The optimization.
+    pub done: Optimized,
+    /// For other processes and for symbols.
+    pub prepared: PreparedPatch,
+}
+
+/// Several layouts of the same code in a process. The last one is active.
+#[derive(Clone, Debug)]
+pub struct MadeLayouts {
+    /// The first one.
+    pub first: MadeLayout,
+    /// The others.
+    pub others: Vec<MadeLayout>,
+    /// Layouts after the first that could not be made, and why.
+    pub skipped: Vec<(&'static str, String)>,
+}
+
+impl MadeLayouts {
+    /// All layouts that were made.
+    pub fn all(&self) -> impl Iterator<Item = &MadeLayout> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+/// Makes several layouts of the hot code of a process, and activates one after the other. Each is a generation
+/// of its own: [`Attachment::activate_generation`] switches between them.
+///
+/// `samples` must be in original code: see [`map_to_original`]. `step` is called before each step.
+///
+/// # Errors
+/// The first layout could not be made: see [`optimize()`]. Or the process exited, or could not be switched.
+///
+/// # Panics
+/// There is no candidate.
+pub fn optimize_layouts(
+    attachment: &mut Attachment,
+    samples: &Samples,
+    candidates: &[LayoutCandidate],
+    mut step: impl FnMut(&str),
+) -> Result<MadeLayouts, OptimizeError> {
+    let [first, others @ ..] = candidates else { panic!("no layout") };
+    let start = Instant::now();
+    step("reading programs and libraries");
+    let hot = readable_modules(attachment, samples)?;
+    let reading = Nanos::from(start.elapsed());
+    let mut made = make(attachment, samples, &hot, first, Begin::Replace, &mut step)?;
+    made.done.steps.insert(0, ("reading".to_owned(), reading));
+    let mut all = MadeLayouts { first: made, others: Vec::new(), skipped: Vec::new() };
+    for candidate in others {
+        let (made, _) = retry_while_busy(
+            || make(attachment, samples, &hot, candidate, Begin::Add, &mut step),
+            OptimizeError::is_transient,
+        );
+        match made {
+            Ok(made) => all.others.push(made),
+            Err(OptimizeError::Live(LiveError::Exited { pid })) => {
+                return Err(LiveError::Exited { pid }.into());
+            }
+            // The others can be compared without it.
+            Err(error) => all.skipped.push((candidate.name, error.to_string())),
+        }
+    }
+    Ok(all)
+}
+
+/// Makes and activates one layout.
+fn make(
+    attachment: &mut Attachment,
+    samples: &Samples,
+    hot: &HotModules,
+    candidate: &LayoutCandidate,
+    begin: Begin,
+    step: &mut impl FnMut(&str),
+) -> Result<MadeLayout, OptimizeError> {
     let mut steps = Vec::new();
     let mut start = Instant::now();
     let mut next = |name: &str| {
         steps.push((name.to_owned(), Nanos::from(start.elapsed())));
         start = Instant::now();
     };
-    step("reading programs and libraries");
-    let HotModules { found: hot_modules, left_alone, .. } = readable_modules(attachment, samples)?;
-    next("reading");
+    let hot_modules = &hot.found;
     step("optimizing the layout");
-    let mut space = NewMemory { attachment, areas: Vec::new(), has_begun: false };
-    let laid_out = lay_out(&mut space, &hot_modules, samples, options);
-    let NewMemory { attachment, areas, has_begun } = space;
+    let extents = hot_modules.iter().map(|hot_module| hot_module.image.extent());
+    let options = candidate.options_for(extents);
+    let mut space = NewMemory { attachment, areas: Vec::new(), begin, has_begun: false };
+    let laid_out = lay_out(&mut space, hot_modules, samples, &options);
+    let NewMemory { attachment, areas, has_begun, .. } = space;
     let layout = match laid_out {
         Ok(done) => done,
         Err(error) => {
             if has_begun {
                 // Free the reserved memory.
-                attachment.clean_up()?;
+                attachment.free_never_active()?;
             }
             return Err(error);
         }
@@ -332,18 +418,19 @@ pub fn optimize(
     next("installing");
     let done = Optimized {
         generation: attachment.generations().last().map_or(0, |last| last.number),
-        modules: names(&hot_modules),
-        left_alone,
+        modules: names(hot_modules),
+        left_alone: hot.left_alone.clone(),
         statistics: layout.statistics,
         on_two_pages,
         switched,
         added: code_size(&areas),
         steps,
     };
-    let files = files(&attachment.process().maps()?, &hot_modules);
+    let files = files(&attachment.process().maps()?, hot_modules);
     let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
     let profile = samples.to_profile(&images);
-    Ok((done, PreparedPatch { patch, areas, files, slots: layout.slots, profile }))
+    let prepared = PreparedPatch { patch, areas, files, slots: layout.slots, profile };
+    Ok(MadeLayout { name: candidate.name, done, prepared })
 }
 
 /// Plans an optimization without changing the process: the same steps as [`optimize()`] before the first
@@ -405,7 +492,10 @@ impl PreparedPatch {
 
     /// Writes symbols of the new code for `perf` and debuggers. Errors are ignored.
     pub fn write_symbols(&self, attachment: &Attachment) {
-        attachment.write_symbols(&self.patch);
+        let own = attachment.generations().iter().find(|it| self.is_in(it.areas.iter()));
+        if let Some(own) = own {
+            attachment.write_symbols(own.number, &self.patch);
+        }
     }
 
     /// Whether a generation has exactly its memory.
@@ -485,10 +575,20 @@ trait Reserve {
     fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError>;
 }
 
+/// What a new generation means for the existing ones.
+#[derive(Clone, Copy, Debug)]
+enum Begin {
+    /// It replaces them: see [`Attachment::begin`].
+    Replace,
+    /// It is compared with them: see [`Attachment::begin_another`].
+    Add,
+}
+
 /// Memory that the process maps.
 struct NewMemory<'a> {
     attachment: &'a mut Attachment,
     areas: Vec<(Area, bool)>,
+    begin: Begin,
     /// Whether a generation was started.
     has_begun: bool,
 }
@@ -501,7 +601,10 @@ impl Reserve for NewMemory<'_> {
     fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError> {
         // Only now, because a layout that is refused must not change the process.
         if !self.has_begun {
-            self.attachment.begin()?;
+            match self.begin {
+                Begin::Replace => self.attachment.begin()?,
+                Begin::Add => self.attachment.begin_another()?,
+            }
             self.has_begun = true;
         }
         let area = self.attachment.reserve(near, size, huge)?;

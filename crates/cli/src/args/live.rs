@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
-use dbdyno_live::ProbeOptions;
+use dbdyno_live::{MAX_LAYOUTS, ProbeOptions};
 use dbdyno_units::Share;
 
 use crate::output;
@@ -162,6 +162,8 @@ impl AttachOptions {
     dbdyno live optimize --pid $(pidof mariadbd) --max-overhead 1%\n  \
     dbdyno live optimize --pid $(pidof mariadbd) \\\n    \
     --work-command \"mariadb-admin status | grep -o 'Questions: [0-9]*'\"\n  \
+    dbdyno live optimize --pid $(pidof mariadbd) --layouts 8 \\\n    \
+    --work-command \"mariadb-admin status | grep -o 'Questions: [0-9]*'\"\n  \
     dbdyno live optimize --pid $(pgrep -o postgres) --family")]
 pub struct Optimize {
     #[command(flatten)]
@@ -204,12 +206,18 @@ pub struct Optimize {
     /// kept: a coroutine, whose stack dbdyno does not know, may still return to it
     #[arg(long, conflicts_with = "dry_run")]
     pub unmap: bool,
+    /// Make this many layouts, race them against each other inside the process, and A/B test the best one.
+    /// Needs --work-command
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["family", "keep_order"],
+        value_parser = clap::value_parser!(u8).range(1..=MAX_LAYOUTS as i64))]
+    layouts: u8,
     /// Leave the optimization active whatever the A/B test shows
     #[arg(long, requires = "work_command")]
     pub keep: bool,
-    /// Duration of the A/B test in seconds: 20 periods, alternating between optimized and original code
-    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
-    ab_test: f64,
+    /// Duration of the A/B test in seconds: periods alternate between optimized and original code [default: 20,
+    /// after a race of layouts 10]
+    #[arg(long, value_name = "SECONDS")]
+    ab_test: Option<f64>,
     /// Former name of --ab-test
     #[arg(long, value_name = "SECONDS", hide = true, conflicts_with = "ab_test")]
     judge: Option<f64>,
@@ -231,7 +239,13 @@ impl Optimize {
 
     /// Duration of the A/B test in seconds.
     pub fn ab_test_seconds(&self) -> f64 {
-        self.judge.unwrap_or(self.ab_test)
+        let default = if self.layouts > 1 { 10.0 } else { 20.0 };
+        self.judge.or(self.ab_test).unwrap_or(default)
+    }
+
+    /// Number of layouts.
+    pub fn layouts(&self) -> usize {
+        usize::from(self.layouts)
     }
 
     /// Warns about former names of options.

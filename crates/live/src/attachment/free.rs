@@ -33,6 +33,16 @@ impl Attachment {
         Ok(())
     }
 
+    /// Retires unused generations, and frees those that were never active.
+    ///
+    /// # Errors
+    /// As [`Attachment::free`].
+    pub(crate) fn free_never_active(&mut self) -> Result<(), LiveError> {
+        self.retire_unused()?;
+        self.free_if(|generation| !generation.was_activated())?;
+        Ok(())
+    }
+
     fn free_if(&mut self, may_be_freed: impl Fn(&Generation) -> bool) -> Result<u64, LiveError> {
         let mut freed = 0;
         for number in self.numbers_in(GenerationState::Freeing) {

@@ -31,12 +31,28 @@ fn helper_changes_a_program_forever() {
     }
 }
 
+/// A helper process for other tests.
+#[test]
+#[ignore = "started by other tests"]
+fn helper_switches_layouts_of_a_program_forever() {
+    let Ok(pid) = std::env::var(PID) else { return };
+    let program = Program::at(
+        std::env::var_os(FILE).unwrap().into(),
+        std::env::var_os(STATE).unwrap().into(),
+    );
+    crate::layouts::switch_forever(&program, pid.parse().unwrap());
+}
+
 struct Optimizer(Child);
 
 impl Optimizer {
     fn start(program: &Program, victim: &Victim) -> Self {
+        Self::start_helper(program, victim, "killed::helper_changes_a_program_forever")
+    }
+
+    fn start_helper(program: &Program, victim: &Victim, helper: &str) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "killed::helper_changes_a_program_forever"])
+            .args(["--ignored", "--exact", helper])
             .env(PID, victim.pid().to_string())
             .env(STATE, program.state())
             .env(FILE, &program.path)
@@ -114,6 +130,23 @@ fn program_runs_after_dbdyno_is_stopped_at_any_moment() {
         // It responds when its threads run: immediately, or after the watchdog killed dbdyno.
         victim.assert_alive();
         drop(optimizer);
+        assert_undoable(&program, &mut victim);
+    }
+    victim.end();
+}
+
+#[test]
+fn program_is_undoable_after_dbdyno_is_killed_while_it_compares_layouts() {
+    let program = Program::compile("language.cpp", "g++", &["-O2"]);
+    let mut victim = program.start();
+    let helper = "killed::helper_switches_layouts_of_a_program_forever";
+    let turns = repetitions(8, 40);
+    for turn in 0..turns {
+        let optimizer = Optimizer::start_helper(&program, &victim, helper);
+        // Sampling takes the first 0.4 s; then layouts are made and switched.
+        sleep(Duration::from_millis(450 + turn * 1_711 % 2_500));
+        drop(optimizer);
+        victim.assert_alive();
         assert_undoable(&program, &mut victim);
     }
     victim.end();

@@ -10,6 +10,7 @@ mod forked;
 mod hangs;
 mod huge_pages;
 mod killed;
+mod layouts;
 mod mariadb;
 mod sequences;
 mod unloaded;

@@ -2,6 +2,7 @@
 
 mod check;
 mod effect;
+mod layouts;
 mod optimize;
 mod profile;
 mod several;
