@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use dbdyno_live::{
-    AttachedGroup, Attachment, LiveError, MemberOutcome, Module, OptimizeError, Optimized,
-    ProbeOptions, Process, Sampled, descendants, map_to_original, optimize, optimize_descendants,
-    retry_while_busy,
+    AttachedGroup, Attachment, LayoutCandidate, LiveError, MadeLayouts, MemberOutcome, Module,
+    OptimizeError, Optimized, PreparedPatch, ProbeOptions, Process, Sampled, descendants,
+    map_to_original, optimize, optimize_descendants, optimize_layouts, retry_while_busy,
 };
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Nanos;
@@ -33,6 +33,8 @@ pub struct LiveServer {
 pub struct OptimizedServer {
     /// Optimization of the first process.
     pub done: Optimized,
+    /// For other processes of its family.
+    pub prepared: PreparedPatch,
     /// Longest stop of a process.
     pub stop: Nanos,
     /// Total duration.
@@ -88,7 +90,27 @@ impl LiveServer {
             optimize_descendants(self.pid, &prepared, &self.state, probe, self.max_pause, each);
         }
         let took = Nanos::from(start.elapsed());
-        Ok(OptimizedServer { done, stop, took, members, failed, retries })
+        Ok(OptimizedServer { done, prepared, stop, took, members, failed, retries })
+    }
+
+    /// Makes several layouts in a server of one process, to be compared.
+    ///
+    /// # Errors
+    /// The first layout could not be made.
+    pub fn optimize_layouts(
+        &self,
+        sampled: &Sampled,
+        candidates: &[LayoutCandidate],
+    ) -> anyhow::Result<MadeLayouts> {
+        ensure!(!self.family, "several layouts need a server of one process");
+        let process = Process::open(self.pid, UNMAP)?;
+        let mut attachment = Attachment::open(process, &self.state, self.max_pause)?;
+        let samples = map_to_original(&attachment, &sampled.samples);
+        let made = retry_while_busy(
+            || optimize_layouts(&mut attachment, &samples, candidates, |_| ()),
+            OptimizeError::is_transient,
+        );
+        Ok(made.0?)
     }
 
     /// Attaches to the first process and these others.

@@ -21,7 +21,10 @@ use dbdyno_benches::private_server::{SEED, run_slice};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_live::{AttachedGroup, Attachment, Sampled, SamplingOptions, sample};
+use dbdyno_live::{
+    AttachedGroup, Attachment, LayoutCandidate, MAX_LAYOUTS, MadeLayout, RaceResult, RacedLayout,
+    Sampled, SamplingOptions, Side, race, sample,
+};
 use dbdyno_record::SliceMeasured;
 use dbdyno_stats::{Estimate, Point, median, median_with_interval, paired_ratios};
 use dbdyno_units::Nanos;
@@ -33,6 +36,8 @@ use crate::ServerArgs;
 
 /// Duration of a slice in which the server is sampled.
 const WARM_UP: Nanos = Nanos::from_millis(250);
+/// Duration of a slice in a race of layouts.
+const RACE_SLICE: Nanos = Nanos::from_millis(250);
 /// Blocks after each optimization that are not used.
 const WARM_UP_BLOCKS: u32 = 2;
 /// Limit for a sampling thread that is never stopped; normally the workload ends sampling.
@@ -43,8 +48,8 @@ const MIN_BLOCKS: u32 = 20;
 const TOLERATED_LOSS: f64 = 0.01;
 
 /// The arms of the comparison: original code, optimized code, original code again as control, and, if
-/// requested, original code while it is sampled.
-const ARMS: [&str; 4] = ["stock", "live", "control", "sampled"];
+/// requested, original code while it is sampled, or other layouts.
+const ARMS: [&str; 3] = ["stock", "live", "control"];
 const STOCK: u32 = 0;
 const LIVE: u32 = 1;
 const CONTROL: u32 = 2;
@@ -90,6 +95,13 @@ pub struct Args {
     /// Also measure the cost of sampling
     #[arg(long)]
     sampling_cost: bool,
+    /// Race this many layouts, and measure the best and the default one
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "sampling_cost",
+        value_parser = clap::value_parser!(u8).range(1..=MAX_LAYOUTS as i64))]
+    layouts: u8,
+    /// Measure all of these layouts as arms instead of racing them
+    #[arg(long)]
+    all_layouts: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -167,6 +179,22 @@ struct Compared {
     functions: u64,
     hot: u64,
     stop: Nanos,
+    /// User CPU time per query of the optimized code, relative to the original code.
+    user: f64,
+    layouts: Vec<ComparedLayout>,
+}
+
+/// One of several layouts.
+struct ComparedLayout {
+    name: &'static str,
+    functions: u64,
+    /// Throughput and CPU time per query relative to the original code, if it was measured.
+    measured: Option<[Estimate; 2]>,
+    /// User CPU time per query relative to the original code, if it was measured.
+    user: Option<f64>,
+    /// Its measurements in the race.
+    raced: Option<RacedLayout>,
+    won: bool,
 }
 
 /// A slice.
@@ -176,76 +204,154 @@ struct Row {
     clients: u32,
     block: u32,
     place: u32,
-    arm: &'static str,
+    arm: String,
     statements: u64,
     wall_ns: u64,
     qps: f64,
     server_cpu_ns: u64,
+    server_user_ns: u64,
+}
+
+/// Layouts in the server, and what is active.
+struct Switcher {
+    group: AttachedGroup,
+    /// Generation of each layout.
+    generations: Vec<u32>,
+    active: Side,
+    longest_stop: Nanos,
 }
 
 impl Measuring<'_> {
     /// Samples the server under this load, optimizes it, and measures it.
     fn microbenchmark(&mut self, number: u32, what: &Microbenchmark) -> anyhow::Result<()> {
         let clients = self.args.sampled_clients.unwrap_or(self.args.clients[0]);
-        let (optimized, samples) = self.optimize(number, what, clients)?;
-        ensure!(optimized.failed == 0, "{} processes could not be optimized", optimized.failed);
-        let mut group = self.server.attach(&optimized.members)?;
-        let mut is_active = true;
-        let arms = if self.args.sampling_cost { 4 } else { 3 };
+        let sampled = self.sample(number, what, clients)?;
+        let samples = sampled.samples.total();
+        let (mut switcher, made) = self.optimize(&sampled)?;
+        let mut raced = None;
+        if made.len() > 1 && !self.args.all_layouts {
+            self.prepare(number, what, clients)?;
+            raced = Some(self.race(what, &mut switcher)?);
+        }
+        let best = raced.as_ref().and_then(|race| race.winner).unwrap_or(0);
+        // The default layout, or all, as further arms.
+        let mut sides = vec![Side::Original, Side::Layout(best), Side::Original];
+        if made.len() > 1 {
+            let others = if self.args.all_layouts { made.len() } else { 1 };
+            sides.extend((0..others).filter(|index| *index != best).map(Side::Layout));
+        }
+        let arms = sides.len() + usize::from(self.args.sampling_cost);
         let slice = if what.writes() { self.args.write_slice } else { self.args.slice };
         let blocks = self.args.budget.as_nanos() / slice.as_nanos().max(1) / arms as u64;
         let blocks = u32::try_from(blocks)?.max(MIN_BLOCKS);
         for clients in self.args.clients.clone() {
             self.prepare(number, what, clients)?;
-            let mut points = Points::default();
+            let mut points = Points::new(arms);
             for block in 0..WARM_UP_BLOCKS + blocks {
                 for (place, arm) in (0..).zip(order(SEED, number, block, arms)) {
-                    let requested = arm as u32 == LIVE;
-                    switch(&mut group, is_active, requested)?;
-                    is_active = requested;
-                    let measured = match arm as u32 {
-                        SAMPLED => self.sampled(SAMPLING_STARTS, |it| it.slice(what, slice))?.0,
-                        _ => self.slice(what, slice)?,
+                    // Beyond the sides: the original code while it is sampled.
+                    let side = sides.get(arm).copied();
+                    switcher.activate(side.unwrap_or(Side::Original))?;
+                    let measured = match side {
+                        None => self.sampled(SAMPLING_STARTS, |it| it.slice(what, slice))?.0,
+                        Some(_) => self.slice(what, slice)?,
                     };
                     if block >= WARM_UP_BLOCKS {
-                        let row = row(what, clients, (block, place), arm, &measured)?;
-                        points.add(&row, arm as u32);
+                        let name = arm_name(arm, &sides, &made);
+                        let row = row(what, clients, (block, place), name, &measured)?;
+                        points.add(&row, arm);
                         self.rows.push(row);
                     }
                 }
             }
             let name = what.name.clone();
             let missing = || format!("{name}: too few slices for an estimate");
+            let layout = |index: usize| {
+                let arm = sides.iter().skip(1).position(|side| *side == Side::Layout(index));
+                let arm = arm.map(|arm| arm + 1).filter(|_| made.len() > 1);
+                ComparedLayout {
+                    name: made[index].name,
+                    functions: made[index].done.statistics.functions_moved,
+                    measured: arm.and_then(|arm| points.both(arm as u32)),
+                    user: arm.map(|arm| points.user(arm)),
+                    raced: raced.as_ref().map(|race| race.layouts[index].clone()),
+                    won: index == best,
+                }
+            };
+            let is_sampled = self.args.sampling_cost;
             self.done.push(Compared {
                 qps: points.of(&points.qps).with_context(missing)?,
                 cpu: points.of(&points.cpu).with_context(missing)?,
-                sampled: points.sampled(),
+                sampled: if is_sampled { points.both(SAMPLED) } else { None },
                 name: what.name.clone(),
                 clients,
                 samples,
-                functions: optimized.done.statistics.functions_moved,
-                hot: optimized.done.statistics.hot_bytes,
-                stop: optimized.stop,
+                functions: made[best].done.statistics.functions_moved,
+                hot: made[best].done.statistics.hot_bytes,
+                stop: switcher.longest_stop,
+                user: points.user(LIVE as usize),
+                layouts: (0..made.len()).filter(|_| made.len() > 1).map(layout).collect(),
             });
         }
-        if is_active {
-            switch(&mut group, is_active, false)?;
-        }
-        Ok(())
+        switcher.activate(Side::Original)
     }
 
-    fn optimize(
+    /// Races the layouts in slices of the workload.
+    fn race(
+        &mut self,
+        what: &Microbenchmark,
+        switcher: &mut Switcher,
+    ) -> anyhow::Result<RaceResult> {
+        let layouts = switcher.generations.len();
+        let measure = |side| {
+            switcher.activate(side)?;
+            let slice = self.slice(what, RACE_SLICE)?;
+            let server = slice.server.as_ref().context("the server's CPU time is unknown")?;
+            anyhow::Ok(Some(server.cpu.as_nanos() as f64 / slice.statements as f64))
+        };
+        race(layouts, SEED, measure, || false)
+    }
+
+    /// Makes the layouts. The default one is the first.
+    fn optimize(&mut self, sampled: &Sampled) -> anyhow::Result<(Switcher, Vec<MadeLayout>)> {
+        let count = usize::from(self.args.layouts);
+        let default = dbdyno_relayout::Options::default();
+        let (members, made) = if count > 1 {
+            let candidates = LayoutCandidate::first(count, &default);
+            let made = self.server.optimize_layouts(sampled, &candidates)?;
+            for (name, reason) in &made.skipped {
+                print(&format!("layout not made: {name}: {reason}\n"));
+            }
+            (Vec::new(), made.all().cloned().collect())
+        } else {
+            let optimized = self.server.optimize(sampled)?;
+            ensure!(optimized.failed == 0, "{} processes could not be optimized", optimized.failed);
+            let OptimizedServer { done, prepared, members, .. } = optimized;
+            (members, vec![MadeLayout { name: "default", done, prepared }])
+        };
+        let stops = made.iter().map(|layout| layout.done.switched.longest_stop);
+        let switcher = Switcher {
+            group: self.server.attach(&members)?,
+            generations: made.iter().map(|layout| layout.done.generation).collect(),
+            active: Side::Layout(made.len() - 1),
+            longest_stop: stops.max().unwrap_or_default(),
+        };
+        Ok((switcher, made))
+    }
+
+    /// Samples the server under this load.
+    fn sample(
         &mut self,
         number: u32,
         what: &Microbenchmark,
         clients: u32,
-    ) -> anyhow::Result<(OptimizedServer, u64)> {
+    ) -> anyhow::Result<Sampled> {
         self.prepare(number, what, clients)?;
         let slices = self.args.profile.as_nanos().div_ceil(WARM_UP.as_nanos());
         let ((), sampled) = self.sampled(Duration::ZERO, |it| {
             (0..slices).try_for_each(|_| it.slice(what, WARM_UP).map(drop))
         })?;
-        Ok((self.server.optimize(&sampled)?, sampled.samples.total()))
+        Ok(sampled)
     }
 
     /// Samples the server while `work` runs, which starts after `wait`.
@@ -288,26 +394,49 @@ impl Measuring<'_> {
     }
 }
 
-/// Activates or undoes the optimized code. Always switches at least once, so that the effect on caches
-/// is the same before every slice.
-fn switch(group: &mut AttachedGroup, is_active: bool, requested: bool) -> anyhow::Result<()> {
-    let switches =
-        if is_active == requested { vec![!requested, requested] } else { vec![requested] };
-    for activate in switches {
-        let switched = group.switch(if activate { Attachment::redo } else { Attachment::undo });
-        let switched = switched.context(if activate { "redo" } else { "undo" })?;
+impl Switcher {
+    /// Activates a side. Always switches at least once, so that the effect on caches is the same before every
+    /// slice.
+    fn activate(&mut self, side: Side) -> anyhow::Result<()> {
+        if self.active == side {
+            let other = if side == Side::Original { Side::Layout(0) } else { Side::Original };
+            self.switch(other)?;
+        }
+        self.switch(side)
+    }
+
+    fn switch(&mut self, side: Side) -> anyhow::Result<()> {
+        let switched = match (side, &*self.generations) {
+            (Side::Original, _) => self.group.switch(Attachment::undo).context("undo"),
+            // Other processes of a family may have other numbers.
+            (Side::Layout(_), [_]) => self.group.switch(Attachment::redo).context("redo"),
+            (Side::Layout(index), generations) => {
+                let number = generations[index];
+                self.group.switch(|it| it.activate_generation(number)).context("switch")
+            }
+        }?;
         if let Some((pid, error)) = switched.failed.first() {
             bail!("process {pid}: {error}");
         }
+        self.longest_stop = switched.stops.into_iter().fold(self.longest_stop, Nanos::max);
+        self.active = side;
+        Ok(())
     }
-    Ok(())
+}
+
+fn arm_name(arm: usize, sides: &[Side], made: &[MadeLayout]) -> String {
+    match (arm, sides.get(arm)) {
+        (_, None) => "sampled".to_owned(),
+        (3.., Some(Side::Layout(index))) => made[*index].name.to_owned(),
+        _ => ARMS[arm].to_owned(),
+    }
 }
 
 fn row(
     what: &Microbenchmark,
     clients: u32,
     (block, place): (u32, u32),
-    arm: usize,
+    arm: String,
     measured: &SliceMeasured,
 ) -> anyhow::Result<Row> {
     let server = measured.server.as_ref().context("the server's CPU time is unknown")?;
@@ -316,25 +445,34 @@ fn row(
         clients,
         block,
         place,
-        arm: ARMS[arm],
+        arm,
         statements: measured.statements,
         wall_ns: measured.wall.as_nanos(),
         qps: measured.throughput.context("a slice has no statements")?.per_second(),
         server_cpu_ns: server.cpu.as_nanos(),
+        server_user_ns: server.user.as_nanos(),
     })
 }
 
-#[derive(Default)]
 struct Points {
     qps: Vec<Point>,
     cpu: Vec<Point>,
+    /// User CPU time and number of queries of each arm: the kernel's ticks are too long for a slice.
+    user: Vec<(u64, u64)>,
 }
 
 impl Points {
-    fn add(&mut self, row: &Row, candidate: u32) {
-        let point = |value| Point { restart: 0, block: row.block, candidate, value };
+    fn new(arms: usize) -> Self {
+        Self { qps: Vec::new(), cpu: Vec::new(), user: vec![(0, 0); arms] }
+    }
+
+    fn add(&mut self, row: &Row, arm: usize) {
+        let point = |value| Point { restart: 0, block: row.block, candidate: arm as u32, value };
         self.qps.push(point(row.qps));
         self.cpu.push(point(row.server_cpu_ns as f64 / row.statements as f64));
+        let (user, queries) = &mut self.user[arm];
+        *user += row.server_user_ns;
+        *queries += row.statements;
     }
 
     /// Estimates of the optimized code and of the control.
@@ -342,8 +480,16 @@ impl Points {
         Some([estimate(points, LIVE)?, estimate(points, CONTROL)?])
     }
 
-    fn sampled(&self) -> Option<[Estimate; 2]> {
-        Some([estimate(&self.qps, SAMPLED)?, estimate(&self.cpu, SAMPLED)?])
+    /// Throughput and CPU time per query of an arm.
+    fn both(&self, arm: u32) -> Option<[Estimate; 2]> {
+        Some([estimate(&self.qps, arm)?, estimate(&self.cpu, arm)?])
+    }
+
+    /// User CPU time per query of an arm, relative to both arms with the original code.
+    fn user(&self, arm: usize) -> f64 {
+        let per_query = |(user, queries): (u64, u64)| user as f64 / queries as f64;
+        let [stock, control] = [STOCK, CONTROL].map(|arm| self.user[arm as usize]);
+        per_query(self.user[arm]) / per_query((stock.0 + control.0, stock.1 + control.1))
     }
 }
 
@@ -360,8 +506,15 @@ fn text(estimate: &Estimate) -> String {
 type Figure = (&'static str, fn(&Compared) -> f64, usize);
 
 fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
-    let headings =
-        ["microbenchmark", "clients", "QPS", "CPU per query", "control QPS", "control CPU"];
+    let headings = [
+        "microbenchmark",
+        "clients",
+        "QPS",
+        "CPU per query",
+        "user CPU",
+        "control QPS",
+        "control CPU",
+    ];
     let mut table = Table::new(&headings);
     let mut sampled = Table::new(&["while sampled", "clients", "QPS", "CPU per query"]);
     let mut cases = Vec::new();
@@ -375,6 +528,7 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
             one.clients.to_string(),
             text(qps),
             text(cpu),
+            format!("{:.3}", one.user),
             short(control),
             short(control_cpu),
         ]);
@@ -389,6 +543,8 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
         };
         cases.extend([count("samples", one.samples), count("functions", one.functions)]);
         cases.push(count("bytes of hot code", one.hot));
+        let user = format!("{} at {}: user CPU per query", one.name, one.clients);
+        cases.push(Case::new(user, "relative", one.user, 1.0));
         if let Some([qps, cpu]) = &one.sampled {
             sampled.row([one.name.clone(), one.clients.to_string(), text(qps), text(cpu)]);
             cases.extend([case("QPS, sampled", qps), case("CPU per query, sampled", cpu)]);
@@ -410,9 +566,10 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
         (least, middle, values.last().copied().unwrap_or(f64::NAN))
     };
     let mut summary = Table::new(&["", "least", "median", "most"]);
-    let figures: [Figure; 7] = [
+    let figures: [Figure; 8] = [
         ("relative QPS", |one| one.qps[0].median.get(), 3),
         ("relative CPU per query", |one| one.cpu[0].median.get(), 3),
+        ("relative user CPU per query", |one| one.user, 3),
         ("the control's relative QPS", |one| one.qps[1].median.get(), 3),
         ("half-width of the QPS interval, %", |one| one.qps[0].half_width().as_percent(), 2),
         ("samples", |one| one.samples as f64, 0),
@@ -426,13 +583,62 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
         summary.row([name.to_owned(), least, middle, most]);
     }
     summary.print();
+    print_layouts(done);
     let stop = done.iter().map(|one| one.stop).max().unwrap_or_default();
     print(&format!(
-        "{} comparisons; threads were stopped for {stop} at most to optimize\nwritten to {}\n",
+        "{} comparisons; threads were stopped for {stop} at most\nwritten to {}\n",
         done.len(),
         write_csv("live-gain", &cases)?.display()
     ));
     Ok(Outcome::of(slower.is_empty(), || {
         format!("slower by more than 1%, outside the interval: {}", slower.join("; "))
     }))
+}
+
+/// All layouts, and those of all comparisons together.
+fn print_layouts(done: &[Compared]) {
+    let headings =
+        ["layout", "functions", "QPS", "CPU per query", "user CPU", "in the race", "blocks"];
+    let mut table = Table::new(&headings);
+    let mut all: Vec<(&str, Vec<f64>, Vec<f64>, u32)> = Vec::new();
+    for one in done {
+        for layout in &one.layouts {
+            let number =
+                |number: Option<f64>| number.map_or("-".to_owned(), |it| format!("{it:.3}"));
+            let raced = layout.raced.as_ref();
+            let won = if layout.won { ", won" } else { "" };
+            let [qps, cpu] = match &layout.measured {
+                Some(measured) => measured.each_ref().map(text),
+                None => ["-"; 2].map(str::to_owned),
+            };
+            table.row([
+                format!("{}: {}{won}", one.name, layout.name),
+                layout.functions.to_string(),
+                qps,
+                cpu,
+                number(layout.user),
+                number(raced.and_then(|raced| raced.ratio)),
+                raced.map_or("-".to_owned(), |raced| raced.blocks.to_string()),
+            ]);
+            let found = all.iter().position(|(name, ..)| *name == layout.name);
+            let index = found.unwrap_or_else(|| {
+                all.push((layout.name, Vec::new(), Vec::new(), 0));
+                all.len() - 1
+            });
+            all[index].1.extend(layout.measured.as_ref().map(|it| it[0].median.get()));
+            all[index].2.extend(layout.user);
+            all[index].3 += u32::from(layout.won);
+        }
+    }
+    if all.is_empty() {
+        return;
+    }
+    table.print();
+    let mut summary = Table::new(&["layout", "median QPS", "median user CPU", "won"]);
+    for (name, qps, user, won) in all {
+        let middle =
+            |values: &[f64]| median(values).map_or("-".to_owned(), |it| format!("{it:.3}"));
+        summary.row([name.to_owned(), middle(&qps), middle(&user), won.to_string()]);
+    }
+    summary.print();
 }

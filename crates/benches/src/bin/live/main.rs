@@ -40,6 +40,9 @@ struct ServerArgs {
     /// Maximum time for which threads may be stopped
     #[arg(long, alias = "stop", default_value = "50ms", value_parser = duration)]
     max_pause: Nanos,
+    /// The client polls for results instead of sleeping: the server need not wake it
+    #[arg(long)]
+    poll: bool,
 }
 
 /// A running server with loaded tables.
@@ -61,7 +64,8 @@ impl ServerArgs {
         let (system, engine) = find_system(&self.system, self.engine.as_deref())?;
         let program = self.program.as_deref();
         let server = PrivateServer::start_system(system, engine, program, shape, &cpus.system)?;
-        let worker = server.load(harness, cpus, ClientWait::Sleep)?;
+        let wait = if self.poll { ClientWait::Poll } else { ClientWait::Sleep };
+        let worker = server.load(harness, cpus, wait)?;
         let journals = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
         let live = LiveServer::new(system, server.pid()?, journals.path(), self.max_pause);
         Ok(LoadedServer { worker, live, _server: server, _journals: journals })
