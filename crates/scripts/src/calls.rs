@@ -30,9 +30,11 @@ pub(crate) struct Context {
     kept: Option<Kept>,
     error: SqlError,
     bulk: Bulk,
-    /// When the state began to run without a statement.
-    since: Instant,
-    /// How long it may do so at the start.
+    /// Counts what shows that a new script is not in an endless loop: statements, for example.
+    signs_of_life: u64,
+    /// The count at a check, and the first time at which it was found. No clock is read for each statement.
+    checked: (u64, Instant),
+    /// How long a new script may run without such a sign.
     limit: Duration,
     /// The seed of the next block, and the position of its unique values.
     pub next_block: Option<(Seed, u32)>,
@@ -70,6 +72,10 @@ const OK: i32 = 0;
 const ROWS: i32 = 1;
 const FAILED: i32 = 2;
 
+/// Results of [`execute`] that are no number of rows.
+const NO_ROWS: f64 = -1.0;
+const NOT_EXECUTED: f64 = -2.0;
+
 impl Context {
     pub fn new(random: Random, limit: Duration) -> Self {
         Self {
@@ -82,7 +88,8 @@ impl Context {
             kept: None,
             error: no_host(),
             bulk: Bulk::default(),
-            since: Instant::now(),
+            signs_of_life: 0,
+            checked: (0, Instant::now()),
             limit,
             next_block: None,
             time: 0.0,
@@ -95,7 +102,7 @@ impl Context {
         let host =
             unsafe { std::mem::transmute::<*mut (dyn Host + '_), *mut (dyn Host + 'static)>(host) };
         self.host = Some(host);
-        self.since = Instant::now();
+        self.signs_of_life += 1;
     }
 
     /// Ends the time in which the state runs.
@@ -130,7 +137,7 @@ impl Context {
                 }
             }
         };
-        self.since = Instant::now();
+        self.signs_of_life += 1;
         self.result = self.result.wrapping_add(1);
         self.kept = None;
         match done {
@@ -193,7 +200,7 @@ pub(crate) struct Calls {
     text: unsafe extern "C" fn(&mut Context, *const u8, *mut u8, usize),
     prepare: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
     bind: unsafe extern "C" fn(&mut Context, i32, *const Parameter, usize),
-    execute: extern "C" fn(&mut Context, i32) -> i32,
+    execute: extern "C" fn(&mut Context, i32) -> f64,
     close: extern "C" fn(&mut Context, i32),
     query: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
     bulk_start: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
@@ -326,7 +333,7 @@ unsafe extern "C" fn prepare(context: &mut Context, sql: *const u8, len: usize) 
         Some(host) => host.prepare(sql),
         None => Err(no_host()),
     };
-    context.since = Instant::now();
+    context.signs_of_life += 1;
     match prepared {
         Ok(statement) => {
             let needed = statement as usize + 1;
@@ -357,12 +364,13 @@ unsafe extern "C" fn bind(
     }
 }
 
-extern "C" fn execute(context: &mut Context, statement: i32) -> i32 {
+/// The number of rows; [`NO_ROWS`] without a result set, or [`NOT_EXECUTED`].
+extern "C" fn execute(context: &mut Context, statement: i32) -> f64 {
     const MANY: usize = 16;
     let Context { host, bound, .. } = context;
     let (Some(host), Some(bound)) = (*host, bound.get(statement as usize)) else {
         context.error = no_host();
-        return FAILED;
+        return NOT_EXECUTED;
     };
     // SAFETY: as in `Context::host`.
     let host = unsafe { &mut *host };
@@ -378,7 +386,11 @@ extern "C" fn execute(context: &mut Context, statement: i32) -> i32 {
         let values: Vec<Value<'_>> = bound.iter().map(|one| unsafe { one.value() }).collect();
         host.execute(statement as u32, &values)
     };
-    context.finish(sent)
+    match context.finish(sent) {
+        ROWS => context.rows as f64,
+        OK => NO_ROWS,
+        _ => NOT_EXECUTED,
+    }
 }
 
 impl Parameter {
@@ -457,7 +469,7 @@ unsafe extern "C" fn bulk_row(context: &mut Context, row: *const u8, len: usize)
         text.push(',');
     }
     text.push_str(row);
-    context.since = Instant::now();
+    context.signs_of_life += 1;
     OK
 }
 
@@ -560,7 +572,11 @@ extern "C" fn time(context: &mut Context) -> f64 {
 }
 
 extern "C" fn overdue(context: &mut Context) -> i32 {
-    i32::from(context.since.elapsed() > context.limit)
+    let Context { signs_of_life, checked: (count, since), limit, .. } = context;
+    if count != signs_of_life {
+        (*count, *since) = (*signs_of_life, Instant::now());
+    }
+    i32::from(since.elapsed() > *limit)
 }
 
 /// # Safety
@@ -579,7 +595,7 @@ unsafe extern "C" fn print(context: &mut Context, text: *const u8, len: usize) {
 }
 
 extern "C" fn restarted(context: &mut Context) {
-    context.since = Instant::now();
+    context.signs_of_life += 1;
     if let Some(host) = context.host() {
         host.restarted();
     }
@@ -591,5 +607,5 @@ extern "C" fn sleep(context: &mut Context, suspends: i32) {
         // SAFETY: as in `finish`. An ended client continues, and fails at its next statement.
         unsafe { (*context.yielder).suspend(Progress::Sleeping) };
     }
-    context.since = Instant::now();
+    context.signs_of_life += 1;
 }
