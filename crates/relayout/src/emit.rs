@@ -8,7 +8,8 @@ use crate::eh_frame::{FrameFragment, Writer};
 use crate::layout;
 use crate::moved_function::MovedFunction;
 use crate::{
-    AddressSpace, FrameSection, Module, Options, Protection, Region, Slot, Symbol, TableCopy,
+    AddressSpace, Counter, FrameSection, Module, Options, Protection, Region, Slot, Symbol,
+    TableCopy,
 };
 use assemble::Assembly;
 
@@ -22,6 +23,7 @@ pub(crate) struct EmittedCode {
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) tables: Vec<TableCopy>,
     pub(crate) slots: Vec<Slot>,
+    pub(crate) counters: Vec<Counter>,
     /// Original address and copy address of every copied instruction.
     pub(crate) pairs: Vec<(u64, u64)>,
     /// Copy address and original address of all emitted instructions.
@@ -43,6 +45,7 @@ impl EmittedCode {
         self.symbols.extend(other.symbols);
         self.tables.extend(other.tables);
         self.slots.extend(other.slots);
+        self.counters.extend(other.counters);
         self.pairs.extend(other.pairs);
         self.originals.extend(other.originals);
     }
@@ -70,12 +73,12 @@ impl<'a> Emitter<'a> {
                 true => layout::loops(&moved.graph, &moved.flow, &moved.hot),
                 false => HashSet::new(),
             };
-            assembly.add_fragment(function, &moved.graph, &moved.hot, &loops, false);
+            assembly.add_fragment(function, moved, &loops, false);
         }
         for (function, moved) in moved.iter().enumerate() {
             if !moved.cold.is_empty() {
                 let loops = HashSet::new();
-                assembly.add_fragment(function, &moved.graph, &moved.cold, &loops, true);
+                assembly.add_fragment(function, moved, &loops, true);
             }
         }
         assembly.link();
@@ -92,15 +95,23 @@ impl<'a> Emitter<'a> {
         Some(data_start - base + (data.len() as u64).next_multiple_of(PAGE))
     }
 
-    /// Writes the region that starts at `base`. `None`: something is out of reach.
+    /// Size of all counters in bytes.
+    pub(crate) fn counters_size(&self) -> u64 {
+        self.assembly.counters_size()
+    }
+
+    /// Writes the region that starts at `base`, with counters at `counters`. `None`: something is out
+    /// of reach.
     pub(crate) fn write(
         mut self,
         base: u64,
+        counters: u64,
         address_space: &dyn AddressSpace,
     ) -> Option<EmittedCode> {
+        let counters = self.assembly.place_counters(counters);
         let (stubs_bypassed, slots) = self.assembly.bypass(base, address_space);
         let data_start = self.assembly.settle(base).next_multiple_of(PAGE);
-        let mut emitted = EmittedCode { stubs_bypassed, slots, ..EmittedCode::default() };
+        let mut emitted = EmittedCode { stubs_bypassed, slots, counters, ..EmittedCode::default() };
         let (copied, mut data) = self.write_tables(data_start, &mut emitted);
         let code = self.assembly.write(base, data_start, &copied)?;
         self.write_frames(data_start, &mut data, &mut emitted)?;

@@ -12,6 +12,9 @@
 //! is stopped at an original instruction may be moved to its copy. [`verify`] proves this for a
 //! finished [`Relayout`] by decoding both sides again.
 //!
+//! With [`Options::count`], a copy also contains instructions that increment [counters](Counter) of
+//! executed blocks, where no flag that they change is used.
+//!
 //! # Usage
 //!
 //! ```no_run
@@ -72,6 +75,7 @@ mod error;
 mod exceptions;
 mod executions;
 mod ext_tsp;
+mod flags;
 mod flow;
 mod frame;
 mod graph;
@@ -103,8 +107,8 @@ pub use options::{AddressSpace, Alignment, FunctionOrder, Options, RegionRequest
 pub use prove::optimize_proven;
 pub use reject_reason::RejectReason;
 pub use relayout::{
-    EntryPatch, FrameSection, PredictedEffect, Protection, Region, Relayout, Slot, Statistics,
-    Symbol, TableCopy,
+    Counter, EntryPatch, FrameSection, PredictedEffect, Protection, Region, Relayout, Slot,
+    Statistics, Symbol, TableCopy,
 };
 pub use sample_precision::{SamplePrecision, SampleRequirement};
 pub use samples::{Branch, BranchCount, FallThrough, ModuleProfile, Profile, Samples};

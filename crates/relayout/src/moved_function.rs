@@ -24,4 +24,7 @@ pub(crate) struct MovedFunction {
     pub(crate) cold: Vec<usize>,
     /// Indices of the jump tables to copy.
     pub(crate) tables: Vec<usize>,
+    /// For each block, the index in it of the instruction before which it is counted. Empty if nothing is
+    /// counted.
+    pub(crate) counters: Vec<Option<usize>>,
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::block_counts::{SortedSamples, observations};
 use crate::emit::{EmittedCode, Emitter, PAGE};
+use crate::flags::counter_places;
 use crate::moved_function::MovedFunction;
 use crate::prediction::Prediction;
 use crate::select::{PATCH, Selector};
@@ -80,6 +81,7 @@ pub fn optimize(
         symbols: result.symbols,
         tables: result.tables,
         slots: result.slots,
+        counters: result.counters,
         map,
         statistics,
     })
@@ -152,6 +154,13 @@ fn choose(
         };
         statistics.precision.add(&observations(&sorted, &movable.graph));
         let flow = sorted.block_counts(&movable.graph);
+        let counters = match options.count {
+            true => counter_places(module, &movable.graph, movable.patch),
+            false => Vec::new(),
+        };
+        if options.count && counters.iter().all(Option::is_none) {
+            statistics.uncountable.push(module.name_at(movable.start));
+        }
         let (hot_blocks, cold_blocks) =
             layout::arrange(&movable.graph, &flow, movable.patch, options);
         moved[hot.module].push(MovedFunction {
@@ -165,6 +174,7 @@ fn choose(
             graph: movable.graph,
             frame: movable.frame,
             tables: movable.tables,
+            counters,
         });
     }
     for moved in &mut moved {
@@ -249,14 +259,19 @@ fn emit(
     let size = emission.size_limit().ok_or_else(|| no_space(0, extent.start, extent.end))?;
     let earliest = extent.end.saturating_sub(REACH).max(LOWEST).next_multiple_of(PAGE);
     let latest = extent.start.saturating_add(REACH).saturating_sub(size) & !(PAGE - 1);
-    let request = RegionRequest { module: index, size, earliest, latest };
+    let counters = emission.counters_size();
+    let request = RegionRequest { module: index, size, earliest, latest, counters };
     let base = if earliest <= latest { address_space.reserve(&request) } else { None };
     let base = base.ok_or_else(|| no_space(size, earliest, latest))?;
     if base % PAGE != 0 || !(earliest..=latest).contains(&base) {
         let module = module.name().to_owned();
         return Err(LayoutError::InvalidAddress { module, given: base, earliest, latest });
     }
-    emission.write(base, address_space).ok_or_else(|| no_space(size, earliest, latest))
+    let counters = match counters {
+        0 => 0,
+        size => address_space.counters(index).ok_or_else(|| no_space(size, earliest, latest))?,
+    };
+    emission.write(base, counters, address_space).ok_or_else(|| no_space(size, earliest, latest))
 }
 
 fn entry(

@@ -38,6 +38,8 @@ pub struct Options {
     pub unproven: Vec<u64>,
     /// How good the samples must be; `None`: any samples are used.
     pub required: Option<SampleRequirement>,
+    /// Count the executions of blocks in the copies, as far as flags permit it.
+    pub count: bool,
 }
 
 impl Options {
@@ -99,6 +101,7 @@ impl Default for Options {
             exclude: Vec::new(),
             unproven: Vec::new(),
             required: None,
+            count: false,
         }
     }
 }
@@ -114,6 +117,8 @@ pub struct RegionRequest {
     pub earliest: u64,
     /// Highest start address.
     pub latest: u64,
+    /// Size of the counters in bytes: writable memory, zeroed, for [`AddressSpace::counters`].
+    pub counters: u64,
 }
 
 /// The address space of the process that the layout is for.
@@ -121,6 +126,13 @@ pub trait AddressSpace {
     /// The start of `request.size` free bytes, a multiple of 4096 in the requested range. Called once
     /// per module with functions to move. `None`: there is no space.
     fn reserve(&mut self, request: &RegionRequest) -> Option<u64>;
+
+    /// The address of the memory for the counters of a module's copies, a multiple of 4, near the memory
+    /// that was reserved for them. Called after [`reserve`](Self::reserve) if there are any. `None`: there
+    /// is no space.
+    fn counters(&self, _module: usize) -> Option<u64> {
+        None
+    }
 
     /// The 8 bytes at `address`, in memory that the loader has made read-only. `None`: unknown, which
     /// is always a valid answer.

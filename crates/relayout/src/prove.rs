@@ -54,21 +54,26 @@ fn optimize_checked(
 /// An address space in which the memory of an earlier attempt is used again.
 struct ReusedSpace<'a> {
     space: &'a mut dyn AddressSpace,
-    /// Size and address of the memory for each module.
-    given: HashMap<usize, (u64, u64)>,
+    /// The request and the address of the memory for each module.
+    given: HashMap<usize, (RegionRequest, u64)>,
 }
 
 impl AddressSpace for ReusedSpace<'_> {
     fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
-        if let Some(&(size, address)) = self.given.get(&request.module)
-            && size >= request.size
-            && (request.earliest..=request.latest).contains(&address)
+        if let Some((given, address)) = self.given.get(&request.module)
+            && given.size >= request.size
+            && given.counters >= request.counters
+            && (request.earliest..=request.latest).contains(address)
         {
-            return Some(address);
+            return Some(*address);
         }
         let address = self.space.reserve(request)?;
-        self.given.insert(request.module, (request.size, address));
+        self.given.insert(request.module, (request.clone(), address));
         Some(address)
+    }
+
+    fn counters(&self, module: usize) -> Option<u64> {
+        self.space.counters(module)
     }
 
     fn read_slot(&self, address: u64) -> Option<u64> {

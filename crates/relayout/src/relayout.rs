@@ -27,6 +27,8 @@ pub struct Relayout {
     pub tables: Vec<TableCopy>,
     /// Contents of read-only slots that direct calls rely on.
     pub slots: Vec<Slot>,
+    /// Counters of executed blocks, in memory outside of the regions.
+    pub counters: Vec<Counter>,
     /// Addresses of original and copied instructions.
     pub map: AddressMap,
     /// Statistics of the layout.
@@ -100,6 +102,15 @@ pub struct Slot {
     pub content: u64,
 }
 
+/// A counter of the executions of a block: 4 bytes, which overflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counter {
+    /// Original start address of the block.
+    pub block: u64,
+    /// Address of the counter.
+    pub address: u64,
+}
+
 /// A copied jump table of 4-byte offsets relative to its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableCopy {
@@ -147,6 +158,8 @@ pub struct Statistics {
     pub rejected_samples: BTreeMap<RejectReason, u64>,
     /// Why the copies of functions rejected as [`RejectReason::Unproven`] were not used, with their names.
     pub unproven: Vec<String>,
+    /// Functions without a place for a counter, by name.
+    pub uncountable: Vec<String>,
     /// Size of the copied hot code in bytes.
     pub hot_bytes: u64,
     /// Size of the copied cold code in bytes.

@@ -1,11 +1,12 @@
 //! Proof that a copy is equivalent to the original code.
 //!
 //! An original address and an address in the copy are equivalent if the second is the first's copy,
-//! the original itself, or a jump to one of them. The copy is equivalent if every copied instruction
+//! the original itself, or a jump to one of them; padding and counters may be before. The copy is equivalent if every copied instruction
 //! equals its original and continues at equivalent addresses.
 //!
 //! Shares no code with the layout, except for parsing exception tables.
 
+mod counters;
 mod unwind;
 
 use std::collections::{HashMap, HashSet};
@@ -14,6 +15,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 
 use crate::bytes::ConstantMemory;
 use crate::{Module, Relayout};
+use counters::Counters;
 
 /// A difference between a copy and its original.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,8 +88,8 @@ impl DifferenceKind {
     }
 }
 
-/// Maximum number of no-operations that align a loop.
-const MAX_PADDING: usize = 4;
+/// Maximum number of instructions between two copies: a jump, no-operations that align a loop, a counter.
+const MAX_ADDED: usize = 7;
 /// Decodes original and copy and compares all instructions, their successors, frame descriptions and
 /// exception handling, the copied jump tables, and the patches of the entries.
 ///
@@ -105,6 +107,7 @@ pub(crate) fn differences(modules: &[&Module], relayout: &Relayout) -> Vec<Diffe
         relayout,
         tables: relayout.tables.iter().map(|table| (table.copy, table.original)).collect(),
         slots: relayout.slots.iter().map(|slot| (slot.address, slot.content)).collect(),
+        counters: Counters::new(modules, relayout),
     };
     let mut found = Vec::new();
     let mut functions = HashSet::new();
@@ -127,6 +130,7 @@ struct Verifier<'a> {
     /// Address of the original of each copied jump table.
     tables: HashMap<u64, u64>,
     slots: HashMap<u64, u64>,
+    counters: Counters,
 }
 
 impl Verifier<'_> {
@@ -157,22 +161,34 @@ impl Verifier<'_> {
     /// Whether two addresses are equivalent.
     fn is_equivalent(&self, original: u64, copy: u64) -> bool {
         let mut at = copy;
-        for _ in 0..=MAX_PADDING {
+        let mut jumped = false;
+        for _ in 0..=MAX_ADDED {
             if original == at || self.relayout.map.to_copy(original) == Some(at) {
                 return true;
             }
             let Some(instruction) = self.copied(at) else { return false };
             // A jump added where the next instruction is not adjacent.
             if let Some(target) = direct(&instruction, FlowControl::UnconditionalBranch) {
-                return target == original || self.relayout.map.to_copy(original) == Some(target);
+                if std::mem::replace(&mut jumped, true) {
+                    return false;
+                }
+                at = target;
+                continue;
             }
-            // Padding that aligns a loop. Padding of the original was elided.
-            if instruction.mnemonic() != Mnemonic::Nop {
+            if !self.is_added(&instruction, original) {
                 return false;
             }
             at = instruction.next_ip();
         }
         false
+    }
+
+    /// Whether an instruction of the copy that continues at the copy of `original` has no effect: padding
+    /// that aligns a loop (that of the original was elided), or a counter.
+    fn is_added(&self, copied: &Instruction, original: u64) -> bool {
+        copied.mnemonic() == Mnemonic::Nop
+            || (self.counters.is_counter(copied)
+                && self.counters.are_flags_unused(self.modules, original))
     }
 
     fn expect_equivalent(
@@ -258,11 +274,11 @@ impl Verifier<'_> {
                     false => Err(DifferenceKind::Other("an endless loop ends")),
                 };
             }
-            let is_padding = || self.copied(copy).is_some_and(|it| it.mnemonic() == Mnemonic::Nop);
+            let is_added = || self.copied(copy).is_some_and(|it| self.is_added(&it, next));
             if self.relayout.map.to_copy(next) == Some(copy) {
                 at = next;
-            } else if is_padding() && self.is_equivalent(next, copy) {
-                // Elided before a loop, whose first instruction has its own pair.
+            } else if is_added() && self.is_equivalent(next, copy) {
+                // Elided before a loop or a counter, whose first instruction has its own pair.
                 return Ok(None);
             } else if original_inst.mnemonic() == Mnemonic::Nop {
                 // Elided before an added jump.

@@ -6,13 +6,15 @@ use std::ops::Range;
 use crate::code::{Inst, InstKind, Relative};
 use crate::exceptions::{ExceptionTable, Site};
 use crate::frame::Frame;
-use crate::graph::Graph;
-use crate::{AddressSpace, Alignment, Module, Slot};
+use crate::moved_function::MovedFunction;
+use crate::{AddressSpace, Alignment, Counter, Module, Slot};
 
 /// Alignment of cold functions.
 const COLD_FUNCTION_ALIGNMENT: u64 = 16;
 /// Cold code starts on a new page.
 const COLD_ALIGNMENT: u64 = 4096;
+/// Size of a counter in bytes.
+const COUNTER: u64 = 4;
 /// Filler between functions: a trap.
 const FILLER: u8 = 0xcc;
 
@@ -41,12 +43,15 @@ enum Form {
     SlotCall(u64),
     /// A jump through the slot that a linkage stub jumps through.
     SlotJump(u64),
+    /// Increments the counter with this index.
+    Count(usize),
 }
 
 /// An instruction of the copy; one that was elided has size 0.
 #[derive(Debug, Clone, Copy)]
 struct CopiedInst {
-    /// The original instruction; for an added jump, its target; for padding, the next instruction.
+    /// The original instruction; for an added jump, its target; for padding and counters, the next
+    /// instruction.
     original: u64,
     /// Length of the original instruction; 0 if there is none.
     length: u8,
@@ -75,7 +80,7 @@ impl CopiedInst {
             Form::Elided => 0,
             Form::Padding(most) => most,
             Form::Jump(_) => 5,
-            Form::Branch(..) | Form::SlotCall(_) | Form::SlotJump(_) => 6,
+            Form::Branch(..) | Form::SlotCall(_) | Form::SlotJump(_) | Form::Count(_) => 6,
             Form::Copy | Form::Call(_) => self.length,
         }
     }
@@ -99,28 +104,47 @@ pub(super) struct Assembly<'a> {
     fragments: Vec<Fragment>,
     /// Index of the first instruction of each block, by original address.
     starts: HashMap<u64, usize>,
+    /// Original address of the block that each counter counts.
+    counted: Vec<u64>,
+    /// Address of the first counter.
+    counters: u64,
 }
 
 impl<'a> Assembly<'a> {
     /// Empty code. `bypass`: calls of linkage stubs go through the stub's slot.
     pub(super) fn new(module: &'a Module, bypass: bool, alignment: Alignment) -> Self {
         let (insts, fragments, starts) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { module, bypass, alignment: alignment.bytes(), insts, fragments, starts }
+        let (alignment, counted) = (alignment.bytes(), Vec::new());
+        Self { module, bypass, alignment, insts, fragments, starts, counted, counters: 0 }
+    }
+
+    /// Size of all counters in bytes.
+    pub(super) fn counters_size(&self) -> u64 {
+        self.counted.len() as u64 * COUNTER
+    }
+
+    /// Places the counters at an address, and returns them.
+    pub(super) fn place_counters(&mut self, address: u64) -> Vec<Counter> {
+        self.counters = address;
+        let addresses = (address..).step_by(COUNTER as usize);
+        let counters = self.counted.iter().zip(addresses);
+        counters.map(|(&block, address)| Counter { block, address }).collect()
     }
 
     pub(super) fn fragments(&self) -> &[Fragment] {
         &self.fragments
     }
 
-    /// Appends blocks of a function in the given order. Blocks in `loops` are aligned.
+    /// Appends the hot or the cold blocks of a function in their order. Blocks in `loops` are aligned.
     pub(super) fn add_fragment(
         &mut self,
         function: usize,
-        graph: &Graph,
-        order: &[usize],
+        moved: &MovedFunction,
         loops: &HashSet<usize>,
         cold: bool,
     ) {
+        let graph = &moved.graph;
+        let order = if cold { &moved.cold } else { &moved.hot };
         let first = self.insts.len();
         for (position, &block) in order.iter().enumerate() {
             let next = order.get(position + 1).map(|&next| graph.start(next));
@@ -135,16 +159,29 @@ impl<'a> Assembly<'a> {
                 });
             }
             self.starts.insert(graph.start(block), self.insts.len());
-            self.add_block(graph.code(block), next);
+            let counter = moved.counters.get(block).copied().flatten();
+            self.add_block(graph.code(block), next, counter);
         }
         let insts = first..self.insts.len();
         self.fragments.push(Fragment { function, cold, insts });
     }
 
-    fn add_block(&mut self, code: &[Inst], next: Option<u64>) {
-        let Some(last) = code.last() else { return };
+    /// `counter`: index of the instruction before which the block is counted.
+    fn add_block(&mut self, code: &[Inst], next: Option<u64>, counter: Option<usize>) {
+        let (Some(first), Some(last)) = (code.first(), code.last()) else { return };
         let end = last.end();
-        for inst in code {
+        for (index, inst) in code.iter().enumerate() {
+            if counter == Some(index) {
+                self.insts.push(CopiedInst {
+                    original: inst.address,
+                    length: 0,
+                    form: Form::Count(self.counted.len()),
+                    relative: None,
+                    size: 0,
+                    address: 0,
+                });
+                self.counted.push(first.address);
+            }
             let form = match inst.kind {
                 InstKind::Jump(target) if next == Some(target) => Form::Elided,
                 // Inverted, so that the target is the next block.
@@ -419,6 +456,10 @@ impl<'a> Assembly<'a> {
             }
             Form::SlotCall(slot) => put(out, &[0xff, 0x15], relative(slot)?)?,
             Form::SlotJump(slot) => put(out, &[0xff, 0x25], relative(slot)?)?,
+            // inc dword [rip + distance]
+            Form::Count(index) => {
+                put(out, &[0xff, 0x05], relative(self.counters + index as u64 * COUNTER)?)?;
+            }
         }
         Some(())
     }

@@ -8,6 +8,11 @@ use dbdyno_relayout::{Alignment, FunctionOrder, Module, Options, Samples, optimi
 /// Test libraries have global state (a jump buffer), so tests run one at a time.
 static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
+/// Waits for the other tests that call functions of test libraries.
+pub fn exclusive() -> std::sync::MutexGuard<'static, ()> {
+    EXCLUSIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 const CALLS: u64 = 100;
 
 /// Samples at random instructions of all functions.
@@ -91,7 +96,7 @@ fn check_source(name: &str, builds: &[(&str, &[&str])]) {
     for (index, (compiler, arguments)) in builds.iter().enumerate() {
         let out = directory.path().join(format!("{name}-{compiler}-{index}.so"));
         compile(compiler, &source(name), arguments, &out);
-        let guard = EXCLUSIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let guard = exclusive();
         check(&Victim::load(&out));
         drop(guard);
     }
@@ -135,7 +140,7 @@ fn copies_of_random_functions_return_the_same_results() {
         std::fs::write(&source, support::random_program(seed, 40)).unwrap();
         let out = directory.path().join(format!("random-{seed}.so"));
         compile(compiler, &source, &[level], &out);
-        let guard = EXCLUSIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let guard = exclusive();
         check(&Victim::load(&out));
         drop(guard);
     }

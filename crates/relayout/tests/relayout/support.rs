@@ -65,7 +65,8 @@ impl Victim {
 
     /// Copies the sampled functions into this process's memory.
     pub fn install(&self, samples: &Samples, options: &Options) -> InstalledLayout {
-        let relayout = optimize(&[&self.module], samples, options, &mut ThisProcess).unwrap();
+        let relayout =
+            optimize(&[&self.module], samples, options, &mut ThisProcess::default()).unwrap();
         if let Err(difference) = verify(&[&self.module], &relayout) {
             panic!("{difference}");
         }
@@ -82,25 +83,41 @@ impl Victim {
     }
 }
 
-/// The address space of this process.
-struct ThisProcess;
+/// The address space of this process. Counters are before the code.
+#[derive(Default)]
+struct ThisProcess {
+    counters: Option<u64>,
+}
 
 impl AddressSpace for ThisProcess {
     fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let counters = request.counters.next_multiple_of(4096);
         let mut at = request.latest & !0xfff;
         while at >= request.earliest {
             // SAFETY: maps new memory only; fails if the range is in use.
             let got = unsafe {
-                let size = request.size as usize;
-                libc::mmap(at as *mut _, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+                let size = (counters + request.size) as usize;
+                libc::mmap(
+                    (at - counters) as *mut _,
+                    size,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    flags,
+                    -1,
+                    0,
+                )
             };
-            if got as u64 == at {
+            if got as u64 == at - counters {
+                self.counters = Some(at - counters);
                 return Some(at);
             }
             at -= 1 << 20;
         }
         None
+    }
+
+    fn counters(&self, _module: usize) -> Option<u64> {
+        self.counters
     }
 
     fn read_slot(&self, address: u64) -> Option<u64> {
@@ -150,6 +167,14 @@ impl InstalledLayout {
         let copy = self.relayout.map.to_copy(address)?;
         // SAFETY: the copy of a function is a function of the same type.
         Some(unsafe { std::mem::transmute::<usize, Case>(copy as usize) })
+    }
+
+    /// Blocks and their counts.
+    pub fn counts(&self) -> Vec<(u64, u64)> {
+        let counters = self.relayout.counters.iter();
+        // SAFETY: counters are in memory that was mapped for them.
+        let read = |at| unsafe { std::ptr::read_volatile(at as *const u32) };
+        counters.map(|it| (it.block, read(it.address).into())).collect()
     }
 
     /// Writes the patches or the original bytes.
