@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::code::InstKind;
+use crate::exact_counts::SortedCounts;
 use crate::flow::{Flow, KnownCounts, infer};
 use crate::graph::{EdgeKind, Graph};
 use crate::{Branch, BranchCount, FallThrough, Samples};
@@ -16,6 +17,7 @@ pub(crate) struct SortedSamples {
     hits: Vec<(u64, u64)>,
     branches: Vec<(Branch, BranchCount)>,
     fall_throughs: Vec<(FallThrough, u64)>,
+    exact: SortedCounts,
 }
 
 impl SortedSamples {
@@ -28,7 +30,9 @@ impl SortedSamples {
         let mut fall_throughs: Vec<_> =
             samples.fall_throughs().iter().map(|(&code, &count)| (code, count)).collect();
         fall_throughs.sort_unstable();
-        Self { hits, branches, fall_throughs }
+        let exact =
+            SortedCounts::new(samples.block_counts().iter().map(|(at, count)| (*at, *count)));
+        Self { hits, branches, fall_throughs, exact }
     }
 
     /// Samples in a range: addresses and counts.
@@ -51,15 +55,26 @@ impl SortedSamples {
         found.then_some(counts)
     }
 
-    /// Estimates the executions of a function's blocks and edges.
+    /// Whether the executions of a function's blocks were counted.
+    pub(crate) fn is_counted(&self, graph: &Graph) -> bool {
+        self.exact.of(graph).is_some()
+    }
+
+    /// The executions of a function's blocks and edges: counted, or else estimated from samples.
     pub(crate) fn block_counts(&self, graph: &Graph) -> Flow {
+        let leaves: Vec<bool> = (0..graph.blocks.len()).map(|block| leaves(graph, block)).collect();
+        if let Some(blocks) = self.exact.of(graph) {
+            let taken = vec![None; graph.edges.len()];
+            let (blocks, edges) = (&blocks, &graph.edges);
+            let known = KnownCounts { blocks, edges, taken: &taken, leaves: &leaves };
+            return self.exact.without_rare(infer(&known));
+        }
         let hits = self.hits_in(graph.extent());
         let ranges = self.ranges(graph);
         let (blocks, taken) = match &ranges {
             Some(ranges) => by_branches(graph, self.branches(graph), ranges, hits),
             None => (by_hits(graph, hits), vec![None; graph.edges.len()]),
         };
-        let leaves: Vec<bool> = (0..graph.blocks.len()).map(|block| leaves(graph, block)).collect();
         let known =
             KnownCounts { blocks: &blocks, edges: &graph.edges, taken: &taken, leaves: &leaves };
         let mut flow = infer(&known);
@@ -71,7 +86,12 @@ impl SortedSamples {
 }
 
 /// Observations of each block: samples in it, and executions of its start between branch records.
+///
+/// Of a function with counted blocks only the sum of the samples: no block is missing.
 pub(crate) fn observations(sorted: &SortedSamples, graph: &Graph) -> Vec<u64> {
+    if sorted.is_counted(graph) {
+        return vec![sorted.hits_in(graph.extent()).iter().map(|(_, count)| count).sum()];
+    }
     let mut seen = time_in_blocks(graph, sorted.hits_in(graph.extent()));
     if let Some(ranges) = sorted.ranges(graph) {
         seen.iter_mut().zip(ranges.blocks).for_each(|(seen, count)| *seen += count);

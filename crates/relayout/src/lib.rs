@@ -13,7 +13,8 @@
 //! finished [`Relayout`] by decoding both sides again.
 //!
 //! With [`Options::count`], a copy also contains instructions that increment [counters](Counter) of
-//! executed blocks, where no flag that they change is used.
+//! executed blocks, where no flag that they change is used. Their counts, added to the [`Samples`] with
+//! [`Samples::add_block_count`], replace the estimates from samples in the next layout.
 //!
 //! # Usage
 //!
@@ -72,6 +73,7 @@ mod eh_frame;
 mod emit;
 mod entry_cost;
 mod error;
+mod exact_counts;
 mod exceptions;
 mod executions;
 mod ext_tsp;

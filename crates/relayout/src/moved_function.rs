@@ -27,4 +27,6 @@ pub(crate) struct MovedFunction {
     /// For each block, the index in it of the instruction before which it is counted. Empty if nothing is
     /// counted.
     pub(crate) counters: Vec<Option<usize>>,
+    /// Whether the flow is from exact counts.
+    pub(crate) is_counted: bool,
 }

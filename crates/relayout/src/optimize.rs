@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::block_counts::{SortedSamples, observations};
 use crate::emit::{EmittedCode, Emitter, PAGE};
+use crate::exact_counts::adjust_estimates;
 use crate::flags::counter_places;
 use crate::moved_function::MovedFunction;
 use crate::prediction::Prediction;
@@ -65,6 +66,7 @@ pub fn optimize(
     for moved in moved.iter().flatten() {
         statistics.functions_moved += 1;
         statistics.samples_moved += moved.samples;
+        statistics.functions_counted += u64::from(moved.is_counted);
         statistics.jump_tables_seen += moved.graph.tables.len() as u64;
         statistics.jump_tables_copied += moved.tables.len() as u64;
         prediction.add(moved, &map);
@@ -153,6 +155,7 @@ fn choose(
             }
         };
         statistics.precision.add(&observations(&sorted, &movable.graph));
+        let is_counted = sorted.is_counted(&movable.graph);
         let flow = sorted.block_counts(&movable.graph);
         let counters = match options.count {
             true => counter_places(module, &movable.graph, movable.patch),
@@ -175,8 +178,10 @@ fn choose(
             frame: movable.frame,
             tables: movable.tables,
             counters,
+            is_counted,
         });
     }
+    adjust_estimates(&mut moved);
     for moved in &mut moved {
         layout::order_functions(moved, options);
     }

@@ -158,6 +158,8 @@ pub struct Statistics {
     pub rejected_samples: BTreeMap<RejectReason, u64>,
     /// Why the copies of functions rejected as [`RejectReason::Unproven`] were not used, with their names.
     pub unproven: Vec<String>,
+    /// Functions moved by the exact counts of their blocks.
+    pub functions_counted: u64,
     /// Functions without a place for a counter, by name.
     pub uncountable: Vec<String>,
     /// Size of the copied hot code in bytes.

@@ -44,6 +44,7 @@ pub struct Samples {
     hits: HashMap<u64, u64>,
     branches: HashMap<Branch, BranchCount>,
     fall_throughs: HashMap<FallThrough, u64>,
+    block_counts: HashMap<u64, u64>,
 }
 
 impl Samples {
@@ -66,11 +67,18 @@ impl Samples {
         }
     }
 
+    /// Adds executions of the block at an original address, from a [counter](crate::Counter). 0 means that it
+    /// was not executed.
+    pub fn add_block_count(&mut self, block: u64, count: u64) {
+        let sum = self.block_counts.entry(block).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
     /// The same samples at the addresses of the original code. `original` maps an address of a copy
     /// to its original, and returns every other address unchanged.
     #[must_use]
     pub fn to_originals(&self, original: impl Fn(u64) -> u64) -> Self {
-        let mut mapped = Self::default();
+        let mut mapped = Self { block_counts: self.block_counts.clone(), ..Self::default() };
         for (&address, &count) in &self.hits {
             mapped.add_hit(original(address), count);
         }
@@ -109,6 +117,11 @@ impl Samples {
         &self.fall_throughs
     }
 
+    /// Counted executions of blocks, by their original address.
+    pub fn block_counts(&self) -> &HashMap<u64, u64> {
+        &self.block_counts
+    }
+
     /// Number of sampled instruction pointers.
     pub fn total(&self) -> u64 {
         self.hits.values().sum()
@@ -126,6 +139,11 @@ impl Samples {
         for (&address, &count) in &self.hits {
             if let Some((index, offset)) = locate(address) {
                 profiles[index].hits.insert(offset, count);
+            }
+        }
+        for (&block, &count) in &self.block_counts {
+            if let Some((index, offset)) = locate(block) {
+                profiles[index].block_counts.insert(offset, count);
             }
         }
         // Branches between modules are left out: each profile describes one file.
@@ -174,7 +192,8 @@ fn countable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ModuleProfile>, D
     let branches = branches.flat_map(|(_, _, count)| [count.taken, count.mispredicted]);
     let fall_throughs = modules.iter().flat_map(|module| &module.fall_throughs);
     let fall_throughs = fall_throughs.map(|(_, _, count)| *count);
-    match hits.chain(branches).chain(fall_throughs).fold(0, u64::saturating_add) {
+    let counts = modules.iter().flat_map(|module| module.block_counts.values().copied());
+    match hits.chain(branches).chain(fall_throughs).chain(counts).fold(0, u64::saturating_add) {
         0..=MAX_SAMPLES => Ok(modules),
         _ => Err(D::Error::custom(format!("it has more than {MAX_SAMPLES} samples"))),
     }
@@ -194,6 +213,9 @@ pub struct ModuleProfile {
     /// Executions between branches: first and last instruction, count.
     #[serde(default)]
     pub fall_throughs: Vec<(u64, u64, u64)>,
+    /// Counted executions of blocks, by the offset of the block.
+    #[serde(default)]
+    pub block_counts: BTreeMap<u64, u64>,
 }
 
 impl ModuleProfile {
@@ -204,11 +226,15 @@ impl ModuleProfile {
             hits: BTreeMap::new(),
             branches: Vec::new(),
             fall_throughs: Vec::new(),
+            block_counts: BTreeMap::new(),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.hits.is_empty() && self.branches.is_empty() && self.fall_throughs.is_empty()
+        self.hits.is_empty()
+            && self.branches.is_empty()
+            && self.fall_throughs.is_empty()
+            && self.block_counts.is_empty()
     }
 
     fn matches(&self, module: &Module) -> bool {
@@ -233,6 +259,9 @@ impl Profile {
             };
             for (&offset, &count) in &profile.hits {
                 samples.add_hit(module.to_address(offset), count);
+            }
+            for (&offset, &count) in &profile.block_counts {
+                samples.add_block_count(module.to_address(offset), count);
             }
             for &(from, to, count) in &profile.branches {
                 let branch = Branch { from: module.to_address(from), to: module.to_address(to) };

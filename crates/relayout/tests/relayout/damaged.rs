@@ -84,6 +84,7 @@ fn damaged_profiles_are_used_or_refused() {
             hits: BTreeMap::new(),
             branches: Vec::new(),
             fall_throughs: Vec::new(),
+            block_counts: BTreeMap::new(),
         };
         for sample in bytes.chunks_exact(40) {
             let [at, hits, to, taken, mispredicted] =
