@@ -3,6 +3,7 @@
 mod activate;
 mod activation;
 mod areas;
+mod counting;
 mod free;
 mod huge_pages;
 mod inherit;
@@ -146,6 +147,7 @@ impl Attachment {
                 exits: Vec::new(),
                 frames: Vec::new(),
                 digest: None,
+                counts: false,
             });
         })
     }
@@ -203,7 +205,9 @@ impl Attachment {
             for (index, generation) in record.generations.iter_mut().enumerate() {
                 match generation.state {
                     GenerationState::Freeing => {}
-                    _ if Some(index) == newest => generation.state = GenerationState::Inactive,
+                    _ if Some(index) == newest && !generation.counts => {
+                        generation.state = GenerationState::Inactive
+                    }
                     _ => generation.state = GenerationState::Retired,
                 }
             }
@@ -220,10 +224,13 @@ impl Attachment {
         self.forget_unloaded()?;
         let last = self.newest_redoable()?.filter(|index| {
             let state = self.generations()[*index].state;
-            matches!(
-                state,
-                GenerationState::Inactive | GenerationState::Switching | GenerationState::Active
-            )
+            !self.generations()[*index].counts
+                && matches!(
+                    state,
+                    GenerationState::Inactive
+                        | GenerationState::Switching
+                        | GenerationState::Active
+                )
         });
         let Some(last) = last else { return Err(LiveError::NothingToRedo { pid }) };
         let number = self.generations()[last].number;

@@ -76,6 +76,10 @@ pub struct Generation {
     /// Digest of its code; `None` until the code was written.
     #[serde(default)]
     pub digest: Option<u64>,
+    /// Whether its code counts executions, so that it is slow: it is only active while they are counted, and
+    /// never redone.
+    #[serde(default)]
+    pub counts: bool,
 }
 
 impl Generation {
@@ -471,6 +475,7 @@ mod tests {
             exits: Vec::new(),
             frames: vec![5000],
             digest: None,
+            counts: false,
         }
     }
 

@@ -15,6 +15,7 @@
 mod ab_test;
 mod attached_group;
 mod attachment;
+mod count;
 mod error;
 mod family;
 mod journal;
@@ -42,6 +43,7 @@ mod watchdog;
 pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, LayoutRace, WorkCounter};
 pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE, redirected};
+pub use count::{Counted, CountingOptions, CountingReport, count};
 pub use error::LiveError;
 pub use family::{MemberOutcome, descendants, optimize_descendants};
 pub use journal::{

@@ -20,7 +20,7 @@ use crate::process::Process;
 use crate::replace::Switched;
 use crate::retry::retry_while_busy;
 use crate::threads::threads;
-use crate::unwind::Unwinder;
+use crate::unwind::{self, Unwinder};
 use crate::{LiveError, LoadedModule, Maps};
 
 /// Size from which on no further files of a process are read.
@@ -269,7 +269,7 @@ fn hot_module(
             format!("{} differs from the file that was loaded", loaded.path.display()),
         ));
     }
-    if let Some(obstacle) = crate::unwind::obstacle(&module, has_unwinder) {
+    if let Some(obstacle) = unwind::obstacle(&module, has_unwinder) {
         return Err(LiveError::refused(process.pid(), obstacle));
     }
     let name = loaded.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -398,19 +398,7 @@ fn make(
     step("optimizing the layout");
     let extents = hot_modules.iter().map(|hot_module| hot_module.image.extent());
     let options = candidate.options_for(extents);
-    let mut space = NewMemory { attachment, areas: Vec::new(), begin, has_begun: false };
-    let laid_out = lay_out(&mut space, hot_modules, samples, &options);
-    let NewMemory { attachment, areas, has_begun, .. } = space;
-    let layout = match laid_out {
-        Ok(done) => done,
-        Err(error) => {
-            if has_begun {
-                // Free the reserved memory.
-                attachment.free_never_active()?;
-            }
-            return Err(error);
-        }
-    };
+    let (layout, areas) = lay_out_in(attachment, hot_modules, samples, &options, begin)?;
     next("layout");
     let (patch, on_two_pages) = patch(&layout);
     step("switching");
@@ -460,7 +448,7 @@ pub fn plan(
 }
 
 /// The files with samples.
-fn readable_modules(
+pub(crate) fn readable_modules(
     attachment: &Attachment,
     samples: &Samples,
 ) -> Result<HotModules, OptimizeError> {
@@ -548,6 +536,30 @@ pub fn optimize_like(
     attachment.install(&prepared.patch).map(Some)
 }
 
+/// Makes a layout in new memory of the process, which is freed again in case of an error. Returns the memory,
+/// too, and whether huge pages are requested for it.
+pub(crate) fn lay_out_in(
+    attachment: &mut Attachment,
+    hot_modules: &[HotModule],
+    samples: &Samples,
+    options: &Options,
+    begin: Begin,
+) -> Result<(Relayout, Vec<(Area, bool)>), OptimizeError> {
+    let mut space = NewMemory { attachment, areas: Vec::new(), begin, has_begun: false };
+    let laid_out = lay_out(&mut space, hot_modules, samples, options);
+    let NewMemory { attachment, areas, has_begun, .. } = space;
+    match laid_out {
+        Ok(layout) => Ok((layout, areas)),
+        Err(error) => {
+            if has_begun {
+                // Free the reserved memory.
+                attachment.free_never_active()?;
+            }
+            Err(error)
+        }
+    }
+}
+
 fn lay_out(
     space: &mut impl Reserve,
     hot_modules: &[HotModule],
@@ -558,7 +570,8 @@ fn lay_out(
     let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
     let mut options = options.clone();
     options.exclude.extend(hot_modules.iter().flat_map(|hot_module| hot_module.modified.clone()));
-    let mut space = AttachedSpace { memory: space, hot_modules, error: None };
+    let counters = HashMap::new();
+    let mut space = AttachedSpace { memory: space, hot_modules, counters, error: None };
     let layout = relayout::optimize_proven(&images, samples, &options, &mut space);
     let error = space.error;
     layout.map_err(|source| match error {
@@ -571,13 +584,20 @@ fn lay_out(
 trait Reserve {
     fn attachment(&self) -> &Attachment;
 
-    /// Reserves memory within reach of `near`. `huge` requests huge pages.
-    fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError>;
+    /// Reserves memory within reach of `near`. `huge` requests huge pages. `counters`: size of memory for
+    /// counters.
+    fn reserve(
+        &mut self,
+        near: &Range<u64>,
+        size: u64,
+        huge: bool,
+        counters: u64,
+    ) -> Result<Area, LiveError>;
 }
 
 /// What a new generation means for the existing ones.
 #[derive(Clone, Copy, Debug)]
-enum Begin {
+pub(crate) enum Begin {
     /// It replaces them: see [`Attachment::begin`].
     Replace,
     /// It is compared with them: see [`Attachment::begin_another`].
@@ -598,7 +618,13 @@ impl Reserve for NewMemory<'_> {
         self.attachment
     }
 
-    fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError> {
+    fn reserve(
+        &mut self,
+        near: &Range<u64>,
+        size: u64,
+        huge: bool,
+        counters: u64,
+    ) -> Result<Area, LiveError> {
         // Only now, because a layout that is refused must not change the process.
         if !self.has_begun {
             match self.begin {
@@ -607,7 +633,10 @@ impl Reserve for NewMemory<'_> {
             }
             self.has_begun = true;
         }
-        let area = self.attachment.reserve(near, size, huge)?;
+        let area = match counters {
+            0 => self.attachment.reserve(near, size, huge)?,
+            _ => self.attachment.reserve_counting(near, size, counters)?,
+        };
         self.areas.push((area, huge));
         Ok(area)
     }
@@ -624,7 +653,14 @@ impl Reserve for FreeMemory<'_> {
         self.attachment
     }
 
-    fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError> {
+    fn reserve(
+        &mut self,
+        near: &Range<u64>,
+        size: u64,
+        huge: bool,
+        counters: u64,
+    ) -> Result<Area, LiveError> {
+        let size = size + counters;
         let taken: Vec<Area> = self.areas.iter().map(|(area, _)| *area).collect();
         let area = self.attachment.find_free(near, size, huge, &taken)?;
         self.areas.push((area, huge));
@@ -636,6 +672,8 @@ impl Reserve for FreeMemory<'_> {
 struct AttachedSpace<'a, R> {
     memory: &'a mut R,
     hot_modules: &'a [HotModule],
+    /// Address of the counters of each module.
+    counters: HashMap<usize, u64>,
     error: Option<LiveError>,
 }
 
@@ -646,8 +684,9 @@ impl<R: Reserve> relayout::AddressSpace for AttachedSpace<'_, R> {
     fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
         let near = self.hot_modules.get(request.module)?.image.extent();
         let huge = request.size >= HUGE_PAGE_THRESHOLD;
-        match self.memory.reserve(&near, request.size, huge) {
+        match self.memory.reserve(&near, request.size, huge, request.counters) {
             Ok(area) => {
+                self.counters.insert(request.module, area.data_range().start + unwind::DATA_SIZE);
                 Some(area.address).filter(|at| (request.earliest..=request.latest).contains(at))
             }
             Err(error) => {
@@ -657,6 +696,10 @@ impl<R: Reserve> relayout::AddressSpace for AttachedSpace<'_, R> {
         }
     }
 
+    fn counters(&self, module: usize) -> Option<u64> {
+        self.counters.get(&module).copied()
+    }
+
     fn read_slot(&self, address: u64) -> Option<u64> {
         let bytes = self.memory.attachment().process().memory().read(address, 8).ok()?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
@@ -664,7 +707,7 @@ impl<R: Reserve> relayout::AddressSpace for AttachedSpace<'_, R> {
 }
 
 /// The layout as a patch, and the number of entries left out because they cannot be written atomically.
-fn patch(layout: &Relayout) -> (Patch, usize) {
+pub(crate) fn patch(layout: &Relayout) -> (Patch, usize) {
     let mut entries: Vec<JumpPatch> = layout
         .entries
         .iter()

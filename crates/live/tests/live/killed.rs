@@ -81,7 +81,8 @@ fn moments(count: u64) -> impl Iterator<Item = Duration> {
     (0..count).map(|turn| Duration::from_micros(3_000 + turn * 137_911 % 400_000))
 }
 
-fn assert_undoable(program: &Program, victim: &mut Victim) {
+/// Undoes everything, and checks that all code is the original.
+pub fn assert_undoable(program: &Program, victim: &mut Victim) {
     let mut attachment = attach(program, victim);
     if !attachment.generations().is_empty() {
         attachment.undo().unwrap();

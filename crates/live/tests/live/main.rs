@@ -3,6 +3,7 @@
 
 mod blocked;
 mod copies;
+mod counting;
 mod debugger;
 mod devices;
 mod filters;

@@ -1,0 +1,50 @@
+//! Code that counts executions: active in short bursts, never redone by a user.
+
+use std::ops::Range;
+
+use super::Attachment;
+use crate::LiveError;
+use crate::journal::{Area, GenerationState};
+use crate::patch::Patch;
+use crate::replace::Switched;
+
+impl Attachment {
+    /// As [`Attachment::reserve`], with writable memory for counters.
+    ///
+    /// # Errors
+    /// As those of [`Attachment::reserve`].
+    pub(crate) fn reserve_counting(
+        &mut self,
+        near: &Range<u64>,
+        size: u64,
+        counters: u64,
+    ) -> Result<Area, LiveError> {
+        let mut area = self.find_free(near, size + counters, false, &[])?;
+        // At the end of the free range, behind the data for the unwinder.
+        let counters = counters.next_multiple_of(super::areas::PAGE);
+        area.code -= counters;
+        area.data += counters;
+        self.add(area, false)?;
+        Ok(area)
+    }
+
+    /// As [`Attachment::install`], for code that counts.
+    ///
+    /// # Errors
+    /// As those of [`Attachment::install`].
+    pub(crate) fn install_counting(&mut self, patch: &Patch) -> Result<Switched, LiveError> {
+        self.change_last(|generation| generation.counts = true)?;
+        self.install(patch)
+    }
+
+    /// Activates code that counts again.
+    ///
+    /// # Errors
+    /// The process did not stop, or another program has changed some of the bytes.
+    pub(crate) fn resume_counting(&mut self, number: u32) -> Result<Switched, LiveError> {
+        self.forget_unloaded()?;
+        let before = self.generations().to_vec();
+        self.set_state(number, GenerationState::Switching)?;
+        self.activate(number, self.journal.map(number), before)
+    }
+}

@@ -1,0 +1,307 @@
+//! Exact counts of executed blocks, before an optimization.
+//!
+//! A first layout of the hot functions increments a counter in each block. It is active in short bursts,
+//! with the original code in between, and the counters are read afterwards. Whatever goes wrong, the
+//! samples remain.
+
+mod work;
+
+use std::thread;
+use std::time::Duration;
+
+use dbdyno_relayout::{Counter, Options, SampleRequirement, Samples};
+use dbdyno_units::Nanos;
+use serde::Serialize;
+
+use crate::attachment::Attachment;
+use crate::optimize::{Begin, lay_out_in, patch, readable_modules};
+use crate::patch::Patch;
+use crate::replace::Switched;
+use crate::retry::retry_while_busy;
+use crate::{LiveError, OptimizeError};
+use work::{Work, WorkSnapshot};
+
+/// How executions are counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CountingOptions {
+    /// Number of bursts.
+    pub bursts: u32,
+    /// Duration of a burst, and of the original code between two bursts.
+    pub burst: Duration,
+    /// Maximum CPU time per unit of work while executions are counted, relative to the original code.
+    pub max_slowdown: f64,
+}
+
+impl Default for CountingOptions {
+    /// Half a second, in which at most half a second of the process's time can be lost.
+    fn default() -> Self {
+        Self { bursts: 10, burst: Duration::from_millis(50), max_slowdown: 4.0 }
+    }
+}
+
+/// Samples with the counts, and how they were counted.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// The samples; with exact counts, unless [`CountingReport::fallback`] tells why not.
+    pub samples: Samples,
+    /// How they were counted.
+    pub report: CountingReport,
+}
+
+/// How executions were counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CountingReport {
+    /// Number of functions with counters.
+    pub functions: u64,
+    /// Number of counters.
+    pub counters: u64,
+    /// Functions that keep the estimates from samples, and why.
+    pub uncounted: Vec<String>,
+    /// Number of bursts.
+    pub bursts: u32,
+    /// Total duration of the bursts.
+    pub counting: Nanos,
+    /// Counted executions of blocks.
+    pub executions: u64,
+    /// CPU time per unit of work in the bursts, relative to the original code between them. `None`: the
+    /// process waits too rarely to tell.
+    pub slowdown: Option<f64>,
+    /// Total time for which threads were stopped.
+    pub stopped: Nanos,
+    /// Why there are no counts; `None` if there are.
+    pub fallback: Option<String>,
+}
+
+impl CountingReport {
+    /// The process's time that was lost: by stops and, if known, by the slowdown.
+    #[must_use]
+    pub fn lost(&self) -> Nanos {
+        let share = self.slowdown.map_or(0.0, |slowdown| (1.0 - 1.0 / slowdown).max(0.0));
+        let slow = self.counting.as_nanos() as f64 * share;
+        Nanos::from_nanos(self.stopped.as_nanos() + slow as u64)
+    }
+
+    fn add(&mut self, switched: &Switched) {
+        self.stopped = Nanos::from_nanos(self.stopped.as_nanos() + switched.stopped.as_nanos());
+    }
+}
+
+/// The number of CPUs in use from which on counting is not attempted if the slowdown cannot be measured.
+const SEVERAL_CPUS: f64 = 1.5;
+/// Size of a counter in bytes.
+const SIZE: u64 = 4;
+/// Number of bursts after which the slowdown is checked for the first time.
+const FIRST_CHECK: u32 = 2;
+
+/// Counts the executions of the blocks of hot functions. The original code is active afterwards.
+///
+/// `samples` must be in original code, as for [`optimize`](crate::optimize()). `is_cancelled` ends the
+/// counting early.
+///
+/// # Errors
+/// The process exited, or the code that counts could not be deactivated. If it could not be made or
+/// activated, or makes the process too slow, the samples are returned as they are, with the reason.
+pub fn count(
+    attachment: &mut Attachment,
+    samples: &Samples,
+    layout: &Options,
+    counting: &CountingOptions,
+    is_cancelled: impl Fn() -> bool,
+) -> Result<Counted, OptimizeError> {
+    let mut report = CountingReport::default();
+    let without = |mut report: CountingReport, reason: String| {
+        tracing::info!(reason, "no exact counts");
+        report.fallback = Some(reason);
+        Ok(Counted { samples: samples.clone(), report })
+    };
+    let (patch, counters) = match prepare(attachment, samples, layout, &mut report) {
+        Ok(prepared) => prepared,
+        Err(OptimizeError::Live(error @ LiveError::Exited { .. })) => return Err(error.into()),
+        Err(error) => return without(report, error.to_string()),
+    };
+    for function in &report.uncounted {
+        tracing::debug!(function, "not counted: estimated from samples");
+    }
+    let mut bursts =
+        Bursts { attachment, counters: &counters, report: &mut report, before: vec![] };
+    let counts = bursts.run(&patch, counting, is_cancelled);
+    // Also after an error: the code that counts must not stay active.
+    let ended = bursts.pause();
+    let counts = match (counts, ended) {
+        (_, Err(error)) | (Err(error @ LiveError::Exited { .. }), _) => return Err(error.into()),
+        (Err(error), Ok(())) => return without(report, error.to_string()),
+        (Ok(Err(reason)), Ok(())) => return without(report, reason),
+        (Ok(Ok(counts)), Ok(())) => counts,
+    };
+    report.executions = counts.iter().sum();
+    if report.executions == 0 {
+        return without(report, "no counted function was executed".to_owned());
+    }
+    let mut samples = samples.clone();
+    for (counter, count) in counters.iter().zip(counts) {
+        samples.add_block_count(counter.block, count);
+    }
+    Ok(Counted { samples, report })
+}
+
+/// Makes a layout that counts, in new memory of the process.
+fn prepare(
+    attachment: &mut Attachment,
+    samples: &Samples,
+    layout: &Options,
+    report: &mut CountingReport,
+) -> Result<(Patch, Vec<Counter>), OptimizeError> {
+    let modules = readable_modules(attachment, samples)?;
+    // Blocks without a sample are counted, too.
+    let required = layout.required.map(|it| SampleRequirement { unsampled: 1.0, ..it });
+    let options = Options { count: true, required, ..layout.clone() };
+    let (layout, _) = lay_out_in(attachment, &modules.found, samples, &options, Begin::Replace)?;
+    report.counters = layout.counters.len() as u64;
+    let uncountable = &layout.statistics.uncountable;
+    report.functions = layout.statistics.functions_moved.saturating_sub(uncountable.len() as u64);
+    let no_place = |name: &String| format!("{name}: flags are in use everywhere");
+    report.uncounted = uncountable.iter().map(no_place).collect();
+    report.uncounted.extend(layout.statistics.unproven.iter().cloned());
+    Ok((patch(&layout).0, layout.counters))
+}
+
+/// The bursts in which code that counts is active.
+struct Bursts<'a> {
+    attachment: &'a mut Attachment,
+    counters: &'a [Counter],
+    report: &'a mut CountingReport,
+    /// The counters when they were read before.
+    before: Vec<u32>,
+}
+
+impl Bursts<'_> {
+    /// Returns the counts, or why there are none.
+    fn run(
+        &mut self,
+        patch: &Patch,
+        options: &CountingOptions,
+        is_cancelled: impl Fn() -> bool,
+    ) -> Result<Result<Vec<u64>, String>, LiveError> {
+        let pid = self.attachment.process().pid();
+        self.before = vec![0; self.counters.len()];
+        let mut counts = vec![0; self.counters.len()];
+        let (mut original, mut counted) = (Work::default(), Work::default());
+        for burst in 0..options.bursts {
+            original += during(pid, options.burst);
+            if burst == 0
+                && let Some(reason) = too_parallel(original)
+            {
+                return Ok(Err(reason));
+            }
+            let switched = match burst {
+                0 => self.attachment.install_counting(patch)?,
+                _ => self.resume()?,
+            };
+            self.report.add(&switched);
+            counted += during(pid, options.burst);
+            self.pause()?;
+            self.read(&mut counts)?;
+            self.report.bursts = burst + 1;
+            self.report.counting = Nanos::from(counted.time);
+            self.report.slowdown = counted.relative_to(original);
+            tracing::debug!(burst, slowdown = self.report.slowdown, "counted");
+            if burst + 1 >= FIRST_CHECK
+                && let Some(reason) = too_slow(self.report.slowdown, options.max_slowdown)
+            {
+                return Ok(Err(reason));
+            }
+            if is_cancelled() {
+                return Ok(Err("it was cancelled".to_owned()));
+            }
+        }
+        Ok(Ok(counts))
+    }
+
+    fn resume(&mut self) -> Result<Switched, LiveError> {
+        let number = self.attachment.generations().last().map_or(0, |last| last.number);
+        self.attachment.resume_counting(number)
+    }
+
+    /// Activates the original code.
+    fn pause(&mut self) -> Result<(), LiveError> {
+        let attachment = &mut *self.attachment;
+        let (switched, _) = retry_while_busy(|| attachment.undo(), LiveError::is_transient);
+        self.report.add(&switched?);
+        Ok(())
+    }
+
+    /// Adds what the counters have counted since they were read before. They have 32 bits and overflow.
+    fn read(&mut self, counts: &mut [u64]) -> Result<(), LiveError> {
+        let memory = self.attachment.process().memory();
+        let mut sums = self.before.iter_mut().zip(counts);
+        for adjacent in self.counters.chunk_by(|a, b| a.address + SIZE == b.address) {
+            let bytes = memory.read(adjacent[0].address, adjacent.len() * SIZE as usize)?;
+            for (now, (before, count)) in bytes.chunks_exact(SIZE as usize).zip(&mut sums) {
+                let now = now.iter().rev().fold(0, |now, byte| now << 8 | u32::from(*byte));
+                *count += u64::from(now.wrapping_sub(*before));
+                *before = now;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a process that does this work is not slowed down by counters, which its threads would share.
+fn too_parallel(original: Work) -> Option<String> {
+    (!original.is_countable() && original.cpus() > SEVERAL_CPUS).then(|| {
+        format!(
+            "it uses {:.1} CPUs and waits too rarely to measure how much counting would slow it down",
+            original.cpus()
+        )
+    })
+}
+
+/// Why counting ends with this slowdown.
+fn too_slow(slowdown: Option<f64>, most: f64) -> Option<String> {
+    let slowdown = slowdown.filter(|slowdown| *slowdown > most)?;
+    Some(format!("counting takes {slowdown:.1} times the CPU time, more than {most}"))
+}
+
+/// Waits, and returns the process's work meanwhile.
+fn during(pid: u32, time: Duration) -> Work {
+    let before = WorkSnapshot::of(pid);
+    thread::sleep(time);
+    before.until_now(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(cpus: u64, waits: u64) -> Work {
+        Work { time: Duration::from_millis(50), cpu: Duration::from_millis(50 * cpus), waits }
+    }
+
+    #[test]
+    fn slowdown_above_the_limit_is_the_reason_for_samples() {
+        let slowdown = |cpus| work(cpus, 1_000).relative_to(work(1, 1_000));
+        assert_eq!(too_slow(slowdown(3), 4.0), None);
+        let reason = too_slow(slowdown(5), 4.0).unwrap();
+        assert_eq!(reason, "counting takes 5.0 times the CPU time, more than 4");
+        assert_eq!(too_slow(None, 4.0), None);
+    }
+
+    #[test]
+    fn parallel_process_without_waits_is_not_counted() {
+        assert!(too_parallel(work(2, 3)).unwrap().starts_with("it uses 2.0 CPUs"));
+        assert_eq!(too_parallel(work(2, 1_000)), None);
+        assert_eq!(too_parallel(work(1, 0)), None);
+    }
+
+    #[test]
+    fn lost_time_is_that_of_stops_and_slowdown() {
+        let report = CountingReport {
+            counting: Nanos::from_millis(500),
+            slowdown: Some(2.0),
+            stopped: Nanos::from_millis(30),
+            ..CountingReport::default()
+        };
+        assert_eq!(report.lost(), Nanos::from_millis(280));
+        assert_eq!(CountingReport { slowdown: None, ..report }.lost(), Nanos::from_millis(30));
+    }
+}

@@ -1,0 +1,177 @@
+//! Exact counts of a running program.
+
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use dbdyno_live::{
+    Activation, Attachment, Counted, CountingOptions, GenerationState, LiveError, SamplingOptions,
+    count, live_records, map_to_original, optimize, sample,
+};
+use dbdyno_relayout::{Options, Samples};
+
+use crate::copies::{attach, attach_to};
+use crate::killed::assert_undoable;
+use crate::repetitions;
+use crate::victim::{Program, Victim};
+
+const PID: &str = "DBDYNO_TEST_PID";
+const STATE: &str = "DBDYNO_TEST_STATE";
+const FILE: &str = "DBDYNO_TEST_FILE";
+
+fn samples(attachment: &Attachment) -> Samples {
+    let sampling = SamplingOptions {
+        time: Duration::from_millis(400),
+        frequency: 1_999,
+        ..SamplingOptions::default()
+    };
+    let sampled = sample(attachment.process().pid(), false, &sampling, |_| false).unwrap();
+    map_to_original(attachment, &sampled.samples)
+}
+
+fn counted(attachment: &mut Attachment, counting: &CountingOptions) -> Counted {
+    let samples = samples(attachment);
+    count(attachment, &samples, &Options::default(), counting, || false).unwrap()
+}
+
+/// Many short bursts: the programs check themselves.
+const BURSTS: CountingOptions =
+    CountingOptions { bursts: 12, burst: Duration::from_millis(15), max_slowdown: f64::INFINITY };
+
+fn compile() -> Program {
+    Program::compile("language.cpp", "g++", &["-O2"])
+}
+
+#[test]
+fn executions_are_counted_and_used_for_the_layout() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    for _ in 0..2 {
+        let Counted { samples, report } = counted(&mut attachment, &BURSTS);
+        assert_eq!(report.fallback, None, "{report:?}");
+        assert!(report.functions > 0 && report.executions > 1_000, "{report:?}");
+        assert_eq!(report.bursts, BURSTS.bursts);
+        assert!(samples.block_counts().len() as u64 >= report.counters);
+        victim.assert_alive();
+        assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
+        let (done, _) = optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
+        assert!(done.statistics.functions_counted > 0, "{done:?}");
+        victim.assert_alive();
+        assert!(attachment.generations().iter().any(|it| it.state == GenerationState::Active));
+    }
+    attachment.undo().unwrap();
+    drop(attachment);
+    assert_undoable(&program, &mut victim);
+    victim.end();
+}
+
+#[test]
+fn code_that_counts_is_never_redone() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let report = counted(&mut attachment, &BURSTS).report;
+    assert_eq!(report.fallback, None);
+    assert!(matches!(attachment.redo(), Err(LiveError::NothingToRedo { .. })));
+    assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
+    victim.assert_alive();
+    victim.end();
+}
+
+#[test]
+fn samples_are_used_if_counting_is_ended_or_there_is_nothing_to_count() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let samples = samples(&attachment);
+    let options = Options::default();
+    let ended = count(&mut attachment, &samples, &options, &BURSTS, || true).unwrap();
+    assert_eq!((ended.report.bursts, &ended.samples), (1, &samples), "{:?}", ended.report);
+    assert!(ended.report.fallback.is_some());
+    assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
+
+    let none = Samples::default();
+    let nothing = count(&mut attachment, &none, &options, &BURSTS, || false).unwrap();
+    assert!(nothing.report.fallback.is_some() && nothing.report.bursts == 0);
+    drop(attachment);
+    assert_undoable(&program, &mut victim);
+    victim.end();
+}
+
+/// A helper process for other tests.
+#[test]
+#[ignore = "started by other tests"]
+fn helper_counts_a_program_forever() {
+    let Ok(pid) = std::env::var(PID) else { return };
+    let program = Program::at(
+        std::env::var_os(FILE).unwrap().into(),
+        std::env::var_os(STATE).unwrap().into(),
+    );
+    let mut attachment = attach_to(&program, pid.parse().unwrap());
+    let samples = samples(&attachment);
+    loop {
+        count(&mut attachment, &samples, &Options::default(), &BURSTS, || false).unwrap();
+    }
+}
+
+struct Counting(Child);
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_counting(program: &Program, victim: &Victim) -> Counting {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "counting::helper_counts_a_program_forever"])
+        .env(PID, victim.pid().to_string())
+        .env(STATE, program.state())
+        .env(FILE, &program.path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    Counting(child)
+}
+
+/// Waits until the journal has active code that counts.
+fn wait_for_a_burst(program: &Program) {
+    let start = Instant::now();
+    let is_counting = || {
+        let records = live_records(&program.state());
+        let mut generations = records.iter().flat_map(|record| &record.generations);
+        generations.any(|it| it.counts && it.state == GenerationState::Active)
+    };
+    while !is_counting() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no burst starts");
+        sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn program_runs_and_is_undoable_after_a_kill_while_it_is_counted() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut killed_while_active = 0;
+    let rounds = repetitions(8, 40);
+    for round in 0..rounds {
+        let counting = start_counting(&program, &victim);
+        wait_for_a_burst(&program);
+        sleep(Duration::from_micros(round * 7_919 % 40_000));
+        drop(counting);
+        victim.assert_alive();
+        let attachment = attach(&program, &victim);
+        killed_while_active += u64::from(attachment.activation().unwrap() != Activation::Inactive);
+        drop(attachment);
+        assert_undoable(&program, &mut victim);
+        let mut attachment = attach(&program, &victim);
+        if !attachment.generations().is_empty() {
+            assert!(matches!(attachment.redo(), Err(LiveError::NothingToRedo { .. })));
+        }
+    }
+    assert!(killed_while_active > 0, "in no round of {rounds}");
+    victim.end();
+}
