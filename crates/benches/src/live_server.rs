@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use dbdyno_live::{
-    AttachedGroup, Attachment, LayoutCandidate, LiveError, MadeLayouts, MemberOutcome, Module,
-    OptimizeError, Optimized, PreparedPatch, ProbeOptions, Process, Sampled, descendants,
-    map_to_original, optimize, optimize_descendants, optimize_layouts, retry_while_busy,
+    AttachedGroup, Attachment, Counted, CountingOptions, LayoutCandidate, LiveError, MadeLayouts,
+    MemberOutcome, Module, OptimizeError, Optimized, PreparedPatch, ProbeOptions, Process, Sampled,
+    count, descendants, map_to_original, optimize, optimize_descendants, optimize_layouts,
+    retry_while_busy,
 };
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Nanos;
@@ -111,6 +112,18 @@ impl LiveServer {
             OptimizeError::is_transient,
         );
         Ok(made.0?)
+    }
+
+    /// Counts executions of the first process, which must be under load.
+    ///
+    /// # Errors
+    /// The process exited, or the code that counts could not be deactivated.
+    pub fn count(&self, sampled: &Sampled) -> anyhow::Result<Counted> {
+        let process = Process::open(self.pid, UNMAP)?;
+        let mut attachment = Attachment::open(process, &self.state, self.max_pause)?;
+        let samples = map_to_original(&attachment, &sampled.samples);
+        let (layout, counting) = (dbdyno_relayout::Options::default(), CountingOptions::default());
+        Ok(count(&mut attachment, &samples, &layout, &counting, || false)?)
     }
 
     /// Attaches to the first process and these others.

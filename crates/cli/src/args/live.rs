@@ -195,6 +195,10 @@ pub struct Optimize {
     /// `llvm-bolt --data`
     #[arg(long, value_name = "FILE", conflicts_with = "profile_in")]
     pub bolt_out: Option<PathBuf>,
+    /// How often each block of code is executed: estimated from the samples, or counted. To count, a first
+    /// layout with counters is active ten times for 50 ms. If counting is too expensive, the samples are used
+    #[arg(long, value_enum, default_value_t, conflicts_with = "dry_run")]
+    pub counts: Counts,
     /// Copy functions in their original order, to measure the effect of the order
     #[arg(long)]
     pub keep_order: bool,
@@ -221,6 +225,16 @@ pub struct Optimize {
     /// Former name of --ab-test
     #[arg(long, value_name = "SECONDS", hide = true, conflicts_with = "ab_test")]
     judge: Option<f64>,
+}
+
+/// Source of the executions of blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Counts {
+    /// Estimated from samples
+    #[default]
+    Sampled,
+    /// Counted
+    Exact,
 }
 
 fn overhead(text: &str) -> Result<Share, String> {

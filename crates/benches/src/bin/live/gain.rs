@@ -26,6 +26,7 @@ use dbdyno_live::{
     Sampled, SamplingOptions, Side, race, sample,
 };
 use dbdyno_record::SliceMeasured;
+use dbdyno_relayout::Samples;
 use dbdyno_stats::{Estimate, Point, median, median_with_interval, paired_ratios};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
@@ -92,6 +93,9 @@ pub struct Args {
     /// Measuring time of each microbenchmark and number of clients
     #[arg(long, default_value = "12s", value_parser = duration)]
     budget: Nanos,
+    /// Source of the executions of blocks; several, separated by commas, are measured in sequence
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "sampled")]
+    counts: Vec<Counts>,
     /// Also measure the cost of sampling
     #[arg(long)]
     sampling_cost: bool,
@@ -102,6 +106,13 @@ pub struct Args {
     /// Measure all of these layouts as arms instead of racing them
     #[arg(long)]
     all_layouts: bool,
+}
+
+/// Source of the executions of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Counts {
+    Sampled,
+    Exact,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -142,7 +153,9 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             }
             is_settled = !microbenchmark.writes();
         }
-        measuring.microbenchmark(number, microbenchmark)?;
+        for counts in &args.counts {
+            measuring.microbenchmark(number, microbenchmark, *counts)?;
+        }
     }
     drop(progress);
     let Measuring { worker, server, done, rows, .. } = measuring;
@@ -223,9 +236,14 @@ struct Switcher {
 
 impl Measuring<'_> {
     /// Samples the server under this load, optimizes it, and measures it.
-    fn microbenchmark(&mut self, number: u32, what: &Microbenchmark) -> anyhow::Result<()> {
+    fn microbenchmark(
+        &mut self,
+        number: u32,
+        what: &Microbenchmark,
+        counts: Counts,
+    ) -> anyhow::Result<()> {
         let clients = self.args.sampled_clients.unwrap_or(self.args.clients[0]);
-        let sampled = self.sample(number, what, clients)?;
+        let sampled = self.sample(number, what, clients, counts)?;
         let samples = sampled.samples.total();
         let (mut switcher, made) = self.optimize(&sampled)?;
         let mut raced = None;
@@ -264,7 +282,10 @@ impl Measuring<'_> {
                     }
                 }
             }
-            let name = what.name.clone();
+            let name = match counts {
+                Counts::Sampled => what.name.clone(),
+                Counts::Exact => format!("{} (exact counts)", what.name),
+            };
             let missing = || format!("{name}: too few slices for an estimate");
             let layout = |index: usize| {
                 let arm = sides.iter().skip(1).position(|side| *side == Side::Layout(index));
@@ -283,7 +304,7 @@ impl Measuring<'_> {
                 qps: points.of(&points.qps).with_context(missing)?,
                 cpu: points.of(&points.cpu).with_context(missing)?,
                 sampled: if is_sampled { points.both(SAMPLED) } else { None },
-                name: what.name.clone(),
+                name,
                 clients,
                 samples,
                 functions: made[best].done.statistics.functions_moved,
@@ -345,13 +366,32 @@ impl Measuring<'_> {
         number: u32,
         what: &Microbenchmark,
         clients: u32,
+        counts: Counts,
     ) -> anyhow::Result<Sampled> {
         self.prepare(number, what, clients)?;
         let slices = self.args.profile.as_nanos().div_ceil(WARM_UP.as_nanos());
-        let ((), sampled) = self.sampled(Duration::ZERO, |it| {
+        let ((), mut sampled) = self.sampled(Duration::ZERO, |it| {
             (0..slices).try_for_each(|_| it.slice(what, WARM_UP).map(drop))
         })?;
+        if counts == Counts::Exact {
+            sampled.samples = self.count(what, &sampled)?;
+        }
         Ok(sampled)
+    }
+
+    /// Counts executions of the server under load. Returns the samples with the counts.
+    fn count(&mut self, what: &Microbenchmark, sampled: &Sampled) -> anyhow::Result<Samples> {
+        let server = self.server;
+        let counted = thread::scope(|scope| {
+            let counting = scope.spawn(|| server.count(sampled));
+            while !counting.is_finished() {
+                self.slice(what, WARM_UP)?;
+            }
+            counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        let report = &counted.report;
+        print(&format!("{}: {report:?}, lost {}\n", what.name, report.lost()));
+        Ok(counted.samples)
     }
 
     /// Samples the server while `work` runs, which starts after `wait`.

@@ -1,6 +1,7 @@
 //! `dbdyno live`: the live optimizer.
 
 mod check;
+mod counting;
 mod effect;
 mod layouts;
 mod optimize;
@@ -209,9 +210,13 @@ fn describe(
             "entries": generation.entries.len(),
             "redirected": patched,
             "activation": activation,
+            "counts": generation.counts,
             "bytes": code,
         }));
         let state = match (generation.state, activation) {
+            (_, Activation::Full | Activation::Partial) if generation.counts => {
+                "counts executions, which is slow; interrupted; `dbdyno live undo` ends it"
+            }
             (GenerationState::Active, _) => "active",
             (GenerationState::Inactive, _) => "inactive; `dbdyno live redo` activates it",
             (GenerationState::Retired, _) => "replaced; its code is kept",

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::effect::Effect;
 use super::profile::profile;
-use super::{Session, text};
-use crate::args::Optimize;
+use super::{Session, counting, text};
+use crate::args::{Counts, Optimize};
 use crate::commands::stop_on_signals;
 use crate::error::CliError;
 use crate::output;
@@ -43,11 +43,23 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     if args.target.family {
         attachment.share_with(descendants(pid));
     }
+    let cancel = match work.is_some() || args.counts == Counts::Exact {
+        true => Some(stop_on_signals("stopping")?),
+        false => None,
+    };
+    let is_cancelled = || cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+    let (samples, counting) =
+        counting::with_counts(&mut attachment, samples, &layout, args, is_cancelled)?;
     let (done, prepared) =
         run(&mut attachment, &samples, &layout).map_err(|error| failed(error, text::advice))?;
     let gdb = symbols::gdb_script(&session.state, attachment.process().identity());
     let mut text = text::optimized(pid, &done);
-    let mut value = json!({ "pid": pid, "profile": profile, "optimized": done, "gdb": gdb });
+    let mut value = json!({
+        "pid": pid, "profile": profile, "counting": counting, "optimized": done, "gdb": gdb,
+    });
+    if let Some(counting) = &counting {
+        text.push_str(&text::row("counts", &counting::text(counting)));
+    }
     if let Some(script) = gdb {
         text.push_str(&text::row("gdb", &format!("source {}", script.display())));
     }
@@ -74,13 +86,10 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let effect = match work {
         None => Effect::not_requested(),
         Some(work) => {
-            let cancel = stop_on_signals("stopping the A/B test")?;
             output::note(&format!("A/B test of optimized and original code for {test_time:?}"));
             let group = AttachedGroup::open(pid, &members, &session.state, probe, max_pause);
             let keep = if args.keep { KeepRule::Always } else { KeepRule::IfBetter };
-            Effect::tested(group, keep, |group| {
-                work.ab_test(group, test_time, keep, || cancel.load(Ordering::Relaxed))
-            })
+            Effect::tested(group, keep, |group| work.ab_test(group, test_time, keep, is_cancelled))
         }
     };
     text.push_str(&text::row("effect", &effect.text));
