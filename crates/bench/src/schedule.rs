@@ -175,6 +175,12 @@ impl Schedule {
         self.left.retain(|(_, left)| *left != candidate);
     }
 
+    /// The candidate of the next slice, if it is in the current block.
+    #[must_use]
+    pub fn upcoming(&self) -> Option<usize> {
+        self.left.front().map(|(_, candidate)| *candidate)
+    }
+
     /// Whether all slices of the current block were returned.
     #[must_use]
     pub fn is_block_complete(&self) -> bool {

@@ -10,6 +10,7 @@ pub mod mysql;
 mod net;
 mod params;
 pub mod postgres;
+mod sha256_crypt;
 pub mod sqlite;
 mod text_rows;
 mod verifier;

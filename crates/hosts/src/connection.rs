@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbdyno_drivers::verifier;
-use dbdyno_engines::server::{Network, ServerPlan};
+use dbdyno_engines::server::{Network, ProcessFound, ProcessSearch, ServerPlan};
 use dbdyno_machine::{ProcessIdentity, Signal, die_with_parent};
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Nanos;
@@ -190,6 +190,17 @@ impl HostConnection {
         }
     }
 
+    /// Finds the process of a server there that somebody else started.
+    ///
+    /// # Errors
+    /// The experiment names a process that is not the server.
+    pub fn find(&self, search: ProcessSearch) -> Result<ProcessFound, HostError> {
+        match self.request(&Request::Find(search))? {
+            Response::Found(found) => Ok(found),
+            other => Err(self.0.unexpected(&other)),
+        }
+    }
+
     /// The directory of the server with this name there.
     #[must_use]
     pub fn dir(&self, name: &str) -> HostDir {
@@ -203,13 +214,17 @@ impl HostConnection {
     /// Where a server of this system listens, at a port that the agent chooses.
     pub(crate) fn network(&self, system: ServerSystem) -> Network {
         let NetworkPath { host, client } = self.0.path;
-        // The specification refuses other systems, and so does the agent.
-        let verifier = verifier(system, self.0.password.reveal()).unwrap_or_default();
+        let verifier = verifier(system, self.0.password.reveal());
         Network { address: host, port: 0, client, verifier }
     }
 
     pub(crate) fn request(&self, request: &Request) -> Result<Response, HostError> {
         self.0.request(request)
+    }
+
+    /// Sends a request that has no response.
+    pub(crate) fn send(&self, request: &Request) -> io::Result<()> {
+        self.0.link.send(request)
     }
 
     pub(crate) fn request_done(&self, request: &Request) -> Result<(), HostError> {

@@ -1,12 +1,14 @@
 //! A private server on a host, and its directory.
 
-use dbdyno_bench::protocol::{Reading, TimedUsage};
+use std::io::{self, Write as _};
+
 use dbdyno_engines::server::{Network, ServerPlan};
-use dbdyno_record::Counting;
 use dbdyno_record::server::Target;
 
-use crate::protocol::{Request, Response, StartRequest, Started};
-use crate::{HostConnection, HostError};
+use tempfile::NamedTempFile;
+
+use crate::protocol::{Failed, Request, Response, StartRequest, Started};
+use crate::{HostConnection, HostError, HostMonitor};
 
 /// The directory of one server on a host: its data, its configuration and its log.
 #[derive(Clone, Debug)]
@@ -76,26 +78,44 @@ impl HostDir {
         };
         match self.connection.request(&Request::Start(Box::new(request)))? {
             Response::Started(started) => {
-                let Started { server, port, counting, time } = *started;
-                // Of what the host answers, only the port is used: otherwise it could lead the workers to
-                // a server on this machine.
-                let target = Network { port, ..network }.target(system);
+                let Started { server, port, public_key, counting, time } = *started;
+                // Of what the host answers, only the port and the key are used: otherwise it could lead the
+                // workers to a server on this machine.
+                let mut target = Network { port, ..network }.target(system);
+                let public_key = public_key.map(|key| self.store_key(&key)).transpose()?;
+                target.server_public_key = public_key.as_ref().map(|file| file.path().to_owned());
                 let host = self.connection.name();
                 tracing::info!(host, server = self.name, %time, "started a server");
-                Ok(HostServer { connection: self.connection.clone(), server, target, counting })
+                let monitor = HostMonitor::new(self.connection.clone(), server, counting);
+                Ok(HostServer { monitor, target, _public_key: public_key })
             }
             other => Err(self.connection.unexpected(&other)),
         }
     }
 }
 
+impl HostDir {
+    /// A server's public key in a file for the workers, which is removed with the value.
+    fn store_key(&self, key: &str) -> Result<NamedTempFile, HostError> {
+        let store = || -> io::Result<NamedTempFile> {
+            let mut file = NamedTempFile::new()?;
+            file.write_all(key.as_bytes())?;
+            Ok(file)
+        };
+        store().map_err(|error| HostError::Failed {
+            host: self.connection.name().to_owned(),
+            failed: Failed::because(format!("storing the server's public key here: {error}")),
+        })
+    }
+}
+
 /// A running server on a host. Dropping it kills the server.
 #[derive(Debug)]
 pub struct HostServer {
-    connection: HostConnection,
-    server: u32,
+    monitor: HostMonitor,
     target: Target,
-    counting: Option<Counting>,
+    /// The file that the target names.
+    _public_key: Option<NamedTempFile>,
 }
 
 impl HostServer {
@@ -105,33 +125,23 @@ impl HostServer {
         self.target.clone()
     }
 
-    /// Which counters are available; `None` if none were requested.
+    /// The readings of its usage.
     #[must_use]
-    pub const fn counting(&self) -> Option<&Counting> {
-        self.counting.as_ref()
+    pub const fn monitor(&self) -> &HostMonitor {
+        &self.monitor
     }
 
     /// How the server exited, or that the connection is lost; `None` while it runs.
     #[must_use]
     pub fn ended(&self) -> Option<HostError> {
-        match self.connection.request(&Request::Ended(self.server)) {
+        let HostMonitor { connection, server, .. } = &self.monitor;
+        match connection.request(&Request::Ended(*server)) {
             Ok(Response::Ended(ended)) => {
-                let host = self.connection.name().to_owned();
+                let host = connection.name().to_owned();
                 ended.map(|failed| HostError::Failed { host, failed })
             }
-            Ok(other) => Some(self.connection.unexpected(&other)),
+            Ok(other) => Some(connection.unexpected(&other)),
             Err(error) => Some(error),
-        }
-    }
-
-    /// Takes a reading of its usage. `None` if it is unknown, and for readings that do not end a timed
-    /// part.
-    #[must_use]
-    pub fn read(&self, reading: Reading) -> Option<TimedUsage> {
-        match self.connection.request(&Request::Read(self.server, reading)) {
-            Ok(Response::Read(usage)) => usage,
-            // A lost connection ends the worker, too.
-            Ok(_) | Err(_) => None,
         }
     }
 
@@ -140,13 +150,6 @@ impl HostServer {
     /// # Errors
     /// It was killed, or exited with an error.
     pub fn stop(self) -> Result<(), HostError> {
-        self.connection.request_done(&Request::Stop(self.server))
-    }
-}
-
-impl Drop for HostServer {
-    fn drop(&mut self) {
-        // After a stop there is no such server, and after a loss the agent has ended it.
-        let _ = self.connection.request_done(&Request::Kill(self.server));
+        self.monitor.connection.request_done(&Request::Stop(self.monitor.server))
     }
 }

@@ -1,12 +1,14 @@
-//! The protocol between dbdyno and an agent: one JSON value per line. Each request has one response;
-//! [`Request::Heartbeat`] is answered even while another request is in progress.
+//! The protocol between dbdyno and an agent: one JSON value per line. Each request but [`Request::LeadIn`] has
+//! one response; [`Request::Heartbeat`] is answered even while another request is in progress.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use dbdyno_bench::protocol::{Reading, TimedUsage};
-use dbdyno_engines::server::{DataShape, Network, ServerError, ServerPlan};
+use dbdyno_engines::server::{
+    DataShape, Network, ProcessFound, ProcessSearch, ServerError, ServerPlan,
+};
 use dbdyno_record::Counting;
 use dbdyno_record::server::{Durability, ServerSystem, StorageEngine};
 use dbdyno_units::Nanos;
@@ -47,13 +49,19 @@ pub enum Request {
     Rename(String, String),
     /// Start a server.
     Start(Box<StartRequest>),
+    /// Find the process of a server that somebody else started.
+    Find(ProcessSearch),
+    /// Prepare to read the usage of this process; with `true`, with counters of the CPU and the kernel.
+    Watch(u32, bool),
     /// Tell how a server exited, if it has.
     Ended(u32),
     /// Read a server's usage.
     Read(u32, Reading),
+    /// Take a reading before a lead-in that follows without interruption; has no response.
+    LeadIn(u32),
     /// Stop a server cleanly.
     Stop(u32),
-    /// Kill a server.
+    /// Kill a server, or forget a process.
     Kill(u32),
     /// Remove everything, and exit.
     End,
@@ -111,6 +119,10 @@ pub enum Response {
     Exists(bool),
     /// The server runs.
     Started(Box<Started>),
+    /// The process of a server, or why it is not known.
+    Found(ProcessFound),
+    /// Its number, for further requests, and which counters are available.
+    Watching(u32, Option<Counting>),
     /// How a server exited; `None` while it runs.
     Ended(Option<Failed>),
     /// The reading was taken.
@@ -126,6 +138,8 @@ pub struct Started {
     pub server: u32,
     /// The port that it listens at.
     pub port: u16,
+    /// For MySQL, the public key with which passwords are encrypted, as PEM.
+    pub public_key: Option<String>,
     /// Which counters are available; `None` if none were requested.
     pub counting: Option<Counting>,
     /// How long it took.

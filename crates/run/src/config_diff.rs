@@ -50,13 +50,13 @@ fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
         (_, Deployment::Existing(server)) => {
             add("durability of a commit", "as configured on the server");
             add("statements", server.statements.name());
-            add(
-                "connection",
-                match server.target.address {
-                    Address::Socket(_) => "Unix socket",
-                    Address::Tcp { .. } => "TCP",
-                },
-            );
+            match (&server.target.address, &server.host) {
+                (Address::Socket(_), _) => add("connection", "Unix socket"),
+                (Address::Tcp { .. }, None) => add("connection", "TCP"),
+                (Address::Tcp { .. }, Some(host)) => {
+                    add("connection", &format!("TCP to host {host}"));
+                }
+            }
             add("encryption", settings::encryption(&server.target.tls));
             for name in [CHARACTERS, CHECKSUMS, TORN_PAGES, ISOLATION] {
                 add(name, "as configured on the server");

@@ -87,7 +87,7 @@ impl<'a> RunContext<'a> {
 
     /// The location of this name for the candidate's kind of data.
     pub fn data_location(&self, candidate: &ResolvedCandidate, name: &str) -> DataLocation {
-        if let Some(host) = &candidate.host {
+        if let (Deployment::Private(_), Some(host)) = (&candidate.deployment, &candidate.host) {
             return DataLocation::HostDir(host.dir(name));
         }
         match (&candidate.deployment, &self.server_dirs) {

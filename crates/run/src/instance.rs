@@ -10,7 +10,7 @@ use std::time::Duration;
 use dbdyno_bench::protocol::{Opened, Prepare};
 use dbdyno_bench::slice::SliceRequest;
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
-use dbdyno_hosts::HostError;
+use dbdyno_hosts::{HostError, HostMonitor};
 use dbdyno_record::{Counting, SliceMeasured};
 use dbdyno_results::OptimizationRecord;
 use dbdyno_spec::experiment::System;
@@ -54,6 +54,8 @@ pub(crate) struct Instance {
     location: DataLocation,
     /// The private server, while it runs.
     server: Option<RunningServer>,
+    /// Reads the usage of an existing server on its host, while the worker runs.
+    monitor: Option<HostMonitor>,
     /// The worker, while it runs.
     worker: Option<WorkerHandle>,
     /// What the system reported when it was last opened.
@@ -83,6 +85,7 @@ impl Instance {
             candidate,
             location,
             server: None,
+            monitor: None,
             worker: None,
             opened: None,
             recoveries: 0,
@@ -153,6 +156,7 @@ impl Instance {
     /// One of them did not exit cleanly.
     pub fn close(&mut self) -> Result<(), WorkerError> {
         let worker = self.worker.take().map_or(Ok(()), WorkerHandle::close);
+        self.monitor = None;
         let server = self.server.take().map_or(Ok(()), RunningServer::stop);
         worker.and(server)
     }
@@ -167,6 +171,7 @@ impl Instance {
     pub fn kill(&mut self) {
         self.worker = None;
         self.server = None;
+        self.monitor = None;
     }
 
     /// Runs one slice of what was prepared. If its server or its connections are lost, restarts the
@@ -197,11 +202,16 @@ impl Instance {
 
     fn slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, WorkerError> {
         let worker = self.worker.as_mut().ok_or_else(stopped)?;
-        match &self.server {
-            Some(RunningServer::OnHost(server)) => {
-                worker.slice_on_host(request, &mut |reading| server.read(reading))
-            }
-            Some(RunningServer::Here(_)) | None => worker.slice(request),
+        match monitor_on_host(self.server.as_ref(), self.monitor.as_ref()) {
+            Some(monitor) => worker.slice_on_host(request, &mut |reading| monitor.read(reading)),
+            None => worker.slice(request),
+        }
+    }
+
+    /// Says that the next slice is one of this instance: a reading on another host can begin meanwhile.
+    pub fn announce_slice(&self) {
+        if let Some(monitor) = monitor_on_host(self.server.as_ref(), self.monitor.as_ref()) {
+            monitor.announce();
         }
     }
 
@@ -256,6 +266,17 @@ impl Instance {
         self.worker_mut()?.prepare(prepare.clone())?;
         self.has_diverged |= prepare.microbenchmark.writes();
         Ok(true)
+    }
+}
+
+/// The monitor of a private server on a host, or of an existing one.
+const fn monitor_on_host<'a>(
+    server: Option<&'a RunningServer>,
+    existing: Option<&'a HostMonitor>,
+) -> Option<&'a HostMonitor> {
+    match server {
+        Some(RunningServer::OnHost(server)) => Some(server.monitor()),
+        Some(RunningServer::Here(_)) | None => existing,
     }
 }
 

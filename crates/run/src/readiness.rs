@@ -17,7 +17,7 @@ use crate::cpus::divide_cpus;
 use crate::data::planned_space;
 use crate::hosts::Hosts;
 use crate::resolved_candidate::Deployment;
-use crate::server_process::describe_process;
+use crate::server_process::{describe_on_host, describe_process};
 use crate::{releases, server_plan};
 
 /// What a run needs of this machine and of existing servers.
@@ -90,7 +90,7 @@ impl Readiness {
         }
         let all = experiment.candidates.len();
         readiness.found.extend(programs.into_iter().map(|one| one.found(all)));
-        readiness.existing_servers(experiment, worker);
+        readiness.existing_servers(experiment, worker, hosts.as_ref());
         readiness.disk(experiment, run);
         readiness
     }
@@ -182,7 +182,12 @@ impl Readiness {
         }
     }
 
-    fn existing_servers(&mut self, experiment: &Experiment, worker: &WorkerProgram) {
+    fn existing_servers(
+        &mut self,
+        experiment: &Experiment,
+        worker: &WorkerProgram,
+        hosts: Option<&Hosts>,
+    ) {
         // A run that does not exist: all schemas belong to others.
         let nobody = RunIdentity::new(RunId::from_random([0; 16]), "", "");
         for (name, checked) in access::check_all(experiment, worker, &nobody) {
@@ -196,7 +201,19 @@ impl Readiness {
             // The control is on the baseline's server.
             let candidate = experiment.candidates.iter().find(|one| one.name == name);
             let Some(System::Existing(server)) = candidate.map(|one| &one.system) else { continue };
-            match describe_process(server) {
+            let described = match (hosts, candidate) {
+                (Some(hosts), Some(candidate)) => match hosts.of(candidate) {
+                    Ok(Some(host)) => {
+                        describe_on_host(server, host).map_err(|error| error.to_string())
+                    }
+                    Ok(None) => describe_process(server),
+                    Err(error) => Err(error.to_string()),
+                },
+                // Without the host, its problem is reported already.
+                _ if server.host.is_some() => continue,
+                _ => describe_process(server),
+            };
+            match described {
                 Ok(process) => {
                     let title = server.system.of_version(&version).title();
                     let address = &server.target.address;

@@ -22,7 +22,7 @@ pub(crate) struct ResolvedCandidate {
     /// The candidate as given in the experiment.
     pub spec: Candidate,
     pub deployment: Deployment,
-    /// The host that its private server runs on; `None` for this machine.
+    /// The host that its server runs on, where its usage is read; `None` for this machine.
     pub host: Option<HostConnection>,
     /// The build of its private server, if it was compiled for the run.
     pub server_build: Option<Box<Build>>,

@@ -100,6 +100,7 @@ pub(crate) fn of_resolved(candidate: &ResolvedCandidate) -> Vec<(String, String)
             }
             // The one that the experiment names, or that was found.
             rows.extend(server.pid.map(|pid| ("process".to_owned(), pid.to_string())));
+            rows.extend(server.host.clone().map(|host| ("host".to_owned(), host)));
         }
     }
     rows

@@ -192,11 +192,11 @@ fn read_server(
     );
     let defaults = sections.servers.iter().find(|(of, _)| *of == system);
     let defaults = defaults.map(|(_, defaults)| defaults.clone()).unwrap_or_default();
+    let Sections { definitions, hosts, .. } = sections;
     if table.has("url") {
         build::refuse(table, "dbdyno does not compile a server with a `url`");
-        existing::read(table, name, system, &defaults).map(System::Existing)
+        existing::read(table, name, system, &defaults, hosts).map(System::Existing)
     } else {
-        let Sections { definitions, hosts, .. } = sections;
         server::read(table, system, defaults, definitions, hosts).map(System::Private)
     }
 }

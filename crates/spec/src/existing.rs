@@ -4,9 +4,9 @@ use dbdyno_document::{Problem, Span, Table};
 use dbdyno_record::server::ServerSystem;
 
 use crate::candidate::Read;
-use crate::experiment::{ExistingServer, System};
+use crate::experiment::{ExistingServer, Host, System};
 use crate::server::{self, Defaults};
-use crate::{schema, target};
+use crate::{host, schema, target};
 
 /// The keys that only such a candidate has.
 pub const KEYS: [&str; 3] = ["url", "schema", "pid"];
@@ -20,6 +20,7 @@ pub fn read(
     name: Option<&str>,
     system: ServerSystem,
     defaults: &Defaults,
+    hosts: &[Host],
 ) -> Option<ExistingServer> {
     let url = table.string("url");
     let target = url.and_then(|url| target::parse(url, system, table.document()));
@@ -27,8 +28,9 @@ pub fn read(
     let statements = server::read_statements(table).unwrap_or(defaults.statements);
     let schema = schema::read(table, name);
     let pid = table.integer("pid", 1..=GREATEST_PID).map(|pid| pid.value as u32);
+    let host = host::of_existing(table, url.zip(target.as_ref()), hosts);
     server::refuse_keys_of_starting(table);
-    Some(ExistingServer { system, engine, target: target?, schema: schema?, statements, pid })
+    Some(ExistingServer { system, engine, target: target?, schema: schema?, statements, pid, host })
 }
 
 /// Reports a schema shared by two candidates, or by a candidate and the control.

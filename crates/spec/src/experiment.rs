@@ -320,12 +320,14 @@ impl System {
         }
     }
 
-    /// The name of the host that a private server runs on; `None` for this machine.
+    /// The name of the host that a server runs on; `None` for this machine, and for an existing server
+    /// whose usage is not read.
     #[must_use]
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Private(server) => server.host.as_deref(),
-            Self::Sqlite { .. } | Self::Existing(_) => None,
+            Self::Existing(server) => server.host.as_deref(),
+            Self::Sqlite { .. } => None,
         }
     }
 
@@ -440,8 +442,12 @@ pub struct ExistingServer {
     pub schema: String,
     /// How statements are sent to it.
     pub statements: StatementMode,
-    /// The server's process on this machine, to measure its CPU time; `None` if unknown.
+    /// The server's process, to measure its CPU time; `None` if unknown.
     pub pid: Option<u32>,
+    /// The name of the host it runs on, where its usage is read; `None` for this machine, or if its usage
+    /// is not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 impl ExistingServer {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Problem, Span, Spanned, Table, did_you_mean};
-use dbdyno_record::server::ServerSystem;
+use dbdyno_record::server::{Address, Target};
 
 use crate::candidate::Read;
 use crate::experiment::Host;
@@ -78,8 +78,30 @@ fn read_directory(table: &mut Table<'_>) -> Option<PathBuf> {
     Some(PathBuf::from(directory.value))
 }
 
-/// Reads a private server's `host`, and reports what cannot be used with it.
-pub fn of_server(table: &mut Table<'_>, system: ServerSystem, hosts: &[Host]) -> Option<String> {
+/// Reads the `host` of an existing server with this `url`, and reports an address of this machine.
+pub fn of_existing(
+    table: &mut Table<'_>,
+    url: Option<(Spanned<&str>, &Target)>,
+    hosts: &[Host],
+) -> Option<String> {
+    let host = read_name(table, hosts)?;
+    let is_here = url.filter(|(_, target)| match &target.address {
+        Address::Socket(_) => true,
+        Address::Tcp { host, .. } => {
+            let address = host.parse::<IpAddr>();
+            host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
+        }
+    });
+    if let Some((url, _)) = is_here {
+        let message = "`url` is an address of this machine, and the server is on another host";
+        let help = "write the address at which the host is reached, or remove `host`";
+        table.report(Problem::new(url.span, message).help(help));
+    }
+    Some(host.value.to_owned())
+}
+
+/// The `host` of a candidate, if it is defined.
+fn read_name<'d>(table: &mut Table<'d>, hosts: &[Host]) -> Option<Spanned<&'d str>> {
     let host = table.string("host")?;
     if !hosts.iter().any(|known| known.name == host.value) {
         let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
@@ -90,11 +112,12 @@ pub fn of_server(table: &mut Table<'_>, system: ServerSystem, hosts: &[Host]) ->
         table.report(Problem::new(host.span, format!("unknown host `{}`", host.value)).help(help));
         return None;
     }
-    if system == ServerSystem::MySql {
-        let message = "MySQL cannot run on another host";
-        let help = "MariaDB and PostgreSQL can; for MySQL, start it there and use `url`";
-        table.report(Problem::new(host.span, message).help(help));
-    }
+    Some(host)
+}
+
+/// Reads a private server's `host`, and reports what cannot be used with it.
+pub fn of_server(table: &mut Table<'_>, hosts: &[Host]) -> Option<String> {
+    let host = read_name(table, hosts)?;
     for key in ["variant", "release", "live"] {
         let help = "remove it, or `host`: on another host, dbdyno starts installed servers";
         if let Some(span) = table.key_span(key) {

@@ -89,7 +89,7 @@ pub fn read(
     definitions: &Definitions,
     hosts: &[Host],
 ) -> Option<PrivateServer> {
-    let host = host::of_server(table, system, hosts);
+    let host = host::of_server(table, hosts);
     let engine = read_engine(table, system).or(system.storage_engines().first().copied());
     let program = table.key_span("program");
     let own = read_over(table, system, defaults);
@@ -187,8 +187,6 @@ pub fn read_statements(table: &mut Table<'_>) -> Option<StatementMode> {
 
 /// Rejects the keys about starting a server.
 pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
-    let help = "the `url` has the address of the server";
-    table.refuse("host", "is for a server that dbdyno starts", help);
     for key in KEYS_OF_STARTING {
         let help = "dbdyno does not start or configure a server with a `url`";
         table.refuse(key, "is for a server that dbdyno starts", help);

@@ -198,7 +198,12 @@ impl WorkerHandle {
         loop {
             match self.receive(doing)? {
                 Response::Read(reading) => self.send(&Request::Read(read(reading)), doing)?,
-                Response::Sliced(measured) => return Ok(*measured),
+                Response::Sliced(measured) => {
+                    let Some(TimedUsage { server, counts, energy }) = read(Reading::End) else {
+                        return Ok(*measured);
+                    };
+                    return Ok(SliceMeasured { server, counts, energy, ..*measured });
+                }
                 other => return Err(unexpected(doing, &other)),
             }
         }

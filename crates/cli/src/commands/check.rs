@@ -164,7 +164,10 @@ fn system(candidate: &Candidate) -> String {
             let host = host.unwrap_or_default();
             format!("{name}{engine}: {program}{host}, started for the run")
         }
-        System::Existing(server) => format!("{name} at {}", server.target.address),
+        System::Existing(server) => {
+            let host = server.host.as_ref().map(|host| format!(" on host {host}"));
+            format!("{name} at {}{}", server.target.address, host.unwrap_or_default())
+        }
     }
 }
 

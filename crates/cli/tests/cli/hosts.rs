@@ -10,6 +10,7 @@ use crate::common::{
     Background, Finished, Host, INNODB, Servers, Stored, TestDir, children, dbdyno, finish,
     resume_command, send, slices_of_live_run, wait_until,
 };
+use crate::mysql_release;
 
 const READ: &str = "point-query.pre_range=100";
 const WRITE: &str = "update-index_range=100";
@@ -254,6 +255,104 @@ fn nothing_is_left_after_losses_at_random_moments() {
     }
     running.signal(libc::SIGINT);
     running.end();
+    host.wait_until_clean();
+}
+
+/// Starts a MariaDB server on the host that does not belong to dbdyno. Returns its process there.
+fn start_theirs(host: &Host, port: u16) -> u32 {
+    let address = host.address();
+    let script = format!(
+        "d=/var/tmp/theirs; mkdir $d && \
+         mariadb-install-db --no-defaults --user=root --datadir=$d/data --skip-test-db \
+           --auth-root-authentication-method=normal >/dev/null 2>&1 && \
+         printf \"%s\\n\" \"CREATE USER bench;\" \"GRANT ALL ON *.* TO bench;\" > $d/init.sql && \
+         (setsid mariadbd --no-defaults --user=root --datadir=$d/data --socket=$d/socket \
+           --pid-file=$d/pid --bind-address={address} --port={port} --init-file=$d/init.sql \
+           </dev/null >$d/log 2>&1 &) ; \
+         while ! mariadb-admin --socket=$d/socket ping >/dev/null 2>&1; do sleep 0.1; done; cat $d/pid"
+    );
+    let output = host.ssh().arg(script).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    printed.trim().parse().unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+#[test]
+fn usage_of_an_existing_server_is_read_on_its_host() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let port = 3_399;
+    let pid = start_theirs(&host, port);
+    let section = host.section();
+    let address = host.address();
+    let theirs = format!(
+        "system = \"mariadb\"\nurl = \"mysql://bench@{address}:{port}/?tls=off\"\nhost = \"db1\""
+    );
+    let candidates = [("theirs", theirs.as_str()), ("own", "system = \"mariadb\"\nhost = \"db1\"")];
+    let servers = Servers {
+        sections: &section,
+        candidates: &candidates,
+        control: true,
+        clients: "2",
+        ..Servers::default()
+    };
+    let process = format!("process {pid} (mariadbd) on host db1");
+    run(&host, servers.command(&test, &[]))
+        .assert_code(0)
+        .assert_prints(&format!("theirs: CPU time of {process}"));
+    let stored = Stored::open(&test.out());
+    for (number, name) in (0..).zip(["theirs", "own", "control"]) {
+        let (cpu, switches) = stored.server_usage(number);
+        assert!(cpu > 0 && switches > 0, "{name}: {cpu} ns, {switches} switches");
+    }
+    // The run's schemas are dropped, and the server runs on.
+    let tables = "mariadb --socket=/var/tmp/theirs/socket -Ne \"SHOW DATABASES LIKE 'dbdyno%'\"";
+    let output = host.ssh().arg(tables).output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+
+    let check = |lines: &str| {
+        let text = format!(
+            "name = \"x\"\nbaseline = \"a\"\n{section}\n[[candidate]]\nname = \"a\"\n{theirs}\n{lines}"
+        );
+        let mut command = dbdyno();
+        command.arg("check").arg(test.file(&text));
+        run(&host, command)
+    };
+    check("").assert_code(0).assert_prints(&process);
+    check("pid = 1").assert_code(1).assert_prints("candidate a: host db1: `pid` is process 1 (");
+    let end = "kill -9 $(cat /var/tmp/theirs/pid); rm -rf /var/tmp/theirs";
+    assert!(host.ssh().arg(end).status().unwrap().success());
+    host.wait_until_clean();
+}
+
+#[test]
+fn mysql_runs_on_a_host_with_its_own_account() {
+    let Some(release) = mysql_release::mysql() else { return };
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let section = host.section();
+    let program = release.program().display();
+    let mysql = format!("system = \"mysql\"\nprogram = \"{program}\"\nhost = \"db1\"");
+    let servers = Servers {
+        sections: &section,
+        candidates: &[("there", "system = \"mariadb\"\nhost = \"db1\""), ("mysql", &mysql)],
+        microbenchmarks: &format!("\"{READ}\", \"{WRITE}\""),
+        clients: "4",
+        ..Servers::default()
+    };
+    let mut running = start(&host, servers.command(&test, &[]), &test);
+    running.wait_until("slices", || slices_of_live_run(&test.out(), READ) >= 8);
+    let password = password_of(running.pid()).unwrap();
+    assert!(!is_anywhere(&password, test.path()));
+    let listening = host.listening_addresses();
+    assert!(listening.len() >= 3 && listening.iter().all(|it| it.starts_with(host.address())));
+    running.end().assert_code(0);
+    let stored = Stored::open(&test.out());
+    for number in 0..2 {
+        let slices = stored.slices().into_iter().filter(|slice| slice.candidate == number);
+        assert!(slices.clone().count() >= 12);
+        assert!(slices.clone().all(|slice| (slice.errors, slice.wrong) == (0, 0)));
+        assert!(stored.server_usage(number).0 > 0);
+    }
     host.wait_until_clean();
 }
 

@@ -86,6 +86,7 @@ impl Server {
         cpus: Option<&str>,
         network: Network,
     ) -> Result<Self, ServerError> {
+        Self::check_network(plan)?;
         let server = Self::start_with(plan, server_dir, cpus, Some(network))?;
         if let Some(network) = &server.network {
             let admitted = server.program.admit(&server.target(), network);
@@ -93,6 +94,26 @@ impl Server {
             admitted.map_err(|error| server.failure(doing, &error.to_string()))?;
         }
         Ok(server)
+    }
+
+    /// Checks that a server can be started with [`Self::start_on_network`].
+    ///
+    /// # Errors
+    /// Its version has no safe login over a network.
+    pub fn check_network(plan: &ServerPlan) -> Result<(), ServerError> {
+        server_program(plan.installation.system).check_network(plan)
+    }
+
+    /// For MySQL, the public key for passwords on connections without encryption, as PEM.
+    ///
+    /// # Errors
+    /// Its file cannot be read.
+    pub fn public_key(&self) -> Result<Option<String>, ServerError> {
+        let Some(file) = self.program.public_key(&self.server_dir) else { return Ok(None) };
+        let text =
+            std::fs::read(&file).map_err(system("reading the server's public key", &file))?;
+        // MySQL ends the file with a zero byte.
+        Ok(Some(String::from_utf8_lossy(&text).trim_end_matches('\0').to_owned()))
     }
 
     fn start_with(

@@ -7,7 +7,7 @@
 //!
 //! The modules form layers; each uses only those before it:
 //!
-//! 1. `error`, `user`, `private_dir`, `command`, `postgres_lock`, `access`, `network`: no other module of
+//! 1. `error`, `user`, `private_dir`, `command`, `postgres_lock`, `access`, `network`, `process_search`: no other module of
 //!    `server`
 //! 2. `process`, `registry_file`, `process_registry`, `stale_servers`: which servers run, and killing
 //!    those that outlived their owner
@@ -36,6 +36,7 @@ mod postgres_lock;
 mod private_dir;
 mod process;
 mod process_registry;
+mod process_search;
 mod program;
 mod program_output;
 mod registry_file;
@@ -56,6 +57,7 @@ pub use lifecycle::{Server, initialise};
 pub use network::Network;
 pub use plan::{DataShape, ServerPlan};
 pub use planning::check_settings;
+pub use process_search::{ProcessDoubt, ProcessFound, ProcessSearch};
 pub use releases::{InstalledRelease, installed_releases};
 pub use server_dir::ServerDir;
 pub use server_dirs::ServerDirs;

@@ -85,6 +85,20 @@ pub(crate) trait ServerProgram: Sync {
     /// How to reach the server in this directory through its socket.
     fn target(&self, server_dir: &ServerDir, network: Option<&Network>) -> Target;
 
+    /// Checks that the server can have a safe login over a network.
+    ///
+    /// # Errors
+    /// Its version has none.
+    fn check_network(&self, _plan: &ServerPlan) -> Result<(), ServerError> {
+        Ok(())
+    }
+
+    /// The file with the public key with which passwords are encrypted on connections that are not, if the
+    /// system has one.
+    fn public_key(&self, _server_dir: &ServerDir) -> Option<PathBuf> {
+        None
+    }
+
     /// Creates the account for the network on the server at `target`, and removes all others that
     /// could log in there.
     ///

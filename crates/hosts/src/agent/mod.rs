@@ -1,5 +1,6 @@
 //! The agent: dbdyno on the host of servers, started by dbdyno on another machine.
 
+mod readings;
 mod serving;
 mod watch;
 
@@ -10,6 +11,7 @@ use std::sync::mpsc::channel;
 use crate::agent_dir::AgentDir;
 use crate::protocol::{Failed, Request, Response};
 
+use readings::Readings;
 use serving::Servers;
 use watch::{Answers, Watch};
 
@@ -22,8 +24,8 @@ use watch::{Answers, Watch};
 /// Standard input or output cannot be used.
 pub fn serve(program: PathBuf) -> io::Result<()> {
     let (sender, requests) = channel();
-    let answers = Answers::default();
-    let watch = Watch::start(sender, answers.clone())?;
+    let (answers, readings) = (Answers::default(), Readings::default());
+    let watch = Watch::start(sender, answers.clone(), readings.clone())?;
     let Ok(Request::Open(base)) = requests.recv() else { return Ok(()) };
     let opened = AgentDir::create(base, &program);
     let directory = match opened {
@@ -31,7 +33,7 @@ pub fn serve(program: PathBuf) -> io::Result<()> {
         Err(error) => return answers.send(&Response::Failed(Failed::because(error))),
     };
     watch.guard(directory.guard());
-    let mut servers = match Servers::open(&directory) {
+    let mut servers = match Servers::open(&directory, readings) {
         Ok(servers) => servers,
         Err(error) => return answers.send(&Response::Failed(error.into())),
     };

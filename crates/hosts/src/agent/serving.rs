@@ -5,15 +5,14 @@ use std::net::{IpAddr, TcpListener};
 use std::thread;
 use std::time::Instant;
 
-use dbdyno_bench::protocol::{Reading, TimedUsage};
-use dbdyno_bench::worker::{ServerMonitor, TimedPart};
+use dbdyno_bench::worker::ServerMonitor;
 use dbdyno_engines::server::{
     Installation, Network, Server, ServerDir, ServerDirs, ServerError, ServerPlan, initialise,
 };
 use dbdyno_machine::ProcessTree;
 use dbdyno_record::Counting;
-use dbdyno_units::Nanos;
 
+use super::readings::Readings;
 use crate::agent_dir::AgentDir;
 use crate::connection::now;
 use crate::protocol::{Failed, PlanRequest, Request, Response, StartRequest, Started};
@@ -24,25 +23,19 @@ const PORT_ATTEMPTS: u32 = 3;
 /// All servers of an agent.
 pub(super) struct Servers {
     directories: ServerDirs,
-    running: BTreeMap<u32, Running>,
+    /// The servers that this agent started.
+    running: BTreeMap<u32, Server>,
+    /// Those of all servers, also of those that somebody else started.
+    readings: Readings,
     next: u32,
 }
 
-/// A running server and the readings of its usage.
-struct Running {
-    server: Server,
-    /// `None` if its usage cannot be read.
-    monitor: Option<ServerMonitor>,
-    background: Option<Nanos>,
-    timed_part: Option<TimedPart>,
-}
-
 impl Servers {
-    pub fn open(directory: &AgentDir) -> Result<Self, ServerError> {
+    pub fn open(directory: &AgentDir, readings: Readings) -> Result<Self, ServerError> {
         let directories = ServerDirs::open(&directory.data())?;
         // Only now: the servers that work in them have been ended.
         directory.remove_abandoned();
-        Ok(Self { directories, running: BTreeMap::new(), next: 0 })
+        Ok(Self { directories, running: BTreeMap::new(), readings, next: 0 })
     }
 
     /// Kills all servers and removes their data. What remains after an error is the guard's.
@@ -54,7 +47,11 @@ impl Servers {
 
     pub fn answer(&mut self, request: Request) -> Result<Response, Failed> {
         match request {
-            Request::Open(_) | Request::Heartbeat | Request::End => {
+            Request::Open(_)
+            | Request::Heartbeat
+            | Request::Read(..)
+            | Request::LeadIn(_)
+            | Request::End => {
                 return Err(Failed::because("not a request for an open agent"));
             }
             Request::Time => return Ok(Response::Time(now())),
@@ -68,25 +65,51 @@ impl Servers {
             Request::Start(request) => {
                 return self.start(*request).map(|started| Response::Started(Box::new(started)));
             }
+            Request::Find(search) => {
+                return search.run().map(Response::Found).map_err(Failed::because);
+            }
+            Request::Watch(pid, count) => return self.watch(pid, count),
             Request::Ended(number) => {
                 let ended = match self.running.get_mut(&number) {
-                    Some(running) => running.server.ended().map(Failed::from),
+                    Some(server) => server.ended().map(Failed::from),
                     None => Some(Failed::because("the server was stopped")),
                 };
                 return Ok(Response::Ended(ended));
             }
-            Request::Read(number, reading) => {
-                let running = self.running.get_mut(&number);
-                return Ok(Response::Read(running.and_then(|one| one.read(reading))));
-            }
             Request::Stop(number) => {
-                if let Some(running) = self.running.remove(&number) {
-                    running.server.stop()?;
+                self.readings.remove(number);
+                if let Some(server) = self.running.remove(&number) {
+                    server.stop()?;
                 }
             }
-            Request::Kill(number) => drop(self.running.remove(&number)),
+            Request::Kill(number) => {
+                self.readings.remove(number);
+                drop(self.running.remove(&number));
+            }
         }
         Ok(Response::Done)
+    }
+
+    /// Reads the usage of a process that somebody else started and others may use.
+    fn watch(&mut self, pid: u32, count: bool) -> Result<Response, Failed> {
+        let tree = ProcessTree::of(pid).map_err(|error| {
+            Failed::because(format!("the usage of process {pid} cannot be read: {error}"))
+        })?;
+        let mut monitor = ServerMonitor::new(tree, false);
+        let counting = count.then(|| {
+            monitor.count();
+            monitor.counting()
+        });
+        let number = self.number();
+        self.readings.add(number, monitor);
+        Ok(Response::Watching(number, counting))
+    }
+
+    /// A new number.
+    fn number(&mut self) -> u32 {
+        let number = self.next;
+        self.next += 1;
+        number
     }
 
     fn dir(&self, name: &str) -> ServerDir {
@@ -113,18 +136,22 @@ impl Servers {
             monitor.count();
             monitor.counting()
         });
-        let number = self.next;
-        self.next += 1;
-        let running = Running { server, monitor, background: None, timed_part: None };
-        self.running.insert(number, running);
-        Ok(Started { server: number, port, counting, time: started.elapsed().into() })
+        let public_key = server.public_key()?;
+        let number = self.number();
+        self.running.insert(number, server);
+        if let Some(monitor) = monitor {
+            self.readings.add(number, monitor);
+        }
+        Ok(Started { server: number, port, public_key, counting, time: started.elapsed().into() })
     }
 }
 
 fn plan(request: PlanRequest) -> Result<ServerPlan, ServerError> {
     let PlanRequest { system, engine, program, durability, configuration, shape } = request;
     let installation = Installation::find(system, engine, program.as_deref())?;
-    ServerPlan::new(installation, engine, durability, configuration, shape)
+    let plan = ServerPlan::new(installation, engine, durability, configuration, shape)?;
+    Server::check_network(&plan)?;
+    Ok(plan)
 }
 
 /// Accepts this number of connections, in the background.
@@ -155,24 +182,4 @@ fn bind(address: IpAddr, port: u16) -> Result<TcpListener, Failed> {
         let advice = "set `address` to an address of the host itself";
         Failed::because(format!("listening at {address}: {error}; {advice}"))
     })
-}
-
-impl Running {
-    fn read(&mut self, reading: Reading) -> Option<TimedUsage> {
-        let monitor = self.monitor.as_mut()?;
-        match reading {
-            Reading::LeadIn { interrupted } => {
-                if interrupted {
-                    monitor.interrupt();
-                }
-                self.background = monitor.background();
-                None
-            }
-            Reading::Start => {
-                self.timed_part = Some(monitor.start(self.background.take()));
-                None
-            }
-            Reading::End => self.timed_part.take().map(|started| monitor.end(started)),
-        }
-    }
 }

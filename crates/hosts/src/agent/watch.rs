@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dbdyno_bench::protocol::Reading;
 use rustix::process::{Signal, getpid, kill_process};
 
+use super::readings::Readings;
 use crate::guard::Guard;
 use crate::protocol::{LOST_AFTER, Request, Response};
 
@@ -52,7 +54,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watch {
-    pub fn start(requests: Sender<Request>, answers: Answers) -> io::Result<Self> {
+    pub fn start(
+        requests: Sender<Request>,
+        answers: Answers,
+        readings: Readings,
+    ) -> io::Result<Self> {
         let state = Arc::new(Mutex::new(State {
             heard: Instant::now(),
             lost: None,
@@ -61,7 +67,7 @@ impl Watch {
             guard: None,
         }));
         let (reading, timing) = (Arc::clone(&state), Arc::clone(&state));
-        thread::Builder::new().spawn(move || read(&reading, &answers))?;
+        thread::Builder::new().spawn(move || read(&reading, &answers, &readings))?;
         thread::Builder::new().spawn(move || time(&timing))?;
         Ok(Self(state))
     }
@@ -77,7 +83,7 @@ impl Watch {
     }
 }
 
-fn read(state: &Mutex<State>, answers: &Answers) {
+fn read(state: &Mutex<State>, answers: &Answers, readings: &Readings) {
     for line in stdin().lock().lines() {
         let Some(request) = line.ok().and_then(|line| serde_json::from_str(&line).ok()) else {
             break;
@@ -90,6 +96,18 @@ fn read(state: &Mutex<State>, answers: &Answers) {
             // If nobody reads it, the input ends, too.
             let _ = answers.send(&Response::Alive);
             continue;
+        }
+        match request {
+            Request::Read(server, reading) => {
+                let _ = answers.send(&Response::Read(readings.take(server, reading)));
+                continue;
+            }
+            Request::LeadIn(server) => {
+                // Nobody waits for it.
+                let _ = readings.take(server, Reading::LeadIn { interrupted: false });
+                continue;
+            }
+            _ => {}
         }
         match &lock(state).requests {
             Some(requests) if requests.send(request).is_ok() => {}

@@ -6,6 +6,7 @@ use dbdyno_bench::protocol::{Open, SystemUnderTest};
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::server::{Server, ServerAccess, ServerPlan};
 use dbdyno_engines::sqlite::{self, Sqlite};
+use dbdyno_hosts::{HostConnection, HostMonitor};
 use dbdyno_spec::experiment::{PrivateServer, SqliteConfig, System};
 
 use super::Instance;
@@ -31,6 +32,7 @@ impl Instance {
         create: bool,
     ) -> Result<(), WorkerError> {
         self.worker = None;
+        self.monitor = None;
         if let (Deployment::Private(plan), None) = (&self.candidate.deployment, &self.server) {
             self.server = start_server(context, plan, &self.location)?;
         }
@@ -39,8 +41,12 @@ impl Instance {
         let log = context.directory.logs().join(format!("{}.log", self.candidate.name));
         let logs_in = matches!(self.candidate.deployment, Deployment::Existing(_));
         let host = self.candidate.host.as_ref();
+        // Before the worker connects: counters miss the threads that exist already.
+        self.monitor = monitor(context, &self.candidate.deployment, host)?;
         let mut environment = context.environment.clone();
-        environment.extend(host.map(|host| (PASSWORD.to_owned(), host.password().to_owned())));
+        if let (Some(host), false) = (host, logs_in) {
+            environment.push((PASSWORD.to_owned(), host.password().to_owned()));
+        }
         let mut worker = context.worker.start(&log, &environment, logs_in)?;
         if let Some(host) = host {
             host.kill_on_loss(worker.pid());
@@ -70,7 +76,10 @@ impl Instance {
             insert: experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
         })?;
         if let Some(RunningServer::OnHost(server)) = &self.server {
-            opened.counting = server.counting().cloned();
+            opened.counting = server.monitor().counting().cloned();
+        }
+        if let Some(monitor) = &self.monitor {
+            opened.counting = monitor.counting().cloned();
         }
         self.opened = Some(opened);
         if create && matches!(self.location, DataLocation::Schema) {
@@ -120,13 +129,26 @@ impl Instance {
                         statements: server.statements,
                         owner: Some(owner),
                     },
-                    pid: server.pid,
-                    on_host: false,
+                    // On a host, it is the number of a process there.
+                    pid: server.pid.filter(|_| server.host.is_none()),
+                    on_host: self.monitor.is_some(),
                 }
             }
             _ => unreachable!("a candidate's deployment fits its system"),
         }
     }
+}
+
+/// A monitor of an existing server on this host; `None` for any other server.
+fn monitor(
+    context: &RunContext<'_>,
+    deployment: &Deployment,
+    host: Option<&HostConnection>,
+) -> Result<Option<HostMonitor>, WorkerError> {
+    let (Deployment::Existing(server), Some(host)) = (deployment, host) else { return Ok(None) };
+    let Some(pid) = server.pid else { return Ok(None) };
+    let count = context.experiment.schedule.counters;
+    HostMonitor::of(host, pid, count).map(Some).map_err(host_failed)
 }
 
 /// Starts the private server with its data in this location; `None` in one that is not a server's.

@@ -81,6 +81,10 @@ impl Blocks<'_, '_> {
             match instance.run_slice(self.run.context, slice.request, prepare) {
                 Ok(measured) => {
                     schedules[number_of_case].calibrate(&measured);
+                    // Storing takes longer than the way to the host.
+                    if let Some(next) = schedules[number_of_case].upcoming() {
+                        instances[next].announce_slice();
+                    }
                     self.store(case, &slice, measured)?;
                     if self.recorder.is_cancelled() {
                         return Ok(None);

@@ -49,6 +49,14 @@ fn all_keys_are_read_and_stored() {
 }
 
 #[test]
+fn existing_server_can_be_on_a_host() {
+    let experiment = parsed(
+        "[host.db1]\n[[candidate]]\nname = 'a'\nsystem = 'mariadb'\nurl = 'mysql://me@db1'\nhost = 'db1'",
+    );
+    assert_eq!(experiment.candidates[0].system.host(), Some("db1"));
+}
+
+#[test]
 fn unknown_host_has_the_nearest_name() {
     assert_snapshot!(problems(&format!("[host.db1]\n{MARIADB}host = 'db2'")), @r"
     error: unknown host `db2`
@@ -129,19 +137,12 @@ fn what_cannot_run_on_another_host_is_refused() {
     6 | host = 'db1'
       | ^^^^ configure SQLite in `sqlite = { … }`
     ");
-    assert_snapshot!(candidate("system = 'mysql'"), @r"
-    error: MySQL cannot run on another host
-     --> test.toml:6:8
+    assert_snapshot!(candidate("system = 'mariadb'\nurl = 'mysql://me@127.0.0.1'"), @r"
+    error: `url` is an address of this machine, and the server is on another host
+     --> test.toml:8:7
       |
-    6 | host = 'db1'
-      |        ^^^^^ MariaDB and PostgreSQL can; for MySQL, start it there and use `url`
-    ");
-    assert_snapshot!(candidate("system = 'mariadb'\nurl = 'mysql://me@db1'"), @r"
-    error: `host` is for a server that dbdyno starts
-     --> test.toml:6:1
-      |
-    6 | host = 'db1'
-      | ^^^^ the `url` has the address of the server
+    8 | url = 'mysql://me@127.0.0.1'
+      |       ^^^^^^^^^^^^^^^^^^^^^^ write the address at which the host is reached, or remove `host`
     ");
     assert_snapshot!(candidate("system = 'mariadb'\nrelease = '10.11'\nlive = {}"), @r"
     error: `release` and `host` exclude each other

@@ -196,6 +196,7 @@ fn existing_server_has_a_default_schema() {
             schema: "dbdyno_a".to_owned(),
             statements: StatementMode::Prepared,
             pid: None,
+            host: None,
         }
     );
     assert_eq!(server.for_control().schema, "dbdyno_a_control");

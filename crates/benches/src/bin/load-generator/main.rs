@@ -1,5 +1,6 @@
 //! The load generator against others: its cost and its results.
 
+mod agent;
 mod client;
 mod insert_client;
 mod insert_load;
@@ -14,6 +15,7 @@ use dbdyno_benches::harness::main as harness_main;
 #[derive(Parser)]
 #[command(name = "load-generator")]
 enum Command {
+    Agent(agent::Args),
     Client(client::Args),
     InsertClient(insert_client::Args),
     InsertLoad(insert_load::Args),
@@ -22,6 +24,7 @@ enum Command {
 
 fn main() -> ExitCode {
     harness_main(|| match Command::parse() {
+        Command::Agent(args) => agent::run(&args),
         Command::Client(args) => client::run(&args),
         Command::InsertClient(args) => insert_client::run(&args),
         Command::InsertLoad(args) => insert_load::run(&args),

@@ -149,12 +149,7 @@ impl ServerProgram for MariaDb {
 
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
         let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
-        let others = "SELECT QUOTE(User), QUOTE(Host) FROM mysql.user WHERE Host <> 'localhost'";
-        for account in connection.query(others)? {
-            if let [Some(user), Some(host)] = &account[..] {
-                connection.run(&format!("DROP USER {user}@{host}"))?;
-            }
-        }
+        common::drop_network_accounts(&mut connection)?;
         let account = format!("'{ACCOUNT}'@'{}'", network.client);
         connection
             .run(&format!("CREATE USER {account} IDENTIFIED BY PASSWORD '{}'", network.verifier))?;

@@ -2,11 +2,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dbdyno_record::server::{ServerSystem, StorageEngine, Target};
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_record::server::{ServerSystem, StatementMode, StorageEngine, Target};
 
 use super::super::error::system;
 use super::super::installation::ProgramFiles;
 use super::super::launcher::Launcher;
+use super::super::network::ACCOUNT;
 use super::super::plan::SettingsRequest;
 use super::super::program::{ProgramFacts, ServerProgram, VersionError};
 use super::super::program_output::program_output;
@@ -19,6 +22,9 @@ use super::mysql_config::{
 ///
 /// Tested with MySQL 9.7. Older versions and the forks are written from their documentation.
 pub(crate) struct MySql;
+
+/// The oldest version with `caching_sha2_password`.
+const OLDEST_ON_NETWORK: (u32, u32, u32) = (8, 0, 4);
 
 /// Limit for creating a data directory, which usually takes about ten seconds.
 const INITIALISE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -129,26 +135,41 @@ impl ServerProgram for MySql {
         server_dir: &ServerDir,
         network: Option<&Network>,
     ) -> Result<Command, ServerError> {
-        if network.is_some() {
-            return Err(ServerError::Setting {
-                name: "host".to_owned(),
-                reason:
-                    "MySQL's accounts need an encrypted login, which is not supported on other \
-                         hosts"
-                        .to_owned(),
-            });
-        }
         let mut fixed = fixed(plan);
         fixed.extend(engine_settings(plan));
-        common::command(plan, server_dir, &fixed, None)
+        common::command(plan, server_dir, &fixed, network)
     }
 
     fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
         common::target(server_dir)
     }
 
-    fn admit(&self, _: &Target, _: &Network) -> Result<(), dbdyno_drivers::Error> {
-        unreachable!("no command starts MySQL on a network")
+    fn check_network(&self, plan: &ServerPlan) -> Result<(), ServerError> {
+        let version = &plan.installation.version;
+        if version_numbers(version) >= OLDEST_ON_NETWORK {
+            return Ok(());
+        }
+        let (major, minor, patch) = OLDEST_ON_NETWORK;
+        Err(ServerError::Setting {
+            name: "host".to_owned(),
+            reason: format!(
+                "MySQL {version} has no login that is safe over a network; the oldest with one is \
+                 {major}.{minor}.{patch}"
+            ),
+        })
+    }
+
+    fn public_key(&self, server_dir: &ServerDir) -> Option<PathBuf> {
+        Some(server_dir.data().join("public_key.pem"))
+    }
+
+    fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
+        let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
+        common::drop_network_accounts(&mut connection)?;
+        let account = format!("'{ACCOUNT}'@'{}'", network.client);
+        let login = format!("IDENTIFIED WITH caching_sha2_password AS '{}'", network.verifier);
+        connection.run(&format!("CREATE USER {account} {login}"))?;
+        connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
     }
 
     fn is_ready(&self, target: &Target) -> bool {

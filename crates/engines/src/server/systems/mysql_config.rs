@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_machine::Signal;
 use dbdyno_record::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
@@ -254,6 +255,19 @@ pub(crate) fn install_dirs(plan: &ServerPlan) -> Vec<(&'static str, String)> {
         }
     }
     dirs
+}
+
+/// Removes all accounts that can log in over a network.
+pub(crate) fn drop_network_accounts(
+    connection: &mut MySqlConnection,
+) -> Result<(), dbdyno_drivers::Error> {
+    let others = "SELECT QUOTE(User), QUOTE(Host) FROM mysql.user WHERE Host <> 'localhost'";
+    for account in connection.query(others)? {
+        if let [Some(user), Some(host)] = &account[..] {
+            connection.run(&format!("DROP USER {user}@{host}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the configuration file; returns the command that starts the server.
