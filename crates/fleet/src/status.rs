@@ -108,28 +108,39 @@ pub fn lines(record: &FleetRecord, all: &[TaskStatus], width: usize) -> Vec<Stri
         all.iter().map(|status| of(status).chars().count()).max().unwrap_or(0)
     };
     let (names, nodes) = (longest(|one| &one.name), longest(|one| &one.node));
-    let states = longest(|one| &one.state);
+    // The attempt belongs to the state, so that details stay below each other.
+    let state_of = |status: &TaskStatus| match status.attempt {
+        None | Some(1) => status.state.clone(),
+        Some(attempt) => format!("{}, attempt {attempt}", status.state),
+    };
+    let states = all.iter().map(|one| state_of(one).chars().count()).max().unwrap_or(0);
     let line = |status: &TaskStatus| {
-        let TaskStatus { name, node, state, detail, .. } = status;
+        let TaskStatus { name, node, detail, .. } = status;
         let node = match record.request.shard {
             true => format!("  {node:<nodes$}"),
             // The name of the task is that of its first node.
             false if name == node => String::new(),
             false => format!(" on {node}"),
         };
-        let attempt = match status.attempt {
-            None | Some(1) => String::new(),
-            Some(attempt) => format!("  attempt {attempt}"),
-        };
-        let text = format!("{name:<names$}{node}  {state:<states$}{attempt}  {detail}");
-        let text = text.trim_end();
-        if text.chars().count() <= width {
-            return text.to_owned();
-        }
-        let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-        format!("{kept}…")
+        let state = state_of(status);
+        let text = format!("{name:<names$}{node}  {state:<states$}  {detail}");
+        shortened(text.trim_end(), width)
     };
     all.iter().map(line).collect()
+}
+
+/// A line of at most `width` characters. What a run says about the time left, at its end, is kept.
+fn shortened(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let end = line.rsplit_once(", ").map_or("", |(_, end)| end);
+    let end = if end.ends_with(" left") { format!(" {end}") } else { String::new() };
+    // At least half of the line is for the rest.
+    let end = if end.chars().count() > width / 2 { "" } else { &end };
+    let room = width.saturating_sub(end.chars().count() + 1);
+    let start: String = line.chars().take(room).collect();
+    format!("{start}…{end}")
 }
 
 #[cfg(test)]
@@ -139,6 +150,18 @@ mod tests {
     use crate::request::UnixTime;
     use crate::sample::fleet;
     use crate::task_result::{Claim, TaskProgress};
+
+    #[test]
+    fn time_left_is_kept_in_a_short_line() {
+        let line = "node1  running  [7/42] range-notcovered-si: other 1.021 ±0.4%, block 12/40, at most \
+                    41 min left";
+        assert_eq!(
+            shortened(line, 80),
+            "node1  running  [7/42] range-notcovered-si: other 1.021 ±0.… at most 41 min left"
+        );
+        assert_eq!(shortened(line, 20), "node1  running  [7/…");
+        assert_eq!(shortened("short, 1 s left", 80), "short, 1 s left");
+    }
 
     #[test]
     fn each_task_has_one_line_that_fits() {
@@ -165,12 +188,12 @@ mod tests {
         assert_eq!(
             lines(&record, &of(&none), 80),
             [
-                "n001  pending   attempt 2  Resources",
-                "n002  complete  2 failures, see its report",
-                "n003  retrying  attempt 2  no space left"
+                "n001  pending, attempt 2   Resources",
+                "n002  complete             2 failures, see its report",
+                "n003  retrying, attempt 2  no space left"
             ]
         );
-        assert_eq!(lines(&record, &of(&none), 20)[0], "n001  pending   att…");
+        assert_eq!(lines(&record, &of(&none), 20)[0], "n001  pending, atte…");
         assert_eq!(totals(&of(&none)), "1 pending, 1 complete, 1 retrying");
         let progress = Some(TaskProgress { doing: "[1/2] x".to_owned(), measured: 0 });
         let files = AttemptFiles { progress, ..none };
