@@ -11,6 +11,7 @@ mod candidates;
 mod csv;
 mod facts;
 mod html;
+mod machines;
 mod markdown;
 mod outliers;
 mod terminal;
@@ -54,6 +55,9 @@ pub struct Comparison {
     pub facts: Facts,
     /// Summaries of relative QPS by candidate and group, in five groups.
     pub groups: Vec<GroupRow>,
+    /// The same over all runs, if they are shards of one: no microbenchmark is in two of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<GroupSummary>,
     /// Relative QPS by candidate, group and microbenchmark.
     pub rows: Vec<RatioRow>,
     /// Absolute figures by candidate, group and microbenchmark.
@@ -238,6 +242,7 @@ pub fn compare(reports: &[Report]) -> Comparison {
         notes,
         runs,
         facts: Facts::of(&reports, &candidates),
+        merged: machines::merged(&reports),
         groups,
         rows,
         absolute,

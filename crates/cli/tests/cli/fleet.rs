@@ -198,7 +198,8 @@ fn cancelled_shards_continue_and_together_measure_everything() {
     fleet.call("cancel").assert_code(0).assert_prints("2 cancelled");
     controller.end().assert_code(1);
     fleet.assert_no_jobs();
-    fleet.resume().assert_code(0);
+    // Which node measured what.
+    fleet.resume().assert_code(0).assert_prints("shard-1 on node").assert_prints("shard-2 on node");
     let of = |index| fleet.task(index)["microbenchmarks"].as_array().unwrap().clone();
     assert_eq!((of(0).len(), of(1).len()), (1, 1));
     assert_ne!(of(0), of(1));

@@ -1,11 +1,12 @@
 //! The comparison as GitHub-flavoured Markdown.
 
+use super::machines::MachineTable;
 use super::{AbsoluteFigure, AbsoluteRow, Cell, Comparison, Figure, RatioRow, agreement, words};
 use crate::figures::{compact, ratio};
 use crate::markdown::escape::{code, plain};
 use crate::markdown::sign;
 use crate::markdown::table::{Align, table};
-use crate::model::Verdict;
+use crate::model::{GroupSummary, Verdict};
 
 /// Render the comparison, ending with a line feed. Absolute figures of every microbenchmark only with
 /// `details`, or if there are no ratios to a baseline.
@@ -19,6 +20,7 @@ pub fn markdown(comparison: &Comparison, details: bool) -> String {
     if let Some(text) = words::only_in_one(comparison) {
         out.push_str(&paragraph(&text));
     }
+    out.push_str(&machines(comparison));
     for candidate in comparison.relative_candidates() {
         out.push_str(&relative(comparison, candidate));
     }
@@ -81,6 +83,48 @@ fn facts(comparison: &Comparison) -> String {
         out.push_str(&paragraph(&format!("Recorded by some of the runs only: {incomplete}.")));
     }
     out
+}
+
+/// The groups on each machine, if there are several candidates, or of all shards.
+fn machines(comparison: &Comparison) -> String {
+    if let Some(whole) = comparison.whole() {
+        return machine("All runs together: each microbenchmark is in one of them", &whole);
+    }
+    let mut out = String::new();
+    for (index, column) in comparison.columns.iter().enumerate() {
+        let table = comparison.machine(index).filter(|table| table.candidates.len() > 1);
+        if let Some(table) = table {
+            let directory = &comparison.runs[column.run].directory;
+            out.push_str(&machine(&format!("{}: {directory}", column.label), &table));
+        }
+    }
+    out
+}
+
+fn machine(title: &str, of: &MachineTable<'_>) -> String {
+    let names: Vec<String> = of.candidates.iter().map(|name| code(name)).collect();
+    let mut heading = vec![("group", Align::Left)];
+    heading.extend(names.iter().map(|name| (name.as_str(), Align::Left)));
+    let rows = of.groups.iter().map(|(group, cells)| {
+        let cell = |cell: &Option<&GroupSummary>| match cell {
+            None => "–".to_owned(),
+            Some(one) => format!(
+                "{} (mean {}); {} {} to {} {}",
+                ratio(one.median),
+                ratio(one.avg),
+                code(&one.worst),
+                ratio(one.min),
+                code(&one.best),
+                ratio(one.max)
+            ),
+        };
+        [plain(group)].into_iter().chain(cells.iter().map(cell)).collect()
+    });
+    format!(
+        "\n### {}\n\nRelative QPS of each group: median, mean, worst to best microbenchmark.\n\n{}",
+        plain(title),
+        table(&heading, rows)
+    )
 }
 
 /// Ratios to the baseline of each run.

@@ -1,6 +1,7 @@
 //! The comparison as text for a terminal.
 
 mod absolute;
+mod machines;
 mod relative;
 
 use super::facts::Fact;
@@ -28,6 +29,7 @@ pub fn terminal(comparison: &Comparison, room: usize, color: bool, details: bool
         out.push('\n');
         drawn.paragraph(&mut out, &text);
     }
+    drawn.machines(&mut out, details);
     for candidate in &candidates {
         drawn.groups(&mut out, candidate);
         drawn.extremes(&mut out, candidate);

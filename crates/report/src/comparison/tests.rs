@@ -70,6 +70,37 @@ fn days_of_existing_servers() -> [Report; 2] {
 }
 
 #[test]
+fn machines_have_a_table_each_and_shards_one_for_all() {
+    let names = ["scan_range=100", "range-covered-pk_range=100", "insert_range=100"];
+    let whole = sample::report_of(&names);
+    let same = terminal(
+        &compare(&[run("results/a", whole.clone()), run("results/b", whole.clone())]),
+        80,
+        false,
+        false,
+    );
+    for title in ["A  results/a\n", "B  results/b\n"] {
+        assert!(same.contains(&format!("\n{title}group")), "{same}");
+    }
+    // A shard with the first microbenchmark, and one with the others.
+    let shard = |keep: &dyn Fn(&str) -> bool| {
+        let mut report = whole.clone();
+        report.microbenchmarks.retain(|one| keep(&one.name));
+        sample::refresh(&mut report);
+        report
+    };
+    let shards = [shard(&|name| name == names[0]), shard(&|name| name != names[0])];
+    let compared = compare(&shards);
+    let expected: Vec<_> = whole.groups.iter().map(|one| (&one.group, one.median)).collect();
+    let merged: Vec<_> = compared.merged.iter().map(|one| (&one.group, one.median)).collect();
+    assert_eq!(merged, expected);
+    let text = terminal(&compared, 80, false, false);
+    assert!(text.contains("All runs together"), "{text}");
+    assert!(markdown(&compared, false).contains("All runs together"));
+    assert!(compare(&[whole.clone(), whole]).merged.is_empty());
+}
+
+#[test]
 fn reported_settings_of_existing_servers_are_compared() {
     let days = days_of_existing_servers();
     let comparison = compare(&days);

@@ -37,8 +37,20 @@ pub fn report_on(
         ([only], _) => drop(report::show(only, view, false)?),
         (several, _) => report::compare(several, out, view, false)?,
     }
+    if record.request.shard && runs.len() > 1 {
+        output::print(&format!("\n{}\n", measured_by(&record).join("\n")));
+    }
     output::print(&format!("\n{}\n", totals(&statuses(directory, &record))));
     Ok(exit_code(&record))
+}
+
+/// Which node measured which microbenchmarks, a line per shard.
+fn measured_by(record: &FleetRecord) -> Vec<String> {
+    let line = |task: &TaskRecord| {
+        let names = task.microbenchmarks.as_ref()?.join(", ");
+        Some(format!("{} on {}: {names}", task.name, task.node))
+    };
+    record.tasks.iter().filter_map(line).collect()
 }
 
 /// Whether the run of a task is complete. Takes it over if nothing has done so yet.

@@ -9,12 +9,13 @@ use crate::model::{GroupSummary, Verdict};
 use crate::terminal::paint::{left, plain, right, width, wrap};
 
 /// A value of a summary.
-type Figure = fn(&GroupSummary) -> Ratio;
+pub(super) type Figure = fn(&GroupSummary) -> Ratio;
 
-const FIGURES: [(&str, Figure); 3] = [
+pub(super) const FIGURES: [(&str, Figure); 4] = [
     ("median", |summary| summary.median),
     ("min", |summary| summary.min),
     ("max", |summary| summary.max),
+    ("mean", |summary| summary.avg),
 ];
 
 /// Most differences to list per candidate.
