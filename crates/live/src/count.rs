@@ -14,7 +14,8 @@ use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::attachment::Attachment;
-use crate::optimize::{Begin, lay_out_in, patch, readable_modules};
+use crate::lay_out::{Begin, lay_out_in, patch};
+use crate::optimize::readable_modules;
 use crate::patch::Patch;
 use crate::replace::Switched;
 use crate::retry::retry_while_busy;

@@ -18,7 +18,9 @@ mod attachment;
 mod count;
 mod error;
 mod family;
+mod hot_modules;
 mod journal;
+mod lay_out;
 mod layouts;
 mod maps;
 mod memory;
@@ -46,6 +48,7 @@ pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE, redire
 pub use count::{Counted, CountingOptions, CountingReport, count};
 pub use error::LiveError;
 pub use family::{MemberOutcome, descendants, optimize_descendants};
+pub use hot_modules::{HotModule, HotModules, all_images, coverage, hot_modules, map_to_original};
 pub use journal::{
     Area, Generation, GenerationState, JournalRecord, PatchedMapping, find_record, live_records,
     state_dir,
@@ -55,9 +58,8 @@ pub use maps::{Mapping, Maps};
 pub use memory::ProcessMemory;
 pub use module::{LoadedModule, Module};
 pub use optimize::{
-    HotModule, HotModules, MadeLayout, MadeLayouts, OptimizeError, Optimized, PlannedOptimization,
-    PreparedPatch, all_images, coverage, hot_modules, map_to_original, optimize, optimize_layouts,
-    optimize_like, plan,
+    MadeLayout, MadeLayouts, OptimizeError, Optimized, PlannedOptimization, PreparedPatch,
+    optimize, optimize_layouts, optimize_like, plan,
 };
 pub use patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
 pub use probe::{CheckResult, Probe, ProbeCheck, probe};
