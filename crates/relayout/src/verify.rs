@@ -88,8 +88,9 @@ impl DifferenceKind {
     }
 }
 
-/// Maximum number of instructions between two copies: a jump, no-operations that align a loop, a counter.
-const MAX_ADDED: usize = 7;
+/// Maximum number of instructions between two copies: a jump, no-operations that align a loop (63 bytes in
+/// instructions of at most 9), a counter.
+const MAX_ADDED: usize = 10;
 /// Decodes original and copy and compares all instructions, their successors, frame descriptions and
 /// exception handling, the copied jump tables, and the patches of the entries.
 ///
