@@ -8,6 +8,7 @@ use crate::ext_tsp::{self, WeightedEdge};
 use crate::flow::Flow;
 use crate::graph::{EdgeKind, Graph};
 use crate::moved_function::MovedFunction;
+use crate::select::PATCH;
 use crate::{FunctionOrder, Options};
 
 /// The hot and the cold blocks of a function, each in its new order.
@@ -22,12 +23,15 @@ pub(crate) fn arrange(
         return (all.collect(), Vec::new());
     }
     // The instructions that the jump to the copy replaces must be in the copy.
-    let patched = graph.instruction_at(patch).map_or(0, |inst| graph.block_of(inst));
+    let is_patched = |block: usize| {
+        let start = graph.start(block);
+        start < patch + PATCH && patch < start + graph.size(block)
+    };
     let most = flow.blocks.iter().copied().max().unwrap_or(0);
     let least = (most as f64 * options.warm_share) as u64;
     let is_hot = |block: usize| {
         let count = flow.blocks[block];
-        block == 0 || block == patched || (count > 0 && count >= least)
+        block == 0 || is_patched(block) || (count > 0 && count >= least)
     };
     let hot: Vec<usize> = all.clone().filter(|&block| is_hot(block)).collect();
     let cold =
