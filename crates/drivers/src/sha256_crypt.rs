@@ -83,7 +83,7 @@ mod tests {
         let crypt = |password: &str, salt: &str, rounds| {
             sha256_crypt(password.as_bytes(), salt.as_bytes(), rounds)
         };
-        let expected = "5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEl8";
+        let expected = "5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5";
         assert_eq!(crypt("Hello world!", "saltstring", 5_000), expected);
         let expected = "3xv.VbSHBb41AL9AvLeujZkZRBAwqFMz2.opqey6IcA";
         assert_eq!(crypt("Hello world!", "saltstringsaltst", 10_000), expected);
