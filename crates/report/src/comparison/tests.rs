@@ -79,7 +79,7 @@ fn machines_have_a_table_each_and_shards_one_for_all() {
         false,
         false,
     );
-    for title in ["A  results/a\n", "B  results/b\n"] {
+    for title in ["A results/a\n", "B results/b\n"] {
         assert!(same.contains(&format!("\n{title}group")), "{same}");
     }
     // A shard with the first microbenchmark, and one with the others.
