@@ -1,8 +1,9 @@
 //! Proof that a copy is equivalent to the original code.
 //!
 //! An original address and an address in the copy are equivalent if the second is the first's copy,
-//! the original itself, or a jump to one of them; padding and counters may be before. The copy is equivalent if every copied instruction
-//! equals its original and continues at equivalent addresses.
+//! the original itself unless the jump to a copy overwrites it, or a jump to one of them; padding and
+//! counters may be before. The copy is equivalent if every copied instruction equals its original and
+//! continues at equivalent addresses.
 //!
 //! Shares no code with the layout, except for parsing exception tables.
 
@@ -109,6 +110,11 @@ pub(crate) fn differences(modules: &[&Module], relayout: &Relayout) -> Vec<Diffe
         tables: relayout.tables.iter().map(|table| (table.copy, table.original)).collect(),
         slots: relayout.slots.iter().map(|slot| (slot.address, slot.content)).collect(),
         counters: Counters::new(modules, relayout),
+        overwritten: relayout
+            .entries
+            .iter()
+            .flat_map(|entry| entry.address + 1..entry.address + entry.patch.len() as u64)
+            .collect(),
     };
     let mut found = Vec::new();
     let mut functions = HashSet::new();
@@ -132,6 +138,8 @@ struct Verifier<'a> {
     tables: HashMap<u64, u64>,
     slots: HashMap<u64, u64>,
     counters: Counters,
+    /// Original addresses inside the jumps to copies.
+    overwritten: HashSet<u64>,
 }
 
 impl Verifier<'_> {
@@ -164,7 +172,10 @@ impl Verifier<'_> {
         let mut at = copy;
         let mut jumped = false;
         for _ in 0..=MAX_ADDED {
-            if original == at || self.relayout.map.to_copy(original) == Some(at) {
+            if original == at {
+                return !self.overwritten.contains(&at);
+            }
+            if self.relayout.map.to_copy(original) == Some(at) {
                 return true;
             }
             let Some(instruction) = self.copied(at) else { return false };

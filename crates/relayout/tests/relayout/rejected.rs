@@ -1,7 +1,7 @@
 //! Functions that must not be moved.
 
 use crate::support::{Nowhere, compile, source};
-use dbdyno_relayout::{Module, Options, RejectReason, Samples, optimize};
+use dbdyno_relayout::{EntryPatch, Module, Options, RejectReason, Samples, optimize, verify};
 
 /// A copy whose encrypted address is in a `jmp_buf` could never be freed.
 #[test]
@@ -33,4 +33,39 @@ fn function_that_calls_setjmp_is_rejected_for_every_calling_sequence() {
         let moved = |start| relayout.symbols.iter().any(|symbol| symbol.original == start);
         assert!(moved(once) && !moved(twice), "{compiler} {arguments:?}");
     }
+}
+
+/// A copy may call the original of a function, but not an instruction that the jump to a copy overwrites.
+#[test]
+fn copy_that_continues_inside_overwritten_code_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("throws.so");
+    compile("g++", &source("throws.cc"), &["-O2"], &out);
+    let file = std::fs::read(&out).unwrap();
+    let module = Module::parse("throws", &file, 0x7f00_0000_0000).unwrap();
+    let mut samples = Samples::default();
+    for function in module.functions() {
+        samples.add_hit(function.start, 5);
+    }
+    let options = Options { coverage: 1.0, ..Options::default() };
+    let mut relayout = optimize(&[&module], &samples, &options, &mut Nowhere).unwrap();
+    let call_at = |address: u64| {
+        let bytes = module.bytes(address, 5)?;
+        let distance = i32::from_le_bytes(bytes[1..].try_into().unwrap());
+        (bytes[0] == 0xe8).then(|| (address + 5).wrapping_add_signed(distance.into()))
+    };
+    let mut calls = relayout.map.pairs().filter_map(|(at, copy)| Some((copy, call_at(at)?)));
+    let is_copied = |target: u64| relayout.map.to_copy(target).is_some();
+    let (copy, target) = calls.find(|(_, target)| is_copied(*target)).unwrap();
+    let region = relayout.regions.iter_mut().find(|it| it.range().contains(&copy)).unwrap();
+    let at = (copy - region.address) as usize;
+    assert_eq!(region.bytes[at], 0xe8);
+    let distance = i32::try_from(target.wrapping_sub(copy + 5).cast_signed()).unwrap();
+    region.bytes[at + 1..at + 5].copy_from_slice(&distance.to_le_bytes());
+    verify(&[&module], &relayout).unwrap();
+
+    let overwrites = EntryPatch { address: target - 1, ..relayout.entries[0].clone() };
+    relayout.entries.push(overwrites);
+    let refused = verify(&[&module], &relayout).unwrap_err();
+    assert_eq!(refused.copy, copy, "{refused}");
 }
