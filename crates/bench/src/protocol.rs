@@ -34,8 +34,8 @@ pub enum Request {
     Prepare(Box<Prepare>),
     /// Run one slice of the prepared microbenchmark.
     Slice(SliceRequest),
-    /// The requested reading was taken, with the usage if the timed part ended; `None` if unknown.
-    Read(Option<TimedUsage>),
+    /// The requested reading was taken.
+    Read,
     /// Prepare the statements of these microbenchmarks once, to find those that the system refuses.
     CheckStatements(Vec<Microbenchmark>),
     /// Log in to an existing server and check that the run can create its schema.
@@ -176,7 +176,8 @@ pub enum Response {
     RefusedStatements(Vec<RefusedStatement>),
     /// What became of the schema.
     Removed(SchemaRemoval),
-    /// Take a reading of the server on another host; answered with [`Request::Read`].
+    /// Take a reading of the server on another host, before the lead-in or the timed part; answered with
+    /// [`Request::Read`]. The one after the timed part is taken at [`Response::Sliced`].
     Read(Reading),
     /// The measurements of a slice.
     Sliced(Box<SliceMeasured>),

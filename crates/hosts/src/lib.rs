@@ -2,7 +2,8 @@
 //!
 //! dbdyno copies itself to a host and starts itself there as an agent, with the system's ssh. A
 //! [`HostConnection`] is dbdyno's side; [`HostDir`] and [`HostServer`] stand for the directory of a server
-//! and a running server there, a [`HostMonitor`] reads the usage of a server that somebody else started. The agent ([`agent::serve`]) does on the host what `engines` does on
+//! and a running server there, a [`HostMonitor`] reads the usage of a server that somebody else started.
+//! The agent ([`agent::serve`]) does on the host what `engines` does on
 //! this machine, and ends all of it when the connection is lost. [`guard::guard`] is a second process
 //! there that cleans up after a killed agent.
 //!

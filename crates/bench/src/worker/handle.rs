@@ -197,7 +197,10 @@ impl WorkerHandle {
         self.send(&Request::Slice(order), doing)?;
         loop {
             match self.receive(doing)? {
-                Response::Read(reading) => self.send(&Request::Read(read(reading)), doing)?,
+                Response::Read(reading) => {
+                    read(reading);
+                    self.send(&Request::Read, doing)?;
+                }
                 Response::Sliced(measured) => {
                     let Some(TimedUsage { server, counts, energy }) = read(Reading::End) else {
                         return Ok(*measured);

@@ -237,7 +237,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             Request::Slice(request) => {
                 return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
             }
-            Request::Read(_) => return Err("no reading was requested".into()),
+            Request::Read => return Err("no reading was requested".into()),
             Request::CheckStatements(microbenchmarks) => {
                 let tables = Tables { count: open.tables, rows: open.rows };
                 let refused = refused_statements(&self.engine, &microbenchmarks, tables)?;
@@ -309,20 +309,18 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         requests: &mut impl BufRead,
         responses: &mut impl Write,
     ) -> Result<Response, RequestError> {
-        let mut read = |reading| -> Result<Option<TimedUsage>, RequestError> {
+        let mut read = |reading| -> Result<(), RequestError> {
             send(responses, &Response::Read(reading)).map_err(|error| error.to_string())?;
             match receive(requests).map_err(|error| error.to_string())? {
-                Some(Request::Read(usage)) => Ok(usage),
+                Some(Request::Read) => Ok(()),
                 _ => Err("a reading was not answered".into()),
             }
         };
         read(Reading::LeadIn { interrupted })?;
         self.clients.slice(Part::LeadIn, request)?;
         read(Reading::Start)?;
-        let measured = self.clients.slice(Part::Timed, request)?;
         // dbdyno takes the last reading when it gets this response.
-        let TimedUsage { server, counts, energy } = TimedUsage::default();
-        Ok(Response::Sliced(Box::new(SliceMeasured { server, counts, energy, ..measured })))
+        Ok(Response::Sliced(Box::new(self.clients.slice(Part::Timed, request)?)))
     }
 
     /// Reads all tables: through every connection of an embedded engine, which has a cache per
