@@ -179,7 +179,8 @@ pub fn optimize_layouts(
     let mut made = make(attachment, samples, &hot, first, Begin::Replace, &mut step)?;
     made.done.steps.insert(0, ("reading".to_owned(), reading));
     let mut all = MadeLayouts { first: made, others: Vec::new(), skipped: Vec::new() };
-    for candidate in others {
+    for (index, candidate) in others.iter().enumerate() {
+        step(&format!("layout {} of {}: {}", index + 2, candidates.len(), candidate.name));
         let (made, _) = retry_while_busy(
             || make(attachment, samples, &hot, candidate, Begin::Add, &mut step),
             OptimizeError::is_transient,

@@ -134,10 +134,11 @@ fn of_layout(measured: &RacedLayout) -> String {
     let Some(ratio) = measured.ratio else { return "not measured".to_owned() };
     let interval = measured.interval.map(|(low, high)| format!(" ({low:.3} to {high:.3})"));
     format!(
-        "CPU time per work × {ratio:.3}{}, {} blocks in {} of the rounds",
+        "CPU time per work × {ratio:.3}{}, {} blocks in {} {}",
         interval.unwrap_or_default(),
         measured.blocks,
-        measured.rounds
+        measured.rounds,
+        if measured.rounds == 1 { "round" } else { "rounds" }
     )
 }
 
@@ -150,10 +151,7 @@ mod tests {
         let mut measured =
             RacedLayout { rounds: 2, blocks: 10, ratio: Some(0.98), interval: Some((0.97, 0.99)) };
         let text = of_layout(&measured);
-        assert_eq!(
-            text,
-            "CPU time per work × 0.980 (0.970 to 0.990), 10 blocks in 2 of the rounds"
-        );
+        assert_eq!(text, "CPU time per work × 0.980 (0.970 to 0.990), 10 blocks in 2 rounds");
         measured.interval = None;
         assert!(of_layout(&measured).contains("× 0.980, 10 blocks"));
         assert_eq!(of_layout(&RacedLayout::default()), "not measured");
