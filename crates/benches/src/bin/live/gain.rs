@@ -390,7 +390,17 @@ impl Measuring<'_> {
             counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
         let report = &counted.report;
-        print(&format!("{}: {report:?}, lost {}\n", what.name, report.lost()));
+        let counting = match &report.fallback {
+            Some(reason) => format!("not counted: {reason}"),
+            None => format!(
+                "{} counters in {} functions, {} estimated from samples; the server lost {}",
+                report.counters,
+                report.functions,
+                report.uncounted.len(),
+                report.lost()
+            ),
+        };
+        print(&format!("{}: {counting}\n", what.name));
         Ok(counted.samples)
     }
 
