@@ -31,12 +31,24 @@ pub struct CountingOptions {
     pub burst: Duration,
     /// Maximum CPU time per unit of work while executions are counted, relative to the original code.
     pub max_slowdown: f64,
+    /// Maximum number of CPUs in use if that CPU time is unknown, because threads that share counters may then
+    /// be slowed down by any factor.
+    pub max_cpus_unmeasured: f64,
+    /// Minimum number of counted executions of blocks; with fewer, the samples tell more.
+    pub min_executions: u64,
 }
 
 impl Default for CountingOptions {
-    /// Half a second, in which at most half a second of the process's time can be lost.
+    /// Half a second, in which at most half a second of the process's time can be lost. A busy CPU executes
+    /// some 10⁸ blocks in it.
     fn default() -> Self {
-        Self { bursts: 10, burst: Duration::from_millis(50), max_slowdown: 4.0 }
+        Self {
+            bursts: 10,
+            burst: Duration::from_millis(50),
+            max_slowdown: 4.0,
+            max_cpus_unmeasured: 1.5,
+            min_executions: 100_000,
+        }
     }
 }
 
@@ -87,8 +99,6 @@ impl CountingReport {
     }
 }
 
-/// The number of CPUs in use from which on counting is not attempted if the slowdown cannot be measured.
-const SEVERAL_CPUS: f64 = 1.5;
 /// Size of a counter in bytes.
 const SIZE: u64 = 4;
 /// Number of bursts after which the slowdown is checked for the first time.
@@ -100,8 +110,7 @@ const FIRST_CHECK: u32 = 2;
 /// counting early.
 ///
 /// # Errors
-/// The process exited, or the code that counts could not be deactivated. If it could not be made or
-/// activated, or makes the process too slow, the samples are returned as they are, with the reason.
+/// As those of [`PreparedCounting::new`] and [`PreparedCounting::run`].
 pub fn count(
     attachment: &mut Attachment,
     samples: &Samples,
@@ -109,40 +118,81 @@ pub fn count(
     counting: &CountingOptions,
     is_cancelled: impl Fn() -> bool,
 ) -> Result<Counted, OptimizeError> {
-    let mut report = CountingReport::default();
-    let without = |mut report: CountingReport, reason: String| {
-        tracing::info!(reason, "no exact counts");
-        report.fallback = Some(reason);
-        Ok(Counted { samples: samples.clone(), report })
-    };
-    let (patch, counters) = match prepare(attachment, samples, layout, &mut report) {
-        Ok(prepared) => prepared,
-        Err(OptimizeError::Live(error @ LiveError::Exited { .. })) => return Err(error.into()),
-        Err(error) => return without(report, error.to_string()),
-    };
-    for function in &report.uncounted {
-        tracing::debug!(function, "not counted: estimated from samples");
+    PreparedCounting::new(attachment, samples, layout)?.run(attachment, counting, is_cancelled)
+}
+
+/// Code that counts, in memory of a process, inactive. To be made while the process may be idle.
+#[derive(Debug)]
+pub struct PreparedCounting {
+    samples: Samples,
+    /// The code, or why there is none.
+    made: Result<(Patch, Vec<Counter>), String>,
+    report: CountingReport,
+}
+
+impl PreparedCounting {
+    /// Makes the code.
+    ///
+    /// # Errors
+    /// The process exited.
+    pub fn new(
+        attachment: &mut Attachment,
+        samples: &Samples,
+        layout: &Options,
+    ) -> Result<Self, OptimizeError> {
+        let mut report = CountingReport::default();
+        let made = match prepare(attachment, samples, layout, &mut report) {
+            Err(OptimizeError::Live(error @ LiveError::Exited { .. })) => return Err(error.into()),
+            made => made.map_err(|error| error.to_string()),
+        };
+        for function in &report.uncounted {
+            tracing::debug!(function, "not counted: estimated from samples");
+        }
+        Ok(Self { samples: samples.clone(), made, report })
     }
-    let mut bursts =
-        Bursts { attachment, counters: &counters, report: &mut report, before: vec![] };
-    let counts = bursts.run(&patch, counting, is_cancelled);
-    // Also after an error: the code that counts must not stay active.
-    let ended = bursts.pause();
-    let counts = match (counts, ended) {
-        (_, Err(error)) | (Err(error @ LiveError::Exited { .. }), _) => return Err(error.into()),
-        (Err(error), Ok(())) => return without(report, error.to_string()),
-        (Ok(Err(reason)), Ok(())) => return without(report, reason),
-        (Ok(Ok(counts)), Ok(())) => counts,
-    };
-    report.executions = counts.iter().sum();
-    if report.executions == 0 {
-        return without(report, "no counted function was executed".to_owned());
+
+    /// Counts while the process works.
+    ///
+    /// # Errors
+    /// The process exited, or the code that counts could not be deactivated. If it could not be made or
+    /// activated, or makes the process too slow, the samples are returned as they are, with the reason.
+    pub fn run(
+        self,
+        attachment: &mut Attachment,
+        counting: &CountingOptions,
+        is_cancelled: impl Fn() -> bool,
+    ) -> Result<Counted, OptimizeError> {
+        let Self { mut samples, made, mut report } = self;
+        let counted = match &made {
+            Ok((patch, counters)) => {
+                let mut bursts =
+                    Bursts { attachment, counters, report: &mut report, before: vec![] };
+                let counts = bursts.run(patch, counting, is_cancelled);
+                // Also after an error: the code that counts must not stay active.
+                bursts.pause()?;
+                match counts {
+                    Err(error @ LiveError::Exited { .. }) => return Err(error.into()),
+                    counts => counts.unwrap_or_else(|error| Err(error.to_string())),
+                }
+            }
+            Err(reason) => Err(reason.clone()),
+        };
+        report.executions = counted.iter().flatten().sum();
+        let least = counting.min_executions;
+        match counted.and_then(|counts| too_few(report.executions, least).map_or(Ok(counts), Err)) {
+            Ok(counts) => {
+                let counters = made.iter().flat_map(|(_, counters)| counters);
+                for (counter, count) in counters.zip(counts) {
+                    samples.add_block_count(counter.block, count);
+                }
+            }
+            Err(reason) => {
+                tracing::info!(reason, "no exact counts");
+                report.fallback = Some(reason);
+            }
+        }
+        Ok(Counted { samples, report })
     }
-    let mut samples = samples.clone();
-    for (counter, count) in counters.iter().zip(counts) {
-        samples.add_block_count(counter.block, count);
-    }
-    Ok(Counted { samples, report })
 }
 
 /// Makes a layout that counts, in new memory of the process.
@@ -190,7 +240,7 @@ impl Bursts<'_> {
         for burst in 0..options.bursts {
             original += during(pid, options.burst);
             if burst == 0
-                && let Some(reason) = too_parallel(original)
+                && let Some(reason) = too_parallel(original, options.max_cpus_unmeasured)
             {
                 return Ok(Err(reason));
             }
@@ -248,11 +298,21 @@ impl Bursts<'_> {
 }
 
 /// Why a process that does this work is not slowed down by counters, which its threads would share.
-fn too_parallel(original: Work) -> Option<String> {
-    (!original.is_countable() && original.cpus() > SEVERAL_CPUS).then(|| {
+fn too_parallel(original: Work, most: f64) -> Option<String> {
+    (!original.is_countable() && original.cpus() > most).then(|| {
         format!(
             "it uses {:.1} CPUs and waits too rarely to measure how much counting would slow it down",
             original.cpus()
+        )
+    })
+}
+
+/// Why so few executions are not used.
+fn too_few(executions: u64, least: u64) -> Option<String> {
+    (executions < least).then(|| {
+        format!(
+            "the counted functions executed only {executions} blocks while they were counted, fewer than \
+             {least}: the process is mostly idle"
         )
     })
 }
@@ -289,9 +349,9 @@ mod tests {
 
     #[test]
     fn parallel_process_without_waits_is_not_counted() {
-        assert!(too_parallel(work(2, 3)).unwrap().starts_with("it uses 2.0 CPUs"));
-        assert_eq!(too_parallel(work(2, 1_000)), None);
-        assert_eq!(too_parallel(work(1, 0)), None);
+        assert!(too_parallel(work(2, 3), 1.5).unwrap().starts_with("it uses 2.0 CPUs"));
+        assert_eq!(too_parallel(work(2, 1_000), 1.5), None);
+        assert_eq!(too_parallel(work(1, 0), 1.5), None);
     }
 
     #[test]

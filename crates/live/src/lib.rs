@@ -45,7 +45,7 @@ mod watchdog;
 pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, LayoutRace, WorkCounter};
 pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE, redirected};
-pub use count::{Counted, CountingOptions, CountingReport, count};
+pub use count::{Counted, CountingOptions, CountingReport, PreparedCounting, count};
 pub use error::LiveError;
 pub use family::{MemberOutcome, descendants, optimize_descendants};
 pub use hot_modules::{HotModule, HotModules, all_images, coverage, hot_modules, map_to_original};

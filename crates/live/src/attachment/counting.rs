@@ -7,6 +7,7 @@ use crate::LiveError;
 use crate::journal::{Area, GenerationState};
 use crate::patch::Patch;
 use crate::replace::Switched;
+use crate::retry::retry_while_busy;
 
 impl Attachment {
     /// As [`Attachment::reserve`], with writable memory for counters.
@@ -35,6 +36,21 @@ impl Attachment {
     pub(crate) fn install_counting(&mut self, patch: &Patch) -> Result<Switched, LiveError> {
         self.change_last(|generation| generation.counts = true)?;
         self.install(patch)
+    }
+
+    /// Activates the original code if code that counts is active, because the dbdyno that activated it was
+    /// killed. Returns whether it was.
+    ///
+    /// # Errors
+    /// As those of [`Attachment::undo`].
+    pub fn end_abandoned_counting(&mut self) -> Result<bool, LiveError> {
+        let is_active =
+            |state| matches!(state, GenerationState::Active | GenerationState::Switching);
+        let abandoned = self.generations().iter().any(|it| it.counts && is_active(it.state));
+        if abandoned {
+            retry_while_busy(|| self.undo(), LiveError::is_transient).0?;
+        }
+        Ok(abandoned)
     }
 
     /// Activates code that counts again.

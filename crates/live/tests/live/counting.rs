@@ -35,8 +35,13 @@ fn counted(attachment: &mut Attachment, counting: &CountingOptions) -> Counted {
 }
 
 /// Many short bursts: the programs check themselves.
-const BURSTS: CountingOptions =
-    CountingOptions { bursts: 12, burst: Duration::from_millis(15), max_slowdown: f64::INFINITY };
+const BURSTS: CountingOptions = CountingOptions {
+    bursts: 12,
+    burst: Duration::from_millis(15),
+    max_slowdown: f64::INFINITY,
+    max_cpus_unmeasured: f64::INFINITY,
+    min_executions: 1,
+};
 
 fn compile() -> Program {
     Program::compile("language.cpp", "g++", &["-O2"])
