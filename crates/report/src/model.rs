@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use dbdyno_record::ClientWait;
 use dbdyno_results::NewLayout;
 pub use dbdyno_results::{
-    BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role, Warning,
+    BlockCounts, BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role, Warning,
 };
 pub use dbdyno_stats::{Estimate, LatencySummary, NoiseFloor};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};

@@ -27,7 +27,7 @@ pub use directory::RunDirectory;
 pub use error::ResultsError;
 pub use extension::ExtensionRecord;
 pub use identity::new_run_id;
-pub use optimizations::{NewLayout, OptimizationRecord};
+pub use optimizations::{BlockCounts, NewLayout, OptimizationRecord};
 pub use own_directory::NotOwn;
 pub use reader::RunReader;
 pub use records::{

@@ -38,6 +38,9 @@ pub struct NewLayout {
     pub samples: u64,
     /// Share of these samples in functions that were moved.
     pub covered: Option<Share>,
+    /// How often blocks of code are executed; `None` if it was to be estimated from the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<BlockCounts>,
     /// Number of functions that were moved.
     pub functions: u64,
     /// Hot functions that were not moved, by reason.
@@ -62,6 +65,24 @@ pub struct NewLayout {
     pub threads: u32,
     /// Total time, without the sampling.
     pub took: Nanos,
+}
+
+/// The outcome of counting how often blocks of code are executed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlockCounts {
+    /// They were counted.
+    Counted {
+        /// Executions of blocks.
+        executions: u64,
+        /// The server's time that was lost.
+        lost: Nanos,
+    },
+    /// They were estimated from the samples, because they could not be counted.
+    Estimated {
+        /// Why not.
+        reason: String,
+    },
 }
 
 impl RunWriter {

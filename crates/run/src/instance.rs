@@ -21,6 +21,7 @@ use crate::live_optimize::OptimizedServer;
 use crate::resolved_candidate::ResolvedCandidate;
 use crate::sampling::SampledProcess;
 
+pub(crate) use live_optimization::Training;
 use running_server::RunningServer;
 
 /// The running instances with their numbers.

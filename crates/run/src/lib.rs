@@ -25,6 +25,7 @@ mod error_share;
 mod extension;
 mod hosts;
 mod instance;
+mod live_counting;
 mod live_optimize;
 mod live_plan;
 mod live_training;

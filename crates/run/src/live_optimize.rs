@@ -7,14 +7,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{
-    AttachedGroup, Attachment, LiveError, MemberOutcome, OptimizeError, ProbeOptions, Process,
-    SampleSource, Sampled, SamplingOptions, Switched, descendants, map_to_original,
-    optimize_descendants, retry_while_busy, sample,
+    AttachedGroup, Attachment, Counted, CountingReport, LiveError, MemberOutcome, OptimizeError,
+    ProbeOptions, Process, SampleSource, Sampled, SamplingOptions, Switched, descendants,
+    map_to_original, optimize_descendants, retry_while_busy, sample,
 };
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_record::server::ServerSystem;
-use dbdyno_relayout::{LayoutError, Profile, SampleRequirement, Samples, TooFewSamples};
-use dbdyno_results::{NewLayout, OptimizationRecord};
+use dbdyno_relayout::{LayoutError, Options, Profile, SampleRequirement, Samples, TooFewSamples};
+use dbdyno_results::{BlockCounts, NewLayout, OptimizationRecord};
 use dbdyno_spec::experiment::{Live, PrivateServer};
 use dbdyno_units::{Bytes, Nanos, Share};
 
@@ -127,24 +127,46 @@ impl<'a> Optimizer<'a> {
         Self { pid, family: server.system == ServerSystem::PostgreSql, live, state }
     }
 
-    /// Optimizes with new samples.
+    /// Optimizes with new samples and, if there are any, with counts.
     pub fn optimize(
         &self,
         sampled: &Sampled,
+        counted: Option<&Counted>,
         trained_with: u32,
     ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
         let source = source_name(sampled.source).to_owned();
-        let required = (!self.live.force).then(SampleRequirement::default);
-        let done = self.with(source.clone(), trained_with, required, |attachment| {
-            Ok(map_to_original(attachment, &sampled.samples))
+        let done = self.with(source.clone(), trained_with, self.required(), |attachment| {
+            Ok(counted.map_or_else(
+                || map_to_original(attachment, &sampled.samples),
+                |counted| counted.samples.clone(),
+            ))
         });
-        match done {
+        let (optimized, mut record) = match done {
             Err(LiveOptimizeError::Optimize(OptimizeError::Layout {
                 source: LayoutError::TooFewSamples(reason),
                 ..
-            })) => self.refused(source, sampled.samples.total(), trained_with, reason),
-            done => done,
-        }
+            })) => return self.refused(source, sampled.samples.total(), trained_with, reason),
+            done => done?,
+        };
+        record.layout.counts = counted.map(|counted| block_counts(&counted.report));
+        Ok((optimized, record))
+    }
+
+    /// Opens the server's process.
+    pub fn attach(&self) -> Result<Attachment, LiveOptimizeError> {
+        let process = Process::open(self.pid, UNMAP)?;
+        Ok(Attachment::open(process, &self.state, Duration::from(self.live.max_pause))?)
+    }
+
+    /// What new samples must fulfil.
+    pub fn required(&self) -> Option<SampleRequirement> {
+        (!self.live.force).then(SampleRequirement::default)
+    }
+
+    /// Options of its layouts.
+    pub fn layout(&self, required: Option<SampleRequirement>) -> Options {
+        let options = Options { required, ..Options::default() };
+        if self.live.keep_order { options.in_original_order() } else { options }
     }
 
     /// Undoes the layout that was trained with an earlier microbenchmark, if there is one: the server
@@ -213,14 +235,12 @@ impl<'a> Optimizer<'a> {
     ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
         let start = Instant::now();
         let max_pause = Duration::from(self.live.max_pause);
-        let process = Process::open(self.pid, UNMAP)?;
-        let mut attachment = Attachment::open(process, &self.state, max_pause)?;
+        let mut attachment = self.attach()?;
         if self.family {
             attachment.share_with(descendants(self.pid));
         }
         let samples = samples(&attachment)?;
-        let options = dbdyno_relayout::Options { required, ..Default::default() };
-        let options = if self.live.keep_order { options.in_original_order() } else { options };
+        let options = self.layout(required);
         let (done, prepared) = retry_while_busy(
             || dbdyno_live::optimize(&mut attachment, &samples, &options, |_| ()),
             OptimizeError::is_transient,
@@ -245,6 +265,7 @@ impl<'a> Optimizer<'a> {
                 source: source.clone(),
                 samples: statistics.samples,
                 covered: covered.map(Share::from_fraction),
+                counts: None,
                 functions: statistics.functions_moved,
                 skipped: statistics
                     .rejected
@@ -272,6 +293,13 @@ impl<'a> Optimizer<'a> {
 fn to_samples(profile: &Profile, attachment: &Attachment) -> Result<Samples, LiveError> {
     let images = dbdyno_live::all_images(attachment.process())?;
     Ok(profile.to_samples(&images.iter().collect::<Vec<_>>()).0)
+}
+
+fn block_counts(report: &CountingReport) -> BlockCounts {
+    match &report.fallback {
+        Some(reason) => BlockCounts::Estimated { reason: reason.clone() },
+        None => BlockCounts::Counted { executions: report.executions, lost: report.lost() },
+    }
 }
 
 const fn source_name(source: SampleSource) -> &'static str {

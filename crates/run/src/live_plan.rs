@@ -1,6 +1,6 @@
 //! When the live optimizer is trained, and for how long.
 
-use dbdyno_spec::experiment::{Experiment, Live, Train};
+use dbdyno_spec::experiment::{Counts, Experiment, Live, Train};
 use dbdyno_units::Nanos;
 
 use crate::cases::cases;
@@ -40,8 +40,17 @@ pub(crate) fn training_count(experiment: &Experiment) -> u64 {
 
 /// A candidate's live optimizer settings, for reports.
 pub(crate) fn describe(live: &Live) -> String {
-    let Live { profile, frequency, samples_of, train, clients, max_pause, keep_order, force } =
-        live;
+    let Live {
+        profile,
+        frequency,
+        samples_of,
+        train,
+        counts,
+        clients,
+        max_pause,
+        keep_order,
+        force,
+    } = live;
     let order = if *keep_order { "; original code order" } else { "" };
     if let Some(name) = samples_of {
         return format!("uses the samples of {name}; maximum pause {max_pause}{order}");
@@ -51,9 +60,13 @@ pub(crate) fn describe(live: &Live) -> String {
         Train::Once => "the first microbenchmark, once",
     };
     let clients = clients.map_or_else(String::new, |clients| format!(" at {clients} clients"));
+    let counts = match counts {
+        Counts::Exact => ", then executions are counted",
+        Counts::Sampled => "",
+    };
     let force = if *force { "; even with too few samples" } else { "" };
     format!(
-        "trained with {with}{clients}: {profile} under load, {frequency} samples per second; \
+        "trained with {with}{clients}: {profile} under load, {frequency} samples per second{counts}; \
          maximum pause {max_pause}{order}{force}"
     )
 }

@@ -12,7 +12,8 @@ use dbdyno_units::Nanos;
 use crate::cases::MicrobenchmarkCase;
 use crate::context::RunContext;
 use crate::error::RunError;
-use crate::instance::{Instance, SliceError, running};
+use crate::instance::{Instance, SliceError, Training, running};
+use crate::live_counting::COUNTING_SLICE;
 use crate::live_optimize::Sampler;
 use crate::live_plan::warmup_time;
 use crate::recorder::{Completion, Phase, Recorder};
@@ -21,6 +22,16 @@ use crate::timing::{pace, slice_length};
 
 /// The shortest slice of the warm-up: shorter ones would mostly be overhead.
 const SHORTEST_SLICE: Nanos = Nanos::from_millis(250);
+
+const AGAIN: &str = "warming up again: a sampled server was restarted";
+
+/// Warm-up blocks.
+#[derive(Clone, Copy)]
+struct Warmup {
+    blocks: u32,
+    slice: Nanos,
+    restart: u32,
+}
 
 /// The training before one microbenchmark.
 pub(crate) struct LiveTraining<'a> {
@@ -57,23 +68,41 @@ impl LiveTraining<'_> {
             instance.worker_mut()?.prepare(prepare.clone())
         })?;
         let restart = history.next_restart;
-        let mut samplers = loop {
+        // The number of repetitions is limited by the number of restarts after a loss.
+        let mut trainings = loop {
             let samplers = self.start_samplers(instances);
-            let completion = self.warm_up(instances, &prepare, restart, history, recorder)?;
-            if completion == Completion::Interrupted {
+            let sampled = Warmup { blocks: self.sampling_blocks(), slice: self.slice(), restart };
+            if self.warm_up(instances, &prepare, sampled, &mut [], history, recorder)?
+                == Completion::Interrupted
+            {
                 return Ok(Completion::Interrupted);
             }
-            // The number of repetitions is limited by the number of restarts after a loss.
-            if !self.has_lost_samples(instances, &samplers) {
-                break samplers;
+            let pids = |pid: &Sampler| pid.pid();
+            if self.has_restarted(instances, samplers.iter().map(|it| it.as_ref().map(pids))) {
+                recorder.stage(AGAIN);
+                continue;
             }
-            recorder.stage("warming up again: a sampled server was restarted");
+            let mut trainings = self.end_sampling(instances, samplers, recorder)?;
+            if trainings.iter().flatten().any(Training::counts) {
+                recorder.stage("counting executions for the live optimizer");
+                let counted = Warmup { blocks: 1, slice: COUNTING_SLICE, restart };
+                if self.warm_up(instances, &prepare, counted, &mut trainings, history, recorder)?
+                    == Completion::Interrupted
+                {
+                    return Ok(Completion::Interrupted);
+                }
+            }
+            let pids = |training: &Training| training.pid;
+            if !self.has_restarted(instances, trainings.iter().map(|it| it.as_ref().map(pids))) {
+                break trainings;
+            }
+            recorder.stage(AGAIN);
         };
         recorder.stage("optimizing the layout of server code");
         let mut records = Vec::new();
         recorder.each(running(instances), &self.phase(), |number, instance| {
             if let Some(mut record) =
-                instance.optimize(self.context, samplers[number].take(), self.id)?
+                instance.optimize(self.context, trainings[number].take(), self.id)?
             {
                 (record.candidate, record.measured_next) = (number as u32, self.before);
                 records.push(record);
@@ -101,34 +130,58 @@ impl LiveTraining<'_> {
         instances.iter().map(sampler).collect()
     }
 
-    /// Whether a server was restarted while it was sampled: its samples are of addresses in the old
-    /// process.
-    fn has_lost_samples(&self, instances: &[Instance], samplers: &[Option<Sampler>]) -> bool {
-        instances.iter().zip(samplers).any(|(instance, sampler)| {
+    /// Ends the sampling of all servers.
+    fn end_sampling(
+        &self,
+        instances: &mut [Instance],
+        mut samplers: Vec<Option<Sampler>>,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Vec<Option<Training>>, RunError> {
+        let mut trainings: Vec<_> = instances.iter().map(|_| None).collect();
+        recorder.each(running(instances), &self.phase(), |number, instance| {
+            if let Some(sampler) = samplers[number].take() {
+                trainings[number] = instance.end_sampling(self.context, sampler)?;
+            }
+            Ok(())
+        })?;
+        Ok(trainings)
+    }
+
+    /// Whether a server that runs was restarted since it had one of these process IDs: its samples are of
+    /// addresses in the old process.
+    fn has_restarted(
+        &self,
+        instances: &[Instance],
+        pids: impl Iterator<Item = Option<u32>>,
+    ) -> bool {
+        instances.iter().zip(pids).any(|(instance, pid)| {
             let now = instance.optimizer(self.context);
-            sampler.as_ref().zip(now).is_some_and(|(sampler, now)| sampler.pid() != now.pid)
+            pid.zip(now).is_some_and(|(pid, now)| pid != now.pid)
         })
     }
 
-    /// Runs and stores warm-up blocks for the configured time.
+    /// Runs and stores warm-up blocks, in which trainings that are ready to count do so.
     fn warm_up(
         &self,
         instances: &mut [Instance],
         prepare: &Prepare,
-        restart: u32,
+        warmup: Warmup,
+        trainings: &mut [Option<Training>],
         history: &mut SliceHistory,
         recorder: &mut Recorder<'_>,
     ) -> Result<Completion, RunError> {
+        let restart = warmup.restart;
         let phase = self.phase();
         let running = instances.iter().map(Instance::is_running).collect();
-        let mut schedule = Schedule::new(self.block_plan(history.next_block), running);
+        let mut schedule = Schedule::new(self.block_plan(warmup, history.next_block), running);
         while let Some(slice) = schedule.next() {
             let ScheduledSlice { block, position, warmup, candidate, request } = slice;
             if !warmup {
                 return Ok(Completion::Complete);
             }
             let instance = &mut instances[candidate];
-            match instance.run_slice(self.context, request, prepare) {
+            let training = trainings.get_mut(candidate).and_then(Option::as_mut);
+            match instance.run_training_slice(self.context, request, prepare, training) {
                 Ok(measured) => {
                     schedule.calibrate(&measured);
                     let row = SliceRecord {
@@ -162,19 +215,29 @@ impl LiveTraining<'_> {
         })
     }
 
-    fn block_plan(&self, first_block: u32) -> BlockPlan {
+    /// Length of a slice while servers are sampled.
+    fn slice(&self) -> Nanos {
+        slice_length(&self.context.experiment.schedule, &self.case.microbenchmark)
+            .max(SHORTEST_SLICE)
+    }
+
+    /// Number of blocks that take the configured time.
+    fn sampling_blocks(&self) -> u32 {
+        let time = warmup_time(self.context.experiment).as_nanos();
+        let blocks = time.div_ceil(self.slice().as_nanos().max(1));
+        u32::try_from(blocks).unwrap_or(u32::MAX).max(1)
+    }
+
+    fn block_plan(&self, warmup: Warmup, first_block: u32) -> BlockPlan {
         let experiment = self.context.experiment;
-        let schedule = &experiment.schedule;
-        let slice = slice_length(schedule, &self.case.microbenchmark).max(SHORTEST_SLICE);
-        let blocks = warmup_time(experiment).as_nanos().div_ceil(slice.as_nanos().max(1));
         BlockPlan {
             seed: experiment.seed,
             microbenchmark: self.id,
             first_block,
-            warmup_blocks: u32::try_from(blocks).unwrap_or(u32::MAX).max(1),
+            warmup_blocks: warmup.blocks,
             clients: self.case.clients,
-            slice,
-            pace: pace(schedule),
+            slice: warmup.slice,
+            pace: pace(&experiment.schedule),
         }
     }
 }

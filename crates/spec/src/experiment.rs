@@ -259,6 +259,9 @@ pub struct Live {
     pub samples_of: Option<String>,
     /// The microbenchmarks that it is trained with.
     pub train: Train,
+    /// Source of the executions of blocks of code.
+    #[serde(default = "sampled")]
+    pub counts: Counts,
     /// Number of clients while it is sampled, one of the workload's; by default the number that is
     /// measured.
     pub clients: Option<u32>,
@@ -270,6 +273,27 @@ pub struct Live {
     /// Whether the server is optimized even with too few samples.
     #[serde(default)]
     pub force: bool,
+}
+
+/// Source of the executions of blocks of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Counts {
+    /// Estimated from samples.
+    Sampled,
+    /// Counted in short bursts after the sampling.
+    Exact,
+}
+
+impl Counts {
+    /// The names in experiment files, rules and options.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("exact", Self::Exact), ("sampled", Self::Sampled)];
+}
+
+/// That of experiments that were stored before executions were counted.
+const fn sampled() -> Counts {
+    Counts::Sampled
 }
 
 /// The microbenchmarks that the live optimizer is trained with.

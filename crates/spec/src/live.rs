@@ -5,7 +5,7 @@ use dbdyno_record::build::BoltProfileMethod;
 use dbdyno_units::Nanos;
 
 use crate::candidate;
-use crate::experiment::{Build, Candidate, Live, System, Train, Training, Workload};
+use crate::experiment::{Build, Candidate, Counts, Live, System, Train, Training, Workload};
 
 /// Shorter profiles have too few samples; longer ones do not improve the layout.
 const PROFILES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
@@ -22,6 +22,7 @@ const DEFAULT: Live = Live {
     frequency: 7_999,
     samples_of: None,
     train: Train::Each,
+    counts: Counts::Exact,
     clients: None,
     max_pause: Nanos::from_millis(50),
     keep_order: false,
@@ -57,7 +58,8 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
         live.samples_of = Some(other.value.to_owned());
         // The same samples would result in the same layout again.
         live.train = Train::Once;
-        for key in ["frequency", "train", "force"] {
+        live.counts = Counts::Sampled;
+        for key in ["frequency", "train", "counts", "force"] {
             table.refuse(key, "cannot be combined with `samples_of`", "leave it out");
         }
     }
@@ -66,6 +68,9 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
     }
     if let Some(train) = table.choice("train", &[("each", Train::Each), ("once", Train::Once)]) {
         live.train = train.value;
+    }
+    if let Some(counts) = table.choice("counts", &Counts::NAMES) {
+        live.counts = counts.value;
     }
     let clients = table.integer("clients", 1..=1024);
     live.clients = clients.as_ref().map(|clients| clients.value as u32);

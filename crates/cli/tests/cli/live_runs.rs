@@ -44,6 +44,10 @@ fn live_servers_are_optimized_before_each_microbenchmark() {
     assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
     let moved = "SELECT COUNT(*) FROM optimization WHERE json ->> 'functions' > 20";
     assert_eq!(count(&out, moved), 2 * optimized);
+    // Executions are counted while the server works, in one process per server only.
+    let counted = "SELECT COUNT(*) FROM optimization WHERE candidate = 1 AND json ->> \
+                   '$.counts.counted.executions' > 100000";
+    assert_eq!(count(&out, counted), 2);
     let sessions = "SELECT MIN(json ->> 'processes') FROM optimization WHERE candidate = 2";
     assert!(count(&out, sessions) > 4);
     // The other candidates had the same warm-up.

@@ -546,6 +546,7 @@ fn optimizations_show_names_instead_of_numbers() {
             added: Bytes::from_mib(2),
             processes: 1,
             unchanged: None,
+            counts: None,
             longest_pause: Nanos::from_millis(3),
             threads: 12,
             took: Nanos::from_secs(2),

@@ -4,7 +4,7 @@ use maud::{Markup, display, html};
 
 use super::elements::{breakable, or_dash, scrollable, section};
 use crate::figures::whole;
-use crate::model::{Optimization, Report};
+use crate::model::{BlockCounts, Optimization, Report};
 
 const TEXT_COLUMNS: [&str; 4] = ["Candidate", "Trained with", "Before", "Sampled by"];
 
@@ -50,7 +50,18 @@ fn row(one: &Optimization) -> Markup {
                     " " (count) " unchanged: " (reason)
                 }
             }
-            td { (layout.source) }
+            td {
+                (layout.source)
+                @match &layout.counts {
+                    Some(BlockCounts::Counted { lost, .. }) => {
+                        ", executions counted (" (display(*lost)) " lost)"
+                    }
+                    Some(BlockCounts::Estimated { reason }) => {
+                        ", executions estimated: " (reason)
+                    }
+                    None => {}
+                }
+            }
             td.num {
                 (whole(layout.samples))
                 @if one.refused.is_none() { " (" (or_dash(layout.covered)) " moved)" }

@@ -1,6 +1,6 @@
 //! Generated comparisons of servers: a run, a sweep over numbers of clients, imported results.
 
-use dbdyno_results::NewLayout;
+use dbdyno_results::{BlockCounts, NewLayout};
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 
 use super::{interval, pairs, refresh, report_of};
@@ -311,6 +311,10 @@ fn optimization() -> Optimization {
             source: "clock".to_owned(),
             samples: 9_874,
             covered: Some(Share::from_percent(97.2)),
+            counts: Some(BlockCounts::Counted {
+                executions: 81_234_567,
+                lost: Nanos::from_millis(117),
+            }),
             functions: 412,
             skipped: vec![("transaction".to_owned(), 3), ("too small".to_owned(), 9)],
             files: vec!["/usr/sbin/mariadbd".to_owned()],

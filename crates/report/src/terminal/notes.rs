@@ -1,7 +1,7 @@
 //! Notes on the reliability of the numbers: noise, failures, warnings, method.
 
 use super::paint::{Paint, plain, width, wrap};
-use crate::model::{Optimization, Report};
+use crate::model::{BlockCounts, Optimization, Report};
 use crate::words;
 
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
@@ -48,8 +48,15 @@ fn optimizations(report: &Report) -> Vec<String> {
             .layout
             .covered
             .map_or_else(String::new, |share| format!(" with {share} of the samples"));
+        let counts = match &last.layout.counts {
+            Some(BlockCounts::Counted { .. }) => ", executions counted".to_owned(),
+            Some(BlockCounts::Estimated { reason }) => {
+                format!(", executions estimated from samples ({reason})")
+            }
+            None => String::new(),
+        };
         texts.push(format!(
-            "{} by the live optimizer {}; the last with {}: {} functions moved{covered}, {} hot, \
+            "{} by the live optimizer {}; the last with {}: {} functions moved{covered}{counts}, {} hot, \
              {} added; its threads stood still for {longest} at most.",
             candidate.name,
             if all.len() == 1 { "once".to_owned() } else { format!("{} times", all.len()) },

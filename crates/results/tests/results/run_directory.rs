@@ -485,6 +485,7 @@ fn stored_optimizations_are_read_back() {
             added: Bytes::from_mib(2),
             processes: 5,
             unchanged: Some((1, "it has ended".to_owned())),
+            counts: None,
             longest_pause: Nanos::from_millis(3),
             threads: 12,
             took: Nanos::from_secs(2),

@@ -2,13 +2,38 @@
 
 use std::fmt::Display;
 
+use dbdyno_bench::protocol::Prepare;
+use dbdyno_bench::slice::SliceRequest;
 use dbdyno_bench::worker::WorkerError;
+use dbdyno_live::{Counted, Sampled};
+use dbdyno_record::SliceMeasured;
 use dbdyno_results::OptimizationRecord;
-use dbdyno_spec::experiment::System;
+use dbdyno_spec::experiment::{Counts, System};
 
-use super::Instance;
+use super::{Instance, SliceError};
 use crate::context::RunContext;
+use crate::live_counting::ExecutionCounting;
 use crate::live_optimize::{OptimizedServer, Optimizer, Sampler};
+
+/// What a server's layout is made from.
+#[derive(Debug)]
+pub(crate) struct Training {
+    /// Process ID of the server's first process.
+    pub pid: u32,
+    /// Its samples.
+    sampled: Sampled,
+    /// Code that counts executions, if it is to be used in the next slice.
+    counting: Option<ExecutionCounting>,
+    /// What it counted.
+    counted: Option<Counted>,
+}
+
+impl Training {
+    /// Whether executions are to be counted in the next slice.
+    pub const fn counts(&self) -> bool {
+        self.counting.is_some()
+    }
+}
 
 impl Instance {
     /// The optimizer for its server; `None` if the server is not to be optimized or does not run.
@@ -28,27 +53,65 @@ impl Instance {
             && !self.optimized.as_ref().is_some_and(is_trained)
     }
 
-    /// Optimizes its server: by the samples of `sampler`, or without one by those of another
-    /// candidate. `None` if there are neither.
+    /// Ends the sampling of its server, and makes code that counts if executions are to be counted.
+    pub fn end_sampling(
+        &self,
+        context: &RunContext<'_>,
+        sampler: Sampler,
+    ) -> Result<Option<Training>, WorkerError> {
+        let Some(optimizer) = self.optimizer(context) else { return Ok(None) };
+        let sampled = sampler.finish().map_err(failed)?;
+        let counts = optimizer.live.counts == Counts::Exact && !optimizer.family;
+        let counting = counts.then(|| ExecutionCounting::prepare(&optimizer, &sampled)).transpose();
+        Ok(Some(Training {
+            pid: optimizer.pid,
+            sampled,
+            counting: counting.map_err(failed)?,
+            counted: None,
+        }))
+    }
+
+    /// As [`Instance::run_slice`]; executions are counted meanwhile if the training is ready to.
+    pub fn run_training_slice(
+        &mut self,
+        context: &RunContext<'_>,
+        request: SliceRequest,
+        prepare: &Prepare,
+        training: Option<&mut Training>,
+    ) -> Result<SliceMeasured, SliceError> {
+        let ready = training.and_then(|training| {
+            let counting = training.counting.take()?;
+            Some((counting, &mut training.counted))
+        });
+        let Some((counting, counted)) = ready else {
+            return self.run_slice(context, request, prepare);
+        };
+        let (slice, outcome) = counting.during(|| self.run_slice(context, request, prepare));
+        let slice = slice?;
+        *counted = Some(outcome.map_err(|error| SliceError::Failed(failed(error)))?);
+        Ok(slice)
+    }
+
+    /// Optimizes its server: by its training, or without one by the samples of another candidate. `None` if
+    /// there are neither.
     pub fn optimize(
         &mut self,
         context: &RunContext<'_>,
-        sampler: Option<Sampler>,
+        training: Option<Training>,
         with: u32,
     ) -> Result<Option<OptimizationRecord>, WorkerError> {
         let Some(optimizer) = self.optimizer(context) else { return Ok(None) };
-        let outcome = match (sampler, &self.candidate.samples) {
-            (Some(sampler), _) => sampler
-                .finish()
-                .and_then(|sampled| optimizer.optimize(&sampled, with))
-                .map_err(failed)?,
+        let outcome = match (training, &self.candidate.samples) {
+            (Some(Training { sampled, counted, .. }), _) => {
+                optimizer.optimize(&sampled, counted.as_ref(), with)
+            }
             (None, Some(profile)) => {
                 let name = optimizer.live.samples_of.as_deref().unwrap_or_default();
-                optimizer.optimize_by(profile, name, with).map_err(failed)?
+                optimizer.optimize_by(profile, name, with)
             }
             (None, None) => return Ok(None),
         };
-        let (optimized, record) = outcome;
+        let (optimized, record) = outcome.map_err(failed)?;
         self.optimized = Some(optimized);
         Ok(Some(record))
     }

@@ -93,8 +93,8 @@ fn servers_show_cost_per_operation() {
                  its log ends with: [Note] RocksDB: compaction
     optimized    myrocks by the live optimizer once; the last with
                  point-query_range=100: 412 functions moved with 97.2% of the
-                 samples, 312 KiB hot, 2 MiB added; its threads stood still for 3.2
-                 ms at most.
+                 samples, executions counted, 312 KiB hot, 2 MiB added; its threads
+                 stood still for 3.2 ms at most.
     warning      CPU frequency governor: unknown (virtual machine). Frequency
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
