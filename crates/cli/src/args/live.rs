@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
 use dbdyno_live::{MAX_LAYOUTS, ProbeOptions};
+use dbdyno_spec::experiment::Counts;
 use dbdyno_units::Share;
 
 use crate::output;
@@ -39,6 +41,9 @@ pub enum LiveCommand {
     /// Redirect functions to the optimized code again, after undo
     Redo(TargetProcess),
     Watch(Watch),
+    /// End the counting of executions when standard input ends; `optimize` starts this
+    #[command(hide = true)]
+    GuardCounting(TargetProcess),
 }
 
 /// Watch processes and optimize those with high CPU usage.
@@ -51,6 +56,7 @@ pub enum LiveCommand {
     profile = \"20s\"         # how long to sample\n  \
     max_overhead = \"5%\"     # CPU time that sampling may take; lowers the rate\n  \
     coverage = \"70%\"        # optimize again if fewer samples are in optimized code\n  \
+    counts = \"exact\"        # or \"sampled\": executions of code are estimated from samples\n  \
     once = false            # true: optimize each process once only\n  \
     unmap = false           # true: unmap replaced code that no thread uses")]
 pub struct Watch {
@@ -195,9 +201,9 @@ pub struct Optimize {
     /// `llvm-bolt --data`
     #[arg(long, value_name = "FILE", conflicts_with = "profile_in")]
     pub bolt_out: Option<PathBuf>,
-    /// How often each block of code is executed: estimated from the samples, or counted. To count, a first
+    /// How often each block of code is executed: counted, or estimated from the samples. To count, a first
     /// layout with counters is active ten times for 50 ms. If counting is too expensive, the samples are used
-    #[arg(long, value_enum, default_value_t, conflicts_with = "dry_run")]
+    #[arg(long, value_parser = counts(), default_value = "exact", conflicts_with = "dry_run")]
     pub counts: Counts,
     /// Copy functions in their original order, to measure the effect of the order
     #[arg(long)]
@@ -227,14 +233,12 @@ pub struct Optimize {
     judge: Option<f64>,
 }
 
-/// Source of the executions of blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Counts {
-    /// Estimated from samples
-    #[default]
-    Sampled,
-    /// Counted
-    Exact,
+/// One of [`Counts::NAMES`].
+fn counts() -> impl TypedValueParser<Value = Counts> {
+    PossibleValuesParser::new(Counts::NAMES.map(|(name, _)| name)).map(|name| {
+        let found = Counts::NAMES.into_iter().find(|(other, _)| *other == name);
+        found.map_or(Counts::Exact, |(_, counts)| counts)
+    })
 }
 
 fn overhead(text: &str) -> Result<Share, String> {

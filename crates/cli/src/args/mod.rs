@@ -22,7 +22,7 @@ pub use comparison::ComparisonOptions;
 pub use fleet::{Fleet, FleetCancel, FleetCollect, FleetCommand, FleetRun, FleetStatus, FleetTask};
 pub use gate::Gate;
 pub use history::History;
-pub use live::{AttachOptions, Counts, Live, LiveCommand, Optimize, Status, Undo, Watch};
+pub use live::{AttachOptions, Live, LiveCommand, Optimize, Status, TargetProcess, Undo, Watch};
 pub use results::{Clean, Import, Report};
 pub use run::{Check, Doctor, List, Listed, Run};
 

@@ -77,7 +77,7 @@ fn worker_program() -> Result<WorkerProgram, CliError> {
 }
 
 /// The path of this program.
-fn own_program() -> Result<PathBuf, CliError> {
+pub(crate) fn own_program() -> Result<PathBuf, CliError> {
     // Resolved by the kernel: a new version may be installed over this one while it runs.
     let program = PathBuf::from("/proc/self/exe");
     program.read_link().map_err(|source| CliError::Read { path: program, source })

@@ -6,7 +6,9 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::common::{call, children, send};
+use dbdyno_live::GenerationState;
+
+use crate::common::{Background, call, children, dbdyno, send, wait_until};
 
 /// A busy program, killed on drop.
 struct Busy(Child);
@@ -198,6 +200,39 @@ fn program_is_optimized_undone_and_redone() {
     status.assert_prints("replaced; its code is kept").assert_prints("of at most 32 MiB");
     to(&["undo"]).assert_code(0);
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+}
+
+/// Whether code that counts is active in a process, or may be.
+fn is_counting(state: &Path) -> bool {
+    let records = dbdyno_live::live_records(state);
+    let mut generations = records.iter().flat_map(|record| &record.generations);
+    let may_be_active = [GenerationState::Switching, GenerationState::Active];
+    generations.any(|it| it.counts && may_be_active.contains(&it.state))
+}
+
+#[test]
+fn counting_ends_after_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let mut busy = busy(directory.path(), "");
+    let pid = busy.0.id().to_string();
+    let mut killed_while_counting = false;
+    for _ in 0..8 {
+        let mut command = dbdyno();
+        command.args(["live", "optimize", "--max-pause", "500", "--pid", &pid, "--state"]);
+        command.arg(&state).args(SAMPLING);
+        let mut optimizer = Background::start(command, directory.path());
+        optimizer.wait_until("it counts", || is_counting(&state));
+        optimizer.signal(libc::SIGKILL);
+        killed_while_counting |= is_counting(&state);
+        wait_until("the original code is active", || !is_counting(&state));
+        let said = optimizer.end().all();
+        assert!(!said.contains("panicked"), "{said}");
+    }
+    assert!(killed_while_counting, "in no attempt");
+    let state = state.display().to_string();
+    call(["live", "status", "--pid", &pid, "--state", &state]).assert_code(0).assert_prints("0 of");
+    assert!(busy.0.try_wait().unwrap().is_none(), "it died");
 }
 
 /// Kills the child when its parent exits.

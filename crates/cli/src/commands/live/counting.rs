@@ -1,35 +1,62 @@
 //! Exact counts for `dbdyno live optimize`.
 
+use std::time::Duration;
+
 use dbdyno_live::{Attachment, CountingOptions, CountingReport, count};
 use dbdyno_relayout::{Options, Samples};
+use dbdyno_spec::experiment::Counts;
 
+use super::counting_guard::CountingGuard;
 use super::optimize::failed;
-use super::text;
-use crate::args::{Counts, Optimize};
+use super::{Session, text};
+use crate::args::Optimize;
 use crate::error::CliError;
 use crate::output;
 
+/// Why nothing is optimized.
+pub(super) const CANCELLED: &str = "cancelled; the original code is active";
+
+/// How executions are counted.
+pub(super) struct CountingRequest {
+    /// Their source.
+    pub counts: Counts,
+    /// Whether the descendants of the process are optimized with it.
+    pub family: bool,
+    /// Maximum time for which threads may be stopped, if dbdyno is killed.
+    pub max_pause: Duration,
+}
+
+impl CountingRequest {
+    pub(super) fn of(args: &Optimize) -> Self {
+        let max_pause = args.target.options.max_pause();
+        Self { counts: args.counts, family: args.target.family, max_pause }
+    }
+}
+
 /// The samples, with exact counts if they are requested and possible.
 pub(super) fn with_counts(
+    session: &Session,
     attachment: &mut Attachment,
     samples: Samples,
     layout: &Options,
-    args: &Optimize,
+    request: &CountingRequest,
     is_cancelled: impl Fn() -> bool,
 ) -> Result<(Samples, Option<CountingReport>), CliError> {
-    if args.counts == Counts::Sampled {
+    if request.counts == Counts::Sampled {
         return Ok((samples, None));
     }
-    if args.target.family {
+    if request.family {
         let reason = "the executions of several processes cannot be counted (--family)".to_owned();
         let report = CountingReport { fallback: Some(reason), ..CountingReport::default() };
         return Ok((samples, Some(report)));
     }
     output::note("counting executions");
+    let guard = CountingGuard::start(session, attachment.process().pid(), request.max_pause)?;
     let counted = count(attachment, &samples, layout, &CountingOptions::default(), &is_cancelled)
         .map_err(|error| failed(error, text::advice))?;
+    drop(guard);
     if is_cancelled() {
-        return Err(CliError::Other("cancelled; the original code is active".to_owned()));
+        return Err(CliError::Other(CANCELLED.to_owned()));
     }
     Ok((counted.samples, Some(counted.report)))
 }

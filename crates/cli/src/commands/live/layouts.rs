@@ -11,10 +11,11 @@ use dbdyno_machine::OwnUsage;
 use dbdyno_relayout::Options;
 use serde_json::{Value, json};
 
+use super::counting::{CountingRequest, with_counts};
 use super::effect::Effect;
 use super::optimize::failed;
 use super::profile::profile;
-use super::{Session, text};
+use super::{Session, counting, text};
 use crate::args::Optimize;
 use crate::commands::stop_on_signals;
 use crate::error::CliError;
@@ -37,6 +38,11 @@ pub(super) fn optimize(
     // Fail on a wrong command before anything is changed.
     work.count()?;
     let (samples, profile) = profile(&attachment, args)?;
+    let cancel = stop_on_signals("stopping")?;
+    let stop = || cancel.load(Ordering::Relaxed);
+    let request = CountingRequest::of(args);
+    let (samples, counting) =
+        with_counts(session, &mut attachment, samples, layout, &request, stop)?;
     let candidates = LayoutCandidate::first(args.layouts(), layout);
     let made = optimize_layouts(&mut attachment, &samples, &candidates, output::note)
         .map_err(|error| failed(error, text::advice))?;
@@ -46,8 +52,6 @@ pub(super) fn optimize(
     let gdb = symbols::gdb_script(&session.state, attachment.process().identity());
     drop(attachment);
 
-    let cancel = stop_on_signals("stopping the race of layouts")?;
-    let stop = || cancel.load(Ordering::Relaxed);
     let generations: Vec<u32> = made.all().map(|layout| layout.done.generation).collect();
     let slices = race_slices(generations.len());
     output::note(&format!(
@@ -66,6 +70,9 @@ pub(super) fn optimize(
     let best = made.all().nth(winner.unwrap_or(0)).unwrap_or(&made.first);
     let own = OwnUsage::now();
     let mut text = text::optimized(pid, &best.done);
+    if let Some(counting) = &counting {
+        text.push_str(&text::row("counts", &counting::text(counting)));
+    }
     if let Some(script) = &gdb {
         text.push_str(&text::row("gdb", &format!("source {}", script.display())));
     }
@@ -75,6 +82,7 @@ pub(super) fn optimize(
     let value = json!({
         "pid": pid,
         "profile": profile,
+        "counting": counting,
         "optimized": best.done,
         "gdb": gdb,
         "race": race_json(&made, raced.as_ref()),

@@ -2,6 +2,7 @@
 
 mod check;
 mod counting;
+mod counting_guard;
 mod effect;
 mod layouts;
 mod optimize;
@@ -48,6 +49,7 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
             session.switch(&pids, Some(target.pid), &target.options, "redone", Attachment::redo)
         }
         LiveCommand::Watch(watch) => watch::watch(&session, watch),
+        LiveCommand::GuardCounting(target) => counting_guard::guard(&session, target),
     }
 }
 

@@ -9,12 +9,14 @@ use dbdyno_live::{
 };
 use dbdyno_machine::OwnUsage;
 use dbdyno_relayout::{LayoutError, Options, SampleRequirement, Samples, TooFewSamples};
+use dbdyno_spec::experiment::Counts;
 use serde_json::{Value, json};
 
+use super::counting::{CANCELLED, CountingRequest, with_counts};
 use super::effect::Effect;
 use super::profile::profile;
 use super::{Session, counting, text};
-use crate::args::{Counts, Optimize};
+use crate::args::Optimize;
 use crate::commands::stop_on_signals;
 use crate::error::CliError;
 use crate::output;
@@ -48,10 +50,15 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         false => None,
     };
     let is_cancelled = || cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+    let request = CountingRequest::of(args);
     let (samples, counting) =
-        counting::with_counts(&mut attachment, samples, &layout, args, is_cancelled)?;
+        with_counts(session, &mut attachment, samples, &layout, &request, is_cancelled)?;
     let (done, prepared) =
         run(&mut attachment, &samples, &layout).map_err(|error| failed(error, text::advice))?;
+    if work.is_none() && is_cancelled() {
+        attachment.undo()?;
+        return Err(CliError::Other(CANCELLED.to_owned()));
+    }
     let gdb = symbols::gdb_script(&session.state, attachment.process().identity());
     let mut text = text::optimized(pid, &done);
     let mut value = json!({

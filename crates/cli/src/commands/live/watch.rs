@@ -14,10 +14,12 @@ use dbdyno_live::{
 };
 use dbdyno_machine::{ProcessIdentity, ProcessTree, ProcessTreeUsage};
 use dbdyno_relayout::{Options, SampleRequirement};
+use dbdyno_spec::experiment::Counts;
 use dbdyno_units::{Nanos, Share};
 use serde_json::json;
 
 use super::Session;
+use super::counting::{CountingRequest, with_counts};
 use crate::args::Watch;
 use crate::error::CliError;
 use crate::output;
@@ -33,6 +35,8 @@ struct Rules {
     max_overhead: Share,
     once: bool,
     probe: ProbeOptions,
+    /// Source of the executions of blocks.
+    counts: Counts,
     /// Optimize again if a smaller share of the samples is in optimized code.
     coverage: f64,
 }
@@ -150,6 +154,13 @@ fn process_busy(
     report(session, pid, entry.state, &format!("{} samples", sampled.samples.total()));
     let required = Some(SampleRequirement::default());
     let options = Options { required, ..Options::default() };
+    let family = false;
+    let request = CountingRequest { counts: rules.counts, family, max_pause: DEFAULT_MAX_PAUSE };
+    let (samples, counting) =
+        with_counts(session, &mut attachment, samples, &options, &request, || false)?;
+    if let Some(counting) = &counting {
+        report(session, pid, entry.state, &super::counting::text(counting));
+    }
     let advice = |_: &_| "set `profile` in the rules to a longer time".to_owned();
     let (done, _) = super::optimize::run(&mut attachment, &samples, &options)
         .map_err(|error| super::optimize::failed(error, advice))?;
@@ -197,6 +208,7 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         profile: Duration::from_secs(20),
         max_overhead: percent(5.0),
         once: false,
+        counts: Counts::Exact,
         probe: ProbeOptions::default(),
         coverage: 0.7,
     };
@@ -226,6 +238,9 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         }
         if let Some(Spanned { value, .. }) = table.bool("once") {
             rules.once = value;
+        }
+        if let Some(Spanned { value, .. }) = table.choice("counts", &Counts::NAMES) {
+            rules.counts = value;
         }
         if let Some(Spanned { value, .. }) = table.bool("unmap") {
             rules.probe.unmap = value;

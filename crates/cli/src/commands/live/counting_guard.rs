@@ -1,0 +1,68 @@
+//! A process that ends the counting of executions if dbdyno is killed meanwhile.
+//!
+//! The code that counts is slow, and must not stay active. The guard waits for the end of a pipe whose other
+//! end only dbdyno has: the kernel closes it when dbdyno ends for any reason.
+
+use std::io::{self, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use dbdyno_live::ProbeOptions;
+
+use super::Session;
+use crate::args::TargetProcess;
+use crate::commands::own_program;
+use crate::error::CliError;
+use crate::output;
+
+/// Name of the command that the guard runs.
+pub const COMMAND: &str = "guard-counting";
+
+/// The guard of this process. Ends when it is dropped.
+pub(super) struct CountingGuard(Child);
+
+impl CountingGuard {
+    /// Starts the guard of the counting in process `pid`.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub(super) fn start(
+        session: &Session,
+        pid: u32,
+        max_pause: Duration,
+    ) -> Result<Self, CliError> {
+        let program = own_program()?;
+        let mut command = Command::new(&program);
+        command.args(["live", COMMAND, "--pid", &pid.to_string()]);
+        command.args(["--max-pause", &max_pause.as_millis().to_string(), "--state"]);
+        command.arg(&session.state).stdin(Stdio::piped()).stdout(Stdio::null());
+        // Ctrl-C is for dbdyno, which ends the counting itself.
+        let started = command.process_group(0).spawn();
+        started.map(Self).map_err(|source| CliError::Read { path: program, source })
+    }
+}
+
+impl Drop for CountingGuard {
+    fn drop(&mut self) {
+        // It waits for its standard input, which is open until then: it has not done anything.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until the dbdyno that started this process has ended, and then activates the original code, if
+/// code that counts is active.
+pub(super) fn guard(session: &Session, target: &TargetProcess) -> Result<ExitCode, CliError> {
+    let pid = target.pid;
+    // An error is the end, too.
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    let probe = ProbeOptions { allow_seccomp: true, unmap: false };
+    let mut attachment = session.attach(pid, probe, target.options.max_pause())?;
+    if attachment.end_abandoned_counting()? {
+        output::note(&format!(
+            "dbdyno was killed while it counted executions in process {pid}: the original code is active"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
