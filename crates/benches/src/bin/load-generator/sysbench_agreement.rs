@@ -18,8 +18,8 @@ use dbdyno_spec::experiment::Experiment;
 use dbdyno_stats::median;
 use dbdyno_units::Nanos;
 
-/// The sysbench script of each microbenchmark of the experiment.
-const WORKS: [Work; 10] = [
+/// The sysbench script of each microbenchmark of the experiments.
+const WORKS: [Work; 13] = [
     work("point-query.pre_range=100", "oltp_point_select", &[]),
     work("random-points.pre_range=10", "statements", &["--work=points", "--count=10"]),
     work("random-points.pre_range=100", "statements", &["--work=points", "--count=100"]),
@@ -42,6 +42,9 @@ const WORKS: [Work; 10] = [
     work("update-index_range=100", "oltp_update_index", &[]),
     work("update-nonindex_range=100", "oltp_update_non_index", &[]),
     work("insert_range=100", "statements", &["--work=insert"]),
+    work("oltp_point_select", "oltp_point_select", &[]),
+    work("oltp_read_only", "oltp_read_only", &[]),
+    work("oltp_update_index", "oltp_update_index", &[]),
 ];
 
 const fn work(
@@ -53,10 +56,15 @@ const fn work(
 }
 
 /// Compares dbdyno's and sysbench's ratios of MyRocks to InnoDB (experiments/agreement.toml).
+///
+/// With `--scripts`, dbdyno runs scripts of sysbench, too (experiments/agreement-scripts.toml).
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     experiment: ExperimentArgs,
+    /// Compare scripts of sysbench that both run
+    #[arg(long)]
+    scripts: bool,
     /// Runs of sysbench per server and microbenchmark, alternating between the servers
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -71,7 +79,8 @@ pub struct Args {
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let sysbench = Sysbench::find()?;
-    let file = ExperimentFile::read("agreement", &args.experiment)?;
+    let name = if args.scripts { "agreement-scripts" } else { "agreement" };
+    let file = ExperimentFile::read(name, &args.experiment)?;
     let harness = Harness::new()?;
     let report = harness.run_with_progress(&file).context("dbdyno's own run")?;
     let sysbench_ratios = run_sysbench(args, &harness, &sysbench, &file.experiment)?;
