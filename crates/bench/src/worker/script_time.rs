@@ -30,17 +30,35 @@ pub(super) fn set<C: Connection>(
     }
 }
 
-/// Expressions of the time of PostgreSQL, in lower case, and the type of [`POSTGRESQL_NOW`] that replaces them.
-/// Those with a precision, such as `current_timestamp(3)`, and `current_time` stay.
-const TIMES: [(&str, Option<&str>); 7] = [
-    ("now()", None),
-    ("transaction_timestamp()", None),
-    ("statement_timestamp()", None),
-    ("clock_timestamp()", None),
-    ("current_timestamp", None),
-    ("localtimestamp", Some("timestamp")),
-    ("current_date", Some("date")),
+/// An expression of the time of PostgreSQL.
+#[derive(Clone, Copy)]
+struct Time {
+    /// The expression, in lower case.
+    name: &'static str,
+    /// Its type.
+    kind: &'static str,
+    /// Whether a precision may follow, as in `current_timestamp(3)`.
+    precise: bool,
+}
+
+/// The type of [`POSTGRESQL_NOW`].
+const TIMESTAMP: &str = "timestamptz";
+
+const TIMES: [Time; 9] = [
+    time("now()", TIMESTAMP, false),
+    time("transaction_timestamp()", TIMESTAMP, false),
+    time("statement_timestamp()", TIMESTAMP, false),
+    time("clock_timestamp()", TIMESTAMP, false),
+    time("current_timestamp", TIMESTAMP, true),
+    time("localtimestamp", "timestamp", true),
+    time("current_time", "timetz", true),
+    time("localtime", "time", true),
+    time("current_date", "date", false),
 ];
+
+const fn time(name: &'static str, kind: &'static str, precise: bool) -> Time {
+    Time { name, kind, precise }
+}
 
 /// SQL in which expressions of the time have the time of [`set`].
 pub(super) fn fixed(sql: &str, driver: Driver) -> Cow<'_, str> {
@@ -54,9 +72,9 @@ pub(super) fn fixed(sql: &str, driver: Driver) -> Cow<'_, str> {
         match time_at(part).filter(|_| !is_qualified) {
             Some((length, kind)) => {
                 text.push_str(&sql[copied..at]);
-                text.push_str(&match kind {
-                    None => POSTGRESQL_NOW.to_owned(),
-                    Some(kind) => format!("CAST({POSTGRESQL_NOW} AS {kind})"),
+                text.push_str(&match kind.as_str() {
+                    TIMESTAMP => POSTGRESQL_NOW.to_owned(),
+                    kind => format!("CAST({POSTGRESQL_NOW} AS {kind})"),
                 });
                 at += length;
                 copied = at;
@@ -72,16 +90,27 @@ pub(super) fn fixed(sql: &str, driver: Driver) -> Cow<'_, str> {
 }
 
 /// The length of the expression of the time at the start of the text, and the type that it has.
-fn time_at(text: &str) -> Option<(usize, Option<&'static str>)> {
-    let is_here = |name: &str| {
-        let (Some(start), Some(rest)) = (text.get(..name.len()), text.get(name.len()..)) else {
-            return false;
-        };
-        let ends = name.ends_with(')')
-            || !rest.starts_with(is_of_name) && !rest.trim_start().starts_with('(');
-        ends && start.eq_ignore_ascii_case(name)
-    };
-    TIMES.into_iter().find(|(name, _)| is_here(name)).map(|(name, kind)| (name.len(), kind))
+fn time_at(text: &str) -> Option<(usize, String)> {
+    TIMES.into_iter().find_map(|Time { name, kind, precise }| {
+        let start = text.get(..name.len())?;
+        let rest = &text[name.len()..];
+        if !start.eq_ignore_ascii_case(name) || !name.ends_with(')') && rest.starts_with(is_of_name) {
+            return None;
+        }
+        match precision(rest).filter(|_| !name.ends_with(')')) {
+            None => Some((name.len(), kind.to_owned())),
+            Some((length, digits)) => {
+                precise.then(|| (name.len() + length, format!("{kind}({digits})")))
+            }
+        }
+    })
+}
+
+/// The length of what is in parentheses at the start of the text, and the precision in it.
+fn precision(text: &str) -> Option<(usize, &str)> {
+    let inside = text.trim_start().strip_prefix('(')?;
+    let (digits, rest) = inside.split_once(')')?;
+    Some((text.len() - rest.len(), digits.trim()))
 }
 
 /// The length of a name, of something in quotes, or else of one character.
@@ -119,6 +148,12 @@ mod tests {
              CAST({POSTGRESQL_NOW} AS timestamp), {POSTGRESQL_NOW}"
         );
         assert_eq!(fixed(sql, Driver::PostgreSql), expected);
+        let sql = "SELECT CURRENT_TIMESTAMP (3), localtime(0), current_time, (now())(1)";
+        let expected = format!(
+            "SELECT CAST({POSTGRESQL_NOW} AS timestamptz(3)), CAST({POSTGRESQL_NOW} AS time(0)), \
+             CAST({POSTGRESQL_NOW} AS timetz), ({POSTGRESQL_NOW})(1)"
+        );
+        assert_eq!(fixed(sql, Driver::PostgreSql), expected);
         for sql in [
             "",
             "now",
@@ -126,7 +161,7 @@ mod tests {
             "'now()'",
             "\"current_date\"",
             "'it''s current_date'",
-            "current_timestamp (3)",
+            "current_date(3)",
             "current_dates",
             "my_current_date",
             "'current_date",
