@@ -2,6 +2,7 @@
 
 mod absolute;
 mod facts;
+mod machines;
 
 use maud::{Markup, html};
 
@@ -38,6 +39,7 @@ pub fn html(comparison: &Comparison) -> String {
             @if comparison.absolute.is_empty() { p { (words::NOTHING) } }
             @if !candidates.is_empty() { (how_to_read()) }
             @if let Some(text) = words::only_in_one(comparison) { p { (text) } }
+            (machines::render(comparison))
             @for candidate in candidates { (results_of_candidate(comparison, candidate)) }
             (absolute::render(comparison))
         }

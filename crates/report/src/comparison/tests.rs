@@ -82,6 +82,9 @@ fn machines_have_a_table_each_and_shards_one_for_all() {
     for title in ["A results/a\n", "B results/b\n"] {
         assert!(same.contains(&format!("\n{title}group")), "{same}");
     }
+    let page = html(&compare(&[run("results/a", whole.clone()), run("results/b", whole.clone())]));
+    assert!(page.contains("<h2 id=\"h-machines\">Each run</h2>"), "{page}");
+    assert_eq!(page.matches("<details open").count(), 2, "a table for each run");
     // A shard with the first microbenchmark, and one with the others.
     let shard = |keep: &dyn Fn(&str) -> bool| {
         let mut report = whole.clone();
@@ -97,6 +100,7 @@ fn machines_have_a_table_each_and_shards_one_for_all() {
     let text = terminal(&compared, 80, false, false);
     assert!(text.contains("All runs together"), "{text}");
     assert!(markdown(&compared, false).contains("All runs together"));
+    assert!(html(&compared).contains("<h2 id=\"h-machines\">All runs together</h2>"));
     assert!(compare(&[whole.clone(), whole]).merged.is_empty());
 }
 

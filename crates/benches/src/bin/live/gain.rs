@@ -24,7 +24,7 @@ use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::print;
 use dbdyno_engines::server::DataShape;
 use dbdyno_live::{
-    AttachedGroup, Attachment, LayoutCandidate, MAX_LAYOUTS, MadeLayout, RaceResult, RacedLayout,
+    AttachedGroup, Attachment, LayoutCandidate, MAX_LAYOUTS, MadeLayout, RaceResult,
     Sampled, SamplingOptions, Side, race, sample,
 };
 use dbdyno_record::SliceMeasured;
