@@ -18,7 +18,7 @@ use dbdyno_report::model::{Failure, Report};
 use dbdyno_results::RunReader;
 use dbdyno_run::{Options, Outcome, RunEvent, WorkerProgram, start_run};
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_spec::parse;
+use dbdyno_spec::parse_with_warnings;
 use dbdyno_units::Nanos;
 use jiff::Timestamp;
 
@@ -97,8 +97,14 @@ impl ExperimentFile {
         let path = workspace().join(format!("experiments/{name}.toml"));
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("reading {}", path.display()))?;
-        let mut experiment =
-            parse(&path.display().to_string(), &text).map_err(|problems| anyhow!("{problems}"))?;
+        let directory = workspace().join("experiments");
+        let read_file = |name: &str| {
+            let path = directory.join(name);
+            std::fs::read_to_string(&path)
+                .map_err(|error| format!("reading {}: {error}", path.display()))
+        };
+        let parsed = parse_with_warnings(&path.display().to_string(), &text, &read_file);
+        let (mut experiment, _) = parsed.map_err(|problems| anyhow!("{problems}"))?;
         if let Some(budget) = args.budget {
             experiment.schedule.budget = budget;
         }
