@@ -94,7 +94,8 @@ fn time_at(text: &str) -> Option<(usize, String)> {
     TIMES.into_iter().find_map(|Time { name, kind, precise }| {
         let start = text.get(..name.len())?;
         let rest = &text[name.len()..];
-        if !start.eq_ignore_ascii_case(name) || !name.ends_with(')') && rest.starts_with(is_of_name) {
+        if !start.eq_ignore_ascii_case(name) || !name.ends_with(')') && rest.starts_with(is_of_name)
+        {
             return None;
         }
         match precision(rest).filter(|_| !name.ends_with(')')) {

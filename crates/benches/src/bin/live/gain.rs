@@ -24,8 +24,8 @@ use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::print;
 use dbdyno_engines::server::DataShape;
 use dbdyno_live::{
-    AttachedGroup, Attachment, LayoutCandidate, MAX_LAYOUTS, MadeLayout, RaceResult,
-    Sampled, SamplingOptions, Side, race, sample,
+    AttachedGroup, Attachment, LayoutCandidate, MAX_LAYOUTS, MadeLayout, RaceResult, Sampled,
+    SamplingOptions, Side, race, sample,
 };
 use dbdyno_record::SliceMeasured;
 use dbdyno_relayout::Samples;
