@@ -10,6 +10,9 @@ use crate::html::elements::{breakable, scrollable, section};
 /// Number of machines up to which the tables are open.
 const OPEN: usize = 4;
 
+const FIGURES: &str = "Relative QPS of each group: median, then min and max, then the worst and the best \
+                       microbenchmark.";
+
 /// The results of each machine, if there are several candidates, and those of all machines together, if
 /// each microbenchmark was measured on one of them.
 pub(super) fn render(comparison: &Comparison) -> Markup {
@@ -18,6 +21,7 @@ pub(super) fn render(comparison: &Comparison) -> Markup {
             p.sentence {
                 "Each microbenchmark is in one of the runs. Ratios are to the baseline of the same run."
             }
+            p.muted { (FIGURES) }
             (table("All runs together", &whole))
         };
         return section("machines", "All runs together", content);
@@ -33,6 +37,7 @@ pub(super) fn render(comparison: &Comparison) -> Markup {
     }
     let open = tables.len() <= OPEN;
     let content = html! {
+        p.muted { (FIGURES) }
         @for (index, column, machine) in &tables {
             details open[open] {
                 summary { (marker(*index).inline()) (column.label) " " small { (column.machine) } }
