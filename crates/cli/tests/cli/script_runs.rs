@@ -99,6 +99,7 @@ function event()
    local placed, day = con:query_row(string.format(
       'SELECT placed, day FROM orders%d WHERE item = %d ORDER BY id LIMIT 1', i, id))
    assert(#placed >= 19 and #day == 19)
+   con:query_row('SELECT current_time(2), localtime, localtimestamp(0), CURRENT_TIMESTAMP (6), current_date')
    local statement = con:prepare(string.format('UPDATE items%d SET note = ? WHERE id = ?', i))
    local note = statement:bind_create(sysbench.sql.type.VARCHAR, 10)
    local key = statement:bind_create(sysbench.sql.type.INT)
