@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::output;
 
 /// Name of the command that the guard runs.
-pub const COMMAND: &str = "guard-counting";
+const COMMAND: &str = "guard-counting";
 
 /// The guard of this process. Ends when it is dropped.
 pub(super) struct CountingGuard(Child);
@@ -39,7 +39,9 @@ impl CountingGuard {
         command.arg(&session.state).stdin(Stdio::piped()).stdout(Stdio::null());
         // Ctrl-C is for dbdyno, which ends the counting itself.
         let started = command.process_group(0).spawn();
-        started.map(Self).map_err(|source| CliError::Read { path: program, source })
+        started.map(Self).map_err(|error| {
+            CliError::Other(format!("starting the guard, {}: {error}", program.display()))
+        })
     }
 }
 
