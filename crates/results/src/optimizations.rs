@@ -38,7 +38,8 @@ pub struct NewLayout {
     pub samples: u64,
     /// Share of these samples in functions that were moved.
     pub covered: Option<Share>,
-    /// How often blocks of code are executed; `None` if it was to be estimated from the samples.
+    /// How often blocks of code are executed; `None` if this optimization did not try to count it, as with reused
+    /// samples, or with `counts = "sampled"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<BlockCounts>,
     /// Number of functions that were moved.
