@@ -1,11 +1,11 @@
-//! Building an experiment's candidates without measuring them.
+//! Building and fetching an experiment's candidates without measuring them.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process;
 
-use dbdyno_builds::Build;
+use dbdyno_builds::{Build, Release};
 use dbdyno_engines::server::ServerDirs;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::{Candidate, Experiment};
@@ -14,6 +14,7 @@ use crate::candidates::build_all;
 use crate::cpus::divide_cpus;
 use crate::error::RunError;
 use crate::pgo_training::PgoTrainer;
+use crate::releases;
 use crate::session::Options;
 
 /// The build of a candidate.
@@ -25,19 +26,34 @@ pub struct CandidateBuild {
     pub build: Build,
 }
 
-/// Builds all candidates that a run of the experiment would compile, with training for
-/// profile-guided optimization. A run then finds the builds in the cache.
+/// The release of a candidate.
+#[derive(Clone, Debug)]
+pub struct CandidateRelease {
+    /// The candidate's name.
+    pub candidate: String,
+    /// Its release, newly fetched or from the cache.
+    pub release: Release,
+}
+
+/// Fetches all releases and builds all candidates that a run of the experiment would fetch and compile,
+/// with training for profile-guided optimization. A run then finds them in the cache.
 ///
 /// Call it on the main thread: workers end with the thread that started them.
 ///
 /// # Errors
-/// A candidate cannot be built or trained.
-pub fn build_candidates(
+/// A release cannot be fetched, or a candidate cannot be built or trained.
+pub fn make_candidates(
     experiment: &Experiment,
     options: &Options<'_>,
-) -> Result<Vec<CandidateBuild>, RunError> {
+) -> Result<(Vec<CandidateRelease>, Vec<CandidateBuild>), RunError> {
+    let candidates: Vec<&Candidate> = experiment.candidates.iter().collect();
+    let (cache, progress) = (options.cache.as_deref(), options.progress);
+    let releases = releases::obtain_all(&candidates, cache, &options.cancel, progress)?;
+    let fetched = candidates.iter().zip(releases).filter_map(|(candidate, release)| {
+        Some(CandidateRelease { candidate: candidate.name.clone(), release: release? })
+    });
     let scratch = std::env::temp_dir().join(format!("dbdyno-make-{}", process::id()));
-    build_candidates_in(&scratch, experiment, options)
+    Ok((fetched.collect(), build_candidates_in(&scratch, experiment, options)?))
 }
 
 /// Builds all candidates with the databases of training in this directory, which is replaced, and

@@ -58,7 +58,7 @@ pub use bisect::{
     BisectEnd, BisectError, BisectRecord, BisectRequest, BisectResult, CommitRecord, FigureRecord,
     FoundRecord, RatioRecord, RequestRecord, StepRecord, StepVerdict, bisect,
 };
-pub use build_only::{CandidateBuild, build_candidates};
+pub use build_only::{CandidateBuild, CandidateRelease, make_candidates};
 pub use clean::{Cleaned, clean_run};
 pub use context::WorkerProgram;
 pub use error::{RunError, SamplingError, StatementProblem};

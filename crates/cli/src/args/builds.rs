@@ -26,7 +26,7 @@ pub enum BuildsAction {
     /// List cached builds, build trees, profiles and sources, with their sizes
     #[command(after_help = "Example:\n  dbdyno builds list")]
     List,
-    /// Build and train all compiled candidates of an experiment, without measuring
+    /// Build and train all compiled candidates of an experiment and fetch its releases, without measuring
     Make(MakeBuilds),
     /// Remove cached builds, build trees, profiles or sources
     Clean(CleanBuilds),
@@ -36,7 +36,7 @@ pub enum BuildsAction {
 #[command(after_help = "Example:\n  \
     dbdyno builds make experiments/compiler-variants-postgresql.toml\n\n\
     Profiles for candidates with `training` are collected as well. Cached builds are reused and \
-    interrupted ones resumed. A later run of the experiment finds all its builds in the cache.")]
+    interrupted ones resumed. A later run of the experiment finds all its builds and releases in the cache.")]
 pub struct MakeBuilds {
     /// Experiment file
     pub file: PathBuf,

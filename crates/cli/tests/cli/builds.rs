@@ -167,6 +167,6 @@ fn builds_make_without_builds_does_nothing() {
     let file = test.file(text);
     call(["builds", "make", file.to_str().unwrap()])
         .assert_code(0)
-        .assert_prints("has no candidates to compile");
+        .assert_prints("has no candidates to compile or to fetch");
     call(["builds", "make"]).assert_code(2).assert_prints("<FILE>");
 }

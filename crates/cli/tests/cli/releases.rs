@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::common::{Finished, MYSQL, Servers, TestDir, dbdyno, finish};
+use crate::common::{Finished, MYSQL, Servers, TestDir, cache, dbdyno, finish};
 use crate::mysql_release;
 use crate::servers::count;
 
@@ -73,6 +73,19 @@ fn fetched_release_needs_no_network() {
     let Some(command) = without_network(&servers.command(&test, &[])) else { return };
     finish(command).assert_code(0);
     assert!(count(&test.out(), "SELECT COUNT(*) FROM slice") >= 6);
+}
+
+#[test]
+fn builds_make_fetches_releases() {
+    let Some(_release) = mysql_release::mysql() else { return };
+    let test = TestDir::new();
+    let text =
+        format!("name = \"x\"\nbaseline = \"ours\"\n[[candidate]]\nname = \"ours\"\n{MYSQL}\n");
+    let mut make = dbdyno();
+    make.args(["builds", "make"]).arg(test.file(&text)).arg("--cache").arg(cache());
+    let made = finish(make);
+    made.assert_code(0).assert_prints("candidate  release").assert_prints("ours ");
+    made.assert_prints("Debian sid  mysql-server-core");
 }
 
 /// An archive with a program of another system.

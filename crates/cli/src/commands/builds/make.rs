@@ -1,18 +1,18 @@
-//! `dbdyno builds make`: builds all candidates of an experiment.
+//! `dbdyno builds make`: builds or fetches all candidates of an experiment.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use dbdyno_builds::CacheDir;
-use dbdyno_run::{CandidateBuild, Options, build_candidates};
+use dbdyno_run::{CandidateBuild, CandidateRelease, Options, make_candidates};
 
 use crate::args::MakeBuilds;
 use crate::commands::{INTERRUPTED, now, read_experiment, stop_on_signals, worker_program};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
-/// Builds all candidates that an experiment compiles, and prints the builds.
+/// Builds all candidates that an experiment compiles, fetches the releases of others, and prints them.
 pub fn make(root: &CacheDir, what: &MakeBuilds) -> Result<ExitCode, CliError> {
     let (experiment, _) = read_experiment(&what.file)?;
     let cancel = stop_on_signals("stopping")?;
@@ -28,37 +28,55 @@ pub fn make(root: &CacheDir, what: &MakeBuilds) -> Result<ExitCode, CliError> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         now: now(),
     };
-    let made = build_candidates(&experiment, &options);
+    let made = make_candidates(&experiment, &options);
     display.finish();
     if made.is_err() && cancel.load(Ordering::Relaxed) {
         output::note("stopped; run the same command again to resume");
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let made = made?;
-    if made.is_empty() {
-        output::print(&format!("{} has no candidates to compile.\n", what.file.display()));
-    } else {
-        output::print(&format!("Build cache {}\n{}", root.path().display(), table(&made)));
+    let (releases, builds) = made?;
+    if releases.is_empty() && builds.is_empty() {
+        let file = what.file.display();
+        output::print(&format!("{file} has no candidates to compile or to fetch.\n"));
+        return Ok(ExitCode::SUCCESS);
     }
+    let mut text = format!("Build cache {}\n", root.path().display());
+    if !releases.is_empty() {
+        text.push_str(&table(
+            ["candidate", "release", "program"],
+            releases.iter().map(release_row),
+        ));
+    }
+    if !builds.is_empty() {
+        let head = ["candidate", "variant", "compiler", "compiled in", "text", "stripped"];
+        text.push_str(&table(head, builds.iter().map(build_row)));
+    }
+    output::print(&text);
     Ok(ExitCode::SUCCESS)
 }
 
+fn release_row(CandidateRelease { candidate, release }: &CandidateRelease) -> [String; 3] {
+    // The server program is in the first file.
+    let program = release.files().first().map(ToString::to_string);
+    [candidate.clone(), release.origin().to_string(), program.unwrap_or_default()]
+}
+
+fn build_row(CandidateBuild { candidate, build }: &CandidateBuild) -> [String; 6] {
+    [
+        candidate.clone(),
+        build.variant.clone(),
+        format!("{} {}", build.compiler.name, build.compiler.version),
+        build.compile_time.to_string(),
+        build.text_size.to_string(),
+        build.stripped_size.to_string(),
+    ]
+}
+
 /// One line per candidate.
-fn table(made: &[CandidateBuild]) -> String {
-    let head = ["candidate", "variant", "compiler", "compiled in", "text", "stripped"];
-    let row = |CandidateBuild { candidate, build }: &CandidateBuild| {
-        [
-            candidate.clone(),
-            build.variant.clone(),
-            format!("{} {}", build.compiler.name, build.compiler.version),
-            build.compile_time.to_string(),
-            build.text_size.to_string(),
-            build.stripped_size.to_string(),
-        ]
-    };
+fn table<const N: usize>(head: [&str; N], made: impl Iterator<Item = [String; N]>) -> String {
     let mut rows = vec![head.map(str::to_owned)];
-    rows.extend(made.iter().map(row));
-    let mut widths = [0; 6];
+    rows.extend(made);
+    let mut widths = [0; N];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
