@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup fuzz lint clean
-.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain bench-live-throws agree-with-sysbench
+.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain bench-live-suite bench-live-throws agree-with-sysbench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -112,6 +112,14 @@ bench-gate: setup ## how often a rule of `--fail-if` finds a difference of 5%, a
 bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-benches --bin live -- cycles
+
+# mariadb, or `postgresql SOURCE` with the directory of PostgreSQL's source.
+SUITE ?= mariadb
+
+bench-live-suite: ## whether a server passes its own test suite when it is optimized; SUITE
+	@sh scripts/setup.sh bench
+	cargo build --release -p dbdyno-benches --bin live
+	@TARGET="$(TARGET)" sh scripts/live-suite.sh $(SUITE)
 
 bench-live-throws: ## cost of registered frames for C++ exceptions
 	@sh scripts/setup.sh bench

@@ -2,6 +2,7 @@
 
 mod cycles;
 mod gain;
+mod suite;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ use tempfile::TempDir;
 enum Command {
     Cycles(cycles::Args),
     Gain(gain::Args),
+    Suite(suite::Args),
 }
 
 /// Options for the server.
@@ -76,5 +78,6 @@ fn main() -> ExitCode {
     harness_main(|| match Command::parse() {
         Command::Cycles(args) => cycles::run(&args),
         Command::Gain(args) => gain::run(&args),
+        Command::Suite(args) => suite::run(&args),
     })
 }
