@@ -135,16 +135,19 @@ pub(crate) fn call(
     functions: &[FunctionCall],
     original: Original<'_>,
 ) -> Result<(), LiveError> {
-    let data = area.data_range();
     let size = std::arch::x86_64::__cpuid_count(0xd, 0).ebx;
     if size > VECTORS_SIZE {
         let reason =
             format!("the vector registers of this CPU need {size} bytes, which is not supported");
         return Err(LiveError::refused(process.pid(), reason));
     }
-    let stub_data =
-        StubData { stack_top: data.end, vectors: data.start + VECTORS_OFFSET, counter: data.start };
-    trace::call_functions(process, area.stub(), functions, &stub_data, original)
+    trace::call_functions(process, area.stub(), functions, &stub_data(area), original)
+}
+
+/// The data for stubs in an area. Counters of executions, which threads may increment meanwhile, are behind it.
+fn stub_data(area: &Area) -> StubData {
+    let start = area.data_range().start;
+    StubData { stack_top: start + DATA_SIZE, vectors: start + VECTORS_OFFSET, counter: start }
 }
 
 fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]> {
@@ -192,6 +195,16 @@ pub(crate) fn obstacle(module: &Module, has_unwinder: bool) -> Option<&'static s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stack_of_stubs_is_below_the_counters() {
+        let counters = 3 << 12;
+        let area = Area { address: 0x1000, code: 0x2000, data: DATA_SIZE + counters };
+        let found = stub_data(&area);
+        assert_eq!(found.stack_top, area.data_range().end - counters);
+        assert_eq!(found.stack_top % 16, 0);
+        assert!(found.vectors + u64::from(VECTORS_SIZE) < found.stack_top);
+    }
 
     #[test]
     fn version_of_libgcc_is_the_newest_of_its_symbol_versions() {
