@@ -42,7 +42,11 @@ pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
 
 fn by_autoconf(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
     let compiler = order.compiler;
-    let mut args = vec![format!("--prefix={}", order.prefix().display())];
+    let prefix = order.prefix();
+    let mut args = vec![format!("--prefix={}", prefix.display())];
+    // Debian's source takes modules, such as plpgsql.so, from the directory of its packages unless this name
+    // contains `postgres`.
+    args.push(format!("--libdir={}", prefix.join("lib/postgresql").display()));
     args.extend(["readline", "zlib", "icu"].map(|what| format!("--without-{what}")));
     if order.variant.assertions {
         args.push("--enable-cassert".to_owned());
@@ -155,7 +159,8 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "/src/configure --prefix=/cache/builds/1f/server --without-readline --without-zlib \
+            "/src/configure --prefix=/cache/builds/1f/server \
+             --libdir=/cache/builds/1f/server/lib/postgresql --without-readline --without-zlib \
              --without-icu CC=/usr/bin/gcc-12 'CFLAGS=-frecord-gcc-switches -O3 -flto=auto \
              -DNDEBUG' AR=/usr/bin/gcc-ar-12 RANLIB=/usr/bin/gcc-ranlib-12"
         );
