@@ -8,14 +8,16 @@ mod free;
 mod huge_pages;
 mod inherit;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dbdyno_relayout::AddressMap;
+use dbdyno_relayout::{AddressMap, VirtualSlot};
 use serde::Serialize;
 
 use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, PatchedMapping};
+use crate::memory::PagedReader;
 use crate::patch::Patch;
 use crate::process::Process;
 use crate::replace::Switched;
@@ -297,6 +299,20 @@ impl Attachment {
     pub(crate) fn write_symbols(&self, number: u32, patch: &Patch) {
         perf_map::write(self.process.pid(), &patch.symbols, self.areas());
         symbol_files::write(self.directory(), number, patch);
+    }
+
+    /// The slots of virtual tables that contain their function, or the copy of a generation.
+    pub(crate) fn known_slots(&self, slots: &[VirtualSlot]) -> Vec<VirtualSlot> {
+        let patches = self.generations().iter().flat_map(|it| &it.entries);
+        let patches: HashSet<(u64, &[u8])> =
+            patches.map(|entry| (entry.address, &*entry.patch)).collect();
+        let memory = PagedReader::new(self.process.memory());
+        let is_known = |slot: &VirtualSlot| {
+            memory.read(slot.address, 8).is_ok_and(|now| {
+                now == slot.function.to_le_bytes() || patches.contains(&(slot.address, &*now))
+            })
+        };
+        slots.iter().filter(|slot| is_known(slot)).copied().collect()
     }
 
     fn numbers_in(&self, state: GenerationState) -> Vec<u32> {

@@ -213,7 +213,7 @@ fn prepare(
     let no_place = |name: &String| format!("{name}: flags are in use everywhere");
     report.uncounted = uncountable.iter().map(no_place).collect();
     report.uncounted.extend(layout.statistics.unproven.iter().cloned());
-    Ok((patch(&layout).0, layout.counters))
+    Ok((patch(&layout, &[]).0, layout.counters))
 }
 
 /// The bursts in which code that counts is active.

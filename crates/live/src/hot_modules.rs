@@ -9,7 +9,7 @@ use dbdyno_units::Bytes;
 use crate::attachment::Attachment;
 use crate::journal::GenerationState;
 use crate::module::Module;
-use crate::patch::JumpPatch;
+use crate::patch::BytePatch;
 use crate::process::Process;
 use crate::unwind::{self, Unwinder};
 use crate::{LiveError, LoadedModule, Maps};
@@ -148,7 +148,7 @@ fn hot_module(
         .generations()
         .iter()
         .flat_map(|generation| &generation.entries)
-        .map(JumpPatch::range)
+        .map(BytePatch::range)
         .collect();
     // A range may contain several of dbdyno's entries.
     let is_modified = |range: &Range<u64>| -> Result<bool, LiveError> {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
-use crate::patch::{JumpPatch, hex};
+use crate::patch::{BytePatch, hex};
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_machine::safe_files::SafeDir;
 
@@ -64,13 +64,13 @@ pub struct Generation {
     pub state: GenerationState,
     /// Memory added to the process.
     pub areas: Vec<Area>,
-    /// Jumps from the original code.
-    pub entries: Vec<JumpPatch>,
+    /// Jumps from the original code, and addresses in virtual tables.
+    pub entries: Vec<BytePatch>,
     /// The mappings that the entries are in.
     #[serde(default, alias = "homes")]
     pub mappings: Vec<PatchedMapping>,
     /// Jumps back to the original code, written while it is inactive.
-    pub exits: Vec<JumpPatch>,
+    pub exits: Vec<BytePatch>,
     /// Addresses of its unwind information.
     pub frames: Vec<u64>,
     /// Digest of its code; `None` until the code was written.
@@ -112,7 +112,7 @@ pub struct PatchedMapping {
 impl PatchedMapping {
     /// The file mappings that contain any of these entries.
     #[must_use]
-    pub fn of(entries: &[JumpPatch], maps: &Maps) -> Vec<Self> {
+    pub fn of(entries: &[BytePatch], maps: &Maps) -> Vec<Self> {
         let files = maps.all().iter().filter(|mapping| mapping.inode != 0);
         let mut found: Vec<Self> = files.map(Self::at).collect();
         found.retain(|mapping| entries.iter().any(|entry| mapping.range.contains(&entry.address)));
@@ -470,7 +470,7 @@ mod tests {
             made: 0,
             state: GenerationState::Preparing,
             areas: vec![Area { address: 4096, code: 8192, data: 4096 }],
-            entries: vec![JumpPatch { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }],
+            entries: vec![BytePatch { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }],
             mappings: Vec::new(),
             exits: Vec::new(),
             frames: vec![5000],
@@ -577,7 +577,7 @@ mod tests {
     fn replaced_mapping_is_detected() {
         let maps = |line: &str| Maps::parse(line).unwrap();
         let library = maps("7f0000001000-7f0000003000 r-xp 00001000 fe:00 7 /lib/one.so");
-        let entry = |address| JumpPatch { address, original: vec![0; 5], patch: vec![1; 5] };
+        let entry = |address| BytePatch { address, original: vec![0; 5], patch: vec![1; 5] };
         let entries = [entry(0x7f00_0000_1010), entry(0x7f00_0000_2010)];
         let [mapping] = &PatchedMapping::of(&entries, &library)[..] else { panic!("one mapping") };
         let was_replaced = |line: &str| {

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use dbdyno_relayout as relayout;
-use dbdyno_relayout::{Module as Image, Options, RegionRequest, Relayout, Samples};
+use dbdyno_relayout::{Module as Image, Options, RegionRequest, Relayout, Samples, VirtualSlot};
 
 use crate::attachment::Attachment;
 use crate::hot_modules::HotModule;
 use crate::journal::Area;
 use crate::optimize::OptimizeError;
-use crate::patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
+use crate::patch::{BytePatch, CodeSymbol, JUMP_SIZE, MemoryBlock, Patch};
 use crate::{LiveError, unwind};
 
 /// Makes a layout in new memory of the process, which is freed again in case of an error. Returns the memory,
@@ -183,20 +183,26 @@ impl<R: Reserve> relayout::AddressSpace for AttachedSpace<'_, R> {
     }
 }
 
-/// The layout as a patch, and the number of entries left out because they cannot be written atomically.
-pub(crate) fn patch(layout: &Relayout) -> (Patch, usize) {
-    let mut entries: Vec<JumpPatch> = layout
+/// The layout as a patch with these slots of virtual tables, and the number of entries left out because they cannot be
+/// written atomically.
+pub(crate) fn patch(layout: &Relayout, slots: &[VirtualSlot]) -> (Patch, usize) {
+    let mut entries: Vec<BytePatch> = layout
         .entries
         .iter()
-        .map(|entry| JumpPatch {
+        .map(|entry| BytePatch {
             address: entry.address,
             original: entry.original.to_vec(),
             patch: entry.patch.to_vec(),
         })
         .collect();
     let all = entries.len();
-    entries.retain(JumpPatch::is_on_one_page);
+    entries.retain(BytePatch::is_on_one_page);
     let on_two_pages = all - entries.len();
+    entries.extend(slots.iter().map(|slot| BytePatch {
+        address: slot.address,
+        original: slot.function.to_le_bytes().to_vec(),
+        patch: slot.copy.to_le_bytes().to_vec(),
+    }));
     let exits = layout.entries.iter().filter_map(|entry| exit(layout, entry)).collect();
     let patch = Patch {
         blocks: layout
@@ -220,13 +226,12 @@ pub(crate) fn patch(layout: &Relayout) -> (Patch, usize) {
     (patch, on_two_pages)
 }
 
-/// Size of a jump in bytes.
-const JUMP: u64 = 5;
+const JUMP: u64 = JUMP_SIZE as u64;
 
 /// The jump from the copy of an entry back to it, if it is safe: only copies of the instructions
 /// that the entry's own jump replaces may start inside the replaced bytes. These are not the target
 /// of any branch or return, neither in the original nor in the copy.
-fn exit(layout: &Relayout, entry: &relayout::EntryPatch) -> Option<JumpPatch> {
+fn exit(layout: &Relayout, entry: &relayout::EntryPatch) -> Option<BytePatch> {
     let inside = entry.address + 1..entry.address + JUMP;
     let is_safe = (entry.copy + 1..entry.copy + JUMP)
         .filter_map(|at| layout.map.to_original(at))
@@ -236,7 +241,7 @@ fn exit(layout: &Relayout, entry: &relayout::EntryPatch) -> Option<JumpPatch> {
         region.bytes.get(start..start + JUMP as usize)
     })?;
     let distance = entry.address.wrapping_sub(entry.copy + JUMP) as u32;
-    let exit = JumpPatch {
+    let exit = BytePatch {
         address: entry.copy,
         original: bytes.to_vec(),
         patch: [&[0xe9], &distance.to_le_bytes()[..]].concat(),

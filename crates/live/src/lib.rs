@@ -61,7 +61,7 @@ pub use optimize::{
     MadeLayout, MadeLayouts, OptimizeError, Optimized, PlannedOptimization, PreparedPatch,
     optimize, optimize_layouts, optimize_like, plan,
 };
-pub use patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
+pub use patch::{BytePatch, CodeSymbol, MemoryBlock, Patch};
 pub use probe::{CheckResult, Probe, ProbeCheck, probe};
 pub use process::{ProbeOptions, Process};
 pub use race::{RaceResult, RacedLayout, Side, race, race_slices};

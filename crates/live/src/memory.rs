@@ -3,10 +3,13 @@
 //! This also allows writing to read-only and executable pages: the kernel gives the process a private
 //! copy of the page and does not change its permissions.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::LiveError;
+use crate::patch::PAGE;
 
 /// The memory of a process. Bound to the address space that it was opened on.
 #[derive(Debug)]
@@ -82,6 +85,39 @@ impl ProcessMemory {
     }
 }
 
+/// Reads many small pieces of memory that does not change meanwhile, each page once.
+#[derive(Debug)]
+pub(crate) struct PagedReader<'a> {
+    memory: &'a ProcessMemory,
+    pages: RefCell<HashMap<u64, Vec<u8>>>,
+}
+
+impl<'a> PagedReader<'a> {
+    pub(crate) fn new(memory: &'a ProcessMemory) -> Self {
+        Self { memory, pages: RefCell::default() }
+    }
+
+    /// Reads `count` bytes on one page.
+    ///
+    /// # Errors
+    /// As [`ProcessMemory::read_into`].
+    pub(crate) fn read(&self, address: u64, count: usize) -> Result<Vec<u8>, LiveError> {
+        let start = address / PAGE * PAGE;
+        let offset = (address - start) as usize;
+        let mut pages = self.pages.borrow_mut();
+        if let Some(bytes) = pages.get(&start).and_then(|page| page.get(offset..offset + count)) {
+            return Ok(bytes.to_vec());
+        }
+        let page = self.memory.read(start, PAGE as usize)?;
+        let Some(bytes) = page.get(offset..offset + count) else {
+            return self.memory.read(address, count);
+        };
+        let bytes = bytes.to_vec();
+        pages.insert(start, page);
+        Ok(bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,5 +133,18 @@ mod tests {
         assert_eq!(memory.read(target.as_ptr() as u64, 4).unwrap(), [1, 2, 3, 4]);
         assert!(memory.read(8, 8).is_err());
         assert!(memory.words(8, 8).is_empty());
+    }
+
+    #[test]
+    fn pieces_are_read_as_they_are_in_memory() {
+        let memory = ProcessMemory::open(std::process::id()).unwrap();
+        let bytes: Vec<u8> = (0..3 * PAGE).map(|index| (index % 251) as u8).collect();
+        let reader = PagedReader::new(&memory);
+        // On one page, twice; over the end of a page.
+        for at in [0, 8, 8, PAGE - 3, 2 * PAGE - 1] {
+            let found = reader.read(bytes.as_ptr() as u64 + at, 8).unwrap();
+            assert_eq!(found, bytes[at as usize..at as usize + 8]);
+        }
+        assert!(reader.read(8, 8).is_err());
     }
 }

@@ -31,6 +31,8 @@ pub struct Optimized {
     pub statistics: Statistics,
     /// Entries that were not redirected because they cross a page boundary.
     pub on_two_pages: usize,
+    /// Slots of virtual tables that refer to the new code.
+    pub virtual_slots: usize,
     /// The switch.
     pub switched: Switched,
     /// Size of the code added to the process, in bytes.
@@ -54,6 +56,8 @@ pub struct PlannedOptimization {
     pub added: u64,
     /// Number of functions that would be redirected.
     pub entries: usize,
+    /// Slots of virtual tables that would refer to the new code.
+    pub virtual_slots: usize,
     /// Number of threads that would be stopped.
     pub threads: usize,
 }
@@ -218,7 +222,8 @@ fn make(
     let options = candidate.options_for(extents);
     let (layout, areas) = lay_out_in(attachment, hot_modules, samples, &options, begin)?;
     next("layout");
-    let (patch, on_two_pages) = patch(&layout);
+    let slots = attachment.known_slots(&layout.virtual_slots);
+    let (patch, on_two_pages) = patch(&layout, &slots);
     step("switching");
     let switched = attachment.install(&patch)?;
     next("installing");
@@ -228,6 +233,7 @@ fn make(
         left_alone: hot.left_alone.clone(),
         statistics: layout.statistics,
         on_two_pages,
+        virtual_slots: slots.len(),
         switched,
         added: code_size(&areas),
         steps,
@@ -252,7 +258,8 @@ pub fn plan(
     let HotModules { found: hot_modules, left_alone, .. } = readable_modules(attachment, samples)?;
     let mut space = FreeMemory { attachment, areas: Vec::new() };
     let layout = lay_out(&mut space, &hot_modules, samples, options)?;
-    let (patch, on_two_pages) = patch(&layout);
+    let slots = attachment.known_slots(&layout.virtual_slots);
+    let (patch, on_two_pages) = patch(&layout, &slots);
     let pid = attachment.process().pid();
     Ok(PlannedOptimization {
         modules: names(&hot_modules),
@@ -260,7 +267,8 @@ pub fn plan(
         statistics: layout.statistics,
         on_two_pages,
         added: code_size(&space.areas),
-        entries: patch.entries.len(),
+        entries: patch.entries.len() - slots.len(),
+        virtual_slots: slots.len(),
         threads: threads(pid)?.len(),
     })
 }

@@ -5,50 +5,60 @@ use std::ops::Range;
 use dbdyno_relayout::AddressMap;
 use serde::{Deserialize, Serialize};
 
-/// A jump to write over existing code.
+/// Bytes to write over existing ones: a jump over code, or the address of a copy over that of the original function
+/// in a virtual table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JumpPatch {
-    /// Address of the jump.
+pub struct BytePatch {
+    /// Address of the first byte.
     pub address: u64,
     /// The bytes before the patch.
     #[serde(with = "hex")]
     pub original: Vec<u8>,
-    /// The jump; as long as the original bytes.
+    /// The new bytes; as many as the original ones.
     #[serde(with = "hex")]
     pub patch: Vec<u8>,
 }
 
-impl JumpPatch {
+impl BytePatch {
     /// The patched addresses.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.address..self.address + self.patch.len() as u64
     }
 
+    /// Whether it is a jump; otherwise it is an address.
+    #[must_use]
+    pub const fn is_jump(&self) -> bool {
+        self.patch.len() == JUMP_SIZE
+    }
+
     /// Whether it can be written atomically: it is on one page.
     #[must_use]
     pub fn is_on_one_page(&self) -> bool {
-        const PAGE: u64 = 4096;
         !self.patch.is_empty()
             && self.original.len() == self.patch.len()
             && self.address / PAGE == (self.range().end - 1) / PAGE
     }
 }
 
-/// New code and the jumps to it.
+pub(crate) const PAGE: u64 = 4096;
+/// Size of a jump in bytes. An address has 8.
+pub(crate) const JUMP_SIZE: usize = 5;
+
+/// New code and what leads to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
     /// Code and read-only data, inside the reserved memory.
     pub blocks: Vec<MemoryBlock>,
-    /// Jumps from the original code to the new code.
-    pub entries: Vec<JumpPatch>,
+    /// Jumps from the original code to the new code, and addresses of the new code for virtual tables.
+    pub entries: Vec<BytePatch>,
     /// Addresses of `.eh_frame` sections inside the blocks, each ending with a zero length.
     pub frames: Vec<u64>,
     /// Symbols of the new code.
     pub symbols: Vec<CodeSymbol>,
     /// Jumps from the new code back to the entries, written when the new code becomes inactive: so
     /// calls between functions of the new code leave it.
-    pub exits: Vec<JumpPatch>,
+    pub exits: Vec<BytePatch>,
     /// Addresses of original and copied instructions.
     pub map: AddressMap,
 }
@@ -97,13 +107,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jump_patch_is_unchanged_after_serialization() {
-        let entry = JumpPatch { address: 0x1ffd, original: vec![0, 1], patch: vec![0xe9, 0xff] };
+    fn patch_is_unchanged_after_serialization() {
+        let entry = BytePatch { address: 0x1ffd, original: vec![0, 1], patch: vec![0xe9, 0xff] };
         let text = serde_json::to_string(&entry).unwrap();
         assert!(text.contains("\"e9ff\""), "{text}");
-        assert_eq!(serde_json::from_str::<JumpPatch>(&text).unwrap(), entry);
+        assert_eq!(serde_json::from_str::<BytePatch>(&text).unwrap(), entry);
         assert!(entry.is_on_one_page());
-        assert!(!JumpPatch { address: 0x1fff, ..entry.clone() }.is_on_one_page());
-        assert!(serde_json::from_str::<JumpPatch>(&text.replace("e9ff", "e9f")).is_err());
+        assert!(!BytePatch { address: 0x1fff, ..entry.clone() }.is_on_one_page());
+        assert!(serde_json::from_str::<BytePatch>(&text.replace("e9ff", "e9f")).is_err());
     }
 }

@@ -8,6 +8,7 @@ use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::LiveError;
+use crate::patch::PAGE;
 use crate::process::Process;
 use crate::switch_plan::CodeEdit;
 use crate::threads::check_alive;
@@ -100,6 +101,7 @@ fn replace_once(
         .collect();
     splitting.sort_by_key(|index| edits[*index].address);
     let inside: Vec<Range<u64>> = splitting.iter().map(|index| edits[*index].inside()).collect();
+    let writes = writes(edits, |address, size| memory.read(address, size))?;
     let done = while_stopped(process, max_pause, BlockedThreads::Leave, |stopped| {
         let used = ranges_in_use(&stacks, memory, &stopped.registers(), &inside);
         stopped.check_max_pause(0)?;
@@ -110,8 +112,8 @@ fn replace_once(
         for (index, used) in splitting.iter().zip(used) {
             busy[*index] = used;
         }
-        for (edit, _) in edits.iter().zip(&busy).filter(|(_, busy)| !**busy) {
-            memory.write(edit.address, &edit.bytes)?;
+        for write in writes.iter().filter(|write| !busy[write.edit]) {
+            memory.write(write.address, &write.bytes)?;
         }
         let mut moved = 0;
         for index in 0..stopped.threads.len() {
@@ -137,6 +139,45 @@ fn replace_once(
     Ok(busy)
 }
 
+/// Bytes to write at once.
+#[derive(Debug, PartialEq, Eq)]
+struct Write {
+    address: u64,
+    bytes: Vec<u8>,
+    /// Index of the edit, or of the first one.
+    edit: usize,
+}
+
+/// The writes for these edits, in their order. Consecutive addresses on one page of data are written together, with
+/// what is between them: virtual tables have thousands, and threads are stopped meanwhile.
+fn writes(
+    edits: &[&CodeEdit],
+    read: impl Fn(u64, usize) -> Result<Vec<u8>, LiveError>,
+) -> Result<Vec<Write>, LiveError> {
+    let page = |edit: &CodeEdit| edit.is_address().then_some(edit.address / PAGE);
+    let mut writes = Vec::new();
+    let mut first = 0;
+    for run in edits.chunk_by(|one, next| page(one).is_some() && page(one) == page(next)) {
+        let address = run[0].address;
+        let bytes = match run {
+            [edit] => edit.bytes.clone(),
+            [.., last] => {
+                let size = last.address + last.bytes.len() as u64 - address;
+                let mut bytes = read(address, size as usize)?;
+                for edit in run {
+                    let at = (edit.address - address) as usize;
+                    bytes[at..at + edit.bytes.len()].copy_from_slice(&edit.bytes);
+                }
+                bytes
+            }
+            [] => continue,
+        };
+        writes.push(Write { address, bytes, edit: first });
+        first += run.len();
+    }
+    Ok(writes)
+}
+
 /// For each of these ranges (ascending), whether a thread is in it or will return to it.
 pub(crate) fn in_use(
     process: &Process,
@@ -151,10 +192,11 @@ pub(crate) fn in_use(
     Ok(used)
 }
 
-/// Whether a thread is in this code or will return to it.
+/// Whether a thread is in this code, will return to it, or has one of the addresses `called` in it.
 pub(crate) fn is_in_use(
     process: &Process,
     ranges: &[Range<u64>],
+    called: &[u64],
     max_pause: Duration,
 ) -> Result<bool, LiveError> {
     let memory = process.memory();
@@ -163,7 +205,10 @@ pub(crate) fn is_in_use(
         .iter()
         .map(|range| {
             let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-            Ok(KnownCode { start: range.start, bytes: memory.read(range.start, size)? })
+            let mut called: Vec<u64> =
+                called.iter().copied().filter(|address| range.contains(address)).collect();
+            called.sort_unstable();
+            Ok(KnownCode { start: range.start, bytes: memory.read(range.start, size)?, called })
         })
         .collect::<Result<Vec<_>, LiveError>>()?;
     // All registers must be known.
@@ -188,4 +233,37 @@ fn while_stopped<T: Send>(
         let time = stopped.release();
         Ok((done?, time))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(address: u64, bytes: &[u8]) -> CodeEdit {
+        CodeEdit { address, bytes: bytes.to_vec(), splits: false }
+    }
+
+    #[test]
+    fn addresses_on_one_page_are_written_together() {
+        let jump = [0xe9, 1, 2, 3, 4];
+        let edits = [
+            edit(0x1000, &jump),
+            edit(0x1008, &jump),
+            edit(0x2ff0, &[1; 8]),
+            edit(0x3000, &[2; 8]),
+            edit(0x3010, &[3; 8]),
+            edit(0x3018, &[4; 8]),
+        ];
+        let all: Vec<&CodeEdit> = edits.iter().collect();
+        let writes = writes(&all, |_, size| Ok(vec![7; size])).unwrap();
+        let found: Vec<(u64, usize, usize)> =
+            writes.iter().map(|write| (write.address, write.bytes.len(), write.edit)).collect();
+        assert_eq!(
+            found,
+            [(0x1000, 5, 0), (0x1008, 5, 1), (0x2ff0, 8, 2), (0x3000, 32, 3)],
+            "jumps are separate, because each may be busy"
+        );
+        let expected = [[2; 8], [7; 8], [3; 8], [4; 8]].concat();
+        assert_eq!(writes[3].bytes, expected);
+    }
 }

@@ -9,18 +9,24 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::LiveError;
-use crate::patch::JumpPatch;
+use crate::patch::{BytePatch, JUMP_SIZE};
 
 /// Bytes to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CodeEdit {
     pub(crate) address: u64,
     pub(crate) bytes: Vec<u8>,
-    /// The bytes to overwrite are several instructions: no thread may be between them or return there.
+    /// The bytes to overwrite are several instructions: no thread may be between them or return there. Not so
+    /// for an address in data.
     pub(crate) splits: bool,
 }
 
 impl CodeEdit {
+    /// Whether it is an address in data, not a jump.
+    pub(crate) fn is_address(&self) -> bool {
+        self.bytes.len() != JUMP_SIZE
+    }
+
     /// Addresses inside the new instruction where old instructions may start.
     pub(crate) fn inside(&self) -> Range<u64> {
         self.address + 1..self.address + self.bytes.len() as u64
@@ -30,8 +36,8 @@ impl CodeEdit {
 /// A generation and its requested state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GenerationTarget<'a> {
-    pub(crate) entries: &'a [JumpPatch],
-    pub(crate) exits: &'a [JumpPatch],
+    pub(crate) entries: &'a [BytePatch],
+    pub(crate) exits: &'a [BytePatch],
     /// Whether its entries are to jump to it; otherwise its exits are to jump out of it.
     pub(crate) active: bool,
 }
@@ -108,7 +114,7 @@ impl SwitchPlan {
             if now != site.original && !site.patches.contains(&now.as_slice()) {
                 plan.modified.push(address);
             } else if now != site.requested {
-                let splits = now == site.original;
+                let splits = now == site.original && now.len() == JUMP_SIZE;
                 steps.push((
                     site.step,
                     CodeEdit { address, bytes: site.requested.to_vec(), splits },
@@ -146,10 +152,10 @@ mod tests {
 
     type Bytes = BTreeMap<u64, Vec<u8>>;
 
-    fn jump(from: u64, to: u64) -> JumpPatch {
+    fn jump(from: u64, to: u64) -> BytePatch {
         let distance = (to.wrapping_sub(from + 5) as u32).to_le_bytes();
         let patch = [&[0xe9], &distance[..]].concat();
-        JumpPatch { address: from, original: ORIGINAL.to_vec(), patch }
+        BytePatch { address: from, original: ORIGINAL.to_vec(), patch }
     }
 
     /// The address that a thread at `from` reaches; `None` in an endless loop.
@@ -165,13 +171,13 @@ mod tests {
     }
 
     struct Fixture {
-        entries: Vec<Vec<JumpPatch>>,
-        exits: Vec<Vec<JumpPatch>>,
+        entries: Vec<Vec<BytePatch>>,
+        exits: Vec<Vec<BytePatch>>,
     }
 
     impl Fixture {
         fn new() -> Self {
-            let each = |make: fn((u64, u64)) -> JumpPatch| {
+            let each = |make: fn((u64, u64)) -> BytePatch| {
                 let pairs = COPIES.iter().map(|copies| FUNCTIONS.into_iter().zip(*copies));
                 pairs.map(|pairs| pairs.map(make).collect()).collect()
             };

@@ -98,6 +98,7 @@ mod sample_precision;
 mod samples;
 mod select;
 mod verify;
+mod virtual_tables;
 
 pub use bolt::BoltProfile;
 pub use error::{LayoutError, ModuleError, TooFewSamples};
@@ -110,7 +111,7 @@ pub use prove::optimize_proven;
 pub use reject_reason::RejectReason;
 pub use relayout::{
     Counter, EntryPatch, FrameSection, PredictedEffect, Protection, Region, Relayout, Slot,
-    Statistics, Symbol, TableCopy,
+    Statistics, Symbol, TableCopy, VirtualSlot,
 };
 pub use sample_precision::{SamplePrecision, SampleRequirement};
 pub use samples::{Branch, BranchCount, FallThrough, ModuleProfile, Profile, Samples};

@@ -23,6 +23,7 @@ pub struct Module {
     slot_names: HashMap<u64, String>,
     code_pointers: Vec<u64>,
     relocated_text: Vec<u64>,
+    virtual_slots: Vec<(u64, u64)>,
     restartable: Vec<u64>,
 }
 
@@ -149,6 +150,11 @@ impl Module {
         segment.bytes.get(start..start.checked_add(size)?)
     }
 
+    /// The 8 bytes of the file mapped at `address`, as a number.
+    fn word(&self, address: u64) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(address, 8)?.try_into().ok()?))
+    }
+
     /// Functions and fragments, by address.
     pub fn functions(&self) -> &[Function] {
         &self.functions
@@ -207,6 +213,12 @@ impl Module {
         self.read_only_after_start
             .iter()
             .any(|range| range.start <= address && address.saturating_add(8) <= range.end)
+    }
+
+    /// Slots of virtual tables in memory that the loader makes read-only: the address of the slot, and of the
+    /// function that it contains.
+    pub(crate) fn virtual_slots(&self) -> &[(u64, u64)] {
+        &self.virtual_slots
     }
 
     /// Whether data or relocations contain an address in the range.

@@ -14,6 +14,8 @@ pub(crate) struct MovedFunction {
     pub(crate) start: u64,
     /// Address of the jump to the copy.
     pub(crate) patch: u64,
+    /// Whether code of the module loads its address.
+    pub(crate) address_taken: bool,
     pub(crate) graph: Graph,
     pub(crate) frame: Frame,
     /// Executions of its blocks and edges.

@@ -1,6 +1,6 @@
 //! From samples to a new layout.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::block_counts::{SortedSamples, observations};
 use crate::emit::{EmittedCode, Emitter, PAGE};
@@ -11,7 +11,7 @@ use crate::prediction::Prediction;
 use crate::select::{PATCH, Selector};
 use crate::{
     AddressMap, AddressSpace, EntryPatch, LayoutError, Module, Options, RegionRequest,
-    RejectReason, Relayout, Samples, Statistics, entry_cost, layout,
+    RejectReason, Relayout, Samples, Statistics, VirtualSlot, entry_cost, layout,
 };
 
 /// Reach of a relative address, less a margin for the instructions at both ends.
@@ -41,7 +41,7 @@ pub fn optimize(
     }
     keep_within(modules, &mut moved, options, &mut statistics);
     let mut result = EmittedCode::default();
-    let mut entries = Vec::new();
+    let (mut entries, mut virtual_slots) = (Vec::new(), Vec::new());
     let mut frames = Vec::new();
     for (index, module) in modules.iter().enumerate() {
         let moved = &moved[index];
@@ -53,6 +53,10 @@ pub fn optimize(
         for moved in moved {
             entries.extend(entry(index, module, moved, &copies));
         }
+        // A layout that counts is active for milliseconds.
+        if options.virtual_tables && !options.count {
+            virtual_slots.extend(redirected_slots(module, moved, &copies));
+        }
         frames.extend(emitted.frames.clone());
         result.append(emitted);
     }
@@ -60,6 +64,7 @@ pub fn optimize(
         return Err(LayoutError::NothingHot { samples: samples.total() });
     }
     entries.sort_unstable_by_key(|entry| entry.address);
+    virtual_slots.sort_unstable_by_key(|slot: &VirtualSlot| slot.address);
     result.symbols.sort_unstable_by_key(|symbol| symbol.address);
     let map = AddressMap::new(result.pairs, result.originals);
     let mut prediction = Prediction::default();
@@ -79,6 +84,7 @@ pub fn optimize(
     Ok(Relayout {
         regions: result.regions,
         entries,
+        virtual_slots,
         frames,
         symbols: result.symbols,
         tables: result.tables,
@@ -171,6 +177,7 @@ fn choose(
             samples: hot.samples,
             start: movable.start,
             patch: movable.patch,
+            address_taken: movable.address_taken,
             hot: hot_blocks,
             cold: cold_blocks,
             flow,
@@ -298,4 +305,19 @@ fn entry(
         patch,
         copy,
     })
+}
+
+/// The slots of virtual tables that may refer to copies of the moved functions.
+fn redirected_slots(
+    module: &Module,
+    moved: &[MovedFunction],
+    copies: &HashMap<u64, u64>,
+) -> Vec<VirtualSlot> {
+    let callable = moved.iter().filter(|moved| !moved.address_taken).map(|moved| moved.start);
+    let callable: HashSet<u64> = callable.collect();
+    let slots = module.virtual_slots().iter().filter(|(_, function)| callable.contains(function));
+    let redirected = slots.filter_map(|&(address, function)| {
+        Some(VirtualSlot { address, function, copy: *copies.get(&function)? })
+    });
+    redirected.collect()
 }

@@ -32,6 +32,8 @@ pub struct Options {
     pub jump_tables: bool,
     /// Replace calls of linkage stubs by calls through the stub's slot, or of the target itself.
     pub bypass_plt: bool,
+    /// Let virtual tables refer to the copies of functions, so that virtual calls need no entry jump.
+    pub virtual_tables: bool,
     /// Address ranges whose functions are not moved, such as code that others have patched.
     pub exclude: Vec<Range<u64>>,
     /// Start addresses of functions whose copies were not equivalent, and which are not moved.
@@ -98,6 +100,7 @@ impl Default for Options {
             only_gaining: false,
             jump_tables: true,
             bypass_plt: true,
+            virtual_tables: true,
             exclude: Vec::new(),
             unproven: Vec::new(),
             required: None,

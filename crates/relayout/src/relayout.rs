@@ -19,6 +19,8 @@ pub struct Relayout {
     pub regions: Vec<Region>,
     /// Patches of the original code, by address.
     pub entries: Vec<EntryPatch>,
+    /// Slots of virtual tables to be redirected, too, by address. Each is independent of all other patches.
+    pub virtual_slots: Vec<VirtualSlot>,
     /// Unwind information to register, one section per module with moved functions.
     pub frames: Vec<FrameSection>,
     /// Symbols of the new code for profilers and debuggers, by address.
@@ -79,6 +81,20 @@ pub struct EntryPatch {
     /// The patch: a jump to `copy`.
     pub patch: [u8; 5],
     /// The copy of the instruction at `address`.
+    pub copy: u64,
+}
+
+/// A slot of a virtual table that may refer to the copy of its function.
+///
+/// It is in memory that the loader has made read-only. The program only calls what it contains: the address
+/// of the function is not loaded by code, which may compare it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VirtualSlot {
+    /// Address of the slot, 8 bytes.
+    pub address: u64,
+    /// Start address of the original function: its content.
+    pub function: u64,
+    /// Start address of the copy.
     pub copy: u64,
 }
 

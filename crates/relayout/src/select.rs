@@ -44,6 +44,8 @@ pub(crate) struct MovableFunction {
     pub(crate) start: u64,
     /// Address of the jump to the copy.
     pub(crate) patch: u64,
+    /// Whether code of the module loads its address.
+    pub(crate) address_taken: bool,
     pub(crate) graph: Graph,
     pub(crate) frame: Frame,
     /// Indices of the jump tables to copy.
@@ -90,7 +92,9 @@ impl<'a> Selector<'a> {
                 && crate::jump_table_copy::may_be_copied(self.module, &graph, table, &entered)
         });
         let tables = tables.collect();
-        Ok(MovableFunction { start: function.start, patch, graph, frame, tables })
+        let start = function.start;
+        let address_taken = self.references.is_taken(start..start + 1);
+        Ok(MovableFunction { start, patch, address_taken, graph, frame, tables })
     }
 
     /// Checks that need no decoding.

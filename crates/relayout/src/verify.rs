@@ -93,7 +93,7 @@ impl DifferenceKind {
 /// instructions of at most 9), a counter.
 const MAX_ADDED: usize = 10;
 /// Decodes original and copy and compares all instructions, their successors, frame descriptions and
-/// exception handling, the copied jump tables, and the patches of the entries.
+/// exception handling, the copied jump tables, the patches of the entries, and the slots of virtual tables.
 ///
 /// # Errors
 /// The first difference found.
@@ -126,7 +126,12 @@ pub(crate) fn differences(modules: &[&Module], relayout: &Relayout) -> Vec<Diffe
             }
         }
     }
-    let parts = [verifier.check_tables(), verifier.check_entries(), unwind::check(&verifier)];
+    let parts = [
+        verifier.check_tables(),
+        verifier.check_entries(),
+        verifier.check_virtual_slots(),
+        unwind::check(&verifier),
+    ];
     found.extend(parts.into_iter().filter_map(Result::err));
     found
 }
@@ -436,6 +441,24 @@ impl Verifier<'_> {
             }
             if self.relayout.map.to_copy(entry.address) != Some(entry.copy) {
                 return fail("its patch jumps to the copy of another instruction");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_virtual_slots(&self) -> Result<(), Difference> {
+        for slot in &self.relayout.virtual_slots {
+            let fail = |what: &'static str| {
+                Err(self.difference(slot.function, slot.copy, DifferenceKind::Other(what)))
+            };
+            let module = self.module(slot.address);
+            if !module.is_some_and(|module| module.is_read_only_after_start(slot.address)) {
+                return fail("the slot of a virtual table can be written by the program");
+            }
+            if self.relayout.map.to_copy(slot.function) != Some(slot.copy) {
+                return fail(
+                    "the slot of a virtual table refers to the copy of another instruction",
+                );
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use dbdyno_relayout::AddressMap;
 use super::{Activation, Attachment, original_address};
 use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState};
+use crate::memory::PagedReader;
 use crate::patch::Patch;
 use crate::replace::{Moves, Switched, replace};
 use crate::switch_plan::{GenerationTarget, SwitchPlan};
@@ -74,8 +75,8 @@ impl Attachment {
                 active: Some(generation.number) == number,
             });
         }
-        let plan =
-            SwitchPlan::new(&targets, |address, size| self.process.memory().read(address, size))?;
+        let memory = PagedReader::new(self.process.memory());
+        let plan = SwitchPlan::new(&targets, |address, size| memory.read(address, size))?;
         let pid = self.process.pid();
         let modified =
             plan.modified.first().map(|&address| LiveError::ModifiedByOthers { pid, address });

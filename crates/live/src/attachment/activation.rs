@@ -6,7 +6,8 @@ use super::{Activation, Attachment};
 use crate::LiveError;
 use crate::journal::Generation;
 use crate::maps::Maps;
-use crate::patch::JumpPatch;
+use crate::memory::PagedReader;
+use crate::patch::BytePatch;
 use crate::process::Process;
 
 /// The current bytes at the address of an entry.
@@ -24,7 +25,7 @@ enum Found {
 
 impl Found {
     /// `now` is `None` if nothing is mapped.
-    fn new(entry: &JumpPatch, now: Option<Vec<u8>>, is_unloaded: bool) -> Self {
+    fn new(entry: &BytePatch, now: Option<Vec<u8>>, is_unloaded: bool) -> Self {
         match now {
             None => Self::Unloaded,
             // Also in a copy of the code that was mapped in its place.
@@ -39,8 +40,9 @@ impl Found {
 /// The current bytes at the addresses of all entries of a generation.
 fn found(process: &Process, generation: &Generation) -> Result<Vec<Found>, LiveError> {
     let maps = process.maps()?;
-    let found = |entry: &JumpPatch| {
-        let now = match process.memory().read(entry.address, entry.patch.len()) {
+    let memory = PagedReader::new(process.memory());
+    let found = |entry: &BytePatch| {
+        let now = match memory.read(entry.address, entry.patch.len()) {
             Ok(now) => Some(now),
             Err(error) if is_unmapped(&error) => None,
             Err(error) => return Err(error),
@@ -50,7 +52,7 @@ fn found(process: &Process, generation: &Generation) -> Result<Vec<Found>, LiveE
     generation.entries.iter().map(found).collect()
 }
 
-fn is_unloaded(generation: &Generation, entry: &JumpPatch, maps: &Maps) -> bool {
+fn is_unloaded(generation: &Generation, entry: &BytePatch, maps: &Maps) -> bool {
     generation.mappings.iter().any(|mapping| mapping.was_replaced_at(entry.address, maps))
 }
 
@@ -58,7 +60,7 @@ fn is_unmapped(error: &LiveError) -> bool {
     matches!(error, LiveError::System { source, .. } if source.raw_os_error() == Some(libc::EIO))
 }
 
-/// The number of redirected entries of a generation, and how much of it is active.
+/// The number of redirected functions of a generation, and how much of it is active.
 ///
 /// # Errors
 /// The process exited.
@@ -68,13 +70,15 @@ pub fn redirected(
 ) -> Result<(usize, Activation), LiveError> {
     let found = found(process, generation)?;
     let loaded = found.iter().filter(|it| **it != Found::Unloaded).count();
-    let redirected = found.iter().filter(|it| **it == Found::Patch).count();
-    let activation = match redirected {
+    let patched = found.iter().filter(|it| **it == Found::Patch).count();
+    let activation = match patched {
         0 => Activation::Inactive,
         n if n == loaded => Activation::Full,
         _ => Activation::Partial,
     };
-    Ok((redirected, activation))
+    let entries = generation.entries.iter().zip(&found);
+    let functions = entries.filter(|(entry, found)| entry.is_jump() && **found == Found::Patch);
+    Ok((functions.count(), activation))
 }
 
 impl Attachment {
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn entries_of_an_unloaded_library_are_unloaded() {
-        let entry = JumpPatch { address: 0x1000, original: vec![1], patch: vec![2] };
+        let entry = BytePatch { address: 0x1000, original: vec![1], patch: vec![2] };
         let found =
             |now: Option<u8>, unloaded| Found::new(&entry, now.map(|byte| vec![byte]), unloaded);
         assert_eq!(found(None, true), Found::Unloaded);

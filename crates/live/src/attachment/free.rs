@@ -104,6 +104,11 @@ impl Attachment {
             }
         }
         ranges.sort_by_key(|range| range.start);
+        // A thread may have stored such an address before it calls it.
+        let slots = generation.entries.iter().filter(|entry| !entry.is_jump());
+        let called: Vec<u64> = slots
+            .filter_map(|slot| Some(u64::from_le_bytes(slot.patch.clone().try_into().ok()?)))
+            .collect();
         for check in 0..2 {
             if ranges.is_empty() {
                 return Ok(true);
@@ -111,7 +116,7 @@ impl Attachment {
             if check > 0 {
                 thread::sleep(FREE_PAUSE);
             }
-            match is_in_use(&self.process, &ranges, self.max_pause) {
+            match is_in_use(&self.process, &ranges, &called, self.max_pause) {
                 Ok(false) => {}
                 // Later, when no thread is in uninterruptible sleep.
                 Ok(true) | Err(LiveError::NotStopped { .. }) => return Ok(false),

@@ -153,6 +153,8 @@ pub(crate) fn ranges_in_use(
 pub(crate) struct KnownCode {
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
+    /// Addresses in it that are called through pointers, ascending: a word on a stack may be one of them.
+    pub(crate) called: Vec<u64>,
 }
 
 impl KnownCode {
@@ -197,7 +199,10 @@ pub(crate) fn is_code_in_use(
         let mut used = addresses(thread).into_iter().any(|word| find(word).is_some());
         stacks.visit(memory, thread, |word, kind| {
             if let Some(code) = find(word) {
-                used |= kind != StackWord::Any || every_word || code.follows_call(word);
+                used |= kind != StackWord::Any
+                    || every_word
+                    || code.follows_call(word)
+                    || code.called.binary_search(&word).is_ok();
             }
         });
         used
@@ -221,7 +226,7 @@ mod tests {
     #[test]
     fn code_whose_address_is_in_a_register_is_in_use() {
         let memory = ProcessMemory::open(std::process::id()).unwrap();
-        let code = [KnownCode { start: 0x5_0000, bytes: vec![0x90; 64] }];
+        let code = [KnownCode { start: 0x5_0000, bytes: vec![0x90; 64], called: vec![0x5_0020] }];
         let range = 0x5_0000..0x5_0040;
         let is_used = |registers: Registers| {
             let threads = [registers];
@@ -245,7 +250,7 @@ mod tests {
     fn code_whose_address_a_signal_handler_saved_is_in_use() {
         const RETURN: u64 = 0x7_0000;
         let memory = ProcessMemory::open(std::process::id()).unwrap();
-        let code = [KnownCode { start: 0x5_0000, bytes: vec![0x90; 64] }];
+        let code = [KnownCode { start: 0x5_0000, bytes: vec![0x90; 64], called: vec![0x5_0020] }];
         let is_used = |index: usize, word: u64| {
             // The frame of a handler: its return address, and the context that it returns to.
             let mut stack = Box::new([0_u64; 64]);
@@ -260,6 +265,8 @@ mod tests {
         let saved: Vec<usize> = (1..30).filter(|index| is_used(*index, 0x5_0010)).collect();
         assert_eq!(saved, (6..=22).collect::<Vec<_>>());
         assert!(!is_used(10, 0x6_0000));
+        // Outside of the frame, only what is called through pointers.
+        assert!(is_used(40, 0x5_0020) && !is_used(40, 0x5_0010));
     }
 
     #[test]
@@ -267,7 +274,7 @@ mod tests {
         // nop; call near; nop; call [rax]; nop; call [rip+0]; ret
         let bytes =
             vec![0x90, 0xe8, 1, 2, 3, 4, 0x90, 0xff, 0x10, 0x90, 0xff, 0x15, 0, 0, 0, 0, 0xc3];
-        let code = KnownCode { start: 0x1000, bytes };
+        let code = KnownCode { start: 0x1000, bytes, called: Vec::new() };
         let found: Vec<u64> =
             (0x0fff..0x1020).filter(|address| code.follows_call(*address)).collect();
         assert!([0x1006, 0x1009, 0x1010].iter().all(|address| found.contains(address)));

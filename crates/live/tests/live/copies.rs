@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dbdyno_live::{
-    Activation, Attachment, GenerationState, JumpPatch, MAX_CODE, MemoryBlock, Module, Patch,
+    Activation, Attachment, BytePatch, GenerationState, MAX_CODE, MemoryBlock, Module, Patch,
     ProbeOptions, Process, Switched,
 };
 use dbdyno_relayout::AddressMap;
@@ -50,12 +50,12 @@ pub fn copy(program: &Program, attachment: &mut Attachment, patch: &mut Patch) -
         let from = module.bias() + address;
         // From the file, because the memory may be patched.
         let bytes = module.original(&(from..from + size)).unwrap().to_vec();
-        patch.entries.push(JumpPatch {
+        patch.entries.push(BytePatch {
             address: from,
             original: bytes[..5].to_vec(),
             patch: jump(from, next),
         });
-        patch.exits.push(JumpPatch {
+        patch.exits.push(BytePatch {
             address: next,
             original: bytes[..5].to_vec(),
             patch: jump(next, from),
@@ -64,8 +64,8 @@ pub fn copy(program: &Program, attachment: &mut Attachment, patch: &mut Patch) -
         patch.blocks.push(MemoryBlock { address: next, bytes });
         next += size.next_multiple_of(32);
     }
-    patch.entries.retain(JumpPatch::is_on_one_page);
-    patch.exits.retain(JumpPatch::is_on_one_page);
+    patch.entries.retain(BytePatch::is_on_one_page);
+    patch.exits.retain(BytePatch::is_on_one_page);
     assert!(patch.entries.len() > 2);
     let originals = pairs.iter().map(|(original, copy)| (*copy, *original)).collect();
     patch.map = AddressMap::new(pairs, originals);

@@ -17,6 +17,7 @@ mod sequences;
 mod unloaded;
 mod uprobes;
 mod victim;
+mod virtual_tables;
 mod whole;
 
 /// The number of repetitions: the larger one if the environment variable `DBDYNO_LONG_TESTS` is 1.

@@ -1,6 +1,6 @@
 //! Parsing an ELF file into a [`Module`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use gimli::UnwindSection;
@@ -17,6 +17,7 @@ use object::{
 
 use super::{EhFrameSection, Function, FunctionSymbol, Module, Segment};
 use crate::ModuleError;
+use crate::virtual_tables::{RelocatedWord, virtual_slots};
 
 /// Maximum number of loadable segments, and of sections of linkage stubs; linkers make up to ten. Each
 /// may cover the whole file.
@@ -58,6 +59,7 @@ pub(super) fn parse(name: &str, file: &[u8], bias: u64) -> Result<Module, Module
         slot_names: HashMap::new(),
         code_pointers: Vec::new(),
         relocated_text: Vec::new(),
+        virtual_slots: Vec::new(),
         restartable: Vec::new(),
     };
     let linker = linker_ranges(&elf, bias);
@@ -336,10 +338,11 @@ fn for_each_frame(
     Ok(())
 }
 
-/// Reads the names of slots, the code addresses in data, and the relocations of code.
+/// Reads the names of slots, the code addresses in data, the virtual tables, and the relocations of code.
 fn read_relocations(elf: &Elf, module: &mut Module) {
     let names = elf.dynamic_symbol_table();
     let mut pointers = Vec::new();
+    let mut words = BTreeMap::new();
     for (offset, relocation) in elf.dynamic_relocations().into_iter().flatten() {
         let address = module.to_address(offset);
         if module.is_executable(address) {
@@ -360,13 +363,24 @@ fn read_relocations(elf: &Elf, module: &mut Module) {
                     module.slot_names.insert(address, name.to_owned());
                 }
                 let target = symbol.address().wrapping_add_signed(relocation.addend());
-                pointers.push(module.to_address(target));
+                let target = module.to_address(target);
+                pointers.push(target);
+                let defined = (!symbol.is_undefined()).then_some(target);
+                let name = symbol.name().unwrap_or_default();
+                words.insert(address, RelocatedWord::of_symbol(name, defined));
             }
         } else {
-            pointers.push(module.to_address(relocation.addend().cast_unsigned()));
+            let target = module.to_address(relocation.addend().cast_unsigned());
+            pointers.push(target);
+            words.insert(address, RelocatedWord::Address(target));
         }
     }
     module.relocated_text.sort_unstable();
+    words.retain(|address, _| module.is_read_only_after_start(*address));
+    let starts = |address| {
+        module.functions.binary_search_by_key(&address, |function| function.start).is_ok()
+    };
+    module.virtual_slots = virtual_slots(&words, |address| module.word(address), starts);
     // Without relocations, or with packed ones, the addresses are in the data.
     for segment in module.segments.iter().filter(|segment| !segment.executable) {
         let first = (segment.address.next_multiple_of(8) - segment.address) as usize;

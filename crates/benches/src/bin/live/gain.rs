@@ -105,6 +105,9 @@ pub struct Args {
     /// Measure all of these layouts as arms instead of racing them
     #[arg(long)]
     all_layouts: bool,
+    /// Also measure the layout without redirected virtual tables
+    #[arg(long, conflicts_with_all = ["layouts", "sampling_cost"])]
+    virtual_tables: bool,
 }
 
 /// Source of the executions of blocks.
@@ -199,7 +202,8 @@ impl Measuring<'_> {
         let samples = sampled.samples.total();
         let (mut switcher, made) = self.optimize(&sampled)?;
         let mut raced = None;
-        if made.len() > 1 && !self.args.all_layouts {
+        let all_layouts = self.args.all_layouts || self.args.virtual_tables;
+        if made.len() > 1 && !all_layouts {
             self.prepare(number, what, clients)?;
             raced = Some(self.race(what, &mut switcher)?);
         }
@@ -207,7 +211,7 @@ impl Measuring<'_> {
         // The default layout, or all, as further arms.
         let mut sides = vec![Side::Original, Side::Layout(best), Side::Original];
         if made.len() > 1 {
-            let others = if self.args.all_layouts { made.len() } else { 1 };
+            let others = if all_layouts { made.len() } else { 1 };
             sides.extend((0..others).filter(|index| *index != best).map(Side::Layout));
         }
         let arms = sides.len() + usize::from(self.args.sampling_cost);
@@ -289,8 +293,14 @@ impl Measuring<'_> {
     fn optimize(&mut self, sampled: &Sampled) -> anyhow::Result<(Switcher, Vec<MadeLayout>)> {
         let count = usize::from(self.args.layouts);
         let default = dbdyno_relayout::Options::default();
-        let (members, made) = if count > 1 {
-            let candidates = LayoutCandidate::first(count, &default);
+        let (members, made) = if count > 1 || self.args.virtual_tables {
+            let mut candidates = LayoutCandidate::first(count, &default);
+            if self.args.virtual_tables {
+                let mut without = LayoutCandidate::of(default);
+                without.name = "without virtual tables";
+                without.options.virtual_tables = false;
+                candidates.push(without);
+            }
             let made = self.server.optimize_layouts(sampled, &candidates)?;
             for (name, reason) in &made.skipped {
                 print(&format!("layout not made: {name}: {reason}\n"));

@@ -205,11 +205,12 @@ fn describe(
     for generation in &record.generations {
         let (patched, activation) = redirected(process, generation)?;
         let code = generation.code_size();
+        let entries = generation.entries.iter().filter(|entry| entry.is_jump()).count();
         generations.push(json!({
             "number": generation.number,
             "state": generation.state,
             "made": generation.made,
-            "entries": generation.entries.len(),
+            "entries": entries,
             "redirected": patched,
             "activation": activation,
             "counts": generation.counts,
@@ -234,7 +235,7 @@ fn describe(
         text.push_str(&format!(
             "  optimization {}: {patched} of {} functions redirected, {} of code; {state}\n",
             generation.number,
-            generation.entries.len(),
+            entries,
             Bytes::from_bytes(code),
         ));
     }

@@ -58,6 +58,7 @@ pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
         text.push_str(&row("warning", warning));
     }
     text.push_str(&row("switched", &switched(&done.switched)));
+    text.push_str(&of_virtual_tables(done.virtual_slots));
     text.push_str(&of_page_boundaries(done.on_two_pages));
     let steps: Vec<String> =
         done.steps.iter().map(|(step, time)| format!("{step} {time}")).collect();
@@ -71,6 +72,7 @@ pub(super) fn planned(pid: u32, plan: &PlannedOptimization, max_pause: Duration)
     let statistics = &plan.statistics;
     text.push_str(&of_layout(&plan.modules, &plan.left_alone, statistics, plan.added, "to move"));
     text.push_str(&row("entries", &format!("{} to redirect", functions(plan.entries as u64))));
+    text.push_str(&of_virtual_tables(plan.virtual_slots));
     text.push_str(&of_page_boundaries(plan.on_two_pages));
     let threads = if plan.threads == 1 { "1 thread" } else { &format!("{} threads", plan.threads) };
     text.push_str(&row(
@@ -182,6 +184,14 @@ fn of_layout(
 
 fn functions(count: u64) -> String {
     format!("{count} {}", if count == 1 { "function" } else { "functions" })
+}
+
+fn of_virtual_tables(slots: usize) -> String {
+    match slots {
+        0 => String::new(),
+        1 => row("virtual", "1 slot of the virtual tables refers to new code"),
+        _ => row("virtual", &format!("{slots} slots of the virtual tables refer to new code")),
+    }
 }
 
 fn of_page_boundaries(count: usize) -> String {
