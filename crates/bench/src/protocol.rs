@@ -1,14 +1,14 @@
 //! The protocol between dbdyno and a worker: one JSON value per line, one response per request. A
-//! step of the insert benchmark has an additional response for each second. During a slice on a server
-//! of another host, the worker asks for readings of its usage.
+//! step of the insert benchmark has an additional response for each second. During a slice or a step on a
+//! server of another host, the worker asks for readings of its usage.
 
 use std::path::PathBuf;
 
 use dbdyno_engines::server::ServerAccess;
 use dbdyno_engines::{SchemaRemoval, sqlite};
-use dbdyno_record::insert::{Second, StepMeasured};
+use dbdyno_record::insert::{DeviceUsage, Second, StepMeasured};
 use dbdyno_record::{ClientWait, Counting, Counts, ServerUsage, SliceMeasured, StateSnapshot};
-use dbdyno_units::{Energy, Share};
+use dbdyno_units::{Bytes, Energy, Share};
 use dbdyno_workloads::definition::{Microbenchmark, Script};
 use dbdyno_workloads::insert::Plan;
 use dbdyno_workloads::setup::SetupScript;
@@ -36,6 +36,8 @@ pub enum Request {
     Slice(SliceRequest),
     /// The requested reading was taken.
     Read,
+    /// The requested reading of a step; all unknown if it failed.
+    ReadStep(Box<StepUsages>),
     /// Prepare the statements of these microbenchmarks once, to find those that the system refuses.
     CheckStatements(Vec<Microbenchmark>),
     /// Log in to an existing server and check that the run can create its schema.
@@ -151,6 +153,38 @@ pub struct TimedUsage {
     pub energy: Option<Energy>,
 }
 
+/// A reading of a server's usage in a step of the insert benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepReading {
+    /// At the start.
+    Start,
+    /// At the end of a second.
+    Second,
+}
+
+/// A server's usage in a part of a step; what is unknown is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepUsage {
+    /// CPU time and other resources.
+    pub server: Option<ServerUsage>,
+    /// Reads and writes of the device with its files, by all processes.
+    pub device: Option<DeviceUsage>,
+    /// Size of its files on storage, at the end.
+    pub database: Option<Bytes>,
+    /// Its memory, at the end.
+    pub resident: Option<Bytes>,
+}
+
+/// A server's usage at the end of a second of a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepUsages {
+    /// Since the last reading.
+    pub second: StepUsage,
+    /// Since the start.
+    pub total: StepUsage,
+}
+
 /// A microbenchmark to prepare.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepare {
@@ -179,6 +213,8 @@ pub enum Response {
     /// Take a reading of the server on another host, before the lead-in or the timed part; answered with
     /// [`Request::Read`]. The one after the timed part is taken at [`Response::Sliced`].
     Read(Reading),
+    /// Take a reading of the server on another host in a step; answered with [`Request::ReadStep`].
+    ReadStep(StepReading),
     /// The measurements of a slice.
     Sliced(Box<SliceMeasured>),
     /// The measurements of one second of a step; more responses follow.

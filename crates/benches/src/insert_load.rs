@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, anyhow, ensure};
-use dbdyno_bench::protocol::InsertStep;
+use dbdyno_bench::protocol::{InsertStep, StepUsages};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
@@ -68,7 +68,7 @@ pub fn load(
 pub fn run_step(worker: &mut WorkerHandle, number: u32) -> anyhow::Result<StepMeasured> {
     let order = InsertStep { step: number, repeat: 0, data: None };
     worker
-        .insert_step(order, |_| Ok::<bool, WorkerError>(true))?
+        .insert_step(order, &mut |_| StepUsages::default(), |_| Ok::<bool, WorkerError>(true))?
         .context("the step was interrupted")
 }
 

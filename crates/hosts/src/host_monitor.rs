@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dbdyno_bench::protocol::{Reading, TimedUsage};
+use dbdyno_bench::protocol::{Reading, StepReading, StepUsages, TimedUsage};
 use dbdyno_record::Counting;
 
 use crate::protocol::{Request, Response};
@@ -69,6 +69,16 @@ impl HostMonitor {
             Ok(Response::Read(usage)) => usage,
             // A lost connection ends the worker, too.
             Ok(_) | Err(_) => None,
+        }
+    }
+
+    /// Takes a reading in a step of the insert benchmark; what is unknown is `None`.
+    #[must_use]
+    pub fn read_step(&self, reading: StepReading) -> StepUsages {
+        match self.connection.request(&Request::ReadStep(self.server, reading)) {
+            Ok(Response::ReadStep(usages)) => *usages,
+            // A lost connection ends the worker, too.
+            Ok(_) | Err(_) => StepUsages::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dbdyno_bench::protocol::{Reading, TimedUsage};
+use dbdyno_bench::protocol::{Reading, StepReading, StepUsages, TimedUsage};
 use dbdyno_engines::server::{
     DataShape, Network, ProcessFound, ProcessSearch, ServerError, ServerPlan,
 };
@@ -57,6 +57,8 @@ pub enum Request {
     Ended(u32),
     /// Read a server's usage.
     Read(u32, Reading),
+    /// Read the usage of a server and of its storage in a step of the insert benchmark.
+    ReadStep(u32, StepReading),
     /// Take a reading before a lead-in that follows without interruption; has no response.
     LeadIn(u32),
     /// Stop a server cleanly.
@@ -127,6 +129,8 @@ pub enum Response {
     Ended(Option<Failed>),
     /// The reading was taken.
     Read(Option<TimedUsage>),
+    /// The reading of a step; all unknown for its start, and for a server that is not known.
+    ReadStep(Box<StepUsages>),
     /// The request failed.
     Failed(Failed),
 }

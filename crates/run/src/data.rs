@@ -204,6 +204,26 @@ fn device(path: &Path) -> Option<u64> {
     absolute.ancestors().find_map(|one| fs::metadata(one).ok()).map(|metadata| metadata.dev())
 }
 
+/// Creates the data directory of a candidate's private server; does nothing for other candidates.
+pub(crate) fn initialise_server(
+    candidate: &ResolvedCandidate,
+    location: &DataLocation,
+) -> Result<(), RunError> {
+    let Deployment::Private(plan) = &candidate.deployment else { return Ok(()) };
+    let name = || candidate.name.clone();
+    match location {
+        DataLocation::ServerDir(directory) => initialise(plan, directory)
+            .map_err(|source| RunError::Server { candidate: name(), source: Box::new(source) }),
+        DataLocation::HostDir(directory) => {
+            directory.initialise(plan).map_err(|source| match source.is_lost() {
+                true => source.into(),
+                false => RunError::OnHost { candidate: name(), source },
+            })
+        }
+        DataLocation::Directory(_) | DataLocation::Schema => Ok(()),
+    }
+}
+
 /// Creates and loads a candidate's data in an empty location.
 pub(crate) fn load(
     context: &RunContext<'_>,
@@ -211,22 +231,7 @@ pub(crate) fn load(
     location: &DataLocation,
 ) -> Result<(), RunError> {
     location.make()?;
-    if let (Deployment::Private(plan), DataLocation::ServerDir(directory)) =
-        (&candidate.deployment, location)
-    {
-        initialise(plan, directory).map_err(|source| RunError::Server {
-            candidate: candidate.name.clone(),
-            source: Box::new(source),
-        })?;
-    }
-    if let (Deployment::Private(plan), DataLocation::HostDir(directory)) =
-        (&candidate.deployment, location)
-    {
-        directory.initialise(plan).map_err(|source| match source.is_lost() {
-            true => source.into(),
-            false => RunError::OnHost { candidate: candidate.name.clone(), source },
-        })?;
-    }
+    initialise_server(candidate, location)?;
     let mut instance = Instance::at(candidate.clone(), location.clone());
     let mut load = || {
         instance.open(context, 1, true)?;

@@ -39,6 +39,11 @@ impl DataLocation {
         !matches!(self, Self::Schema)
     }
 
+    /// Whether a later session can use the data. What is on a host is removed with the connection.
+    pub const fn outlives_session(&self) -> bool {
+        !matches!(self, Self::HostDir(_))
+    }
+
     /// Prepares the location for new data.
     pub fn make(&self) -> Result<(), RunError> {
         match self {

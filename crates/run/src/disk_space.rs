@@ -76,8 +76,13 @@ impl DiskSpace {
         let (one, all) = (Bytes::from_bytes(data), Bytes::from_bytes(data.saturating_mul(copies)));
         let mut space = Self::default();
         for candidate in &experiment.candidates {
-            match candidate.system {
+            match &candidate.system {
                 System::Sqlite { .. } => space.embedded = all,
+                // Nothing is copied there: a later session could not use it.
+                System::Private(server) if server.host.is_some() => {
+                    space.on_hosts = one;
+                    continue;
+                }
                 System::Private(_) => space.servers = all,
                 System::Existing(_) => {
                     space.existing = one;

@@ -7,10 +7,11 @@ mod running_server;
 
 use std::time::Duration;
 
-use dbdyno_bench::protocol::{Opened, Prepare};
+use dbdyno_bench::protocol::{InsertStep, Opened, Prepare, StepUsages};
 use dbdyno_bench::slice::SliceRequest;
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_hosts::{HostError, HostMonitor};
+use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{Counting, SliceMeasured};
 use dbdyno_results::OptimizationRecord;
 use dbdyno_spec::experiment::System;
@@ -207,6 +208,20 @@ impl Instance {
             Some(monitor) => worker.slice_on_host(request, &mut |reading| monitor.read(reading)),
             None => worker.slice(request),
         }
+    }
+
+    /// Runs a step of the insert benchmark, and calls `on_second` after each of its seconds: see
+    /// [`WorkerHandle::insert_step`].
+    pub fn insert_step<X: From<WorkerError>>(
+        &mut self,
+        step: InsertStep,
+        on_second: impl FnMut(Second) -> Result<bool, X>,
+    ) -> Result<Option<StepMeasured>, X> {
+        let worker = self.worker.as_mut().ok_or_else(stopped)?;
+        let monitor = monitor_on_host(self.server.as_ref(), self.monitor.as_ref());
+        let mut read =
+            |reading| monitor.map_or_else(StepUsages::default, |one| one.read_step(reading));
+        worker.insert_step(step, &mut read, on_second)
     }
 
     /// Says that the next slice is one of this instance: a reading on another host can begin meanwhile.

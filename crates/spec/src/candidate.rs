@@ -32,8 +32,6 @@ pub struct Read<'d> {
     pub program: Option<Program>,
     /// The position of its URL, if it has one.
     pub url: Option<Span>,
-    /// The position of its `host`, if it has one.
-    pub host: Option<Span>,
     /// Its `live`, if it has one.
     pub live: Option<live::Read>,
     /// The candidate, if it is valid; of a matrix, the first one.
@@ -132,7 +130,6 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
     let program = table.choice("system", &programs()).map(|program| program.value);
     let injected_delay = read_delay(&mut table, program);
     let url = table.key_span("url");
-    let host = table.key_span("host");
     let live = read_live(&mut table, program);
     let series = names::of_series(&mut table);
     let system = match program {
@@ -158,7 +155,7 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
         (one, _) => one.into_iter().collect(),
     };
     let complete = (!all.is_empty()).then(|| all.remove(0));
-    Read { name, program, url, host, live, complete, others: all }
+    Read { name, program, url, live, complete, others: all }
 }
 
 fn programs() -> Vec<(&'static str, Program)> {

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use dbdyno_document::{Problem, Span, Spanned, Table, did_you_mean};
+use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
 use dbdyno_record::server::{Address, Target};
 
-use crate::candidate::Read;
 use crate::experiment::Host;
 use crate::{build, cpus, names};
 
@@ -131,17 +130,4 @@ pub fn of_server(table: &mut Table<'_>, hosts: &[Host]) -> Option<String> {
         table.report(Problem::new(host.span, message).help(help));
     }
     Some(host.value.to_owned())
-}
-
-/// Reports servers on other hosts in an insert benchmark, which reads a server's usage each second.
-pub fn refuse_beside_inserts(root: &Table<'_>, candidates: &[Read<'_>]) {
-    for candidate in candidates {
-        let (Some(name), Some(span)) = (candidate.name, candidate.host) else { continue };
-        let message = format!("candidate {name} of the insert benchmark is on another host");
-        report(root, span, message, "remove `host`: only microbenchmarks can use other hosts");
-    }
-}
-
-fn report(table: &Table<'_>, span: Span, message: String, help: &str) {
-    table.report(Problem::new(span, message).help(help));
 }

@@ -77,7 +77,6 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     if insert_benchmark.is_some() {
         check_no_delays(&root, &candidates);
         live::refuse_beside_inserts(&root, &lives);
-        host::refuse_beside_inserts(&root, &candidates);
     } else if let Some(workload) = &workload.complete {
         live::check(&root, &lives, workload);
         live::check_samples(&root, &candidates);

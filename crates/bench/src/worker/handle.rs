@@ -15,7 +15,8 @@ use dbdyno_workloads::definition::Microbenchmark;
 use rustix::fs::OFlags;
 
 use crate::protocol::{
-    InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response, TimedUsage,
+    InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response, StepReading,
+    StepUsages, TimedUsage,
 };
 use crate::slice::SliceRequest;
 
@@ -264,13 +265,15 @@ impl WorkerHandle {
     }
 
     /// Runs a step of the insert benchmark and calls `on_second` after each of its seconds. If that
-    /// returns false, kills the worker and returns `None`.
+    /// returns false, kills the worker and returns `None`. `read` takes the readings of a server on another
+    /// host.
     ///
     /// # Errors
     /// As [`Self::open`], and those of `on_second`, after which the worker is also killed.
     pub fn insert_step<X: From<WorkerError>>(
         &mut self,
         step: InsertStep,
+        read: &mut dyn FnMut(StepReading) -> StepUsages,
         mut on_second: impl FnMut(Second) -> Result<bool, X>,
     ) -> Result<Option<StepMeasured>, X> {
         let doing = "running a step of the insert benchmark";
@@ -283,6 +286,9 @@ impl WorkerHandle {
                         self.kill();
                         return continues.map(|_| None);
                     }
+                }
+                Response::ReadStep(reading) => {
+                    self.send(&Request::ReadStep(Box::new(read(reading))), doing)?;
                 }
                 Response::Stepped(measured) => return Ok(Some(*measured)),
                 other => return Err(unexpected(doing, &other).into()),

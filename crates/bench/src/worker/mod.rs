@@ -21,6 +21,8 @@ mod script_time;
 mod serve;
 mod server_monitor;
 mod statement_check;
+mod step_link;
+mod step_meter;
 mod tally;
 mod waiting;
 
@@ -29,3 +31,4 @@ pub use error::{RequestError, ServeError};
 pub use handle::{WorkerError, WorkerHandle};
 pub use serve::serve;
 pub use server_monitor::{ServerMonitor, TimedPart};
+pub use step_meter::StepMeter;

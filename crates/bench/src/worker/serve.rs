@@ -23,13 +23,14 @@ use super::client::ClientSetup;
 use super::client_driver::{Blocking, ClientDriver, Epoll};
 use super::clients::{Clients, Part};
 use super::error::{RequestError, ServeError};
-use super::insert::InsertBenchmark;
+use super::insert::{InsertBenchmark, StepLink};
 use super::meter::Meter;
 use super::own_data::{dialect, own_table_names, run_scripts};
 use super::script_data::prepare_scripts;
 use super::script_host::ScriptTarget;
 use super::server_monitor::ServerMonitor;
 use super::statement_check::refused_statements;
+use super::step_link::{Here, OnHost};
 use crate::protocol::{
     Failed, InsertStep, Open, Opened, Reading, Request, Response, SystemUnderTest, TimedUsage,
 };
@@ -155,7 +156,10 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
                 Request::Slice(request) if on_host => {
                     instance.slice_on_host(request, interrupted, requests, responses)
                 }
-                Request::InsertStep(step) => instance.insert_step(&step, responses),
+                Request::InsertStep(step) if on_host => {
+                    instance.insert_step(&step, &mut OnHost { requests, responses })
+                }
+                Request::InsertStep(step) => instance.insert_step_here(&step, responses),
                 request => instance.answer(request, open),
             };
             interrupted = !is_slice;
@@ -237,7 +241,9 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             Request::Slice(request) => {
                 return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
             }
-            Request::Read => return Err("no reading was requested".into()),
+            Request::Read | Request::ReadStep(_) => {
+                return Err("no reading was requested".into());
+            }
             Request::CheckStatements(microbenchmarks) => {
                 let tables = Tables { count: open.tables, rows: open.rows };
                 let refused = refused_statements(&self.engine, &microbenchmarks, tables)?;
@@ -266,24 +272,31 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         Ok(())
     }
 
-    /// Runs a step of the insert benchmark, with a response for each second.
-    fn insert_step(
+    /// Runs a step of the insert benchmark, with a response for each second. The usage is that of the server,
+    /// or of this process for an embedded database.
+    fn insert_step_here(
         &mut self,
         step: &InsertStep,
         responses: &mut impl Write,
     ) -> Result<Response, RequestError> {
-        let Self { monitor, insert, .. } = self;
-        let insert = insert.as_mut().ok_or(NOT_FOR_INSERTS)?;
+        let mut monitor = self.monitor.take();
         let mut own = None;
-        if insert.is_embedded() {
+        if self.insert.as_ref().is_some_and(InsertBenchmark::is_embedded) {
             own = ProcessTree::of(std::process::id()).ok();
         }
         let family = own.as_mut().or(monitor.as_mut().map(ServerMonitor::family));
-        let measured = insert.step(step, family, &mut |second| {
-            let sent = send(responses, &Response::Second(Box::new(second)));
-            Ok(sent.map_err(|error| error.to_string())?)
-        })?;
-        Ok(Response::Stepped(Box::new(measured)))
+        let outcome = self.insert_step(step, &mut Here::new(family, step.data.clone(), responses));
+        self.monitor = monitor;
+        outcome
+    }
+
+    fn insert_step(
+        &mut self,
+        step: &InsertStep,
+        link: &mut dyn StepLink,
+    ) -> Result<Response, RequestError> {
+        let insert = self.insert.as_mut().ok_or(NOT_FOR_INSERTS)?;
+        Ok(Response::Stepped(Box::new(insert.step(step, link)?)))
     }
 
     /// Runs a slice. A server's usage is read before the lead-in, and before and after the timed
@@ -406,7 +419,7 @@ fn failed(error: impl Display) -> Response {
     Response::Failed(Failed { message: error.to_string() })
 }
 
-fn receive(requests: &mut impl BufRead) -> Result<Option<Request>, ServeError> {
+pub(super) fn receive(requests: &mut impl BufRead) -> Result<Option<Request>, ServeError> {
     let mut line = String::new();
     match requests.read_line(&mut line).map_err(ServeError::Read)? {
         0 => Ok(None),
@@ -414,7 +427,7 @@ fn receive(requests: &mut impl BufRead) -> Result<Option<Request>, ServeError> {
     }
 }
 
-fn send(responses: &mut impl Write, response: &Response) -> Result<(), ServeError> {
+pub(super) fn send(responses: &mut impl Write, response: &Response) -> Result<(), ServeError> {
     let mut line = serde_json::to_vec(response)?;
     line.push(b'\n');
     responses.write_all(&line).and_then(|()| responses.flush()).map_err(ServeError::Send)

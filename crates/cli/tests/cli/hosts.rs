@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    Background, Finished, Host, INNODB, Servers, Stored, TestDir, children, dbdyno, finish,
-    resume_command, send, slices_of_live_run, wait_until,
+    Background, Finished, Host, INNODB, Inserts, Servers, Step, Stored, TestDir, children, dbdyno,
+    finish, resume_command, send, slices_of_live_run, stored_steps, wait_until,
 };
 use crate::mysql_release;
 
@@ -256,6 +256,67 @@ fn nothing_is_left_after_losses_at_random_moments() {
     running.signal(libc::SIGINT);
     running.end();
     host.wait_until_clean();
+}
+
+#[test]
+fn insert_benchmark_reads_usage_of_a_server_on_its_host() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let inserts = Inserts {
+        section: "clients = 2\ntables = 1\nrows = { i0 = 20_000, i1 = 6_000, i2 = 500 }\n\
+                  rates = 200\nseconds = \"3s\"",
+        candidates: &[
+            INNODB,
+            ("there", "system = \"mariadb\"\nhost = \"db1\""),
+            ("rocks", "system = \"mariadb\"\nengine = \"myrocks\"\nhost = \"db1\""),
+            ("postgres", "system = \"postgresql\"\nhost = \"db1\""),
+        ],
+    };
+    let out = test.out();
+    let running = start(&host, inserts.command(&test, &out, &host.section()), &test);
+    // The second in the order, whichever it is.
+    wait_until("steps of the second candidate on the host", || {
+        let of_second = |step: &&Step| step.place >= 1 && step.candidate != 0 && step.is_done();
+        stored_steps(&out).iter().filter(of_second).count() >= 3
+    });
+    lose(Loss::Agent, running, &host);
+    let before = stored_steps(&out);
+    let lost = before.last().unwrap().candidate;
+    run(&host, resume_command(&out, &[])).assert_code(0).assert_prints("from its first step");
+    host.wait_until_clean();
+    // The data there ends with the connection: the steps of that candidate are repeated, no others.
+    let steps = stored_steps(&out);
+    let is_same = |old: &Step| steps.contains(old);
+    for old in &before {
+        assert_eq!(is_same(old), old.candidate != lost, "{} of {}", old.name, old.candidate);
+    }
+    let of = |number: i64| -> Vec<&Step> {
+        steps.iter().filter(|step| step.candidate == number).collect()
+    };
+    for number in 0..4 {
+        let steps = of(number);
+        assert!(steps.len() >= 6 && steps.iter().all(|step| step.is_done()), "{number}");
+        for step in steps.iter().filter(|step| step.name != "settle") {
+            let positive = ["/system/cpu", "/system/context_switches", "/database", "/resident"];
+            for path in positive {
+                assert!(step.number(path) > 0.0, "{path} of {} of {number}", step.name);
+            }
+        }
+        let timed = steps.iter().find(|step| step.name.starts_with('q')).unwrap();
+        assert!(timed.seconds >= 2);
+        // Each second has its own readings, and their sum is that of the step.
+        let cpu = cpu_of_seconds(&out, timed.id);
+        assert_eq!(cpu.0, timed.seconds, "{number}");
+        let whole = timed.number("/system/cpu");
+        assert!(cpu.1 > 0.95 * whole && cpu.1 <= whole, "{number}: {cpu:?} of {whole}");
+    }
+}
+
+/// The number of stored seconds of a step whose CPU time is known, and the sum of it.
+fn cpu_of_seconds(out: &Path, step: i64) -> (i64, f64) {
+    let database = rusqlite::Connection::open(out.join("run.sqlite")).unwrap();
+    let sql = "SELECT COUNT(cpu_ns), SUM(cpu_ns) FROM insert_second WHERE step = ?";
+    database.query_row(sql, [step], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
 }
 
 /// Starts a MariaDB server on the host that does not belong to dbdyno. Returns its process there.

@@ -28,6 +28,11 @@ impl Inserts<'_> {
         text
     }
 
+    /// The command that runs it, with additional sections.
+    pub fn command(&self, test: &TestDir, out: &Path, sections: &str) -> std::process::Command {
+        test.text_command(&format!("{}{sections}", self.text()), out, &[])
+    }
+
     /// Runs it to completion with `out` as the run directory.
     pub fn run(&self, test: &TestDir, out: &Path, more: &[&str]) -> Finished {
         finish(test.text_command(&self.text(), out, more))

@@ -2,10 +2,11 @@
 //! longer than a reading.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dbdyno_bench::protocol::{Reading, TimedUsage};
-use dbdyno_bench::worker::{ServerMonitor, TimedPart};
+use dbdyno_bench::protocol::{Reading, StepReading, StepUsages, TimedUsage};
+use dbdyno_bench::worker::{ServerMonitor, StepMeter, TimedPart};
 use dbdyno_units::Nanos;
 
 /// The monitors of all servers, by the agent's number.
@@ -16,11 +17,15 @@ struct Monitored {
     monitor: ServerMonitor,
     background: Option<Nanos>,
     timed_part: Option<TimedPart>,
+    /// The directory with the server's files, if it is known.
+    data: Option<PathBuf>,
+    step: Option<StepMeter>,
 }
 
 impl Readings {
-    pub fn add(&self, server: u32, monitor: ServerMonitor) {
-        let monitored = Monitored { monitor, background: None, timed_part: None };
+    /// `data` is the directory with the server's files, if it is known.
+    pub fn add(&self, server: u32, monitor: ServerMonitor, data: Option<PathBuf>) {
+        let monitored = Monitored { monitor, background: None, timed_part: None, data, step: None };
         self.lock().insert(server, monitored);
     }
 
@@ -31,6 +36,12 @@ impl Readings {
     /// Takes a reading; `None` if the usage is unknown, and for readings that do not end a timed part.
     pub fn take(&self, server: u32, reading: Reading) -> Option<TimedUsage> {
         self.lock().get_mut(&server)?.take(reading)
+    }
+
+    /// Takes a reading in a step of the insert benchmark; all unknown for its start.
+    pub fn take_in_step(&self, server: u32, reading: StepReading) -> StepUsages {
+        let mut all = self.lock();
+        all.get_mut(&server).map_or_else(StepUsages::default, |one| one.take_in_step(reading))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Monitored>> {
@@ -54,6 +65,17 @@ impl Monitored {
                 None
             }
             Reading::End => self.timed_part.take().map(|started| self.monitor.end(started)),
+        }
+    }
+
+    fn take_in_step(&mut self, reading: StepReading) -> StepUsages {
+        let family = Some(self.monitor.family());
+        match (reading, &mut self.step) {
+            (StepReading::Second, Some(step)) => step.second(family),
+            (StepReading::Start | StepReading::Second, step) => {
+                *step = Some(StepMeter::start(family, self.data.as_deref()));
+                StepUsages::default()
+            }
         }
     }
 }

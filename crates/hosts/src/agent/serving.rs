@@ -50,6 +50,7 @@ impl Servers {
             Request::Open(_)
             | Request::Heartbeat
             | Request::Read(..)
+            | Request::ReadStep(..)
             | Request::LeadIn(_)
             | Request::End => {
                 return Err(Failed::because("not a request for an open agent"));
@@ -101,7 +102,7 @@ impl Servers {
             monitor.counting()
         });
         let number = self.number();
-        self.readings.add(number, monitor);
+        self.readings.add(number, monitor, None);
         Ok(Response::Watching(number, counting))
     }
 
@@ -140,7 +141,7 @@ impl Servers {
         let number = self.number();
         self.running.insert(number, server);
         if let Some(monitor) = monitor {
-            self.readings.add(number, monitor);
+            self.readings.add(number, monitor, Some(directory.data()));
         }
         Ok(Started { server: number, port, public_key, counting, time: started.elapsed().into() })
     }

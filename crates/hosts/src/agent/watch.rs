@@ -102,6 +102,11 @@ fn read(state: &Mutex<State>, answers: &Answers, readings: &Readings) {
                 let _ = answers.send(&Response::Read(readings.take(server, reading)));
                 continue;
             }
+            Request::ReadStep(server, reading) => {
+                let usages = Box::new(readings.take_in_step(server, reading));
+                let _ = answers.send(&Response::ReadStep(usages));
+                continue;
+            }
             Request::LeadIn(server) => {
                 // Nobody waits for it.
                 let _ = readings.take(server, Reading::LeadIn { interrupted: false });

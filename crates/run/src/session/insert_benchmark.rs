@@ -6,7 +6,6 @@
 use dbdyno_bench::protocol::InsertStep;
 use dbdyno_bench::schedule::repeat_order;
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_engines::server::{ServerError, initialise};
 use dbdyno_record::insert::StepMeasured;
 use dbdyno_results::{
     FailureKind, InsertStepRecord, ResultsError, StartedFrom, StateSnapshotRecord,
@@ -18,12 +17,11 @@ use super::candidate_repeat::CandidateRepeat;
 use super::{MeasurementEnd, Session};
 use crate::context::RunContext;
 use crate::data;
-use crate::data_location::DataLocation;
 use crate::error::RunError;
 use crate::instance::Instance;
 use crate::progress::{InsertPlace, RunEvent};
 use crate::recorder::Phase;
-use crate::resolved_candidate::{Deployment, ResolvedCandidate};
+use crate::resolved_candidate::ResolvedCandidate;
 
 /// How one repeat of a candidate ended.
 enum RepeatEnd {
@@ -56,12 +54,6 @@ impl From<RunError> for StepError {
 
 impl From<ResultsError> for StepError {
     fn from(error: ResultsError) -> Self {
-        Self::Run(error.into())
-    }
-}
-
-impl From<ServerError> for StepError {
-    fn from(error: ServerError) -> Self {
         Self::Run(error.into())
     }
 }
@@ -128,6 +120,9 @@ impl Session<'_> {
             Ok(end) => Ok(end),
             Err(StepError::Run(error)) => Err(error),
             Err(StepError::Candidate(error)) => {
+                if let Some(lost) = instance.lost_host() {
+                    return Err(lost.into());
+                }
                 let reason = instance.cause(error).to_string();
                 instance.kill();
                 self.fail(one, &at, FailureKind::Ended, reason)?;
@@ -225,11 +220,7 @@ impl Session<'_> {
         self.recorder.stage(format!("creating a database for {}", one.candidate.name));
         data::check_free_space(context)?;
         location.make()?;
-        if let (Deployment::Private(plan), DataLocation::ServerDir(directory)) =
-            (&one.candidate.deployment, &location)
-        {
-            initialise(plan, directory)?;
-        }
+        data::initialise_server(one.candidate, &location)?;
         instance.open(context, 1, true)?;
         Ok(instance.worker_mut()?.insert_tables()?)
     }
@@ -265,7 +256,7 @@ impl Session<'_> {
         let recorder = &mut self.recorder;
         recorder.report(RunEvent::InsertStep { at, task: &step.task });
         let request = InsertStep { step: number as u32, repeat, data: instance.files() };
-        let measured = instance.worker_mut()?.insert_step(request, |second| {
+        let measured = instance.insert_step(request, |second| {
             recorder.results.add_insert_second(id, &second)?;
             recorder.report(RunEvent::InsertSecond { at, task: &step.task, second: &second });
             Ok::<bool, StepError>(!recorder.is_cancelled())
@@ -340,7 +331,8 @@ impl Session<'_> {
         steps: usize,
         instance: &Instance,
     ) -> Result<(), RunError> {
-        if !one.benchmark.copies || !one.data(context).can_be_copied() {
+        let data = one.data(context);
+        if !one.benchmark.copies || !data.can_be_copied() || !data.outlives_session() {
             return Ok(());
         }
         let name = &one.candidate.name;

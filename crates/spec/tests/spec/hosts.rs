@@ -159,12 +159,4 @@ fn what_cannot_run_on_another_host_is_refused() {
     ");
     let compiled = candidate("system = 'mariadb'\nnative = true");
     assert!(compiled.contains("that is compiled for the run cannot run on another host"));
-    let inserts = format!("[host.db1]\n[insert_benchmark]\n{MARIADB}host = 'db1'");
-    assert_snapshot!(problems(&inserts), @r"
-    error: candidate a of the insert benchmark is on another host
-     --> test.toml:8:1
-      |
-    8 | host = 'db1'
-      | ^^^^ remove `host`: only microbenchmarks can use other hosts
-    ");
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use dbdyno_drivers::Connection;
 use dbdyno_engines::InsertEngine;
-use dbdyno_machine::{ProcessTree, clock, set_minimal_timer_slack};
+use dbdyno_machine::{clock, set_minimal_timer_slack};
 use dbdyno_record::ClientWait;
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_units::Nanos;
@@ -27,7 +27,7 @@ use dbdyno_workloads::insert::{
 use dbdyno_workloads::seeds::{Purpose, rng_for};
 
 use super::error::RequestError;
-use crate::protocol::InsertStep;
+use crate::protocol::{InsertStep, StepReading, StepUsages};
 use due::Due;
 use progress::ClientProgress;
 use reader::Reader;
@@ -77,6 +77,16 @@ fn wait_until(at: Nanos, wait: ClientWait, stop: &Stop) -> Nanos {
             std::thread::sleep(Duration::from(asleep).min(LONGEST_SLEEP));
         }
     }
+}
+
+/// What a step needs from outside: readings of the usage of the system under test, and somebody to report
+/// to. An error stops the step.
+pub(super) trait StepLink {
+    /// Takes a reading. What it starts with is not used.
+    fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError>;
+
+    /// Reports a second.
+    fn report(&mut self, second: Second) -> Result<(), RequestError>;
 }
 
 /// The insert benchmark on one instance. Connections stay open between steps, which keeps their
@@ -130,12 +140,11 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         fill(&mut self.readers, readers)
     }
 
-    /// Runs a step and calls `report` after each of its seconds.
+    /// Runs a step.
     pub fn step(
         &mut self,
         request: &InsertStep,
-        family: Option<&mut ProcessTree>,
-        report: &mut dyn FnMut(Second) -> Result<(), RequestError>,
+        link: &mut dyn StepLink,
     ) -> Result<StepMeasured, RequestError> {
         let number = request.step as usize;
         let task = self.plan.steps.get(number).ok_or("there is no such step")?.task;
@@ -155,8 +164,8 @@ impl<E: InsertEngine> InsertBenchmark<E> {
             Task::Index => self.index(),
             Task::Settle => self.settle(),
         };
-        let sampler = Sampler::new(family, embedded, request.data.as_deref());
-        let outcome = run(&mut work, sampler, &progress, report);
+        let outcome = Sampler::start(embedded, link)
+            .and_then(|sampler| run(&mut work, sampler, &progress, link));
         drop(work);
         for connection in self.writers.iter_mut().chain(&mut self.readers) {
             connection.close_statements();
@@ -285,9 +294,9 @@ impl<E: InsertEngine> InsertBenchmark<E> {
 /// Runs all work concurrently, one thread each, and reports each second.
 fn run(
     work: &mut Vec<Work<'_>>,
-    mut sampler: Sampler<'_>,
+    mut sampler: Sampler,
     progress: &[ClientProgress],
-    report: &mut dyn FnMut(Second) -> Result<(), RequestError>,
+    link: &mut dyn StepLink,
 ) -> Result<StepMeasured, RequestError> {
     let stop = Stop::default();
     let count = work.len();
@@ -315,7 +324,8 @@ fn run(
                     stop.set();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(why) = report(sampler.second(progress)) {
+                    let second = sampler.second(progress, link);
+                    if let Err(why) = second.and_then(|second| link.report(second)) {
                         failure.get_or_insert(why);
                         stop.set();
                     }
@@ -326,11 +336,13 @@ fn run(
         // The threads are still alive, so that their usage can be read.
         if failure.is_none() {
             let short = sampler.since_last() < SHORTEST_SECOND && sampler.has_reported();
-            let last = sampler.second(progress);
-            sampler.finish(&mut total, &last);
-            if !short && let Err(why) = report(last) {
-                failure = Some(why);
-            }
+            let last = sampler.second(progress, link);
+            sampler.finish(&mut total);
+            failure = match last {
+                Ok(last) if !short => link.report(last).err(),
+                Ok(_) => None,
+                Err(why) => Some(why),
+            };
         }
         end_line.wait();
     });
