@@ -68,6 +68,19 @@ pub struct Build {
 }
 
 impl Build {
+    /// A name for copies of a server, which depends on its files.
+    #[must_use]
+    pub fn copy_name(&self) -> String {
+        let program = self.artifact_sha256.to_string();
+        format!("{}-{}-{}", self.system, self.fingerprint, &program[..12])
+    }
+
+    /// Whether its code is for the CPU of the machine that compiled it.
+    #[must_use]
+    pub fn is_native(&self) -> bool {
+        crate::recipe::depend_on_host(self.flags.iter().chain(&self.link_flags))
+    }
+
     /// The compile database: a JSON file with the command for each source file.
     #[must_use]
     pub fn compile_database(&self) -> PathBuf {

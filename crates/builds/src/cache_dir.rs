@@ -1,10 +1,7 @@
-use std::env;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use dbdyno_machine::default_cache_path;
 use dbdyno_machine::safe_files::{SafeDir, UntrustedDir};
-
-use crate::prerequisites::we_are_root;
 
 /// The directory of a build cache. What is in it is compiled and executed, so it is checked: nobody
 /// but root and the effective user can write to it or replace a component of its path.
@@ -31,9 +28,7 @@ impl CacheDir {
         Ok(Self(path))
     }
 
-    /// Opens the directory that the user chose, or the default: `$XDG_CACHE_HOME/dbdyno`, or
-    /// `~/.cache/dbdyno`; for root `/var/cache/dbdyno`, because servers compiled by root run as
-    /// another user, who may not have access to root's home directory.
+    /// Opens the directory that the user chose, or the default: see [`default_cache_path`].
     ///
     /// # Errors
     /// The directory is not trusted, or there is no default because the environment has neither
@@ -41,11 +36,7 @@ impl CacheDir {
     pub fn chosen_or_default(chosen: Option<&Path>) -> Result<Self, CacheDirError> {
         let path = match chosen {
             Some(path) => path.to_owned(),
-            None => {
-                let home = env::var_os("HOME");
-                default_path(env::var_os("XDG_CACHE_HOME"), home, we_are_root())
-                    .ok_or(CacheDirError::None)?
-            }
+            None => default_cache_path().ok_or(CacheDirError::None)?,
         };
         Ok(Self::open(&path)?)
     }
@@ -71,35 +62,13 @@ pub enum CacheDirError {
     Untrusted(#[from] UntrustedDir),
 }
 
-/// Relative paths are ignored, as required by the XDG Base Directory Specification.
-fn default_path(xdg: Option<OsString>, home: Option<OsString>, root: bool) -> Option<PathBuf> {
-    let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|p| p.is_absolute());
-    let own = || match root {
-        true => Some(PathBuf::from("/var/cache")),
-        false => absolute(home).map(|home| home.join(".cache")),
-    };
-    Some(absolute(xdg).or_else(own)?.join("dbdyno"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown};
 
     use super::*;
-
-    #[test]
-    fn default_path_depends_on_environment() {
-        let of = |xdg: Option<&str>, home: Option<&str>, root| {
-            default_path(xdg.map(OsString::from), home.map(OsString::from), root)
-        };
-        let path = |path: &str| Some(PathBuf::from(path));
-        assert_eq!(of(None, Some("/root"), true), path("/var/cache/dbdyno"));
-        assert_eq!(of(Some("/x"), Some("/home/a"), false), path("/x/dbdyno"));
-        assert_eq!(of(None, Some("/home/a"), false), path("/home/a/.cache/dbdyno"));
-        assert_eq!(of(Some("x"), Some("/home/a"), false), path("/home/a/.cache/dbdyno"));
-        assert_eq!(of(Some(""), None, false), None);
-    }
+    use crate::prerequisites::we_are_root;
 
     #[test]
     fn cache_that_others_can_write_to_is_refused() {

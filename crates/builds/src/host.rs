@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
@@ -52,9 +53,45 @@ impl HostCpu {
         Self(kinds.join("\n\n"))
     }
 
+    /// The features of this CPU that another one does not have: code for this CPU may need them. On a machine
+    /// with several kinds of cores, each of them counts.
+    #[must_use]
+    pub fn features_missing_on(&self, other: &Self) -> Vec<String> {
+        let own: BTreeSet<&str> = self.kinds().flat_map(features).collect();
+        let is_everywhere =
+            |feature: &&str| other.kinds().all(|kind| features(kind).any(|one| one == *feature));
+        own.into_iter().filter(|one| !is_everywhere(one)).map(str::to_owned).collect()
+    }
+
+    /// The name of its model, such as `AMD EPYC 7763`; ARM has numbers only.
+    #[must_use]
+    pub fn model(&self) -> String {
+        let value = |key: &str| self.0.lines().find_map(|line| line.strip_prefix(key));
+        if let Some(name) = value("model name: ") {
+            return name.to_owned();
+        }
+        let numbers = (value("CPU implementer: "), value("CPU part: "));
+        match numbers {
+            (Some(implementer), Some(part)) => format!("implementer {implementer}, part {part}"),
+            _ => "unknown".to_owned(),
+        }
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.0.split("\n\n")
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The features in the lines of one kind of CPU.
+fn features(kind: &str) -> impl Iterator<Item = &str> {
+    let lists = kind.lines().filter_map(|line| {
+        line.strip_prefix("flags: ").or_else(|| line.strip_prefix("Features: "))
+    });
+    lists.flat_map(str::split_whitespace)
 }
 
 #[cfg(test)]
@@ -74,6 +111,21 @@ mod tests {
     fn host_is_independent_of_clock_and_core_count() {
         let one = TWO_ALIKE.split_once("\n\n").unwrap().0.replace("2500.1", "800.0");
         assert_eq!(HostCpu::parse(&one), HostCpu::parse(TWO_ALIKE));
+    }
+
+    #[test]
+    fn missing_features_are_those_of_any_core() {
+        let both = HostCpu::parse(TWO_ALIKE);
+        let newer = HostCpu::parse(&TWO_ALIKE.replace("avx2", "avx2 avx512f"));
+        assert!(both.features_missing_on(&newer).is_empty());
+        assert_eq!(newer.features_missing_on(&both), ["avx512f"]);
+        let (one, other) = TWO_ALIKE.split_once("\n\n").unwrap();
+        let mixed = HostCpu::parse(&format!("{}\n\n{other}", one.replace("avx2", "")));
+        assert_eq!(both.features_missing_on(&mixed), ["avx2"]);
+        assert_eq!(both.features_missing_on(&HostCpu::parse("")), ["avx2", "sse"]);
+        assert_eq!(both.model(), "EPYC");
+        let arm = "processor: 0\nFeatures: fp asimd\nCPU implementer: 0x41\nCPU part: 0xd0c\n";
+        assert_eq!(HostCpu::parse(arm).model(), "implementer 0x41, part 0xd0c");
     }
 
     #[test]

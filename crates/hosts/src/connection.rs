@@ -18,10 +18,12 @@ use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Nanos;
 use rustix::fs::OFlags;
 
-use crate::copy::Program;
+use crate::copy::{LibcVersion, Program};
 use crate::network_path::{NetworkPath, Timing};
 use crate::password::Password;
-use crate::protocol::{HEARTBEAT, LONGEST_RESPONSE, LOST_AFTER, PlanRequest, Request, Response};
+use crate::protocol::{
+    Failed, HEARTBEAT, LONGEST_RESPONSE, LOST_AFTER, PlanRequest, Request, Response,
+};
 use crate::{HostDir, HostError, ssh};
 
 /// How many requests and connections are timed.
@@ -65,6 +67,8 @@ struct Shared {
     cpus: Option<String>,
     path: NetworkPath,
     password: Password,
+    /// The version of its GNU C library.
+    libc: LibcVersion,
     /// What ssh and the agent print.
     printed: File,
     timing: Timing,
@@ -114,7 +118,7 @@ impl HostConnection {
         };
         let password = Password::draw().map_err(failed("drawing a password"))?;
         let mut program = Program::open(options.program).map_err(failed("reading this program"))?;
-        program.copy_to(name, destination)?;
+        let libc = program.copy_to(name, destination)?;
         let path = NetworkPath::find(address).map_err(address_error)?;
         let starting = failed("starting the agent");
         let printed = open_log(options.log).map_err(starting)?;
@@ -125,6 +129,7 @@ impl HostConnection {
             cpus: options.cpus.map(str::to_owned),
             path,
             password,
+            libc,
             printed,
             timing: Timing { agent: Nanos::ZERO, network: Nanos::ZERO, clock_offset: 0 },
             responses: Mutex::new(responses),
@@ -218,6 +223,40 @@ impl HostConnection {
         Network { address: host, port: 0, client, verifier }
     }
 
+    /// Checks that a program of this machine finds a C library there that is not too old.
+    ///
+    /// # Errors
+    /// It is older; or the program cannot be read here.
+    pub fn check_libc(&self, program: &Path) -> Result<(), HostError> {
+        let needs = LibcVersion::needed_by(program)
+            .map_err(|error| self.failed(format!("reading {} here: {error}", program.display())))?;
+        if needs <= self.0.libc {
+            return Ok(());
+        }
+        let (program, libc) = (program.display(), self.0.libc);
+        Err(self.failed(format!(
+            "its GNU C library is version {libc}, and {program} was compiled here for {needs}: compile \
+             it on the older system, or install a program there"
+        )))
+    }
+
+    /// The text of its `/proc/cpuinfo`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn cpuinfo(&self) -> Result<String, HostError> {
+        match self.request(&Request::Machine)? {
+            Response::Machine(text) => Ok(text),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// An error about something on this host.
+    #[must_use]
+    pub fn failed(&self, reason: String) -> HostError {
+        HostError::Failed { host: self.0.name.clone(), failed: Failed::because(reason) }
+    }
+
     pub(crate) fn request(&self, request: &Request) -> Result<Response, HostError> {
         self.0.request(request)
     }
@@ -232,6 +271,11 @@ impl HostConnection {
             Response::Done => Ok(()),
             other => Err(self.unexpected(&other)),
         }
+    }
+
+    /// Sends requests without waiting for the responses in between.
+    pub(crate) fn request_all(&self, requests: &[Request]) -> Result<(), HostError> {
+        self.0.request_all(requests)
     }
 
     pub(crate) fn unexpected(&self, response: &Response) -> HostError {
@@ -250,6 +294,23 @@ impl Shared {
             Ok(response) => Ok(response),
             Err(_) => Err(self.lost()),
         }
+    }
+
+    fn request_all(&self, requests: &[Request]) -> Result<(), HostError> {
+        let responses = lock(&self.responses);
+        for request in requests {
+            self.link.send(request).map_err(|_| self.lost())?;
+        }
+        let mut outcome = Ok(());
+        for _ in requests {
+            let failed = match responses.recv().map_err(|_| self.lost())? {
+                Response::Done => continue,
+                Response::Failed(failed) => HostError::Failed { host: self.name.clone(), failed },
+                other => self.unexpected(&other),
+            };
+            outcome = outcome.and(Err(failed));
+        }
+        outcome
     }
 
     fn unexpected(&self, response: &Response) -> HostError {

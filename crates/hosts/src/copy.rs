@@ -25,7 +25,7 @@ pub(crate) struct Program {
 
 /// A version of the GNU C library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct LibcVersion(u32, u32);
+pub(crate) struct LibcVersion(u32, u32);
 
 impl Program {
     /// Reads the program.
@@ -45,21 +45,25 @@ impl Program {
         format!("exec \"{DIRECTORY}/{}\" {argument}", self.sha256)
     }
 
-    /// Copies the program to the host, unless it is there.
+    /// Copies the program to the host, unless it is there. Returns the version of the C library there.
     ///
     /// # Errors
     /// ssh cannot log in, the program cannot run there, or it cannot be copied: for example, the disk
     /// is full.
-    pub(crate) fn copy_to(&mut self, host: &str, destination: &str) -> Result<(), HostError> {
+    pub(crate) fn copy_to(
+        &mut self,
+        host: &str,
+        destination: &str,
+    ) -> Result<LibcVersion, HostError> {
         let probed = ssh::run(destination, &self.probe_script(), None);
         let probed = probed.map_err(|failure| cannot_log_in(host, destination, failure))?;
         let unsuitable = |reason| HostError::Unsuitable { host: host.to_owned(), reason };
         let facts = Facts::parse(&probed).ok_or_else(|| {
             unsuitable(format!("its shell does not run scripts: `{}`", ssh::last_lines(&probed)))
         })?;
-        facts.check(self.needs).map_err(unsuitable)?;
+        let libc = facts.check(self.needs).map_err(unsuitable)?;
         if facts.size == self.size {
-            return Ok(());
+            return Ok(libc);
         }
         let started = std::time::Instant::now();
         let failed = |message: String| HostError::Ssh {
@@ -72,7 +76,7 @@ impl Program {
         let copied = ssh::run(destination, &self.copy_script(), Some(&mut self.file));
         copied.map_err(|failure| failed(failure.message))?;
         tracing::info!(host, bytes = self.size, time = ?started.elapsed(), "copied dbdyno");
-        Ok(())
+        Ok(libc)
     }
 
     fn probe_script(&self) -> String {
@@ -130,28 +134,38 @@ impl Facts {
         Some(Self { machine, libc, size: lines.next()?.trim().parse().ok()? })
     }
 
-    /// Whether this program can run there.
-    fn check(&self, needs: LibcVersion) -> Result<(), String> {
+    /// Whether this program can run there; the C library's version.
+    fn check(&self, needs: LibcVersion) -> Result<LibcVersion, String> {
         let here = format!("Linux {}", std::env::consts::ARCH);
         if self.machine != here {
             return Err(format!("it is {}, and this machine is {here}", self.machine));
         }
-        let LibcVersion(major, minor) = needs;
         match self.libc {
-            None => Err(format!(
-                "it has no GNU C library, and this dbdyno needs version {major}.{minor}"
-            )),
+            None => Err(format!("it has no GNU C library, and this dbdyno needs version {needs}")),
             Some(libc) if libc < needs => Err(format!(
-                "it has version {}.{} of the GNU C library, and this dbdyno needs {major}.{minor}: compile \
-                 dbdyno on the older system and use it on both",
-                libc.0, libc.1
+                "it has version {libc} of the GNU C library, and this dbdyno needs {needs}: compile \
+                 dbdyno on the older system and use it on both"
             )),
-            Some(_) => Ok(()),
+            Some(libc) => Ok(libc),
         }
     }
 }
 
+impl std::fmt::Display for LibcVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
 impl LibcVersion {
+    /// The version that a program needs; the oldest if it needs none.
+    ///
+    /// # Errors
+    /// The program cannot be read.
+    pub(crate) fn needed_by(program: &Path) -> io::Result<Self> {
+        Ok(needed_libc(&std::fs::read(program)?))
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('.').map(str::parse);
         Some(Self(numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -196,8 +210,8 @@ mod tests {
             facts(&output).check(LibcVersion(2, 34)).map_err(|reason| reason + ".")
         };
         let here = format!("Linux {}", std::env::consts::ARCH);
-        assert_eq!(check(&here, "glibc 2.34"), Ok(()));
-        assert_eq!(check(&here, "glibc 3.0"), Ok(()));
+        assert_eq!(check(&here, "glibc 2.34"), Ok(LibcVersion(2, 34)));
+        assert_eq!(check(&here, "glibc 3.0"), Ok(LibcVersion(3, 0)));
         let error = check("Linux riscv64", "glibc 2.36").unwrap_err();
         assert_eq!(error, format!("it is Linux riscv64, and this machine is {here}."));
         assert!(check(&here, "glibc 2.31").unwrap_err().contains("version 2.31"));

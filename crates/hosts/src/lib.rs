@@ -19,6 +19,7 @@ mod host_monitor;
 mod host_server;
 mod network_path;
 mod password;
+mod program_tree;
 pub mod protocol;
 mod ssh;
 
@@ -27,3 +28,4 @@ pub use error::HostError;
 pub use host_monitor::HostMonitor;
 pub use host_server::{HostDir, HostServer};
 pub use network_path::{NetworkPath, Timing};
+pub use program_tree::{CopyProgress, ProgramTree};

@@ -33,6 +33,16 @@ pub enum Request {
     Heartbeat,
     /// Tell the time.
     Time,
+    /// Tell the text of `/proc/cpuinfo`.
+    Machine,
+    /// Open the copy of a server's programs with this name: use it, or be ready to make it.
+    OpenTree(String),
+    /// Tell what is missing in the copy, which has these entries.
+    FillTree(Vec<TreeEntry>),
+    /// Write a part of a file.
+    Put(FilePart),
+    /// Verify the copy and give it its name.
+    FinishTree,
     /// Find a program, and derive the settings of a server.
     Plan(Box<PlanRequest>),
     /// Listen at this address for this number of connections, to measure the network.
@@ -69,6 +79,57 @@ pub enum Request {
     End,
 }
 
+/// A file, directory or symbolic link of a server's programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeEntry {
+    /// Its path in the tree; a directory comes before what is in it.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// The kind of a [`TreeEntry`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntryKind {
+    /// A directory.
+    Directory,
+    /// A file.
+    File {
+        /// Its size in bytes.
+        size: u64,
+        /// The SHA-256 of its content, 64 hexadecimal digits.
+        sha256: String,
+        /// Whether it may be executed.
+        executable: bool,
+    },
+    /// A symbolic link with this target.
+    Link(PathBuf),
+}
+
+/// A part of a file to write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePart {
+    /// The number of the file's entry, from 0.
+    pub entry: usize,
+    /// Where the part begins.
+    pub offset: u64,
+    /// Its bytes in Base64.
+    pub data: String,
+}
+
+/// The copy of a server's programs on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TreeState {
+    /// Complete, in this directory.
+    Complete(PathBuf),
+    /// To be made or completed. It will be in this directory.
+    Incomplete(PathBuf),
+    /// Another dbdyno is making it.
+    Busy,
+}
+
 /// A server to find.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanRequest {
@@ -78,6 +139,8 @@ pub struct PlanRequest {
     pub engine: Option<StorageEngine>,
     /// The program; `None`: searched for.
     pub program: Option<PathBuf>,
+    /// The name of an installed release, if no program is given.
+    pub release: Option<String>,
     /// The durability of commits.
     pub durability: Durability,
     /// Settings that override dbdyno's.
@@ -113,6 +176,12 @@ pub enum Response {
     Alive,
     /// Nanoseconds since 1970.
     Time(u64),
+    /// The text of `/proc/cpuinfo`.
+    Machine(String),
+    /// The state of a copy.
+    Tree(TreeState),
+    /// The numbers of the files that are not complete, each with the bytes that are there.
+    Missing(Vec<(usize, u64)>),
     /// The program and the settings of a server.
     Plan(Box<ServerPlan>),
     /// The port that is listened at.

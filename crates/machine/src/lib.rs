@@ -15,6 +15,7 @@
 //!
 //! Linux only, on x86-64 and aarch64.
 
+mod cache_path;
 mod checks;
 pub mod clock;
 pub mod counters;
@@ -39,6 +40,7 @@ mod thread_usage;
 mod topology;
 pub mod tsc;
 
+pub use cache_path::default_cache_path;
 pub use checks::{Finding, Needs, Severity, check};
 pub use counters::{Counters, Reason, Scope, Target, Unavailable};
 pub use cpu_assignment::CpuAssignment;

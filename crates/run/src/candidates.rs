@@ -32,7 +32,7 @@ pub(crate) fn resolve_all(
     // First, so that a missing program is reported before anything is compiled.
     let (cancel, progress) = (trainer.cancel, trainer.progress);
     let releases = releases::obtain_all(&candidates, cache.as_deref(), cancel, progress)?;
-    let servers = server_plan::find(experiment, &candidates, &releases, hosts)?;
+    let servers = server_plan::find(experiment, &candidates, &releases, hosts, progress)?;
     let builds = building::build(&candidates, cache, trainer)?;
     tracing::info!(candidates = candidates.len(), "found all servers and builds");
     let samples = reused_samples::read_all(&candidates, &builds)?;
@@ -50,13 +50,20 @@ pub(crate) fn resolve_all(
             }
             (None, Some(BuiltCandidate { build, audit, held, .. })) => {
                 let build = Box::new(build);
+                let host = hosts.of(spec)?;
                 let (deployment, server_build) = if matches!(spec.system, System::Private(_)) {
-                    let plan = server_plan::plan_of(experiment, spec, Some(&build.artifact))?;
+                    let plan = match host {
+                        Some(host) => server_plan::plan_of_build_on_host(
+                            experiment, spec, host, &build, progress,
+                        )?,
+                        None => server_plan::plan_of(experiment, spec, Some(&build.artifact))?,
+                    };
                     (Deployment::Private(Box::new(plan)), Some(build))
                 } else {
                     (Deployment::Library(build), None)
                 };
                 ResolvedCandidate {
+                    host: host.cloned(),
                     server_build,
                     audit: Some(audit),
                     samples,

@@ -153,13 +153,30 @@ impl Readiness {
                 self.add(&candidate.name, format!("{origin}, fetched when the run starts"));
                 return;
             }
+            (Ok(Some(release)), _) if candidate.system.host().is_some() => {
+                let host = candidate.system.host().unwrap_or_default();
+                let origin = release.origin();
+                let text = format!("{origin}, copied to host {host} when the run starts");
+                self.add(&candidate.name, text);
+                return;
+            }
             (Ok(release), _) => release,
             (Err(error), _) => {
                 self.problems.push(error.to_string());
                 return;
             }
         };
-        match server_plan::find(experiment, &[candidate], &[release], hosts) {
+        let found = match hosts.of(candidate) {
+            Ok(Some(host)) => server_plan::find_on_host(experiment, candidate, host),
+            Ok(None) => server_plan::find(experiment, &[candidate], &[release], hosts, &|_| {}),
+            Err(error) => Err(error.into()),
+        };
+        match found {
+            Ok(deployments) if deployments.is_empty() => {
+                let host = candidate.system.host().unwrap_or_default();
+                let text = format!("installed here, copied to host {host} when the run starts");
+                self.add(&candidate.name, text);
+            }
             Ok(deployments) => {
                 for deployment in deployments.into_iter().flatten() {
                     if let Deployment::Private(plan) = deployment {

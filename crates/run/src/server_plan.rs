@@ -1,32 +1,38 @@
 //! Servers that are not compiled for the run, and the plans of private servers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use dbdyno_builds::Release;
+use dbdyno_builds::{Build, Release};
 use dbdyno_engines::server::{DataShape, Installation, ServerPlan};
-use dbdyno_hosts::HostConnection;
 use dbdyno_hosts::protocol::PlanRequest;
+use dbdyno_hosts::{HostConnection, HostError};
 use dbdyno_record::ReleaseOrigin;
 use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System};
 
 use crate::error::RunError;
+use crate::host_programs;
 use crate::hosts::Hosts;
+use crate::progress::Progress;
 use crate::resolved_candidate::Deployment;
 
 /// The installed, unpacked and existing servers among the candidates, in the order of the list; `None`
-/// for a candidate that is to be compiled. `releases` are those of the candidates.
+/// for a candidate that is to be compiled. `releases` are those of the candidates. Releases are copied to the
+/// hosts that they are for.
 pub(crate) fn find(
     experiment: &Experiment,
     candidates: &[&Candidate],
     releases: &[Option<Release>],
     hosts: &Hosts,
+    progress: Progress<'_>,
 ) -> Result<Vec<Option<Deployment>>, RunError> {
     let find = |(candidate, release): (&&Candidate, &Option<Release>)| match &candidate.system {
         system if system.build().is_some() => Ok(None),
         System::Existing(server) => Ok(Some(Deployment::Existing(Box::new(server.clone())))),
         System::Sqlite { .. } | System::Private(_) => {
             let plan = match hosts.of(candidate)? {
-                Some(host) => plan_on_host(experiment, candidate, host)?,
+                Some(host) => {
+                    plan_on_host(experiment, candidate, host, release.as_ref(), progress)?
+                }
                 None => plan_of(experiment, candidate, release.as_ref().map(Release::program))?,
             };
             Ok(Some(Deployment::Private(Box::new(plan))))
@@ -45,36 +51,109 @@ pub(crate) fn plan_of(
     candidate: &Candidate,
     made: Option<&Path>,
 ) -> Result<ServerPlan, RunError> {
-    let System::Private(server) = &candidate.system else {
-        panic!("{} is no private server", candidate.name);
-    };
-    let plan = plan(server, made, shape(experiment));
+    let plan = plan(private(candidate), made, shape(experiment));
     plan.map_err(|source| RunError::Server {
         candidate: candidate.name.clone(),
         source: Box::new(source),
     })
 }
 
+/// The plan of a private server on a host: with the release, which is copied there, else the program or the
+/// release that the experiment names, else the installed one.
 fn plan_on_host(
     experiment: &Experiment,
     candidate: &Candidate,
     host: &HostConnection,
+    release: Option<&Release>,
+    progress: Progress<'_>,
 ) -> Result<ServerPlan, RunError> {
-    let System::Private(server) = &candidate.system else {
-        panic!("{} is no private server", candidate.name);
+    let server = private(candidate);
+    let plan = || {
+        if let Some(release) = release {
+            let program = host_programs::copy_release(host, release, progress)?;
+            return host.plan(request(experiment, server, Some(program)));
+        }
+        let installed = host.plan(request(experiment, server, server.program.clone()));
+        match installed {
+            Err(error) if !error.is_lost() => {
+                match host_programs::copy_installed(host, server, progress)? {
+                    Some(program) => host.plan(request(experiment, server, Some(program))),
+                    None => Err(error),
+                }
+            }
+            plan => plan,
+        }
     };
-    let plan = host.plan(PlanRequest {
+    plan().map_err(|source| on_host(candidate, source))
+}
+
+/// The installed server of a candidate on its host; none if it is to be copied there.
+pub(crate) fn find_on_host(
+    experiment: &Experiment,
+    candidate: &Candidate,
+    host: &HostConnection,
+) -> Result<Vec<Option<Deployment>>, RunError> {
+    let server = private(candidate);
+    match host.plan(request(experiment, server, server.program.clone())) {
+        Ok(plan) => Ok(vec![Some(Deployment::Private(Box::new(plan)))]),
+        Err(error) if !error.is_lost() && host_programs::installed_here(server).is_some() => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(on_host(candidate, error)),
+    }
+}
+
+/// The plan of a server that was compiled here, and is copied to a host.
+pub(crate) fn plan_of_build_on_host(
+    experiment: &Experiment,
+    candidate: &Candidate,
+    host: &HostConnection,
+    build: &Build,
+    progress: Progress<'_>,
+) -> Result<ServerPlan, RunError> {
+    let server = private(candidate);
+    let plan = || {
+        let (program, environment) = host_programs::copy_build(host, build, progress)?;
+        let plan = host.plan(request(experiment, server, Some(program)))?;
+        Ok(plan.with_environment(environment))
+    };
+    plan().map_err(|source| on_host(candidate, source))
+}
+
+fn on_host(candidate: &Candidate, source: HostError) -> RunError {
+    match source.is_lost() {
+        true => source.into(),
+        false => RunError::OnHost { candidate: candidate.name.clone(), source },
+    }
+}
+
+fn request(
+    experiment: &Experiment,
+    server: &PrivateServer,
+    program: Option<PathBuf>,
+) -> PlanRequest {
+    let release = match &server.release {
+        Some(ReleaseOrigin::Installed { name }) => Some(name.clone()),
+        Some(ReleaseOrigin::Debian { .. } | ReleaseOrigin::Tarball { .. }) | None => None,
+    };
+    PlanRequest {
         system: server.system,
         engine: server.engine,
-        program: server.program.clone(),
+        program,
+        release,
         durability: server.durability,
         configuration: server.configuration.clone(),
         shape: shape(experiment),
-    });
-    plan.map_err(|source| match source.is_lost() {
-        true => source.into(),
-        false => RunError::OnHost { candidate: candidate.name.clone(), source },
-    })
+    }
+}
+
+fn private(candidate: &Candidate) -> &PrivateServer {
+    match &candidate.system {
+        System::Private(server) => server,
+        System::Sqlite { .. } | System::Existing(_) => {
+            panic!("{} is no private server", candidate.name)
+        }
+    }
 }
 
 fn shape(experiment: &Experiment) -> DataShape {

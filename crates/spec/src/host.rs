@@ -7,7 +7,7 @@ use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
 use dbdyno_record::server::{Address, Target};
 
 use crate::experiment::Host;
-use crate::{build, cpus, names};
+use crate::{cpus, names};
 
 /// Reads all hosts. One with problems is returned as well, so that candidates can name it.
 pub fn read_all(root: &mut Table<'_>) -> Vec<Host> {
@@ -117,17 +117,9 @@ fn read_name<'d>(table: &mut Table<'d>, hosts: &[Host]) -> Option<Spanned<&'d st
 /// Reads a private server's `host`, and reports what cannot be used with it.
 pub fn of_server(table: &mut Table<'_>, hosts: &[Host]) -> Option<String> {
     let host = read_name(table, hosts)?;
-    for key in ["variant", "release", "live"] {
-        let help = "remove it, or `host`: on another host, dbdyno starts installed servers";
-        if let Some(span) = table.key_span(key) {
-            let message = format!("`{key}` and `host` exclude each other");
-            table.report(Problem::new(span, message).help(help));
-        }
-    }
-    if build::is_requested(table) && !table.has("variant") {
-        let message = "a server that is compiled for the run cannot run on another host";
-        let help = "remove the settings of a variant, or `host`";
-        table.report(Problem::new(host.span, message).help(help));
+    if let Some(span) = table.key_span("live") {
+        let help = "remove it, or `host`";
+        table.report(Problem::new(span, "`live` and `host` exclude each other").help(help));
     }
     Some(host.value.to_owned())
 }

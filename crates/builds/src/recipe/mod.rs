@@ -37,14 +37,19 @@ impl Flags {
     /// Whether the result depends on the CPU of the machine that compiles.
     #[must_use]
     pub fn depends_on_host(&self) -> bool {
-        let native = ["-march=native", "-mtune=native", "-mcpu=native"];
-        self.compile.iter().chain(&self.link).any(|flag| native.contains(&flag.as_str()))
+        depend_on_host(self.compile.iter().chain(&self.link))
     }
 
     /// Whether the code is instrumented for a profile.
     fn is_instrumented(&self) -> bool {
         self.compile.iter().any(|flag| flag.starts_with("-fprofile-generate"))
     }
+}
+
+/// Whether flags select the CPU of the machine that compiles.
+pub(crate) fn depend_on_host<'a>(mut flags: impl Iterator<Item = &'a String>) -> bool {
+    let native = ["-march=native", "-mtune=native", "-mcpu=native"];
+    flags.any(|flag| native.contains(&flag.as_str()))
 }
 
 /// Options of a recipe, in addition to the variant.

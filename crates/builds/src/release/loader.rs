@@ -75,7 +75,7 @@ fn library_folders(tree: &Path) -> Vec<PathBuf> {
 }
 
 /// The loader that a program names; `None` if it is no program that loads libraries.
-fn interpreter(data: &[u8]) -> Option<String> {
+pub(super) fn interpreter(data: &[u8]) -> Option<String> {
     let file = ElfFile64::<object::Endianness>::parse(data).ok()?;
     let section = file.section_by_name(".interp")?;
     let text = section.data().ok()?;

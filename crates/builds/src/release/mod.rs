@@ -3,6 +3,7 @@
 mod debian;
 mod loader;
 mod program;
+mod relocation;
 mod store;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ pub(crate) use store::describe;
 pub struct Release {
     system: System,
     origin: ReleaseOrigin,
+    /// The directory that it was unpacked into.
+    folder: PathBuf,
     program: PathBuf,
     files: Vec<ReleaseFile>,
     _lock: Arc<Lock>,

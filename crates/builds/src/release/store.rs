@@ -230,6 +230,7 @@ fn release(place: &Place<'_>, known: Known, lock: Lock) -> Release {
         system: place.system,
         origin: known.origin,
         program: place.folder.join(known.program),
+        folder: place.folder.clone(),
         files: known.files,
         _lock: Arc::new(lock),
     }

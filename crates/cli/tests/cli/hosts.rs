@@ -25,12 +25,12 @@ const HERE_AND_THERE: [(&str, &str); 3] = [
 /// The time in which an agent must have removed everything.
 const CLEAN_WITHIN: Duration = Duration::from_secs(30);
 
-fn run(host: &Host, mut command: Command) -> Finished {
+pub fn run(host: &Host, mut command: Command) -> Finished {
     host.known_to(&mut command);
     finish(command)
 }
 
-fn start(host: &Host, mut command: Command, test: &TestDir) -> Background {
+pub fn start(host: &Host, mut command: Command, test: &TestDir) -> Background {
     host.known_to(&mut command);
     Background::start(command, test.path())
 }

@@ -38,7 +38,9 @@ impl Host {
             |last: u32| format!("10.213.{}.{}", (network + last) / 256, (network + last) % 256);
         let (here, address) = (ip(1), ip(2));
         let directory = test.path().join(format!("host-{number}"));
-        for (name, mode) in [("root", 0o700), ("tmp", 0o1777), ("var-tmp", 0o1777)] {
+        let directories =
+            [("root", 0o700), ("tmp", 0o1777), ("var-tmp", 0o1777), ("var-cache", 0o755)];
+        for (name, mode) in directories {
             fs::create_dir_all(directory.join(name)).unwrap();
             let mode = fs::Permissions::from_mode(mode);
             fs::set_permissions(directory.join(name), mode).unwrap();
@@ -54,7 +56,7 @@ impl Host {
         // The directory of the test may be hidden by the others.
         let script = format!(
             "mount --bind {} /mnt && mount --bind /mnt/root /root && mount --bind /mnt/tmp /tmp && \
-             mount --bind /mnt/var-tmp /var/tmp && mkdir -p -m 755 /run/sshd && \
+             mount --bind /mnt/var-tmp /var/tmp && mount --bind /mnt/var-cache /var/cache && mkdir -p -m 755 /run/sshd && \
              exec /usr/sbin/sshd -D -f /mnt/sshd_config -E /mnt/sshd.log",
             directory.display()
         );
@@ -130,6 +132,18 @@ impl Host {
     pub fn programs(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.directory.join("root/.cache/dbdyno/bin"));
         entries.map_or(Vec::new(), |entries| entries.map(|one| one.unwrap().path()).collect())
+    }
+
+    /// The copies of servers' programs on the host.
+    pub fn copied_programs(&self) -> PathBuf {
+        self.directory.join("var-cache/dbdyno/programs")
+    }
+
+    /// Gives the host another CPU, as far as programs can read.
+    pub fn set_cpuinfo(&self, text: &str) {
+        fs::write(self.directory.join("cpuinfo"), text).unwrap();
+        let mount = "mount --bind /mnt/cpuinfo /proc/cpuinfo";
+        assert!(self.ssh().arg(mount).status().unwrap().success());
     }
 
     /// Waits until no process and no file is left on the host.

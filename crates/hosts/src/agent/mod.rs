@@ -1,5 +1,6 @@
 //! The agent: dbdyno on the host of servers, started by dbdyno on another machine.
 
+mod programs;
 mod readings;
 mod serving;
 mod watch;

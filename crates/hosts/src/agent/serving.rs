@@ -1,6 +1,7 @@
 //! The answers to requests: what `engines` does for servers on this machine.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::{IpAddr, TcpListener};
 use std::thread;
 use std::time::Instant;
@@ -12,6 +13,7 @@ use dbdyno_engines::server::{
 use dbdyno_machine::ProcessTree;
 use dbdyno_record::Counting;
 
+use super::programs::Programs;
 use super::readings::Readings;
 use crate::agent_dir::AgentDir;
 use crate::connection::now;
@@ -27,6 +29,8 @@ pub(super) struct Servers {
     running: BTreeMap<u32, Server>,
     /// Those of all servers, also of those that somebody else started.
     readings: Readings,
+    /// The copies of servers' programs.
+    programs: Programs,
     next: u32,
 }
 
@@ -35,7 +39,8 @@ impl Servers {
         let directories = ServerDirs::open(&directory.data())?;
         // Only now: the servers that work in them have been ended.
         directory.remove_abandoned();
-        Ok(Self { directories, running: BTreeMap::new(), readings, next: 0 })
+        let (running, programs) = (BTreeMap::new(), Programs::default());
+        Ok(Self { directories, running, readings, programs, next: 0 })
     }
 
     /// Kills all servers and removes their data. What remains after an error is the guard's.
@@ -56,6 +61,19 @@ impl Servers {
                 return Err(Failed::because("not a request for an open agent"));
             }
             Request::Time => return Ok(Response::Time(now())),
+            Request::Machine => {
+                let cpus = fs::read_to_string("/proc/cpuinfo");
+                return cpus.map(Response::Machine).map_err(Failed::because);
+            }
+            Request::OpenTree(name) => {
+                return self.programs.open(&name).map(Response::Tree).map_err(Failed::because);
+            }
+            Request::FillTree(entries) => {
+                let missing = self.programs.fill(entries);
+                return missing.map(Response::Missing).map_err(Failed::because);
+            }
+            Request::Put(part) => self.programs.put(&part).map_err(Failed::because)?,
+            Request::FinishTree => self.programs.finish().map_err(Failed::because)?,
             Request::Plan(request) => return Ok(Response::Plan(Box::new(plan(*request)?))),
             Request::Listen(address, count) => return listen(address, count),
             Request::Exists(name) => return Ok(Response::Exists(self.dir(&name).exists())),
@@ -148,8 +166,12 @@ impl Servers {
 }
 
 fn plan(request: PlanRequest) -> Result<ServerPlan, ServerError> {
-    let PlanRequest { system, engine, program, durability, configuration, shape } = request;
-    let installation = Installation::find(system, engine, program.as_deref())?;
+    let PlanRequest { system, engine, program, release, durability, configuration, shape } =
+        request;
+    let installation = match (&program, release) {
+        (None, Some(name)) => Installation::of_release(system, engine, &name)?,
+        (program, _) => Installation::find(system, engine, program.as_deref())?,
+    };
     let plan = ServerPlan::new(installation, engine, durability, configuration, shape)?;
     Server::check_network(&plan)?;
     Ok(plan)

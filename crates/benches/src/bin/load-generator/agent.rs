@@ -67,6 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         system,
         engine: system.storage_engines().first().copied(),
         program: None,
+        release: None,
         durability: Durability::Relaxed,
         configuration: Vec::new(),
         shape: DataShape { tables: 1, rows: 1_000, clients: 1 },
