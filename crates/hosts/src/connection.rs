@@ -217,10 +217,10 @@ impl HostConnection {
     }
 
     /// Where a server of this system listens, at a port that the agent chooses.
-    pub(crate) fn network(&self, system: ServerSystem) -> Network {
+    pub(crate) fn network(&self, system: ServerSystem, tls: bool) -> Network {
         let NetworkPath { host, client } = self.0.path;
         let verifier = verifier(system, self.0.password.reveal());
-        Network { address: host, port: 0, client, verifier }
+        Network { address: host, port: 0, client, verifier, tls }
     }
 
     /// Checks that a program of this machine finds a C library there that is not too old.

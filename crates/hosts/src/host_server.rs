@@ -62,13 +62,19 @@ impl HostDir {
         self.connection.request_done(&Request::Rename(self.name.clone(), to.name.clone()))
     }
 
-    /// Starts the server; with `count`, opens counters of the CPU and the kernel for it.
+    /// Starts the server; with `tls`, connections to it are encrypted and its certificate is verified; with
+    /// `count`, opens counters of the CPU and the kernel for it.
     ///
     /// # Errors
     /// There is no data, the server exited, or it took too long.
-    pub fn start(&self, plan: &ServerPlan, count: bool) -> Result<HostServer, HostError> {
+    pub fn start(
+        &self,
+        plan: &ServerPlan,
+        tls: bool,
+        count: bool,
+    ) -> Result<HostServer, HostError> {
         let system = plan.installation().system;
-        let network = self.connection.network(system);
+        let network = self.connection.network(system, tls);
         let request = StartRequest {
             plan: plan.clone(),
             directory: self.name.clone(),
@@ -78,10 +84,14 @@ impl HostDir {
         };
         match self.connection.request(&Request::Start(Box::new(request)))? {
             Response::Started(started) => {
-                let Started { server, port, public_key, counting, time } = *started;
-                // Of what the host answers, only the port and the key are used: otherwise it could lead the
-                // workers to a server on this machine.
-                let mut target = Network { port, ..network }.target(system);
+                let Started { server, port, certificate, public_key, counting, time } = *started;
+                if tls && certificate.is_none() {
+                    return Err(self.connection.failed("the server has no certificate".to_owned()));
+                }
+                // Of what the host answers, only the port, the certificate and the key are used: otherwise it
+                // could lead the workers to a server on this machine.
+                let mut target =
+                    Network { port, ..network }.target(system, certificate.filter(|_| tls));
                 let public_key = public_key.map(|key| self.store_key(&key)).transpose()?;
                 target.server_public_key = public_key.as_ref().map(|file| file.path().to_owned());
                 let host = self.connection.name();

@@ -9,8 +9,8 @@ use dbdyno_bench::protocol::{Reading, StepReading, StepUsages, TimedUsage};
 use dbdyno_engines::server::{
     DataShape, Network, ProcessFound, ProcessSearch, ServerError, ServerPlan,
 };
-use dbdyno_record::Counting;
 use dbdyno_record::server::{Durability, ServerSystem, StorageEngine};
+use dbdyno_record::{CertificateFingerprint, Counting};
 use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -211,6 +211,8 @@ pub struct Started {
     pub server: u32,
     /// The port that it listens at.
     pub port: u16,
+    /// The certificate for connections over the network, if they are encrypted.
+    pub certificate: Option<CertificateFingerprint>,
     /// For MySQL, the public key with which passwords are encrypted, as PEM.
     pub public_key: Option<String>,
     /// Which counters are available; `None` if none were requested.

@@ -42,7 +42,8 @@ fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
                 None => add("connection", "Unix socket"),
                 Some(host) => add("connection", &format!("TCP to host {host}")),
             }
-            add("encryption", "none");
+            let verified = "TLS, the server's certificate pinned";
+            add("encryption", if server.tls { verified } else { "none" });
             for (name, value) in of_plan(plan) {
                 add(name, &value);
             }

@@ -442,6 +442,9 @@ pub struct PrivateServer {
     /// The name of the host it runs on; `None` for this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// Whether connections to its host are encrypted, with a certificate that is verified.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tls: bool,
     /// The durability of commits.
     pub durability: Durability,
     /// Settings that override dbdyno's: the server's own names and values.

@@ -114,12 +114,33 @@ fn read_name<'d>(table: &mut Table<'d>, hosts: &[Host]) -> Option<Spanned<&'d st
     Some(host)
 }
 
-/// Reads a private server's `host`, and reports what cannot be used with it.
-pub fn of_server(table: &mut Table<'_>, hosts: &[Host]) -> Option<String> {
-    let host = read_name(table, hosts)?;
+/// Reads a private server's `host` and `tls`, and reports what cannot be used with a host.
+pub fn of_server(table: &mut Table<'_>, hosts: &[Host]) -> (Option<String>, bool) {
+    if !table.has("host") {
+        let help = "remove it: nothing leaves this machine; a server with `url` has `tls` there";
+        table.refuse("tls", "is for servers on a host", help);
+        return (None, false);
+    }
+    let host = read_name(table, hosts);
     if let Some(span) = table.key_span("live") {
         let help = "remove it, or `host`";
         table.report(Problem::new(span, "`live` and `host` exclude each other").help(help));
     }
-    Some(host.value.to_owned())
+    (host.map(|host| host.value.to_owned()), read_tls(table))
+}
+
+/// Whether a server's connections are encrypted. dbdyno knows the certificate of its own server, so it is
+/// always verified.
+fn read_tls(table: &mut Table<'_>) -> bool {
+    let Some(tls) = table.string("tls") else { return false };
+    let help = match tls.value {
+        "off" => return false,
+        "verified" => return true,
+        "required" => {
+            "write \"verified\": dbdyno knows the certificate of its own server".to_owned()
+        }
+        other => did_you_mean(other, &["off", "verified"]),
+    };
+    table.report(Problem::new(tls.span, format!("unknown `tls` `{}`", tls.value)).help(help));
+    false
 }

@@ -89,7 +89,7 @@ pub fn read(
     definitions: &Definitions,
     hosts: &[Host],
 ) -> Option<PrivateServer> {
-    let host = host::of_server(table, hosts);
+    let (host, tls) = host::of_server(table, hosts);
     let engine = read_engine(table, system).or(system.storage_engines().first().copied());
     let program = table.key_span("program");
     let own = read_over(table, system, defaults);
@@ -107,6 +107,7 @@ pub fn read(
         release,
         build: build?,
         host,
+        tls,
         durability: own.durability,
         configuration: own.configuration,
         statements: own.statements,

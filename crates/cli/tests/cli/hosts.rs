@@ -100,6 +100,62 @@ fn servers_on_a_host_are_measured_beside_local_ones() {
     host.wait_until_clean();
 }
 
+#[test]
+fn connections_to_a_host_are_encrypted_on_request() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let section = host.section();
+    let servers = Servers {
+        sections: &section,
+        candidates: &[
+            ("plain", "system = \"mariadb\"\nhost = \"db1\""),
+            ("encrypted", "system = \"mariadb\"\nhost = \"db1\"\ntls = \"verified\""),
+            ("postgres", "system = \"postgresql\"\nhost = \"db1\"\ntls = \"verified\""),
+        ],
+        clients: "4",
+        budget: "3s",
+        ..Servers::default()
+    };
+    let mut running = start(&host, servers.command(&test, &[]), &test);
+    running.wait_until("slices", || slices_of_live_run(&test.out(), READ) >= 8);
+    // The accounts for the network, as the servers' own sockets tell.
+    let accounts = "for f in $(find /var/tmp/dbdyno-agent-* -name my.cnf); do \
+         s=$(sed -n 's/^socket = \"\\(.*\\)\"/\\1/p' $f); \
+         mariadb --no-defaults --user=root --socket=$s -Ne \
+           \"SELECT CONCAT('type=', ssl_type) FROM mysql.user WHERE User = 'dbdyno'; \
+             SHOW STATUS LIKE 'Ssl_finished_accepts'\"; done";
+    let output = host.ssh().arg(accounts).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut types: Vec<&str> = text.lines().filter(|line| line.starts_with("type=")).collect();
+    types.sort_unstable();
+    assert_eq!(types, ["type=", "type=ANY"], "{output:?}");
+    let accepted: Vec<u64> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("Ssl_finished_accepts")?.trim().parse().ok())
+        .collect();
+    assert!(accepted.contains(&0) && accepted.iter().any(|count| *count >= 4), "{text}");
+    let sessions = "f=$(find /var/tmp/dbdyno-agent-* -name postgresql.conf | grep -v /data/post | head -1); \
+         d=$(sed -n \"s/^unix_socket_directories = '\\\"\\(.*\\)\\\"'/\\1/p\" $f); \
+         p=$(sed -n \"s/^port = '\\(.*\\)'/\\1/p\" $f); \
+         psql -h $d -p $p -U dbdyno postgres -Atc \
+           \"SELECT bool_and(ssl), COUNT(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+             WHERE client_addr IS NOT NULL\"";
+    let output = host.ssh().arg(sessions).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("t|4"), "{output:?}");
+    // The keys are readable by the servers' user only.
+    let keys =
+        "find /var/tmp/dbdyno-agent-* -name tls-key.pem -perm /077 -o -name tls-key.pem -user root";
+    let output = host.ssh().arg(keys).output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    running.end().assert_code(0).assert_prints("encryption");
+    let stored = Stored::open(&test.out());
+    for number in 0..3 {
+        let slices = stored.slices().into_iter().filter(|slice| slice.candidate == number);
+        assert!(slices.clone().all(|slice| (slice.errors, slice.wrong) == (0, 0)));
+    }
+    host.wait_until_clean();
+}
+
 /// The agent on a host, or its guard.
 fn agent_on(host: &Host, guard: bool) -> Option<u32> {
     let is_it = |line: &str| {

@@ -1,8 +1,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use dbdyno_record::CertificateFingerprint;
 use dbdyno_record::server::Target;
 
+use super::certificate::ServerCertificate;
 use super::child_guard::ChildGuard;
 use super::command::describe_exit;
 use super::error::system;
@@ -58,6 +60,8 @@ pub struct Server {
     server_dir: ServerDir,
     log: LogPosition,
     network: Option<Network>,
+    /// The certificate for connections over the network.
+    certificate: Option<CertificateFingerprint>,
 }
 
 impl Server {
@@ -116,6 +120,12 @@ impl Server {
         Ok(Some(String::from_utf8_lossy(&text).trim_end_matches('\0').to_owned()))
     }
 
+    /// The certificate for connections over the network, if they are encrypted.
+    #[must_use]
+    pub const fn certificate(&self) -> Option<CertificateFingerprint> {
+        self.certificate
+    }
+
     fn start_with(
         plan: &ServerPlan,
         server_dir: &ServerDir,
@@ -130,12 +140,21 @@ impl Server {
         }
         let launcher = launcher(program, plan, server_dir, cpus)?;
         server_dir.create_sockets(launcher.user.as_ref())?;
-        let command = program.command(plan, server_dir, network.as_ref())?;
+        let certificate = match network.as_ref().filter(|network| network.tls) {
+            Some(Network { address, .. }) => {
+                let user = launcher.user.as_ref();
+                let made = ServerCertificate::make(server_dir.path(), *address, user);
+                Some(made.map_err(system("making a certificate in", server_dir.path()))?)
+            }
+            None => None,
+        };
+        let command = program.command(plan, server_dir, network.as_ref(), certificate.as_ref())?;
+        let certificate = certificate.map(|made| made.fingerprint);
         let log = LogPosition::at_end_of(&server_dir.log());
         let processes = launcher.spawn(command)?;
         let title = plan.installation.system.title();
         let server_dir = server_dir.clone();
-        let mut server = Self { processes, program, title, server_dir, log, network };
+        let mut server = Self { processes, program, title, server_dir, log, network, certificate };
         if let Some(process) = &server.processes.process {
             let server_dir = &server.server_dir;
             let registry = server_dir.registry();

@@ -18,6 +18,7 @@
 //! 7. `discovery`, `releases`, `planning`, `disk_estimate`, `lifecycle`: work for any system
 
 mod access;
+mod certificate;
 mod child_guard;
 mod command;
 mod discovery;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use dbdyno_record::CertificateFingerprint;
 use dbdyno_record::server::{Address, ServerSystem, Target, Tls};
 use serde::{Deserialize, Serialize};
 
@@ -20,18 +21,25 @@ pub struct Network {
     /// What the server stores of the account's password: see
     /// [`dbdyno_drivers::verifier`]. It is not sufficient to log in.
     pub verifier: String,
+    /// Whether the server accepts encrypted connections only, with a certificate that it gets at its start.
+    pub tls: bool,
 }
 
 impl Network {
-    /// How the client reaches a server of this system. It has to know the password.
+    /// How the client reaches a server of this system with this certificate; `None` without encryption. It has
+    /// to know the password.
     #[must_use]
-    pub fn target(&self, system: ServerSystem) -> Target {
+    pub fn target(
+        &self,
+        system: ServerSystem,
+        certificate: Option<CertificateFingerprint>,
+    ) -> Target {
         Target {
             address: Address::Tcp { host: self.address.to_string(), port: self.port },
             user: ACCOUNT.to_owned(),
             // The one that every PostgreSQL server has.
             database: (system == ServerSystem::PostgreSql).then(|| "postgres".to_owned()),
-            tls: Tls::Off,
+            tls: certificate.map_or(Tls::Off, |fingerprint| Tls::Pinned { fingerprint }),
             server_public_key: None,
             password: true,
         }

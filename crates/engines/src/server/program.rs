@@ -4,6 +4,7 @@ use std::process::Command;
 use dbdyno_machine::Signal;
 use dbdyno_record::server::{StorageEngine, Target};
 
+use super::certificate::ServerCertificate;
 use super::installation::ProgramFiles;
 use super::launcher::Launcher;
 use super::plan::SettingsRequest;
@@ -70,7 +71,7 @@ pub(crate) trait ServerProgram: Sync {
     ) -> Result<(), ServerError>;
 
     /// Writes the configuration file, and returns the command that starts the server, which listens on
-    /// its socket and at the address of `network`. User, environment, log and CPUs are set by the
+    /// its socket and at the address of `network`, there only with TLS if there is a certificate. User, environment, log and CPUs are set by the
     /// launcher.
     ///
     /// # Errors
@@ -80,6 +81,7 @@ pub(crate) trait ServerProgram: Sync {
         plan: &ServerPlan,
         server_dir: &ServerDir,
         network: Option<&Network>,
+        certificate: Option<&ServerCertificate>,
     ) -> Result<Command, ServerError>;
 
     /// How to reach the server in this directory through its socket.

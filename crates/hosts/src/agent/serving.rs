@@ -155,13 +155,15 @@ impl Servers {
             monitor.count();
             monitor.counting()
         });
-        let public_key = server.public_key()?;
+        let certificate = server.certificate();
+        let public_key = if certificate.is_none() { server.public_key()? } else { None };
         let number = self.number();
         self.running.insert(number, server);
         if let Some(monitor) = monitor {
             self.readings.add(number, monitor, Some(directory.data()));
         }
-        Ok(Started { server: number, port, public_key, counting, time: started.elapsed().into() })
+        let time = started.elapsed().into();
+        Ok(Started { server: number, port, certificate, public_key, counting, time })
     }
 }
 

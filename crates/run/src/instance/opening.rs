@@ -34,7 +34,7 @@ impl Instance {
         self.worker = None;
         self.monitor = None;
         if let (Deployment::Private(plan), None) = (&self.candidate.deployment, &self.server) {
-            self.server = start_server(context, plan, &self.location)?;
+            self.server = start_server(context, &self.candidate.spec.system, plan, &self.location)?;
         }
         let RunContext { experiment, cpus, .. } = context;
         let embedded = self.candidate.spec.system.is_embedded();
@@ -154,6 +154,7 @@ fn monitor(
 /// Starts the private server with its data in this location; `None` in one that is not a server's.
 fn start_server(
     context: &RunContext<'_>,
+    system: &System,
     plan: &ServerPlan,
     location: &DataLocation,
 ) -> Result<Option<RunningServer>, WorkerError> {
@@ -165,7 +166,8 @@ fn start_server(
         }
         DataLocation::HostDir(directory) => {
             let count = context.experiment.schedule.counters;
-            let server = directory.start(plan, count).map_err(host_failed)?;
+            let tls = matches!(system, System::Private(PrivateServer { tls: true, .. }));
+            let server = directory.start(plan, tls, count).map_err(host_failed)?;
             Some(RunningServer::OnHost(server))
         }
         DataLocation::Directory(_) | DataLocation::Schema => None,

@@ -151,4 +151,19 @@ fn what_cannot_run_on_another_host_is_refused() {
     9 | live = {}
       | ^^^^ remove it, or `host`
     ");
+    assert_snapshot!(candidate("system = 'mariadb'\ntls = 'required'"), @r#"
+    error: unknown `tls` `required`
+     --> test.toml:8:7
+      |
+    8 | tls = 'required'
+      |       ^^^^^^^^^^ write "verified": dbdyno knows the certificate of its own server
+    "#);
+    let here = format!("{MARIADB}tls = 'verified'");
+    assert_snapshot!(problems(&here), @r"
+    error: `tls` is for servers on a host
+     --> test.toml:6:1
+      |
+    6 | tls = 'verified'
+      | ^^^ remove it: nothing leaves this machine; a server with `url` has `tls` there
+    ");
 }

@@ -60,6 +60,7 @@ fn server_needs_only_its_system() {
     let server = |system, engine| PrivateServer {
         build: None,
         host: None,
+        tls: false,
         system,
         engine,
         program: None,
@@ -101,6 +102,7 @@ fn all_server_keys_are_read() {
         PrivateServer {
             build: None,
             host: None,
+            tls: false,
             system: ServerSystem::MariaDb,
             engine: Some(StorageEngine::MyRocks),
             program: Some(PathBuf::from("/opt/mariadb/bin/mariadbd")),

@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     })?;
     let directory = connection.dir("measured");
     directory.initialise(&plan)?;
-    let server = directory.start(&plan, !args.no_counters)?;
+    let server = directory.start(&plan, false, !args.no_counters)?;
     let monitor = server.monitor();
     let mut start = Vec::new();
     let mut end = Vec::new();

@@ -6,6 +6,7 @@ use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_record::server::{StatementMode, StorageEngine, Target};
 
+use super::super::certificate::ServerCertificate;
 use super::super::installation::{ProgramFiles, is_executable, join_paths};
 use super::super::launcher::Launcher;
 use super::super::network::ACCOUNT;
@@ -132,6 +133,7 @@ impl ServerProgram for MariaDb {
         plan: &ServerPlan,
         server_dir: &ServerDir,
         network: Option<&Network>,
+        certificate: Option<&ServerCertificate>,
     ) -> Result<Command, ServerError> {
         let mut fixed = common::install_dirs(plan);
         if plan.engine == Some(StorageEngine::MyRocks) {
@@ -140,7 +142,7 @@ impl ServerProgram for MariaDb {
         } else {
             fixed.push(("default_storage_engine", "InnoDB".to_owned()));
         }
-        common::command(plan, server_dir, &fixed, network)
+        common::command(plan, server_dir, &fixed, network, certificate)
     }
 
     fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
@@ -151,8 +153,11 @@ impl ServerProgram for MariaDb {
         let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
         common::drop_network_accounts(&mut connection)?;
         let account = format!("'{ACCOUNT}'@'{}'", network.client);
-        connection
-            .run(&format!("CREATE USER {account} IDENTIFIED BY PASSWORD '{}'", network.verifier))?;
+        connection.run(&format!(
+            "CREATE USER {account} IDENTIFIED BY PASSWORD '{}'{}",
+            network.verifier,
+            common::tls_requirement(network)
+        ))?;
         connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
     }
 

@@ -6,6 +6,7 @@ use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_record::server::{ServerSystem, StatementMode, StorageEngine, Target};
 
+use super::super::certificate::ServerCertificate;
 use super::super::error::system;
 use super::super::installation::ProgramFiles;
 use super::super::launcher::Launcher;
@@ -134,10 +135,11 @@ impl ServerProgram for MySql {
         plan: &ServerPlan,
         server_dir: &ServerDir,
         network: Option<&Network>,
+        certificate: Option<&ServerCertificate>,
     ) -> Result<Command, ServerError> {
         let mut fixed = fixed(plan);
         fixed.extend(engine_settings(plan));
-        common::command(plan, server_dir, &fixed, network)
+        common::command(plan, server_dir, &fixed, network, certificate)
     }
 
     fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
@@ -168,7 +170,8 @@ impl ServerProgram for MySql {
         common::drop_network_accounts(&mut connection)?;
         let account = format!("'{ACCOUNT}'@'{}'", network.client);
         let login = format!("IDENTIFIED WITH caching_sha2_password AS '{}'", network.verifier);
-        connection.run(&format!("CREATE USER {account} {login}"))?;
+        let requirement = common::tls_requirement(network);
+        connection.run(&format!("CREATE USER {account} {login}{requirement}"))?;
         connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
     }
 
@@ -245,7 +248,7 @@ mod tests {
         let server_dirs = ServerDirs::open(dir.path()).unwrap();
         let server_dir = server_dirs.server_dir("a");
         std::fs::create_dir_all(server_dir.path()).unwrap();
-        let command = MySql.command(plan, &server_dir, None).unwrap();
+        let command = MySql.command(plan, &server_dir, None, None).unwrap();
         let text = std::fs::read_to_string(server_dir.path().join("my.cnf")).unwrap();
         let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
         server_dirs.remove().unwrap();

@@ -10,6 +10,7 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_machine::Signal;
 use dbdyno_record::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
 
+use super::super::certificate::ServerCertificate;
 use super::super::plan::SettingsRequest;
 use super::super::program::ProgramFacts;
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan};
@@ -270,15 +271,28 @@ pub(crate) fn drop_network_accounts(
     Ok(())
 }
 
+/// The end of the statement that creates the account for the network.
+pub(crate) fn tls_requirement(network: &Network) -> &'static str {
+    if network.tls { " REQUIRE SSL" } else { "" }
+}
+
 /// Writes the configuration file; returns the command that starts the server.
 pub(crate) fn command(
     plan: &ServerPlan,
     server_dir: &ServerDir,
     fixed: &[(&str, String)],
     network: Option<&Network>,
+    certificate: Option<&ServerCertificate>,
 ) -> Result<Command, ServerError> {
     let file = server_dir.path().join("my.cnf");
-    write_config(&file, &config(plan, server_dir, fixed, network))?;
+    let mut text = config(plan, server_dir, fixed, network);
+    if let Some(ServerCertificate { certificate, key, .. }) = certificate {
+        // Last, so that no setting of the user replaces it.
+        for (name, path) in [("ssl_cert", certificate), ("ssl_key", key)] {
+            text.push_str(&format!("{name} = {}\n", quote(&path.to_string_lossy())));
+        }
+    }
+    write_config(&file, &text)?;
     let mut command = Command::new(&plan.installation.program);
     command.arg(option("--defaults-file=", &file));
     Ok(command)

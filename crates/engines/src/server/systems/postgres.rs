@@ -8,6 +8,7 @@ use dbdyno_record::server::{Address, StatementMode, StorageEngine, Target, Tls};
 
 use dbdyno_machine::Signal;
 
+use super::super::certificate::ServerCertificate;
 use super::super::error::system;
 use super::super::installation::{ProgramFiles, is_executable};
 use super::super::launcher::Launcher;
@@ -125,6 +126,7 @@ impl ServerProgram for Postgres {
         plan: &ServerPlan,
         server_dir: &ServerDir,
         network: Option<&Network>,
+        certificate: Option<&ServerCertificate>,
     ) -> Result<Command, ServerError> {
         let data = server_dir.data();
         // A lock file left by a killed server prevents the start if its process id was reused.
@@ -142,11 +144,17 @@ impl ServerProgram for Postgres {
         if let Some(network) = network {
             // Instead of initdb's, which trusts all connections from the machine itself.
             let access = server_dir.path().join("pg_hba.conf");
-            write_config(&access, &config::network_access(USER, network.client))?;
+            write_config(&access, &config::network_access(USER, network))?;
             settings.push(("hba_file", access.display().to_string()));
         }
         let chosen = plan.settings().iter().filter(|(name, _)| name != config::CHECKSUMS);
         settings.extend(chosen.map(|(name, value)| (name.as_str(), value.clone())));
+        if let Some(ServerCertificate { certificate, key, .. }) = certificate {
+            // Last, so that no setting of the user replaces it.
+            settings.push(("ssl", "on".to_owned()));
+            settings.push(("ssl_cert_file", certificate.display().to_string()));
+            settings.push(("ssl_key_file", key.display().to_string()));
+        }
         write_config(&file, &config::text(&settings))?;
         let mut command = Command::new(&plan.installation.program);
         command.arg("-D").arg(data);

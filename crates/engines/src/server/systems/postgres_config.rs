@@ -1,12 +1,11 @@
 //! PostgreSQL's default settings and its configuration file.
 
-use std::net::IpAddr;
 use std::path::Path;
 
 use dbdyno_record::server::Durability;
 
-use super::super::DataShape;
 use super::super::plan::SettingsRequest;
+use super::super::{DataShape, Network};
 
 const MIB: u64 = 1 << 20;
 
@@ -102,13 +101,15 @@ pub(crate) fn text(settings: &[(&str, String)]) -> String {
 }
 
 /// The access rules of a server on the network: through the socket, whose directory is private, as any
-/// role; from `client` as `role`, with a password.
-pub(crate) fn network_access(role: &str, client: IpAddr) -> String {
+/// role; from the client as `role`, with a password, and with TLS if the network has it.
+pub(crate) fn network_access(role: &str, network: &Network) -> String {
+    let Network { client, tls, .. } = network;
+    let host = if *tls { "hostssl" } else { "host" };
     let bits = if client.is_ipv4() { 32 } else { 128 };
     format!(
         "# Written by dbdyno at each start of the server.\n\
          local all all trust\n\
-         host all {role} {client}/{bits} scram-sha-256\n"
+         {host} all {role} {client}/{bits} scram-sha-256\n"
     )
 }
 
@@ -141,11 +142,16 @@ mod tests {
 
     #[test]
     fn network_access_is_for_one_address_with_a_password() {
-        let rules = |client: &str| network_access("dbdyno", client.parse().unwrap());
+        let rules = |client: &str, tls: bool| {
+            let client = client.parse().unwrap();
+            let verifier = String::new();
+            network_access("dbdyno", &Network { address: client, port: 1, client, verifier, tls })
+        };
         let expected = "# Written by dbdyno at each start of the server.\nlocal all all trust\n\
                         host all dbdyno 10.0.0.1/32 scram-sha-256\n";
-        assert_eq!(rules("10.0.0.1"), expected);
-        assert!(rules("fd00::1").ends_with("host all dbdyno fd00::1/128 scram-sha-256\n"));
+        assert_eq!(rules("10.0.0.1", false), expected);
+        let encrypted = rules("fd00::1", true);
+        assert!(encrypted.ends_with("\nhostssl all dbdyno fd00::1/128 scram-sha-256\n"));
     }
 
     #[test]
