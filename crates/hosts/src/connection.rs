@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +15,7 @@ use dbdyno_drivers::verifier;
 use dbdyno_engines::server::{Network, ProcessFound, ProcessSearch, ServerPlan};
 use dbdyno_machine::{ProcessIdentity, Signal, die_with_parent};
 use dbdyno_record::server::ServerSystem;
-use dbdyno_units::Nanos;
+use dbdyno_units::{Bytes, Nanos};
 use rustix::fs::OFlags;
 
 use crate::copy::{LibcVersion, Program};
@@ -247,6 +247,17 @@ impl HostConnection {
     pub fn cpuinfo(&self) -> Result<String, HostError> {
         match self.request(&Request::Machine)? {
             Response::Machine(text) => Ok(text),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// The directory for data there, and its free disk space; `None` if it is unknown.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn free_space(&self) -> Result<Option<(PathBuf, Bytes)>, HostError> {
+        match self.request(&Request::FreeSpace)? {
+            Response::FreeSpace(space) => Ok(space),
             other => Err(self.unexpected(&other)),
         }
     }

@@ -11,7 +11,7 @@ use dbdyno_engines::server::{
 };
 use dbdyno_record::server::{Durability, ServerSystem, StorageEngine};
 use dbdyno_record::{CertificateFingerprint, Counting};
-use dbdyno_units::Nanos;
+use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Interval of heartbeats.
@@ -35,6 +35,8 @@ pub enum Request {
     Time,
     /// Tell the text of `/proc/cpuinfo`.
     Machine,
+    /// Tell the free space on the disk with the data.
+    FreeSpace,
     /// Open the copy of a server's programs with this name: use it, or be ready to make it.
     OpenTree(String),
     /// Tell what is missing in the copy, which has these entries.
@@ -178,6 +180,8 @@ pub enum Response {
     Time(u64),
     /// The text of `/proc/cpuinfo`.
     Machine(String),
+    /// The directory for data, and the free space there; `None` if it is unknown.
+    FreeSpace(Option<(PathBuf, Bytes)>),
     /// The state of a copy.
     Tree(TreeState),
     /// The numbers of the files that are not complete, each with the bytes that are there.

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use dbdyno_engines::server::{ServerDirs, initialise};
+use dbdyno_hosts::{HostConnection, HostError};
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::{Experiment, System};
@@ -63,7 +64,7 @@ pub(crate) fn fresh(
         } else {
             // The estimate is for an empty disk: with some data loaded, the rest is unknown.
             if !std::mem::replace(&mut some_loaded, true) {
-                check_free_space(context)?;
+                check_free_space(context, candidates)?;
             }
             report_loading(context, of_kind[0], progress);
             // Under a temporary name, so that a killed load leaves nothing that looks complete.
@@ -152,8 +153,16 @@ pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
     }
 }
 
-/// Checks that there is enough free disk space for all data, before any is loaded.
-pub(crate) fn check_free_space(context: &RunContext<'_>) -> Result<(), RunError> {
+/// Checks that there is enough free disk space for all data, before any is loaded: here, and on the hosts of
+/// these candidates.
+pub(crate) fn check_free_space<'c>(
+    context: &RunContext<'_>,
+    candidates: impl IntoIterator<Item = &'c ResolvedCandidate>,
+) -> Result<(), RunError> {
+    check_space_on_hosts(
+        context.experiment,
+        candidates.into_iter().filter_map(|candidate| candidate.host.as_ref()),
+    )?;
     let servers = context.server_dirs.as_ref().map(ServerDirs::root);
     check_each(space_needed(context.experiment, context.directory.path(), servers))
 }
@@ -161,6 +170,45 @@ pub(crate) fn check_free_space(context: &RunContext<'_>) -> Result<(), RunError>
 /// The same before anything is compiled, for a run in this directory without data.
 pub(crate) fn check_planned_space(experiment: &Experiment, run: &Path) -> Result<(), RunError> {
     check_each(planned_space(experiment, run))
+}
+
+/// Checks that there is enough free disk space on these hosts, before anything is loaded there.
+pub(crate) fn check_space_on_hosts<'c>(
+    experiment: &Experiment,
+    hosts: impl Iterator<Item = &'c HostConnection>,
+) -> Result<(), RunError> {
+    for (host, SpaceOnHost { path, needed, free }) in space_on_hosts(experiment, hosts)? {
+        if free < needed {
+            return Err(RunError::NoSpaceOnHost { host, path, needed, free });
+        }
+    }
+    Ok(())
+}
+
+/// The disk space that is needed on a host.
+pub(crate) struct SpaceOnHost {
+    /// The directory for data there.
+    pub path: PathBuf,
+    /// Estimated need.
+    pub needed: Bytes,
+    /// Free space.
+    pub free: Bytes,
+}
+
+/// The disk space that is needed on each of these hosts; none where the free space is unknown.
+pub(crate) fn space_on_hosts<'c>(
+    experiment: &Experiment,
+    hosts: impl Iterator<Item = &'c HostConnection>,
+) -> Result<BTreeMap<String, SpaceOnHost>, HostError> {
+    let all = DiskSpace::of(experiment).on_hosts;
+    let mut spaces = BTreeMap::new();
+    for host in hosts {
+        let Some(needed) = all.get(host.name()).copied() else { continue };
+        if let Some((path, free)) = host.free_space()? {
+            spaces.insert(host.name().to_owned(), SpaceOnHost { path, needed, free });
+        }
+    }
+    Ok(spaces)
 }
 
 fn check_each(needs: Vec<(PathBuf, Bytes)>) -> Result<(), RunError> {

@@ -1,5 +1,7 @@
 //! The disk space that a run needs.
 
+use std::collections::BTreeMap;
+
 use dbdyno_engines::server::{DataShape, DiskEstimate};
 use dbdyno_spec::experiment::{Candidate, Experiment, InsertBenchmark, System};
 use dbdyno_units::{Bytes, Nanos};
@@ -10,14 +12,14 @@ use crate::cases::shrinks_repeatedly;
 use crate::timing::block_range;
 
 /// Estimate of the disk space that a run needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DiskSpace {
     /// Embedded databases, in the run directory.
     pub embedded: Bytes,
     /// Private servers' data directories.
     pub servers: Bytes,
-    /// Private servers' data directories on other hosts.
-    pub on_hosts: Bytes,
+    /// Private servers' data directories on other hosts, by the host's name.
+    pub on_hosts: BTreeMap<String, Bytes>,
     /// Tables on existing servers.
     pub existing: Bytes,
     /// Tables of the embedded databases and private servers, without copies and logs.
@@ -54,11 +56,14 @@ impl DiskSpace {
             }
             match &candidate.system {
                 System::Sqlite { .. } => space.embedded = space.embedded + here,
-                System::Private(server) if server.host.is_some() => {
-                    space.on_hosts = space.on_hosts + here;
-                    continue;
+                System::Private(server) => {
+                    if let Some(host) = &server.host {
+                        let there = space.on_hosts.entry(host.clone()).or_default();
+                        *there = *there + here;
+                        continue;
+                    }
+                    space.servers = space.servers + here;
                 }
-                System::Private(_) => space.servers = space.servers + here,
                 System::Existing(_) => {
                     space.existing = space.existing + times(worked.tables, instances);
                     continue;
@@ -78,12 +83,14 @@ impl DiskSpace {
         for candidate in &experiment.candidates {
             match &candidate.system {
                 System::Sqlite { .. } => space.embedded = all,
-                // Nothing is copied there: a later session could not use it.
-                System::Private(server) if server.host.is_some() => {
-                    space.on_hosts = one;
-                    continue;
+                System::Private(server) => {
+                    if let Some(host) = &server.host {
+                        // Nothing is copied there: a later session could not use it.
+                        space.on_hosts.insert(host.clone(), one);
+                        continue;
+                    }
+                    space.servers = all;
                 }
-                System::Private(_) => space.servers = all,
                 System::Existing(_) => {
                     space.existing = one;
                     continue;
@@ -194,6 +201,29 @@ mod tests {
         };
         // 25 MiB for each of three instances and the loaded data.
         assert_eq!((sqlite(""), sqlite("sqlite = { page_size = \"8KiB\" }\n")), (100, 125));
+    }
+
+    #[test]
+    fn each_host_needs_space_for_its_own_servers() {
+        let candidate = |name: &str, host: &str| {
+            format!("[[candidate]]\nname = \"{name}\"\nsystem = \"mariadb\"\n{host}\n")
+        };
+        let on = |host: &str| format!("host = \"{host}\"");
+        let text = format!(
+            "{READS}[host.x]\n[host.y]\n{}{}{}",
+            candidate("a", &on("x")),
+            candidate("b", &on("y")),
+            candidate("c", &on("y"))
+        );
+        let space = DiskSpace::of(&experiment(&text));
+        assert_eq!((space.servers, space.tables), (Bytes::default(), Bytes::default()));
+        // The baseline with its control and the loaded data; two instances with the loaded data.
+        let (x, y) = (space.on_hosts["x"], space.on_hosts["y"]);
+        assert!(x == y && x > Bytes::from_mib(400), "{x} {y}");
+        let inserts = text.replace(READS, "[insert_benchmark]\n");
+        let space = DiskSpace::of(&experiment(&inserts));
+        assert_eq!(space.on_hosts.len(), 2);
+        assert_eq!(space.servers, Bytes::default());
     }
 
     #[test]

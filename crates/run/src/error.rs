@@ -137,6 +137,21 @@ pub enum RunError {
         /// Free space.
         free: Bytes,
     },
+    /// There is not enough free disk space for the data on a host.
+    #[error(
+        "host {host}: the data needs about {needed} in {}, but only {free} are free: free disk space there, \
+         choose another disk with `directory` of the host, or lower `rows` or `tables`", path.display()
+    )]
+    NoSpaceOnHost {
+        /// The host's name.
+        host: String,
+        /// Where.
+        path: PathBuf,
+        /// Estimated need.
+        needed: Bytes,
+        /// Free space.
+        free: Bytes,
+    },
     /// The baseline failed, so there is nothing to compare with.
     #[error(
         "the baseline {candidate} failed at {at}: {reason}. Ratios need the baseline. What was \

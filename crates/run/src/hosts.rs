@@ -61,6 +61,11 @@ impl Hosts {
         }
     }
 
+    /// All connections.
+    pub fn all(&self) -> impl Iterator<Item = &HostConnection> {
+        self.0.values()
+    }
+
     /// The timing of each host: label and value.
     pub fn rows(&self) -> Vec<(String, String)> {
         let row = |(name, host): (&String, &HostConnection)| {

@@ -14,7 +14,8 @@ use crate::access;
 use crate::client_wait::WaitChoice;
 use crate::context::WorkerProgram;
 use crate::cpus::divide_cpus;
-use crate::data::planned_space;
+use crate::data::{SpaceOnHost, planned_space, space_on_hosts};
+use crate::error::RunError;
 use crate::hosts::Hosts;
 use crate::resolved_candidate::Deployment;
 use crate::server_process::{describe_on_host, describe_process};
@@ -108,6 +109,7 @@ impl Readiness {
         match Hosts::connect(experiment, worker, None) {
             Ok(hosts) => {
                 self.found.extend(hosts.rows());
+                self.disk_on_hosts(experiment, &hosts);
                 Some(hosts)
             }
             Err(error) => {
@@ -237,6 +239,22 @@ impl Readiness {
                     self.add(&name, format!("{title} {version} at {address}, {process}"));
                 }
                 Err(reason) => self.problem(&name, reason),
+            }
+        }
+    }
+
+    fn disk_on_hosts(&mut self, experiment: &Experiment, hosts: &Hosts) {
+        let spaces = match space_on_hosts(experiment, hosts.all()) {
+            Ok(spaces) => spaces,
+            Err(error) => return self.problems.push(error.to_string()),
+        };
+        for (host, SpaceOnHost { path, needed, free }) in spaces {
+            let inner = path.display();
+            let label = format!("disk on {host}");
+            self.add(&label, format!("about {needed} needed, {free} free in {inner}"));
+            if free < needed {
+                let error = RunError::NoSpaceOnHost { host, path, needed, free };
+                self.problems.push(error.to_string());
             }
         }
     }

@@ -246,6 +246,8 @@ impl<'a> Session<'a> {
         self.record.host.extend(hosts.rows());
         self.record.warnings.extend(warnings);
         self.recorder.results.update_session(&self.record)?;
+        // Before anything is compiled or copied.
+        data::check_space_on_hosts(self.experiment, hosts.all())?;
         Ok(hosts)
     }
 

@@ -156,6 +156,28 @@ fn connections_to_a_host_are_encrypted_on_request() {
     host.wait_until_clean();
 }
 
+#[test]
+fn full_disk_on_a_host_is_found_before_anything_is_loaded() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    let mount = "mkdir /var/tmp/small && mount -t tmpfs -o size=64m small /var/tmp/small";
+    assert!(host.ssh().arg(mount).status().unwrap().success());
+    let section = format!("{}directory = \"/var/tmp/small\"\n", host.section());
+    let candidates = [INNODB, ("there", "system = \"mariadb\"\nhost = \"db1\"")];
+    let servers = Servers { sections: &section, candidates: &candidates, ..Servers::default() };
+    let error = "host db1: the data needs about";
+    run(&host, servers.command(&test, &[])).assert_code(1).assert_prints(error);
+    let mut command = dbdyno();
+    command.arg("check").arg(test.path().join("experiment.toml"));
+    let checked = run(&host, command);
+    checked.assert_code(1).assert_prints(error).assert_prints("disk on db1");
+    checked.assert_prints("free in /var/tmp/small");
+    assert!(
+        host.ssh().arg("umount /var/tmp/small && rmdir /var/tmp/small").status().unwrap().success()
+    );
+    host.wait_until_clean();
+}
+
 /// The agent on a host, or its guard.
 fn agent_on(host: &Host, guard: bool) -> Option<u32> {
     let is_it = |line: &str| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
@@ -11,11 +12,13 @@ use dbdyno_engines::server::{
     Installation, Network, Server, ServerDir, ServerDirs, ServerError, ServerPlan, initialise,
 };
 use dbdyno_machine::ProcessTree;
+use dbdyno_machine::facts::DiskFacts;
 use dbdyno_record::Counting;
+use dbdyno_units::Bytes;
 
 use super::programs::Programs;
 use super::readings::Readings;
-use crate::agent_dir::AgentDir;
+use crate::agent_dir::{AgentDir, is_of_agent};
 use crate::connection::now;
 use crate::protocol::{Failed, PlanRequest, Request, Response, StartRequest, Started};
 
@@ -65,6 +68,7 @@ impl Servers {
                 let cpus = fs::read_to_string("/proc/cpuinfo");
                 return cpus.map(Response::Machine).map_err(Failed::because);
             }
+            Request::FreeSpace => return Ok(Response::FreeSpace(self.free_space())),
             Request::OpenTree(name) => {
                 return self.programs.open(&name).map(Response::Tree).map_err(Failed::because);
             }
@@ -122,6 +126,13 @@ impl Servers {
         let number = self.number();
         self.readings.add(number, monitor, None);
         Ok(Response::Watching(number, counting))
+    }
+
+    /// The directory that was chosen for data, and the free space there.
+    fn free_space(&self) -> Option<(PathBuf, Bytes)> {
+        let root = self.directories.root();
+        let chosen = root.ancestors().find(|path| is_of_agent(path)).and_then(Path::parent)?;
+        Some((chosen.to_owned(), DiskFacts::of(root)?.free))
     }
 
     /// A new number.

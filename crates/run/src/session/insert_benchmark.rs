@@ -218,7 +218,7 @@ impl Session<'_> {
     ) -> Result<(), StepError> {
         let location = one.data(context);
         self.recorder.stage(format!("creating a database for {}", one.candidate.name));
-        data::check_free_space(context)?;
+        data::check_free_space(context, [one.candidate])?;
         location.make()?;
         data::initialise_server(one.candidate, &location)?;
         instance.open(context, 1, true)?;
