@@ -64,6 +64,11 @@ impl AgentDir {
         self.path.join("data")
     }
 
+    /// The directory for journals of the live optimizer.
+    pub(crate) fn journals(&self) -> PathBuf {
+        self.path.join("live")
+    }
+
     /// A guard that removes the directory after the end of this process.
     pub(crate) fn guard(&self) -> Guard {
         Guard::start(&self.program, &self.path)

@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_bench::protocol::{Reading, StepReading, StepUsages, TimedUsage};
+use dbdyno_live::{OptimizedServer, ServerOptions};
 use dbdyno_record::Counting;
+use dbdyno_relayout::Profile;
 
-use crate::protocol::{Request, Response};
+use crate::protocol::{LiveRequest, Request, Response};
 use crate::{HostConnection, HostError};
 
 /// Reads the usage of a server on a host. Dropping it kills the server, unless somebody else started it.
@@ -46,6 +48,79 @@ impl HostMonitor {
     #[must_use]
     pub const fn counting(&self) -> Option<&Counting> {
         self.counting.as_ref()
+    }
+
+    /// Its number among the servers on the host. A restarted server has another.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.server
+    }
+
+    /// Starts sampling the server for the live optimizer there.
+    ///
+    /// # Errors
+    /// The connection is lost, or the server has ended, as for all steps of the optimizer.
+    pub fn start_sampling(&self, options: ServerOptions) -> Result<(), HostError> {
+        self.connection.request_done(&self.live(LiveRequest::StartSampling(options)))
+    }
+
+    /// Ends sampling. Returns whether executions are to be counted.
+    ///
+    /// # Errors
+    /// Sampling is not permitted there, or the process cannot be changed.
+    pub fn end_sampling(&self) -> Result<bool, HostError> {
+        match self.connection.request(&self.live(LiveRequest::EndSampling))? {
+            Response::Sampled(counts) => Ok(counts),
+            other => Err(self.connection.unexpected(&other)),
+        }
+    }
+
+    /// Starts counting executions, while somebody keeps the server busy.
+    ///
+    /// # Errors
+    /// See [`Self::start_sampling`].
+    pub fn start_counting(&self) -> Result<(), HostError> {
+        self.connection.request_done(&self.live(LiveRequest::StartCounting))
+    }
+
+    /// Waits for the end of counting.
+    ///
+    /// # Errors
+    /// The code that counts could not be deactivated.
+    pub fn end_counting(&self) -> Result<(), HostError> {
+        self.connection.request_done(&self.live(LiveRequest::EndCounting))
+    }
+
+    /// Optimizes with what was sampled and counted.
+    ///
+    /// # Errors
+    /// The process could not be changed.
+    pub fn optimize(&self) -> Result<OptimizedServer, HostError> {
+        self.optimized(LiveRequest::Optimize)
+    }
+
+    /// Optimizes with samples of another process; `source` describes them.
+    ///
+    /// # Errors
+    /// The process could not be changed.
+    pub fn optimize_by(
+        &self,
+        options: ServerOptions,
+        profile: Profile,
+        source: String,
+    ) -> Result<OptimizedServer, HostError> {
+        self.optimized(LiveRequest::OptimizeBy(options, Box::new(profile), source))
+    }
+
+    fn optimized(&self, request: LiveRequest) -> Result<OptimizedServer, HostError> {
+        match self.connection.request(&self.live(request))? {
+            Response::Optimized(optimized) => Ok(*optimized),
+            other => Err(self.connection.unexpected(&other)),
+        }
+    }
+
+    const fn live(&self, request: LiveRequest) -> Request {
+        Request::Live(self.server, request)
     }
 
     /// Requests the reading before the next lead-in, without waiting for it. Call it when the next slice is

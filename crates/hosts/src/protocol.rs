@@ -9,16 +9,18 @@ use dbdyno_bench::protocol::{Reading, StepReading, StepUsages, TimedUsage};
 use dbdyno_engines::server::{
     DataShape, Network, ProcessFound, ProcessSearch, ServerError, ServerPlan,
 };
+use dbdyno_live::{OptimizedServer, ServerOptions};
 use dbdyno_record::server::{Durability, ServerSystem, StorageEngine};
 use dbdyno_record::{CertificateFingerprint, Counting};
+use dbdyno_relayout::Profile;
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Interval of heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// Maximum length of a response.
-pub(crate) const LONGEST_RESPONSE: u64 = 4 << 20;
+/// Maximum length of a response: that of a profile.
+pub(crate) const LONGEST_RESPONSE: u64 = 64 << 20;
 
 /// The connection is lost if nothing was heard for this time.
 pub const LOST_AFTER: Duration = Duration::from_secs(12);
@@ -65,6 +67,8 @@ pub enum Request {
     Find(ProcessSearch),
     /// Prepare to read the usage of this process; with `true`, with counters of the CPU and the kernel.
     Watch(u32, bool),
+    /// Run the live optimizer on a server.
+    Live(u32, LiveRequest),
     /// Tell how a server exited, if it has.
     Ended(u32),
     /// Read a server's usage.
@@ -130,6 +134,24 @@ pub enum TreeState {
     Incomplete(PathBuf),
     /// Another dbdyno is making it.
     Busy,
+}
+
+/// A step of the live optimizer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LiveRequest {
+    /// Start sampling.
+    StartSampling(ServerOptions),
+    /// End sampling, and make code that counts.
+    EndSampling,
+    /// Start counting executions.
+    StartCounting,
+    /// Wait for the end of counting.
+    EndCounting,
+    /// Optimize with what was sampled and counted.
+    Optimize,
+    /// Optimize with these samples of another process, whose source has this description.
+    OptimizeBy(ServerOptions, Box<Profile>, String),
 }
 
 /// A server to find.
@@ -198,6 +220,10 @@ pub enum Response {
     Found(ProcessFound),
     /// Its number, for further requests, and which counters are available.
     Watching(u32, Option<Counting>),
+    /// Sampling has ended; whether executions are to be counted.
+    Sampled(bool),
+    /// The server was optimized, or refused.
+    Optimized(Box<OptimizedServer>),
     /// How a server exited; `None` while it runs.
     Ended(Option<Failed>),
     /// The reading was taken.

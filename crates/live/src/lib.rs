@@ -34,6 +34,7 @@ mod race;
 mod replace;
 mod retry;
 mod sample;
+mod server_optimizer;
 mod signal_returns;
 mod switch_plan;
 pub mod symbols;
@@ -71,4 +72,5 @@ pub use sample::{
     DEFAULT_FREQUENCY, SampleSource, Sampled, SamplingCost, SamplingOptions, SamplingPlan,
     SamplingRequest, family_of, sample,
 };
+pub use server_optimizer::{OptimizedServer, ServerOptimizeError, ServerOptimizer, ServerOptions};
 pub use unwind::exceptions_take_lock;

@@ -23,11 +23,12 @@ mod snapshot;
 mod untrusted;
 mod writer;
 
+pub use dbdyno_record::{BlockCounts, NewLayout};
 pub use directory::RunDirectory;
 pub use error::ResultsError;
 pub use extension::ExtensionRecord;
 pub use identity::new_run_id;
-pub use optimizations::{BlockCounts, NewLayout, OptimizationRecord};
+pub use optimizations::OptimizationRecord;
 pub use own_directory::NotOwn;
 pub use reader::RunReader;
 pub use records::{

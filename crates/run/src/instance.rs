@@ -11,6 +11,7 @@ use dbdyno_bench::protocol::{InsertStep, Opened, Prepare, StepUsages};
 use dbdyno_bench::slice::SliceRequest;
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_hosts::{HostError, HostMonitor};
+use dbdyno_live::ServerOptimizer;
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{Counting, SliceMeasured};
 use dbdyno_results::OptimizationRecord;
@@ -18,11 +19,11 @@ use dbdyno_spec::experiment::System;
 
 use crate::context::RunContext;
 use crate::data_location::DataLocation;
-use crate::live_optimize::OptimizedServer;
 use crate::resolved_candidate::ResolvedCandidate;
 use crate::sampling::SampledProcess;
 
-pub(crate) use live_optimization::Training;
+use live_optimization::OptimizedProcess;
+pub(crate) use live_optimization::ServerKey;
 use running_server::RunningServer;
 
 /// The running instances with their numbers.
@@ -69,7 +70,11 @@ pub(crate) struct Instance {
     /// The same for the kept copy of its data.
     copy_has_diverged: bool,
     /// What the live optimizer did to its server.
-    optimized: Option<OptimizedServer>,
+    optimized: Option<OptimizedProcess>,
+    /// The live optimizer for its server, if it is on this machine.
+    optimizer: Option<ServerOptimizer>,
+    /// Whether executions are to be counted in the next slice of a training.
+    counts_next: bool,
     /// Optimizations after a restart, not yet stored.
     reoptimizations: Vec<OptimizationRecord>,
 }
@@ -94,6 +99,8 @@ impl Instance {
             has_diverged: false,
             copy_has_diverged: false,
             optimized: None,
+            optimizer: None,
+            counts_next: false,
             reoptimizations: Vec::new(),
         }
     }
@@ -159,6 +166,7 @@ impl Instance {
     pub fn close(&mut self) -> Result<(), WorkerError> {
         let worker = self.worker.take().map_or(Ok(()), WorkerHandle::close);
         self.monitor = None;
+        self.optimizer = None;
         let server = self.server.take().map_or(Ok(()), RunningServer::stop);
         worker.and(server)
     }
@@ -172,6 +180,7 @@ impl Instance {
     /// Kills the worker and the server, after a failure.
     pub fn kill(&mut self) {
         self.worker = None;
+        self.optimizer = None;
         self.server = None;
         self.monitor = None;
     }

@@ -26,8 +26,6 @@ mod extension;
 mod host_programs;
 mod hosts;
 mod instance;
-mod live_counting;
-mod live_optimize;
 mod live_plan;
 mod live_training;
 mod metric;

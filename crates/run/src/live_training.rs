@@ -12,9 +12,7 @@ use dbdyno_units::Nanos;
 use crate::cases::MicrobenchmarkCase;
 use crate::context::RunContext;
 use crate::error::RunError;
-use crate::instance::{Instance, SliceError, Training, running};
-use crate::live_counting::COUNTING_SLICE;
-use crate::live_optimize::Sampler;
+use crate::instance::{Instance, ServerKey, SliceError, running};
 use crate::live_plan::warmup_time;
 use crate::recorder::{Completion, Phase, Recorder};
 use crate::slice_history::SliceHistory;
@@ -22,6 +20,10 @@ use crate::timing::{pace, slice_length};
 
 /// The shortest slice of the warm-up: shorter ones would mostly be overhead.
 const SHORTEST_SLICE: Nanos = Nanos::from_millis(250);
+
+/// Length of a slice in which executions are counted: the bursts of the optimizer, with the original code between
+/// them, and the switches.
+const COUNTING_SLICE: Nanos = Nanos::from_millis(1_200);
 
 const AGAIN: &str = "warming up again: a sampled server was restarted";
 
@@ -69,32 +71,29 @@ impl LiveTraining<'_> {
         })?;
         let restart = history.next_restart;
         // The number of repetitions is limited by the number of restarts after a loss.
-        let mut trainings = loop {
-            let samplers = self.start_samplers(instances);
+        let sampled = loop {
+            let servers = self.start_sampling(instances, recorder)?;
             let sampled = Warmup { blocks: self.sampling_blocks(), slice: self.slice(), restart };
-            if self.warm_up(instances, &prepare, sampled, &mut [], history, recorder)?
+            if self.warm_up(instances, &prepare, sampled, history, recorder)?
                 == Completion::Interrupted
             {
                 return Ok(Completion::Interrupted);
             }
-            let pids = |pid: &Sampler| pid.pid();
-            if self.has_restarted(instances, samplers.iter().map(|it| it.as_ref().map(pids))) {
+            if has_restarted(instances, &servers) {
                 recorder.stage(AGAIN);
                 continue;
             }
-            let mut trainings = self.end_sampling(instances, samplers, recorder)?;
-            if trainings.iter().flatten().any(Training::counts) {
+            if self.end_sampling(instances, &servers, recorder)? {
                 recorder.stage("counting executions for the live optimizer");
                 let counted = Warmup { blocks: 1, slice: COUNTING_SLICE, restart };
-                if self.warm_up(instances, &prepare, counted, &mut trainings, history, recorder)?
+                if self.warm_up(instances, &prepare, counted, history, recorder)?
                     == Completion::Interrupted
                 {
                     return Ok(Completion::Interrupted);
                 }
             }
-            let pids = |training: &Training| training.pid;
-            if !self.has_restarted(instances, trainings.iter().map(|it| it.as_ref().map(pids))) {
-                break trainings;
+            if !has_restarted(instances, &servers) {
+                break servers;
             }
             recorder.stage(AGAIN);
         };
@@ -102,7 +101,7 @@ impl LiveTraining<'_> {
         let mut records = Vec::new();
         recorder.each(running(instances), &self.phase(), |number, instance| {
             if let Some(mut record) =
-                instance.optimize(self.context, trainings[number].take(), self.id)?
+                instance.optimize(self.context, sampled[number].is_some(), self.id)?
             {
                 (record.candidate, record.measured_next) = (number as u32, self.before);
                 records.push(record);
@@ -121,52 +120,43 @@ impl LiveTraining<'_> {
         Phase { at, microbenchmark: Some(self.before) }
     }
 
-    /// Starts sampling the servers that are to be sampled.
-    fn start_samplers(&self, instances: &[Instance]) -> Vec<Option<Sampler>> {
-        let sampler = |instance: &Instance| {
-            let optimizer = instance.optimizer(self.context)?;
-            optimizer.live.samples_of.is_none().then(|| Sampler::start(&optimizer))
-        };
-        instances.iter().map(sampler).collect()
+    /// Starts sampling the servers that are to be sampled; returns them.
+    fn start_sampling(
+        &self,
+        instances: &mut [Instance],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Vec<Option<ServerKey>>, RunError> {
+        let mut servers: Vec<_> = instances.iter().map(|_| None).collect();
+        recorder.each(running(instances), &self.phase(), |number, instance| {
+            servers[number] = instance.start_sampling(self.context)?;
+            Ok(())
+        })?;
+        Ok(servers)
     }
 
-    /// Ends the sampling of all servers.
+    /// Ends the sampling of these servers. Returns whether executions are to be counted in one of them.
     fn end_sampling(
         &self,
         instances: &mut [Instance],
-        mut samplers: Vec<Option<Sampler>>,
+        servers: &[Option<ServerKey>],
         recorder: &mut Recorder<'_>,
-    ) -> Result<Vec<Option<Training>>, RunError> {
-        let mut trainings: Vec<_> = instances.iter().map(|_| None).collect();
+    ) -> Result<bool, RunError> {
+        let mut counts = false;
         recorder.each(running(instances), &self.phase(), |number, instance| {
-            if let Some(sampler) = samplers[number].take() {
-                trainings[number] = instance.end_sampling(self.context, sampler)?;
+            if servers[number].is_some() {
+                counts |= instance.end_sampling(self.context)?;
             }
             Ok(())
         })?;
-        Ok(trainings)
+        Ok(counts)
     }
 
-    /// Whether a server that runs was restarted since it had one of these process IDs: its samples are of
-    /// addresses in the old process.
-    fn has_restarted(
-        &self,
-        instances: &[Instance],
-        pids: impl Iterator<Item = Option<u32>>,
-    ) -> bool {
-        instances.iter().zip(pids).any(|(instance, pid)| {
-            let now = instance.optimizer(self.context);
-            pid.zip(now).is_some_and(|(pid, now)| pid != now.pid)
-        })
-    }
-
-    /// Runs and stores warm-up blocks, in which trainings that are ready to count do so.
+    /// Runs and stores warm-up blocks, in which executions are counted where that is prepared.
     fn warm_up(
         &self,
         instances: &mut [Instance],
         prepare: &Prepare,
         warmup: Warmup,
-        trainings: &mut [Option<Training>],
         history: &mut SliceHistory,
         recorder: &mut Recorder<'_>,
     ) -> Result<Completion, RunError> {
@@ -180,8 +170,7 @@ impl LiveTraining<'_> {
                 return Ok(Completion::Complete);
             }
             let instance = &mut instances[candidate];
-            let training = trainings.get_mut(candidate).and_then(Option::as_mut);
-            match instance.run_training_slice(self.context, request, prepare, training) {
+            match instance.run_training_slice(self.context, request, prepare) {
                 Ok(measured) => {
                     schedule.calibrate(&measured);
                     let row = SliceRecord {
@@ -240,4 +229,12 @@ impl LiveTraining<'_> {
             pace: pace(&experiment.schedule),
         }
     }
+}
+
+/// Whether a server that runs is not the sampled one any more: samples are of addresses in the old process.
+fn has_restarted(instances: &[Instance], sampled: &[Option<ServerKey>]) -> bool {
+    instances.iter().zip(sampled).any(|(instance, key)| {
+        let is_other = |key: &ServerKey| !instance.has_server(key);
+        instance.optimized_server().is_some() && key.as_ref().is_some_and(is_other)
+    })
 }

@@ -114,7 +114,7 @@ fn read_name<'d>(table: &mut Table<'d>, hosts: &[Host]) -> Option<Spanned<&'d st
     Some(host)
 }
 
-/// Reads a private server's `host` and `tls`, and reports what cannot be used with a host.
+/// Reads a private server's `host` and `tls`.
 pub fn of_server(table: &mut Table<'_>, hosts: &[Host]) -> (Option<String>, bool) {
     if !table.has("host") {
         let help = "remove it: nothing leaves this machine; a server with `url` has `tls` there";
@@ -122,10 +122,6 @@ pub fn of_server(table: &mut Table<'_>, hosts: &[Host]) -> (Option<String>, bool
         return (None, false);
     }
     let host = read_name(table, hosts);
-    if let Some(span) = table.key_span("live") {
-        let help = "remove it, or `host`";
-        table.report(Problem::new(span, "`live` and `host` exclude each other").help(help));
-    }
     (host.map(|host| host.value.to_owned()), read_tls(table))
 }
 

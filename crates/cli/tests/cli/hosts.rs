@@ -295,7 +295,8 @@ fn clean_removes_what_a_killed_agent_and_its_guard_left() {
     host.wait_until_clean();
 }
 
-/// At any moment of a run; with `DBDYNO_LONG_TESTS=1` only: some minutes.
+/// At any moment of a run: of loading, warming up with the live optimizer, and measuring. With
+/// `DBDYNO_LONG_TESTS=1` only: about 15 minutes.
 #[test]
 fn nothing_is_left_after_losses_at_random_moments() {
     if !std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1") {
@@ -305,7 +306,11 @@ fn nothing_is_left_after_losses_at_random_moments() {
     let Some(host) = Host::start(&test) else { return };
     let section = host.section();
     let microbenchmarks = format!("\"{READ}\", \"{WRITE}\"");
-    let servers = interrupted(&section, &microbenchmarks, "5min");
+    let live = "system = \"mariadb\"\nhost = \"db1\"\ntls = \"verified\"\n\
+                live = { profile = \"500ms\", max_pause = \"500ms\", force = true }";
+    let candidates = [HERE_AND_THERE[0], HERE_AND_THERE[2], ("live", live)];
+    let servers =
+        Servers { candidates: &candidates, ..interrupted(&section, &microbenchmarks, "5min") };
     let out = test.out();
     let losses = [Loss::Run, Loss::Ssh, Loss::Agent, Loss::Sshd, Loss::Cable, Loss::Guard];
     let mut running = start(&host, servers.command(&test, &[]), &test);

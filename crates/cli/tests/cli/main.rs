@@ -20,6 +20,7 @@ mod fleet;
 mod foreign;
 mod gate;
 mod history;
+mod host_live;
 mod host_programs;
 mod hosts;
 mod inserts;

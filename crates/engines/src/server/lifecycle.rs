@@ -2,7 +2,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use dbdyno_record::CertificateFingerprint;
-use dbdyno_record::server::Target;
+use dbdyno_record::server::{ServerSystem, Target};
 
 use super::certificate::ServerCertificate;
 use super::child_guard::ChildGuard;
@@ -56,6 +56,7 @@ fn launcher(
 pub struct Server {
     processes: ChildGuard,
     program: &'static dyn ServerProgram,
+    system: ServerSystem,
     title: &'static str,
     server_dir: ServerDir,
     log: LogPosition,
@@ -154,7 +155,16 @@ impl Server {
         let processes = launcher.spawn(command)?;
         let title = plan.installation.system.title();
         let server_dir = server_dir.clone();
-        let mut server = Self { processes, program, title, server_dir, log, network, certificate };
+        let mut server = Self {
+            processes,
+            program,
+            system: plan.installation.system,
+            title,
+            server_dir,
+            log,
+            network,
+            certificate,
+        };
         if let Some(process) = &server.processes.process {
             let server_dir = &server.server_dir;
             let registry = server_dir.registry();
@@ -202,6 +212,12 @@ impl Server {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.processes.pid()
+    }
+
+    /// Whether it has a process for each session.
+    #[must_use]
+    pub fn has_process_per_session(&self) -> bool {
+        self.system == ServerSystem::PostgreSql
     }
 
     /// How to reach it through its socket.

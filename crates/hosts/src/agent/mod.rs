@@ -1,5 +1,6 @@
 //! The agent: dbdyno on the host of servers, started by dbdyno on another machine.
 
+mod live;
 mod programs;
 mod readings;
 mod serving;

@@ -16,6 +16,7 @@ use dbdyno_machine::facts::DiskFacts;
 use dbdyno_record::Counting;
 use dbdyno_units::Bytes;
 
+use super::live::Optimizers;
 use super::programs::Programs;
 use super::readings::Readings;
 use crate::agent_dir::{AgentDir, is_of_agent};
@@ -32,6 +33,7 @@ pub(super) struct Servers {
     running: BTreeMap<u32, Server>,
     /// Those of all servers, also of those that somebody else started.
     readings: Readings,
+    optimizers: Optimizers,
     /// The copies of servers' programs.
     programs: Programs,
     next: u32,
@@ -42,13 +44,20 @@ impl Servers {
         let directories = ServerDirs::open(&directory.data())?;
         // Only now: the servers that work in them have been ended.
         directory.remove_abandoned();
-        let (running, programs) = (BTreeMap::new(), Programs::default());
-        Ok(Self { directories, running, readings, programs, next: 0 })
+        Ok(Self {
+            directories,
+            running: BTreeMap::new(),
+            readings,
+            optimizers: Optimizers::new(directory.journals()),
+            programs: Programs::default(),
+            next: 0,
+        })
     }
 
     /// Kills all servers and removes their data. What remains after an error is the guard's.
     pub fn remove(self) {
-        let Self { directories, running, .. } = self;
+        let Self { directories, running, optimizers, .. } = self;
+        drop(optimizers);
         drop(running);
         let _ = directories.remove();
     }
@@ -92,6 +101,9 @@ impl Servers {
                 return search.run().map(Response::Found).map_err(Failed::because);
             }
             Request::Watch(pid, count) => return self.watch(pid, count),
+            Request::Live(number, request) => {
+                return self.optimizers.answer(number, self.running.get(&number), request);
+            }
             Request::Ended(number) => {
                 let ended = match self.running.get_mut(&number) {
                     Some(server) => server.ended().map(Failed::from),
@@ -100,13 +112,13 @@ impl Servers {
                 return Ok(Response::Ended(ended));
             }
             Request::Stop(number) => {
-                self.readings.remove(number);
+                self.forget(number);
                 if let Some(server) = self.running.remove(&number) {
                     server.stop()?;
                 }
             }
             Request::Kill(number) => {
-                self.readings.remove(number);
+                self.forget(number);
                 drop(self.running.remove(&number));
             }
         }
@@ -133,6 +145,12 @@ impl Servers {
         let root = self.directories.root();
         let chosen = root.ancestors().find(|path| is_of_agent(path)).and_then(Path::parent)?;
         Some((chosen.to_owned(), DiskFacts::of(root)?.free))
+    }
+
+    /// Ends what uses a server's process.
+    fn forget(&mut self, number: u32) {
+        self.optimizers.remove(number);
+        self.readings.remove(number);
     }
 
     /// A new number.

@@ -1,136 +1,281 @@
-//! The live optimizer on an instance's private server.
+//! The live optimizer on an instance's private server, here or on its host.
 
 use std::fmt::Display;
 
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::SliceRequest;
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_live::{Counted, Sampled};
+use dbdyno_hosts::{HostMonitor, HostServer};
+use dbdyno_live::{OptimizedServer, ServerOptimizer, ServerOptions};
+use dbdyno_machine::ProcessIdentity;
 use dbdyno_record::SliceMeasured;
+use dbdyno_record::server::ServerSystem;
+use dbdyno_relayout::Profile;
 use dbdyno_results::OptimizationRecord;
-use dbdyno_spec::experiment::{Counts, System};
+use dbdyno_spec::experiment::{Counts, Live, System};
 
+use super::running_server::RunningServer;
 use super::{Instance, SliceError};
 use crate::context::RunContext;
-use crate::live_counting::ExecutionCounting;
-use crate::live_optimize::{OptimizedServer, Optimizer, Sampler};
 
-/// What a server's layout is made from.
-#[derive(Debug)]
-pub(crate) struct Training {
-    /// Process ID of the server's first process.
-    pub pid: u32,
-    /// Its samples.
-    sampled: Sampled,
-    /// Code that counts executions, if it is to be used in the next slice.
-    counting: Option<ExecutionCounting>,
-    /// What it counted.
-    counted: Option<Counted>,
+/// What tells a server from the one after a restart.
+#[derive(Clone, Debug)]
+pub(crate) enum ServerKey {
+    /// The first process, on this machine.
+    Here(ProcessIdentity),
+    /// The number on the host.
+    OnHost(u32),
 }
 
-impl Training {
-    /// Whether executions are to be counted in the next slice.
-    pub const fn counts(&self) -> bool {
-        self.counting.is_some()
+/// A server that was optimized, or refused.
+#[derive(Debug)]
+pub(super) struct OptimizedProcess {
+    server: ServerKey,
+    /// ID of the microbenchmark it was sampled with.
+    trained_with: u32,
+    /// The samples, for another process of the same program; `None` if they were too few.
+    profile: Option<Profile>,
+    /// Source of the samples.
+    source: String,
+}
+
+/// The optimizer for a server.
+enum Optimizer<'a> {
+    Here(&'a mut ServerOptimizer),
+    OnHost(&'a HostMonitor, ServerOptions),
+}
+
+impl Optimizer<'_> {
+    fn start_sampling(&mut self) -> Result<(), WorkerError> {
+        match self {
+            Self::Here(optimizer) => {
+                optimizer.start_sampling();
+                Ok(())
+            }
+            Self::OnHost(server, options) => server.start_sampling(*options).map_err(failed),
+        }
+    }
+
+    fn end_sampling(&mut self) -> Result<bool, WorkerError> {
+        match self {
+            Self::Here(optimizer) => optimizer.end_sampling().map_err(failed),
+            Self::OnHost(server, _) => server.end_sampling().map_err(failed),
+        }
+    }
+
+    fn start_counting(&mut self) -> Result<(), WorkerError> {
+        match self {
+            Self::Here(optimizer) => {
+                optimizer.start_counting();
+                Ok(())
+            }
+            Self::OnHost(server, _) => server.start_counting().map_err(failed),
+        }
+    }
+
+    fn end_counting(&mut self) -> Result<(), WorkerError> {
+        match self {
+            Self::Here(optimizer) => optimizer.end_counting().map_err(failed),
+            Self::OnHost(server, _) => server.end_counting().map_err(failed),
+        }
+    }
+
+    fn optimize(&mut self) -> Result<OptimizedServer, WorkerError> {
+        match self {
+            Self::Here(optimizer) => optimizer.optimize().map_err(failed),
+            Self::OnHost(server, _) => server.optimize().map_err(failed),
+        }
+    }
+
+    fn optimize_by(
+        &self,
+        profile: &Profile,
+        source: String,
+    ) -> Result<OptimizedServer, WorkerError> {
+        match self {
+            Self::Here(optimizer) => optimizer.optimize_by(profile, source).map_err(failed),
+            Self::OnHost(server, options) => {
+                server.optimize_by(*options, profile.clone(), source).map_err(failed)
+            }
+        }
     }
 }
 
 impl Instance {
-    /// The optimizer for its server; `None` if the server is not to be optimized or does not run.
-    pub fn optimizer(&self, context: &RunContext<'_>) -> Option<Optimizer<'_>> {
-        let System::Private(server) = &self.candidate.spec.system else { return None };
-        let live = self.candidate.spec.live.as_ref()?;
-        let pid = self.server.as_ref().filter(|_| self.is_running())?.pid()?;
-        Some(Optimizer::of(server, live, pid, context.directory.data().join(".live")))
+    /// The server that is to be optimized; `None` if there is none, or it does not run.
+    pub fn optimized_server(&self) -> Option<ServerKey> {
+        self.candidate.spec.live.as_ref()?;
+        let server = self.server.as_ref().filter(|_| self.is_running())?;
+        server_key(server)
+    }
+
+    /// Whether the server that is to be optimized is still this one.
+    pub fn has_server(&self, key: &ServerKey) -> bool {
+        match (key, &self.server) {
+            (ServerKey::Here(process), Some(RunningServer::Here(server))) => {
+                process.pid == server.pid() && process.is_alive()
+            }
+            (ServerKey::OnHost(number), Some(RunningServer::OnHost(server))) => {
+                server.monitor().number() == *number
+            }
+            _ => false,
+        }
     }
 
     /// Whether its server is to be optimized with this microbenchmark but is not optimized yet.
     pub fn needs_training(&self, with: u32) -> bool {
-        let is_trained =
-            |server: &OptimizedServer| server.trained_with == with && server.is_alive();
+        let is_trained = |optimized: &OptimizedProcess| {
+            optimized.trained_with == with && self.has_server(&optimized.server)
+        };
         self.is_running()
             && self.candidate.spec.live.is_some()
             && !self.optimized.as_ref().is_some_and(is_trained)
     }
 
-    /// Ends the sampling of its server, and makes code that counts if executions are to be counted.
-    pub fn end_sampling(
-        &self,
+    /// Starts sampling its server, if it is to be sampled. Returns the server.
+    pub fn start_sampling(
+        &mut self,
         context: &RunContext<'_>,
-        sampler: Sampler,
-    ) -> Result<Option<Training>, WorkerError> {
-        let Some(optimizer) = self.optimizer(context) else { return Ok(None) };
-        let sampled = sampler.finish().map_err(failed)?;
-        let counts = optimizer.live.counts == Counts::Exact && !optimizer.family;
-        let counting = counts.then(|| ExecutionCounting::prepare(&optimizer, &sampled)).transpose();
-        Ok(Some(Training {
-            pid: optimizer.pid,
-            sampled,
-            counting: counting.map_err(failed)?,
-            counted: None,
-        }))
+    ) -> Result<Option<ServerKey>, WorkerError> {
+        self.counts_next = false;
+        let is_sampled = |live: &Live| live.samples_of.is_none();
+        if !self.candidate.spec.live.as_ref().is_some_and(is_sampled) {
+            return Ok(None);
+        }
+        let key = self.optimized_server();
+        if let Some(mut optimizer) = self.optimizer(context) {
+            optimizer.start_sampling()?;
+        }
+        Ok(key)
     }
 
-    /// As [`Instance::run_slice`]; executions are counted meanwhile if the training is ready to.
+    /// Ends the sampling of its server, and makes code that counts if executions are to be counted, in the next
+    /// slice. Returns whether they are.
+    pub fn end_sampling(&mut self, context: &RunContext<'_>) -> Result<bool, WorkerError> {
+        let counts = self.optimizer(context).map(|mut optimizer| optimizer.end_sampling());
+        self.counts_next = counts.transpose()?.unwrap_or(false);
+        Ok(self.counts_next)
+    }
+
+    /// As [`Instance::run_slice`]; executions are counted meanwhile if that is prepared.
     pub fn run_training_slice(
         &mut self,
         context: &RunContext<'_>,
         request: SliceRequest,
         prepare: &Prepare,
-        training: Option<&mut Training>,
     ) -> Result<SliceMeasured, SliceError> {
-        let ready = training.and_then(|training| {
-            let counting = training.counting.take()?;
-            Some((counting, &mut training.counted))
-        });
-        let Some((counting, counted)) = ready else {
+        if !std::mem::take(&mut self.counts_next) {
             return self.run_slice(context, request, prepare);
-        };
-        let (slice, outcome) = counting.during(|| self.run_slice(context, request, prepare));
-        let slice = slice?;
-        *counted = Some(outcome.map_err(|error| SliceError::Failed(failed(error)))?);
+        }
+        let of_error = SliceError::Failed;
+        let counting = self.optimizer(context).map(|mut optimizer| optimizer.start_counting());
+        counting.transpose().map_err(of_error)?;
+        let slice = self.run_slice(context, request, prepare)?;
+        let counting = self.optimizer(context).map(|mut optimizer| optimizer.end_counting());
+        counting.transpose().map_err(of_error)?;
         Ok(slice)
     }
 
-    /// Optimizes its server: by its training, or without one by the samples of another candidate. `None` if
-    /// there are neither.
+    /// Optimizes its server: by its training, if it was sampled, else by the samples of another candidate. `None`
+    /// if there are neither.
     pub fn optimize(
         &mut self,
         context: &RunContext<'_>,
-        training: Option<Training>,
+        is_sampled: bool,
         with: u32,
     ) -> Result<Option<OptimizationRecord>, WorkerError> {
-        let Some(optimizer) = self.optimizer(context) else { return Ok(None) };
-        let outcome = match (training, &self.candidate.samples) {
-            (Some(Training { sampled, counted, .. }), _) => {
-                optimizer.optimize(&sampled, counted.as_ref(), with)
+        let Some(live) = self.candidate.spec.live.clone() else { return Ok(None) };
+        let samples = self.candidate.samples.clone();
+        let Some(mut optimizer) = self.optimizer(context) else { return Ok(None) };
+        let optimized = match samples {
+            _ if is_sampled => optimizer.optimize()?,
+            Some(profile) => {
+                let name = live.samples_of.as_deref().unwrap_or_default();
+                optimizer.optimize_by(&profile, format!("those of {name}"))?
             }
-            (None, Some(profile)) => {
-                let name = optimizer.live.samples_of.as_deref().unwrap_or_default();
-                optimizer.optimize_by(profile, name, with)
-            }
-            (None, None) => return Ok(None),
+            None => return Ok(None),
         };
-        let (optimized, record) = outcome.map_err(failed)?;
-        self.optimized = Some(optimized);
-        Ok(Some(record))
+        Ok(self.store_optimized(optimized, with))
     }
 
     /// Optimizes a restarted server with the samples of the previous process.
     pub(super) fn reoptimize(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
-        let before = self.optimized.as_ref().filter(|server| !server.is_alive());
-        let Some((before, optimizer)) = before.zip(self.optimizer(context)) else { return Ok(()) };
-        let again = optimizer.optimize_again(before).map_err(failed)?;
-        if let Some((optimized, record)) = again {
-            self.optimized = Some(optimized);
-            self.reoptimizations.push(record);
-        }
+        let Some(before) = self.optimized.take() else { return Ok(()) };
+        let profile = match &before.profile {
+            Some(profile) if !self.has_server(&before.server) => profile.clone(),
+            _ => {
+                self.optimized = Some(before);
+                return Ok(());
+            }
+        };
+        let Some(optimizer) = self.optimizer(context) else { return Ok(()) };
+        let optimized = optimizer.optimize_by(&profile, before.source.clone())?;
+        let record = self.store_optimized(optimized, before.trained_with);
+        let again = |record| OptimizationRecord { after_restart: true, ..record };
+        self.reoptimizations.extend(record.map(again));
         Ok(())
     }
 
     /// The optimizations of restarted servers since the last call.
     pub fn take_reoptimizations(&mut self) -> Vec<OptimizationRecord> {
         std::mem::take(&mut self.reoptimizations)
+    }
+
+    /// Keeps what restarted servers need, and makes the record; `None` if the server has ended.
+    fn store_optimized(
+        &mut self,
+        optimized: OptimizedServer,
+        trained_with: u32,
+    ) -> Option<OptimizationRecord> {
+        let OptimizedServer { layout, refused, profile } = optimized;
+        let (server, source) = (server_key(self.server.as_ref()?)?, layout.source.clone());
+        self.optimized = Some(OptimizedProcess { server, trained_with, profile, source });
+        Some(OptimizationRecord {
+            candidate: 0,
+            trained_with,
+            measured_next: trained_with,
+            after_restart: false,
+            refused,
+            layout,
+        })
+    }
+
+    /// The optimizer for its server; `None` if the server is not to be optimized or does not run.
+    fn optimizer(&mut self, context: &RunContext<'_>) -> Option<Optimizer<'_>> {
+        let System::Private(private) = &self.candidate.spec.system else { return None };
+        let options = options(self.candidate.spec.live.as_ref()?);
+        self.worker.as_ref()?;
+        match self.server.as_ref()? {
+            RunningServer::OnHost(server) => {
+                Some(Optimizer::OnHost(HostServer::monitor(server), options))
+            }
+            RunningServer::Here(server) => {
+                let pid = server.pid();
+                if self.optimizer.as_ref().is_none_or(|known| known.pid() != pid) {
+                    let family = private.system == ServerSystem::PostgreSql;
+                    let state = context.directory.data().join(".live");
+                    self.optimizer = Some(ServerOptimizer::new(pid, family, options, state));
+                }
+                self.optimizer.as_mut().map(Optimizer::Here)
+            }
+        }
+    }
+}
+
+fn server_key(server: &RunningServer) -> Option<ServerKey> {
+    match server {
+        RunningServer::Here(server) => ProcessIdentity::of(server.pid()).ok().map(ServerKey::Here),
+        RunningServer::OnHost(server) => Some(ServerKey::OnHost(server.monitor().number())),
+    }
+}
+
+const fn options(live: &Live) -> ServerOptions {
+    ServerOptions {
+        frequency: live.frequency,
+        count: matches!(live.counts, Counts::Exact),
+        max_pause: live.max_pause,
+        keep_order: live.keep_order,
+        force: live.force,
     }
 }
 

@@ -144,13 +144,6 @@ fn what_cannot_run_on_another_host_is_refused() {
     8 | url = 'mysql://me@127.0.0.1'
       |       ^^^^^^^^^^^^^^^^^^^^^^ write the address at which the host is reached, or remove `host`
     ");
-    assert_snapshot!(candidate("system = 'mariadb'\nrelease = '10.11'\nlive = {}"), @r"
-    error: `live` and `host` exclude each other
-     --> test.toml:9:1
-      |
-    9 | live = {}
-      | ^^^^ remove it, or `host`
-    ");
     assert_snapshot!(candidate("system = 'mariadb'\ntls = 'required'"), @r#"
     error: unknown `tls` `required`
      --> test.toml:8:7
