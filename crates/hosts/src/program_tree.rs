@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -29,13 +30,18 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// How long another dbdyno may take to make the same copy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// How much of a copy was sent.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopyProgress {
-    /// Bytes that are on the host.
-    pub done: Bytes,
-    /// All bytes.
-    pub total: Bytes,
+pub enum CopyProgress {
+    /// Another dbdyno is making it.
+    Waiting,
+    /// It is being sent.
+    Sending {
+        /// Bytes that are on the host.
+        done: Bytes,
+        /// All bytes.
+        total: Bytes,
+    },
 }
 
 /// The files of a server's programs.
@@ -146,22 +152,28 @@ fn hex(bytes: &[u8]) -> String {
 impl HostConnection {
     /// Copies programs to the host, unless they are there under this name, which depends on their content.
     /// Continues an interrupted copy, and waits while another dbdyno makes it. `tree` gets the directory
-    /// there. Returns this directory; the copy stays on the host.
+    /// there. Returns this directory; the copy stays on the host. Setting `cancel` interrupts the copy.
     ///
     /// # Errors
-    /// A file cannot be read here or written there; for example, the disk is full.
+    /// A file cannot be read here or written there; for example, the disk is full. It was interrupted.
     pub fn copy_programs(
         &self,
         name: &str,
         tree: &mut dyn FnMut(&Path) -> io::Result<ProgramTree>,
         progress: &mut dyn FnMut(CopyProgress),
+        cancel: &AtomicBool,
     ) -> Result<PathBuf, HostError> {
         let started = Instant::now();
+        let mut waits = false;
         let folder = loop {
+            self.check_cancelled(cancel)?;
             match self.request(&Request::OpenTree(name.to_owned()))? {
                 Response::Tree(TreeState::Complete(folder)) => return Ok(folder),
                 Response::Tree(TreeState::Incomplete(folder)) => break folder,
                 Response::Tree(TreeState::Busy) if started.elapsed() < BUSY_TIMEOUT => {
+                    if !std::mem::replace(&mut waits, true) {
+                        progress(CopyProgress::Waiting);
+                    }
                     std::thread::sleep(Duration::from_millis(500));
                 }
                 other => return Err(self.unexpected(&other)),
@@ -175,11 +187,18 @@ impl HostConnection {
             Response::Missing(missing) => missing,
             other => return Err(self.unexpected(&other)),
         };
-        self.send_files(&tree, missing, progress, &here)?;
+        self.send_files(&tree, missing, progress, cancel)?;
         self.request_done(&Request::FinishTree)?;
         let (bytes, time) = (tree.total(), started.elapsed());
         tracing::info!(host = self.name(), name, bytes, ?time, "copied programs");
         Ok(folder)
+    }
+
+    fn check_cancelled(&self, cancel: &AtomicBool) -> Result<(), HostError> {
+        match cancel.load(Ordering::Relaxed) {
+            true => Err(self.failed("copying programs was interrupted".to_owned())),
+            false => Ok(()),
+        }
     }
 
     fn send_files(
@@ -187,8 +206,11 @@ impl HostConnection {
         tree: &ProgramTree,
         missing: Vec<(usize, u64)>,
         progress: &mut dyn FnMut(CopyProgress),
-        here: &dyn Fn(io::Error) -> HostError,
+        cancel: &AtomicBool,
     ) -> Result<(), HostError> {
+        let here = |error: io::Error| {
+            self.failed(format!("reading the programs for it here, to copy them: {error}"))
+        };
         let total = tree.total();
         let left: u64 = missing
             .iter()
@@ -203,7 +225,7 @@ impl HostConnection {
             if reported.elapsed() >= REPORT_INTERVAL {
                 reported = Instant::now();
                 let (done, total) = (Bytes::from_bytes(done), Bytes::from_bytes(total));
-                progress(CopyProgress { done, total });
+                progress(CopyProgress::Sending { done, total });
             }
         };
         let mut window = Vec::new();
@@ -224,6 +246,7 @@ impl HostConnection {
                 if window.len() == WINDOW {
                     self.request_all(&window)?;
                     window.clear();
+                    self.check_cancelled(cancel)?;
                     report(done);
                 }
             }

@@ -13,6 +13,7 @@ use dbdyno_spec::experiment::{Candidate, Experiment, System};
 use building::BuiltCandidate;
 
 use crate::error::RunError;
+use crate::host_programs::Copying;
 use crate::hosts::Hosts;
 use crate::pgo_training::PgoTrainer;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
@@ -31,8 +32,9 @@ pub(crate) fn resolve_all(
     let candidates: Vec<&Candidate> = std::iter::once(baseline).chain(others).collect();
     // First, so that a missing program is reported before anything is compiled.
     let (cancel, progress) = (trainer.cancel, trainer.progress);
+    let copying = Copying { progress, cancel };
     let releases = releases::obtain_all(&candidates, cache.as_deref(), cancel, progress)?;
-    let servers = server_plan::find(experiment, &candidates, &releases, hosts, progress)?;
+    let servers = server_plan::find(experiment, &candidates, &releases, hosts, copying)?;
     let builds = building::build(&candidates, cache, trainer)?;
     tracing::info!(candidates = candidates.len(), "found all servers and builds");
     let samples = reused_samples::read_all(&candidates, &builds)?;
@@ -54,7 +56,7 @@ pub(crate) fn resolve_all(
                 let (deployment, server_build) = if matches!(spec.system, System::Private(_)) {
                     let plan = match host {
                         Some(host) => server_plan::plan_of_build_on_host(
-                            experiment, spec, host, &build, progress,
+                            experiment, spec, host, &build, copying,
                         )?,
                         None => server_plan::plan_of(experiment, spec, Some(&build.artifact))?,
                     };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::{Build, HostCpu, Release};
 use dbdyno_engines::server::Installation;
@@ -15,12 +16,20 @@ use crate::progress::{Progress, RunEvent};
 /// Most missing features that an error lists.
 const FEATURES_SHOWN: usize = 8;
 
+/// How a copy reports its progress and is interrupted.
+#[derive(Clone, Copy)]
+pub(crate) struct Copying<'a> {
+    pub progress: Progress<'a>,
+    /// Set to interrupt it.
+    pub cancel: &'a AtomicBool,
+}
+
 /// Copies a release to a host, where its programs run with its own loader and libraries as they do here.
 /// Returns the server program there.
 pub(crate) fn copy_release(
     host: &HostConnection,
     release: &Release,
-    progress: Progress<'_>,
+    copying: Copying<'_>,
 ) -> Result<PathBuf, HostError> {
     if !release.has_own_loader() {
         host.check_libc(release.program())?;
@@ -32,7 +41,7 @@ pub(crate) fn copy_release(
         let tree = ProgramTree::read(release.folder(), &replaced)?;
         Ok(tree.with_staging(staging))
     };
-    let folder = copy(host, &release.copy_name(), &what, &mut tree, progress)?;
+    let folder = copy(host, &release.copy_name(), &what, &mut tree, copying)?;
     Ok(folder.join(release.inner_program()))
 }
 
@@ -41,7 +50,7 @@ pub(crate) fn copy_release(
 pub(crate) fn copy_build(
     host: &HostConnection,
     build: &Build,
-    progress: Progress<'_>,
+    copying: Copying<'_>,
 ) -> Result<(PathBuf, Vec<(String, String)>), HostError> {
     if build.is_native() {
         check_cpu(host, build)?;
@@ -50,7 +59,7 @@ pub(crate) fn copy_build(
     let (root, program) = root_of(&build.artifact);
     let what = build.to_string();
     let mut tree = |_: &Path| ProgramTree::read(root, &BTreeMap::new());
-    let folder = copy(host, &build.copy_name(), &what, &mut tree, progress)?;
+    let folder = copy(host, &build.copy_name(), &what, &mut tree, copying)?;
     // Programs that create data look for their libraries in the directory that they were installed into here.
     let libraries = folder.join("lib").to_string_lossy().into_owned();
     Ok((folder.join(program), vec![("LD_LIBRARY_PATH".to_owned(), libraries)]))
@@ -61,7 +70,7 @@ pub(crate) fn copy_build(
 pub(crate) fn copy_installed(
     host: &HostConnection,
     server: &PrivateServer,
-    progress: Progress<'_>,
+    copying: Copying<'_>,
 ) -> Result<Option<PathBuf>, HostError> {
     let Some((name, found)) = installed_here(server) else { return Ok(None) };
     let (root, program) = root_of(&found.program);
@@ -71,7 +80,7 @@ pub(crate) fn copy_installed(
     let content = ProgramTree::read(root, &BTreeMap::new()).map_err(here)?;
     let name = format!("{}-{}", server.system.name(), &content.sha256()[..24]);
     let mut tree = |_: &Path| Ok(content.clone());
-    let folder = copy(host, &name, &what, &mut tree, progress)?;
+    let folder = copy(host, &name, &what, &mut tree, copying)?;
     Ok(Some(folder.join(program)))
 }
 
@@ -87,13 +96,21 @@ fn copy(
     name: &str,
     what: &str,
     tree: &mut dyn FnMut(&Path) -> io::Result<ProgramTree>,
-    progress: Progress<'_>,
+    copying: Copying<'_>,
 ) -> Result<PathBuf, HostError> {
-    let mut report = |CopyProgress { done, total }: CopyProgress| {
+    let mut report = |progress: CopyProgress| {
         let host = host.name();
-        progress(RunEvent::Stage(format!("copying {what} to host {host}: {done} of {total}")));
+        let text = match progress {
+            CopyProgress::Waiting => {
+                format!("waiting for another dbdyno to copy {what} to host {host}")
+            }
+            CopyProgress::Sending { done, total } => {
+                format!("copying {what} to host {host}: {done} of {total}")
+            }
+        };
+        (copying.progress)(RunEvent::Stage(text));
     };
-    host.copy_programs(name, tree, &mut report)
+    host.copy_programs(name, tree, &mut report, copying.cancel)
 }
 
 /// The directory that a server was installed into, and its program in it.

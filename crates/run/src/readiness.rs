@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::{Bolt, Compiler, SourceOrigin};
 use dbdyno_engines::server::check_settings;
@@ -16,6 +17,7 @@ use crate::context::WorkerProgram;
 use crate::cpus::divide_cpus;
 use crate::data::{SpaceOnHost, planned_space, space_on_hosts};
 use crate::error::RunError;
+use crate::host_programs::Copying;
 use crate::hosts::Hosts;
 use crate::resolved_candidate::Deployment;
 use crate::server_process::{describe_on_host, describe_process};
@@ -170,7 +172,11 @@ impl Readiness {
         };
         let found = match hosts.of(candidate) {
             Ok(Some(host)) => server_plan::find_on_host(experiment, candidate, host),
-            Ok(None) => server_plan::find(experiment, &[candidate], &[release], hosts, &|_| {}),
+            Ok(None) => {
+                // Nothing is copied.
+                let copying = Copying { progress: &|_| {}, cancel: &AtomicBool::new(false) };
+                server_plan::find(experiment, &[candidate], &[release], hosts, copying)
+            }
             Err(error) => Err(error.into()),
         };
         match found {

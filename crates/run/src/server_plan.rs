@@ -10,9 +10,8 @@ use dbdyno_record::ReleaseOrigin;
 use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System};
 
 use crate::error::RunError;
-use crate::host_programs;
+use crate::host_programs::{self, Copying};
 use crate::hosts::Hosts;
-use crate::progress::Progress;
 use crate::resolved_candidate::Deployment;
 
 /// The installed, unpacked and existing servers among the candidates, in the order of the list; `None`
@@ -23,16 +22,14 @@ pub(crate) fn find(
     candidates: &[&Candidate],
     releases: &[Option<Release>],
     hosts: &Hosts,
-    progress: Progress<'_>,
+    copying: Copying<'_>,
 ) -> Result<Vec<Option<Deployment>>, RunError> {
     let find = |(candidate, release): (&&Candidate, &Option<Release>)| match &candidate.system {
         system if system.build().is_some() => Ok(None),
         System::Existing(server) => Ok(Some(Deployment::Existing(Box::new(server.clone())))),
         System::Sqlite { .. } | System::Private(_) => {
             let plan = match hosts.of(candidate)? {
-                Some(host) => {
-                    plan_on_host(experiment, candidate, host, release.as_ref(), progress)?
-                }
+                Some(host) => plan_on_host(experiment, candidate, host, release.as_ref(), copying)?,
                 None => plan_of(experiment, candidate, release.as_ref().map(Release::program))?,
             };
             Ok(Some(Deployment::Private(Box::new(plan))))
@@ -65,18 +62,18 @@ fn plan_on_host(
     candidate: &Candidate,
     host: &HostConnection,
     release: Option<&Release>,
-    progress: Progress<'_>,
+    copying: Copying<'_>,
 ) -> Result<ServerPlan, RunError> {
     let server = private(candidate);
     let plan = || {
         if let Some(release) = release {
-            let program = host_programs::copy_release(host, release, progress)?;
+            let program = host_programs::copy_release(host, release, copying)?;
             return host.plan(request(experiment, server, Some(program)));
         }
         let installed = host.plan(request(experiment, server, server.program.clone()));
         match installed {
             Err(error) if !error.is_lost() => {
-                match host_programs::copy_installed(host, server, progress)? {
+                match host_programs::copy_installed(host, server, copying)? {
                     Some(program) => host.plan(request(experiment, server, Some(program))),
                     None => Err(error),
                 }
@@ -109,11 +106,11 @@ pub(crate) fn plan_of_build_on_host(
     candidate: &Candidate,
     host: &HostConnection,
     build: &Build,
-    progress: Progress<'_>,
+    copying: Copying<'_>,
 ) -> Result<ServerPlan, RunError> {
     let server = private(candidate);
     let plan = || {
-        let (program, environment) = host_programs::copy_build(host, build, progress)?;
+        let (program, environment) = host_programs::copy_build(host, build, copying)?;
         let plan = host.plan(request(experiment, server, Some(program)))?;
         Ok(plan.with_environment(environment))
     };
