@@ -6,36 +6,35 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{
-    Background, Host, MYSQL, Servers, Stored, TestDir, dbdyno, slices_of_live_run, wait_until,
+    Background, Host, INNODB, MYSQL, Servers, Stored, TestDir, dbdyno, slices_of_live_run,
+    wait_until,
 };
 use crate::hosts::{run, start};
 use crate::mysql_release;
 
 const READ: &str = "point-query.pre_range=100";
 
-/// A release of MariaDB in a directory of its own, made from the installed one.
-fn release_of_mariadb(folder: &Path) {
-    let bin = folder.join("bin");
-    fs::create_dir_all(&bin).unwrap();
-    for program in ["/usr/sbin/mariadbd", "/usr/bin/mariadb-install-db"] {
-        let name = Path::new(program).file_name().unwrap();
-        fs::copy(program, bin.join(name)).unwrap();
+/// A release of MariaDB in a directory of its own, made from the installed one, with a file of this size.
+fn release_of_mariadb(folder: &Path, mebibytes: usize) {
+    // Where Debian's programs look for each other.
+    let all = ["sbin/mariadbd", "bin/mariadb-install-db", "bin/my_print_defaults", "bin/resolveip"];
+    for program in all {
+        let copy = folder.join(program);
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(Path::new("/usr").join(program), copy).unwrap();
     }
-    for program in ["my_print_defaults", "resolveip"] {
-        fs::copy(Path::new("/usr/bin").join(program), bin.join(program)).unwrap();
-    }
-    fs::create_dir(folder.join("share")).unwrap();
+    let share = folder.join("share/mysql");
+    fs::create_dir_all(&share).unwrap();
     for entry in fs::read_dir("/usr/share/mysql").unwrap() {
         let entry = entry.unwrap().path();
         let name = entry.file_name().unwrap().to_str().unwrap();
         if name.ends_with(".sql") || ["charsets", "english"].contains(&name) {
-            let copied =
-                Command::new("cp").arg("-rL").arg(&entry).arg(folder.join("share")).status();
+            let copied = Command::new("cp").arg("-rL").arg(&entry).arg(&share).status();
             assert!(copied.unwrap().success());
         }
     }
     // What is not needed makes the copy longer, and has all kinds of files.
-    fs::write(folder.join("share/large"), vec![7_u8; 200 << 20]).unwrap();
+    fs::write(folder.join("share/large"), vec![7_u8; mebibytes << 20]).unwrap();
     symlink("large", folder.join("share/link")).unwrap();
 }
 
@@ -51,7 +50,7 @@ fn release_is_copied_once_and_an_interrupted_copy_continues() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
     fs::set_permissions(test.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    release_of_mariadb(&test.path().join("opt/mariadb/9.9.9"));
+    release_of_mariadb(&test.path().join("opt/mariadb/9.9.9"), 200);
     let section = host.section();
     let release = "system = \"mariadb\"\nrelease = \"9.9.9\"\nhost = \"db1\"";
     let servers = Servers {
@@ -94,7 +93,7 @@ fn release_is_copied_once_and_an_interrupted_copy_continues() {
     assert_eq!((complete.ino(), complete.len()), (first.ino(), 200 << 20), "it was continued");
     assert_eq!(fs::read_link(copy.join("share/link")).unwrap(), Path::new("large"));
     let modes = |name: &str| fs::metadata(copy.join(name)).unwrap().permissions().mode() & 0o7777;
-    assert_eq!((modes(""), modes("bin/mariadbd"), modes("share/large")), (0o755, 0o755, 0o644));
+    assert_eq!((modes(""), modes("sbin/mariadbd"), modes("share/large")), (0o755, 0o755, 0o644));
     assert!(Stored::open(&test.out()).server_usage(1).0 > 0);
     // It is used again as it is.
     fs::remove_dir_all(test.out()).unwrap();
@@ -102,6 +101,31 @@ fn release_is_copied_once_and_an_interrupted_copy_continues() {
     let again = fs::metadata(copy.join("share/large")).unwrap();
     assert_eq!((again.ino(), again.ctime_nsec()), (complete.ino(), complete.ctime_nsec()));
     host.wait_until_clean();
+}
+
+#[test]
+fn archive_is_unpacked_here_and_copied_to_a_host() {
+    let test = TestDir::new();
+    let Some(host) = Host::start(&test) else { return };
+    release_of_mariadb(&test.path().join("mariadb-9.9.9"), 1);
+    let tar = ["-czf", "release.tar.gz", "mariadb-9.9.9"];
+    let packed = Command::new("tar").args(tar).current_dir(test.path()).status();
+    assert!(packed.unwrap().success());
+    let archive = test.path().join("release.tar.gz");
+    let there = format!(
+        "system = \"mariadb\"\nrelease = {{ tarball = \"{}\" }}\nhost = \"db1\"",
+        archive.display()
+    );
+    let section = host.section();
+    let servers = Servers {
+        sections: &section,
+        candidates: &[("here", INNODB.1), ("there", &there)],
+        ..Servers::default()
+    };
+    run(&host, servers.command(&test, &[])).assert_code(0);
+    host.wait_until_clean();
+    assert!(Stored::open(&test.out()).server_usage(1).0 > 0);
+    assert_eq!(copies(&host).len(), 1);
 }
 
 #[test]

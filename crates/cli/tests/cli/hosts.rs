@@ -476,9 +476,14 @@ fn mysql_runs_on_a_host_with_its_own_account() {
     let section = host.section();
     let program = release.program().display();
     let mysql = format!("system = \"mysql\"\nprogram = \"{program}\"\nhost = \"db1\"");
+    let encrypted = format!("{mysql}\ntls = \"verified\"");
     let servers = Servers {
         sections: &section,
-        candidates: &[("there", "system = \"mariadb\"\nhost = \"db1\""), ("mysql", &mysql)],
+        candidates: &[
+            ("there", "system = \"mariadb\"\nhost = \"db1\""),
+            ("mysql", &mysql),
+            ("encrypted", &encrypted),
+        ],
         microbenchmarks: &format!("\"{READ}\", \"{WRITE}\""),
         clients: "4",
         ..Servers::default()
@@ -491,7 +496,7 @@ fn mysql_runs_on_a_host_with_its_own_account() {
     assert!(listening.len() >= 3 && listening.iter().all(|it| it.starts_with(host.address())));
     running.end().assert_code(0);
     let stored = Stored::open(&test.out());
-    for number in 0..2 {
+    for number in 0..3 {
         let slices = stored.slices().into_iter().filter(|slice| slice.candidate == number);
         assert!(slices.clone().count() >= 12);
         assert!(slices.clone().all(|slice| (slice.errors, slice.wrong) == (0, 0)));
