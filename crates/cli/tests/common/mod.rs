@@ -39,6 +39,9 @@ pub struct TestDir {
     dir: TempDir,
 }
 
+/// The longest time between two checks of a condition: what is waited for may last only as long.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// The output of dbdyno and its exit code.
 #[derive(Debug)]
 pub struct Finished {
@@ -188,10 +191,20 @@ impl Finished {
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !is_so() {
+    loop {
+        let asked = Instant::now();
+        if is_so() {
+            break;
+        }
         assert!(start.elapsed() < TIMEOUT, "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        pause_after(asked);
     }
+}
+
+/// Pauses before a condition is checked again, for longer if checking takes long: it would slow down
+/// what the test waits for.
+fn pause_after(asked: Instant) {
+    std::thread::sleep((asked.elapsed() * 4).clamp(Duration::from_millis(2), LONGEST_PAUSE));
 }
 
 /// Whether this machine has a compiler. Prints a note if not.

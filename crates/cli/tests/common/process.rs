@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::{Finished, TIMEOUT};
+use super::{Finished, TIMEOUT, pause_after};
 
 /// A running dbdyno. Killed on drop.
 pub struct Background {
@@ -30,12 +30,16 @@ impl Background {
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
         let start = Instant::now();
-        while !is_so() {
+        loop {
+            let asked = Instant::now();
+            if is_so() {
+                break;
+            }
             if let Some(status) = self.child.try_wait().unwrap() {
                 panic!("{what}: it ended before ({status})\n{}", self.read(&self.err));
             }
             assert!(start.elapsed() < TIMEOUT, "timed out: {what}\n{}", self.read(&self.err));
-            std::thread::sleep(Duration::from_millis(2));
+            pause_after(asked);
         }
     }
 
