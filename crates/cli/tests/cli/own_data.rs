@@ -47,7 +47,7 @@ fn experiment(setup: &str, candidates: &[(&str, &str)]) -> String {
         "name = \"own\"\nbaseline = \"{}\"\n\n[workload]\nrows = 1000\ntables = 3\nsetup = {setup}\n\
          microbenchmarks = [\"join\", \"update\"]\n\n\
          [schedule]\nslice = \"5ms\"\nwrite_slice = \"5ms\"\nmin_blocks = 6\nrestarts = 1\n\
-         budget = \"50ms\"\n{WORK}",
+         budget = \"50ms\"\n\n[cpus]\nprevent_idle = false\n{WORK}",
         candidates[0].0
     );
     for (name, lines) in candidates {

@@ -89,7 +89,7 @@ pub fn experiment(clients: &str, microbenchmarks: &str, candidates: &[(&str, &st
         "name = \"scripts\"\nbaseline = \"{}\"\ncontrol = false\n\n[workload]\nrows = 1000\nclients = {clients}\n\
          microbenchmarks = [\"own\"]\n\n\
          [schedule]\nslice = \"5ms\"\nwrite_slice = \"5ms\"\nmin_blocks = 6\n\
-         restarts = 1\nbudget = \"50ms\"\n{microbenchmarks}\n",
+         restarts = 1\nbudget = \"50ms\"\n\n[cpus]\nprevent_idle = false\n\n{microbenchmarks}\n",
         candidates[0].0
     );
     for (name, lines) in candidates {

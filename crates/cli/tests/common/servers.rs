@@ -14,7 +14,8 @@ pub struct Servers<'a> {
     pub control: bool,
     pub budget: &'a str,
     pub restarts: u32,
-    /// How clients wait. They sleep by default: polling would slow down other tests.
+    /// How clients wait. They sleep by default, and CPUs may be idle: polling and keeping CPUs busy would
+    /// slow down other tests. Tests that poll also keep them busy.
     pub wait: &'a str,
     /// Additional sections.
     pub sections: &'a str,
@@ -63,7 +64,8 @@ impl Servers<'_> {
              microbenchmarks = [{microbenchmarks}]\n\n\
              [schedule]\nslice = \"20ms\"\nwrite_slice = \"20ms\"\nmin_blocks = 6\n\
              target = \"0.01%\"\nbudget = \"{budget}\"\nrestarts = {restarts}\n\n\
-             [cpus]\nwait = \"{wait}\"\n\n{sections}\n"
+             [cpus]\nwait = \"{wait}\"\nprevent_idle = {}\n\n{sections}\n",
+            *wait != SLEEP
         );
         for (name, lines) in *candidates {
             text.push_str(&format!("[[candidate]]\nname = \"{name}\"\n{lines}\n\n"));
