@@ -37,6 +37,9 @@ impl Repository {
         assert_eq!(source.matches(STEP).count(), 1);
         let repository = Self { path, source };
         repository.git(&["init", "--quiet", "--initial-branch=main"]);
+        // Compressing and comparing versions of 9 MB takes longer than compiling them.
+        repository.git(&["config", "core.compression", "0"]);
+        repository.git(&["config", "pack.window", "0"]);
         repository
     }
 

@@ -60,8 +60,9 @@ fn profile_is_collected_once_and_reported() {
 #[test]
 fn sampled_profile_is_used_for_a_second_compilation() {
     let test = TestDir::new();
-    // Long enough for 1,000 samples.
-    let lines = "compiler = \"clang\"\ntraining = [\"point-1\"]\ntraining_time = \"100ms\"";
+    // Long enough for 1,000 samples. Most of clang's time would be for inlining.
+    let lines = "compiler = \"clang\"\nflags = [\"-fno-inline\"]\ntraining = [\"point-1\"]\n\
+                 training_time = \"100ms\"";
     let experiment = Experiment {
         candidates: &[("sampled", lines)],
         more: "[variant.quick]\nbase = \"rel_o2_autofdo\"\noptimization = \"O1\"\n",

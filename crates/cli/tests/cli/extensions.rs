@@ -89,7 +89,7 @@ fn extension_of_clear_differences_and_writes_starts_with_new_data() {
         make_clear(&out, name);
     }
     let before = counts(&out);
-    resume(&out, &["--more", "3s"]).assert_code(0);
+    resume(&out, &["--more", "1s"]).assert_code(0);
     let after = counts(&out);
     assert!(before.iter().zip(&after).any(|(before, after)| after > before));
     let stored = Stored::open(&out);
