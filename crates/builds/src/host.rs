@@ -2,6 +2,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
+use crate::Sha256;
+
 /// What `-march=native` depends on: the model and features of this machine's CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCpu(String);
@@ -79,6 +81,12 @@ impl HostCpu {
 
     fn kinds(&self) -> impl Iterator<Item = &str> {
         self.0.split("\n\n")
+    }
+
+    /// A short name of this type of CPU, in hexadecimal digits.
+    #[must_use]
+    pub fn id(&self) -> String {
+        Sha256::of(self.0.as_bytes()).to_string()[..16].to_owned()
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -84,6 +84,8 @@ pub struct Submission<'a> {
     pub node: &'a str,
     /// The directory with its script.
     pub directory: PathBuf,
+    /// The jobs of builds that must succeed before it starts.
+    pub after: Vec<JobId>,
     /// The fleet run.
     pub record: &'a FleetRecord,
 }
@@ -252,6 +254,11 @@ impl<C: Cluster, S: Store> Controller<C, S> {
             attempt,
             node: &of.node,
             directory,
+            after: if of.builds {
+                Vec::new()
+            } else {
+                self.record.build_jobs().unwrap_or_default()
+            },
             record: &self.record,
         };
         let submitted = self.cluster.submit(&submission);

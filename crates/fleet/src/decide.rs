@@ -95,6 +95,9 @@ impl Decision<'_, '_> {
         if self.task_ref().outcome.is_none() {
             self.look_for_complete();
         }
+        if self.task_ref().outcome.is_none() && !self.task_ref().builds {
+            self.end_without_builds();
+        }
         if self.task_ref().outcome.is_some() {
             self.end_other_attempts();
             return;
@@ -153,15 +156,33 @@ impl Decision<'_, '_> {
     fn look_for_complete(&mut self) {
         let complete = self.task_ref().attempts.iter().find_map(|attempt| {
             let result = self.files(attempt.number)?.result.as_ref()?;
-            match result.end {
-                TaskEnd::Complete { failures } => Some((attempt.number, failures)),
-                TaskEnd::Interrupted | TaskEnd::Failed { .. } => None,
-            }
+            let attempt = attempt.number;
+            let outcome = match &result.end {
+                TaskEnd::Complete { failures } => {
+                    Outcome::Complete { attempt, failures: *failures }
+                }
+                TaskEnd::Skipped { reason } => Outcome::Skipped { reason: reason.clone() },
+                TaskEnd::Interrupted | TaskEnd::Failed { .. } => return None,
+            };
+            Some((attempt, outcome))
         });
-        let Some((attempt, failures)) = complete else { return };
+        let Some((attempt, outcome)) = complete else { return };
         self.end(attempt, "complete", EndKind::Done);
-        self.record.tasks[self.index].outcome = Some(Outcome::Complete { attempt, failures });
-        self.actions.push(Action::Accept { task: self.index, attempt });
+        self.record.tasks[self.index].outcome = Some(outcome);
+        if !self.task_ref().builds {
+            self.actions.push(Action::Accept { task: self.index, attempt });
+        }
+    }
+
+    /// Ends a task that cannot be measured because builds failed.
+    fn end_without_builds(&mut self) {
+        let Some(builds) = self.record.failed_builds() else { return };
+        let reason = format!("it has no builds: see {}", builds.name);
+        let outcome = match builds.outcome {
+            Some(Outcome::Cancelled { .. }) => Outcome::Cancelled { reason },
+            _ => Outcome::Failed { reason },
+        };
+        self.record.tasks[self.index].outcome = Some(outcome);
     }
 
     /// Cancels what may still run of a task that has ended.
@@ -206,7 +227,7 @@ impl Decision<'_, '_> {
             }
             // Slurm knows whether by a time limit or by somebody who cancelled it.
             Some(TaskEnd::Interrupted) => true,
-            Some(TaskEnd::Complete { .. }) | None => false,
+            Some(TaskEnd::Complete { .. } | TaskEnd::Skipped { .. }) | None => false,
         };
         let Some(attempt) = self.task_ref().attempt(number) else { return };
         let (job, submitted) = (attempt.job, attempt.submitted);
@@ -215,7 +236,7 @@ impl Decision<'_, '_> {
             if self.was_never_submitted(submitted) {
                 if self.record.cancelled {
                     self.end(number, "not submitted", EndKind::Done);
-                } else {
+                } else if !self.waits_for_builds() {
                     self.submit(number);
                 }
             }
@@ -252,8 +273,14 @@ impl Decision<'_, '_> {
         let (now, cancelled) = (self.seen.now, self.record.cancelled);
         let wait = self.record.request.limits.node_wait;
         let is_broken = job.waits_for_broken_node();
+        if job.waits_for_failed_job() {
+            // The next attempt waits for the next job of the builds.
+            self.actions.push(Action::Cancel(job.id));
+            return self.end(number, "the job of its builds failed", EndKind::Done);
+        }
         let Some(attempt) = self.attempt_mut(number) else { return };
         attempt.state = match job.state {
+            JobState::Pending if job.reason == "Dependency" => "waiting for builds".to_owned(),
             JobState::Pending => format!("pending ({})", job.reason),
             _ => job.state.title(),
         };
@@ -313,6 +340,11 @@ impl Decision<'_, '_> {
         }
     }
 
+    /// Whether jobs that its job must wait for are not known yet.
+    fn waits_for_builds(&self) -> bool {
+        !self.task_ref().builds && self.record.build_jobs().is_none()
+    }
+
     /// Starts another attempt, waits before it, or gives up.
     fn next_attempt(&mut self) {
         let task = self.task_ref();
@@ -323,6 +355,9 @@ impl Decision<'_, '_> {
         if self.record.cancelled {
             let reason = "by `dbdyno fleet cancel`".to_owned();
             self.record.tasks[self.index].outcome = Some(Outcome::Cancelled { reason });
+            return;
+        }
+        if self.waits_for_builds() {
             return;
         }
         if let Some(last) = &last {
@@ -376,7 +411,7 @@ impl Decision<'_, '_> {
             return true;
         }
         let request = &self.record.request;
-        let lost = if request.named_nodes && !request.shard {
+        let lost = if request.named_nodes && !request.shard && !self.task_ref().builds {
             Some(why.to_owned())
         } else {
             let Some(nodes) = self.seen.nodes else { return false };

@@ -5,6 +5,7 @@
 //! fleet.lock                    locked by the process that controls the fleet run
 //! experiment.json, .toml        the experiment as parsed, and its text
 //! dbdyno                        the program that the jobs run
+//! cpus/ID                       the task that builds for a type of CPU
 //! cancel                        exists if somebody asked the controller to cancel
 //! NODE/run.sqlite               the run of a complete task
 //! NODE/attempts/1/job.sh        the script of an attempt

@@ -93,6 +93,12 @@ impl JobEnd {
 }
 
 impl Job {
+    /// Whether it can never start because a job that it waits for failed.
+    #[must_use]
+    pub fn waits_for_failed_job(&self) -> bool {
+        self.state == JobState::Pending && self.reason.contains("DependencyNeverSatisfied")
+    }
+
     /// Whether it cannot start because its node is down or drained, or failed to launch it.
     #[must_use]
     pub fn waits_for_broken_node(&self) -> bool {

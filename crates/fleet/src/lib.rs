@@ -3,6 +3,8 @@
 //! The plan, the states of jobs, the parsers of Slurm's output and the decisions are without input or
 //! output; thin parts around them call Slurm's programs and keep the directory of the fleet run.
 
+mod build_session;
+mod claimed_attempt;
 mod controller;
 mod decide;
 mod directory;
@@ -18,13 +20,14 @@ mod status;
 mod task_result;
 mod task_session;
 
+pub use build_session::{BuildSession, is_marked, mark_cache, unmark_cache};
 pub use controller::{
     Cluster, ClusterError, Controller, Store, StoreError, Submission, poll_interval,
 };
 pub use decide::{Action, Observation, decide, needs_nodes};
 pub use directory::{FleetDirectory, FleetError};
 pub use job::{Job, JobEnd, JobState, Node};
-pub use plan::{NodeChoice, PlanError, choose_nodes, tasks};
+pub use plan::{NodeChoice, PlanError, choose_nodes, tasks, with_builds};
 pub use record::{AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Outcome, TaskRecord};
 pub use request::{Limits, Request, UnixTime};
 pub use slurm::{Slurm, job_script};

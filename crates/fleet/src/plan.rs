@@ -130,6 +130,24 @@ pub fn tasks(
     Ok(nodes.iter().enumerate().map(task).collect())
 }
 
+/// Puts tasks that compile what the others need before them: one, or one for each node if builds depend on
+/// the CPU, whose type only the node knows.
+#[must_use]
+pub fn with_builds(tasks: Vec<TaskRecord>, for_each_node: bool) -> Vec<TaskRecord> {
+    let number = if for_each_node { tasks.len() } else { 1 };
+    let build = |task: &TaskRecord| {
+        let mut name =
+            if for_each_node { format!("build-{}", task.node) } else { "build".to_owned() };
+        // A node may have that name.
+        while tasks.iter().any(|other| other.name == name) {
+            name.push('_');
+        }
+        TaskRecord::of_builds(&name, &task.node)
+    };
+    let builds: Vec<TaskRecord> = tasks.iter().take(number).map(build).collect();
+    builds.into_iter().chain(tasks).collect()
+}
+
 /// The partition in words.
 pub(crate) fn partition(request: &Request) -> String {
     let features = match &request.constraint {
@@ -183,6 +201,20 @@ mod tests {
             choose(&["x"]).unwrap_err().to_string(),
             "unknown node x in partition main; its nodes are a, b"
         );
+    }
+
+    #[test]
+    fn builds_come_first_with_names_that_no_node_has() {
+        let nodes = ["build", "n2"].map(str::to_owned);
+        let names = |for_each_node| -> Vec<(String, String, bool)> {
+            let tasks = with_builds(tasks(&nodes, &[], false).unwrap(), for_each_node);
+            tasks.into_iter().map(|task| (task.name, task.node, task.builds)).collect()
+        };
+        let row = |name: &str, node: &str, builds| (name.to_owned(), node.to_owned(), builds);
+        let measuring = [row("build", "build", false), row("n2", "n2", false)];
+        assert_eq!(names(false), [&[row("build_", "build", true)][..], &measuring].concat());
+        let builds = [row("build-build", "build", true), row("build-n2", "n2", true)];
+        assert_eq!(names(true), [&builds[..], &measuring].concat());
     }
 
     #[test]

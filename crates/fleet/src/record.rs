@@ -29,7 +29,7 @@ pub struct FleetRecord {
     pub tasks: Vec<TaskRecord>,
 }
 
-/// One run: the experiment on a node, or a shard of its microbenchmarks.
+/// One run: the experiment on a node, or a shard of its microbenchmarks. Or the builds of all runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// The name of its directory.
@@ -38,6 +38,9 @@ pub struct TaskRecord {
     pub node: String,
     /// The microbenchmarks of a shard; `None` for all.
     pub microbenchmarks: Option<Vec<String>>,
+    /// Whether it compiles what the other tasks need, and measures nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub builds: bool,
     /// The attempts, numbered from 1.
     pub attempts: Vec<AttemptRecord>,
     /// Number of attempts whose failures do not count, because the user resumed the fleet run.
@@ -105,6 +108,11 @@ pub enum Outcome {
         /// Number of failures of candidates, see the report.
         failures: usize,
     },
+    /// Builds would be of no use to the other tasks.
+    Skipped {
+        /// The reason, in words.
+        reason: String,
+    },
     /// It failed too often, or cannot succeed.
     Failed {
         /// The reason, in words.
@@ -148,12 +156,34 @@ impl FleetRecord {
         self.tasks.iter().all(|task| task.outcome.is_some() && !task.has_open_attempt())
     }
 
+    /// The jobs of builds that have not ended, for which measuring jobs wait; `None` if one of them is not
+    /// submitted yet.
+    pub(crate) fn build_jobs(&self) -> Option<Vec<JobId>> {
+        let open = self.tasks.iter().filter(|task| task.builds && task.outcome.is_none());
+        open.map(|task| task.attempts.iter().find(|attempt| attempt.end.is_none())?.job).collect()
+    }
+
+    /// Whether jobs can be submitted at once because those that they wait for are known now.
+    #[must_use]
+    pub fn has_jobs_to_submit(&self) -> bool {
+        let is_new = |task: &TaskRecord| task.outcome.is_none() && task.attempts.is_empty();
+        self.tasks.iter().any(is_new) && self.build_jobs().is_some()
+    }
+
+    /// A task of builds that ended without them.
+    #[must_use]
+    pub fn failed_builds(&self) -> Option<&TaskRecord> {
+        let has_failed =
+            |task: &&TaskRecord| task.outcome.as_ref().is_some_and(|end| !end.is_success());
+        self.tasks.iter().filter(|task| task.builds).find(has_failed)
+    }
+
     /// Prepares tasks that ended without everything measured for more attempts. Returns their number.
     pub fn reopen(&mut self) -> usize {
         self.cancelled = false;
         let mut number = 0;
         for task in &mut self.tasks {
-            if matches!(task.outcome, None | Some(Outcome::Complete { .. })) {
+            if task.outcome.as_ref().is_none_or(Outcome::is_success) {
                 continue;
             }
             task.outcome = None;
@@ -164,12 +194,39 @@ impl FleetRecord {
     }
 }
 
+impl Outcome {
+    /// Whether nothing is left to do.
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        matches!(self, Self::Complete { .. } | Self::Skipped { .. })
+    }
+
+    /// The reason, in words; empty for a complete task.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Complete { .. } => "",
+            Self::Skipped { reason }
+            | Self::Failed { reason }
+            | Self::Lost { reason }
+            | Self::Cancelled { reason } => reason,
+        }
+    }
+}
+
 impl TaskRecord {
     /// A task without attempts.
     #[must_use]
     pub fn new(name: &str, node: &str, microbenchmarks: Option<Vec<String>>) -> Self {
         let (name, node) = (name.to_owned(), node.to_owned());
-        Self { name, node, microbenchmarks, attempts: Vec::new(), forgiven: 0, outcome: None }
+        let (builds, attempts) = (false, Vec::new());
+        Self { name, node, microbenchmarks, builds, attempts, forgiven: 0, outcome: None }
+    }
+
+    /// A task that compiles what the others need.
+    #[must_use]
+    pub fn of_builds(name: &str, node: &str) -> Self {
+        Self { builds: true, ..Self::new(name, node, None) }
     }
 
     /// The attempt with this number.

@@ -10,6 +10,8 @@ pub struct TaskStatus {
     pub name: String,
     /// The node.
     pub node: String,
+    /// Whether it compiles what the others measure.
+    pub builds: bool,
     /// The state, in a word.
     pub state: String,
     /// The number of its last attempt; `None` before the first.
@@ -40,6 +42,7 @@ impl TaskStatus {
                 let words: Vec<String> = words.into_iter().filter(|one| !one.is_empty()).collect();
                 ("complete".to_owned(), words.join(", "))
             }
+            (Some(Outcome::Skipped { reason }), _) => ("skipped".to_owned(), reason.clone()),
             (Some(Outcome::Failed { reason }), _) => ("failed".to_owned(), reason.clone()),
             (Some(Outcome::Lost { reason }), _) => ("lost".to_owned(), reason.clone()),
             (Some(Outcome::Cancelled { reason }), _) => ("cancelled".to_owned(), reason.clone()),
@@ -55,6 +58,7 @@ impl TaskStatus {
         Self {
             name: task.name.clone(),
             node: task.node.clone(),
+            builds: task.builds,
             state,
             attempt: last.map(|attempt| attempt.number),
             job: last.and_then(|attempt| attempt.job),
@@ -70,6 +74,7 @@ fn current(attempt: &AttemptRecord, files: &AttemptFiles) -> (String, String) {
     if let Some(result) = &files.result {
         let (state, detail) = match &result.end {
             TaskEnd::Complete { .. } => ("measured", String::new()),
+            TaskEnd::Skipped { reason } => ("skipped", reason.clone()),
             TaskEnd::Interrupted => ("interrupted", String::new()),
             TaskEnd::Failed { reason, .. } => ("failing", reason.clone()),
         };
@@ -80,17 +85,17 @@ fn current(attempt: &AttemptRecord, files: &AttemptFiles) -> (String, String) {
         None => (&*attempt.state, ""),
     };
     let state = match (state, &files.claim) {
-        ("submitting" | "submitted" | "pending", Some(_)) => "running",
+        ("submitting" | "submitted" | "pending" | "waiting for builds", Some(_)) => "running",
         (state, _) => state,
     };
     (state.to_owned(), doing().unwrap_or_else(|| detail.to_owned()))
 }
 
-/// How many tasks are in which state: `3 complete, 1 running`.
+/// How many tasks that measure are in which state: `3 complete, 1 running`.
 #[must_use]
 pub fn totals(all: &[TaskStatus]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
-    for status in all {
+    for status in all.iter().filter(|status| !status.builds) {
         match counts.iter_mut().find(|(state, _)| *state == status.state) {
             Some((_, count)) => *count += 1,
             None => counts.push((&status.state, 1)),
@@ -118,8 +123,10 @@ pub fn lines(record: &FleetRecord, all: &[TaskStatus], width: usize) -> Vec<Stri
         let TaskStatus { name, node, detail, .. } = status;
         let node = match record.request.shard {
             true => format!("  {node:<nodes$}"),
-            // The name of the task is that of its first node.
-            false if name == node => String::new(),
+            // The name of the task is that of its first node, or ends with it.
+            false if name == node || status.builds && name.ends_with(node.as_str()) => {
+                String::new()
+            }
             false => format!(" on {node}"),
         };
         let state = state_of(status);

@@ -26,10 +26,15 @@ pub struct TaskResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "kebab-case")]
 pub enum TaskEnd {
-    /// Everything is measured.
+    /// Everything is measured, or built.
     Complete {
         /// Number of failures of candidates.
         failures: usize,
+    },
+    /// Builds would be of no use to the other tasks.
+    Skipped {
+        /// The reason.
+        reason: String,
     },
     /// It was told to stop, by Slurm before a time limit or by a user; it can be resumed.
     Interrupted,
@@ -56,7 +61,8 @@ pub struct Claim {
 pub struct TaskProgress {
     /// What it does, in words.
     pub doing: String,
-    /// Number of slices and of steps of an insert benchmark in the copy of the run beside it.
+    /// Number of slices and of steps of an insert benchmark in the copy of the run beside it, or of
+    /// finished builds.
     pub measured: u64,
 }
 

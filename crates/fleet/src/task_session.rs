@@ -16,14 +16,13 @@ use std::time::{Duration, Instant};
 
 use dbdyno_results::{ResultsError, RunReader, snapshot};
 
+use crate::build_session::BuildSession;
+use crate::claimed_attempt::{ClaimedAttempt, FENCE_INTERVAL};
 use crate::controller::StoreError;
 use crate::directory::{FleetDirectory, FleetError};
 use crate::files;
 use crate::record::{FleetRecord, JobId};
-use crate::task_result::{Claim, TaskEnd, TaskProgress, TaskResult};
-
-/// How often a waiting or running attempt looks whether it must stop.
-const FENCE_INTERVAL: Duration = Duration::from_secs(2);
+use crate::task_result::{TaskEnd, TaskProgress, TaskResult};
 
 /// How often the run is copied to the shared file system.
 const COPY_INTERVAL: Duration = Duration::from_secs(60);
@@ -76,8 +75,10 @@ pub struct TaskPlace {
 /// Whether an attempt is to run.
 #[derive(Debug)]
 pub enum Begin {
-    /// It is.
+    /// It is to measure.
     Run(Box<TaskSession>),
+    /// It is to build.
+    Build(Box<BuildSession>),
     /// Another job runs it, or it is not needed any more; with the reason.
     NotNeeded(String),
 }
@@ -94,13 +95,7 @@ pub enum Finish {
 /// A running attempt.
 #[derive(Debug)]
 pub struct TaskSession {
-    record: FleetRecord,
-    fleet: FleetDirectory,
-    task: usize,
-    attempt: u32,
-    node: String,
-    /// The directory of the attempt.
-    shared: PathBuf,
+    attempt: ClaimedAttempt,
     /// The run directory.
     run: PathBuf,
     /// Whether there is a run in it to continue.
@@ -119,7 +114,8 @@ struct LastTimes {
 }
 
 impl TaskSession {
-    /// Claims the attempt, waits until no other attempt runs on this node, and finds the run to continue.
+    /// Claims the attempt. If it measures, waits until no other attempt runs on this node, and finds the run
+    /// to continue.
     ///
     /// # Errors
     /// The directories cannot be used.
@@ -130,29 +126,26 @@ impl TaskSession {
         place: &TaskPlace,
         stop: &AtomicBool,
     ) -> Result<Begin, TaskError> {
-        let (fleet, record) = FleetDirectory::read(fleet)?;
-        let unknown = || TaskError::Unknown { task: task.to_owned(), attempt };
-        let index = record.tasks.iter().position(|one| one.name == task).ok_or_else(unknown)?;
-        let shared = fleet.attempt(task, attempt);
-        if !shared.is_dir() {
-            return Err(unknown());
-        }
-        if !claim(&shared, place)? {
+        let Some(claimed) = ClaimedAttempt::claim(fleet, task, attempt, place)? else {
             return Ok(Begin::NotNeeded("another job runs this attempt".to_owned()));
+        };
+        if claimed.task().builds {
+            return Ok(Begin::Build(Box::new(BuildSession::new(claimed))));
         }
+        let (fleet, record) = (&claimed.fleet, &claimed.record);
         let scratch = scratch::open(Path::new(&record.request.scratch), &place.node)?;
         let lock_file = scratch.join("node.lock");
         let at_lock = |source| TaskError::Scratch { path: lock_file.clone(), source };
         let open = File::options().create(true).truncate(false).write(true).open(&lock_file);
         let lock = open.map_err(at_lock)?;
         while lock.try_lock().is_err() {
-            if shared.join("fence").exists() || stop.load(Ordering::Relaxed) {
+            if claimed.is_fenced() || stop.load(Ordering::Relaxed) {
                 return Ok(Begin::NotNeeded("told to stop while another attempt ran".to_owned()));
             }
             std::thread::sleep(FENCE_INTERVAL / 4);
         }
         let is_complete = |number: u32| {
-            let result = fleet.files_of(&record, task, number).result;
+            let result = fleet.files_of(record, task, number).result;
             result.is_some_and(|result| matches!(result.end, TaskEnd::Complete { .. }))
         };
         if (1..attempt).any(is_complete) {
@@ -160,24 +153,14 @@ impl TaskSession {
         }
         let run = scratch.join(format!("{}-{task}", record.id));
         let copies = (1..attempt).rev().filter_map(|number| {
-            let claim = fleet.files_of(&record, task, number).claim?;
+            let claim = fleet.files_of(record, task, number).claim?;
             (claim.node == place.node).then(|| fleet.attempt(task, number))
         });
         let resumes = scratch::prepare_run(&run, copies)?;
         let now = Instant::now();
         let last = LastTimes { fence: now, progress: None, copy: now, measured: 0 };
-        Ok(Begin::Run(Box::new(Self {
-            record,
-            fleet,
-            task: index,
-            attempt,
-            node: place.node.clone(),
-            shared,
-            run,
-            resumes,
-            last: Mutex::new(last),
-            _lock: lock,
-        })))
+        let (attempt, last) = (claimed, Mutex::new(last));
+        Ok(Begin::Run(Box::new(Self { attempt, run, resumes, last, _lock: lock })))
     }
 
     /// The run directory, on a local disk.
@@ -195,25 +178,25 @@ impl TaskSession {
     /// The microbenchmarks of a shard; `None` for all.
     #[must_use]
     pub fn microbenchmarks(&self) -> Option<&[String]> {
-        self.record.tasks[self.task].microbenchmarks.as_deref()
+        self.attempt.task().microbenchmarks.as_deref()
     }
 
     /// Whether no other attempt follows if this one fails.
     #[must_use]
     pub fn is_last_try(&self) -> bool {
-        self.record.tasks[self.task].failures() >= self.record.request.limits.retries
+        self.attempt.is_last_try()
     }
 
     /// The fleet run.
     #[must_use]
     pub const fn record(&self) -> &FleetRecord {
-        &self.record
+        &self.attempt.record
     }
 
     /// The directory of the fleet run.
     #[must_use]
     pub const fn fleet(&self) -> &FleetDirectory {
-        &self.fleet
+        &self.attempt.fleet
     }
 
     /// Shows progress to the others and looks whether the attempt must stop, both not more often than
@@ -222,7 +205,7 @@ impl TaskSession {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.fence.elapsed() >= FENCE_INTERVAL {
             last.fence = Instant::now();
-            if self.is_fenced() {
+            if self.attempt.is_fenced() {
                 return false;
             }
         }
@@ -234,12 +217,11 @@ impl TaskSession {
                 Err(error) => tracing::warn!(%error, "copying the run"),
             }
         }
-        if last.progress.is_none_or(|time| time.elapsed() >= self.progress_interval()) {
+        let interval = self.attempt.progress_interval();
+        if last.progress.is_none_or(|time| time.elapsed() >= interval) {
             last.progress = Some(Instant::now());
             let progress = TaskProgress { doing: doing.to_owned(), measured: last.measured };
-            if let Err(error) = files::replace_json(&self.shared.join("progress.json"), &progress) {
-                tracing::warn!(%error, "writing progress");
-            }
+            self.attempt.show(&progress);
         }
         true
     }
@@ -253,7 +235,7 @@ impl TaskSession {
     pub fn finish(self, end: TaskEnd) -> Result<Finish, TaskError> {
         let mut tries = LAST_COPIES.0;
         let copied = loop {
-            if self.is_fenced() && !matches!(end, TaskEnd::Complete { .. }) {
+            if self.attempt.is_fenced() && !matches!(end, TaskEnd::Complete { .. }) {
                 return Ok(Finish::Fenced);
             }
             tries -= 1;
@@ -270,24 +252,11 @@ impl TaskSession {
         };
         let is_over =
             matches!(end, TaskEnd::Complete { .. } | TaskEnd::Failed { retry: false, .. });
-        let result = TaskResult {
-            fleet: self.record.id.clone(),
-            task: self.record.tasks[self.task].name.clone(),
-            attempt: self.attempt,
-            node: self.node.clone(),
-            measured,
-            end,
-        };
-        files::replace_json(&self.shared.join("result.json"), &result)?;
+        self.attempt.write_result(measured, end)?;
         if is_over && let Err(error) = scratch::remove(&self.run) {
             tracing::warn!(%error, "removing the local run directory");
         }
         Ok(Finish::Written)
-    }
-
-    /// Whether another attempt took over.
-    fn is_fenced(&self) -> bool {
-        self.shared.join("fence").exists()
     }
 
     fn has_run(&self) -> bool {
@@ -297,12 +266,8 @@ impl TaskSession {
     /// Copies the run to the shared file system. Returns how much is measured in it, at least.
     fn copy(&self) -> Result<u64, ResultsError> {
         let measured = RunReader::open(&self.run)?.measurements()?;
-        snapshot(&self.run, &self.shared.join("run.sqlite"))?;
+        snapshot(&self.run, &self.attempt.directory.join("run.sqlite"))?;
         Ok(measured)
-    }
-
-    fn progress_interval(&self) -> Duration {
-        crate::controller::poll_interval(self.record.tasks.len()).into()
     }
 }
 
@@ -327,22 +292,6 @@ pub fn report_failure(
         end: TaskEnd::Failed { reason: reason.to_owned(), retry: true },
     };
     Ok(files::replace_json(&fleet.attempt(task, attempt).join("result.json"), &result)?)
-}
-
-/// Writes the claim; returns whether this job has it.
-fn claim(shared: &Path, place: &TaskPlace) -> Result<bool, StoreError> {
-    let path = shared.join("claim.json");
-    let claim = Claim { job: place.job, node: place.node.clone() };
-    let write = || {
-        let file = files::create_new(&path)?;
-        serde_json::to_writer(&file, &claim)?;
-        file.sync_all()
-    };
-    match write() {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-        Err(source) => Err(StoreError { path, source }),
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// Minutes of measuring that a task needs.
 const WORK: u64 = 600;
 
+/// Minutes that builds take.
+const BUILDING: u64 = 30;
+
+/// Minutes that a task needs.
+fn work_of(task: &str) -> u64 {
+    if task.starts_with("build") { BUILDING } else { WORK }
+}
+
 /// The time limit of jobs, in minutes.
 const LIMIT: u64 = 480;
 
@@ -57,6 +65,8 @@ struct SimulatedJob {
     node: usize,
     task: String,
     attempt: u32,
+    /// The jobs that it waits for.
+    after: Vec<JobId>,
 }
 
 /// The machines, Slurm and the shared file system.
@@ -107,9 +117,13 @@ impl World {
         let busy: BTreeSet<usize> = self.active().map(|job| job.node).collect();
         let mut taken = busy;
         let now = self.now;
+        let waiting: BTreeMap<JobId, &'static str> =
+            self.jobs.values().filter_map(|job| Some((job.job.id, self.waits(job)?))).collect();
         let (down, processes) = (&self.down, &mut self.processes);
         for job in self.jobs.values_mut().filter(|job| job.job.state == JobState::Pending) {
-            if down[job.node] > now {
+            if let Some(reason) = waiting.get(&job.job.id) {
+                (*reason).clone_into(&mut job.job.reason);
+            } else if down[job.node] > now {
                 "ReqNodeNotAvail, UnavailableNodes:x".clone_into(&mut job.job.reason);
             } else if taken.insert(job.node) {
                 job.job.state = JobState::Active("RUNNING".to_owned());
@@ -124,6 +138,19 @@ impl World {
                 });
             }
         }
+    }
+
+    /// Why a job waits for others. One that Slurm has forgotten is not waited for.
+    fn waits(&self, job: &SimulatedJob) -> Option<&'static str> {
+        let mut others = job.after.iter().filter_map(|id| Some(&self.jobs.get(id)?.job.state));
+        let is_open = |state: &JobState| !matches!(state, JobState::Ended(_));
+        if others
+            .clone()
+            .any(|state| !is_open(state) && *state != JobState::Ended(JobEnd::Completed))
+        {
+            return Some("DependencyNeverSatisfied");
+        }
+        others.any(is_open).then_some("Dependency")
     }
 
     fn active(&self) -> impl Iterator<Item = &SimulatedJob> {
@@ -219,15 +246,16 @@ impl World {
                 continue;
             }
             process.holds = true;
+            let work = work_of(&process.task);
             let measured = self.local.entry((process.node, process.task.clone())).or_default();
-            *measured = (*measured + 1).min(WORK);
+            *measured = (*measured + 1).min(work);
             let measured = *measured;
             if !process.connected {
                 left.push(process);
                 continue;
             }
             files_progress(self.files.entry(key).or_default(), measured);
-            if measured >= WORK {
+            if measured >= work {
                 self.write(&process, measured, TaskEnd::Complete { failures: 0 });
                 self.end_job(process.job, JobEnd::Completed);
                 continue;
@@ -335,17 +363,25 @@ impl Cluster for Simulated {
         Ok((0..world.down.len()).map(node).collect())
     }
 
-    fn submit(&mut self, job: &Submission<'_>) -> Result<JobId, ClusterError> {
+    fn submit(&mut self, submission: &Submission<'_>) -> Result<JobId, ClusterError> {
         self.no_answer()?;
         let mut world = self.0.borrow_mut();
         let id = world.next_job;
         world.next_job += 1;
         world.submissions += 1;
-        let (name, node) = (job.name.clone(), node_number(job.node));
-        let (task, attempt) = (job.task.to_owned(), job.attempt);
+        let (name, node) = (submission.name.clone(), node_number(submission.node));
+        let (task, attempt) = (submission.task.to_owned(), submission.attempt);
         let (state, reason) = (JobState::Pending, "Priority".to_owned());
         let job = Job { id, name, state, reason };
-        world.jobs.insert(id, SimulatedJob { job, node, task, attempt });
+        let after = submission.after.clone();
+        let is_built_before = |build: &TaskRecord| {
+            let mut jobs =
+                build.attempts.iter().filter(|it| it.end.is_none()).filter_map(|it| it.job);
+            build.outcome.is_some() || jobs.any(|job| after.contains(&job))
+        };
+        let mut builds = submission.record.tasks.iter().filter(|task| task.builds);
+        assert!(task.starts_with("build") || builds.all(is_built_before), "{task} does not wait");
+        world.jobs.insert(id, SimulatedJob { job, node, task, attempt, after });
         let share = world.faults.call;
         match world.chance(share) {
             // It was accepted nevertheless.
@@ -424,6 +460,17 @@ fn simulate(
     change: impl Fn(&mut Request),
     at: impl Fn(u64, &mut Controller<Simulated, Simulated>),
 ) -> Simulation {
+    simulate_tasks(seed, faults, change, at, |tasks| tasks)
+}
+
+/// The same with other tasks than one for each node.
+fn simulate_tasks(
+    seed: u64,
+    faults: Faults,
+    change: impl Fn(&mut Request),
+    at: impl Fn(u64, &mut Controller<Simulated, Simulated>),
+    plan: impl Fn(Vec<TaskRecord>) -> Vec<TaskRecord>,
+) -> Simulation {
     let mut request = Request {
         name: "test".to_owned(),
         partition: None,
@@ -441,7 +488,7 @@ fn simulate(
         |number: usize| if request.shard { format!("shard-{number}") } else { node_name(number) };
     let tasks =
         (0..200).map(|number| TaskRecord::new(&name(number), &node_name(number), None)).collect();
-    let record = FleetRecord::new("5eed".to_owned(), "1.2.3", "", request.clone(), tasks);
+    let record = FleetRecord::new("5eed".to_owned(), "1.2.3", "", request.clone(), plan(tasks));
     let world = Rc::new(RefCell::new(World {
         random: Xoshiro256PlusPlus::seed_from_u64(seed),
         faults,
@@ -502,11 +549,13 @@ impl Simulation {
         for task in &self.record.tasks {
             match task.outcome.as_ref().unwrap() {
                 Outcome::Complete { attempt, .. } => {
-                    assert_eq!(world.accepted.get(&task.name), Some(attempt));
+                    let accepted = (!task.builds).then_some(attempt);
+                    assert_eq!(world.accepted.get(&task.name), accepted);
                     let result = world.files[&(task.name.clone(), *attempt)].result.as_ref();
-                    assert_eq!(result.unwrap().measured, WORK);
+                    assert_eq!(result.unwrap().measured, work_of(&task.name));
                 }
-                Outcome::Failed { reason }
+                Outcome::Skipped { reason }
+                | Outcome::Failed { reason }
                 | Outcome::Lost { reason }
                 | Outcome::Cancelled { reason } => {
                     assert!(!reason.is_empty());
@@ -514,8 +563,8 @@ impl Simulation {
                 }
             }
         }
-        let names: BTreeSet<&str> =
-            self.record.tasks.iter().map(|task| task.node.as_str()).collect();
+        let measuring = self.record.tasks.iter().filter(|task| !task.builds);
+        let names: BTreeSet<&str> = measuring.map(|task| task.node.as_str()).collect();
         if !self.record.request.shard {
             assert_eq!(names.len(), 200, "each machine is measured once");
         }
@@ -540,6 +589,22 @@ fn nothing_is_lost_of_200_nodes_with_1_percent_failures_an_hour() {
         kinds.extend(world.kinds.iter().copied());
     }
     assert_eq!(kinds.len(), 6, "{kinds:?}");
+}
+
+#[test]
+fn nothing_is_measured_before_everything_is_built_also_with_failures() {
+    let faults = Faults { per_hour: 0.05, ..ONE_PERCENT };
+    for (seed, for_each_node) in [(0, false), (1, true)] {
+        let plan = |tasks| dbdyno_fleet::with_builds(tasks, for_each_node);
+        let change =
+            |request: &mut Request| request.limits = Limits { retries: 10, ..Limits::default() };
+        let simulation = simulate_tasks(seed, faults, change, |_, _| {}, plan);
+        simulation.check();
+        assert!(simulation.record.failed_builds().is_none());
+        let builds = simulation.record.tasks.iter().filter(|task| task.builds);
+        let attempts: usize = builds.clone().map(|task| task.attempts.len()).sum();
+        assert!(!for_each_node || attempts > builds.count(), "no build failed");
+    }
 }
 
 #[test]

@@ -405,6 +405,17 @@ impl Build {
             None => Variant::by_name(&self.variant),
         }
     }
+
+    /// Whether the result depends on the CPU it is compiled on, by flags such as `-march=native`.
+    #[must_use]
+    pub fn depends_on_cpu(&self) -> bool {
+        const NATIVE: &str = "native";
+        let variant = self.resolved_variant().ok();
+        let settings = variant.iter().flat_map(|variant| [&variant.march, &variant.mtune]);
+        let mut flags = self.flags.iter().filter_map(|flag| flag.strip_suffix(NATIVE));
+        settings.flatten().any(|value| value == NATIVE)
+            || flags.any(|flag| ["-march=", "-mtune=", "-mcpu="].contains(&flag))
+    }
 }
 
 const fn yes() -> bool {

@@ -85,7 +85,7 @@ pub struct FleetRun {
     /// Directory on a local disk of each node, for the data and the run [default: /var/tmp]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub scratch: Option<PathBuf>,
-    /// Build cache, on a shared file system to compile each build once [default:
+    /// Build cache; on a shared file system, each build is compiled once, in a job of its own [default:
     /// $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root /var/cache/dbdyno]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub cache: Option<PathBuf>,

@@ -52,11 +52,15 @@ impl Fleet<'_> {
 
     /// The command that starts it, with short waits.
     fn run(&self, experiment: &Experiment<'_>, args: &[&str]) -> Command {
+        self.run_with_cache(&experiment.text(), &cache(), args)
+    }
+
+    fn run_with_cache(&self, experiment: &str, cache: &Path, args: &[&str]) -> Command {
         let scratch = self.test.path().join("scratch");
         fs::create_dir_all(&scratch).unwrap();
         let mut command = self.command(&["run", "--retry-wait", "1s", "--result-wait", "2s"]);
-        command.arg(self.test.file(&experiment.text())).arg("--out").arg(self.out());
-        command.arg("--cache").arg(cache()).arg("--scratch").arg(scratch).args(args);
+        command.arg(self.test.file(experiment)).arg("--out").arg(self.out());
+        command.arg("--cache").arg(cache).arg("--scratch").arg(scratch).args(args);
         command
     }
 
@@ -72,8 +76,21 @@ impl Fleet<'_> {
         finish(command)
     }
 
+    /// A task that measures.
     fn task(&self, index: usize) -> Value {
-        json(&self.out().join("fleet.json"))["tasks"][index].clone()
+        self.tasks(false)[index].clone()
+    }
+
+    /// The tasks that build, or those that measure.
+    fn tasks(&self, build: bool) -> Vec<Value> {
+        let record = json(&self.out().join("fleet.json"));
+        let tasks = record["tasks"].as_array().unwrap().iter();
+        tasks.filter(|task| task["builds"].as_bool().unwrap_or(false) == build).cloned().collect()
+    }
+
+    /// What the job of an attempt printed.
+    fn log(&self, task: &str, attempt: u32) -> String {
+        fs::read_to_string(self.out().join(format!("{task}/attempts/{attempt}/job.log"))).unwrap()
     }
 
     fn outcome(&self, index: usize) -> String {
@@ -235,7 +252,8 @@ fn dead_node_is_waited_for_and_its_run_continued() {
     let Some(slurm) = Slurm::start() else { return };
     let test = TestDir::new();
     let fleet = Fleet { slurm: &slurm, test: &test };
-    let mut controller = Background::start(fleet.run(&LONG, &["--nodelist", "node1"]), test.path());
+    let command = fleet.run(&LONG, &["--nodelist", "node1"]);
+    let mut controller = Background::start(command, test.path());
     fleet.wait_until_measuring(&mut controller, &["node1"], 1);
     slurm.kill("node1");
     controller.wait_until("the next job waits", || fleet.attempts(0) == 2);
@@ -243,6 +261,77 @@ fn dead_node_is_waited_for_and_its_run_continued() {
     controller.end().assert_code(0).assert_prints("1 complete");
     let first = fleet.task(0)["attempts"][0]["end"]["reason"].to_string();
     assert!(first.contains("lost its node"), "{first}");
+}
+
+#[test]
+fn builds_for_a_type_of_cpu_are_made_once_by_a_job_of_their_own() {
+    let Some(slurm) = Slurm::start() else { return };
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    let experiment = Experiment {
+        budget: "100ms",
+        candidates: &[("base", ""), ("native", "flags = [\"-march=native\"]")],
+        ..experiment()
+    };
+    let cache = test.path().join("cache");
+    let args = ["--nodelist", "node[1-2]"];
+    let mut controller =
+        Background::start(fleet.run_with_cache(&experiment.text(), &cache, &args), test.path());
+    controller.wait_until("the measuring jobs wait", || {
+        let is_submitted = |index| fleet.task(index)["attempts"][0]["job"].is_u64();
+        fleet.out().join("fleet.json").exists() && is_submitted(0) && is_submitted(1)
+    });
+    let jobs = slurm.call("scontrol", &["show", "job"]);
+    assert!(jobs.contains("Dependency=afterok:"), "{jobs}");
+    let finished = controller.end();
+    finished.assert_code(0).assert_prints("2 complete").assert_prints("build-node1");
+    let logs = ["build-node1", "build-node2"].map(|task| fleet.log(task, 1));
+    let compiling = |log: &&String| log.contains("compiled ");
+    assert_eq!(logs.iter().filter(compiling).count(), 1, "{logs:?}");
+    assert!(logs.iter().any(|log| log.contains("builds for this type of CPU")), "{logs:?}");
+    for (index, node) in ["node1", "node2"].into_iter().enumerate() {
+        let log = fleet.log(node, 1);
+        assert!(log.contains("cached ") && !log.contains("compil"), "{log}");
+        assert_eq!((fleet.outcome(index), fleet.attempts(index)), ("complete".to_owned(), 1));
+    }
+    let entries = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!entries.into_iter().any(|name| name.to_str().unwrap().starts_with("fleet-")));
+}
+
+#[test]
+fn failed_build_ends_the_fleet_run_with_the_message_of_the_compiler() {
+    let Some(slurm) = Slurm::start() else { return };
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    let wrong = ("wrong", "flags = [\"-DSQLITE_MAX_COLUMN=40000\"]");
+    let experiment = Experiment { candidates: &[("base", ""), wrong], ..SHORT };
+    let finished = finish(fleet.run(&experiment, &["--nodes", "2", "--retries", "1"]));
+    finished.assert_code(1).assert_prints("build on node").assert_prints("may not exceed 32767");
+    let [build] = &fleet.tasks(true)[..] else { panic!("one task builds") };
+    assert_eq!(build["attempts"].as_array().unwrap().len(), 2);
+    for index in 0..2 {
+        assert_eq!(fleet.outcome(index), "failed");
+        let node = fleet.task(index)["name"].as_str().unwrap().to_owned();
+        assert!(!fleet.out().join(node).join("attempts/1/claim.json").exists(), "it measured");
+    }
+    fleet.assert_no_jobs();
+}
+
+#[test]
+fn nodes_whose_cache_is_not_shared_compile_for_themselves() {
+    let Some(slurm) = Slurm::start() else { return };
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    let experiment = Experiment { budget: "100ms", ..experiment() };
+    let cache = slurm.local().join("cache");
+    let finished =
+        finish(fleet.run_with_cache(&experiment.text(), &cache, &["--nodelist", "node[1-2]"]));
+    finished.assert_code(0).assert_prints("is not shared with node1").assert_prints("2 complete");
+    assert_eq!(fleet.tasks(true)[0]["outcome"]["outcome"], "skipped");
+    for node in ["node1", "node2"] {
+        assert!(fleet.log(node, 1).contains("compiled "), "{}", fleet.log(node, 1));
+    }
+    assert!(!cache.join("builds").exists(), "the cache of this machine was used");
 }
 
 #[test]

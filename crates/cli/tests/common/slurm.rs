@@ -70,6 +70,11 @@ impl Slurm {
         self.script("start", &[node]);
     }
 
+    /// A directory that is another one on each node.
+    pub fn local(&self) -> PathBuf {
+        self.path().join("local")
+    }
+
     fn path(&self) -> PathBuf {
         self.dir.path().to_owned()
     }

@@ -24,7 +24,7 @@ wait_for() { # SECONDS COMMAND...
 host() {
 	rm -f "$D/$1.ready"
 	setsid "${clean[@]}" unshare --uts --ipc --mount --pid --fork --kill-child --mount-proc \
-		bash -c "hostname $1; mount --bind $D/hosts /etc/hosts; : >$D/$1.ready; while :; do sleep infinity & wait; done" \
+		bash -c "hostname $1; mount --bind $D/hosts /etc/hosts; mount -t tmpfs -o mode=755 local $D/local; : >$D/$1.ready; while :; do sleep infinity & wait; done" \
 		</dev/null >"$D/log/$1.host" 2>&1 &
 	echo $! >"$D/$1.outer"
 	wait_for 30 test -e "$D/$1.ready"
@@ -56,7 +56,7 @@ end() {
 
 case $1 in
 up)
-	mkdir -p "$D"/{log,spool,state}
+	mkdir -p "$D"/{local,log,spool,state}
 	echo "127.0.0.1 localhost ctl node1 node2 node3" >"$D/hosts"
 	(umask 077 && head -c 128 /dev/urandom >"$D/key")
 	setsid "${clean[@]}" munged --force --foreground --num-threads=2 --socket="$D/munge" \

@@ -1,4 +1,5 @@
 use super::*;
+use crate::plan::with_builds;
 use crate::sample::fleet;
 use crate::task_result::{Claim, TaskProgress, TaskResult};
 
@@ -13,16 +14,21 @@ struct Scene {
 }
 
 impl Scene {
-    /// Job 1 of the first attempt runs.
-    fn running() -> Self {
-        let mut scene = Self {
+    /// There are no jobs yet.
+    fn idle() -> Self {
+        Self {
             record: fleet(1),
             now: 1000,
             jobs: Some(Vec::new()),
             ended: Vec::new(),
             nodes: None,
             files: BTreeMap::new(),
-        };
+        }
+    }
+
+    /// Job 1 of the first attempt runs.
+    fn running() -> Self {
+        let mut scene = Self::idle();
         assert_eq!(scene.step(), [Action::Submit { task: 0, attempt: 1 }]);
         scene.record.tasks[0].attempts[0].job = Some(1);
         scene.list(1, "RUNNING", "None");
@@ -260,4 +266,129 @@ fn progress_of_an_attempt_without_result_counts() {
     scene.list(1, "TIMEOUT", "None");
     assert_eq!(scene.next(), [FENCE_1, SUBMIT_2]);
     assert_eq!(scene.record.tasks[0].failures(), 0);
+}
+
+/// Jobs of a fleet run in which task 0 builds and task 1 measures.
+struct Building(Scene);
+
+impl Building {
+    /// The job of the builds has number 1.
+    fn new() -> Self {
+        let mut scene = Scene::idle();
+        scene.record.tasks = with_builds(std::mem::take(&mut scene.record.tasks), false);
+        scene.record.request.named_nodes = true;
+        assert_eq!(scene.step(), [Action::Submit { task: 0, attempt: 1 }]);
+        assert_eq!(scene.step(), [], "the measuring job waits for a job that has no number yet");
+        let mut scene = Self(scene);
+        scene.answer(0, 1, 1);
+        assert_eq!(scene.0.record.build_jobs(), Some(vec![1]));
+        scene
+    }
+
+    /// Slurm has accepted the job of an attempt.
+    fn answer(&mut self, task: usize, attempt: u32, job: JobId) {
+        self.0.record.tasks[task].attempts[attempt as usize - 1].job = Some(job);
+        self.list(&[(job, "RUNNING", "None")]);
+    }
+
+    fn list(&mut self, jobs: &[(JobId, &str, &str)]) {
+        let job = |&(id, state, reason): &(JobId, &str, &str)| {
+            let (state, reason) = (JobState::from_name(state), reason.to_owned());
+            Job { id, name: String::new(), state, reason }
+        };
+        self.0.jobs = Some(jobs.iter().map(job).collect());
+    }
+
+    fn end_builds(&mut self, attempt: u32, end: TaskEnd) {
+        self.0.write(attempt, 0, end);
+    }
+
+    fn outcomes(&self) -> Vec<Option<&Outcome>> {
+        self.0.record.tasks.iter().map(|task| task.outcome.as_ref()).collect()
+    }
+}
+
+const SUBMIT_MEASURING: Action = Action::Submit { task: 1, attempt: 1 };
+
+#[test]
+fn measuring_job_is_submitted_after_that_of_the_builds() {
+    let mut scene = Building::new();
+    assert_eq!(scene.0.step(), [SUBMIT_MEASURING]);
+    scene.answer(1, 1, 2);
+    scene.list(&[(1, "RUNNING", "None"), (2, "PENDING", "Dependency")]);
+    assert_eq!(scene.0.step(), []);
+    assert_eq!(scene.0.record.tasks[1].attempts[0].state, "waiting for builds");
+    scene.end_builds(1, TaskEnd::Complete { failures: 0 });
+    assert_eq!(scene.0.step(), [], "builds have no run to take over");
+    assert_eq!(scene.0.record.build_jobs(), Some(Vec::new()));
+    scene.list(&[(2, "RUNNING", "None")]);
+    assert_eq!(scene.0.step(), []);
+}
+
+#[test]
+fn measuring_job_of_failed_builds_is_replaced_by_one_for_their_next_attempt() {
+    let mut scene = Building::new();
+    assert_eq!(scene.0.step(), [SUBMIT_MEASURING]);
+    scene.answer(1, 1, 2);
+    scene.end_builds(1, TaskEnd::Failed { reason: "no space".to_owned(), retry: true });
+    scene.list(&[(1, "FAILED", "None"), (2, "PENDING", "DependencyNeverSatisfied")]);
+    assert_eq!(scene.0.step(), [Action::Cancel(2)]);
+    assert_eq!(scene.0.next(), [FENCE_1, SUBMIT_2]);
+    scene.list(&[]);
+    assert_eq!(scene.0.step(), []);
+    scene.answer(0, 2, 3);
+    let fence = Action::Fence { task: 1, attempt: 1 };
+    assert_eq!(scene.0.step(), [fence, Action::Submit { task: 1, attempt: 2 }]);
+    assert_eq!(scene.0.record.tasks[1].failures(), 0);
+    assert_eq!(scene.0.record.build_jobs(), Some(vec![3]));
+}
+
+#[test]
+fn failed_builds_end_the_fleet_run() {
+    let mut scene = Building::new();
+    assert_eq!(scene.0.step(), [SUBMIT_MEASURING]);
+    scene.answer(1, 1, 2);
+    let reason = "error: expected `;`".to_owned();
+    scene.end_builds(1, TaskEnd::Failed { reason: reason.clone(), retry: false });
+    scene.list(&[(1, "FAILED", "None"), (2, "PENDING", "DependencyNeverSatisfied")]);
+    let actions = scene.0.step();
+    assert!(actions.contains(&Action::Cancel(2)), "{actions:?}");
+    let measuring = Outcome::Failed { reason: "it has no builds: see build".to_owned() };
+    assert_eq!(scene.outcomes(), [Some(&Outcome::Failed { reason }), Some(&measuring)]);
+    assert!(scene.0.record.has_ended());
+    assert_eq!(scene.0.record.failed_builds().unwrap().name, "build");
+    // The user may try again.
+    assert_eq!(scene.0.record.reopen(), 2);
+    assert_eq!(scene.0.next(), [FENCE_1, SUBMIT_2]);
+}
+
+#[test]
+fn builds_for_an_unshared_cache_are_skipped_and_measuring_goes_on() {
+    let mut scene = Building::new();
+    let reason = "not shared".to_owned();
+    scene.end_builds(1, TaskEnd::Skipped { reason: reason.clone() });
+    assert_eq!(scene.0.step(), [SUBMIT_MEASURING]);
+    assert_eq!(scene.outcomes(), [Some(&Outcome::Skipped { reason }), None]);
+    assert!(scene.0.record.failed_builds().is_none());
+}
+
+#[test]
+fn builds_move_to_another_node_of_the_fleet_run_also_if_nodes_are_named() {
+    let mut scene = Building::new();
+    let node = |name: &str| Node {
+        name: name.to_owned(),
+        state: "idle".to_owned(),
+        features: Vec::new(),
+        cpus: 2,
+    };
+    scene.0.record.tasks.push(TaskRecord::new("n002", "n002", None));
+    scene.0.record.tasks[1].outcome = Some(Outcome::Lost { reason: String::new() });
+    scene.list(&[(1, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n001")]);
+    scene.0.nodes = Some(vec![node("n001"), node("n002"), node("n003")]);
+    let mut actions = Vec::new();
+    while scene.0.record.tasks[0].node == "n001" {
+        actions = scene.0.step();
+    }
+    assert_eq!(scene.0.record.tasks[0].node, "n002");
+    assert!(actions.contains(&SUBMIT_2), "{actions:?}");
 }

@@ -92,7 +92,7 @@ impl Cluster for Slurm {
     fn ended(&mut self, jobs: &[JobId]) -> Vec<(JobId, JobEnd)> {
         let format = format!("--format={}", listing::SACCT);
         let ended = |some: &[JobId]| {
-            let jobs = format!("--jobs={}", joined(some));
+            let jobs = format!("--jobs={}", joined(some, ","));
             let args = ["--noheader", "--parsable2", "--allocations", &jobs, &format];
             match call("sacct", args) {
                 Ok(text) => listing::ended(&text),
@@ -143,6 +143,11 @@ fn arguments(job: &Submission<'_>) -> Vec<OsString> {
     args.push(format!("--export={ENVIRONMENT}").into());
     args.push(format!("--job-name={}", job.name).into());
     args.push(format!("--nodelist={}", job.node).into());
+    if !job.after.is_empty() {
+        // A site may have Slurm cancel such jobs, which would look like the user's doing.
+        args.push("--kill-on-invalid-dep=no".into());
+        args.push(format!("--dependency=afterok:{}", joined(&job.after, ":")).into());
+    }
     let options = [
         ("--partition", &request.partition),
         ("--constraint", &request.constraint),
@@ -168,9 +173,9 @@ fn arguments(job: &Submission<'_>) -> Vec<OsString> {
     args
 }
 
-fn joined(jobs: &[JobId]) -> String {
+fn joined(jobs: &[JobId], separator: &str) -> String {
     let jobs: Vec<String> = jobs.iter().map(JobId::to_string).collect();
-    jobs.join(",")
+    jobs.join(separator)
 }
 
 /// Calls a program of Slurm; returns what it printed.
@@ -212,6 +217,7 @@ mod tests {
             attempt: 1,
             node: "n001",
             directory: "/f/100%/1".into(),
+            after: vec![7, 8],
             record: &record,
         };
         let args: Vec<String> =
@@ -222,6 +228,8 @@ mod tests {
             "--nodelist=n001",
             "--partition=main",
             "--time=2",
+            "--dependency=afterok:7:8",
+            "--kill-on-invalid-dep=no",
             "--signal=B:TERM@22",
             "--output=/f/100%%/1/job.log",
         ] {

@@ -34,7 +34,7 @@ impl Scene {
     fn session(&self, attempt: u32, node: &str) -> TaskSession {
         match self.begin(attempt, node) {
             Begin::Run(session) => *session,
-            Begin::NotNeeded(why) => panic!("{why}"),
+            other => panic!("{other:?}"),
         }
     }
 

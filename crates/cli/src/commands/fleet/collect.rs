@@ -27,7 +27,7 @@ pub fn report_on(
 ) -> Result<ExitCode, CliError> {
     let (_, record) = FleetDirectory::read(directory.path())?;
     let mut runs: Vec<PathBuf> = Vec::new();
-    for task in &record.tasks {
+    for task in record.tasks.iter().filter(|task| !task.builds) {
         if is_complete(directory, &record, task)? {
             runs.push(shown.join(&task.name));
         }

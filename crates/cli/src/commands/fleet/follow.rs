@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dbdyno_fleet::{Controller, FleetDirectory, Slurm, poll_interval};
 use dbdyno_units::Nanos;
 
-use super::{resume_with, statuses, unix_time};
+use super::{resume_with, shared_cache, statuses, unix_time};
 use crate::commands::{INTERRUPTED, stop_on_signals};
 use crate::error::CliError;
 use crate::output::{self, FleetDisplay};
@@ -55,9 +55,14 @@ fn steps(
         });
         display.show(&record, &all, silent.as_deref());
         if record.has_ended() {
+            shared_cache::unmark(&record);
             return Ok(None);
         }
-        if detach {
+        // Those that wait for builds are submitted after these.
+        if record.has_jobs_to_submit() {
+            continue;
+        }
+        if detach && record.tasks.iter().all(|task| !task.attempts.is_empty()) {
             output::note(&format!(
                 "the jobs are submitted; follow them with: {}",
                 resume_with(&path)

@@ -1,10 +1,12 @@
 //! `dbdyno fleet`.
 
+mod build;
 mod cancel;
 mod collect;
 mod follow;
 mod options;
 mod run;
+mod shared_cache;
 mod status;
 mod task;
 
@@ -42,8 +44,9 @@ fn statuses(directory: &FleetDirectory, record: &FleetRecord) -> Vec<TaskStatus>
 
 /// Success if every task is complete without failures.
 fn exit_code(record: &FleetRecord) -> ExitCode {
-    let is_fine =
-        |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Complete { failures: 0, .. }));
+    let is_fine = |outcome: &Option<Outcome>| {
+        matches!(outcome, Some(Outcome::Complete { failures: 0, .. } | Outcome::Skipped { .. }))
+    };
     match record.tasks.iter().all(|task| is_fine(&task.outcome)) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use dbdyno_fleet::{
-    Controller, FleetDirectory, FleetRecord, NodeChoice, Request, Slurm, Store, choose_nodes, tasks,
+    Controller, FleetDirectory, FleetRecord, NodeChoice, Outcome, Request, Slurm, Store,
+    choose_nodes, tasks,
 };
 use dbdyno_results::new_run_id;
 use dbdyno_spec::experiment::Experiment;
 
+use super::shared_cache::{mark_again, plan_builds};
 use super::{collect, exit_code, follow, options};
 use crate::args::FleetRun;
 use crate::commands::{directory_for, now, read_experiment};
@@ -28,6 +30,7 @@ pub fn run(args: &FleetRun) -> Result<ExitCode, CliError> {
                 1 => output::note("1 task is tried again"),
                 number => output::note(&format!("{number} tasks are tried again")),
             }
+            mark_again(&record)?;
             (directory, record)
         }
         (None, None) => return Err(CliError::Usage("no experiment file given".to_owned())),
@@ -37,8 +40,20 @@ pub fn run(args: &FleetRun) -> Result<ExitCode, CliError> {
     if let Some(code) = follow::until_end(&mut controller, args.detach)? {
         return Ok(code);
     }
+    check_builds(controller.record())?;
     collect::report_on(controller.store(), &path, None, args.view)?;
     Ok(exit_code(controller.record()))
+}
+
+/// Nothing is measured without builds: their error is that of the fleet run.
+fn check_builds(record: &FleetRecord) -> Result<(), CliError> {
+    let Some(task) = record.failed_builds() else { return Ok(()) };
+    match &task.outcome {
+        Some(Outcome::Failed { reason } | Outcome::Lost { reason }) => {
+            Err(CliError::Other(format!("{} on {}: {reason}", task.name, task.node)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Plans a new fleet run, and creates its directory.
@@ -57,10 +72,11 @@ fn start(args: &FleetRun, file: &Path) -> Result<(FleetDirectory, FleetRecord), 
     // Half of it is enough, and the names of jobs stay short.
     let id = new_run_id()?.as_str().chars().take(16).collect();
     let version = env!("CARGO_PKG_VERSION");
-    let record = FleetRecord::new(id, version, &now(), request, tasks);
+    let mut record = FleetRecord::new(id, version, &now(), request, tasks);
+    plan_builds(&mut record, &experiment);
     directory.save(&record)?;
     let shown = directory.path().display();
-    output::note(&match record.tasks.len() {
+    output::note(&match record.tasks.iter().filter(|task| !task.builds).count() {
         1 => format!("1 task in {shown}; `dbdyno fleet status` shows it"),
         number => format!("{number} tasks in {shown}; `dbdyno fleet status` shows them"),
     });

@@ -8,6 +8,7 @@ use dbdyno_fleet::{Begin, Finish, TaskEnd, TaskPlace, TaskSession, report_failur
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, start_run};
 use dbdyno_spec::experiment::Experiment;
 
+use super::build;
 use crate::args::FleetTask;
 use crate::commands::{INTERRUPTED, now, stop_on_signals, worker_program};
 use crate::error::CliError;
@@ -21,6 +22,7 @@ pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
     let begun = TaskSession::begin(directory, task, *attempt, &place, &stop);
     let session = match begun {
         Ok(Begin::Run(session)) => session,
+        Ok(Begin::Build(session)) => return build::build(*session, &stop),
         Ok(Begin::NotNeeded(why)) => {
             output::note(&format!("nothing to do: {why}"));
             return Ok(ExitCode::SUCCESS);
@@ -33,23 +35,31 @@ pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
     let (end, code) = match measure(&session, &stop) {
         Ok(Outcome::Complete { failures }) => (TaskEnd::Complete { failures }, ExitCode::SUCCESS),
         Ok(Outcome::Interrupted) => (TaskEnd::Interrupted, ExitCode::from(INTERRUPTED)),
-        // Slurm sends its signal to workers and servers, too.
-        Err(error) if stop.load(Ordering::Relaxed) => {
-            output::note(&format!("stopped: {error}"));
-            (TaskEnd::Interrupted, ExitCode::from(INTERRUPTED))
-        }
-        Err(error) => {
-            let retry = !error.is_usage() && !session.is_last_try();
-            let code = output::failure(&error);
-            let reason = error.to_string();
-            let reason = reason.strip_prefix("error: ").unwrap_or(&reason).to_owned();
-            if !retry {
-                remove_data(&session);
-            }
-            (TaskEnd::Failed { reason, retry }, code)
-        }
+        Err(error) => failed(&error, &stop, session.is_last_try()),
     };
-    match session.finish(end)? {
+    if matches!(end, TaskEnd::Failed { retry: false, .. }) {
+        remove_data(&session);
+    }
+    finished(session.finish(end)?, code)
+}
+
+/// The end of an attempt with an error.
+pub fn failed(error: &CliError, stop: &AtomicBool, is_last_try: bool) -> (TaskEnd, ExitCode) {
+    // Slurm sends its signal to workers and servers, too.
+    if stop.load(Ordering::Relaxed) {
+        output::note(&format!("stopped: {error}"));
+        return (TaskEnd::Interrupted, ExitCode::from(INTERRUPTED));
+    }
+    let retry = !error.is_usage() && !is_last_try;
+    let code = output::failure(error);
+    let reason = error.to_string();
+    let reason = reason.strip_prefix("error: ").unwrap_or(&reason).to_owned();
+    (TaskEnd::Failed { reason, retry }, code)
+}
+
+/// The exit code of the job.
+pub fn finished(finish: Finish, code: ExitCode) -> Result<ExitCode, CliError> {
+    match finish {
         Finish::Written => Ok(code),
         Finish::Fenced => {
             output::note("another attempt took over");
