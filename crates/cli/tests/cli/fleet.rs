@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::common::{
-    Background, Experiment, Finished, Slurm, SmallDisk, TestDir, cache, dbdyno, finish, is_gone,
-    send, wait_until,
+    Background, Experiment, Finished, Slurm, SmallDisk, Stored, TestDir, cache, dbdyno, finish,
+    is_gone, send, wait_until,
 };
 
 /// Of about three seconds.
@@ -16,7 +16,10 @@ const SHORT: Experiment<'_> =
     Experiment { control: true, budget: "500ms", min_blocks: 20, ..experiment() };
 
 /// Long enough to be interrupted.
-const LONG: Experiment<'_> = Experiment { budget: "4s", min_blocks: 20, ..experiment() };
+const LONG: Experiment<'_> = Experiment { budget: "2s", min_blocks: 20, ..experiment() };
+
+/// Still measures when Slurm finds out that a node is dead.
+const LONGEST: Experiment<'_> = Experiment { budget: "10s", min_blocks: 20, ..experiment() };
 
 const fn experiment() -> Experiment<'static> {
     Experiment {
@@ -252,7 +255,7 @@ fn dead_node_is_waited_for_and_its_run_continued() {
     let Some(slurm) = Slurm::start() else { return };
     let test = TestDir::new();
     let fleet = Fleet { slurm: &slurm, test: &test };
-    let command = fleet.run(&LONG, &["--nodelist", "node1"]);
+    let command = fleet.run(&LONGEST, &["--nodelist", "node1"]);
     let mut controller = Background::start(command, test.path());
     fleet.wait_until_measuring(&mut controller, &["node1"], 1);
     slurm.kill("node1");
@@ -261,6 +264,57 @@ fn dead_node_is_waited_for_and_its_run_continued() {
     controller.end().assert_code(0).assert_prints("1 complete");
     let first = fleet.task(0)["attempts"][0]["end"]["reason"].to_string();
     assert!(first.contains("lost its node"), "{first}");
+}
+
+/// Slurm gives up the node and its job, which goes on measuring until it sees that another attempt
+/// takes over.
+#[test]
+fn cut_off_node_stops_when_it_is_replaced_and_its_run_is_continued() {
+    if std::env::var_os("DBDYNO_LONG_TESTS").is_none() {
+        println!("skipped: a node that is cut off takes a minute; see `make test-long`");
+        return;
+    }
+    let Some(slurm) = Slurm::start() else { return };
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    let command = fleet.run(&LONGEST, &["--nodelist", "node1"]);
+    let mut controller = Background::start(command, test.path());
+    fleet.wait_until_measuring(&mut controller, &["node1"], 1);
+    let process = fleet.process("node1");
+    slurm.cut("node1");
+    controller.wait_until("Slurm gives it up", || {
+        assert!(!is_gone(process) || fleet.attempts(0) == 2, "it stopped before it was replaced");
+        fleet.attempts(0) == 2
+    });
+    wait_until("it stops", || is_gone(process));
+    assert!(fleet.log("node1", 1).contains("another attempt took over"));
+    let run = fleet.left_on_scratch().pop().unwrap();
+    let before = Stored::open(&run).slices();
+    assert!(!before.is_empty());
+    slurm.mend("node1");
+    controller.end().assert_code(0).assert_prints("1 complete");
+    let first = fleet.task(0)["attempts"][0]["end"]["reason"].to_string();
+    assert!(first.contains("lost its node"), "{first}");
+    assert_eq!((fleet.outcome(0), fleet.attempts(0)), ("complete".to_owned(), 2));
+    let after = Stored::open(&fleet.out().join("node1")).slices();
+    assert_eq!(after[..before.len()], before, "slices of the first attempt are lost");
+    fleet.assert_no_jobs();
+}
+
+#[test]
+fn slower_node_is_named_as_an_outlier() {
+    let Some(slurm) = Slurm::start() else { return };
+    if !slurm.limit("node3", 20) {
+        return;
+    }
+    let test = TestDir::new();
+    let fleet = Fleet { slurm: &slurm, test: &test };
+    // A CPU that is limited runs for 1 ms of each 5 ms.
+    let experiment = SHORT.text().replace("slice = \"2ms\"", "slice = \"20ms\"");
+    let finished =
+        finish(fleet.run_with_cache(&experiment, &cache(), &["--nodelist", "node[1-3]"]));
+    finished.assert_code(0).assert_prints("node3) is an outlier, slower than its equals");
+    assert_eq!(finished.all().matches("is an outlier").count(), 1, "{}", finished.out);
 }
 
 #[test]

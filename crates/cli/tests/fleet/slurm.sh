@@ -4,6 +4,9 @@
 #
 #     slurm.sh up DIR PORT PORT PORT PORT    start it; the ports are those of the controller and the nodes
 #     slurm.sh kill DIR NODE                 a power failure of a node
+#     slurm.sh cut DIR NODE                  Slurm cannot reach a node any more; its jobs go on
+#     slurm.sh mend DIR NODE                 Slurm can reach the node again
+#     slurm.sh limit DIR NODE PERCENT        a node gets this share of a CPU; exits with 3 if that is not permitted
 #     slurm.sh start DIR NODE                start the node again
 #     slurm.sh down DIR                      end everything
 set -euo pipefail
@@ -47,11 +50,49 @@ node() {
 
 is_idle() { [ "$("${clean[@]}" sinfo -h -N -n "$1" -o %T)" = idle ]; }
 
+# The processes of a host.
+processes() {
+	local namespace pid
+	namespace=$(readlink "/proc/$(cat "$D/$1.init")/ns/pid")
+	for pid in /proc/[0-9]*; do
+		[ "$(readlink "$pid/ns/pid" 2>/dev/null)" != "$namespace" ] || echo "${pid#/proc/}"
+	done
+}
+
+# Stopped, Slurm's programs on a node neither answer nor send anything.
+signal_slurm() { # NODE SIGNAL
+	local pid
+	for pid in $(processes "$1"); do
+		case $(cat "/proc/$pid/comm" 2>/dev/null) in
+		slurmd | slurmstepd) kill "-$2" "$pid" ;;
+		esac
+	done
+}
+
+# Periods are short, so that also slices of a few milliseconds are slow.
+limit() { # NODE PERCENT
+	local root=/sys/fs/cgroup group pid
+	[ ! -d $root/cpu ] || root=$root/cpu
+	group=$root/dbdyno-tests-$$
+	mkdir "$group" 2>/dev/null || return 3
+	echo "$group" >"$D/$1.group"
+	if [ -e "$group/cpu.max" ]; then
+		echo "$((50 * $2)) 5000" >"$group/cpu.max" || return 3
+	else
+		{ echo 5000 >"$group/cpu.cfs_period_us" && echo $((50 * $2)) >"$group/cpu.cfs_quota_us"; } || return 3
+	fi
+	for pid in $(processes "$1"); do echo "$pid" >"$group/cgroup.procs" || return 3; done
+}
+
 # Ends a host with all its processes.
 end() {
 	[ ! -e "$D/$1.outer" ] || kill -9 "$(cat "$D/$1.outer")" 2>/dev/null || true
 	[ ! -e "$D/$1.init" ] || kill -9 "$(cat "$D/$1.init")" 2>/dev/null || true
 	rm -f "$D/$1.outer" "$D/$1.init"
+	if [ -e "$D/$1.group" ]; then
+		wait_for 10 rmdir "$(cat "$D/$1.group")" || true
+		rm "$D/$1.group"
+	fi
 }
 
 case $1 in
@@ -111,11 +152,14 @@ up)
 	;;
 kill) end "$3" ;;
 start) node "$3" ;;
+cut) signal_slurm "$3" STOP ;;
+mend) signal_slurm "$3" CONT ;;
+limit) limit "$3" "$4" || exit 3 ;;
 down)
 	for name in node1 node2 node3 ctl munged; do end $name; done
 	;;
 *)
-	echo "usage: slurm.sh up|kill|start|down DIR …" >&2
+	echo "usage: slurm.sh up|kill|start|cut|mend|limit|down DIR …" >&2
 	exit 2
 	;;
 esac
