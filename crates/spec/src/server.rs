@@ -95,6 +95,11 @@ pub fn read(
     let own = read_over(table, system, defaults);
     let release = read_release(table, program);
     let build = read_build(table, system, own.source.as_ref(), program, definitions);
+    if system == ServerSystem::PostgreSql && build::is_requested(table) && tls {
+        let span = table.key_span("tls").unwrap_or_else(|| table.span());
+        let problem = Problem::new(span, "PostgreSQL that dbdyno compiles has no TLS");
+        table.report(problem.help("remove `tls`, or use an installed server or a `release`"));
+    }
     for key in KEYS_OF_EXISTING {
         let help = "add `url`, or remove this";
         table.refuse(key, "is for a running server", help);

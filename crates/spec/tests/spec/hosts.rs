@@ -159,4 +159,14 @@ fn what_cannot_run_on_another_host_is_refused() {
     6 | tls = 'verified'
       | ^^^ remove it: nothing leaves this machine; a server with `url` has `tls` there
     ");
+    let compiled = candidate(
+        "system = 'postgresql'\nsource = { path = '/x' }\nvariant = 'rel'\ntls = 'verified'",
+    );
+    assert_snapshot!(compiled, @r"
+    error: PostgreSQL that dbdyno compiles has no TLS
+      --> test.toml:10:1
+       |
+    10 | tls = 'verified'
+       | ^^^ remove `tls`, or use an installed server or a `release`
+    ");
 }
