@@ -60,7 +60,7 @@ fn extension_adds_time_where_no_difference_was_found_and_resumes_after_a_kill() 
     run.end();
     let done: Vec<bool> = Stored::open(&out).microbenchmarks().iter().map(|one| one.1).collect();
     assert_eq!(done, [false, true, true]);
-    resume(&out, &["--more", "1s"]).assert_code(1).assert_prints("it is not complete");
+    resume(&out, &["--more", "3s"]).assert_code(1).assert_prints("it is not complete");
     resume(&out, &[]).assert_code(0);
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("1 of 3 microbenchmarks by 1.5 s"));
@@ -89,7 +89,7 @@ fn extension_of_clear_differences_and_writes_starts_with_new_data() {
         make_clear(&out, name);
     }
     let before = counts(&out);
-    resume(&out, &["--more", "1s"]).assert_code(0);
+    resume(&out, &["--more", "3s"]).assert_code(0);
     let after = counts(&out);
     assert!(before.iter().zip(&after).any(|(before, after)| after > before));
     let stored = Stored::open(&out);
@@ -112,7 +112,7 @@ fn runs_that_cannot_be_extended_say_why() {
          json_extract(json, '$.build.fingerprint'), '$.build.fingerprint', '0123456789ab') \
          WHERE name = 'other'",
     );
-    resume(&out, &["--more", "1s"]).assert_code(1).assert_prints("candidate other was build");
+    resume(&out, &["--more", "3s"]).assert_code(1).assert_prints("candidate other was build");
     let complete = Stored::open(&out).microbenchmarks().iter().all(|(_, done)| *done);
     assert!(complete, "a run that cannot be extended stays complete");
     modify_run(
