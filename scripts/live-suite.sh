@@ -24,6 +24,9 @@ missing() {
     exit 1
 }
 
+[ "$(id -u)" -eq 0 ] || missing "run it as root: the servers run as another user"
+[ -x "$live" ] || missing "$live does not exist: run \`make bench-live-suite\`"
+
 # The directory is short, because addresses of sockets in it have at most 107 bytes.
 make_directory() {
     dir=$(mktemp -d /var/tmp/suite.XXXXXX)
@@ -35,10 +38,14 @@ make_directory() {
 case "${1-}" in
 mariadb)
     suite=/usr/share/mysql/mysql-test
+    wanted=${2:-250}
+    case $wanted in
+    '' | *[!0-9]* | 0*) usage ;;
+    esac
     [ -d "$suite/main" ] || missing "$suite does not exist: install mariadb-test"
     make_directory
     find "$suite/main" -name '*.test' -printf 'main.%f\n' | sed 's/\.test$//' | sort > "$dir/all"
-    awk -v all="$(wc -l < "$dir/all")" -v wanted="${2:-250}" \
+    awk -v all="$(wc -l < "$dir/all")" -v wanted="$wanted" \
         'int(NR * wanted / all) > int((NR - 1) * wanted / all)' "$dir/all" > "$dir/tests"
     cd "$suite"
     # shellcheck disable=SC2046  # a list of tests
