@@ -5,29 +5,20 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{
-    Activation, Attachment, Counted, CountingOptions, GenerationState, LiveError, SamplingOptions,
-    count, live_records, map_to_original, optimize, sample,
+    Activation, Attachment, Counted, CountingOptions, GenerationState, LiveError, count,
+    live_records, optimize,
 };
 use dbdyno_relayout::{Options, Samples};
 
 use crate::copies::{attach, attach_to};
 use crate::killed::assert_undoable;
 use crate::repetitions;
+use crate::sampling::samples;
 use crate::victim::{Program, Victim};
 
 const PID: &str = "DBDYNO_TEST_PID";
 const STATE: &str = "DBDYNO_TEST_STATE";
 const FILE: &str = "DBDYNO_TEST_FILE";
-
-fn samples(attachment: &Attachment) -> Samples {
-    let sampling = SamplingOptions {
-        time: Duration::from_millis(400),
-        frequency: 1_999,
-        ..SamplingOptions::default()
-    };
-    let sampled = sample(attachment.process().pid(), false, &sampling, |_| false).unwrap();
-    map_to_original(attachment, &sampled.samples)
-}
 
 fn counted(attachment: &mut Attachment, counting: &CountingOptions) -> Counted {
     let samples = samples(attachment);

@@ -3,10 +3,11 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dbdyno_live::{Attachment, SamplingOptions, map_to_original, optimize, sample, symbols};
+use dbdyno_live::{Attachment, optimize, symbols};
 use dbdyno_relayout::Options;
 
 use crate::copies::attach;
+use crate::sampling::samples;
 use crate::victim::{Program, Victim};
 
 /// The output of gdb's `bt` after loading a script.
@@ -22,13 +23,7 @@ fn backtrace(victim: &Victim, script: &std::path::Path) -> String {
 }
 
 fn optimize_once(attachment: &mut Attachment) {
-    let sampling = SamplingOptions {
-        time: Duration::from_millis(400),
-        frequency: 1_999,
-        ..SamplingOptions::default()
-    };
-    let sampled = sample(attachment.process().pid(), false, &sampling, |_| false).unwrap();
-    let samples = map_to_original(attachment, &sampled.samples);
+    let samples = samples(attachment);
     let (_, prepared) = optimize(attachment, &samples, &Options::default(), |_| ()).unwrap();
     prepared.write_symbols(attachment);
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use dbdyno_live::{
     Activation, AttachedGroup, Attachment, GenerationState, KeepRule, LayoutCandidate, MAX_LAYOUTS,
-    MadeLayouts, Module, ProbeOptions, SamplingOptions, WorkCounter, map_to_original,
-    optimize_layouts, sample,
+    MadeLayouts, Module, ProbeOptions, WorkCounter, optimize_layouts,
 };
 use dbdyno_relayout::Options;
 
 use crate::copies::{MAX_PAUSE, attach, attach_to};
+use crate::sampling::samples;
 use crate::victim::Program;
 
 fn language() -> Program {
@@ -18,13 +18,7 @@ fn language() -> Program {
 
 /// Samples the program and makes layouts.
 pub fn make(attachment: &mut Attachment, layouts: usize) -> MadeLayouts {
-    let sampling = SamplingOptions {
-        time: Duration::from_millis(400),
-        frequency: 1_999,
-        ..SamplingOptions::default()
-    };
-    let sampled = sample(attachment.process().pid(), false, &sampling, |_| false).unwrap();
-    let samples = map_to_original(attachment, &sampled.samples);
+    let samples = samples(attachment);
     let candidates = LayoutCandidate::first(layouts, &Options::default());
     optimize_layouts(attachment, &samples, &candidates, |_| ()).unwrap()
 }

@@ -1,26 +1,12 @@
 //! Virtual tables that refer to new code.
 
-use std::time::Duration;
-
-use dbdyno_live::{
-    Attachment, BytePatch, Optimized, SamplingOptions, map_to_original, optimize, sample,
-};
+use dbdyno_live::{Attachment, BytePatch};
 use dbdyno_relayout::Options;
 
 use crate::copies::attach;
 use crate::killed::assert_undoable;
 use crate::victim::{Program, Victim};
-
-fn optimized(attachment: &mut Attachment, options: &Options) -> Optimized {
-    let sampling = SamplingOptions {
-        time: Duration::from_millis(400),
-        frequency: 1_999,
-        ..SamplingOptions::default()
-    };
-    let sampled = sample(attachment.process().pid(), false, &sampling, |_| false).unwrap();
-    let samples = map_to_original(attachment, &sampled.samples);
-    optimize(attachment, &samples, options, |_| ()).unwrap().0
-}
+use crate::whole::optimize_once;
 
 /// The slots of the newest optimization.
 fn slots(attachment: &Attachment) -> Vec<BytePatch> {
@@ -48,7 +34,7 @@ fn check(compiler: &str, flags: &[&str]) {
     let program = Program::compile("virtual.cpp", compiler, flags);
     let mut victim: Victim = program.start();
     let mut attachment = attach(&program, &victim);
-    let done = optimized(&mut attachment, &Options::default());
+    let done = optimize_once(&mut attachment, &Options::default());
     let first = slots(&attachment);
     // `area` of three classes, `edges` of two in four tables, and `name` in one; most of them are hot.
     assert!(first.len() >= 5 && done.virtual_slots == first.len(), "{done:?}");
@@ -68,7 +54,7 @@ fn check(compiler: &str, flags: &[&str]) {
     victim.assert_alive();
 
     // The next optimization replaces it; its slots have the same originals.
-    optimized(&mut attachment, &Options::default());
+    optimize_once(&mut attachment, &Options::default());
     let second = slots(&attachment);
     assert_content(&attachment, &second, patched);
     for slot in &second {
@@ -78,7 +64,7 @@ fn check(compiler: &str, flags: &[&str]) {
     victim.assert_alive();
 
     let without = Options { virtual_tables: false, ..Options::default() };
-    assert_eq!(optimized(&mut attachment, &without).virtual_slots, 0);
+    assert_eq!(optimize_once(&mut attachment, &without).virtual_slots, 0);
     assert_content(&attachment, &first, original);
     assert_content(&attachment, &second, original);
     victim.assert_alive();
@@ -102,7 +88,7 @@ fn tables_of_a_program_at_fixed_addresses_are_left_alone() {
     let program = Program::compile("virtual.cpp", "g++", &["-O2", "-no-pie"]);
     let mut victim = program.start();
     let mut attachment = attach(&program, &victim);
-    let done = optimized(&mut attachment, &Options::default());
+    let done = optimize_once(&mut attachment, &Options::default());
     assert!(done.statistics.functions_moved > 0, "{done:?}");
     // The C++ library is above, and has relocations.
     assert!(slots(&attachment).iter().all(|slot| slot.address > 1 << 32));

@@ -1,24 +1,15 @@
 //! Complete optimizations of programs with features that make moving code difficult.
 
-use std::time::Duration;
-
-use dbdyno_live::{
-    Activation, Attachment, Module, SamplingOptions, map_to_original, optimize, sample,
-};
+use dbdyno_live::{Activation, Attachment, Module, Optimized, optimize};
 use dbdyno_relayout::Options;
 
 use crate::copies::attach;
+use crate::sampling::samples;
 use crate::victim::{Program, Victim};
 
-fn optimize_once(attachment: &mut Attachment, options: &Options) -> dbdyno_live::Optimized {
-    let pid = attachment.process().pid();
-    let sampling = SamplingOptions {
-        time: Duration::from_millis(400),
-        frequency: 1_999,
-        ..SamplingOptions::default()
-    };
-    let sampled = sample(pid, false, &sampling, |_| false).unwrap();
-    let samples = map_to_original(attachment, &sampled.samples);
+/// Samples a program and optimizes it.
+pub fn optimize_once(attachment: &mut Attachment, options: &Options) -> Optimized {
+    let samples = samples(attachment);
     optimize(attachment, &samples, options, |_| ()).unwrap().0
 }
 
