@@ -21,6 +21,7 @@ mod foreign;
 mod gate;
 mod history;
 mod host_live;
+mod host_losses;
 mod host_programs;
 mod hosts;
 mod inserts;
