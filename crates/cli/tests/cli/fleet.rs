@@ -18,8 +18,8 @@ const SHORT: Experiment<'_> =
 /// Long enough to be interrupted.
 const LONG: Experiment<'_> = Experiment { budget: "2s", min_blocks: 20, ..experiment() };
 
-/// Still measures when Slurm finds out that a node is dead.
-const LONGEST: Experiment<'_> = Experiment { budget: "10s", min_blocks: 20, ..experiment() };
+/// Still measures when Slurm gives up a node that is cut off.
+const LONGEST: Experiment<'_> = Experiment { budget: "7s", min_blocks: 20, ..experiment() };
 
 const fn experiment() -> Experiment<'static> {
     Experiment {
@@ -255,7 +255,7 @@ fn dead_node_is_waited_for_and_its_run_continued() {
     let Some(slurm) = Slurm::start() else { return };
     let test = TestDir::new();
     let fleet = Fleet { slurm: &slurm, test: &test };
-    let command = fleet.run(&LONGEST, &["--nodelist", "node1"]);
+    let command = fleet.run(&LONG, &["--nodelist", "node1"]);
     let mut controller = Background::start(command, test.path());
     fleet.wait_until_measuring(&mut controller, &["node1"], 1);
     slurm.kill("node1");
@@ -304,12 +304,13 @@ fn cut_off_node_stops_when_it_is_replaced_and_its_run_is_continued() {
 #[test]
 fn slower_node_is_named_as_an_outlier() {
     let Some(slurm) = Slurm::start() else { return };
-    if !slurm.limit("node3", 20) {
+    // Other work on this machine slows down all nodes, but none of them as much.
+    if !slurm.limit("node3", 8) {
         return;
     }
     let test = TestDir::new();
     let fleet = Fleet { slurm: &slurm, test: &test };
-    // A CPU that is limited runs for 1 ms of each 5 ms.
+    // A CPU that is limited runs for 0.4 ms of each 5 ms.
     let experiment = SHORT.text().replace("slice = \"2ms\"", "slice = \"20ms\"");
     let finished =
         finish(fleet.run_with_cache(&experiment, &cache(), &["--nodelist", "node[1-3]"]));
