@@ -310,7 +310,7 @@ fn slower_node_is_named_as_an_outlier() {
     }
     let test = TestDir::new();
     let fleet = Fleet { slurm: &slurm, test: &test };
-    // A CPU that is limited runs for 0.4 ms of each 5 ms.
+    // A CPU that is limited runs for 1 ms of each 12.5 ms.
     let experiment = SHORT.text().replace("slice = \"2ms\"", "slice = \"20ms\"");
     let finished =
         finish(fleet.run_with_cache(&experiment, &cache(), &["--nodelist", "node[1-3]"]));

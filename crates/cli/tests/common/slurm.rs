@@ -82,11 +82,14 @@ impl Slurm {
 
     /// Gives a node a share of one CPU. Prints a note and returns false if that is not permitted here.
     pub fn limit(&self, node: &str, percent: u32) -> bool {
-        let is_permitted = self.try_script("limit", &[node, &percent.to_string()]) != Some(3);
-        if !is_permitted {
-            println!("skipped: control groups of the CPU are not permitted here");
+        match self.try_script("limit", &[node, &percent.to_string()]) {
+            Some(0) => true,
+            Some(3) => {
+                println!("skipped: control groups of the CPU are not permitted here");
+                false
+            }
+            other => panic!("limit: {other:?}"),
         }
-        is_permitted
     }
 
     /// A directory that is another one on each node.

@@ -76,10 +76,14 @@ limit() { # NODE PERCENT
 	group=$root/dbdyno-tests-$$
 	mkdir "$group" 2>/dev/null || return 3
 	echo "$group" >"$D/$1.group"
+	# The shortest time that the kernel accepts, as often as the share allows.
+	local quota=1000 period=$((100 * 1000 / $2))
 	if [ -e "$group/cpu.max" ]; then
-		echo "$((50 * $2)) 5000" >"$group/cpu.max" || return 3
+		echo "$quota $period" >"$group/cpu.max" || return 1
+	elif [ -e "$group/cpu.cfs_quota_us" ]; then
+		{ echo $period >"$group/cpu.cfs_period_us" && echo $quota >"$group/cpu.cfs_quota_us"; } || return 1
 	else
-		{ echo 5000 >"$group/cpu.cfs_period_us" && echo $((50 * $2)) >"$group/cpu.cfs_quota_us"; } || return 3
+		return 3
 	fi
 	for pid in $(processes "$1"); do echo "$pid" >"$group/cgroup.procs" || return 3; done
 }
@@ -154,7 +158,7 @@ kill) end "$3" ;;
 start) node "$3" ;;
 cut) signal_slurm "$3" STOP ;;
 mend) signal_slurm "$3" CONT ;;
-limit) limit "$3" "$4" || exit 3 ;;
+limit) limit "$3" "$4" || exit $? ;;
 down)
 	for name in node1 node2 node3 ctl munged; do end $name; done
 	;;
