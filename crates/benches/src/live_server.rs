@@ -7,11 +7,10 @@ use anyhow::ensure;
 use dbdyno_live::{
     AttachedGroup, Attachment, Counted, CountingOptions, LayoutCandidate, LiveError, MadeLayouts,
     MemberOutcome, Module, OptimizeError, Optimized, PreparedPatch, ProbeOptions, Process, Sampled,
-    all_images, count, descendants, map_to_original, optimize, optimize_descendants,
-    optimize_layouts, retry_while_busy,
+    count, descendants, map_to_original, optimize, optimize_descendants, optimize_layouts,
+    retry_while_busy,
 };
 use dbdyno_record::server::ServerSystem;
-use dbdyno_relayout::{Profile, Samples};
 use dbdyno_units::Nanos;
 
 /// A server is optimized many times: replaced code is unmapped.
@@ -63,52 +62,15 @@ impl LiveServer {
     /// The first process could not be optimized.
     pub fn optimize(&self, sampled: &Sampled) -> anyhow::Result<OptimizedServer> {
         let start = Instant::now();
-        let attachment = self.open()?;
-        let samples = map_to_original(&attachment, &sampled.samples);
-        self.optimize_attached(attachment, &samples, start)
-    }
-
-    /// Optimizes all processes with the profile of other processes, after counting if `count`. Also
-    /// returns whether there are exact counts.
-    ///
-    /// # Errors
-    /// The first process could not be optimized.
-    pub fn optimize_with_profile(
-        &self,
-        profile: &Profile,
-        count: bool,
-    ) -> anyhow::Result<(OptimizedServer, bool)> {
-        let start = Instant::now();
-        let mut attachment = self.open()?;
-        let images = all_images(attachment.process())?;
-        let (mut samples, _) = profile.to_samples(&images.iter().collect::<Vec<_>>());
-        let mut counted = false;
-        if count {
-            let done = count_executions(&mut attachment, &samples)?;
-            counted = done.report.fallback.is_none();
-            samples = done.samples;
-        }
-        Ok((self.optimize_attached(attachment, &samples, start)?, counted))
-    }
-
-    fn open(&self) -> anyhow::Result<Attachment> {
         let process = Process::open(self.pid, UNMAP)?;
         let mut attachment = Attachment::open(process, &self.state, self.max_pause)?;
         if self.family {
             attachment.share_with(descendants(self.pid));
         }
-        Ok(attachment)
-    }
-
-    fn optimize_attached(
-        &self,
-        mut attachment: Attachment,
-        samples: &Samples,
-        start: Instant,
-    ) -> anyhow::Result<OptimizedServer> {
+        let samples = map_to_original(&attachment, &sampled.samples);
         let options = dbdyno_relayout::Options::default();
         let (done, retries) = retry_while_busy(
-            || optimize(&mut attachment, samples, &options, |_| ()),
+            || optimize(&mut attachment, &samples, &options, |_| ()),
             OptimizeError::is_transient,
         );
         let (done, prepared) = done?;
@@ -142,7 +104,8 @@ impl LiveServer {
         candidates: &[LayoutCandidate],
     ) -> anyhow::Result<MadeLayouts> {
         ensure!(!self.family, "several layouts need a server of one process");
-        let mut attachment = self.open()?;
+        let process = Process::open(self.pid, UNMAP)?;
+        let mut attachment = Attachment::open(process, &self.state, self.max_pause)?;
         let samples = map_to_original(&attachment, &sampled.samples);
         let made = retry_while_busy(
             || optimize_layouts(&mut attachment, &samples, candidates, |_| ()),
@@ -156,9 +119,11 @@ impl LiveServer {
     /// # Errors
     /// The process exited, or the code that counts could not be deactivated.
     pub fn count(&self, sampled: &Sampled) -> anyhow::Result<Counted> {
-        let mut attachment = self.open()?;
+        let process = Process::open(self.pid, UNMAP)?;
+        let mut attachment = Attachment::open(process, &self.state, self.max_pause)?;
         let samples = map_to_original(&attachment, &sampled.samples);
-        Ok(count_executions(&mut attachment, &samples)?)
+        let (layout, counting) = (dbdyno_relayout::Options::default(), CountingOptions::default());
+        Ok(count(&mut attachment, &samples, &layout, &counting, || false)?)
     }
 
     /// Attaches to the first process and these others.
@@ -182,12 +147,4 @@ impl LiveServer {
         }
         Ok(())
     }
-}
-
-fn count_executions(
-    attachment: &mut Attachment,
-    samples: &Samples,
-) -> Result<Counted, OptimizeError> {
-    let (layout, counting) = (dbdyno_relayout::Options::default(), CountingOptions::default());
-    count(attachment, samples, &layout, &counting, || false)
 }

@@ -8,9 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use dbdyno_benches::live_server::LiveServer;
-use dbdyno_live::{ProbeOptions, Process, SamplingOptions, all_images, descendants, sample};
+use dbdyno_live::{
+    OptimizedServer, ProbeOptions, Process, SamplingOptions, ServerOptimizeError, ServerOptimizer,
+    ServerOptions, all_images, descendants, sample,
+};
 use dbdyno_machine::ProcessIdentity;
+use dbdyno_record::BlockCounts;
 use dbdyno_relayout::{ModuleProfile, Profile};
 use dbdyno_units::Nanos;
 
@@ -48,13 +51,16 @@ impl Subject {
         servers.filter_map(|pid| ProcessIdentity::of(pid).ok()).collect()
     }
 
-    fn live_server(&self, pid: u32) -> LiveServer {
-        LiveServer {
-            pid,
-            family: self.family,
-            state: self.state.clone(),
-            max_pause: self.max_pause.into(),
-        }
+    fn optimizer(&self, server: &ProcessIdentity) -> ServerOptimizer {
+        let options = ServerOptions {
+            frequency: SamplingOptions::default().frequency,
+            count: true,
+            max_pause: self.max_pause,
+            keep_order: false,
+            // What is tested is the new code, not whether it is faster.
+            force: true,
+        };
+        ServerOptimizer::new(server.pid, self.family, options, self.state.clone())
     }
 }
 
@@ -133,7 +139,7 @@ pub struct Done {
     counted: u64,
     /// Functions moved by all optimizations.
     functions: u64,
-    longest_stop: Nanos,
+    longest_pause: Nanos,
     /// Other failures, and how often each happened.
     failures: BTreeMap<String, u64>,
 }
@@ -150,7 +156,7 @@ impl Display for Done {
             self.again,
             self.counted,
             self.functions / optimizations.max(1),
-            self.longest_stop,
+            self.longest_pause,
         )?;
         for (failure, times) in &self.failures {
             writeln!(f, "{times} × not optimized: {failure}")?;
@@ -201,7 +207,8 @@ impl<'a> Optimizing<'a> {
 
     /// Optimizes a server until it ends.
     fn follow(&self, server: &ProcessIdentity, suite: &Suite<'_>) {
-        if !self.begin(server) {
+        let mut optimizer = self.subject.optimizer(server);
+        if !self.begin(server, &optimizer) {
             return;
         }
         let goes_on = || !suite.is_over() && server.is_alive();
@@ -210,57 +217,60 @@ impl<'a> Optimizing<'a> {
             while goes_on() && waiting.elapsed() < self.again {
                 thread::sleep(POLL_INTERVAL);
             }
-            if goes_on() {
-                self.optimize(server, true);
+            if goes_on() && self.note(server, again(&mut optimizer)) {
+                self.lock().again += 1;
             }
         }
     }
 
     /// Optimizes a server that starts: until its libraries are loaded, it cannot be optimized.
-    fn begin(&self, server: &ProcessIdentity) -> bool {
+    fn begin(&self, server: &ProcessIdentity, optimizer: &ServerOptimizer) -> bool {
         let started = Instant::now();
         loop {
-            let last = started.elapsed() > STARTING;
-            if self.optimize_once(server, false, last) {
-                self.lock().servers += 1;
-                return true;
-            }
+            let outcome = optimizer.optimize_by(&self.profile, "the first pass".to_owned());
             if !server.is_alive() {
                 self.lock().ended += 1;
-            }
-            if last || !server.is_alive() {
                 return false;
+            }
+            if outcome.is_ok() || started.elapsed() > STARTING {
+                let is_optimized = self.note(server, outcome);
+                self.lock().servers += u64::from(is_optimized);
+                return is_optimized;
             }
             thread::sleep(POLL_INTERVAL);
         }
     }
 
-    fn optimize(&self, server: &ProcessIdentity, count: bool) {
-        if self.optimize_once(server, count, true) {
-            self.lock().again += 1;
-        }
-    }
-
-    /// Whether the server was optimized. Failures of a running server are noted if `note`.
-    fn optimize_once(&self, server: &ProcessIdentity, count: bool, note: bool) -> bool {
-        let live = self.subject.live_server(server.pid);
-        let count = count && !self.subject.family;
-        let outcome = live.optimize_with_profile(&self.profile, count);
+    /// Notes an optimization, or why there was none if the server still runs. Returns whether there was one.
+    fn note(
+        &self,
+        server: &ProcessIdentity,
+        outcome: Result<OptimizedServer, ServerOptimizeError>,
+    ) -> bool {
         let mut done = self.lock();
-        match outcome {
-            Ok((optimized, counted)) => {
-                done.functions += optimized.done.statistics.functions_moved;
-                done.longest_stop = done.longest_stop.max(optimized.stop);
-                done.counted += u64::from(counted);
-                true
+        match &outcome {
+            Ok(OptimizedServer { layout, .. }) => {
+                done.functions += layout.functions;
+                done.longest_pause = done.longest_pause.max(layout.longest_pause);
+                let is_counted = matches!(layout.counts, Some(BlockCounts::Counted { .. }));
+                done.counted += u64::from(is_counted);
             }
-            Err(error) => {
-                if note && server.is_alive() {
-                    let reason = error.to_string().replace(&server.pid.to_string(), "PID");
-                    *done.failures.entry(reason).or_default() += 1;
-                }
-                false
+            Err(error) if server.is_alive() => {
+                let reason = error.to_string().replace(&server.pid.to_string(), "PID");
+                *done.failures.entry(reason).or_default() += 1;
             }
+            Err(_) => {}
         }
+        outcome.is_ok()
     }
+}
+
+/// Samples a server, counts its executions and optimizes it again.
+fn again(optimizer: &mut ServerOptimizer) -> Result<OptimizedServer, ServerOptimizeError> {
+    optimizer.start_sampling();
+    thread::sleep(SAMPLED_AT_A_TIME);
+    optimizer.end_sampling()?;
+    optimizer.start_counting();
+    optimizer.end_counting()?;
+    optimizer.optimize()
 }
