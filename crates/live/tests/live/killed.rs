@@ -1,12 +1,14 @@
 //! dbdyno is killed or stopped at any moment, and the program continues.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dbdyno_live::{Activation, Module};
 
 use crate::copies::{attach, optimize};
+use crate::memory_limit::MemoryLimit;
 use crate::repetitions;
 use crate::victim::{Program, Victim};
 
@@ -51,7 +53,16 @@ impl Optimizer {
     }
 
     fn start_helper(program: &Program, victim: &Victim, helper: &str) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
+        Self::spawn(program, victim, helper, Command::new(std::env::current_exe().unwrap()))
+    }
+
+    fn start_limited(program: &Program, victim: &Victim, limit: &MemoryLimit) -> Self {
+        let command = limit.command(&std::env::current_exe().unwrap());
+        Self::spawn(program, victim, "killed::helper_changes_a_program_forever", command)
+    }
+
+    fn spawn(program: &Program, victim: &Victim, helper: &str, mut command: Command) -> Self {
+        let child = command
             .args(["--ignored", "--exact", helper])
             .env(PID, victim.pid().to_string())
             .env(STATE, program.state())
@@ -61,6 +72,18 @@ impl Optimizer {
             .spawn()
             .unwrap();
         Self(child)
+    }
+
+    /// Whether it ends within this time because it was killed.
+    fn is_killed_within(&mut self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.signal() == Some(libc::SIGKILL);
+            }
+            sleep(Duration::from_millis(1));
+        }
+        false
     }
 
     fn signal(&self, signal: libc::c_int) {
@@ -108,7 +131,7 @@ fn program_runs_and_is_undoable_after_dbdyno_is_killed_at_any_moment() {
     let mut victim = program.start();
     // If it is killed right after a thread has stopped, the kernel ends its wait with EINTR.
     victim.accept_eintr();
-    for moment in moments(repetitions(10, 30)) {
+    for moment in moments(repetitions(10, 100)) {
         let optimizer = Optimizer::start(&program, &victim);
         sleep(moment);
         drop(optimizer);
@@ -124,7 +147,7 @@ fn program_runs_after_dbdyno_is_stopped_at_any_moment() {
     let mut victim = program.start();
     // If it is killed right after a thread has stopped, the kernel ends its wait with EINTR.
     victim.accept_eintr();
-    for moment in moments(repetitions(4, 8)) {
+    for moment in moments(repetitions(4, 50)) {
         let optimizer = Optimizer::start(&program, &victim);
         sleep(moment);
         optimizer.signal(libc::SIGSTOP);
@@ -133,6 +156,29 @@ fn program_runs_after_dbdyno_is_stopped_at_any_moment() {
         drop(optimizer);
         assert_undoable(&program, &mut victim);
     }
+    victim.end();
+}
+
+#[test]
+fn program_runs_and_is_undoable_after_dbdyno_runs_out_of_memory_at_any_moment() {
+    let Some(limit) = MemoryLimit::new() else {
+        return println!("skipped: no control groups of memory are permitted here");
+    };
+    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
+    let mut victim = program.start();
+    victim.accept_eintr();
+    let mut killed = 0;
+    for moment in moments(repetitions(4, 50)) {
+        let mut optimizer = Optimizer::start_limited(&program, &victim, &limit);
+        sleep(moment);
+        limit.tighten();
+        killed += u32::from(optimizer.is_killed_within(Duration::from_millis(500)));
+        drop(optimizer);
+        limit.lift();
+        victim.assert_alive();
+        assert_undoable(&program, &mut victim);
+    }
+    assert!(killed > 0, "it never ran out of memory");
     victim.end();
 }
 

@@ -13,6 +13,7 @@ mod huge_pages;
 mod killed;
 mod layouts;
 mod mariadb;
+mod memory_limit;
 mod sampling;
 mod sequences;
 mod unloaded;
