@@ -9,6 +9,7 @@ use dbdyno_bench::slice::SliceRequest;
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_engines::server::{
     DataShape, Installation, Server, ServerAccess, ServerDirs, ServerPlan, initialise,
 };
@@ -16,6 +17,7 @@ use dbdyno_machine::{CpuAssignment, CpuSet};
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_record::{ClientWait, SliceMeasured};
 use dbdyno_workloads::insert::Plan;
+use dbdyno_workloads::schema::table_name;
 use tempfile::TempDir;
 
 use crate::harness::Harness;
@@ -207,6 +209,24 @@ impl PrivateServer {
             insert,
         })?;
         Ok(worker)
+    }
+
+    /// The sum of the column `k` of the first table, read in a connection of its own.
+    ///
+    /// # Errors
+    /// The login or the query fails.
+    pub fn sum_of_k(&self) -> anyhow::Result<u64> {
+        let sql = format!("SELECT SUM(k) FROM {SCHEMA}.{}", table_name(0));
+        let (target, mode) = (self.target()?, StatementMode::Text);
+        let rows = match self.system {
+            ServerSystem::PostgreSql => {
+                PostgresConnection::connect(&target, mode).and_then(|mut one| one.query(&sql))
+            }
+            _ => MySqlConnection::connect(&target, mode).and_then(|mut one| one.query(&sql)),
+        };
+        let rows = rows.map_err(|error| anyhow!("{error}"))?;
+        let sum = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
+        sum.with_context(|| format!("{sql} returned {rows:?}"))
     }
 
     /// A connection for reading the server's status counters.

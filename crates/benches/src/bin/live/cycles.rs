@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
@@ -13,7 +13,7 @@ use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::harness::{Harness, duration};
 use dbdyno_benches::live_server::{LiveServer, OptimizedServer};
 use dbdyno_benches::outcome::Outcome;
-use dbdyno_benches::private_server::run_slice;
+use dbdyno_benches::private_server::{PrivateServer, run_slice};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
@@ -30,6 +30,8 @@ const WORK: [&str; 4] = [
     "update-index_range=100",
     "read-only_range=100",
 ];
+/// The one among them of which each statement adds 1 to the sum of `k`.
+const ADDS: &str = "update-index_range=100";
 /// Duration of each microbenchmark.
 const SLICE: Nanos = Nanos::from_millis(700);
 /// Goals for the median and the longest stop.
@@ -68,27 +70,37 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             done
         });
         // On this thread, because workers end with the thread that started them.
-        let worked = work(&mut server.worker, &harness, args.clients, &over);
+        let worked = work(&mut server.worker, &server.server, &harness, args.clients, &over);
         over.store(true, Ordering::Relaxed);
         let done = cycling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (done, worked)
     });
-    let statements = worked.context("the load")?;
+    let worked = worked.context("the load")?;
     let done = done.context("the live optimizer")?;
     server.worker.settle()?;
     let state_snapshot = server.worker.state_snapshot()?;
-    conclude(args, &done, statements, &format!("{state_snapshot:?}"))
+    conclude(args, &done, &worked, &format!("{state_snapshot:?}"))
 }
 
-/// Runs the load until `over`. Returns the number of statements. A wrong result is an error.
+/// What the clients did.
+#[derive(Default)]
+struct Worked {
+    statements: u64,
+    /// Slices after which the contents of the table were compared with what its clients had done.
+    summed: u32,
+}
+
+/// Runs the load until `over`. A wrong result is an error, and so are contents that do not follow from the
+/// statements.
 fn work(
     worker: &mut WorkerHandle,
+    server: &PrivateServer,
     harness: &Harness,
     clients: u32,
     over: &AtomicBool,
-) -> anyhow::Result<u64> {
+) -> anyhow::Result<Worked> {
     let catalog = Catalog::builtin();
-    let mut statements = 0;
+    let mut worked = Worked::default();
     for slice in 0_u32.. {
         if over.load(Ordering::Relaxed) {
             break;
@@ -104,9 +116,19 @@ fn work(
         })?;
         let quota = Quota::Time(SLICE);
         let request = SliceRequest { block: slice, clients: None, lead_in: None, quota };
-        statements += run_slice(worker, request).context(name)?.statements;
+        let before = (name == ADDS).then(|| server.sum_of_k()).transpose()?;
+        let statements = run_slice(worker, request).context(name)?.statements;
+        if let Some(before) = before {
+            let after = server.sum_of_k()?;
+            ensure!(
+                after == before + statements,
+                "{statements} statements added 1 each, and the sum went from {before} to {after}"
+            );
+            worked.summed += 1;
+        }
+        worked.statements += statements;
     }
-    Ok(statements)
+    Ok(worked)
 }
 
 /// Measured results.
@@ -214,7 +236,7 @@ fn new_code(pid: u32) -> anyhow::Result<u64> {
 fn conclude(
     args: &Args,
     done: &Done,
-    statements: u64,
+    worked: &Worked,
     state_snapshot: &str,
 ) -> anyhow::Result<Outcome> {
     let mut stops: Vec<Nanos> = done.optimized.iter().map(|optimized| optimized.stop).collect();
@@ -250,13 +272,15 @@ fn conclude(
         done.optimized.iter().map(|optimized| optimized.members.len() + 1).max().unwrap_or(1);
     let failed: u32 = done.optimized.iter().map(|optimized| optimized.failed).sum();
     print(&format!(
-        "{} cycles, {statements} statements by {} clients, none wrong; {} times too busy to be \
-         stopped\nlast optimization: {} functions, {} KiB hot; {members} processes, {failed} failures \
+        "{} cycles, {} statements by {} clients, none wrong; {} times too busy to be stopped\n\
+         contents summed {} times, each time as the statements say\nlast optimization: {} functions, {} KiB hot; {members} processes, {failed} failures \
          of one\nnew code in the server: {} KiB after the first cycle, {} at most, {} after the \
          last\nresident: {} MiB after the first cycle, {} after half of them, {} after the last\n{state_snapshot}\n",
         done.resident.len(),
+        worked.statements,
         args.clients,
         done.retries,
+        worked.summed,
         last.done.statistics.functions_moved,
         last.done.statistics.hot_bytes >> 10,
         first(&done.new_code) >> 10,

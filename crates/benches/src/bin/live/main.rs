@@ -52,7 +52,7 @@ struct LoadedServer {
     // In the order in which they are dropped.
     worker: WorkerHandle,
     live: LiveServer,
-    _server: PrivateServer,
+    server: PrivateServer,
     _journals: TempDir,
 }
 
@@ -70,7 +70,7 @@ impl ServerArgs {
         let worker = server.load(harness, cpus, wait)?;
         let journals = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
         let live = LiveServer::new(system, server.pid()?, journals.path(), self.max_pause);
-        Ok(LoadedServer { worker, live, _server: server, _journals: journals })
+        Ok(LoadedServer { worker, live, server, _journals: journals })
     }
 }
 
