@@ -115,7 +115,10 @@ pub(super) fn drift(comparison: &Comparison) -> Vec<String> {
             ));
             continue;
         }
-        let changes: Vec<String> = equal.iter().map(|change| spread(comparison, change)).collect();
+        let changes: Vec<String> = match &equal[..] {
+            [only] => vec![spread(comparison, only)],
+            _ => equal.iter().map(|change| named_spread(comparison, change)).collect(),
+        };
         let rest = if equal.len() == of.len() {
             "Nothing else is in both."
         } else {
@@ -147,15 +150,18 @@ fn spread(comparison: &Comparison, change: &ChangeSummary) -> String {
     format!("QPS of {}/{} median {median} ({over})", label(*column), label(*compared_with))
 }
 
+fn named_spread(comparison: &Comparison, change: &ChangeSummary) -> String {
+    format!("{}: {}", change.candidate, spread(comparison, change))
+}
+
 /// The changes of a candidate's QPS in one sentence.
 pub(super) fn change(comparison: &Comparison, change: &ChangeSummary) -> String {
     let ChangeSummary { count, higher, lower, .. } = *change;
     let uncertain = count - higher - lower;
     let drift = if change.is_equal { "; equal in both, so no effect of the candidate" } else { "" };
     format!(
-        "{}: {}: {higher} higher, {lower} lower, {uncertain} not certain{drift}",
-        change.candidate,
-        spread(comparison, change)
+        "{}: {higher} higher, {lower} lower, {uncertain} not certain{drift}",
+        named_spread(comparison, change)
     )
 }
 
