@@ -27,18 +27,22 @@ struct Told {
     /// Page faults by counter and by the kernel's accounting.
     faults: i64,
     accounted: i64,
-    /// CPU time by counter and by the kernel's accounting.
-    covered: i64,
-    cpu: i64,
+    /// The median over slices of the CPU time by counter relative to the kernel's accounting: the time in which
+    /// the machine stands still counts for one of them only.
+    covered: f64,
 }
 
 fn told(out: &Path, candidate: u32, faults: &str, cpu: &str) -> Told {
     let database = Connection::open(out.join("run.sqlite")).unwrap();
     let sql = format!(
-        "SELECT COUNT(*), COUNT(f.slice), TOTAL(f.count), TOTAL({faults}), TOTAL(f.enabled), \
-         TOTAL({cpu}) FROM slice s LEFT JOIN (SELECT slice, SUM(count) AS count, \
-         MAX(enabled_ns) AS enabled FROM counter WHERE counter IN ('minor_faults', \
+        "SELECT COUNT(*), COUNT(f.slice), TOTAL(f.count), TOTAL({faults}) FROM slice s LEFT JOIN \
+         (SELECT slice, SUM(count) AS count FROM counter WHERE counter IN ('minor_faults', \
          'major_faults') GROUP BY slice) f ON f.slice = s.id WHERE candidate = ?1"
+    );
+    let covered = format!(
+        "SELECT CAST(MAX(c.enabled_ns) AS REAL) / {cpu} FROM slice s JOIN counter c \
+         ON c.slice = s.id WHERE candidate = ?1 AND counter IN ('minor_faults', 'major_faults') \
+         AND {cpu} > 0 GROUP BY s.id"
     );
     let number = |row: &rusqlite::Row<'_>, at: usize| row.get(at).map(|sum: f64| sum as i64);
     let read = |row: &rusqlite::Row<'_>| {
@@ -47,11 +51,19 @@ fn told(out: &Path, candidate: u32, faults: &str, cpu: &str) -> Told {
             counted: row.get(1)?,
             faults: number(row, 2)?,
             accounted: number(row, 3)?,
-            covered: number(row, 4)?,
-            cpu: number(row, 5)?,
+            covered: median(&database, &covered, candidate),
         })
     };
     database.query_row(&sql, [candidate], read).unwrap()
+}
+
+/// The median of the rows of a query; 0 without rows.
+fn median(database: &Connection, sql: &str, candidate: u32) -> f64 {
+    let mut statement = database.prepare(sql).unwrap();
+    let rows = statement.query_map([candidate], |row| row.get::<_, f64>(0)).unwrap();
+    let mut values: Vec<f64> = rows.map(Result::unwrap).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// Whether counters are available. If not, the report must name the reason.
@@ -82,9 +94,8 @@ impl Told {
         // The kernel also accounts for faults that it handles on behalf of the process.
         let apart = (self.faults - self.accounted).abs();
         assert!(apart <= 5 + self.accounted / 10, "{self:?}");
-        let share = self.covered as f64 / self.cpu as f64;
         // Counters do not include the switches between threads.
-        assert!((0.5..1.1).contains(&share), "{share} of {self:?}");
+        assert!((0.5..1.1).contains(&self.covered), "{self:?}");
     }
 }
 
