@@ -1,6 +1,6 @@
 #!/bin/sh
-# Publishes a finished run: the experiment, the report as text, the tables, and the measurements as
-# run.sqlite.xz, without what no figure depends on.
+# Publishes a finished run, or a finished fleet run: the experiment, the report as text, the tables, and the
+# measurements as run.sqlite.xz (of a fleet run NODE.sqlite.xz), without what no figure depends on.
 #
 #     sh scripts/publish-run.sh PROGRAM EXPERIMENT RUN_DIRECTORY docs/runs/NAME
 set -eu
@@ -9,17 +9,39 @@ if [ "$#" -ne 4 ]; then
     sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
-program=$1 experiment=$2 run=$3 to=$4
+program=$(realpath "$1") experiment=$2 run=$3 to=$4
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Without alignment of bytes (pb=0) it is smaller.
+publish() {
+    cargo run --quiet -p dbdyno-results --example compact-run -- "$1" "$scratch/compact"
+    xz --lzma2=preset=9e,pb=0 --stdout "$scratch/compact" > "$2.sqlite.xz"
+    rm "$scratch/compact"
+}
+
+report() {
+    COLUMNS=100 "$program" report "$@" --color never | sed '/^Written to /d' > "$scratch/report.txt"
+}
 
 mkdir -p "$to"
-COLUMNS=100 "$program" report "$run" --color never | sed '/^Written to /d' > "$to/report.txt"
+if [ -f "$run/fleet.json" ]; then
+    for node in "$run"/*/run.sqlite; do
+        node=${node%/run.sqlite}
+        publish "$node/run.sqlite" "$to/${node##*/}"
+        set -- "$@" "${node##*/}"
+    done
+    shift 4
+    # Runs are named by their paths.
+    (cd "$run" && report "$@" --out "$scratch/comparison")
+    cp "$scratch/comparison/comparison.csv" "$to/"
+else
+    publish "$run/run.sqlite" "$to/run"
+    report "$run"
+    for export in relative.csv summary.csv training.csv; do
+        [ ! -f "$run/$export" ] || cp "$run/$export" "$to/$export"
+    done
+fi
+cp "$scratch/report.txt" "$to/report.txt"
 [ "$experiment" -ef "$to/experiment.toml" ] || cp "$experiment" "$to/experiment.toml"
-for export in relative.csv summary.csv training.csv; do
-    [ ! -f "$run/$export" ] || cp "$run/$export" "$to/$export"
-done
-compact=$(mktemp)
-trap 'rm -f "$compact"' EXIT
-cargo run --quiet -p dbdyno-results --example compact-run -- "$run/run.sqlite" "$compact"
-# Without alignment of bytes (pb=0) it is smaller.
-xz --lzma2=preset=9e,pb=0 --stdout "$compact" > "$to/run.sqlite.xz"
 du -sh "$to"

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dbdyno_report::assemble::assemble;
+use dbdyno_report::comparison;
 use dbdyno_report::export::{relative_csv, summary_csv};
 use dbdyno_report::model::Report;
 use dbdyno_results::RunReader;
@@ -15,8 +16,8 @@ fn published(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/runs").join(name)
 }
 
-fn report(name: &str) -> Report {
-    let packed = published(name).join("run.sqlite.xz");
+fn report(name: &str, run: &str) -> Report {
+    let packed = published(name).join(format!("{run}.sqlite.xz"));
     let dir = tempfile::tempdir().unwrap();
     let unpacked = File::create(dir.path().join("run.sqlite")).unwrap();
     let xz = Command::new("xz").arg("-dc").arg(&packed).stdout(unpacked).status();
@@ -25,19 +26,20 @@ fn report(name: &str) -> Report {
 }
 
 fn assert_same_figures(name: &str) {
-    let report = report(name);
-    let tables = [("relative.csv", relative_csv(&report)), ("summary.csv", summary_csv(&report))];
-    for (file, produced) in tables {
-        let committed = fs::read_to_string(published(name).join(file)).unwrap();
-        let produced = produced.unwrap();
-        for (produced, committed) in produced.lines().zip(committed.lines()) {
-            // Later versions append columns.
-            let appended = produced.strip_prefix(committed);
-            let is_same = appended.is_some_and(|rest| rest.is_empty() || rest.starts_with(','));
-            assert!(is_same, "{name}/{file}: {produced}\nnot {committed}");
-        }
-        assert_eq!(produced.lines().count(), committed.lines().count(), "{name}/{file}");
+    let report = report(name, "run");
+    assert_same_table(name, "relative.csv", &relative_csv(&report).unwrap());
+    assert_same_table(name, "summary.csv", &summary_csv(&report).unwrap());
+}
+
+fn assert_same_table(name: &str, file: &str, produced: &str) {
+    let committed = fs::read_to_string(published(name).join(file)).unwrap();
+    for (produced, committed) in produced.lines().zip(committed.lines()) {
+        // Later versions append columns.
+        let appended = produced.strip_prefix(committed);
+        let is_same = appended.is_some_and(|rest| rest.is_empty() || rest.starts_with(','));
+        assert!(is_same, "{name}/{file}: {produced}\nnot {committed}");
     }
+    assert_eq!(produced.lines().count(), committed.lines().count(), "{name}/{file}");
 }
 
 #[test]
@@ -48,6 +50,7 @@ fn figures_of_a_published_sqlite_run_stay_the_same() {
 #[test]
 fn figures_of_published_server_runs_stay_the_same() {
     for name in [
+        "host",
         "live-against-bolt",
         "live-optimizer-sweep",
         "myrocks-compiler-variants",
@@ -57,4 +60,11 @@ fn figures_of_published_server_runs_stay_the_same() {
     ] {
         assert_same_figures(name);
     }
+}
+
+#[test]
+fn figures_of_a_published_fleet_run_stay_the_same() {
+    let of_node = |node: &str| Report { directory: node.into(), ..report("study-c-fleet", node) };
+    let compared = comparison::compare(&["node1", "node2", "node3"].map(of_node));
+    assert_same_table("study-c-fleet", "comparison.csv", &comparison::csv(&compared).unwrap());
 }

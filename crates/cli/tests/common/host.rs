@@ -1,7 +1,6 @@
 //! Another host on this machine: network, processes and directories of its own, and an sshd.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,37 +37,17 @@ impl Host {
             |last: u32| format!("10.213.{}.{}", (network + last) / 256, (network + last) % 256);
         let (here, address) = (ip(1), ip(2));
         let directory = test.path().join(format!("host-{number}"));
-        let directories =
-            [("root", 0o700), ("tmp", 0o1777), ("var-tmp", 0o1777), ("var-cache", 0o755)];
-        for (name, mode) in directories {
-            fs::create_dir_all(directory.join(name)).unwrap();
-            let mode = fs::Permissions::from_mode(mode);
-            fs::set_permissions(directory.join(name), mode).unwrap();
-        }
-        ip_command(&format!("netns add {namespace}"));
-        ip_command(&format!("link add {cable} type veth peer name eth0 netns {namespace}"));
-        ip_command(&format!("address add {here}/30 dev {cable}"));
-        ip_command(&format!("link set {cable} up"));
-        ip_command(&format!("-n {namespace} address add {address}/30 dev eth0"));
-        ip_command(&format!("-n {namespace} link set eth0 up"));
-        ip_command(&format!("-n {namespace} link set lo up"));
-        write_ssh_files(&directory, &address);
-        // The directory of the test may be hidden by the others.
-        let script = format!(
-            "mount --bind {} /mnt && mount --bind /mnt/root /root && mount --bind /mnt/tmp /tmp && \
-             mount --bind /mnt/var-tmp /var/tmp && mount --bind /mnt/var-cache /var/cache && mkdir -p -m 755 /run/sshd && \
-             exec /usr/sbin/sshd -D -f /mnt/sshd_config -E /mnt/sshd.log",
-            directory.display()
-        );
-        let process = Command::new("ip")
-            .args(["netns", "exec", &namespace, "unshare", "--mount", "--pid", "--fork"])
-            .args(["--mount-proc", "--kill-child", "sh", "-c", &script])
+        let process = script()
+            .arg("run")
+            .arg(&directory)
+            .args([&namespace, &cable, &here, &address])
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
         let host = Self { directory, namespace, cable, address, process };
         wait_until("sshd starts", || {
-            host.ssh().arg("true").stderr(Stdio::null()).status().unwrap().success()
+            let tried = host.ssh().arg("true").stderr(Stdio::null()).status();
+            tried.is_ok_and(|status| status.success())
         });
         Some(host)
     }
@@ -190,11 +169,16 @@ impl Drop for Host {
         // Also ends the host's first process, and with it all others.
         let _ = self.process.kill();
         let _ = self.process.wait();
-        for command in [format!("link del {}", self.cable), format!("netns del {}", self.namespace)]
-        {
-            let _ = Command::new("ip").args(command.split(' ')).status();
-        }
+        let _ = script().args(["remove", &self.namespace, &self.cable]).status();
     }
+}
+
+/// The script that is a host.
+fn script() -> Command {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/host.sh");
+    let mut command = Command::new("sh");
+    command.arg(path);
+    command
 }
 
 /// Why there can be no host here; `None` if there can.
@@ -217,41 +201,4 @@ fn missing() -> Option<String> {
 fn ip_command(words: &str) {
     let status = Command::new("ip").args(words.split(' ')).status().unwrap();
     assert!(status.success(), "ip {words}");
-}
-
-/// Keys, the configuration of sshd, and a program `ssh` with a configuration of its own: ssh does not
-/// look for one in `$HOME`.
-fn write_ssh_files(directory: &Path, address: &str) {
-    let name = directory.display();
-    for key in ["host_key", "user_key"] {
-        let made = Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(directory.join(key))
-            .status();
-        assert!(made.unwrap().success());
-    }
-    let write = |file: &str, text: String| fs::write(directory.join(file), text).unwrap();
-    fs::copy(directory.join("user_key.pub"), directory.join("authorized_keys")).unwrap();
-    let public = fs::read_to_string(directory.join("host_key.pub")).unwrap();
-    write("known_hosts", format!("{address} {public}"));
-    write(
-        "sshd_config",
-        format!(
-            "ListenAddress {address}\nHostKey /mnt/host_key\nPidFile none\nUsePAM no\n\
-             AuthorizedKeysFile /mnt/authorized_keys\nPermitRootLogin yes\n\
-             PasswordAuthentication no\nStrictModes no\nUseDNS no\n"
-        ),
-    );
-    write(
-        "ssh_config",
-        format!(
-            "Host db1\n    HostName {address}\n    User root\n    IdentityFile {name}/user_key\n    \
-             IdentitiesOnly yes\n    UserKnownHostsFile {name}/known_hosts\n    \
-             StrictHostKeyChecking yes\n"
-        ),
-    );
-    fs::create_dir(directory.join("bin")).unwrap();
-    write("bin/ssh", format!("#!/bin/sh\nexec /usr/bin/ssh -F {name}/ssh_config \"$@\"\n"));
-    let executable = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(directory.join("bin/ssh"), executable).unwrap();
 }
