@@ -192,28 +192,17 @@ pub(crate) fn in_use(
     Ok(used)
 }
 
-/// Whether a thread is in this code, will return to it, or has one of the addresses `called` in it.
+/// Whether a thread is in this code, will return to it, or has an address in it to call.
 pub(crate) fn is_in_use(
     process: &Process,
-    ranges: &[Range<u64>],
-    called: &[u64],
+    code: &[KnownCode],
     max_pause: Duration,
 ) -> Result<bool, LiveError> {
     let memory = process.memory();
     let stacks = Stacks::of(process)?;
-    let code = ranges
-        .iter()
-        .map(|range| {
-            let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-            let mut called: Vec<u64> =
-                called.iter().copied().filter(|address| range.contains(address)).collect();
-            called.sort_unstable();
-            Ok(KnownCode { start: range.start, bytes: memory.read(range.start, size)?, called })
-        })
-        .collect::<Result<Vec<_>, LiveError>>()?;
     // All registers must be known.
     let (used, _) = while_stopped(process, max_pause, BlockedThreads::Wait, |stopped| {
-        Ok(is_code_in_use(&stacks, memory, &stopped.registers(), &code))
+        Ok(is_code_in_use(&stacks, memory, &stopped.registers(), code))
     })?;
     Ok(used)
 }

@@ -163,19 +163,7 @@ impl Attachment {
         const PRIME: u64 = 0x0100_0000_01b3;
         let mut digest = OFFSET;
         for area in &generation.areas {
-            let size = usize::try_from(area.stub() - area.address).unwrap_or(usize::MAX);
-            let mut bytes = self.process.memory().read(area.address, size)?;
-            for exit in &generation.exits {
-                let found = exit.address.checked_sub(area.address).and_then(|at| {
-                    let start = usize::try_from(at).ok()?;
-                    bytes.get_mut(start..start + exit.original.len())
-                });
-                if let Some(found) = found
-                    && *found == *exit.patch
-                {
-                    found.copy_from_slice(&exit.original);
-                }
-            }
+            let bytes = self.code(generation, &(area.address..area.stub()))?;
             // FNV-1a by words: it only has to detect missing code.
             for word in bytes.chunks(8) {
                 let word = word.iter().rev().fold(0, |n: u64, byte| n << 8 | u64::from(*byte));
@@ -183,6 +171,28 @@ impl Attachment {
             }
         }
         Ok(digest)
+    }
+
+    /// A generation's code in memory, as it is without its exits.
+    pub(super) fn code(
+        &self,
+        generation: &Generation,
+        range: &Range<u64>,
+    ) -> Result<Vec<u8>, LiveError> {
+        let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let mut bytes = self.process.memory().read(range.start, size)?;
+        for exit in &generation.exits {
+            let found = exit.address.checked_sub(range.start).and_then(|at| {
+                let start = usize::try_from(at).ok()?;
+                bytes.get_mut(start..start + exit.original.len())
+            });
+            if let Some(found) = found
+                && *found == *exit.patch
+            {
+                found.copy_from_slice(&exit.original);
+            }
+        }
+        Ok(bytes)
     }
 
     /// Makes the process execute system calls, in code borrowed from it.

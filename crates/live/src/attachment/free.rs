@@ -8,7 +8,7 @@ use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState};
 use crate::replace::is_in_use;
 use crate::symbols::symbol_files;
-use crate::trace::SystemCall;
+use crate::trace::{KnownCode, SystemCall};
 use crate::unwind::{self, Unwinder};
 
 impl Attachment {
@@ -97,26 +97,15 @@ impl Attachment {
         if self.process.maps()?.has_uprobes() {
             return Ok(false);
         }
-        let mut ranges = Vec::new();
-        for area in &generation.areas {
-            if self.is_mapped(area)? {
-                ranges.push(area.code_range());
-            }
-        }
-        ranges.sort_by_key(|range| range.start);
-        // A thread may have stored such an address before it calls it.
-        let slots = generation.entries.iter().filter(|entry| !entry.is_jump());
-        let called: Vec<u64> = slots
-            .filter_map(|slot| Some(u64::from_le_bytes(slot.patch.clone().try_into().ok()?)))
-            .collect();
+        let code = self.known_code(generation)?;
         for check in 0..2 {
-            if ranges.is_empty() {
+            if code.is_empty() {
                 return Ok(true);
             }
             if check > 0 {
                 thread::sleep(FREE_PAUSE);
             }
-            match is_in_use(&self.process, &ranges, &called, self.max_pause) {
+            match is_in_use(&self.process, &code, self.max_pause) {
                 Ok(false) => {}
                 // Later, when no thread is in uninterruptible sleep.
                 Ok(true) | Err(LiveError::NotStopped { .. }) => return Ok(false),
@@ -124,6 +113,26 @@ impl Attachment {
             }
         }
         Ok(true)
+    }
+
+    /// The code of a generation, without its exits: a thread may return to behind a call that one of them has
+    /// overwritten since.
+    fn known_code(&self, generation: &Generation) -> Result<Vec<KnownCode>, LiveError> {
+        // A thread may have stored the address of a virtual function before it calls it.
+        let slots = generation.entries.iter().filter(|entry| !entry.is_jump());
+        let mut called: Vec<u64> = slots
+            .filter_map(|slot| Some(u64::from_le_bytes(slot.patch.clone().try_into().ok()?)))
+            .collect();
+        called.sort_unstable();
+        let mut code = Vec::new();
+        for area in &generation.areas {
+            if self.is_mapped(area)? {
+                let range = area.code_range();
+                let bytes = self.code(generation, &range)?;
+                code.push(KnownCode { start: range.start, bytes, called: called.clone() });
+            }
+        }
+        Ok(code)
     }
 
     fn free_generation(&mut self, number: u32) -> Result<u64, LiveError> {

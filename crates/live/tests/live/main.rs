@@ -14,6 +14,7 @@ mod killed;
 mod layouts;
 mod mariadb;
 mod memory_limit;
+mod returns;
 mod sampling;
 mod sequences;
 mod unloaded;
