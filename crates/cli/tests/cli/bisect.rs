@@ -7,7 +7,9 @@ use std::process::Command;
 use dbdyno_builds::Source;
 use serde_json::Value;
 
-use crate::common::{Background, Finished, TestDir, call, dbdyno, finish, has_compiler, read_json};
+use crate::common::{
+    Background, Finished, TestDir, call, dbdyno, finish, has_compiler, read_json, runs_long_tests,
+};
 
 /// The function that a slow version does more work in, once for each row.
 const STEP: &str = "SQLITE_API int sqlite3_step(sqlite3_stmt *pStmt){";
@@ -243,7 +245,7 @@ const SMALL_WORK: u32 = 12;
 /// Ten repetitions, with `DBDYNO_LONG_TESTS=1` only: about 45 minutes on two idle CPUs.
 #[test]
 fn slowdown_of_three_percent_is_found_in_64_commits() {
-    if !std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1") {
+    if !runs_long_tests() {
         return;
     }
     let test = TestDir::new();

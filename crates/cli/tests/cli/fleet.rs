@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{
     Background, Experiment, Finished, Slurm, SmallDisk, Stored, TestDir, cache, dbdyno, finish,
-    is_gone, send, wait_until,
+    is_gone, runs_long_tests, send, wait_until,
 };
 
 /// Of about three seconds.
@@ -248,8 +248,7 @@ fn full_disk_of_a_node_is_reported_and_the_run_continues_when_there_is_space() {
 
 #[test]
 fn dead_node_is_waited_for_and_its_run_continued() {
-    if std::env::var_os("DBDYNO_LONG_TESTS").is_none() {
-        println!("skipped: a dead node takes a minute; see `make test-long`");
+    if !runs_long_tests() {
         return;
     }
     let Some(slurm) = Slurm::start() else { return };
@@ -270,8 +269,7 @@ fn dead_node_is_waited_for_and_its_run_continued() {
 /// takes over.
 #[test]
 fn cut_off_node_stops_when_it_is_replaced_and_its_run_is_continued() {
-    if std::env::var_os("DBDYNO_LONG_TESTS").is_none() {
-        println!("skipped: a node that is cut off takes a minute; see `make test-long`");
+    if !runs_long_tests() {
         return;
     }
     let Some(slurm) = Slurm::start() else { return };

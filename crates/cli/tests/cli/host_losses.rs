@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::hosts::{HERE_AND_THERE, READ, WRITE, run, start};
 use crate::common::{
     Background, Host, INNODB, Inserts, Servers, Step, Stored, TestDir, children, dbdyno,
-    resume_command, send, slices_of_live_run, stored_steps, wait_until,
+    resume_command, runs_long_tests, send, slices_of_live_run, stored_steps, wait_until,
 };
 
 /// The time in which an agent must have removed everything.
@@ -134,7 +134,7 @@ fn clean_removes_what_a_killed_agent_and_its_guard_left() {
 /// `DBDYNO_LONG_TESTS=1` only: about 15 minutes.
 #[test]
 fn nothing_is_left_after_losses_at_random_moments() {
-    if !std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1") {
+    if !runs_long_tests() {
         return;
     }
     let test = TestDir::new();

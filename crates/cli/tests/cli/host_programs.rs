@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{
-    Background, Host, INNODB, MYSQL, Servers, Stored, TestDir, dbdyno, slices_of_live_run,
-    wait_until,
+    Background, Host, INNODB, MYSQL, Servers, Stored, TestDir, dbdyno, runs_long_tests,
+    slices_of_live_run, wait_until,
 };
 use crate::hosts::{run, start};
 use crate::mysql_release;
@@ -156,8 +156,7 @@ fn release_runs_on_a_host_with_its_own_loader() {
 
 #[test]
 fn compiled_server_runs_on_a_host() {
-    if !std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1") {
-        println!("skipped: compiling a server takes minutes; set DBDYNO_LONG_TESTS=1");
+    if !runs_long_tests() {
         return;
     }
     let test = TestDir::new();

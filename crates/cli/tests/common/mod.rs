@@ -113,6 +113,16 @@ fn with_cache(command: &mut Command) -> &mut Command {
     command.arg("--cache").arg(cache())
 }
 
+/// Whether tests that take minutes are to run: the environment variable `DBDYNO_LONG_TESTS` is 1. Prints a note
+/// if they are not.
+pub fn runs_long_tests() -> bool {
+    let runs = std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1");
+    if !runs {
+        println!("skipped: takes minutes; see `make test-long`");
+    }
+    runs
+}
+
 /// The directory of the tests' files: in the target directory, because /tmp may be a small file
 /// system in memory.
 /// `scripts/run-tests.sh` chooses another one if root cannot trust that one.

@@ -273,8 +273,9 @@ fn conclude(
     let failed: u32 = done.optimized.iter().map(|optimized| optimized.failed).sum();
     print(&format!(
         "{} cycles, {} statements by {} clients, none wrong; {} times too busy to be stopped\n\
-         contents summed {} times, each time as the statements say\nlast optimization: {} functions, {} KiB hot; {members} processes, {failed} failures \
-         of one\nnew code in the server: {} KiB after the first cycle, {} at most, {} after the \
+         after each of {} slices of updates the sum of k had grown by their number\n\
+         last optimization: {} functions, {} KiB hot; {members} processes, {failed} failures of \
+         one\nnew code in the server: {} KiB after the first cycle, {} at most, {} after the \
          last\nresident: {} MiB after the first cycle, {} after half of them, {} after the last\n{state_snapshot}\n",
         done.resident.len(),
         worked.statements,
