@@ -28,6 +28,25 @@ pub struct Request {
     pub limits: Limits,
 }
 
+impl Request {
+    /// A request with defaults for all that a user may leave out.
+    #[must_use]
+    pub fn new(name: &str, scratch: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            partition: None,
+            constraint: None,
+            account: None,
+            time: None,
+            shard: false,
+            named_nodes: false,
+            scratch: scratch.to_owned(),
+            cache: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
 /// When to try again, and when to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {

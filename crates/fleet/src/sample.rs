@@ -1,22 +1,11 @@
 //! Fleet runs for tests.
 
 use crate::record::{FleetRecord, TaskRecord};
-use crate::request::{Limits, Request};
+use crate::request::Request;
 
 /// A request for nodes of the partition `main`.
 pub(crate) fn request() -> Request {
-    Request {
-        name: "test".to_owned(),
-        partition: Some("main".to_owned()),
-        constraint: None,
-        account: None,
-        time: None,
-        shard: false,
-        named_nodes: false,
-        scratch: "/var/tmp".to_owned(),
-        cache: None,
-        limits: Limits::default(),
-    }
+    Request { partition: Some("main".to_owned()), ..Request::new("test", "/var/tmp") }
 }
 
 /// A fleet run with a task for each of `nodes`.

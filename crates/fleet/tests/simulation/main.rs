@@ -39,18 +39,7 @@ fn simulate_tasks(
     at: impl Fn(u64, &mut Controller<Simulated, Simulated>),
     plan: impl Fn(Vec<TaskRecord>) -> Vec<TaskRecord>,
 ) -> Simulation {
-    let mut request = Request {
-        name: "test".to_owned(),
-        partition: None,
-        constraint: None,
-        account: None,
-        time: None,
-        shard: false,
-        named_nodes: false,
-        scratch: "/var/tmp".to_owned(),
-        cache: None,
-        limits: Limits::default(),
-    };
+    let mut request = Request::new("test", "/var/tmp");
     change(&mut request);
     let name =
         |number: usize| if request.shard { format!("shard-{number}") } else { node_name(number) };
