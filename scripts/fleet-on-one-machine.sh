@@ -6,15 +6,38 @@
 #     sh scripts/fleet-on-one-machine.sh EXPERIMENT DIRECTORY PERCENT PERCENT PERCENT
 set -eu
 
-if [ "$#" -ne 5 ]; then
+usage() {
     sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
     exit 2
-fi
+}
+
+fail() {
+    echo "fleet-on-one-machine: $1" >&2
+    exit 1
+}
+
+[ "$#" -eq 5 ] || usage
 experiment=$1 out=$2
 shift 2
-cd "$(dirname "$0")/.."
-program=${CARGO_TARGET_DIR:-target}/release/dbdyno
-slurm=crates/cli/tests/fleet/slurm.sh
+for percent in "$@"; do
+    case $percent in
+    '' | *[!0-9]* | 0* | ????*)
+        echo "fleet-on-one-machine: $percent is not a percentage of a CPU, such as 80" >&2
+        exit 2
+        ;;
+    esac
+done
+root=$(dirname "$0")/..
+program=${CARGO_TARGET_DIR:-$root/target}/release/dbdyno
+slurm=$root/crates/cli/tests/fleet/slurm.sh
+[ "$(id -u)" -eq 0 ] || fail "run it as root: it starts a Slurm"
+[ -x "$program" ] || fail "$program does not exist: run \`make build\`"
+for needed in slurmctld slurmd munged; do
+    [ -x "/usr/sbin/$needed" ] || fail "/usr/sbin/$needed does not exist: install slurm-wlm and munge"
+done
+# So that nothing is started for an experiment with an error.
+"$program" check "$experiment" > /dev/null
+
 dir=$(mktemp -d /tmp/dbdyno-slurm.XXXXXX)
 scratch=$(mktemp -d /var/tmp/dbdyno-scratch.XXXXXX)
 trap 'bash "$slurm" down "$dir"; rm -rf "$dir" "$scratch"' EXIT

@@ -11,26 +11,39 @@ if [ "$#" -eq 0 ]; then
     exit 2
 fi
 script=$(dirname "$0")/../crates/cli/tests/common/host.sh
+name=dbdyno-host
+
+fail() {
+    echo "host-on-one-machine: $1" >&2
+    exit 1
+}
+
+[ "$(id -u)" -eq 0 ] || fail "run it as root: it creates a network"
+for program in /usr/sbin/sshd /usr/bin/ssh; do
+    [ -x "$program" ] || fail "$program does not exist: install openssh-server and openssh-client"
+done
+command -v ip > /dev/null || fail "there is no program ip: install iproute2"
+if ip netns list | grep -q "^$name\>"; then
+    fail "there is such a host; if it is not in use, remove it: sh $script remove $name $name"
+fi
+
 dir=$(mktemp -d /var/tmp/dbdyno-host.XXXXXX)
 host=
 stop() {
     [ -z "$host" ] || kill -KILL "$host" || true
     wait || true
-    sh "$script" remove dbdyno-host dbdyno-host
+    sh "$script" remove "$name" "$name"
     rm -rf "$dir"
 }
 trap stop EXIT
 trap 'exit 130' INT TERM HUP
 
-sh "$script" run "$dir/host" dbdyno-host dbdyno-host 10.213.255.1 10.213.255.2 &
+sh "$script" run "$dir/host" "$name" "$name" 10.213.255.1 10.213.255.2 &
 host=$!
 tries=0
-until "$dir/host/bin/ssh" db1 true 2>"$dir/ssh"; do
+until "$dir/host/bin/ssh" db1 true 2> "$dir/ssh"; do
     tries=$((tries + 1))
-    if [ "$tries" -eq 100 ]; then
-        cat "$dir/ssh" >&2
-        exit 1
-    fi
+    kill -0 "$host" 2> /dev/null && [ "$tries" -lt 100 ] || fail "no login: $(cat "$dir/ssh")"
     sleep 0.1
 done
 PATH=$dir/host/bin:$PATH "$@"
