@@ -299,21 +299,31 @@ fn cut_off_node_stops_when_it_is_replaced_and_its_run_is_continued() {
     fleet.assert_no_jobs();
 }
 
+/// Other work on this machine slows down the nodes by different amounts and can hide the slow one, so
+/// that several fleet runs are made.
 #[test]
 fn slower_node_is_named_as_an_outlier() {
     let Some(slurm) = Slurm::start() else { return };
-    // Other work on this machine slows down all nodes, but none of them as much.
-    if !slurm.limit("node3", 8) {
-        return;
+    // Percent of a CPU, so little that other work hardly changes it.
+    for (node, percent) in [("node1", 30), ("node2", 30), ("node3", 3)] {
+        if !slurm.limit(node, percent) {
+            return;
+        }
     }
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
-    // A CPU that is limited runs for 1 ms of each 12.5 ms.
+    // A CPU that is limited runs for a few milliseconds at a time.
     let experiment = SHORT.text().replace("slice = \"2ms\"", "slice = \"20ms\"");
-    let finished =
-        finish(fleet.run_with_cache(&experiment, &cache(), &["--nodelist", "node[1-3]"]));
-    finished.assert_code(0).assert_prints("node3) is an outlier, slower than its equals");
-    assert_eq!(finished.all().matches("is an outlier").count(), 1, "{}", finished.out);
+    let is_named = || {
+        let test = TestDir::new();
+        let fleet = Fleet { slurm: &slurm, test: &test };
+        let finished =
+            finish(fleet.run_with_cache(&experiment, &cache(), &["--nodelist", "node[1-3]"]));
+        finished.assert_code(0);
+        println!("{}", finished.out);
+        let text = finished.all();
+        text.contains("node3) is an outlier, slower than its equals")
+            && text.matches("is an outlier").count() == 1
+    };
+    assert!((0..4).any(|_| is_named()), "no fleet run names it");
 }
 
 #[test]
