@@ -1,9 +1,11 @@
 use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-use crate::recipe::{self, Flags, RecipeOptions};
+use crate::recipe::{self, Flags, RecipeInput, RecipeOptions};
 use crate::{Compiler, HostCpu, Sha256, System, Variant};
 
 /// Identifies a build: two builds with the same fingerprint are interchangeable.
@@ -33,6 +35,8 @@ pub struct Ingredients<'a> {
     pub system: System,
     /// The checksum of its source.
     pub source: &'a Sha256,
+    /// Its version, on which the recipe depends.
+    pub version: &'a str,
     /// The variant. Variants with the same flags are different builds, because reports show the
     /// build's variant.
     pub variant: &'a Variant,
@@ -51,13 +55,13 @@ pub struct Ingredients<'a> {
 }
 
 impl Ingredients<'_> {
-    /// The checksum of all ingredients and the recipe's version.
+    /// The checksum of all ingredients and the commands of the recipe.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hash = Fields(sha2::Sha256::new());
-        hash.add("dbdyno build", b"2");
+        hash.add("dbdyno build", b"3");
         hash.add("system", self.system.name().as_bytes());
-        hash.add("recipe", &recipe::version(self.system).to_le_bytes());
+        hash.add("commands", self.commands().as_bytes());
         hash.add("source", self.source.as_bytes());
         hash.add("variant", self.variant.name.as_bytes());
         // These have effects beyond the flags, since build systems have switches for them.
@@ -86,6 +90,27 @@ impl Ingredients<'_> {
             hash.add("host", host.as_str().as_bytes());
         }
         Fingerprint(Sha256::finish(hash.0))
+    }
+
+    /// What the recipe executes and copies, with names in place of the paths and the number of jobs that
+    /// differ between machines.
+    fn commands(&self) -> String {
+        let compiler = Compiler { path: PathBuf::from("compiler"), ..self.compiler.clone() };
+        let plan = recipe::plan(&RecipeInput {
+            system: self.system,
+            version: self.version,
+            source: Path::new("source"),
+            tree: Path::new("tree"),
+            home: Path::new("home"),
+            staging: Path::new("staging"),
+            variant: self.variant,
+            flags: self.flags,
+            compiler: &compiler,
+            options: self.options,
+            jobs: NonZeroUsize::MIN,
+        });
+        let steps = plan.steps.iter().chain(&plan.install).map(|step| step.to_shell() + "\n");
+        steps.collect::<String>() + &format!("{:?}", plan.pieces)
     }
 }
 
@@ -134,6 +159,7 @@ mod tests {
         let base = Ingredients {
             system: System::Sqlite,
             source: &source,
+            version: "3.50.4",
             variant: &variants[0],
             flags: &flags,
             options: &options,
@@ -168,6 +194,9 @@ mod tests {
             Ingredients { bolt: "with a profile", ..base },
             Ingredients { options: &argument, ..base },
             Ingredients { system: System::MariaDb, ..base },
+            // The commands depend on the version.
+            Ingredients { system: System::PostgreSql, version: "10.23", ..base },
+            Ingredients { system: System::PostgreSql, version: "15.18", ..base },
             Ingredients { flags: &moved, ..base },
             Ingredients { flags: &joined, ..base },
             Ingredients { compiler: &distribution, ..base },
@@ -198,6 +227,7 @@ mod tests {
             Ingredients {
                 system: System::Sqlite,
                 source: &Sha256::of(b""),
+                version: "3.50.4",
                 variant: &Variant::all()[0],
                 flags: &flags,
                 options: &RecipeOptions::default(),

@@ -66,6 +66,7 @@ fn prepare_one<'a>(
     let ingredients = Ingredients {
         system: source.system(),
         source: source.sha256(),
+        version: source.version(),
         variant,
         flags: &flags,
         options,

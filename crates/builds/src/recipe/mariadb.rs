@@ -10,8 +10,6 @@ use super::{BuildPlan, ExtraFiles, Prerequisite, RecipeInput, RecipeOptions, cma
 use crate::Compiler;
 use dbdyno_record::build::Hardening;
 
-pub(super) const VERSION: u32 = 1;
-
 pub(super) const PROGRAM: &str = "server/bin/mariadbd";
 
 /// Optional plugins of MariaDB 10.4 to 12; cmake ignores names that a version does not have.

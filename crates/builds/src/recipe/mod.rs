@@ -201,18 +201,6 @@ fn number_of(version: &str) -> (u32, u32) {
 /// The directory of a build that a server is installed into.
 pub(crate) const SERVER: &str = "server";
 
-/// The version of a system's recipe, part of the fingerprint. Must be increased with every change
-/// that does not affect the flags.
-#[must_use]
-pub const fn version(system: System) -> u32 {
-    match system {
-        System::Sqlite => sqlite::VERSION,
-        System::PostgreSql => postgresql::VERSION,
-        System::MariaDb => mariadb::VERSION,
-        System::MySql => mysql::VERSION,
-    }
-}
-
 /// The artifact of a system's recipe, relative to the build's directory.
 #[must_use]
 pub fn artifact(system: System) -> PathBuf {

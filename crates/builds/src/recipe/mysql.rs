@@ -13,8 +13,6 @@ use super::{
 };
 use crate::Compiler;
 
-pub(super) const VERSION: u32 = 2;
-
 pub(super) const PROGRAM: &str = "server/bin/mysqld";
 
 /// Libraries and components as in the published studies, without tests.

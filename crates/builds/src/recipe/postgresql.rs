@@ -8,8 +8,6 @@ use std::path::PathBuf;
 
 use super::{BuildPlan, ConfigureTool, Counts, Prerequisite, RecipeInput, RecipeOptions, Step};
 
-pub(super) const VERSION: u32 = 1;
-
 pub(super) const PROGRAM: &str = "server/bin/postgres";
 
 /// The directories to make, in this order: first the server, then what is needed to create a data

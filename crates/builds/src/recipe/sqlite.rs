@@ -8,8 +8,6 @@ use std::path::PathBuf;
 
 use super::{BuildPlan, Flags, RecipeInput, Step, words};
 
-pub(super) const VERSION: u32 = 2;
-
 pub(super) const LIBRARY: &str = "libsqlite3.so";
 const OBJECT: &str = "sqlite3.o";
 const SOURCE: &str = "sqlite3.c";
