@@ -84,6 +84,11 @@ fn virtual_tables_of_a_stripped_clang_program_refer_to_new_code() {
 }
 
 #[test]
+fn virtual_tables_with_packed_relocations_refer_to_new_code() {
+    check("g++", &["-O2", "-Wl,-z,pack-relative-relocs"]);
+}
+
+#[test]
 fn tables_of_a_program_at_fixed_addresses_are_left_alone() {
     let program = Program::compile("virtual.cpp", "g++", &["-O2", "-no-pie"]);
     let mut victim = program.start();

@@ -7,9 +7,9 @@ use gimli::UnwindSection;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use object::elf::{
     EM_X86_64, PF_W, PF_X, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, R_X86_64_GLOB_DAT,
-    R_X86_64_JUMP_SLOT,
+    R_X86_64_JUMP_SLOT, SectionHeader64,
 };
-use object::read::elf::{ElfFile64, ElfSection64, FileHeader, ProgramHeader};
+use object::read::elf::{ElfFile64, ElfSection64, FileHeader, ProgramHeader, SectionHeader};
 use object::{
     Endianness, LittleEndian, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable,
     RelocationTarget, SymbolKind,
@@ -375,6 +375,11 @@ fn read_relocations(elf: &Elf, module: &mut Module) {
             words.insert(address, RelocatedWord::Address(target));
         }
     }
+    for address in packed_relocations(elf).map(|offset| module.to_address(offset)) {
+        if let Some(target) = module.word(address) {
+            words.insert(address, RelocatedWord::Address(module.to_address(target)));
+        }
+    }
     module.relocated_text.sort_unstable();
     words.retain(|address, _| module.is_read_only_after_start(*address));
     let starts = |address| {
@@ -396,6 +401,15 @@ fn read_relocations(elf: &Elf, module: &mut Module) {
     pointers.sort_unstable();
     pointers.dedup();
     module.code_pointers = pointers;
+}
+
+/// The words to which the loader only adds where the file is (`DT_RELR`); they contain the address in the
+/// file.
+fn packed_relocations<'a>(elf: &Elf<'a>) -> impl Iterator<Item = u64> + use<'a> {
+    let (sections, data) = (elf.elf_section_table(), elf.data());
+    let packed = |section: &SectionHeader64<LittleEndian>| section.relr(LittleEndian, data).ok()?;
+    // Linkers make one such section.
+    sections.iter().find_map(packed).into_iter().flatten()
 }
 
 /// The linkage stubs (PLT): address and the slot that each jumps through.
