@@ -31,6 +31,19 @@ pub(crate) struct GroupScaling<'a> {
     pub(crate) p99: Option<(Ratio, Verdict)>,
 }
 
+/// A median of a group with its verdict.
+type GroupMedian = fn(&GroupScaling<'_>) -> Option<(Ratio, Verdict)>;
+
+/// The metrics that are known of any group, with the metric whose sense of better they share. A run may lack
+/// the response times of its slices.
+pub(crate) fn known_metrics(
+    medians: &[GroupScaling<'_>],
+) -> Vec<(&'static str, Metric, GroupMedian)> {
+    let all: [(_, _, GroupMedian); 2] =
+        [("QPS", Metric::Qps, |one| one.qps), ("p99", Metric::Cpu, |one| one.p99)];
+    all.into_iter().filter(|(.., of)| medians.iter().any(|one| of(one).is_some())).collect()
+}
+
 /// The medians of all groups, without the smallest number of clients, in the order of group,
 /// candidate and number of clients.
 pub(crate) fn by_group(report: &Report, grouping: Grouping) -> Vec<GroupScaling<'_>> {

@@ -1,17 +1,12 @@
 //! A sweep: results with more clients relative to those with fewer.
 
-use dbdyno_units::Ratio;
-
 use super::escape::{code, plain};
 use super::table::{Align, table};
 use super::{estimate, sign};
 use crate::figures::ratio;
 use crate::metric::Grouping;
 use crate::model::{Report, ScalingRow, Verdict};
-use crate::scaling::{GroupScaling, KEY, NOT_INTERLEAVED, by_group, is_any_not_interleaved};
-
-/// A median with its verdict.
-type Figure = fn(&GroupScaling<'_>) -> Option<(Ratio, Verdict)>;
+use crate::scaling::{KEY, NOT_INTERLEAVED, by_group, is_any_not_interleaved, known_metrics};
 
 /// The medians of the groups, then all microbenchmarks; nothing without a sweep.
 pub(super) fn sections(report: &Report) -> String {
@@ -39,8 +34,7 @@ fn groups(report: &Report) -> String {
     let medians = by_group(report, Grouping::Five);
     let mut rows = Vec::new();
     for of_one in medians.chunk_by(|a, b| (a.group, a.candidate) == (b.group, b.candidate)) {
-        let figures: [(&str, Figure); 2] = [("QPS", |one| one.qps), ("p99", |one| one.p99)];
-        for (metric, of) in figures {
+        for (metric, _, of) in known_metrics(&medians) {
             let labels = [plain(of_one[0].group), code(of_one[0].candidate), metric.to_owned()];
             let cells = clients.iter().skip(1).map(|clients| {
                 let median = of_one.iter().find(|one| one.clients == *clients).and_then(of);

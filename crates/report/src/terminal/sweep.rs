@@ -9,7 +9,7 @@ use crate::figures::{plus_minus, ratio};
 use crate::metric::{Grouping, Metric, compared};
 use crate::model::{Estimate, Report, Role, ScalingRow, Verdict};
 use crate::scaling::{
-    GroupScaling, KEY, NOT_INTERLEAVED, PLUS_MINUS, by_group, is_any_not_interleaved,
+    KEY, NOT_INTERLEAVED, PLUS_MINUS, by_group, is_any_not_interleaved, known_metrics,
 };
 
 /// Width of a ratio with its sign and the space before it.
@@ -72,11 +72,9 @@ pub(super) fn scaling(
     let mut rows = Vec::new();
     for of_one in medians.chunk_by(|a, b| (a.group, a.candidate) == (b.group, b.candidate)) {
         let first = &of_one[0];
-        let values = |of: fn(&GroupScaling<'_>) -> Option<(Ratio, Verdict)>| {
-            let at = |clients: u32| of_one.iter().find(|one| one.clients == clients).and_then(of);
-            clients.iter().skip(1).map(|clients| median(at(*clients))).collect()
-        };
-        for (what, cells) in [("QPS", values(|one| one.qps)), ("p99", values(|one| one.p99))] {
+        for (what, _, of) in known_metrics(&medians) {
+            let at = |clients: &u32| of_one.iter().find(|one| one.clients == *clients).and_then(of);
+            let cells = clients.iter().skip(1).map(|clients| median(at(clients))).collect();
             rows.push(Row {
                 group: first.group.to_owned(),
                 name: format!("{} {what}", cut(&plain(first.candidate), LONGEST_NAME - 4)),

@@ -10,7 +10,7 @@ use super::super::views;
 use crate::figures::{ends, ratio};
 use crate::metric::{Metric, clients};
 use crate::model::{Estimate, Report, ScalingRow, Verdict};
-use crate::scaling::{GroupScaling, KEY, NOT_INTERLEAVED, is_any_not_interleaved};
+use crate::scaling::{GroupScaling, KEY, NOT_INTERLEAVED, is_any_not_interleaved, known_metrics};
 
 /// A matrix with the medians of each group: a column per number of clients but the smallest.
 pub(super) fn by_group(report: &Report) -> Markup {
@@ -32,6 +32,7 @@ pub(super) fn by_group(report: &Report) -> Markup {
 }
 
 fn matrix(report: &Report, numbers: &[u32], medians: &[GroupScaling<'_>]) -> Markup {
+    let metrics = known_metrics(medians);
     html! {
         table.matrix {
             thead { tr {
@@ -46,23 +47,24 @@ fn matrix(report: &Report, numbers: &[u32], medians: &[GroupScaling<'_>]) -> Mar
                 @let rows: Vec<_> = group.chunk_by(|a, b| a.candidate == b.candidate).collect();
                 tbody {
                     @for (index, row) in rows.iter().enumerate() {
-                        @let of = |number: u32| row.iter().find(|one| one.clients == number);
-                        tr {
-                            @if index == 0 {
-                                th.group scope="rowgroup" rowspan=(2 * rows.len()) { (group[0].group) }
-                            }
-                            th scope="row" rowspan="2" {
-                                (Marker::of(report, row[0].candidate, row[0].role).label(row[0].candidate))
-                            }
-                            th scope="row" { "QPS" }
-                            @for number in &numbers[1..] {
-                                (cell(of(*number).and_then(|one| one.qps), Metric::Qps))
-                            }
-                        }
-                        tr {
-                            th scope="row" { "p99" }
-                            @for number in &numbers[1..] {
-                                (cell(of(*number).and_then(|one| one.p99), Metric::Cpu))
+                        @for (line, (name, metric, of)) in metrics.iter().enumerate() {
+                            tr {
+                                @if (index, line) == (0, 0) {
+                                    th.group scope="rowgroup" rowspan=(metrics.len() * rows.len()) {
+                                        (group[0].group)
+                                    }
+                                }
+                                @if line == 0 {
+                                    th scope="row" rowspan=(metrics.len()) {
+                                        (Marker::of(report, row[0].candidate, row[0].role)
+                                            .label(row[0].candidate))
+                                    }
+                                }
+                                th scope="row" { (name) }
+                                @for number in &numbers[1..] {
+                                    @let found = row.iter().find(|one| one.clients == *number);
+                                    (cell(found.and_then(of), *metric))
+                                }
                             }
                         }
                     }
@@ -84,8 +86,10 @@ pub(super) fn of_microbenchmark(report: &Report, name: &str) -> Markup {
     if rows.is_empty() {
         return Markup::default();
     }
+    let mut ratios = rows.iter().filter_map(|row| row.to_previous.as_ref());
+    let with_p99 = ratios.any(|to| to.relative_p99.is_some());
     let content = html! {
-        table.facts {
+        table.facts.by-clients {
             thead { tr {
                 th scope="col" { "Candidate" }
                 th.num scope="col" { "Clients" }
@@ -93,7 +97,7 @@ pub(super) fn of_microbenchmark(report: &Report, name: &str) -> Markup {
                 th.num scope="col" { "Throughput ÷ fewer clients" }
                 th.num scope="col" { "Throughput ÷ fewest" }
                 th.num scope="col" { "p99" }
-                th.num scope="col" { "p99 ÷ fewer clients" }
+                @if with_p99 { th.num scope="col" { "p99 ÷ fewer clients" } }
             } }
             @for of_one in rows.chunk_by(|a, b| a.candidate == b.candidate) {
                 tbody {
@@ -105,7 +109,7 @@ pub(super) fn of_microbenchmark(report: &Report, name: &str) -> Markup {
                                         .label(&row.candidate))
                                 }
                             }
-                            (step(row))
+                            (step(row, with_p99))
                         }
                     }
                 }
@@ -115,7 +119,7 @@ pub(super) fn of_microbenchmark(report: &Report, name: &str) -> Markup {
     scrollable("Results with more clients relative to those with fewer", content)
 }
 
-fn step(row: &ScalingRow) -> Markup {
+fn step(row: &ScalingRow, with_p99: bool) -> Markup {
     let (previous, smallest) = (row.to_previous.as_ref(), row.to_smallest.as_ref());
     let turns = if previous.is_some_and(|to| !to.interleaved) { "*" } else { "" };
     html! {
@@ -124,7 +128,9 @@ fn step(row: &ScalingRow) -> Markup {
         (compared(previous.map(|to| (to.relative_qps, to.verdict)), Metric::Qps))
         (compared(smallest.map(|to| (to.relative_qps, to.verdict)), Metric::Qps))
         td.num { @match row.p99 { Some(p99) => { (display(p99)) } None => { "–" } } }
-        (compared(previous.map(|to| (to.relative_p99, to.p99_verdict)), Metric::Cpu))
+        @if with_p99 {
+            (compared(previous.map(|to| (to.relative_p99, to.p99_verdict)), Metric::Cpu))
+        }
     }
 }
 
