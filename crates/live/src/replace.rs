@@ -103,8 +103,10 @@ fn replace_once(
     let inside: Vec<Range<u64>> = splitting.iter().map(|index| edits[*index].inside()).collect();
     let writes = writes(edits, |address, size| memory.read(address, size))?;
     let done = while_stopped(process, max_pause, BlockedThreads::Leave, |stopped| {
+        let all_stopped = stopped.since.elapsed();
         let used = ranges_in_use(&stacks, memory, &stopped.registers(), &inside);
         stopped.check_max_pause(0)?;
+        let stacks_read = stopped.since.elapsed();
         if stopped.threads.iter().any(|thread| is_in_critical_section(memory, thread)) {
             return Err(LiveError::InCriticalSection { pid: stopped.pid });
         }
@@ -115,6 +117,15 @@ fn replace_once(
         for write in writes.iter().filter(|write| !busy[write.edit]) {
             memory.write(write.address, &write.bytes)?;
         }
+        let written = stopped.since.elapsed();
+        tracing::debug!(
+            ?all_stopped,
+            ?stacks_read,
+            ?written,
+            threads = stopped.threads.len(),
+            writes = writes.len(),
+            "replacing code"
+        );
         let mut moved = 0;
         for index in 0..stopped.threads.len() {
             let thread = &stopped.threads[index];

@@ -188,7 +188,8 @@ pub(crate) struct StoppedProcess<'a> {
     leave: BlockedThreads,
     unstopped: UnstoppedThreads<'a>,
     boosts: PriorityBoosts<'a>,
-    since: Instant,
+    /// When the first thread was interrupted.
+    pub(crate) since: Instant,
     max_pause: Duration,
 }
 
