@@ -2,11 +2,13 @@
 //!
 //! None of them unwinds: errors are return values, which the prelude raises.
 
-use std::ffi::c_char;
+mod parameter;
+
 use std::time::{Duration, Instant};
 
 use corosensei::Yielder;
 
+use self::parameter::Parameter;
 use crate::client::{Input, Progress};
 use crate::host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};
 use crate::random::{Random, Seed};
@@ -52,20 +54,6 @@ struct Kept {
     rows: Rows,
     next: usize,
 }
-
-/// A parameter as the prelude binds it.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Parameter {
-    kind: i32,
-    buffer: *const u8,
-    data_len: *const u64,
-    max_len: u64,
-    is_null: *const c_char,
-}
-
-const DOUBLE: i32 = 6;
-const TEXT: i32 = 12;
 
 /// Results of calls.
 const OK: i32 = 0;
@@ -390,28 +378,6 @@ extern "C" fn execute(context: &mut Context, statement: i32) -> f64 {
         ROWS => context.rows as f64,
         OK => NO_ROWS,
         _ => NOT_EXECUTED,
-    }
-}
-
-impl Parameter {
-    /// # Safety
-    /// The buffers exist and have the size that belongs to the kind.
-    #[inline]
-    unsafe fn value(&self) -> Value<'_> {
-        // SAFETY: as the caller guarantees.
-        unsafe {
-            if *self.is_null != 0 {
-                return Value::Null;
-            }
-            match self.kind {
-                TEXT => {
-                    let len = (*self.data_len).min(self.max_len) as usize;
-                    Value::Text(std::slice::from_raw_parts(self.buffer, len))
-                }
-                DOUBLE => Value::Double(self.buffer.cast::<f64>().read()),
-                _ => Value::Int(self.buffer.cast::<i64>().read()),
-            }
-        }
     }
 }
 
