@@ -38,7 +38,7 @@ pub struct Attachment {
 }
 
 /// Default maximum time for which threads are stopped.
-pub const DEFAULT_MAX_PAUSE: Duration = Duration::from_millis(50);
+pub const DEFAULT_MAX_PAUSE: Duration = Duration::from_millis(20);
 
 /// How much of an optimization is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -44,11 +44,12 @@ pub(crate) type Moves<'a> = &'a (dyn Fn(u64) -> Option<u64> + Sync);
 
 /// The watchdog ends a stop after the maximum pause times this, or [`crate::watchdog::MIN_LIMIT`].
 const WATCHDOG_FACTOR: u32 = 4;
-/// Number of attempts for addresses that are in use by threads, and the pause between them.
-const ATTEMPTS: u32 = 5;
+/// Number of attempts for addresses that are in use by threads, and the pause between stops.
+const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Writes edits in the given order. Edits at addresses in use by threads are retried.
+/// Writes edits in the given order, in several stops if one would take longer than `max_pause`. Edits at
+/// addresses in use by threads are retried.
 ///
 /// # Errors
 /// The process did not stop within `max_pause`, or a thread was in a restartable sequence at each attempt;
@@ -61,22 +62,26 @@ pub(crate) fn replace(
 ) -> Result<Switched, LiveError> {
     let mut outcome = Switched::default();
     let mut left: Vec<&CodeEdit> = edits.iter().collect();
-    for attempt in 0..ATTEMPTS {
-        if left.is_empty() {
-            break;
-        }
-        if attempt > 0 {
+    let mut attempts = 0;
+    while !left.is_empty() && attempts < ATTEMPTS {
+        if attempts > 0 || outcome.stops > 0 {
             thread::sleep(PAUSE);
         }
-        let busy = match replace_once(process, &left, moves, max_pause, &mut outcome) {
-            Ok(busy) => busy,
+        attempts += 1;
+        let round = match replace_once(process, &left, moves, max_pause, &mut outcome) {
+            Ok(round) => round,
             // Threads may be busy in the kernel.
-            Err(error) if is_busy(&error) && attempt + 1 < ATTEMPTS => continue,
+            Err(error) if is_busy(&error) && attempts < ATTEMPTS => continue,
             // Keep the changes; the remaining edits count as busy.
             Err(error) if is_busy(&error) && outcome.replaced > 0 => break,
             Err(error) => return Err(error),
         };
-        left = left.into_iter().zip(busy).filter(|(_, busy)| *busy).map(|(edit, _)| edit).collect();
+        if round.reached < left.len() {
+            // There was no time for the others, which is no failed attempt.
+            attempts = 0;
+        }
+        let is_left = |(index, _): &(usize, &CodeEdit)| round.is_left(*index);
+        left = left.into_iter().enumerate().filter(is_left).map(|(_, edit)| edit).collect();
     }
     outcome.busy = left.iter().map(|edit| edit.address).collect();
     Ok(outcome)
@@ -86,14 +91,28 @@ fn is_busy(error: &LiveError) -> bool {
     matches!(error, LiveError::NotStopped { .. } | LiveError::InCriticalSection { .. })
 }
 
-/// Stops the process once. Returns for each edit whether its address was in use by a thread.
+/// What was done in one stop.
+struct Round {
+    /// For each edit, whether its address was in use by a thread.
+    busy: Vec<bool>,
+    /// The number of edits for which there was time.
+    reached: usize,
+}
+
+impl Round {
+    fn is_left(&self, edit: usize) -> bool {
+        self.busy[edit] || edit >= self.reached
+    }
+}
+
+/// Stops the process once.
 fn replace_once(
     process: &Process,
     edits: &[&CodeEdit],
     moves: Moves<'_>,
     max_pause: Duration,
     outcome: &mut Switched,
-) -> Result<Vec<bool>, LiveError> {
+) -> Result<Round, LiveError> {
     let memory = process.memory();
     let stacks = Stacks::of(process)?;
     let mut splitting: Vec<usize> = (0..edits.len())
@@ -114,9 +133,10 @@ fn replace_once(
         for (index, used) in splitting.iter().zip(used) {
             busy[*index] = used;
         }
-        for write in writes.iter().filter(|write| !busy[write.edit]) {
-            memory.write(write.address, &write.bytes)?;
-        }
+        let is_over = || stopped.since.elapsed() >= max_pause;
+        let write = |write: &Write| memory.write(write.address, &write.bytes);
+        let reached = write_until(&writes, &busy, write, is_over)?.unwrap_or(edits.len());
+        let round = Round { busy, reached };
         let written = stopped.since.elapsed();
         tracing::debug!(
             ?all_stopped,
@@ -137,17 +157,17 @@ fn replace_once(
                 moved += 1;
             }
         }
-        Ok((busy, moved, stopped.threads.len(), stopped.blocked.len()))
+        Ok((round, moved, stopped.threads.len(), stopped.blocked.len()))
     })?;
-    let ((busy, moved, threads, blocked), time) = done;
+    let ((round, moved, threads, blocked), time) = done;
     outcome.stops += 1;
     outcome.stopped += time;
     outcome.longest_stop = outcome.longest_stop.max(time);
     outcome.threads = outcome.threads.max(threads + blocked);
     outcome.blocked = outcome.blocked.max(blocked);
-    outcome.replaced += busy.iter().filter(|busy| !**busy).count();
+    outcome.replaced += (0..edits.len()).filter(|edit| !round.is_left(*edit)).count();
     outcome.moved += moved;
-    Ok(busy)
+    Ok(round)
 }
 
 /// Bytes to write at once.
@@ -187,6 +207,25 @@ fn writes(
         first += run.len();
     }
     Ok(writes)
+}
+
+/// Makes the writes, at least one of them, until the time is over: then returns the first edit that was not
+/// reached. Those that are busy are left out.
+fn write_until<E>(
+    writes: &[Write],
+    busy: &[bool],
+    mut write: impl FnMut(&Write) -> Result<(), E>,
+    mut is_over: impl FnMut() -> bool,
+) -> Result<Option<usize>, E> {
+    let mut is_first = true;
+    for next in writes.iter().filter(|write| !busy[write.edit]) {
+        if !is_first && is_over() {
+            return Ok(Some(next.edit));
+        }
+        is_first = false;
+        write(next)?;
+    }
+    Ok(None)
 }
 
 /// For each of these ranges (ascending), whether a thread is in it or will return to it.
@@ -265,5 +304,28 @@ mod tests {
         );
         let expected = [[2; 8], [7; 8], [3; 8], [4; 8]].concat();
         assert_eq!(writes[3].bytes, expected);
+    }
+
+    #[test]
+    fn writes_end_in_time_and_make_progress() {
+        let one = |edit: usize| Write { address: 0x1000 * edit as u64, bytes: vec![0], edit };
+        let writes = [one(0), one(1), one(4), one(5)];
+        let busy = [true, false, false, false, false, false];
+        let until = |time: usize| {
+            let (mut done, mut checks) = (Vec::new(), 0);
+            let write = |write: &Write| -> Result<(), ()> {
+                done.push(write.edit);
+                Ok(())
+            };
+            let is_over = || {
+                checks += 1;
+                checks > time
+            };
+            let reached = write_until(&writes, &busy, write, is_over).unwrap();
+            (done, reached)
+        };
+        assert_eq!(until(0), (vec![1], Some(4)), "one is written however late it is");
+        assert_eq!(until(1), (vec![1, 4], Some(5)));
+        assert_eq!(until(2), (vec![1, 4, 5], None));
     }
 }

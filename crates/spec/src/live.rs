@@ -24,7 +24,7 @@ const DEFAULT: Live = Live {
     train: Train::Each,
     counts: Counts::Exact,
     clients: None,
-    max_pause: Nanos::from_millis(50),
+    max_pause: Nanos::from_millis(20),
     keep_order: false,
     force: false,
 };

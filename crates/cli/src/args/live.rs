@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
-use dbdyno_live::{MAX_LAYOUTS, ProbeOptions};
+use dbdyno_live::{DEFAULT_MAX_PAUSE, MAX_LAYOUTS, ProbeOptions};
 use dbdyno_spec::experiment::Counts;
 use dbdyno_units::Share;
 
@@ -130,8 +130,9 @@ pub struct TargetProcess {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub struct AttachOptions {
-    /// Maximum time for which all threads may be stopped, in milliseconds: 5 to 10000
-    #[arg(long, value_name = "MS", default_value_t = 50,
+    /// Maximum time for which all threads may be stopped, in milliseconds: 5 to 10000. What takes longer is done in
+    /// several stops
+    #[arg(long, value_name = "MS", default_value_t = DEFAULT_MAX_PAUSE.as_millis() as u64,
         value_parser = clap::value_parser!(u64).range(5..=10_000))]
     max_pause: u64,
     /// Former name of --max-pause

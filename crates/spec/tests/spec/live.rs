@@ -30,7 +30,7 @@ fn live_true_has_the_defaults() {
         train: Train::Each,
         counts: Counts::Exact,
         clients: None,
-        max_pause: Nanos::from_millis(50),
+        max_pause: Nanos::from_millis(20),
         keep_order: false,
         force: false,
     };
