@@ -417,8 +417,8 @@ fn lock(directory: &Path, pid: u32) -> Result<Option<File>, LiveError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(LiveError::file("opening", &path)(error)),
     };
-    // The watchdog of a killed dbdyno may keep it locked briefly.
-    const ATTEMPTS: u32 = 200;
+    // The watchdog of a killed dbdyno may keep it locked briefly, on a busy machine for seconds.
+    const ATTEMPTS: u32 = 1_000;
     for attempt in 1.. {
         match file.try_lock() {
             Ok(()) => break,

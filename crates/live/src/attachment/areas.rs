@@ -215,18 +215,22 @@ impl Attachment {
     pub(super) fn restore_borrowed(&mut self) -> Result<(), LiveError> {
         let Some(borrowed) = self.journal.record().borrowed.clone() else { return Ok(()) };
         let range = borrowed.address..borrowed.address + borrowed.original.len() as u64;
-        let is_in_use = || in_use(&self.process, std::slice::from_ref(&range), self.max_pause);
         // A thread that an interrupted dbdyno used leaves the code as soon as it runs.
-        let mut attempt = 0;
-        while is_in_use()?.contains(&true) {
-            attempt += 1;
-            if attempt == BORROWED_CHECKS {
-                return Err(LiveError::WrongState {
-                    pid: self.process.pid(),
-                    state: "has a thread in code of an interrupted dbdyno; try again".to_owned(),
-                });
+        for attempt in 1.. {
+            match in_use(&self.process, std::slice::from_ref(&range), self.max_pause) {
+                Ok(used) if !used.contains(&true) => break,
+                Ok(_) | Err(LiveError::NotStopped { .. }) if attempt < BORROWED_CHECKS => {
+                    thread::sleep(FREE_PAUSE);
+                }
+                Ok(_) => {
+                    return Err(LiveError::WrongState {
+                        pid: self.process.pid(),
+                        state: "has a thread in code of an interrupted dbdyno; try again"
+                            .to_owned(),
+                    });
+                }
+                Err(error) => return Err(error),
             }
-            thread::sleep(FREE_PAUSE);
         }
         self.process.memory().write(borrowed.address, &borrowed.original)?;
         self.journal.change(|record| record.borrowed = None)
