@@ -67,6 +67,8 @@ mod block_counts;
 mod bolt;
 mod bytes;
 mod call_clustering;
+mod call_edges;
+mod callers;
 mod code;
 mod code_references;
 mod eh_frame;
@@ -97,10 +99,12 @@ mod relayout;
 mod sample_precision;
 mod samples;
 mod select;
+mod stacks;
 mod verify;
 mod virtual_tables;
 
 pub use bolt::BoltProfile;
+pub use callers::Caller;
 pub use error::{LayoutError, ModuleError, TooFewSamples};
 pub use executions::{ExecutedRange, Executions};
 pub use map::AddressMap;
@@ -115,4 +119,5 @@ pub use relayout::{
 };
 pub use sample_precision::{SamplePrecision, SampleRequirement};
 pub use samples::{Branch, BranchCount, FallThrough, ModuleProfile, Profile, Samples};
+pub use stacks::StackTop;
 pub use verify::{Difference, DifferenceKind, verify};
