@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod blocked;
+mod callers;
 mod copies;
 mod counting;
 mod debugger;
