@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::call_clustering::CallCount;
 use crate::callers::Caller;
-use crate::code::InstKind;
+use crate::code::{Inst, InstKind};
 use crate::entry_cost::{calls, entries};
 use crate::moved_function::MovedFunction;
 use crate::{Branch, BranchCount};
@@ -38,14 +38,14 @@ pub(crate) fn indirect_calls(moved: &[MovedFunction], sampled: SampledCalls<'_>)
     let starting_at = |at: u64| moved.binary_search_by_key(&at, |moved| moved.start).ok();
     let by_stack = sampled.callers.iter().filter_map(|(caller, &samples)| {
         let callee = starting_at(caller.function)?;
-        // The last byte of the call.
-        Some((callee, caller.return_address.map(|at| at.wrapping_sub(1)), samples))
+        let site = caller.return_address.and_then(|at| Site::returning_to(moved, at));
+        Some((callee, site, samples))
     });
     let by_branch = sampled.branches.iter().filter_map(|(branch, count)| {
-        Some((starting_at(branch.to)?, Some(branch.from), count.taken))
+        Some((starting_at(branch.to)?, Site::at(moved, branch.from), count.taken))
     });
     let found = by_stack.chain(by_branch).filter_map(|(callee, site, samples)| {
-        let caller = match site.and_then(|site| Site::of(moved, site)) {
+        let caller = match site {
             None => None,
             Some(site) => match site.kind {
                 InstKind::Call(target) | InstKind::Jump(target) => match starting_at(target) {
@@ -60,7 +60,6 @@ pub(crate) fn indirect_calls(moved: &[MovedFunction], sampled: SampledCalls<'_>)
                 // A loop of the function, or a branch to another one.
                 InstKind::Branch(..) if site.function == callee => return None,
                 InstKind::Branch(..) => Some(site.function),
-                // Not a call: the word on the stack is no return address.
                 InstKind::Plain | InstKind::Nop | InstKind::Return => None,
             },
         };
@@ -77,12 +76,29 @@ struct Site {
 }
 
 impl Site {
-    /// The instruction that contains an address. `None`: it is not in a moved function.
-    fn of(moved: &[MovedFunction], address: u64) -> Option<Self> {
+    /// The instruction that starts at an address. `None`: it is not in a moved function.
+    fn at(moved: &[MovedFunction], address: u64) -> Option<Self> {
+        Self::find(moved, address, |inst| inst.address == address)
+    }
+
+    /// The call that returns to an address. `None`: it is not in a moved function.
+    fn returning_to(moved: &[MovedFunction], address: u64) -> Option<Self> {
+        let is_call = |kind| matches!(kind, InstKind::Call(_) | InstKind::IndirectCall);
+        Self::find(moved, address.checked_sub(1)?, |inst| {
+            inst.end() == address && is_call(inst.kind)
+        })
+    }
+
+    /// The instruction that contains an address, if it is the right one.
+    fn find(
+        moved: &[MovedFunction],
+        address: u64,
+        is_right: impl Fn(&Inst) -> bool,
+    ) -> Option<Self> {
         let function = moved.partition_point(|moved| moved.start <= address).checked_sub(1)?;
         let code = &moved[function].graph.instructions;
         let inst = code.partition_point(|inst| inst.address <= address).checked_sub(1)?;
-        let inst = code.get(inst).filter(|inst| address < inst.end())?;
+        let inst = code.get(inst).filter(|inst| is_right(inst))?;
         Some(Self { function, kind: inst.kind })
     }
 }

@@ -182,34 +182,39 @@ fn function_follows_the_caller_that_most_samples_have() {
     }
     let called = function("by_pointer");
     samples.add_hit(called.start, 10_000);
-    let options = Options { sampled_callers: true, ..Options::default() };
+    let options = Options { sampled_callers: true, coverage: 1.0, ..Options::default() };
+    // `call *%rax`
+    let is_indirect_call = |at: u64| module.bytes(at, 2) == Some(&[0xff, 0xd0]);
     let callers = ["saves_registers", "returns_early", "variable_frame"];
     for caller in callers {
         for other in callers {
             let mut stacks = samples.clone();
             let mut branches = samples.clone();
-            // Only ends of calls count.
-            for at in function(caller).range() {
-                let caller = Caller { function: called.start, return_address: Some(at) };
-                stacks.add_caller(caller, 3);
-                let call = Branch { from: at, to: called.start };
-                branches.add_branch(call, BranchCount { taken: 3, mispredicted: 0 });
-            }
-            for at in function(other).range() {
-                let caller = Caller { function: called.start, return_address: Some(at) };
-                stacks.add_caller(caller, 1);
-                let call = Branch { from: at, to: called.start };
-                branches.add_branch(call, BranchCount { taken: 1, mispredicted: 0 });
+            for (name, count) in [(caller, 3), (other, 1)] {
+                for at in function(name).range().filter(|at| is_indirect_call(*at)) {
+                    let caller = Caller { function: called.start, return_address: Some(at + 2) };
+                    stacks.add_caller(caller, count);
+                    let taken = BranchCount { taken: count, mispredicted: 0 };
+                    branches.add_branch(Branch { from: at, to: called.start }, taken);
+                }
             }
             assert_eq!(next(&module, &stacks, &options, caller), "by_pointer");
             assert_eq!(next(&module, &branches, &options, caller), "by_pointer");
         }
     }
+    // It returns to a function that called the one that jumped to it.
+    let mut stacks = samples.clone();
+    // Only ends of calls count.
+    for at in function("run").range() {
+        stacks.add_caller(Caller { function: called.start, return_address: Some(at) }, 1);
+    }
+    assert_eq!(next(&module, &stacks, &options, "tail"), "by_pointer");
     let mut stacks = samples.clone();
     for at in function("returns_early").range() {
         stacks.add_caller(Caller { function: called.start, return_address: Some(at) }, 1);
     }
-    assert_ne!(next(&module, &stacks, &Options::default(), "returns_early"), "by_pointer");
+    let direct = Options { sampled_callers: false, ..options.clone() };
+    assert_ne!(next(&module, &stacks, &direct, "returns_early"), "by_pointer");
     // Most calls are from elsewhere: then an edge has less weight, but is still the only one.
     stacks.add_caller(Caller { function: called.start, return_address: None }, 100);
     assert_eq!(next(&module, &stacks, &options, "returns_early"), "by_pointer");
