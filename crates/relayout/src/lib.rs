@@ -16,6 +16,10 @@
 //! executed blocks, where no flag that they change is used. Their counts, added to the [`Samples`] with
 //! [`Samples::add_block_count`], replace the estimates from samples in the next layout.
 //!
+//! With [`Options::sampled_callers`], functions are also ordered by calls that instructions do not show: by
+//! pointers and virtual tables. Their callers are in branch records, or are found in the tops of stacks that
+//! [`Samples::add_stack`] adds.
+//!
 //! # Usage
 //!
 //! ```no_run
