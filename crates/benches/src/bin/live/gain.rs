@@ -53,7 +53,6 @@ const ARMS: [&str; 3] = ["stock", "live", "control"];
 const STOCK: u32 = 0;
 const LIVE: u32 = 1;
 const CONTROL: u32 = 2;
-const SAMPLED: u32 = 3;
 /// Maximum time until sampling has started.
 const SAMPLING_STARTS: Duration = Duration::from_millis(20);
 
@@ -109,7 +108,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["layouts", "sampling_cost"])]
     virtual_tables: bool,
     /// Also measure the layout by direct calls and callers in samples; stacks are recorded
-    #[arg(long, conflicts_with_all = ["layouts", "sampling_cost"])]
+    #[arg(long, conflicts_with = "layouts")]
     call_edges: bool,
 }
 
@@ -265,11 +264,11 @@ impl Measuring<'_> {
                     won: index == best,
                 }
             };
-            let is_sampled = self.args.sampling_cost;
+            let sampled_arm = self.args.sampling_cost.then_some(sides.len() as u32);
             self.done.push(Compared {
                 qps: points.of(&points.qps).with_context(missing)?,
                 cpu: points.of(&points.cpu).with_context(missing)?,
-                sampled: if is_sampled { points.both(SAMPLED) } else { None },
+                sampled: sampled_arm.and_then(|arm| points.both(arm)),
                 name,
                 clients,
                 samples,
