@@ -57,6 +57,7 @@ fn figures_of_published_server_runs_stay_the_same() {
         "mariadb-compiler-variants",
         "postgresql-compiler-variants",
         "sqlite-compiler-variants",
+        "study-c",
     ] {
         assert_same_figures(name);
     }
