@@ -321,7 +321,8 @@ fn dry_run_shows_the_plan_and_changes_nothing() {
     let planned = call(words.iter().chain(&SAMPLING).copied());
     planned.assert_code(0).assert_prints("dry run; it was not changed").assert_prints("to move");
     planned.assert_prints("of address space added").assert_prints("to redirect");
-    planned.assert_prints("1 thread, once, normally for a few milliseconds, at most 50 ms");
+    planned
+        .assert_prints("1 thread, normally once for a few milliseconds, at most 20 ms at a time");
     let json = call(words.iter().chain(&SAMPLING).chain(&["--json"]).copied());
     json.assert_code(0).assert_prints("\"planned\": {").assert_prints("\"per_sample_ns\": ");
     assert_eq!(mappings(&pid), before);

@@ -78,7 +78,7 @@ pub(super) fn planned(pid: u32, plan: &PlannedOptimization, max_pause: Duration)
     text.push_str(&row(
         "stop",
         &format!(
-            "{threads}, once, normally for a few milliseconds, at most {} (--max-pause)",
+            "{threads}, normally once for a few milliseconds, at most {} at a time (--max-pause)",
             Nanos::from(max_pause)
         ),
     ));
