@@ -42,7 +42,11 @@ fn servers_on_a_host_are_optimized_before_each_microbenchmark() {
     assert_eq!(count(&out, moved), 4);
     let counted = "SELECT COUNT(*) FROM optimization WHERE candidate = 1 AND json ->> \
                    '$.counts.counted.executions' > 100000";
-    assert_eq!(count(&out, counted), 2);
+    let estimated = "SELECT COUNT(*) FROM optimization WHERE candidate = 1 AND json ->> \
+                     '$.counts.estimated.reason' != ''";
+    // On a busy machine, counting may be too expensive.
+    let counted = count(&out, counted);
+    assert!(counted > 0 && counted + count(&out, estimated) == 2, "{counted}");
     let sessions = "SELECT MIN(json ->> 'processes') FROM optimization WHERE candidate = 2";
     assert!(count(&out, sessions) > 4);
     let original = "SELECT COUNT(*) FROM optimization WHERE candidate = 3 AND json ->> 'refused' \
