@@ -5,18 +5,32 @@ use dbdyno_results::{ResultsError, RunReader, RunWriter, StateSnapshotRecord};
 use dbdyno_units::{Bytes, Energy, Nanos};
 use rusqlite::Connection;
 
+use tempfile::TempDir;
+
 use crate::run_directory::{counts, lab, session, slice, started};
+
+/// A started run after these statements.
+fn altered(sql: &str) -> TempDir {
+    let dir = lab();
+    drop(started(dir.path()));
+    alter(&dir, sql);
+    dir
+}
+
+fn alter(dir: &TempDir, sql: &str) {
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    database.execute_batch(sql).unwrap();
+}
+
+/// The errors of reading and of resuming a run of this format.
+fn refusals(format: u32) -> [ResultsError; 2] {
+    let dir = altered(&format!("PRAGMA user_version = {format}"));
+    [RunReader::open(dir.path()).unwrap_err(), RunWriter::resume(dir.path()).unwrap_err()]
+}
 
 #[test]
 fn newer_format_is_refused() {
-    let dir = lab();
-    drop(started(dir.path()));
-    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
-    database.pragma_update(None, "user_version", 999).unwrap();
-    drop(database);
-    for error in
-        [RunReader::open(dir.path()).unwrap_err(), RunWriter::resume(dir.path()).unwrap_err()]
-    {
+    for error in refusals(999) {
         assert!(matches!(error, ResultsError::NewerFormat { found: 999, .. }), "{error}");
         assert!(error.to_string().contains("newer"), "{error}");
     }
@@ -24,14 +38,7 @@ fn newer_format_is_refused() {
 
 #[test]
 fn older_format_is_refused_with_advice() {
-    let dir = lab();
-    drop(started(dir.path()));
-    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
-    database.pragma_update(None, "user_version", 1).unwrap();
-    drop(database);
-    for error in
-        [RunReader::open(dir.path()).unwrap_err(), RunWriter::resume(dir.path()).unwrap_err()]
-    {
+    for error in refusals(1) {
         assert!(matches!(error, ResultsError::OlderFormat { found: 1, .. }), "{error}");
         assert!(error.to_string().contains("measure again"), "{error}");
     }
@@ -39,15 +46,8 @@ fn older_format_is_refused_with_advice() {
 
 #[test]
 fn run_without_background_cpu_is_read_and_resumed() {
-    let dir = lab();
-    drop(started(dir.path()));
-    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
-    database
-        .execute_batch(
-            "ALTER TABLE slice DROP COLUMN server_background_ns; PRAGMA user_version = 2",
-        )
-        .unwrap();
-    drop(database);
+    let dir =
+        altered("ALTER TABLE slice DROP COLUMN server_background_ns; PRAGMA user_version = 2");
     let background = |reader: RunReader| -> Vec<Option<Nanos>> {
         let slices = reader.slices(0).unwrap();
         slices.iter().filter_map(|slice| Some(slice.measured.server?.background_cpu)).collect()
@@ -64,24 +64,17 @@ fn run_without_background_cpu_is_read_and_resumed() {
 
 #[test]
 fn session_without_numbers_of_cpus_is_read() {
-    let dir = lab();
-    drop(started(dir.path()));
-    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
     let sql = "UPDATE session SET json = json_remove(json, '$.client_cpus', '$.system_cpus')";
-    database.execute_batch(sql).unwrap();
+    let dir = altered(sql);
     let session = RunReader::open(dir.path()).unwrap().sessions().unwrap().remove(0);
     assert_eq!((session.client_cpus, session.system_cpus), (None, None));
 }
 
 #[test]
 fn run_without_counters_is_read_and_resumed() {
-    let dir = lab();
-    drop(started(dir.path()));
-    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
-    let before = "DROP TABLE counter; ALTER TABLE slice DROP COLUMN energy_uj; \
-                  PRAGMA user_version = 4";
-    database.execute_batch(before).unwrap();
-    drop(database);
+    let dir = altered(
+        "DROP TABLE counter; ALTER TABLE slice DROP COLUMN energy_uj; PRAGMA user_version = 4",
+    );
     let known = |reader: RunReader| -> Vec<(u32, Counts, Option<Energy>)> {
         let slices = reader.slices(0).unwrap().into_iter();
         slices.map(|it| (it.block, it.measured.counts, it.measured.energy)).collect()
@@ -107,7 +100,6 @@ fn a_run_of_format_5_is_read_and_converted_when_resumed() {
     };
     writer.add_state_snapshot(&state_snapshot).unwrap();
     drop(writer);
-    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
     let to_format_5 = "ALTER TABLE state_snapshot RENAME TO certificate; \
                        ALTER TABLE slice RENAME COLUMN position TO place; \
                        ALTER TABLE slice RENAME COLUMN changed_rows TO affected; \
@@ -117,8 +109,7 @@ fn a_run_of_format_5_is_read_and_converted_when_resumed() {
                        ALTER TABLE insert_step RENAME COLUMN position TO place; \
                        DROP TABLE latency_bucket; UPDATE microbenchmark SET done = (id = 0); \
                        PRAGMA user_version = 5";
-    database.execute_batch(to_format_5).unwrap();
-    drop(database);
+    alter(&dir, to_format_5);
     let expected = [slice(0, 0), slice(0, 1), slice(1, 0), slice(1, 1)];
     let assert_read = |reader: RunReader| {
         assert_eq!(reader.slices(0).unwrap()[..4], expected);
