@@ -29,6 +29,8 @@ struct Told {
     accounted: i64,
     /// The median over slices of the CPU time by counter relative to the kernel's accounting.
     covered: f64,
+    /// The median over slices of the CPU time by counter relative to the duration: the CPUs that were busy.
+    cpus: f64,
 }
 
 fn told(out: &Path, candidate: u32, faults: &str, cpu: &str) -> Told {
@@ -38,11 +40,14 @@ fn told(out: &Path, candidate: u32, faults: &str, cpu: &str) -> Told {
          (SELECT slice, SUM(count) AS count FROM counter WHERE counter IN ('minor_faults', \
          'major_faults') GROUP BY slice) f ON f.slice = s.id WHERE candidate = ?1"
     );
-    let covered = format!(
-        "SELECT CAST(MAX(c.enabled_ns) AS REAL) / {cpu} FROM slice s JOIN counter c \
-         ON c.slice = s.id WHERE candidate = ?1 AND counter IN ('minor_faults', 'major_faults') \
-         AND {cpu} > 0 GROUP BY s.id"
-    );
+    let relative_to = |column: &str| {
+        let sql = format!(
+            "SELECT CAST(MAX(c.enabled_ns) AS REAL) / {column} FROM slice s JOIN counter c \
+             ON c.slice = s.id WHERE candidate = ?1 AND counter IN ('minor_faults', 'major_faults') \
+             AND {column} > 0 GROUP BY s.id"
+        );
+        median(&database, &sql, candidate)
+    };
     let number = |row: &rusqlite::Row<'_>, at: usize| row.get(at).map(|sum: f64| sum as i64);
     let read = |row: &rusqlite::Row<'_>| {
         Ok(Told {
@@ -50,7 +55,8 @@ fn told(out: &Path, candidate: u32, faults: &str, cpu: &str) -> Told {
             counted: row.get(1)?,
             faults: number(row, 2)?,
             accounted: number(row, 3)?,
-            covered: median(&database, &covered, candidate),
+            covered: relative_to(cpu),
+            cpus: relative_to("wall_ns"),
         })
     };
     database.query_row(&sql, [candidate], read).unwrap()
@@ -94,8 +100,9 @@ impl Told {
         let apart = (self.faults - self.accounted).abs();
         assert!(apart <= 5 + self.accounted / 10, "{self:?}");
         // Counters do not include the switches between threads. They include the time that the host of a
-        // virtual machine gives to others, which the accounting leaves out; so it can be any more.
-        assert!(self.covered > 0.5, "{self:?}");
+        // virtual machine gives to others, which the accounting leaves out, but never more than all CPUs.
+        let online = std::thread::available_parallelism().unwrap().get() as f64;
+        assert!(self.covered > 0.5 && self.cpus <= 1.05 * online, "{self:?}");
     }
 }
 

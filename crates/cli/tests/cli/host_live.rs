@@ -42,9 +42,10 @@ fn servers_on_a_host_are_optimized_before_each_microbenchmark() {
     assert_eq!(count(&out, moved), 4);
     let counted = "SELECT COUNT(*) FROM optimization WHERE candidate = 1 AND json ->> \
                    '$.counts.counted.executions' > 100000";
-    let estimated = "SELECT COUNT(*) FROM optimization WHERE candidate = 1 AND json ->> \
-                     '$.counts.estimated.reason' != ''";
-    // On a busy machine, counting may be too expensive.
+    // On a busy machine, counting may be too expensive, or the server may execute too little meanwhile.
+    let estimated = "SELECT COUNT(*) FROM optimization WHERE candidate = 1 AND (json ->> \
+                     '$.counts.estimated.reason' LIKE 'counting takes % times the CPU time%' OR json ->> \
+                     '$.counts.estimated.reason' LIKE '%the process is mostly idle%')";
     let counted = count(&out, counted);
     assert!(counted > 0 && counted + count(&out, estimated) == 2, "{counted}");
     let sessions = "SELECT MIN(json ->> 'processes') FROM optimization WHERE candidate = 2";
