@@ -1,9 +1,8 @@
 //! Flag audits of the compiled candidates: the texts that all tables share.
 
 use dbdyno_results::{AuditRecord, CommandLineDifference, NamedCount};
-use dbdyno_units::Bytes;
+use dbdyno_units::{Bytes, grouped};
 
-use crate::figures::whole;
 use crate::model::{BuildRecord, CandidateRecord, Report, Role};
 
 /// A compiled and audited candidate.
@@ -78,7 +77,7 @@ impl Property {
     pub(crate) fn of(self, audit: &AuditRecord) -> Value {
         let tallies = match self {
             Self::Objects => {
-                return Value { most: whole(audit.objects), rest: Vec::new() };
+                return Value { most: grouped(audit.objects), rest: Vec::new() };
             }
             Self::Hardening => return hardening(audit),
             Self::Optimization => &audit.optimization,
@@ -113,7 +112,7 @@ impl Property {
 
 /// `O2 in 7 of 912`.
 fn part(tally: &NamedCount, audit: &AuditRecord) -> String {
-    let (count, of) = (whole(tally.count), whole(audit.objects));
+    let (count, of) = (grouped(tally.count), grouped(audit.objects));
     format!("{} in {count} of {of}", tally.name)
 }
 
@@ -136,7 +135,7 @@ pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<St
 
 /// Checks with their numbers of findings: `optimization-level (7), lto-partial (2)`.
 pub(crate) fn counted(tallies: &[NamedCount]) -> String {
-    let one = |tally: &NamedCount| format!("{} ({})", tally.name, whole(tally.count));
+    let one = |tally: &NamedCount| format!("{} ({})", tally.name, grouped(tally.count));
     tallies.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -150,7 +149,7 @@ pub(crate) fn signed(kind: &CommandLineDifference) -> Vec<(char, &str)> {
 pub(crate) fn files(count: u64) -> String {
     match count {
         1 => "1 file".to_owned(),
-        many => format!("{} files", whole(many)),
+        many => format!("{} files", grouped(many)),
     }
 }
 

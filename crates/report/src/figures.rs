@@ -102,19 +102,6 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// An integer with a comma as thousands separator.
-pub(crate) fn whole(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +155,5 @@ mod tests {
         let shown: Vec<String> =
             [0.4, 1.0384, 12.4, 124.0].into_iter().map(|r| ratio(Ratio::new(r))).collect();
         assert_eq!(shown, ["0.400", "1.038", "12.40", "124.0"]);
-        assert_eq!(whole(1_234_567), "1,234,567");
     }
 }

@@ -1,7 +1,8 @@
 //! Sentences shared by the terminal report and the HTML page.
 
+use dbdyno_units::grouped;
+
 use crate::builds::{Audited, counted};
-use crate::figures::whole;
 use crate::metric::{Metric, client_bound_rows, clients, data_differs};
 use crate::model::{InsertReport, Lost, Optimization, Report, RunStatus};
 
@@ -29,7 +30,7 @@ pub(crate) fn workload(report: &Report) -> Option<String> {
     let mut settings = report.settings.iter();
     let (_, data) = settings.find(|(label, _)| label == TABLES_ROWS)?;
     let (tables, rows) = data.split_once(" × ")?;
-    let rows = rows.parse().map_or_else(|_| rows.to_owned(), whole);
+    let rows = rows.parse().map_or_else(|_| rows.to_owned(), grouped);
     let tables = if tables == "1" { "1 table".to_owned() } else { format!("{tables} tables") };
     let steps: Vec<String> = report.clients().iter().map(u32::to_string).collect();
     let clients = match &report.clients()[..] {

@@ -5,12 +5,14 @@
 
 mod bytes;
 mod energy;
+mod grouped;
 mod nanos;
 mod rates;
 mod visible;
 
 pub use bytes::Bytes;
 pub use energy::Energy;
+pub use grouped::grouped;
 pub use nanos::Nanos;
 pub use rates::{Qps, Ratio, Share};
 pub use visible::{visible, visible_char};

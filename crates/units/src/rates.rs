@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Nanos;
+use crate::{Nanos, grouped};
 
 /// Statements per second.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -42,15 +42,7 @@ impl fmt::Display for Qps {
             let decimals = if self.0 >= 100.0 { 1 } else { 2 };
             return f.pad(&format!("{:.decimals$}", self.0));
         }
-        let digits = format!("{:.0}", self.0);
-        let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-        for (i, digit) in digits.chars().enumerate() {
-            if i > 0 && (digits.len() - i).is_multiple_of(3) {
-                text.push(',');
-            }
-            text.push(digit);
-        }
-        f.pad(&text)
+        f.pad(&grouped(self.0.round() as u64))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Text output of the difference between two builds.
 
-use dbdyno_units::Bytes;
+use dbdyno_units::{Bytes, grouped};
 
 use super::TextOptions;
-use super::layout::{Lines, counted, grouped, shortened};
+use super::layout::{Lines, counted, shortened};
 use crate::difference::{Change, Difference, FileDifference};
 
 /// Maximum number of file names shown.

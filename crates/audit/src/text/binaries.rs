@@ -1,7 +1,9 @@
 //! Text output for linked files.
 
+use dbdyno_units::grouped;
+
 use super::TextOptions;
-use super::layout::{Lines, counted, grouped};
+use super::layout::{Lines, counted};
 use crate::Audit;
 use crate::binary::Binary;
 use crate::code::{Code, FunctionsFrom};

@@ -1,3 +1,5 @@
+use dbdyno_units::grouped;
+
 /// The column where a field's value begins.
 const FIELD: usize = 13;
 
@@ -81,19 +83,6 @@ pub(super) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("{number} {what}") } else { format!("{number} {what}s") }
 }
 
-/// A number with its digits in groups of three.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Shortens a name to `room` characters, keeping the end, which is more specific.
 pub(super) fn shortened(name: &str, room: usize) -> String {
     let length = name.chars().count();
@@ -118,8 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_and_names_shortened() {
-        assert_eq!(grouped(1_234_567), "1,234,567");
+    fn objects_are_counted_and_names_shortened() {
         assert_eq!(counted(1, "object"), "1 object");
         assert_eq!(shortened("storage/innobase", 9), "…innobase");
     }

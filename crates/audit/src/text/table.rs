@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use dbdyno_units::Bytes;
+use dbdyno_units::{Bytes, grouped};
 
 use super::TextOptions;
-use super::layout::{Lines, grouped, shortened};
+use super::layout::{Lines, shortened};
 use crate::Audit;
 use crate::components::Component;
 

@@ -3,14 +3,14 @@
 //! Plain `<details>` that a link opens by its fragment; the script shows one at a time in a
 //! dialog instead.
 
-use dbdyno_units::Nanos;
+use dbdyno_units::{Nanos, grouped};
 use maud::{Markup, display, html};
 
 use super::elements::{scrollable, section};
 use super::marker::Marker;
 use super::verdict::{class, icon};
 use super::{distribution, operations};
-use crate::figures::{ends, ratio, whole};
+use crate::figures::{ends, ratio};
 use crate::metric::{Metric, clients};
 use crate::model::{
     Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
@@ -141,10 +141,10 @@ fn lines<'a>(microbenchmark: &'a MicrobenchmarkRows) -> Vec<Line<'a>> {
     }
     lines.extend([
         latency("Response time, max", |latency| latency.max),
-        line("Blocks", |column| Some(html! { (whole(column.row?.blocks)) })),
-        line("Statements", |column| Some(html! { (whole(column.absolute?.statements)) })),
-        line("Errors", |column| Some(html! { (whole(column.absolute?.errors)) })),
-        line("Lock retries", |column| Some(html! { (whole(column.absolute?.busy_retries)) })),
+        line("Blocks", |column| Some(html! { (grouped(column.row?.blocks)) })),
+        line("Statements", |column| Some(html! { (grouped(column.absolute?.statements)) })),
+        line("Errors", |column| Some(html! { (grouped(column.absolute?.errors)) })),
+        line("Lock retries", |column| Some(html! { (grouped(column.absolute?.busy_retries)) })),
     ]);
     if microbenchmark.rows.iter().any(|row| row.restart_medians.len() > 1) {
         lines.push(line("Median of each restart", |column| {
@@ -212,6 +212,6 @@ pub(super) fn micros(micros: f64) -> String {
         ..10.0 => format!("{micros:.3}"),
         ..100.0 => format!("{micros:.2}"),
         ..1000.0 => format!("{micros:.1}"),
-        _ => whole(micros.round() as u64),
+        _ => grouped(micros.round() as u64),
     }
 }

@@ -1,9 +1,9 @@
 //! Live optimizations of servers: a table with a row for each.
 
+use dbdyno_units::grouped;
 use maud::{Markup, display, html};
 
 use super::elements::{breakable, or_dash, scrollable, section};
-use crate::figures::whole;
 use crate::model::{BlockCounts, Optimization, Report};
 
 const TEXT_COLUMNS: [&str; 4] = ["Candidate", "Trained with", "Before", "Sampled by"];
@@ -63,14 +63,14 @@ fn row(one: &Optimization) -> Markup {
                 }
             }
             td.num {
-                (whole(layout.samples))
+                (grouped(layout.samples))
                 @if one.refused.is_none() { " (" (or_dash(layout.covered)) " moved)" }
             }
             @if one.refused.is_some() {
                 @for _ in &NUMBER_COLUMNS[1..] { td.num { "–" } }
             } @else {
-                td.num { (whole(layout.functions)) }
-                td.num { (whole(skipped)) }
+                td.num { (grouped(layout.functions)) }
+                td.num { (grouped(skipped)) }
                 td.num { (display(layout.hot)) }
                 td.num { (display(layout.cold)) }
                 td.num { (display(layout.longest_pause)) }

@@ -1,9 +1,9 @@
 //! State snapshots: a table per point of the run.
 
+use dbdyno_units::grouped;
 use maud::{Markup, html};
 
 use super::elements::{breakable, or_dash, scrollable, section};
-use crate::figures::whole;
 use crate::model::{Report, StateSnapshots};
 
 pub(super) fn render(report: &Report) -> Markup {
@@ -38,7 +38,7 @@ fn table(snapshots: &StateSnapshots) -> Markup {
                 @for (name, values) in &snapshots.state {
                     tr {
                         th scope="row" { (breakable(name)) }
-                        @for value in values { td.num { (or_dash(value.map(whole))) } }
+                        @for value in values { td.num { (or_dash(value.map(grouped))) } }
                     }
                 }
             }
