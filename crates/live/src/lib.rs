@@ -62,6 +62,7 @@ pub use optimize::{
     MadeLayout, MadeLayouts, OptimizeError, Optimized, PlannedOptimization, PreparedPatch,
     optimize, optimize_layouts, optimize_like, plan,
 };
+pub use own_thread::raise_priority;
 pub use patch::{BytePatch, CodeSymbol, MemoryBlock, Patch};
 pub use probe::{CheckResult, Probe, ProbeCheck, probe};
 pub use process::{ProbeOptions, Process};

@@ -21,9 +21,9 @@ pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Gives this thread the highest priority, if permitted, and makes its short sleeps exact, because
-/// other threads are stopped while it works.
-fn raise_priority() {
+/// Gives this thread the highest priority, if permitted, and makes its short sleeps exact: for work while
+/// other threads are stopped, or that must not wait for them on a busy machine.
+pub fn raise_priority() {
     const THIS_THREAD: i32 = 0;
     set_priority(THIS_THREAD, HIGHEST_PRIORITY);
     dbdyno_machine::set_minimal_timer_slack();

@@ -129,6 +129,8 @@ impl Session {
         done: &str,
         switch: SwitchOperation,
     ) -> Result<ExitCode, CliError> {
+        // On a busy machine, reading the files of a process would take seconds.
+        dbdyno_live::raise_priority();
         let mut values = Vec::new();
         let mut lines = String::new();
         let mut code = ExitCode::SUCCESS;
