@@ -24,7 +24,7 @@ pub(crate) fn gaining(moved: &[MovedFunction]) -> Vec<bool> {
 }
 
 /// Calls by caller and callee.
-pub(crate) type Calls = BTreeMap<(usize, usize), u64>;
+type Calls = BTreeMap<(usize, usize), u64>;
 
 /// The functions to move, given their gains and the executions of their entries. Functions that stay where
 /// they are call the others through their entries, so this is repeated until nothing changes.
@@ -49,14 +49,14 @@ fn keep(gains: &[f64], entries: &[u64], calls: &Calls) -> Vec<bool> {
 }
 
 /// Executions of the entry.
-pub(crate) fn entries(moved: &MovedFunction) -> u64 {
+fn entries(moved: &MovedFunction) -> u64 {
     let edges = moved.graph.edges.iter().zip(&moved.flow.edges);
     let repeated: u64 = edges.filter(|(edge, _)| edge.to == 0).map(|(_, count)| count).sum();
     moved.flow.blocks.first().copied().unwrap_or(0).saturating_sub(repeated)
 }
 
 /// Direct calls and tail calls between the functions, by caller and callee.
-pub(crate) fn calls(moved: &[MovedFunction]) -> Calls {
+fn calls(moved: &[MovedFunction]) -> Calls {
     let index: HashMap<u64, usize> =
         moved.iter().enumerate().map(|(index, moved)| (moved.start, index)).collect();
     let mut calls = Calls::new();

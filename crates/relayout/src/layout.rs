@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::call_clustering::{self, CallCount, FunctionNode};
-use crate::call_edges::{SampledCalls, indirect_calls};
 use crate::code::InstKind;
 use crate::ext_tsp::{self, WeightedEdge};
 use crate::flow::Flow;
@@ -97,11 +96,7 @@ fn density(moved: &MovedFunction) -> f64 {
 }
 
 /// Sorts functions into their new order.
-pub(crate) fn order_functions(
-    moved: &mut [MovedFunction],
-    sampled: SampledCalls<'_>,
-    options: &Options,
-) {
+pub(crate) fn order_functions(moved: &mut [MovedFunction], options: &Options) {
     moved.sort_by_key(|moved| moved.start);
     match options.function_order {
         FunctionOrder::Address => return,
@@ -126,12 +121,6 @@ pub(crate) fn order_functions(
                     *calls.entry((caller, callee)).or_default() += moved.flow.blocks[block];
                 }
             }
-        }
-    }
-    if options.sampled_callers {
-        for call in indirect_calls(moved, sampled) {
-            let sum = calls.entry((call.caller, call.callee)).or_default();
-            *sum = sum.saturating_add(call.count);
         }
     }
     let mut calls: Vec<CallCount> = calls

@@ -16,10 +16,6 @@
 //! executed blocks, where no flag that they change is used. Their counts, added to the [`Samples`] with
 //! [`Samples::add_block_count`], replace the estimates from samples in the next layout.
 //!
-//! With [`Options::sampled_callers`], functions are also ordered by calls that instructions do not show: by
-//! pointers and virtual tables. Their callers are in branch records, or are found in the tops of stacks that
-//! [`Samples::add_stack`] adds.
-//!
 //! # Usage
 //!
 //! ```no_run
@@ -71,8 +67,6 @@ mod block_counts;
 mod bolt;
 mod bytes;
 mod call_clustering;
-mod call_edges;
-mod callers;
 mod code;
 mod code_references;
 mod eh_frame;
@@ -103,12 +97,10 @@ mod relayout;
 mod sample_precision;
 mod samples;
 mod select;
-mod stacks;
 mod verify;
 mod virtual_tables;
 
 pub use bolt::BoltProfile;
-pub use callers::Caller;
 pub use error::{LayoutError, ModuleError, TooFewSamples};
 pub use executions::{ExecutedRange, Executions};
 pub use map::AddressMap;
@@ -123,5 +115,4 @@ pub use relayout::{
 };
 pub use sample_precision::{SamplePrecision, SampleRequirement};
 pub use samples::{Branch, BranchCount, FallThrough, ModuleProfile, Profile, Samples};
-pub use stacks::StackTop;
 pub use verify::{Difference, DifferenceKind, verify};

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::block_counts::{SortedSamples, observations};
-use crate::call_edges::SampledCalls;
 use crate::emit::{EmittedCode, Emitter, PAGE};
 use crate::exact_counts::adjust_estimates;
 use crate::flags::counter_places;
@@ -190,13 +189,8 @@ fn choose(
         });
     }
     adjust_estimates(&mut moved);
-    let callers = match options.sampled_callers {
-        true => samples.callers(modules),
-        false => HashMap::new(),
-    };
-    let sampled = SampledCalls { callers: &callers, branches: samples.branches() };
     for moved in &mut moved {
-        layout::order_functions(moved, sampled, options);
+        layout::order_functions(moved, options);
     }
     moved
 }

@@ -18,8 +18,6 @@ pub struct Options {
     pub reorder_blocks: bool,
     /// Order of the functions.
     pub function_order: FunctionOrder,
-    /// For [`FunctionOrder::Calls`], also use the callers in samples. Otherwise only direct calls.
-    pub sampled_callers: bool,
     /// Alignment of hot functions and loops.
     pub alignment: Alignment,
     /// Align hot loops, too.
@@ -96,7 +94,6 @@ impl Default for Options {
             copy_cold: true,
             reorder_blocks: true,
             function_order: FunctionOrder::Calls,
-            sampled_callers: false,
             alignment: Alignment::Bytes32,
             align_loops: true,
             warm_share: 0.0,

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::callers::{self, Caller};
-use crate::stacks::Stacks;
-use crate::{Module, StackTop};
+use crate::Module;
 
 /// A taken branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -47,8 +45,6 @@ pub struct Samples {
     branches: HashMap<Branch, BranchCount>,
     fall_throughs: HashMap<FallThrough, u64>,
     block_counts: HashMap<u64, u64>,
-    stacks: Stacks,
-    callers: HashMap<Caller, u64>,
 }
 
 impl Samples {
@@ -71,17 +67,6 @@ impl Samples {
         }
     }
 
-    /// Adds the top of a stack, to find the [callers](Self::callers) of functions. Only words for which `is_code`
-    /// is true are kept: they may be return addresses.
-    pub fn add_stack(&mut self, top: &StackTop<'_>, is_code: impl Fn(u64) -> bool) {
-        self.stacks.add(top, is_code);
-    }
-
-    /// Adds samples of a function with this caller.
-    pub fn add_caller(&mut self, caller: Caller, count: u64) {
-        *self.callers.entry(caller).or_default() += count;
-    }
-
     /// Adds executions of the block at an original address, from a [counter](crate::Counter). 0 means that it
     /// was not executed.
     pub fn add_block_count(&mut self, block: u64, count: u64) {
@@ -93,13 +78,7 @@ impl Samples {
     /// to its original, and returns every other address unchanged.
     #[must_use]
     pub fn to_originals(&self, original: impl Fn(u64) -> u64) -> Self {
-        // Counts and callers are those of original code.
-        let mut mapped = Self {
-            block_counts: self.block_counts.clone(),
-            callers: self.callers.clone(),
-            stacks: self.stacks.to_originals(&original),
-            ..Self::default()
-        };
+        let mut mapped = Self { block_counts: self.block_counts.clone(), ..Self::default() };
         for (&address, &count) in &self.hits {
             mapped.add_hit(original(address), count);
         }
@@ -143,15 +122,6 @@ impl Samples {
         &self.block_counts
     }
 
-    /// The callers of functions of these modules, with the number of samples in the function that have this
-    /// caller. The addresses must be in original code.
-    #[must_use]
-    pub fn callers(&self, modules: &[&Module]) -> HashMap<Caller, u64> {
-        let mut callers = self.callers.clone();
-        callers::add(&mut callers, modules, &self.stacks);
-        callers
-    }
-
     /// Number of sampled instruction pointers.
     pub fn total(&self) -> u64 {
         self.hits.values().sum()
@@ -193,15 +163,7 @@ impl Samples {
                 profiles[index].fall_throughs.push((first, last, count));
             }
         }
-        for (caller, count) in self.callers(modules) {
-            if let Some((index, function)) = locate(caller.function) {
-                let to_offset = |at| locate(at).filter(|found| found.0 == index).map(|it| it.1);
-                let return_address = caller.return_address.and_then(to_offset);
-                profiles[index].callers.push((function, return_address, count));
-            }
-        }
         for profile in &mut profiles {
-            profile.callers.sort_unstable();
             profile.branches.sort_unstable_by_key(|&(from, to, _)| (from, to));
             profile.fall_throughs.sort_unstable();
         }
@@ -230,10 +192,8 @@ fn countable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ModuleProfile>, D
     let branches = branches.flat_map(|(_, _, count)| [count.taken, count.mispredicted]);
     let fall_throughs = modules.iter().flat_map(|module| &module.fall_throughs);
     let fall_throughs = fall_throughs.map(|(_, _, count)| *count);
-    let callers = modules.iter().flat_map(|module| &module.callers).map(|(_, _, count)| *count);
     let counts = modules.iter().flat_map(|module| module.block_counts.values().copied());
-    let all = hits.chain(branches).chain(fall_throughs).chain(callers).chain(counts);
-    match all.fold(0, u64::saturating_add) {
+    match hits.chain(branches).chain(fall_throughs).chain(counts).fold(0, u64::saturating_add) {
         0..=MAX_SAMPLES => Ok(modules),
         _ => Err(D::Error::custom(format!("it has more than {MAX_SAMPLES} samples"))),
     }
@@ -256,9 +216,6 @@ pub struct ModuleProfile {
     /// Counted executions of blocks, by the offset of the block.
     #[serde(default)]
     pub block_counts: BTreeMap<u64, u64>,
-    /// Callers: start of the sampled function, where it returns to (`None`: outside of the file), samples.
-    #[serde(default)]
-    pub callers: Vec<(u64, Option<u64>, u64)>,
 }
 
 impl ModuleProfile {
@@ -270,7 +227,6 @@ impl ModuleProfile {
             branches: Vec::new(),
             fall_throughs: Vec::new(),
             block_counts: BTreeMap::new(),
-            callers: Vec::new(),
         }
     }
 
@@ -279,7 +235,6 @@ impl ModuleProfile {
             && self.branches.is_empty()
             && self.fall_throughs.is_empty()
             && self.block_counts.is_empty()
-            && self.callers.is_empty()
     }
 
     fn matches(&self, module: &Module) -> bool {
@@ -315,11 +270,6 @@ impl Profile {
             for &(first, last, count) in &profile.fall_throughs {
                 let (first, last) = (module.to_address(first), module.to_address(last));
                 samples.add_fall_through(FallThrough { first, last }, count);
-            }
-            for &(function, return_address, count) in &profile.callers {
-                let function = module.to_address(function);
-                let return_address = return_address.map(|at| module.to_address(at));
-                samples.add_caller(Caller { function, return_address }, count);
             }
         }
         (samples, unused)

@@ -1,6 +1,6 @@
 //! When the live optimizer is trained, and for how long.
 
-use dbdyno_spec::experiment::{CallEdges, Counts, Experiment, Live, Train};
+use dbdyno_spec::experiment::{Counts, Experiment, Live, Train};
 use dbdyno_units::Nanos;
 
 use crate::cases::cases;
@@ -46,7 +46,6 @@ pub(crate) fn describe(live: &Live) -> String {
         samples_of,
         train,
         counts,
-        call_edges,
         clients,
         max_pause,
         keep_order,
@@ -65,13 +64,9 @@ pub(crate) fn describe(live: &Live) -> String {
         Counts::Exact => ", then executions are counted",
         Counts::Sampled => "",
     };
-    let edges = match call_edges {
-        CallEdges::Sampled => "; functions ordered by sampled callers",
-        CallEdges::Direct => "",
-    };
     let force = if *force { "; even with too few samples" } else { "" };
     format!(
         "trained with {with}{clients}: {profile} under load, {frequency} samples per second{counts}; \
-         maximum pause {max_pause}{order}{edges}{force}"
+         maximum pause {max_pause}{order}{force}"
     )
 }

@@ -262,9 +262,6 @@ pub struct Live {
     /// Source of the executions of blocks of code.
     #[serde(default = "sampled")]
     pub counts: Counts,
-    /// Source of the calls by which functions are ordered.
-    #[serde(default)]
-    pub call_edges: CallEdges,
     /// Number of clients while it is sampled, one of the workload's; by default the number that is
     /// measured.
     pub clients: Option<u32>,
@@ -292,23 +289,6 @@ impl Counts {
     /// The names in experiment files, rules and options.
     pub const NAMES: [(&'static str, Self); 2] =
         [("exact", Self::Exact), ("sampled", Self::Sampled)];
-}
-
-/// Source of the calls by which functions are ordered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CallEdges {
-    /// Direct calls.
-    #[default]
-    Direct,
-    /// Direct calls, and callers in samples.
-    Sampled,
-}
-
-impl CallEdges {
-    /// The names in experiment files, rules and options.
-    pub const NAMES: [(&'static str, Self); 2] =
-        [("direct", Self::Direct), ("sampled", Self::Sampled)];
 }
 
 /// That of experiments that were stored before executions were counted.

@@ -5,9 +5,7 @@ use dbdyno_record::build::BoltProfileMethod;
 use dbdyno_units::Nanos;
 
 use crate::candidate;
-use crate::experiment::{
-    Build, CallEdges, Candidate, Counts, Live, System, Train, Training, Workload,
-};
+use crate::experiment::{Build, Candidate, Counts, Live, System, Train, Training, Workload};
 
 /// Shorter profiles have too few samples; longer ones do not improve the layout.
 const PROFILES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
@@ -25,7 +23,6 @@ const DEFAULT: Live = Live {
     samples_of: None,
     train: Train::Each,
     counts: Counts::Exact,
-    call_edges: CallEdges::Direct,
     clients: None,
     max_pause: Nanos::from_millis(20),
     keep_order: false,
@@ -62,7 +59,7 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
         // The same samples would result in the same layout again.
         live.train = Train::Once;
         live.counts = Counts::Sampled;
-        for key in ["frequency", "train", "counts", "call_edges", "force"] {
+        for key in ["frequency", "train", "counts", "force"] {
             table.refuse(key, "cannot be combined with `samples_of`", "leave it out");
         }
     }
@@ -74,9 +71,6 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
     }
     if let Some(counts) = table.choice("counts", &Counts::NAMES) {
         live.counts = counts.value;
-    }
-    if let Some(edges) = table.choice("call_edges", &CallEdges::NAMES) {
-        live.call_edges = edges.value;
     }
     let clients = table.integer("clients", 1..=1024);
     live.clients = clients.as_ref().map(|clients| clients.value as u32);

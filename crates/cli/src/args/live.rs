@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
 use dbdyno_live::{DEFAULT_MAX_PAUSE, MAX_LAYOUTS, ProbeOptions};
-use dbdyno_spec::experiment::{CallEdges, Counts};
+use dbdyno_spec::experiment::Counts;
 use dbdyno_units::Share;
 
 use crate::output;
@@ -57,7 +57,6 @@ pub enum LiveCommand {
     max_overhead = \"5%\"     # CPU time that sampling may take; lowers the rate\n  \
     coverage = \"70%\"        # optimize again if fewer samples are in optimized code\n  \
     counts = \"exact\"        # or \"sampled\": executions of code are estimated from samples\n  \
-    call_edges = \"direct\"   # or \"sampled\": functions also follow callers found in samples\n  \
     once = false            # true: optimize each process once only\n  \
     unmap = false           # true: unmap replaced code that no thread uses")]
 pub struct Watch {
@@ -205,12 +204,8 @@ pub struct Optimize {
     pub bolt_out: Option<PathBuf>,
     /// How often each block of code is executed: counted, or estimated from the samples. To count, a first
     /// layout with counters is active ten times for 50 ms. If counting is too expensive, the samples are used
-    #[arg(long, value_parser = one_of(Counts::NAMES), default_value = "exact", conflicts_with = "dry_run")]
+    #[arg(long, value_parser = counts(), default_value = "exact", conflicts_with = "dry_run")]
     pub counts: Counts,
-    /// The calls by which functions are ordered: direct ones, or also those by pointers and virtual tables, whose
-    /// callers are found in samples of the stack
-    #[arg(long, value_parser = one_of(CallEdges::NAMES), default_value = "direct", conflicts_with = "keep_order")]
-    pub call_edges: CallEdges,
     /// Copy functions in their original order, to measure the effect of the order
     #[arg(long)]
     pub keep_order: bool,
@@ -239,14 +234,11 @@ pub struct Optimize {
     judge: Option<f64>,
 }
 
-/// One of these names.
-fn one_of<T, const N: usize>(names: [(&'static str, T); N]) -> impl TypedValueParser<Value = T>
-where
-    T: Copy + Send + Sync + 'static,
-{
-    PossibleValuesParser::new(names.map(|(name, _)| name)).map(move |name| {
-        let found = names.iter().position(|(other, _)| *other == name);
-        names[found.unwrap_or(0)].1
+/// One of [`Counts::NAMES`].
+fn counts() -> impl TypedValueParser<Value = Counts> {
+    PossibleValuesParser::new(Counts::NAMES.map(|(name, _)| name)).map(|name| {
+        let found = Counts::NAMES.into_iter().find(|(other, _)| *other == name);
+        found.map_or(Counts::Exact, |(_, counts)| counts)
     })
 }
 
@@ -268,11 +260,6 @@ impl Optimize {
     pub fn ab_test_seconds(&self) -> f64 {
         let default = if self.layouts > 1 { 10.0 } else { 20.0 };
         self.judge.or(self.ab_test).unwrap_or(default)
-    }
-
-    /// Whether callers in samples determine the order of functions.
-    pub fn sampled_callers(&self) -> bool {
-        self.call_edges == CallEdges::Sampled
     }
 
     /// Number of layouts.

@@ -13,7 +13,7 @@ fn live_servers_are_optimized_before_each_microbenchmark() {
     let test = TestDir::new();
     let live = "[candidate.live]\nprofile = \"1s\"\nstop = \"500ms\"";
     let mariadb = format!("{}\n{live}\nforce = true", INNODB.1);
-    let postgres = format!("{}\n{live}\nforce = true\ncall_edges = \"sampled\"", POSTGRES.1);
+    let postgres = format!("{}\n{live}\nforce = true", POSTGRES.1);
     let refused = format!("{}\n{live}\nfrequency = 50", INNODB.1);
     let mysql = format!("{MYSQL}\n{live}\nforce = true");
     let mut candidates =

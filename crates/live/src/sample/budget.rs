@@ -27,8 +27,6 @@ pub struct SamplingRequest {
     /// Share of a busy CPU's time that sampling may take. `None`: 5%, or unlimited if there is a
     /// frequency.
     pub max_overhead: Option<Share>,
-    /// See [`SamplingOptions::stacks`].
-    pub stacks: bool,
 }
 
 /// How a process will be sampled.
@@ -52,8 +50,8 @@ impl SamplingPlan {
         let cpus = online_cpus().map_err(LiveError::system("listing the CPUs to sample", pid))?;
         // At a low rate there would be too few samples to measure.
         let frequency = request.frequency.unwrap_or_default().max(DEFAULT_FREQUENCY);
-        let (source, cost) = cost::measure(frequency, request.stacks, &cpus)
-            .map_err(|error| refusal(pid, Some(error)))?;
+        let (source, cost) =
+            cost::measure(frequency, &cpus).map_err(|error| refusal(pid, Some(error)))?;
         Ok(Self { source, options: request.options(cost), cost })
     }
 
@@ -77,13 +75,7 @@ impl SamplingRequest {
         let longer = f64::from(DEFAULT_FREQUENCY) / f64::from(frequency);
         let prolonged = || DEFAULT_TIME.mul_f64(longer.max(1.0)).min(LONGEST_TIME);
         let time = self.time.unwrap_or_else(prolonged);
-        SamplingOptions {
-            time,
-            frequency,
-            cost: Some(cost),
-            max_overhead: budget,
-            stacks: self.stacks,
-        }
+        SamplingOptions { time, frequency, cost: Some(cost), max_overhead: budget }
     }
 }
 

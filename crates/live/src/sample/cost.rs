@@ -92,18 +92,14 @@ fn interrupted(time: Duration) -> f64 {
     if own.is_zero() { 0.0 } else { lost.as_secs_f64() / own.as_secs_f64() }
 }
 
-/// The source of samples and its cost on this machine, measured in this thread at a rate, with or without stacks.
+/// The source of samples and its cost on this machine, measured in this thread at a rate.
 ///
 /// # Errors
 /// The kernel permits no sampling.
-pub(super) fn measure(
-    frequency: u32,
-    stacks: bool,
-    cpus: &[usize],
-) -> io::Result<(SampleSource, SamplingCost)> {
+pub(super) fn measure(frequency: u32, cpus: &[usize]) -> io::Result<(SampleSource, SamplingCost)> {
     let mut refused = None;
     for source in SampleSource::BEST_FIRST {
-        match SamplingCost::measure(EventOptions { source, frequency, stacks }, cpus) {
+        match SamplingCost::measure(EventOptions { source, frequency }, cpus) {
             Ok(cost) => return Ok((source, cost)),
             Err(error) => refused = Some(error),
         }
@@ -126,10 +122,8 @@ mod tests {
 
     #[test]
     fn cost_of_a_sample_is_measured() {
-        for stacks in [false, true] {
-            let (_, cost) = measure(7_999, stacks, &super::super::online_cpus().unwrap()).unwrap();
-            let least = Nanos::from_nanos(50)..Nanos::from_micros(125);
-            assert!(least.contains(&cost.per_sample), "{cost:?}");
-        }
+        let (_, cost) = measure(7_999, &super::super::online_cpus().unwrap()).unwrap();
+        let least = Nanos::from_nanos(50)..Nanos::from_micros(125);
+        assert!(least.contains(&cost.per_sample), "{cost:?}");
     }
 }

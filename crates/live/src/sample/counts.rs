@@ -1,30 +1,18 @@
 //! Counts of the records that the kernel wrote.
 
 use std::collections::HashSet;
-use std::ops::Range;
 
 use dbdyno_relayout::{Branch, BranchCount, FallThrough, Samples};
 use perf_event::data::Record;
-
-use super::events::stack_top;
-use crate::Maps;
 
 /// What the records of some processes add up to.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) samples: Samples,
     pub(super) lost: u64,
-    /// Addresses of code, in order.
-    code: Vec<Range<u64>>,
 }
 
 impl Counts {
-    /// Nothing yet. Of stacks, only addresses in these mappings are kept, if they are executable.
-    pub(super) fn new(maps: &Maps) -> Self {
-        let code = maps.all().iter().filter(|it| it.executable).map(|it| it.range.clone());
-        Self { code: code.collect(), ..Self::default() }
-    }
-
     /// Adds a record, unless it is a sample of a process that is no member.
     pub(super) fn add(&mut self, record: &Record<'_>, members: &HashSet<u32>) {
         match record {
@@ -32,12 +20,6 @@ impl Counts {
             Record::Sample(record) if record.pid().is_some_and(|pid| members.contains(&pid)) => {
                 let sampled = record.ip().unwrap_or_default();
                 self.samples.add_hit(sampled, 1);
-                if let Some(top) = stack_top(record) {
-                    let code = &self.code;
-                    let range_at = |at| code.partition_point(|range| range.end <= at);
-                    let is_code = |at| code.get(range_at(at)).is_some_and(|it| it.start <= at);
-                    self.samples.add_stack(&top, is_code);
-                }
                 // The latest branch is first. From its target on, code was executed up to the sample.
                 let mut next_branch = Some(sampled);
                 for taken in record.lbr().unwrap_or_default() {
@@ -58,7 +40,6 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use dbdyno_fuzz::Fuzz;
-    use dbdyno_relayout::StackTop;
     use perf_event::data::endian::Native;
     use perf_event::data::parse::{ParseConfig, Parser};
 
@@ -80,23 +61,16 @@ mod tests {
         record(9, &[&[ip, pid.into(), count], branches.as_flattened()].concat())
     }
 
-    /// A sample with registers and a stack of these words.
-    fn with_stack(ip: u64, abi: u64, registers: [u64; 2], words: &[u64]) -> Vec<u8> {
-        let size = 8 * words.len() as u64;
-        record(9, &[&[ip, PID.into(), abi][..], &registers, &[size], words, &[size]].concat())
-    }
-
     fn lost(count: u64) -> Vec<u8> {
         record(2, &[1, count])
     }
 
     /// The counts of all records up to the first invalid one, parsed as a ring buffer of these events is.
     fn counts(source: SampleSource, bytes: &[u8]) -> Counts {
-        let options = EventOptions { source, frequency: 1_000, stacks: true };
+        let options = EventOptions { source, frequency: 1_000 };
         let config = ParseConfig::<Native>::from(*options.on_cpu(0).attrs());
         let mut parser = Parser::new(bytes, config);
-        let maps = "1000-2000 r-xp 0 00:00 1 /a\n2000-3000 rw-p 0 00:00 1 /a\n3000-4000 r-xp 0 00:00 1 /b\n";
-        let mut counts = Counts::new(&Maps::parse(maps).unwrap());
+        let mut counts = Counts::default();
         while let Ok(record) = parser.parse::<Record<'_>>() {
             counts.add(&record, &HashSet::from([PID]));
         }
@@ -133,28 +107,6 @@ mod tests {
     }
 
     #[test]
-    fn stacks_of_64_bit_programs_are_kept_with_the_addresses_of_code() {
-        let words = [0x1008, 0x2008, 0x3ff8, 0x4000, 0xfff];
-        let records = [
-            with_stack(0x1010, 2, [0x7010, 0x7000], &words),
-            with_stack(0x1020, 1, [0x7010, 0x7000], &words),
-        ];
-        let found = counts(SampleSource::Clock, &records.concat()).samples;
-        let mut expected = Samples::default();
-        expected.add_hit(0x1010, 1);
-        expected.add_hit(0x1020, 1);
-        let content = words.map(u64::to_le_bytes);
-        let top = StackTop {
-            instruction: 0x1010,
-            stack_pointer: 0x7000,
-            frame_pointer: 0x7010,
-            content: content.as_flattened(),
-        };
-        expected.add_stack(&top, |at| [0x1008, 0x3ff8].contains(&at));
-        assert_eq!(found, expected);
-    }
-
-    #[test]
     fn damaged_records_are_read_or_refused() {
         let branches = [[0x10, 0x20, 1], [0x20, u64::MAX, 2], [0, 0, u64::MAX]];
         let one = sample(PID, 0x30, &branches);
@@ -162,7 +114,6 @@ mod tests {
             [one.clone(), lost(u64::MAX), sample(PID, u64::MAX, &[]), lost(7), one].concat(),
             // The kernel starts and stops recording; a process starts, forks, is renamed, and exits.
             [3, 4, 5, 6, 7, 10, 14].map(|kind| record(kind, &[PID.into(), 0x30, 0, 0x61])).concat(),
-            with_stack(0x1010, 2, [0x10, u64::MAX], &[0x1008, u64::MAX, 0x3ff8]),
         ];
         for source in [SampleSource::Branches, SampleSource::Cycles, SampleSource::Clock] {
             Fuzz::new(samples.clone()).cases(512).run(|records| {

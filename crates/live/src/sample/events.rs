@@ -3,27 +3,15 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use dbdyno_relayout::StackTop;
-use perf_event::data::{Record, Sample, SampleRegsAbi};
+use perf_event::data::Record;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, SampleBranchFlag, SampleFlag, Sampler};
-use perf_event_open_sys::bindings::{PERF_REG_X86_BP, PERF_REG_X86_SP};
 use perf_event_open_sys::ioctls;
 
 use super::SampleSource;
 
 /// Size of a ring buffer in bytes.
 const RING_SIZE: usize = 64 * 4096;
-/// Size of a ring buffer for samples with stacks: the largest that a user without privileges may have.
-const RING_SIZE_WITH_STACKS: usize = 128 * 4096;
-/// Size of the recorded part of a stack in bytes.
-///
-/// In mariadbd it contains the return address of four of five samples, and four times as much of hardly more:
-/// most of the others are in a function with a frame of kilobytes. It adds so little to the time that a sample
-/// takes that all samples have one.
-const STACK_SIZE: u32 = 512;
-/// Recorded registers, in the order of their numbers.
-const REGISTERS: u64 = 1 << PERF_REG_X86_BP | 1 << PERF_REG_X86_SP;
 
 /// What to sample.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +19,6 @@ pub(super) struct EventOptions {
     pub(super) source: SampleSource,
     /// Samples per second and CPU.
     pub(super) frequency: u32,
-    /// Whether the top of the stack is recorded, unless branches are.
-    pub(super) stacks: bool,
 }
 
 impl EventOptions {
@@ -47,25 +33,9 @@ impl EventOptions {
         if self.source == SampleSource::Branches {
             builder.sample(SampleFlag::BRANCH_STACK);
             builder.branch_sample_type(SampleBranchFlag::USER | SampleBranchFlag::ANY);
-        } else if self.stacks {
-            builder.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER);
-            builder.sample_regs_user(REGISTERS).sample_stack_user(STACK_SIZE);
         }
         builder
     }
-
-    fn ring_size(self) -> usize {
-        if self.stacks { RING_SIZE_WITH_STACKS } else { RING_SIZE }
-    }
-}
-
-/// The registers `rbp` and `rsp` and the top of the stack in a sample. `None`: they were not recorded, or not
-/// of a 64-bit program.
-pub(super) fn stack_top<'a>(sample: &'a Sample<'_>) -> Option<StackTop<'a>> {
-    let registers = sample.regs_user().filter(|it| it.abi == SampleRegsAbi::ABI_64)?;
-    let &[frame_pointer, stack_pointer] = &*registers.regs else { return None };
-    let (instruction, content) = (sample.ip()?, sample.stack_user()?);
-    Some(StackTop { instruction, stack_pointer, frame_pointer, content })
 }
 
 /// Open events and their ring buffers.
@@ -79,8 +49,7 @@ pub(super) struct Events {
 impl Events {
     /// Events for all threads on all CPUs. The cheapest way, and it includes new threads immediately.
     pub(super) fn for_all_threads(options: EventOptions, cpus: &[usize]) -> io::Result<Self> {
-        let open =
-            |cpu: &usize| options.on_cpu(*cpu).any_pid().build()?.sampled(options.ring_size());
+        let open = |cpu: &usize| options.on_cpu(*cpu).any_pid().build()?.sampled(RING_SIZE);
         let rings = cpus.iter().map(open).collect::<io::Result<_>>()?;
         Ok(Self { rings, redirected: Vec::new(), all_threads: true })
     }
@@ -105,7 +74,7 @@ impl Events {
                     redirect(&counter, ring.as_counter())?;
                     events.redirected.push(counter);
                 } else {
-                    events.rings.push(counter.sampled(options.ring_size())?);
+                    events.rings.push(counter.sampled(RING_SIZE)?);
                 }
             }
         }

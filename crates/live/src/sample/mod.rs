@@ -17,8 +17,8 @@ use dbdyno_relayout::Samples;
 use dbdyno_stats::median;
 use serde::Serialize;
 
+use crate::LiveError;
 use crate::threads::threads;
-use crate::{LiveError, Maps};
 pub use budget::{DEFAULT_FREQUENCY, SamplingPlan, SamplingRequest};
 pub use cost::SamplingCost;
 use counts::Counts;
@@ -66,9 +66,6 @@ pub struct SamplingOptions {
     /// The share of a busy CPU's time that sampling may take. The rate is lowered if it is measured to
     /// take more. `None`: the rate stays.
     pub max_overhead: Option<Share>,
-    /// Record the top of the stack with each sample, to find the callers of functions. Without effect if
-    /// branches are recorded, which tell more.
-    pub stacks: bool,
 }
 
 impl Default for SamplingOptions {
@@ -78,7 +75,6 @@ impl Default for SamplingOptions {
             frequency: DEFAULT_FREQUENCY,
             cost: None,
             max_overhead: None,
-            stacks: false,
         }
     }
 }
@@ -102,8 +98,6 @@ pub struct Sampled {
 
 /// Interval between reads of the ring buffers.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
-/// The same for samples with stacks, which are larger.
-const DRAIN_INTERVAL_WITH_STACKS: Duration = Duration::from_millis(20);
 /// Interval between searches for new processes of a family.
 const FAMILY_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -130,14 +124,11 @@ pub fn sample(
 ) -> Result<Sampled, LiveError> {
     let mut members = if family { family_of(pid) } else { HashSet::from([pid]) };
     let mut frequency = options.frequency;
-    let stacks = options.stacks;
-    let (source, mut events) = open(pid, &members, frequency, stacks)?;
+    let (source, mut events) = open(pid, &members, frequency)?;
     tracing::info!(pid, processes = members.len(), ?source, "sampling");
     let failed = || LiveError::system("sampling", pid);
     events.enable().map_err(failed())?;
-    // Before the samples: return addresses in libraries that are loaded later are not recognized.
-    let mut counts = if stacks { Counts::new(&Maps::of(pid)?) } else { Counts::default() };
-    let drain_interval = if stacks { DRAIN_INTERVAL_WITH_STACKS } else { DRAIN_INTERVAL };
+    let mut counts = Counts::default();
     let start = Instant::now();
     let mut family_read = start;
     // Only an event of all threads also interrupts this one.
@@ -173,13 +164,13 @@ pub fn sample(
                 since_change = overheads.len();
                 frequency = lower;
                 events.disable().map_err(failed())?;
-                events = open_source(source, frequency, stacks, &members).map_err(failed())?;
+                events = open_source(source, frequency, &members).map_err(failed())?;
                 events.enable().map_err(failed())?;
             }
         }
-        thread::sleep(drain_interval.min(options.time.saturating_sub(start.elapsed())));
+        thread::sleep(DRAIN_INTERVAL.min(options.time.saturating_sub(start.elapsed())));
     }
-    let Counts { samples, lost, .. } = counts;
+    let Counts { samples, lost } = counts;
     let overhead = median(&overheads).map(Share::from_fraction);
     Ok(Sampled { source, samples, lost, events: events.len(), frequency, overhead })
 }
@@ -197,11 +188,10 @@ fn open(
     pid: u32,
     members: &HashSet<u32>,
     frequency: u32,
-    stacks: bool,
 ) -> Result<(SampleSource, Events), LiveError> {
     let mut refused = None;
     for source in SampleSource::BEST_FIRST {
-        match open_source(source, frequency, stacks, members) {
+        match open_source(source, frequency, members) {
             Ok(events) => return Ok((source, events)),
             Err(error) => refused = Some(error),
         }
@@ -219,7 +209,7 @@ pub(crate) fn permitted_source(pid: u32) -> Result<SampleSource, LiveError> {
     let cpus = online_cpus().map_err(LiveError::system("listing the CPUs to sample", pid))?;
     let mut refused = None;
     for source in SampleSource::BEST_FIRST {
-        let options = EventOptions { source, frequency: 1, stacks: false };
+        let options = EventOptions { source, frequency: 1 };
         match Events::for_threads(options, &cpus, &[own_thread]) {
             Ok(_) => return Ok(source),
             Err(error) => refused = Some(error),
@@ -228,17 +218,12 @@ pub(crate) fn permitted_source(pid: u32) -> Result<SampleSource, LiveError> {
     Err(refusal(pid, refused))
 }
 
-fn open_source(
-    source: SampleSource,
-    frequency: u32,
-    stacks: bool,
-    members: &HashSet<u32>,
-) -> io::Result<Events> {
+fn open_source(source: SampleSource, frequency: u32, members: &HashSet<u32>) -> io::Result<Events> {
     let cpus = online_cpus()?;
     let tids = || -> Vec<i32> {
         members.iter().flat_map(|pid| threads(*pid).unwrap_or_default()).collect()
     };
-    let options = EventOptions { source, frequency, stacks };
+    let options = EventOptions { source, frequency };
     Events::for_all_threads(options, &cpus)
         .or_else(|_| Events::for_threads(options, &cpus, &tids()))
 }

@@ -46,8 +46,6 @@ pub struct ServerOptions {
     /// Whether executions of blocks of code are counted after the sampling. Not for servers with a process per
     /// session.
     pub count: bool,
-    /// Whether functions are ordered by callers in samples, too.
-    pub sampled_callers: bool,
     /// Maximum time for which its threads may be stopped.
     pub max_pause: Nanos,
     /// Whether functions are copied in their original order.
@@ -108,7 +106,7 @@ impl ServerOptimizer {
     /// Starts sampling. What was sampled before is forgotten.
     pub fn start_sampling(&mut self) {
         self.stage = Stage::Idle;
-        self.stage = Stage::Sampling(Sampler::start(self.pid, self.family, &self.options));
+        self.stage = Stage::Sampling(Sampler::start(self.pid, self.family, self.options.frequency));
     }
 
     /// Ends sampling, and makes code that counts if executions are to be counted. Returns whether they are.
@@ -210,8 +208,7 @@ impl ServerOptimizer {
     }
 
     fn layout(&self, required: Option<SampleRequirement>) -> Options {
-        let sampled_callers = self.options.sampled_callers;
-        let options = Options { required, sampled_callers, ..Options::default() };
+        let options = Options { required, ..Options::default() };
         if self.options.keep_order { options.in_original_order() } else { options }
     }
 

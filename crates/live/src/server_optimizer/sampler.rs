@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::{ServerOptimizeError, ServerOptions};
+use super::ServerOptimizeError;
 use crate::{LiveError, Sampled, SamplingOptions, sample};
 
 /// Limit for a sampling thread that is never stopped.
@@ -18,13 +18,9 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Starts sampling a process; with `family`, also its descendants.
-    pub fn start(pid: u32, family: bool, options: &ServerOptions) -> Self {
-        let sampling = SamplingOptions {
-            time: MAX_SAMPLING_TIME,
-            frequency: options.frequency,
-            stacks: options.sampled_callers,
-            ..SamplingOptions::default()
-        };
+    pub fn start(pid: u32, family: bool, frequency: u32) -> Self {
+        let sampling =
+            SamplingOptions { time: MAX_SAMPLING_TIME, frequency, ..SamplingOptions::default() };
         let stop = Arc::new(AtomicBool::new(false));
         let is_stopped = Arc::clone(&stop);
         let until = move |_| is_stopped.load(Ordering::Relaxed);

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod blocked;
-mod callers;
 mod copies;
 mod counting;
 mod debugger;

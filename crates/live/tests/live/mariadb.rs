@@ -163,17 +163,14 @@ fn optimize_repeatedly(server: &Server, rounds: &AtomicU32) {
     let mut attachment =
         Attachment::open(process, state.path(), Duration::from_millis(200)).unwrap();
     for round in 0..repetitions(3, 5) {
-        let sampled_callers = round > 0;
         let sampling = SamplingOptions {
             time: Duration::from_secs(2),
             frequency: 1_999,
-            stacks: sampled_callers,
             ..SamplingOptions::default()
         };
         let sampled = sample(server.child.id(), false, &sampling, |_| false).unwrap();
         let samples = map_to_original(&attachment, &sampled.samples);
-        let options = Options { sampled_callers, ..Options::default() };
-        let (done, _) = optimize(&mut attachment, &samples, &options, |_| ()).unwrap();
+        let (done, _) = optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
         assert!(done.statistics.functions_moved > 50, "{done:?}");
         wait_for_rounds(rounds);
         if round % 2 == 1 {

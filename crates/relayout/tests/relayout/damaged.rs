@@ -85,7 +85,6 @@ fn damaged_profiles_are_used_or_refused() {
             branches: Vec::new(),
             fall_throughs: Vec::new(),
             block_counts: BTreeMap::new(),
-            callers: Vec::new(),
         };
         for sample in bytes.chunks_exact(40) {
             let [at, hits, to, taken, mispredicted] =
@@ -93,7 +92,6 @@ fn damaged_profiles_are_used_or_refused() {
             of_module.hits.insert(at, hits);
             of_module.branches.push((at, to, BranchCount { taken, mispredicted }));
             of_module.fall_throughs.push((at, at.wrapping_add(mispredicted), taken));
-            of_module.callers.push((to, Some(at), taken));
         }
         samples.modules.push(of_module);
         let text = serde_json::to_vec(&samples).unwrap();
@@ -105,8 +103,7 @@ fn damaged_profiles_are_used_or_refused() {
         used.set(used.get() + 1);
         let _ = (samples.total(), Executions::of(&module, &samples));
         let _ = BoltProfile::new(&module, &samples);
-        let options = Options { sampled_callers: true, ..Options::default() };
-        if let Ok(relayout) = optimize(&[&module], &samples, &options, &mut Nowhere) {
+        if let Ok(relayout) = optimize(&[&module], &samples, &Options::default(), &mut Nowhere) {
             verify(&[&module], &relayout).unwrap();
         }
     });

@@ -1,7 +1,6 @@
 //! Copies of compiled and installed code: equivalence, rejected functions, damaged files, profiles.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
-mod callers;
 mod counters;
 mod damaged;
 mod execution;

@@ -12,7 +12,7 @@ use dbdyno_record::SliceMeasured;
 use dbdyno_record::server::ServerSystem;
 use dbdyno_relayout::Profile;
 use dbdyno_results::OptimizationRecord;
-use dbdyno_spec::experiment::{CallEdges, Counts, Live, System};
+use dbdyno_spec::experiment::{Counts, Live, System};
 
 use super::running_server::RunningServer;
 use super::{Instance, SliceError};
@@ -273,7 +273,6 @@ const fn options(live: &Live) -> ServerOptions {
     ServerOptions {
         frequency: live.frequency,
         count: matches!(live.counts, Counts::Exact),
-        sampled_callers: matches!(live.call_edges, CallEdges::Sampled),
         max_pause: live.max_pause,
         keep_order: live.keep_order,
         force: live.force,

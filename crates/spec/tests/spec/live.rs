@@ -1,6 +1,6 @@
 //! `live` of a candidate: valid values, and problems in invalid ones.
 
-use dbdyno_spec::experiment::{CallEdges, Counts, Live, Train};
+use dbdyno_spec::experiment::{Counts, Live, Train};
 use dbdyno_spec::parse;
 use dbdyno_units::Nanos;
 use insta::assert_snapshot;
@@ -29,7 +29,6 @@ fn live_true_has_the_defaults() {
         samples_of: None,
         train: Train::Each,
         counts: Counts::Exact,
-        call_edges: CallEdges::Direct,
         clients: None,
         max_pause: Nanos::from_millis(20),
         keep_order: false,
@@ -44,14 +43,13 @@ fn live_true_has_the_defaults() {
 #[test]
 fn all_live_options_are_read() {
     let lines = "[candidate.live]\nprofile = '30s'\nfrequency = 997\ntrain = 'once'\n\
-                 counts = 'sampled'\ncall_edges = 'sampled'\nclients = 1\nmax_pause = '20ms'\nkeep_order = true\nforce = true";
+                 counts = 'sampled'\nclients = 1\nmax_pause = '20ms'\nkeep_order = true\nforce = true";
     let expected = Live {
         profile: Nanos::from_secs(30),
         frequency: 997,
         samples_of: None,
         train: Train::Once,
         counts: Counts::Sampled,
-        call_edges: CallEdges::Sampled,
         clients: Some(1),
         max_pause: Nanos::from_millis(20),
         keep_order: true,

@@ -53,6 +53,7 @@ const ARMS: [&str; 3] = ["stock", "live", "control"];
 const STOCK: u32 = 0;
 const LIVE: u32 = 1;
 const CONTROL: u32 = 2;
+const SAMPLED: u32 = 3;
 /// Maximum time until sampling has started.
 const SAMPLING_STARTS: Duration = Duration::from_millis(20);
 
@@ -107,16 +108,6 @@ pub struct Args {
     /// Also measure the layout without redirected virtual tables
     #[arg(long, conflicts_with_all = ["layouts", "sampling_cost"])]
     virtual_tables: bool,
-    /// Also measure the layout by direct calls and callers in samples; stacks are recorded
-    #[arg(long, conflicts_with = "layouts")]
-    call_edges: bool,
-}
-
-impl Args {
-    /// Whether one option of the layout is compared.
-    fn compares_option(&self) -> bool {
-        self.virtual_tables || self.call_edges
-    }
 }
 
 /// Source of the executions of blocks.
@@ -211,7 +202,7 @@ impl Measuring<'_> {
         let samples = sampled.samples.total();
         let (mut switcher, made) = self.optimize(&sampled)?;
         let mut raced = None;
-        let all_layouts = self.args.all_layouts || self.args.compares_option();
+        let all_layouts = self.args.all_layouts || self.args.virtual_tables;
         if made.len() > 1 && !all_layouts {
             self.prepare(number, what, clients)?;
             raced = Some(self.race(what, &mut switcher)?);
@@ -264,11 +255,11 @@ impl Measuring<'_> {
                     won: index == best,
                 }
             };
-            let sampled_arm = self.args.sampling_cost.then_some(sides.len() as u32);
+            let is_sampled = self.args.sampling_cost;
             self.done.push(Compared {
                 qps: points.of(&points.qps).with_context(missing)?,
                 cpu: points.of(&points.cpu).with_context(missing)?,
-                sampled: sampled_arm.and_then(|arm| points.both(arm)),
+                sampled: if is_sampled { points.both(SAMPLED) } else { None },
                 name,
                 clients,
                 samples,
@@ -302,19 +293,13 @@ impl Measuring<'_> {
     fn optimize(&mut self, sampled: &Sampled) -> anyhow::Result<(Switcher, Vec<MadeLayout>)> {
         let count = usize::from(self.args.layouts);
         let default = dbdyno_relayout::Options::default();
-        let (members, made) = if count > 1 || self.args.compares_option() {
+        let (members, made) = if count > 1 || self.args.virtual_tables {
             let mut candidates = LayoutCandidate::first(count, &default);
             if self.args.virtual_tables {
                 let mut without = LayoutCandidate::of(default);
                 without.name = "without virtual tables";
                 without.options.virtual_tables = false;
                 candidates.push(without);
-            }
-            if self.args.call_edges {
-                let mut with = LayoutCandidate::of(dbdyno_relayout::Options::default());
-                with.name = "sampled call edges";
-                with.options.sampled_callers = true;
-                candidates.push(with);
             }
             let made = self.server.optimize_layouts(sampled, &candidates)?;
             for (name, reason) in &made.skipped {
@@ -391,7 +376,6 @@ impl Measuring<'_> {
         let sampling = SamplingOptions {
             time: MAX_SAMPLING_TIME,
             frequency: self.args.frequency,
-            stacks: self.args.call_edges,
             ..SamplingOptions::default()
         };
         let (pid, family) = (self.server.pid, self.server.family);

@@ -26,8 +26,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let (pid, options) = (args.target.pid, &args.target.options);
     super::several::refuse(pid, &args.target.more.pids)?;
     let required = (!args.force).then(SampleRequirement::default);
-    let sampled_callers = args.sampled_callers();
-    let layout = Options { required, sampled_callers, ..Options::default() };
+    let layout = Options { required, ..Options::default() };
     let layout = if args.keep_order { layout.in_original_order() } else { layout };
     if args.dry_run {
         return dry_run(session, args, layout);

@@ -26,7 +26,6 @@ pub(super) fn profile(
         time: args.seconds.map(|value| super::seconds(value, "--seconds")).transpose()?,
         frequency: args.frequency,
         max_overhead: args.max_overhead,
-        stacks: args.sampled_callers(),
     };
     let pid = args.target.pid;
     let plan = SamplingPlan::new(pid, &request)?;
@@ -163,7 +162,6 @@ mod tests {
             frequency: 2_500,
             cost: Some(cost),
             max_overhead: Some(Share::from_percent(5.0)),
-            stacks: false,
         };
         let plan = SamplingPlan { source: SampleSource::Clock, options, cost };
         assert_eq!(

@@ -14,7 +14,7 @@ use dbdyno_live::{
 };
 use dbdyno_machine::{ProcessIdentity, ProcessTree, ProcessTreeUsage};
 use dbdyno_relayout::{Options, SampleRequirement};
-use dbdyno_spec::experiment::{CallEdges, Counts};
+use dbdyno_spec::experiment::Counts;
 use dbdyno_units::{Nanos, Share};
 use serde_json::json;
 
@@ -37,8 +37,6 @@ struct Rules {
     probe: ProbeOptions,
     /// Source of the executions of blocks.
     counts: Counts,
-    /// Source of the calls by which functions are ordered.
-    call_edges: CallEdges,
     /// Optimize again if a smaller share of the samples is in optimized code.
     coverage: f64,
 }
@@ -135,13 +133,7 @@ fn process_busy(
     }
     let time = if is_optimized { rules.profile / 4 } else { rules.profile };
     let max_overhead = Some(rules.max_overhead);
-    let sampled_callers = rules.call_edges == CallEdges::Sampled;
-    let request = SamplingRequest {
-        time: Some(time),
-        frequency: None,
-        max_overhead,
-        stacks: sampled_callers,
-    };
+    let request = SamplingRequest { time: Some(time), frequency: None, max_overhead };
     let plan = SamplingPlan::new(pid, &request)?;
     if !is_optimized {
         entry.state = Stage::Profiling;
@@ -161,7 +153,7 @@ fn process_busy(
     entry.state = Stage::Optimizing;
     report(session, pid, entry.state, &format!("{} samples", sampled.samples.total()));
     let required = Some(SampleRequirement::default());
-    let options = Options { required, sampled_callers, ..Options::default() };
+    let options = Options { required, ..Options::default() };
     let family = false;
     let request = CountingRequest { counts: rules.counts, family, max_pause: DEFAULT_MAX_PAUSE };
     let (samples, counting) =
@@ -217,7 +209,6 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         max_overhead: percent(5.0),
         once: false,
         counts: Counts::Exact,
-        call_edges: CallEdges::Direct,
         probe: ProbeOptions::default(),
         coverage: 0.7,
     };
@@ -250,9 +241,6 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         }
         if let Some(Spanned { value, .. }) = table.choice("counts", &Counts::NAMES) {
             rules.counts = value;
-        }
-        if let Some(Spanned { value, .. }) = table.choice("call_edges", &CallEdges::NAMES) {
-            rules.call_edges = value;
         }
         if let Some(Spanned { value, .. }) = table.bool("unmap") {
             rules.probe.unmap = value;

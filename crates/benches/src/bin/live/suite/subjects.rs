@@ -57,7 +57,6 @@ impl Subject {
             count: true,
             max_pause: self.max_pause,
             keep_order: false,
-            sampled_callers: false,
             // What is tested is the new code, not whether it is faster.
             force: true,
         };
