@@ -38,7 +38,7 @@ impl Qps {
 /// Formats with two decimals below 100, one below 1000, otherwise none: `98.70`, `1,234,567`.
 impl fmt::Display for Qps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 < 1000.0 {
+        if self.0 < 1000.0 || !self.0.is_finite() {
             let decimals = if self.0 >= 100.0 { 1 } else { 2 };
             return f.pad(&format!("{:.decimals$}", self.0));
         }
@@ -154,6 +154,7 @@ mod tests {
     fn rates_are_formatted() {
         assert_eq!(Qps::from_per_second(1_234_567.4).to_string(), "1,234,567");
         assert_eq!(Qps::from_per_second(98.7).to_string(), "98.70");
+        assert_eq!(Qps::from_per_second(f64::INFINITY).to_string(), "inf");
         assert_eq!(format!("{:.3}", Ratio::new(1.03849)), "1.038");
         assert_eq!(Share::from_percent(0.5).to_string(), "0.5%");
         assert_eq!(Share::from_fraction(0.12).to_string(), "12%");
