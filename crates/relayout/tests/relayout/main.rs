@@ -8,3 +8,4 @@ mod installed;
 mod profiles;
 mod rejected;
 mod support;
+mod without_jump;
