@@ -127,7 +127,7 @@ mod tests {
                 continue;
             }
             let Some(executed) = execute(&graph, &mut random) else { continue };
-            let places = counter_places(&module, &graph, Some(graph.start(0)));
+            let places = counter_places(&module, &graph, graph.start(0));
             let mut samples = Samples::default();
             for (block, _) in places.iter().enumerate().filter(|(_, place)| place.is_some()) {
                 samples.add_block_count(graph.start(block), executed.blocks[block]);

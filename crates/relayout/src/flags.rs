@@ -17,13 +17,9 @@ const LONGEST: usize = 15;
 /// The first instruction of each block, by its index in the block, before which no flag that a counter
 /// changes is used later. `None`: there is none.
 ///
-/// Instructions that the `jump` to the copy replaces, and those before it, are executed in the original: a
+/// Instructions that the jump at `patch` replaces, and those before it, are executed in the original: a
 /// counter is behind them. Calls and returns do not pass flags on, as in the System V ABI.
-pub(crate) fn counter_places(
-    module: &Module,
-    graph: &Graph,
-    jump: Option<u64>,
-) -> Vec<Option<usize>> {
+pub(crate) fn counter_places(module: &Module, graph: &Graph, patch: u64) -> Vec<Option<usize>> {
     let effects: Vec<Effect> =
         graph.instructions.iter().map(|inst| Effect::of(module, inst.address, inst.kind)).collect();
     let mut used_at_start = vec![0; graph.blocks.len()];
@@ -41,10 +37,7 @@ pub(crate) fn counter_places(
             break;
         }
     }
-    let replaced = jump.and_then(|jump| {
-        let block = graph.block_of(graph.instruction_at(jump)?);
-        Some((block, jump + PATCH))
-    });
+    let patched = graph.instruction_at(patch).map(|inst| graph.block_of(inst));
     (0..graph.blocks.len())
         .map(|block| {
             // A block without an effect, such as an endless loop that is a single jump, stays one.
@@ -57,8 +50,8 @@ pub(crate) fn counter_places(
             let mut first = None;
             for (place, inst) in range.enumerate().rev() {
                 used = effects[inst].before(used);
-                let at = graph.instructions[inst].address;
-                let is_executed = replaced.is_none_or(|(there, end)| there != block || at >= end);
+                let is_executed =
+                    patched != Some(block) || graph.instructions[inst].address >= patch + PATCH;
                 if used == 0 && is_executed {
                     first = Some(place);
                 }

@@ -1,6 +1,5 @@
 //! A function to move, with its new block order.
 
-use crate::RejectReason;
 use crate::flow::Flow;
 use crate::frame::Frame;
 use crate::graph::Graph;
@@ -13,9 +12,8 @@ pub(crate) struct MovedFunction {
     /// Samples in it.
     pub(crate) samples: u64,
     pub(crate) start: u64,
-    /// Address of the jump to the copy, or why there can be none: then only calls of moved functions and
-    /// virtual tables lead to it.
-    pub(crate) jump: Result<u64, RejectReason>,
+    /// Address of the jump to the copy.
+    pub(crate) patch: u64,
     /// Whether code of the module loads its address.
     pub(crate) address_taken: bool,
     pub(crate) graph: Graph,

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::block_counts::{SortedSamples, observations};
-use crate::calls::{calls, reached};
 use crate::emit::{EmittedCode, Emitter, PAGE};
 use crate::exact_counts::adjust_estimates;
 use crate::flags::counter_places;
@@ -40,7 +39,6 @@ pub fn optimize(
     if options.only_gaining {
         drop_losing(&mut moved, &mut statistics);
     }
-    drop_unreached(modules, &mut moved, options, &mut statistics);
     keep_within(modules, &mut moved, options, &mut statistics);
     let mut result = EmittedCode::default();
     let (mut entries, mut virtual_slots) = (Vec::new(), Vec::new());
@@ -72,7 +70,6 @@ pub fn optimize(
     let mut prediction = Prediction::default();
     for moved in moved.iter().flatten() {
         statistics.functions_moved += 1;
-        statistics.functions_without_jump += u64::from(moved.jump.is_err());
         statistics.samples_moved += moved.samples;
         statistics.functions_counted += u64::from(moved.is_counted);
         statistics.jump_tables_seen += moved.graph.tables.len() as u64;
@@ -167,19 +164,19 @@ fn choose(
         let is_counted = sorted.is_counted(&movable.graph);
         let flow = sorted.block_counts(&movable.graph);
         let counters = match options.count {
-            true => counter_places(module, &movable.graph, movable.jump.ok()),
+            true => counter_places(module, &movable.graph, movable.patch),
             false => Vec::new(),
         };
         if options.count && counters.iter().all(Option::is_none) {
             statistics.uncountable.push(module.name_at(movable.start));
         }
         let (hot_blocks, cold_blocks) =
-            layout::arrange(&movable.graph, &flow, movable.jump.ok(), options);
+            layout::arrange(&movable.graph, &flow, movable.patch, options);
         moved[hot.module].push(MovedFunction {
             rank,
             samples: hot.samples,
             start: movable.start,
-            jump: movable.jump,
+            patch: movable.patch,
             address_taken: movable.address_taken,
             hot: hot_blocks,
             cold: cold_blocks,
@@ -208,33 +205,6 @@ fn drop_losing(moved: &mut [Vec<MovedFunction>], statistics: &mut Statistics) {
                 reject(statistics, RejectReason::EntryCost, moved.samples);
             }
             gains
-        });
-    }
-}
-
-/// Drops functions without a jump to their copies, if nothing else leads to these, or if the options say so.
-fn drop_unreached(
-    modules: &[&Module],
-    moved: &mut [Vec<MovedFunction>],
-    options: &Options,
-    statistics: &mut Statistics,
-) {
-    for (module, moved) in modules.iter().zip(moved) {
-        let virtual_functions: HashSet<u64> = match options.virtual_tables {
-            true => module.virtual_slots().iter().map(|(_, function)| *function).collect(),
-            false => HashSet::new(),
-        };
-        let has_slot =
-            |it: &MovedFunction| !it.address_taken && virtual_functions.contains(&it.start);
-        let is_entered: Vec<bool> =
-            moved.iter().map(|moved| moved.jump.is_ok() || has_slot(moved)).collect();
-        let mut reached = reached(&is_entered, &calls(moved)).into_iter();
-        moved.retain(|moved| match (reached.next(), moved.jump) {
-            (Some(is_reached), Err(reason)) if !is_reached || !options.without_jump => {
-                reject(statistics, reason, moved.samples);
-                false
-            }
-            _ => true,
         });
     }
 }
@@ -322,17 +292,16 @@ fn entry(
     moved: &MovedFunction,
     copies: &HashMap<u64, u64>,
 ) -> Option<EntryPatch> {
-    let address = moved.jump.ok()?;
-    let copy = *copies.get(&address)?;
-    let distance = copy.wrapping_sub(address + PATCH) as u32;
+    let copy = *copies.get(&moved.patch)?;
+    let distance = copy.wrapping_sub(moved.patch + PATCH) as u32;
     let mut patch = [0xe9; 5];
     patch[1..].copy_from_slice(&distance.to_le_bytes());
     Some(EntryPatch {
         module: index,
         function: moved.start,
         name: module.name_at(moved.start),
-        address,
-        original: module.bytes(address, 5)?.try_into().ok()?,
+        address: moved.patch,
+        original: module.bytes(moved.patch, 5)?.try_into().ok()?,
         patch,
         copy,
     })

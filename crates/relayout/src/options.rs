@@ -34,9 +34,6 @@ pub struct Options {
     pub bypass_plt: bool,
     /// Let virtual tables refer to the copies of functions, so that virtual calls need no entry jump.
     pub virtual_tables: bool,
-    /// Also copy functions without space for a jump to their copies, if moved functions call them directly or
-    /// virtual tables refer to them.
-    pub without_jump: bool,
     /// Address ranges whose functions are not moved, such as code that others have patched.
     pub exclude: Vec<Range<u64>>,
     /// Start addresses of functions whose copies were not equivalent, and which are not moved.
@@ -104,7 +101,6 @@ impl Default for Options {
             jump_tables: true,
             bypass_plt: true,
             virtual_tables: true,
-            without_jump: true,
             exclude: Vec::new(),
             unproven: Vec::new(),
             required: None,

@@ -3,9 +3,6 @@
 use serde::{Serialize, Serializer};
 
 /// Why a function is not moved. Serialized as its [`name`](Self::name).
-///
-/// One without space for a jump to its copy is moved nevertheless, if a moved function calls it directly or a virtual table
-/// refers to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RejectReason {
     /// Has no space for the jump to the copy after its first instruction.

@@ -168,9 +168,6 @@ pub struct Statistics {
     pub functions_seen: u64,
     /// Functions that were moved.
     pub functions_moved: u64,
-    /// Of these, functions without space for a jump to their copies: moved functions call the copies directly, and
-    /// virtual tables refer to them. All others call the originals.
-    pub functions_without_jump: u64,
     /// Functions that could not be moved, by reason.
     pub rejected: BTreeMap<RejectReason, u64>,
     /// Samples in functions that could not be moved, by reason.

@@ -42,8 +42,8 @@ const CONTEXT_SAVERS: [&str; 8] = [
 #[derive(Debug)]
 pub(crate) struct MovableFunction {
     pub(crate) start: u64,
-    /// Address of the jump to the copy, or why there can be none.
-    pub(crate) jump: Result<u64, RejectReason>,
+    /// Address of the jump to the copy.
+    pub(crate) patch: u64,
     /// Whether code of the module loads its address.
     pub(crate) address_taken: bool,
     pub(crate) graph: Graph,
@@ -72,14 +72,20 @@ impl<'a> Selector<'a> {
         self.check_whole(function)?;
         let frame = Frame::read(self.module, function)?;
         let code = decode(self.module, function)?;
-        self.check_code(function, &code)?;
+        let patch = self.check_code(function, &code)?;
         let landings = frame.exceptions.iter().flat_map(|table| table.landings());
         let mut entered: Vec<u64> = landings.filter(|landing| range.contains(landing)).collect();
         entered.extend_from_slice(self.references.entered(range.clone()));
         entered.sort_unstable();
         entered.dedup();
         let graph = Graph::new(self.module, code, &entered)?;
-        let jump = self.place_jump(function, &graph, &entered);
+        let patched = patch + 1..patch + PATCH;
+        // A block that only follows another one is reached through instructions that are replaced, too.
+        let mut targets = graph.edges.iter().filter(|edge| edge.kind != EdgeKind::FallThrough);
+        let is_target = targets.any(|edge| patched.contains(&graph.start(edge.to)));
+        if is_target || entered.iter().any(|address| patched.contains(address)) {
+            return Err(RejectReason::EntryBranchTarget);
+        }
         let tables = (0..graph.tables.len()).filter(|&table| {
             let table = &graph.tables[table];
             self.options.jump_tables
@@ -88,7 +94,7 @@ impl<'a> Selector<'a> {
         let tables = tables.collect();
         let start = function.start;
         let address_taken = self.references.is_taken(start..start + 1);
-        Ok(MovableFunction { start, jump, address_taken, graph, frame, tables })
+        Ok(MovableFunction { start, patch, address_taken, graph, frame, tables })
     }
 
     /// Checks that need no decoding.
@@ -116,47 +122,25 @@ impl<'a> Selector<'a> {
         if self.module.is_restartable(&range) {
             return Err(RejectReason::RestartableSequence);
         }
+        if function.size() < PATCH {
+            return Err(RejectReason::TooSmall);
+        }
         Ok(())
     }
 
-    /// The address of the jump to the copy, or why there can be none.
-    fn place_jump(
-        &self,
-        function: &Function,
-        graph: &Graph,
-        entered: &[u64],
-    ) -> Result<u64, RejectReason> {
+    /// Checks the instructions. Returns the address of the patch.
+    fn check_code(&mut self, function: &Function, code: &[Inst]) -> Result<u64, RejectReason> {
         // The first instruction stays where it is. If a tracing tool attaches a uprobe to the function,
         // the kernel replaces its first byte by a breakpoint, executes the instruction of the file, and
         // continues behind it: there the jump must be. Also, `endbr64` must be the target of calls.
-        let Some(first) = graph.instructions.first().filter(|inst| !inst.kind.ends()) else {
+        let Some(first) = code.first().filter(|inst| !inst.kind.ends()) else {
             return Err(RejectReason::TooSmall);
         };
-        let jump = first.end();
-        if jump + PATCH > function.end {
+        let patch = first.end();
+        if patch + PATCH > function.end {
             return Err(RejectReason::TooSmall);
         }
-        let replaced = jump + 1..jump + PATCH;
-        let is_call = |inst: &Inst| matches!(inst.kind, InstKind::Call(_) | InstKind::IndirectCall);
-        let mut calls = graph.instructions.iter().filter(|inst| is_call(inst));
-        if calls.any(|inst| replaced.contains(&inst.end())) {
-            return Err(RejectReason::EntryReturnAddress);
-        }
-        // A block that only follows another one is reached through instructions that are replaced, too.
-        let mut targets = graph.edges.iter().filter(|edge| edge.kind != EdgeKind::FallThrough);
-        if targets.any(|edge| replaced.contains(&graph.start(edge.to)))
-            || entered.iter().any(|address| replaced.contains(address))
-        {
-            return Err(RejectReason::EntryBranchTarget);
-        }
-        if self.references.is_taken(replaced.clone()) || self.module.has_pointer_into(replaced) {
-            return Err(RejectReason::EntryAddressTaken);
-        }
-        Ok(jump)
-    }
-
-    /// Checks the instructions.
-    fn check_code(&mut self, function: &Function, code: &[Inst]) -> Result<(), RejectReason> {
+        let patched = patch + 1..patch + PATCH;
         let Range { start: lowest, end: highest } = self.module.extent();
         let extent = lowest..=highest;
         for inst in code {
@@ -183,8 +167,19 @@ impl<'a> Selector<'a> {
             if [target, operand].iter().flatten().any(|target| !extent.contains(target)) {
                 return Err(RejectReason::OutOfReach);
             }
+            if matches!(inst.kind, InstKind::Call(_) | InstKind::IndirectCall)
+                && patched.contains(&inst.end())
+            {
+                return Err(RejectReason::EntryReturnAddress);
+            }
         }
-        Ok(())
+        if !self.references.entered(patched.clone()).is_empty() {
+            return Err(RejectReason::EntryBranchTarget);
+        }
+        if self.references.is_taken(patched.clone()) || self.module.has_pointer_into(patched) {
+            return Err(RejectReason::EntryAddressTaken);
+        }
+        Ok(patch)
     }
 
     /// Whether it calls one of [`CONTEXT_SAVERS`], or loads the address of one.

@@ -8,4 +8,3 @@ mod installed;
 mod profiles;
 mod rejected;
 mod support;
-mod without_jump;

@@ -234,12 +234,3 @@ __asm__(".text\n"
         "    ret\n"
         "    .cfi_endproc\n"
         ".size case_argument_size, . - case_argument_size\n");
-
-/* A function without space for a jump behind its first instruction, and one that calls it. */
-static u64 __attribute__((noinline, noipa)) small(u64 a) { return a * 3; }
-
-u64 case_calls_small(u64 a, u64 b, u8 *buffer) {
-    u64 r = b;
-    for (u64 i = 0; i < (a & 15); i++) r ^= small(r + i) + buffer[i];
-    return r;
-}

@@ -105,18 +105,9 @@ pub struct Args {
     /// Measure all of these layouts as arms instead of racing them
     #[arg(long)]
     all_layouts: bool,
-    /// Also measure the layout without this step
-    #[arg(long, value_enum, conflicts_with_all = ["layouts", "sampling_cost"])]
-    without: Option<Step>,
-}
-
-/// A step of the optimization that can be left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Step {
-    /// Virtual tables refer to copies.
-    VirtualTables,
-    /// Functions without space for a jump are moved.
-    FunctionsWithoutJump,
+    /// Also measure the layout without redirected virtual tables
+    #[arg(long, conflicts_with_all = ["layouts", "sampling_cost"])]
+    virtual_tables: bool,
 }
 
 /// Source of the executions of blocks.
@@ -211,7 +202,7 @@ impl Measuring<'_> {
         let samples = sampled.samples.total();
         let (mut switcher, made) = self.optimize(&sampled)?;
         let mut raced = None;
-        let all_layouts = self.args.all_layouts || self.args.without.is_some();
+        let all_layouts = self.args.all_layouts || self.args.virtual_tables;
         if made.len() > 1 && !all_layouts {
             self.prepare(number, what, clients)?;
             raced = Some(self.race(what, &mut switcher)?);
@@ -302,16 +293,12 @@ impl Measuring<'_> {
     fn optimize(&mut self, sampled: &Sampled) -> anyhow::Result<(Switcher, Vec<MadeLayout>)> {
         let count = usize::from(self.args.layouts);
         let default = dbdyno_relayout::Options::default();
-        let (members, made) = if count > 1 || self.args.without.is_some() {
+        let (members, made) = if count > 1 || self.args.virtual_tables {
             let mut candidates = LayoutCandidate::first(count, &default);
-            if let Some(step) = self.args.without {
+            if self.args.virtual_tables {
                 let mut without = LayoutCandidate::of(default);
-                let switch = match step {
-                    Step::VirtualTables => &mut without.options.virtual_tables,
-                    Step::FunctionsWithoutJump => &mut without.options.without_jump,
-                };
-                *switch = false;
-                without.name = "without this step";
+                without.name = "without virtual tables";
+                without.options.virtual_tables = false;
                 candidates.push(without);
             }
             let made = self.server.optimize_layouts(sampled, &candidates)?;

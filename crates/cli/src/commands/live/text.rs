@@ -133,10 +133,6 @@ fn of_layout(
             share(statistics.samples_moved, statistics.samples),
         ),
     );
-    if statistics.functions_without_jump > 0 {
-        let count = functions(statistics.functions_without_jump);
-        row("no jump", format!("{count} of these: calls by others stay in the original"));
-    }
     if let Some(unsampled) = statistics.precision.unsampled() {
         row(
             "precision",
