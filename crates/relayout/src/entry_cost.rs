@@ -4,9 +4,10 @@
 //! and calls the copy directly. Gain and cost are estimated from the profile, in the same unit: taken
 //! branches and touched cache lines.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use crate::code::InstKind;
+use crate::call_clustering::CallCount;
+use crate::calls::calls;
 use crate::graph::EdgeKind;
 use crate::moved_function::MovedFunction;
 
@@ -23,18 +24,15 @@ pub(crate) fn gaining(moved: &[MovedFunction]) -> Vec<bool> {
     keep(&gains, &entries, &calls(moved))
 }
 
-/// Calls by caller and callee.
-type Calls = BTreeMap<(usize, usize), u64>;
-
 /// The functions to move, given their gains and the executions of their entries. Functions that stay where
 /// they are call the others through their entries, so this is repeated until nothing changes.
-fn keep(gains: &[f64], entries: &[u64], calls: &Calls) -> Vec<bool> {
+fn keep(gains: &[f64], entries: &[u64], calls: &[CallCount]) -> Vec<bool> {
     let mut kept = vec![true; gains.len()];
     // Terminates, because functions are only removed.
     loop {
         let mut direct = vec![0; gains.len()];
-        for (&(_, callee), count) in calls.iter().filter(|((caller, _), _)| kept[*caller]) {
-            direct[callee] += count;
+        for call in calls.iter().filter(|call| kept[call.caller]) {
+            direct[call.callee] += call.count;
         }
         let pays = |index: usize| {
             let by_jump = entries[index].saturating_sub(direct[index]);
@@ -53,25 +51,6 @@ fn entries(moved: &MovedFunction) -> u64 {
     let edges = moved.graph.edges.iter().zip(&moved.flow.edges);
     let repeated: u64 = edges.filter(|(edge, _)| edge.to == 0).map(|(_, count)| count).sum();
     moved.flow.blocks.first().copied().unwrap_or(0).saturating_sub(repeated)
-}
-
-/// Direct calls and tail calls between the functions, by caller and callee.
-fn calls(moved: &[MovedFunction]) -> Calls {
-    let index: HashMap<u64, usize> =
-        moved.iter().enumerate().map(|(index, moved)| (moved.start, index)).collect();
-    let mut calls = Calls::new();
-    for (caller, moved) in moved.iter().enumerate() {
-        for block in 0..moved.graph.blocks.len() {
-            for inst in moved.graph.code(block) {
-                let (InstKind::Call(target) | InstKind::Jump(target)) = inst.kind else { continue };
-                let is_inside = matches!(inst.kind, InstKind::Jump(_)) && target == moved.start;
-                if let Some(&callee) = index.get(&target).filter(|_| !is_inside) {
-                    *calls.entry((caller, callee)).or_default() += moved.flow.blocks[block];
-                }
-            }
-        }
-    }
-    calls
 }
 
 /// Taken branches and touched cache lines that the new layout saves; negative if it adds some.
@@ -122,13 +101,14 @@ mod tests {
     #[test]
     fn function_moves_only_if_it_gains_more_than_its_entry_jumps_cost() {
         let jump = 1.0 + LINE_COST;
-        let kept = keep(&[100.0 * jump + 1.0, 100.0 * jump, -5.0], &[100, 100, 0], &Calls::new());
+        let kept = keep(&[100.0 * jump + 1.0, 100.0 * jump, -5.0], &[100, 100, 0], &[]);
         assert_eq!(kept, [true, false, true]);
     }
 
     #[test]
     fn calls_of_moved_functions_cost_no_jump_and_those_of_others_do() {
-        let calls = Calls::from([((0, 1), 100), ((1, 2), 100)]);
+        let call = |caller, callee| CallCount { caller, callee, count: 100 };
+        let calls = [call(0, 1), call(1, 2)];
         // Called by a function that moves.
         assert_eq!(keep(&[1e6, 1.0, 1.0], &[100, 100, 100], &calls), [true; 3]);
         // The first one stays, so each one that is called by it stays.

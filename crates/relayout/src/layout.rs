@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::call_clustering::{self, CallCount, FunctionNode};
-use crate::code::InstKind;
+use crate::call_clustering::{self, FunctionNode};
+use crate::calls::calls;
 use crate::ext_tsp::{self, WeightedEdge};
 use crate::flow::Flow;
 use crate::graph::{EdgeKind, Graph};
@@ -106,29 +106,11 @@ pub(crate) fn order_functions(moved: &mut [MovedFunction], options: &Options) {
             return;
         }
     }
-    let index: HashMap<u64, usize> =
-        moved.iter().enumerate().map(|(index, moved)| (moved.start, index)).collect();
     let nodes: Vec<FunctionNode> = moved
         .iter()
         .map(|moved| FunctionNode { weight: moved.samples, size: hot_size(moved) })
         .collect();
-    let mut calls: HashMap<(usize, usize), u64> = HashMap::new();
-    for (caller, moved) in moved.iter().enumerate() {
-        for &block in &moved.hot {
-            for inst in moved.graph.code(block) {
-                let (InstKind::Call(target) | InstKind::Jump(target)) = inst.kind else { continue };
-                if let Some(&callee) = index.get(&target) {
-                    *calls.entry((caller, callee)).or_default() += moved.flow.blocks[block];
-                }
-            }
-        }
-    }
-    let mut calls: Vec<CallCount> = calls
-        .into_iter()
-        .map(|((caller, callee), count)| CallCount { caller, callee, count })
-        .collect();
-    calls.sort_unstable_by_key(|calls| (calls.caller, calls.callee));
-    let order = call_clustering::order(&nodes, &calls);
+    let order = call_clustering::order(&nodes, &calls(moved));
     let position: HashMap<u64, usize> = order
         .iter()
         .enumerate()

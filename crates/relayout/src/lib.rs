@@ -67,6 +67,7 @@ mod block_counts;
 mod bolt;
 mod bytes;
 mod call_clustering;
+mod calls;
 mod code;
 mod code_references;
 mod eh_frame;
