@@ -175,7 +175,10 @@ impl ServerOptimizer {
             Err(ServerOptimizeError::Optimize(OptimizeError::Layout {
                 source: LayoutError::TooFewSamples(reason),
                 ..
-            })) => return self.refused(source, sampled.samples.total(), &reason),
+            })) => {
+                let fallback = counted.and_then(|counted| counted.report.fallback);
+                return self.refused(source, sampled.samples.total(), &reason, fallback);
+            }
             done => done?,
         };
         optimized.layout.counts = counted.map(|counted| block_counts(&counted.report));
@@ -213,12 +216,13 @@ impl ServerOptimizer {
     }
 
     /// Undoes the layout that was trained earlier, if there is one: the server is measured with its original
-    /// code.
+    /// code. `uncounted` is why executions were not counted, if that was tried.
     fn refused(
         &self,
         source: String,
         samples: u64,
         reason: &TooFewSamples,
+        uncounted: Option<String>,
     ) -> Result<OptimizedServer, ServerOptimizeError> {
         let members = if self.family { descendants(self.pid) } else { Vec::new() };
         let max_pause = Duration::from(self.options.max_pause);
@@ -228,11 +232,13 @@ impl ServerOptimizer {
             Err(LiveError::NotOptimized { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        let uncounted = uncounted
+            .map_or_else(String::new, |why| format!("; executions were not counted: {why}"));
         let advice = "set a longer `profile` or a higher `frequency`, or accept a possible slowdown \
                       with `force = true`";
         Ok(OptimizedServer {
             layout: NewLayout { source, samples, ..NewLayout::default() },
-            refused: Some(format!("{reason}; {advice}")),
+            refused: Some(format!("{reason}{uncounted}; {advice}")),
             profile: None,
         })
     }
