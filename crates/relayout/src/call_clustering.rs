@@ -57,7 +57,6 @@ pub(crate) fn order(nodes: &[FunctionNode], calls: &[CallCount]) -> Vec<usize> {
     for function in by_weight {
         let best = callers[function]
             .iter()
-            .filter(|call| call.count > 0)
             .max_by_key(|call| (call.count, std::cmp::Reverse(call.caller)));
         let Some(best) = best else { continue };
         let (into, from) = (cluster_of[best.caller], cluster_of[function]);
