@@ -232,13 +232,9 @@ impl ServerOptimizer {
             Err(LiveError::NotOptimized { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        let uncounted = uncounted
-            .map_or_else(String::new, |why| format!("; executions were not counted: {why}"));
-        let advice = "set a longer `profile` or a higher `frequency`, or accept a possible slowdown \
-                      with `force = true`";
         Ok(OptimizedServer {
             layout: NewLayout { source, samples, ..NewLayout::default() },
-            refused: Some(format!("{reason}{uncounted}; {advice}")),
+            refused: Some(refusal(reason, uncounted)),
             profile: None,
         })
     }
@@ -272,5 +268,30 @@ impl ServerOptimizer {
             refused: None,
             profile: Some(prepared.profile().clone()),
         })
+    }
+}
+
+/// Why a server is not optimized, and what to do. `uncounted` is why executions were not counted.
+fn refusal(reason: &TooFewSamples, uncounted: Option<String>) -> String {
+    let uncounted =
+        uncounted.map_or_else(String::new, |why| format!("; executions were not counted: {why}"));
+    format!(
+        "{reason}{uncounted}; set a longer `profile` or a higher `frequency`, or accept a possible \
+         slowdown with `force = true`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_says_why_executions_were_not_counted() {
+        let reason = TooFewSamples::Few { found: 9, required: 1_000 };
+        let counted = refusal(&reason, None);
+        assert!(counted.contains("too few samples") && !counted.contains("counted"), "{counted}");
+        let uncounted = refusal(&reason, Some("the process is idle".to_owned()));
+        let expected = "; executions were not counted: the process is idle; set a longer `profile`";
+        assert!(uncounted.contains(expected), "{uncounted}");
     }
 }
