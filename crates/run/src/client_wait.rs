@@ -230,7 +230,7 @@ mod tests {
             refused,
             "`wait = \"poll\"` under [cpus]: the server of db may use dbdyno's CPUs 1, and polling \
              would take CPU time from it; give each CPUs of its own with `dbdyno` and `system`, for \
-             a running server also with taskset(1), or set `wait = \"sleep\"`"
+             an existing server also with taskset(1), or set `wait = \"sleep\"`"
         );
     }
 }

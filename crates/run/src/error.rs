@@ -224,7 +224,7 @@ pub enum RunError {
     #[error(
         "`wait = \"poll\"` under [cpus]: the server of {candidate} may use dbdyno's CPUs {shared}, \
          and polling would take CPU time from it; give each CPUs of its own with `dbdyno` and \
-         `system`, for a running server also with taskset(1), or set `wait = \"sleep\"`"
+         `system`, for an existing server also with taskset(1), or set `wait = \"sleep\"`"
     )]
     PollsOnServerCpus {
         /// The server's candidate.

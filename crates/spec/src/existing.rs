@@ -67,7 +67,7 @@ pub fn check_restarts(root: &Table<'_>, candidates: &[Read<'_>], restarts: Optio
     if let Some(span) = restarts
         && candidates.iter().any(|candidate| candidate.url.is_some())
     {
-        let message = "a running server cannot be restarted";
+        let message = "an existing server cannot be restarted";
         let help = "remove `restarts`, or the candidates with a `url`";
         root.report(Problem::new(span, message).help(help));
     }

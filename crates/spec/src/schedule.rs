@@ -42,7 +42,7 @@ pub enum Systems {
     Embedded,
     /// Servers that can be restarted, which takes seconds each.
     PrivateServers,
-    /// Servers that are not restarted without need: running servers cannot be, and the live optimizer
+    /// Servers that are not restarted without need: existing servers cannot be, and the live optimizer
     /// trains a server anew after each start.
     LastingServers,
 }

@@ -102,7 +102,7 @@ pub fn read(
     }
     for key in KEYS_OF_EXISTING {
         let help = "add `url`, or remove this";
-        table.refuse(key, "is for a running server", help);
+        table.refuse(key, "is for an existing server", help);
     }
     Some(PrivateServer {
         system,

@@ -90,7 +90,7 @@ pub fn check_statements(
         for statement in split_script(text, dialect) {
             if let Effect::Other(what) = effect(statement.sql, dialect) {
                 let message = format!(
-                    "{origin}, line {}: {what} is not possible on the running server of {name}",
+                    "{origin}, line {}: {what} is not possible on the existing server of {name}",
                     statement.line
                 );
                 let help = "there, `setup` may create tables and indexes, and change rows and \

@@ -122,7 +122,7 @@ fn clean_removes_own_tables_from_a_running_server() {
     let view = experiment("'CREATE VIEW v AS SELECT 1'", &[("pg", &url)]);
     call([std::path::Path::new("check"), &test.file(&view)])
         .assert_code(2)
-        .assert_prints("line 1: CREATE VIEW is not possible on the running server of pg");
+        .assert_prints("line 1: CREATE VIEW is not possible on the existing server of pg");
 
     let text = experiment(&format!("'''{SHOP}'''"), &[("pg", &url)]);
     let out = test.out();

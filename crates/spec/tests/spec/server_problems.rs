@@ -58,13 +58,13 @@ fn keys_of_other_systems_are_rejected() {
         9 | sqlite = {}
           | ^^^^^^ configure MariaDB in `configuration = { … }`
 
-        error: `schema` is for a running server
+        error: `schema` is for an existing server
           --> test.toml:10:1
            |
         10 | schema = 'mine'
            | ^^^^^^ add `url`, or remove this
 
-        error: `pid` is for a running server
+        error: `pid` is for an existing server
           --> test.toml:11:1
            |
         11 | pid = 7
@@ -371,7 +371,7 @@ fn restarts_are_rejected_with_an_existing_server() {
     };
     assert_eq!(with(1), "none");
     assert_snapshot!(with(2), @r"
-    error: a running server cannot be restarted
+    error: an existing server cannot be restarted
      --> test.toml:3:21
       |
     3 | schedule.restarts = 2

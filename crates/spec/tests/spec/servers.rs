@@ -325,7 +325,7 @@ fn servers_have_other_schedule_defaults() {
     let server = "system = 'mariadb'";
     assert_eq!(schedule("", server), of_servers);
     assert_eq!(schedule("", &format!("{server}\n{SQLITE}")), of_servers);
-    // A running server cannot be restarted, and the live optimizer trains after each start.
+    // An existing server cannot be restarted, and the live optimizer trains after each start.
     assert_eq!(schedule("", "system = 'postgresql'\nurl = 'postgres://me@h'"), lasting);
     assert_eq!(schedule("", &format!("{server}\nlive = true")), lasting);
     let sweep = Schedule { pace: Pace::Time, slice: Nanos::from_millis(50), ..of_servers };

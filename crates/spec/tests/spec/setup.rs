@@ -85,7 +85,7 @@ fn running_servers_get_tables_only() {
     assert!(experiment("'view.sql'", "SELECT 1", SQLITE).is_ok());
     assert!(experiment("'shop.sql'", "SELECT 1", PG).is_ok());
     assert_snapshot!(problems("'view.sql'", PG), @r"
-    error: view.sql, line 3: CREATE VIEW is not possible on the running server of a
+    error: view.sql, line 3: CREATE VIEW is not possible on the existing server of a
      --> test.toml:4:1
       |
     4 | setup = 'view.sql'
