@@ -56,6 +56,24 @@ fn all_files_are_valid_and_match_their_names() {
     }
 }
 
+/// Examples with a `baseline` are whole files, others are parts of one.
+#[test]
+fn whole_examples_in_documents_are_valid() {
+    let root = directory().join("..");
+    let documents = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut examples = 0;
+    for document in documents.chain([root.join("README.md")]).filter(|path| path.is_file()) {
+        let name = document.display().to_string();
+        let text = fs::read_to_string(&document).unwrap();
+        let blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        for block in blocks.filter(|block| block.contains("baseline =")) {
+            parse(&name, block).unwrap_or_else(|problems| panic!("{problems}"));
+            examples += 1;
+        }
+    }
+    assert!(examples > 3, "{examples}");
+}
+
 #[test]
 fn experiments_with_servers_state_their_duration() {
     for (file, text) in files() {
