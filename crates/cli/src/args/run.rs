@@ -35,7 +35,7 @@ pub struct Run {
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
     /// Resume the interrupted run in this directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "script")]
     pub resume: Option<PathBuf>,
     /// Extend the complete run: measure this much more, such as 10min, first where no difference
     /// was found. Loading data and starting instances is not counted

@@ -58,6 +58,9 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         })
     };
     if let Some(directory) = &args.resume {
+        if !args.gate.rules.is_empty() {
+            gate::check(&args.gate.rules, &RunReader::open(directory)?.experiment()?)?;
+        }
         return execute(directory, &|options| match args.more {
             Some(more) => extend_run(directory, more, options),
             None => continue_run(directory, options),
