@@ -62,6 +62,9 @@ pub enum Outcome {
     NotJudged(&'static str),
 }
 
+/// The reason if the candidate failed, or was not measured.
+const FAILED: &str = "it failed";
+
 /// A ratio to the baseline with its 95% interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
@@ -92,6 +95,12 @@ impl Judged<'_> {
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         self.comparisons.iter().all(|one| matches!(one.outcome, Outcome::NotJudged(_)))
+    }
+
+    /// Whether a candidate failed in a microbenchmark that the rule is about.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.comparisons.iter().any(|one| one.outcome == Outcome::NotJudged(FAILED))
     }
 
     fn count(&self, is: impl Fn(&Outcome) -> bool) -> usize {
@@ -166,9 +175,9 @@ impl Context<'_> {
         let metric = row.map_or(Metric::Qps, |row| self.metric(row));
         let limit = self.limit(metric.floor(self.report, microbenchmark));
         let outcome = match row {
-            None => Outcome::NotJudged("it failed"),
+            None => Outcome::NotJudged(FAILED),
             Some(row) => match (metric.verdict(row), metric.estimate(row)) {
-                (Verdict::Failed, _) => Outcome::NotJudged("it failed"),
+                (Verdict::Failed, _) => Outcome::NotJudged(FAILED),
                 (Verdict::ClientBound, _) => Outcome::NotJudged("client-bound"),
                 (_, None) => Outcome::NotJudged(unknown(metric)),
                 (_, Some(known)) => {
@@ -187,23 +196,21 @@ impl Context<'_> {
     }
 
     /// A whole group, at each number of clients. Reads and writes are apart if the rule's metric differs.
+    /// Members that failed are not in its figure, and are listed.
     fn group(&self, group: &str, members: Vec<&MicrobenchmarkRows>) -> Vec<Comparison> {
         let steps: BTreeSet<u32> = members.iter().map(|member| member.clients).collect();
         let mut comparisons = Vec::new();
         for clients in steps {
             let at = || members.iter().filter(|member| member.clients == clients);
-            let rows: Vec<&Row> = at().filter_map(|member| self.row(member)).collect();
-            if rows.is_empty() {
-                let failed = Outcome::NotJudged("it failed");
-                let limit = self.limit(None);
-                comparisons.push(self.comparison(
-                    (group, None),
-                    clients,
-                    Metric::Qps,
-                    limit,
-                    failed,
-                ));
-            }
+            let measured = |member: &MicrobenchmarkRows| {
+                self.row(member).is_some_and(|row| self.metric(row).verdict(row) != Verdict::Failed)
+            };
+            let failed = at().filter(|member| !measured(member));
+            comparisons.extend(failed.filter_map(|member| self.microbenchmark(member)));
+            let rows: Vec<&Row> = at()
+                .filter(|member| measured(member))
+                .filter_map(|member| self.row(member))
+                .collect();
             for metric in [Metric::Qps, Metric::Cpu] {
                 let of_metric = rows.iter().copied().filter(|row| self.metric(row) == metric);
                 let of_metric: Vec<&Row> = of_metric.collect();
@@ -214,7 +221,7 @@ impl Context<'_> {
                 let finding = Finding::of(metric, &of_metric, noise);
                 let limit = self.limit(noise);
                 let outcome = match (finding.ratio.zip(finding.interval), finding.outcome) {
-                    (_, FindingOutcome::Failed) => Outcome::NotJudged("it failed"),
+                    (_, FindingOutcome::Failed) => Outcome::NotJudged(FAILED),
                     (_, FindingOutcome::ClientBound) => Outcome::NotJudged("client-bound"),
                     (None, _) => Outcome::NotJudged(unknown(metric)),
                     (Some((middle, (low, high))), _) => {

@@ -115,6 +115,12 @@ fn exit_code(judged: &[Judged<'_>]) -> ExitCode {
         output::note("a rule of --fail-if is broken, see above");
         return ExitCode::from(BROKEN);
     }
+    if judged.iter().any(Judged::has_failed) {
+        output::note(
+            "a rule of --fail-if could not be judged fully: a candidate failed, see above",
+        );
+        return ExitCode::FAILURE;
+    }
     if judged.iter().any(Judged::is_unknown) {
         output::note("a rule of --fail-if could not be judged: nothing it is about was measured");
         return ExitCode::FAILURE;

@@ -126,3 +126,22 @@ fn sweep_names_numbers_of_clients() {
     let judged = judge(&report, &judged_rules).unwrap();
     assert!(judged[0].comparisons.iter().all(|one| one.clients.is_some()));
 }
+
+#[test]
+fn failed_member_of_a_group_is_a_failure_and_the_others_are_judged() {
+    let mut report = sample::report();
+    let writes = report.microbenchmarks.iter_mut().filter(|one| one.group == "writes");
+    let failed = writes.last().unwrap();
+    failed.rows.iter_mut().for_each(|row| {
+        row.verdict = Verdict::Failed;
+        row.cpu_verdict = Verdict::Failed;
+    });
+    let name = failed.name.clone();
+    let rules = rules(&["worse 90% in writes", "worse 90% in point-1"]);
+    let judged = judge(&report, &rules).unwrap();
+    assert!(judged[0].has_failed() && !judged[0].is_unknown());
+    let of_one = |one: &&Comparison| one.microbenchmark.as_ref() == Some(&name);
+    let candidates = report.candidates.iter().filter(|one| one.role == Role::Candidate).count();
+    assert_eq!(judged[0].comparisons.iter().filter(of_one).count(), candidates);
+    assert!(!judged[1].has_failed());
+}
