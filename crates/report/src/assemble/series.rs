@@ -89,8 +89,10 @@ fn of(
         let first = members[0];
         let cells = members.iter().map(|&member| {
             if member == first {
-                let (ratio, relative_qps) = (Ratio::ONE, None);
-                return Some(SeriesCell { ratio, relative_qps, verdict: Verdict::WithinNoise });
+                let own = &one.own[first as usize];
+                own.absolute.as_ref()?;
+                let verdict = if own.failed { Verdict::Failed } else { Verdict::WithinNoise };
+                return Some(SeriesCell { ratio: Ratio::ONE, relative_qps: None, verdict });
             }
             let (ratio, relative_qps, verdict, _) = compared(one, member, first, qps)?;
             Some(SeriesCell { ratio, relative_qps, verdict })
@@ -174,9 +176,13 @@ fn groups(rows: &[SeriesRow]) -> Vec<SeriesGroup> {
 }
 
 /// The geometric mean of a column. The errors of different microbenchmarks are independent, so the
-/// squares of their intervals' widths add up.
+/// squares of their intervals' widths add up. `None` if a microbenchmark has no ratio of the candidate's
+/// own work.
 fn point(rows: &[&SeriesRow], number: usize) -> Option<SeriesPoint> {
-    let cells: Vec<SeriesCell> = rows.iter().map(|row| row.cells[number]).collect::<Option<_>>()?;
+    let is_own =
+        |cell: &SeriesCell| !matches!(cell.verdict, Verdict::Failed | Verdict::ClientBound);
+    let cells: Vec<SeriesCell> =
+        rows.iter().map(|row| row.cells[number].filter(is_own)).collect::<Option<_>>()?;
     let count = cells.len() as f64;
     let mean = cells.iter().map(|cell| cell.ratio.get().ln()).sum::<f64>() / count;
     let reach = |end: fn(&Estimate) -> Ratio| -> Option<f64> {
@@ -223,6 +229,16 @@ mod tests {
         assert!((low.get() - 0.9715).abs() < 1e-3 && (high.get() - 1.028).abs() < 1e-3);
         let all = groups(&[row("a", &[Some(1.0), None]), row("b", &[Some(1.0), Some(2.0)])]);
         assert!(all[0].points[1].is_none());
+    }
+
+    #[test]
+    fn failed_and_client_bound_rows_are_not_in_the_line_of_a_group() {
+        for verdict in [Verdict::Failed, Verdict::ClientBound] {
+            let mut fast = row("b", &[Some(1.0), Some(4.0)]);
+            fast.cells[1].as_mut().unwrap().verdict = verdict;
+            let all = groups(&[row("a", &[Some(1.0), Some(0.5)]), fast]);
+            assert!(all[0].points[0].is_some() && all[0].points[1].is_none());
+        }
     }
 
     #[test]
