@@ -9,7 +9,7 @@ use dbdyno_results::RunWriter;
 use dbdyno_spec::experiment::Experiment;
 
 use crate::context::{RunContext, WorkerProgram};
-use crate::cpus::divide_cpus;
+use crate::cpus::chosen_cpus;
 use crate::data;
 use crate::error::RunError;
 use crate::hosts::Hosts;
@@ -59,7 +59,8 @@ pub(crate) fn remove_data(
     let (run, directory) = (results.identity().clone(), results.directory().clone());
     let mut cleaned = Cleaned::default();
     if with_schemas {
-        let cpus = divide_cpus(experiment)?;
+        // Nothing is measured: the machine may have other CPUs now.
+        let cpus = chosen_cpus(experiment);
         let context = RunContext::new(experiment, Some(run), directory, worker, cpus);
         for one in on_existing_servers(experiment) {
             let (candidate, schema) = (one.name.clone(), describe_schema(&one));

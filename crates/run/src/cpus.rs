@@ -6,13 +6,18 @@ use dbdyno_spec::experiment::{Experiment, System};
 
 use crate::error::RunError;
 
-/// The CPUs given in the experiment; by default chosen by the machine's topology.
-pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<CpuAssignment, RunError> {
-    let allowed = allowed_cpus();
+/// The CPUs chosen by the machine's topology, whatever the experiment says.
+pub(crate) fn chosen_cpus(experiment: &Experiment) -> CpuAssignment {
     let topology = Topology::read(&FsRoot::this_machine());
     let embedded = experiment.candidates.iter().all(|candidate| candidate.system.is_embedded());
     let clients = experiment.workload.most_clients();
-    let chosen = CpuAssignment::choose(&allowed, &topology, clients, embedded);
+    CpuAssignment::choose(&allowed_cpus(), &topology, clients, embedded)
+}
+
+/// The CPUs given in the experiment; by default the [chosen ones](chosen_cpus).
+pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<CpuAssignment, RunError> {
+    let allowed = allowed_cpus();
+    let chosen = chosen_cpus(experiment);
     let named = |given: &Option<String>, otherwise: CpuSet| match given {
         None => Ok(otherwise),
         Some(given) => match given.parse::<CpuSet>() {
