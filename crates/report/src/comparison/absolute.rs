@@ -12,7 +12,7 @@ use super::candidates::{MatchedCandidate, are_equal};
 use super::{Column, names};
 use crate::assemble::client_bound;
 use crate::metric::Metric;
-use crate::model::{Absolute, MicrobenchmarkRows, Report, Role, Verdict};
+use crate::model::{Absolute, MicrobenchmarkRows, Report, Role, Row, Verdict};
 
 /// An absolute figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -202,15 +202,20 @@ impl<'a> Measured<'a> {
     fn find(report: &'a Report, clients: u32, name: &str, candidate: &str) -> Option<Self> {
         let mut all = report.microbenchmarks.iter();
         let microbenchmark = all.find(|one| one.name == name && one.clients == clients)?;
-        let (absolute, wrong) = if candidate == report.baseline {
-            let wrong = microbenchmark.rows.iter().all(|row| row.verdict == Verdict::Failed);
-            (&microbenchmark.baseline, wrong && !microbenchmark.rows.is_empty())
+        let has_failed = |row: &Row| row.verdict == Verdict::Failed;
+        let (absolute, failed) = if candidate == report.baseline {
+            // It has no row of its own, and without it all others have failed.
+            let failed = match &microbenchmark.rows[..] {
+                [] => {
+                    report.failures.iter().any(|one| one.candidate == candidate && one.at == name)
+                }
+                rows => rows.iter().all(has_failed),
+            };
+            (&microbenchmark.baseline, failed)
         } else {
             let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate)?;
-            (&row.absolute, row.verdict == Verdict::Failed)
+            (&row.absolute, has_failed(row))
         };
-        let mut failures = report.failures.iter();
-        let failed = wrong || failures.any(|one| one.candidate == candidate && one.at == name);
         Some(Self { report, microbenchmark, absolute, failed })
     }
 
@@ -223,6 +228,10 @@ impl<'a> Measured<'a> {
     /// Its figure divided by that of `earlier`. `drift` is the distance from 1, as a logarithm,
     /// that a candidate which is equal in both runs shows.
     fn change(&self, earlier: &Self, figure: AbsoluteFigure, drift: f64) -> Option<Change> {
+        let units = [self, earlier].map(|one| &one.microbenchmark.throughput_unit);
+        if figure == AbsoluteFigure::Qps && units[0] != units[1] {
+            return None;
+        }
         let ratio = Ratio::of(figure.value(self.absolute)?, figure.value(earlier.absolute)?)?;
         let values = self.run_value(figure).zip(earlier.run_value(figure));
         let quotient = values.and_then(|(later, earlier)| quotient(&later, &earlier));
