@@ -237,7 +237,7 @@ pub fn compare(reports: &[Report]) -> Comparison {
     let runs: Vec<RunInfo> =
         reports.iter().enumerate().map(|(run, report)| info(run, report, &columns)).collect();
     let mut notes = words::notes(&reports, &runs, &columns, !rows.is_empty());
-    notes.extend(outliers::notes(&runs, &columns, &absolute));
+    notes.extend(outliers::notes(&runs, &sources, &absolute));
     Comparison {
         notes,
         runs,
@@ -340,7 +340,7 @@ fn relative(reports: &[&Report], columns: &[Column]) -> (Vec<GroupRow>, Vec<Rati
                     |column: &Column| cell(reports[column.run], column.clients, name, candidate);
                 let cells: Vec<Option<Cell>> = columns.iter().map(of).collect();
                 if cells.iter().any(Option::is_some) {
-                    let (agreement, difference) = Agreement::of(&cells);
+                    let (agreement, difference) = Agreement::of_columns(&cells, columns);
                     rows.push(RatioRow {
                         candidate: candidate.to_owned(),
                         group: group.to_owned(),

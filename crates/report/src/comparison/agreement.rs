@@ -1,5 +1,7 @@
 //! Agreement of the runs on one ratio: by the difference between them, not by their verdicts alone.
 
+use std::collections::BTreeSet;
+
 use dbdyno_stats::{Difference, RunValue, largest_difference};
 use serde::Serialize;
 
@@ -13,6 +15,8 @@ use crate::model::Verdict;
 pub enum Agreement {
     /// All verdicts are equal, and no difference between the runs is certain.
     Agree(Verdict),
+    /// The runs agree at each number of clients, on different verdicts.
+    AgreeByClients,
     /// All are faster, or all slower, but by sizes that certainly differ.
     SizeDiffers(Verdict),
     /// One run shows a difference from the baseline, another one none, and the runs certainly
@@ -27,7 +31,48 @@ pub enum Agreement {
 }
 
 impl Agreement {
-    /// The agreement of the columns, and the largest difference between two of them.
+    /// The agreement of the columns, and the largest difference between two of them. If a run has several
+    /// columns, only those with the same number of clients are compared; of several numbers, the one
+    /// with the worst agreement counts.
+    pub(super) fn of_columns(
+        cells: &[Option<Cell>],
+        columns: &[Column],
+    ) -> (Self, Option<Difference>) {
+        let is_sweep = columns.windows(2).any(|pair| pair[0].run == pair[1].run);
+        if !is_sweep {
+            return Self::of(cells);
+        }
+        let numbers: BTreeSet<u32> = columns.iter().map(|column| column.clients).collect();
+        let at = |clients: u32| {
+            let cells = cells.iter().zip(columns);
+            let cells: Vec<Option<Cell>> =
+                cells.map(|(cell, column)| cell.filter(|_| column.clients == clients)).collect();
+            Self::of(&cells)
+        };
+        let worse = |one: (Self, Option<Difference>), other: (Self, Option<Difference>)| match (
+            one.0, other.0,
+        ) {
+            (Self::Agree(one), Self::Agree(other)) if one != other => (Self::AgreeByClients, None),
+            (first, second) if second.rank() > first.rank() => other,
+            _ => one,
+        };
+        numbers.into_iter().map(at).reduce(worse).unwrap_or((Self::Unknown, None))
+    }
+
+    /// How much the runs disagree; unknown is least.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::Unknown => 0,
+            Self::Agree(_) => 1,
+            Self::AgreeByClients => 2,
+            Self::NotCertain => 3,
+            Self::SizeDiffers(_) => 4,
+            Self::Differ => 5,
+            Self::Contradict => 6,
+        }
+    }
+
+    /// The agreement of the columns, whatever their numbers of clients.
     pub(super) fn of(cells: &[Option<Cell>]) -> (Self, Option<Difference>) {
         use Verdict::{Better, WithinNoise, Worse};
         let usable = |cell: &&Cell| matches!(cell.verdict, Better | Worse | WithinNoise);
@@ -60,6 +105,7 @@ impl Agreement {
             Self::Agree(Verdict::Better) => "agree: faster",
             Self::Agree(Verdict::Worse) => "agree: slower",
             Self::Agree(_) => "agree: within noise",
+            Self::AgreeByClients => "agree: by number of clients",
             Self::SizeDiffers(_) => "same direction, different size",
             Self::Differ => "differ",
             Self::Contradict => "contradict",
@@ -71,7 +117,7 @@ impl Agreement {
     /// The sign at the end of a line.
     pub(super) const fn sign(self) -> &'static str {
         match self {
-            Self::Agree(_) => "=",
+            Self::Agree(_) | Self::AgreeByClients => "=",
             Self::SizeDiffers(_) => "s",
             Self::Differ => "d",
             Self::Contradict => "x",

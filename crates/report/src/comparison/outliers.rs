@@ -8,6 +8,7 @@
 use dbdyno_stats::median;
 use dbdyno_units::Ratio;
 
+use super::absolute::Sources;
 use super::{AbsoluteRow, Column, RunInfo};
 use crate::figures::ratio;
 
@@ -35,8 +36,10 @@ struct Outlier {
     deviations: f64,
 }
 
-/// Sentences about the outliers among columns of the same machine, data and number of clients.
-pub(super) fn notes(runs: &[RunInfo], columns: &[Column], rows: &[AbsoluteRow]) -> Vec<String> {
+/// Sentences about the outliers among columns of the same machine, data and number of clients, by the
+/// candidates that are equal in all of them.
+pub(super) fn notes(runs: &[RunInfo], sources: &Sources<'_>, rows: &[AbsoluteRow]) -> Vec<String> {
+    let columns = sources.columns;
     let mut notes = Vec::new();
     let kind = |column: &Column| (column.machine.clone(), column.data.clone(), column.clients);
     let mut seen = Vec::new();
@@ -50,7 +53,13 @@ pub(super) fn notes(runs: &[RunInfo], columns: &[Column], rows: &[AbsoluteRow]) 
         let qps = |row: &AbsoluteRow| -> Vec<Option<f64>> {
             equal.iter().map(|index| Some(row.cells[*index].as_ref()?.qps?.value)).collect()
         };
-        let figures: Vec<Vec<Option<f64>>> = rows.iter().map(qps).collect();
+        let is_equal = |row: &&AbsoluteRow| {
+            let mut candidates = sources.candidates.iter();
+            candidates.find(|candidate| candidate.name == row.candidate).is_some_and(|candidate| {
+                equal.iter().all(|column| sources.is_equal(candidate, equal[0], *column))
+            })
+        };
+        let figures: Vec<Vec<Option<f64>>> = rows.iter().filter(is_equal).map(qps).collect();
         for Outlier { column, ratio: of_median, deviations } in outliers(&figures, equal.len()) {
             let column = &columns[equal[column]];
             let word = if of_median < 1.0 { "slower" } else { "faster" };

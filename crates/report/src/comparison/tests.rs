@@ -412,6 +412,35 @@ fn sweep_has_a_column_per_number_of_clients() {
 }
 
 #[test]
+fn equal_sweeps_agree_whatever_more_clients_change() {
+    let mut sweep = sample::sweep_of(&[1, 16]);
+    for one in &mut sweep.microbenchmarks {
+        let middle = if one.clients == 1 { 0.8 } else { 1.25 };
+        for row in one.rows.iter_mut().filter(|row| row.candidate != "control") {
+            let [middle, low, high] = [middle, 0.99 * middle, 1.01 * middle].map(Ratio::new);
+            row.relative_qps = Some(sample::interval(middle, low, high));
+            row.verdict = if one.clients == 1 { Verdict::Worse } else { Verdict::Better };
+        }
+    }
+    let mut other = sweep.clone();
+    let last = other.microbenchmarks.iter_mut().rfind(|one| one.clients == 16).unwrap();
+    let name = last.name.clone();
+    for row in last.rows.iter_mut().filter(|row| row.candidate != "control") {
+        let [middle, low, high] = [0.5, 0.49, 0.51].map(Ratio::new);
+        row.relative_qps = Some(sample::interval(middle, low, high));
+        row.verdict = Verdict::Worse;
+    }
+    let compared = compare(&[run("monday", sweep.clone()), run("tuesday", sweep.clone())]);
+    assert!(!compared.rows.is_empty());
+    assert!(compared.rows.iter().all(|row| row.agreement == Agreement::AgreeByClients));
+    for row in compare(&[run("monday", sweep), run("tuesday", other)]).rows {
+        let differs = row.microbenchmark == name;
+        assert_eq!(row.agreement == Agreement::Contradict, differs, "{:?}", row.agreement);
+        assert_eq!(row.difference.is_some_and(|one| (one.earlier, one.later) == (1, 3)), differs);
+    }
+}
+
+#[test]
 fn candidates_and_microbenchmarks_are_matched_by_name() {
     let mut all = [sample::report_of(&FEW), sample::report_of(&["scan_range=100"])];
     all[1].candidates[1].name = "new".to_owned();
@@ -429,6 +458,26 @@ fn candidates_and_microbenchmarks_are_matched_by_name() {
     assert_eq!(of("rel").len(), 3);
     assert_eq!(of("rel_native")[1], ("scan_range=100", vec![true, true]));
     assert!(of("control").is_empty());
+}
+
+#[test]
+fn only_runs_of_equal_candidates_have_outliers() {
+    let with_qps = |factor: f64, version: &str| {
+        let mut report = sample::single(&FEW);
+        report.candidates[0].version = version.to_owned();
+        for microbenchmark in &mut report.microbenchmarks {
+            let qps = &mut microbenchmark.baseline.qps;
+            *qps = qps.map(|qps| Qps::from_per_second(factor * qps.per_second()));
+        }
+        report
+    };
+    let notes = |versions: [&str; 3]| {
+        let [a, b, c] = versions;
+        let reports = [with_qps(1.0, a), with_qps(1.0, b), with_qps(0.5, c)];
+        compare(&reports.map(|report| run("results", report))).notes.join(" ")
+    };
+    assert!(notes(["1", "1", "1"]).contains("is an outlier"));
+    assert!(!notes(["1", "1", "2"]).contains("is an outlier"));
 }
 
 #[test]

@@ -174,6 +174,11 @@ pub(super) fn agreement(comparison: &Comparison, candidate: &str) -> String {
         |wanted: &dyn Fn(Agreement) -> bool| rows().filter(|row| wanted(row.agreement)).count();
     let same = |verdict| count(&|agreement| agreement == Agreement::Agree(verdict));
     let (faster, slower, noise) = (same(Better), same(Worse), same(WithinNoise));
+    let by_clients = count(&|agreement| agreement == Agreement::AgreeByClients);
+    let of_clients = match by_clients {
+        0 => String::new(),
+        number => format!(", {number} by number of clients"),
+    };
     let sizes = count(&|agreement| matches!(agreement, Agreement::SizeDiffers(_)));
     let differ = count(&|agreement| agreement == Agreement::Differ);
     let contradict = count(&|agreement| agreement == Agreement::Contradict);
@@ -185,11 +190,11 @@ pub(super) fn agreement(comparison: &Comparison, candidate: &str) -> String {
     };
     format!(
         "{candidate}: of {} microbenchmarks the runs agree on {} ({faster} faster, {slower} \
-         slower, {noise} within noise). They certainly differ on {}: {sizes} in the same direction \
+         slower, {noise} within noise{of_clients}). They certainly differ on {}: {sizes} in the same direction \
          by different sizes, {differ} with a difference in one run and none in another, \
          {contradict} contradict. {uncertain} not certain.{unknown}",
         rows().count(),
-        faster + slower + noise,
+        faster + slower + noise + by_clients,
         sizes + differ + contradict,
     )
 }
