@@ -3,25 +3,30 @@
 //! Needs Debian's packages mariadb-server and mariadb-plugin-rocksdb.
 
 use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbdyno_drivers::mysql::MySqlConnection;
-use dbdyno_drivers::{Connection, Params};
+use dbdyno_drivers::{Connection, Params, verifier};
 use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::server::{
-    DataShape, Installation, Server, ServerAccess, ServerDir, ServerDirs, ServerError, ServerPlan,
-    initialise,
+    DataShape, Installation, Network, Server, ServerAccess, ServerDir, ServerDirs, ServerError,
+    ServerPlan, initialise,
 };
 use dbdyno_engines::{Engine, SchemaRemoval, Table};
-use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
+use dbdyno_record::server::{
+    Address, Durability, ServerSystem, StatementMode, StorageEngine, Target, Tls,
+};
 use dbdyno_record::{RunIdentity, StateSnapshot};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::at_exit::Shared;
+use crate::mysql::free_port;
 use crate::runs::run;
 use crate::template::{Template, clone_template};
 
@@ -102,6 +107,48 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(started.elapsed() < Duration::from_secs(20), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// New data has a `root` without password at 127.0.0.1.
+#[test]
+fn server_that_starts_on_a_network_admits_nobody_else_at_any_time() {
+    let run = Run::new();
+    let plan = plan(StorageEngine::InnoDb, &[("skip_name_resolve", "OFF")]);
+    let server_dir = run.server_dir("a");
+    initialise(&plan, &server_dir).unwrap();
+    let (address, port) = (IpAddr::from([127, 0, 0, 1]), free_port());
+    let root = Target {
+        user: "root".to_owned(),
+        database: None,
+        password: false,
+        address: Address::Tcp { host: address.to_string(), port },
+        tls: Tls::Off,
+        server_public_key: None,
+    };
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let intruder = scope.spawn(|| {
+            let mut attempts = 0;
+            while !has_ended.load(Ordering::Relaxed) {
+                assert!(MySqlConnection::connect(&root, StatementMode::Text).is_err(), "admitted");
+                attempts += 1;
+            }
+            attempts
+        });
+        let network = Network {
+            address,
+            port,
+            client: IpAddr::from([127, 0, 0, 2]),
+            verifier: verifier(ServerSystem::MariaDb, "secret"),
+            tls: false,
+        };
+        let server = Server::start_on_network(&plan, &server_dir, None, network);
+        has_ended.store(true, Ordering::Relaxed);
+        server.unwrap().stop().unwrap();
+        assert!(intruder.join().unwrap() > 10);
+    });
+    drop(server_dir);
+    run.end();
 }
 
 #[test]

@@ -258,7 +258,7 @@ impl Drop for OnTcp {
 }
 
 /// A port below those that the kernel gives to clients.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let start = u16::try_from(std::process::id() % 18_000).unwrap();
     (0..500)
         .map(|n| 12_000 + (start + n * 37) % 20_000)

@@ -13,6 +13,7 @@ use super::super::network::ACCOUNT;
 use super::super::plan::SettingsRequest;
 use super::super::program::{ProgramFacts, ServerProgram, VersionError};
 use super::super::{Network, ServerDir, ServerError, ServerPlan};
+use super::config_file::write_config;
 use super::mysql_config::{
     self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
 };
@@ -142,7 +143,11 @@ impl ServerProgram for MariaDb {
         } else {
             fixed.push(("default_storage_engine", "InnoDB".to_owned()));
         }
-        common::command(plan, server_dir, &fixed, network, certificate)
+        let mut command = common::command(plan, server_dir, &fixed, network, certificate)?;
+        if network.is_some() {
+            close_network(&mut command, plan, server_dir)?;
+        }
+        Ok(command)
     }
 
     fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
@@ -164,4 +169,28 @@ impl ServerProgram for MariaDb {
     fn is_ready(&self, target: &Target) -> bool {
         common::is_ready(target)
     }
+}
+
+/// Adds the options that keep a server closed on the network until its account is created. Its new data has
+/// a `root` without password at 127.0.0.1, which local users who connect to another address of the machine
+/// may have, too. Options of the command line take precedence over the user's settings.
+fn close_network(
+    command: &mut Command,
+    plan: &ServerPlan,
+    server_dir: &ServerDir,
+) -> Result<(), ServerError> {
+    let accounts = match version_numbers(&plan.installation.version) >= (10, 4, 0) {
+        true => "mysql.global_priv",
+        false => "mysql.user",
+    };
+    // Executed before the server accepts connections.
+    let file = server_dir.path().join("remove-network-accounts.sql");
+    let statements =
+        format!("DELETE FROM {accounts} WHERE Host <> 'localhost';\nFLUSH PRIVILEGES;\n");
+    write_config(&file, &statements)?;
+    command
+        .arg(option("--init-file=", &file))
+        .arg(option("--secure-file-priv=", server_dir.temporary()))
+        .arg("--skip-name-resolve");
+    Ok(())
 }
