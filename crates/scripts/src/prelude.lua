@@ -464,19 +464,19 @@ local function value_of(kind, text)
       end
       return list
    elseif kind == cmdline.ARG_INT or kind == cmdline.ARG_DOUBLE then
-      local number = tonumber(text or "0")
+      local number = tonumber(text ~= "" and text or "0")
       if number == nil then return nil, "a number" end
       if kind == cmdline.ARG_INT then
          return number < 0 and math.ceil(number) or math.floor(number)
       end
       return number
    elseif kind == cmdline.ARG_SIZE then
-      local digits, unit = (text or "0"):match("^%s*([%d.]+)%s*([kKmMgGtT]?)$")
+      local digits, unit = (text ~= "" and text or "0"):match("^%s*([%d.]+)%s*([kKmMgGtT]?)$")
       local number = tonumber(digits or "")
       if number == nil then return nil, "a number with K, M, G or T" end
       return number * (SIZES[unit:lower()] or 1)
    end
-   return text
+   return text or ""
 end
 
 local function read_options()

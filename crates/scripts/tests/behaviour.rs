@@ -378,16 +378,18 @@ fn options_are_declared_and_typed() {
         sysbench.cmdline.options = {
            size = {'Size', 10}, ['with-dash'] = {'Dash', false}, level = {'Level', 'RC'},
            list = {'List', {'a', 'b'}}, big = {'Big', '1K', sysbench.cmdline.ARG_SIZE},
+           suffix = {'Suffix'}, number = {'Number', '', sysbench.cmdline.ARG_INT},
         }
         function event()
            local o = sysbench.opt
-           print(o.size, o.with_dash, o.level, o.list[1] .. o.list[2], o.big, o.threads)
+           print(o.size, o.with_dash, o.level, o.list[1] .. o.list[2], o.big, o.threads,
+              'sbtest' .. o.suffix, o.number)
         end";
     let declared = inspect(&source(text), Driver::MySql, &Options::new()).unwrap();
     let names: Vec<String> = declared.options.unwrap().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["big", "level", "list", "size", "with_dash"]);
+    assert_eq!(names, ["big", "level", "list", "number", "size", "suffix", "with_dash"]);
     assert!(declared.has_event && !declared.has_prepare);
     let mut host = Fake::default();
     start(text, &mut host).unwrap().event(&mut host).unwrap();
-    assert_eq!(host.printed, ["10\tfalse\tRC\tab\t1024\t2"]);
+    assert_eq!(host.printed, ["10\tfalse\tRC\tab\t1024\t2\tsbtest\t0"]);
 }
