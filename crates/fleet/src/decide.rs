@@ -369,7 +369,9 @@ impl Decision<'_, '_> {
                 self.record.tasks[self.index].outcome = Some(Outcome::Failed { reason });
                 return;
             }
-            if last.kind == EndKind::NodeDown && !self.replace_node(&last.reason) {
+            // A node that was given up may be back when the fleet run is resumed.
+            let is_given_up = last.kind == EndKind::NodeDown && task.attempts.len() > task.forgiven;
+            if is_given_up && !self.replace_node(&last.reason) {
                 return;
             }
             if self.seen.now.since(last.seen) < pause(limits, failures) {

@@ -242,13 +242,17 @@ impl TaskRecord {
     }
 
     /// Number of attempts that failed, or were interrupted without having measured more than those
-    /// before.
+    /// before on the same node.
     #[must_use]
     pub fn failures(&self) -> u32 {
         let mut most = 0;
         let mut failures = 0;
         for (index, attempt) in self.attempts.iter().enumerate() {
             let Some(end) = &attempt.end else { continue };
+            // Another node starts anew.
+            if index > 0 && self.attempts[index - 1].node != attempt.node {
+                most = 0;
+            }
             let is_failure = match end.kind {
                 EndKind::Done | EndKind::NodeDown => false,
                 EndKind::Interrupted => end.measured <= most,
@@ -265,6 +269,34 @@ impl TaskRecord {
 mod tests {
     use super::*;
     use crate::sample::fleet;
+
+    fn interrupted(number: u32, node: &str, measured: u64) -> AttemptRecord {
+        let (seen, reason) = (UnixTime(1_800_000_000), "time limit".to_owned());
+        AttemptRecord {
+            number,
+            node: node.to_owned(),
+            submitted: seen,
+            job: Some(1),
+            state: String::new(),
+            unavailable_since: None,
+            missing_since: None,
+            end: Some(AttemptEnd { seen, reason, measured, kind: EndKind::Interrupted }),
+        }
+    }
+
+    #[test]
+    fn progress_on_another_node_is_no_failure() {
+        let mut task = fleet(1).tasks.remove(0);
+        task.attempts = vec![
+            interrupted(1, "node1", 4000),
+            interrupted(2, "node1", 8000),
+            interrupted(3, "node2", 2000),
+            interrupted(4, "node2", 4000),
+        ];
+        assert_eq!(task.failures(), 0);
+        task.attempts.push(interrupted(5, "node2", 4000));
+        assert_eq!(task.failures(), 1);
+    }
 
     /// The limit that docs/fleet.md names.
     #[test]

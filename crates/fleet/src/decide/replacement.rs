@@ -10,7 +10,8 @@ use crate::record::{EndKind, FleetRecord, Outcome};
 /// another task uses. `None` if there is none.
 pub(super) fn find(record: &FleetRecord, task: usize, nodes: &[Node]) -> Option<String> {
     let failed = |name: &str| {
-        let attempts = record.tasks.iter().flat_map(|task| &task.attempts);
+        let attempts =
+            record.tasks.iter().flat_map(|task| task.attempts.iter().skip(task.forgiven));
         attempts
             .filter(|attempt| attempt.node == name)
             .any(|attempt| attempt.end.as_ref().is_some_and(|end| end.kind == EndKind::NodeDown))

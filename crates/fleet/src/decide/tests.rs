@@ -241,6 +241,10 @@ fn broken_node_is_waited_for_and_then_replaced() {
     scene.list(1, "PENDING", down);
     assert_eq!(scene.next(), [Action::Cancel(1)]);
     assert!(matches!(scene.outcome(), Some(Outcome::Lost { .. })), "{:?}", scene.outcome());
+    // Resumed, it is tried again: the node may be back.
+    assert_eq!(scene.record.reopen(), 1);
+    assert_eq!(scene.next(), [FENCE_1, SUBMIT_2]);
+    assert_eq!(scene.record.tasks[0].node, "n001");
 }
 
 #[test]
