@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::error::{AuditError, DatabaseError};
-use crate::paths::clean;
+use crate::paths::{clean, is_assembly};
 use crate::read::open;
 
 /// An entry of `compile_commands.json`.
@@ -23,8 +23,17 @@ struct Written {
 /// A compile command.
 #[derive(Clone, Debug)]
 pub(crate) struct CompileCommand {
+    /// The source file, as written.
+    file: PathBuf,
     /// The arguments, without the compiler's name.
     pub(crate) flags: Vec<String>,
+}
+
+impl CompileCommand {
+    /// Whether its source is assembly language.
+    pub(crate) fn is_assembly(&self) -> bool {
+        is_assembly(&self.file)
+    }
 }
 
 /// All commands, indexed by output and source file.
@@ -66,9 +75,10 @@ impl Database {
                 database.by_name.entry(name.unwrap_or_default()).or_default().push(index);
                 database.by_output.insert(output, index);
             }
-            let source = clean(&entry.directory.join(entry.file));
+            let source = clean(&entry.directory.join(&entry.file));
             database.by_source.entry(source).or_default().push(index);
-            database.entries.push(CompileCommand { flags: words.into_iter().skip(1).collect() });
+            let flags = words.into_iter().skip(1).collect();
+            database.entries.push(CompileCommand { file: entry.file, flags });
         }
         Ok(database)
     }

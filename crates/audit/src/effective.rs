@@ -45,7 +45,7 @@ pub struct Effective {
 pub struct RecordedCompiler {
     /// Its family.
     pub family: Family,
-    /// Its version: `12.2.0`.
+    /// Its version: `12.2.0`; empty if it is not recorded.
     pub version: String,
 }
 
@@ -194,7 +194,7 @@ impl fmt::Display for Fortify {
 
 impl fmt::Display for RecordedCompiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} {}", self.family, self.version))
+        f.pad(format!("{} {}", self.family, self.version).trim_end())
     }
 }
 

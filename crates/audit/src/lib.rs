@@ -46,5 +46,5 @@ pub use error::{AuditError, DatabaseError, ReadError};
 pub use expected::{Expected, ExpectedLto, ExpectedMarch, InvalidExpectation};
 pub use finding::{Finding, Location, Severity};
 pub use record::{Evidence, FlagSet, ObjectRecord};
-pub use stored::{InvalidAudit, VERSION, from_json, to_json};
+pub use stored::{InvalidAudit, VERSION, from_json, is_current, to_json};
 pub use words::UnknownWord;

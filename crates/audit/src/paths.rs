@@ -20,6 +20,13 @@ pub(crate) fn clean(path: &Path) -> PathBuf {
     clean
 }
 
+/// Whether a source file is assembly language, by its suffix.
+pub(crate) fn is_assembly(source: &Path) -> bool {
+    source
+        .extension()
+        .is_some_and(|suffix| ["s", "S", "sx", "asm"].iter().any(|assembly| suffix == *assembly))
+}
+
 /// The directory of the build that an object belongs to, without the subdirectories that build
 /// tools add for objects (`CMakeFiles/x.dir`, `x.p`, `.libs`).
 pub(crate) fn component(object: &Path) -> String {

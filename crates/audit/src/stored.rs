@@ -8,9 +8,10 @@ use crate::{Audit, Difference};
 /// The version of the JSON format. Must be increased whenever the format changes or different data
 /// is read from files. Changes to findings do not count: they are recomputed whenever an audit is
 /// loaded.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
-/// The oldest readable version; version 3 only renamed fields.
+/// The oldest readable version. Version 3 renamed fields; version 4 recognizes assembled objects
+/// without debug information.
 const OLDEST: u32 = 2;
 
 /// JSON that is not an audit.
@@ -35,7 +36,18 @@ pub fn to_json(audit: &Audit, difference: Option<&Difference>) -> Value {
     whole
 }
 
-/// Parses an audit from [`to_json`]'s output.
+/// Whether the text is [`to_json`]'s output of this version, so that reading the files again would
+/// give the same audit.
+#[must_use]
+pub fn is_current(text: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Whole {
+        version: u32,
+    }
+    serde_json::from_slice::<Whole>(text).is_ok_and(|whole| whole.version == VERSION)
+}
+
+/// Parses an audit from [`to_json`]'s output, also of older versions.
 ///
 /// # Errors
 /// When the text is not a valid audit, or has an unsupported version.
@@ -76,6 +88,7 @@ mod tests {
     fn audit_round_trips() {
         let text = to_json(&empty(), None).to_string();
         assert_eq!(from_json(text.as_bytes()).unwrap(), empty());
+        assert!(is_current(text.as_bytes()));
     }
 
     #[test]
@@ -86,6 +99,7 @@ mod tests {
             "findings": [{ "check": "lto-unasked", "severity": "offence", "place": "whole",
                            "recorded": "slim", "wanted": "none" }]
         } }"#;
+        assert!(!is_current(text.as_bytes()));
         let audit = from_json(text.as_bytes()).unwrap();
         assert!(audit.has_violations());
         assert_eq!(audit.compile_commands, Some(3));
@@ -97,7 +111,7 @@ mod tests {
         let mut whole = to_json(&empty(), None);
         whole["version"] = json!(VERSION + 1);
         let error = from_json(whole.to_string().as_bytes()).unwrap_err().to_string();
-        assert!(error.contains("unsupported version 4 (expected 3)"), "{error}");
+        assert!(error.contains("unsupported version 5 (expected 4)"), "{error}");
         assert!(from_json(b"{}").is_err());
         assert!(from_json(b"").is_err());
     }

@@ -5,14 +5,14 @@ pub(crate) mod refusal;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use dbdyno_audit::{
     Audit, AuditError, Check, Expected, Family, Profile, Progress, binary, build_watched,
-    from_json, to_json, walk,
+    from_json, is_current, to_json, walk,
 };
 use dbdyno_builds::variant::compile_flags;
 use dbdyno_builds::{Build, Cache, CompilerKind, Variant};
@@ -99,6 +99,10 @@ pub(crate) fn is_of_objects(build: &Build, audit: &Audit) -> bool {
 
 fn stored(build: &Build) -> Option<Audit> {
     let text = fs::read(build.folder.join(STORED)).ok()?;
+    if !is_current(&text) && has_objects(build) {
+        // Reading the objects again finds more.
+        return None;
+    }
     from_json(&text).ok()
 }
 
@@ -118,14 +122,11 @@ fn make(
 ) -> Result<Audit, AuditError> {
     let database = Some(build.compile_database()).filter(|path| path.is_file());
     let database = database.as_deref();
-    // A library is compiled in its directory, which may have been moved.
-    let tree = if build.system.is_server() { &build.tree } else { &build.folder };
-    let has_objects = walk::find(tree).is_ok_and(|found| !found.objects.is_empty());
-    if !has_objects {
+    if !has_objects(build) {
         return binary(&build.artifact, database, expected);
     }
     let last_report = Mutex::new(Instant::now());
-    build_watched(tree, &linked(build), database, expected, &|progress| {
+    build_watched(objects_dir(build), &linked(build), database, expected, &|progress| {
         // Another thread is reporting.
         let Ok(mut last_report) = last_report.try_lock() else { return };
         if last_report.elapsed() >= PERIOD {
@@ -133,6 +134,15 @@ fn make(
             watch(progress);
         }
     })
+}
+
+/// The directory with the objects. A library is compiled in its directory, which may have been moved.
+fn objects_dir(build: &Build) -> &Path {
+    if build.system.is_server() { &build.tree } else { &build.folder }
+}
+
+fn has_objects(build: &Build) -> bool {
+    walk::find(objects_dir(build)).is_ok_and(|found| !found.objects.is_empty())
 }
 
 /// The linked files: the artifact, then the others that are installed with it.

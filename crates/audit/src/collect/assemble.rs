@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use super::Contents;
 use crate::audit::{Audit, Unreadable};
 use crate::binary::Binary;
-use crate::database::Database;
+use crate::database::{CompileCommand, Database};
 use crate::error::ReadError;
 use crate::flags::{CommandContext, has_meaning, interpret, normal};
 use crate::machine::Machine;
@@ -73,7 +73,7 @@ impl<'a> Assembly<'a> {
                 let requested = database.and_then(|database| {
                     let member = unit.member.as_deref();
                     let index = database.find(&real_root.join(&file), member, source.as_deref())?;
-                    Some(database.command(index).flags.clone())
+                    Some(database.command(index))
                 });
                 record(file, unit, source, requested, &sources, &mut sets)
             })
@@ -93,22 +93,25 @@ impl<'a> Assembly<'a> {
 
 fn record(
     file: PathBuf,
-    unit: Unit,
+    mut unit: Unit,
     source: Option<String>,
-    requested: Option<Vec<String>>,
+    requested: Option<&CompileCommand>,
     sources: &SourceRoot,
     sets: &mut Sets,
 ) -> ObjectRecord {
+    if unit.effective.compiler.is_none() && requested.is_some_and(CompileCommand::is_assembly) {
+        unit.take_as_assembled();
+    }
     let mut effective = unit.effective;
     let mut evidence = unit.evidence;
-    if let Some(requested) = &requested {
+    if let Some(requested) = requested {
         let context = CommandContext {
             compiler: effective.compiler.as_ref(),
             language: None,
             machine: Machine::default(),
             macros: true,
         };
-        let intended = interpret(context, requested);
+        let intended = interpret(context, &requested.flags);
         // gcc records no macros, so the requested ones are the best information available.
         effective.assertions = effective.assertions.or(intended.assertions);
         effective.fortify = effective.fortify.or(intended.fortify);
@@ -127,7 +130,7 @@ fn record(
         source,
         effective,
         flags: unit.flags.map(|flags| sets.index(&flags)),
-        requested: requested.map(|flags| sets.index(&flags)),
+        requested: requested.map(|command| sets.index(&command.flags)),
         evidence,
         text: unit.text,
         code: unit.code,

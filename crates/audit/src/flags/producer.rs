@@ -179,6 +179,6 @@ mod tests {
     fn rustc_is_recognized_and_others_are_kept_verbatim() {
         assert_eq!(parsed("clang LLVM (rustc version 1.95.0 (1 2))").0, "rustc 1.95.0 (1 2");
         assert_eq!(parsed("Go cmd/compile go1.22").0, "other Go cmd/compile go1.22");
-        assert_eq!(parsed("").0, "other ");
+        assert_eq!(parsed("").0, "other");
     }
 }

@@ -2,15 +2,18 @@ use std::path::Path;
 
 use dbdyno_units::Bytes;
 use object::read::archive::ArchiveFile;
-use object::{Object, ObjectSection, SectionKind};
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 use super::signs::Signs;
 use super::{bitcode, code, dwarf, limits, switches};
 use crate::code::Code;
-use crate::effective::{Effective, Family, Fortify, LtoForm, Profile, StackProtector};
+use crate::effective::{
+    Effective, Family, Fortify, LtoForm, Profile, RecordedCompiler, StackProtector,
+};
 use crate::error::ReadError;
 use crate::flags::{CommandContext, Producer, interpret};
 use crate::machine::Machine;
+use crate::paths::is_assembly;
 use crate::record::Evidence;
 
 /// The record of one compiled source file.
@@ -163,6 +166,15 @@ fn of_object(file: &object::File<'_>) -> Result<Vec<Unit>, ReadError> {
             .fold(0, u64::saturating_add),
     );
     let alone = units.len() == 1;
+    if alone
+        && units[0].evidence.is_empty()
+        && lto == LtoForm::None
+        && text > Bytes::default()
+        && switches::compiler(&comments).is_none()
+        && !names_compiled_source(file)
+    {
+        units[0].take_as_assembled();
+    }
     for unit in &mut units {
         let effective = &mut unit.effective;
         if effective.compiler.is_none() {
@@ -191,11 +203,28 @@ fn of_object(file: &object::File<'_>) -> Result<Vec<Unit>, ReadError> {
     Ok(units)
 }
 
+/// Whether its symbols name a source file that is not assembly language. Compilers write the name;
+/// assemblers do not, unless the source tells them to.
+fn names_compiled_source(file: &object::File<'_>) -> bool {
+    file.symbols().filter(|symbol| symbol.kind() == SymbolKind::File).any(|symbol| {
+        let name = symbol.name_bytes().map(String::from_utf8_lossy);
+        name.is_ok_and(|name| !is_assembly(Path::new(&*name)))
+    })
+}
+
 fn is_checked(unit: &Unit) -> bool {
     unit.effective.compiler.as_ref().is_none_or(|compiler| compiler.family.is_checked())
 }
 
 impl Unit {
+    /// Sets the compiler to an assembler, whose objects have none of the other settings.
+    pub(crate) fn take_as_assembled(&mut self) {
+        let compiler = RecordedCompiler { family: Family::Assembler, version: String::new() };
+        self.effective = Effective { compiler: Some(compiler), ..Effective::default() };
+        self.evidence.retain(|evidence| *evidence != Evidence::Code);
+        self.code = None;
+    }
+
     /// Replaces flags and settings with those of another record of the same unit.
     fn adopt(&mut self, other: Self) {
         self.flags = other.flags;

@@ -1,6 +1,6 @@
 //! Objects of link-time optimization.
 
-use dbdyno_audit::{Check, Evidence, LtoForm, Optimization, Severity, binary};
+use dbdyno_audit::{Check, Evidence, LtoForm, Optimization, Severity, binary, build};
 
 use crate::lab::{Lab, PROGRAM, expected, found, object, violations};
 
@@ -26,6 +26,37 @@ fn gcc_slim_and_fat_objects_are_distinguished() {
 
     let slim_expected = lab.audit(&["lto=slim"]);
     assert!(violations(&slim_expected).contains(&(Check::LtoForm, "fat.o".to_owned())));
+}
+
+#[test]
+fn assembled_objects_without_debug_information_are_not_checked() {
+    let lab = Lab::new();
+    lab.object("gcc", "-O2 -flto -fstack-protector-strong", "a.o");
+    // Some sources set the name that compilers write.
+    for (source, file) in [("plain.S", ""), ("named.s", ".file \"named.c\"\n")] {
+        lab.write(source, &format!("{file}.text\n.globl f\nf: ret\n"));
+        lab.run("gcc", &format!("-c {source} -o {source}.o"));
+    }
+    lab.run("ar", "rc lib.a plain.S.o");
+    let database = lab.write(
+        "compile_commands.json",
+        &format!(
+            r#"[{{"directory":"{}","file":"named.s","command":"gcc -c named.s -o named.s.o"}}]"#,
+            lab.path().display()
+        ),
+    );
+    let expected = expected(&["lto=on", "stack-protector=strong", "assertions=off"]);
+    let audit = build(lab.path(), &[], Some(&database), &expected).unwrap();
+    for name in ["plain.S.o", "named.s.o"] {
+        let assembled = object(&audit, name);
+        assert_eq!(assembled.effective.compiler.as_ref().unwrap().to_string(), "assembler");
+        assert_eq!((assembled.effective.lto, &assembled.code), (None, &None), "{name}");
+    }
+    assert_eq!(violations(&audit), []);
+
+    // The same name without a compile database is that of a compiled source.
+    let unknown = lab.audit(&["lto=on"]);
+    assert_eq!(violations(&unknown), [(Check::LtoPartial, "named.s.o".to_owned())]);
 }
 
 #[test]
