@@ -51,6 +51,15 @@ pub(crate) fn fetch(
     Ok((only_folder(&inside), sha256))
 }
 
+/// Whether the archive that was unpacked is still the one at its location. A local file without an
+/// expected checksum may have been replaced; one that does not exist any more has not.
+pub(crate) fn is_current(location: &str, expected: Option<&str>, unpacked: &str) -> bool {
+    if is_url(location) || expected.is_some() {
+        return true;
+    }
+    Sha256::of_file(Path::new(location)).map_or(true, |sha256| sha256.to_string() == unpacked)
+}
+
 /// Whether the location is a URL.
 pub(crate) fn is_url(location: &str) -> bool {
     location.contains("://")

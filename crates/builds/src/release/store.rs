@@ -19,7 +19,7 @@ use crate::{archive, trusted_tree};
 /// The cached releases.
 ///
 /// A release is fetched once and then used without a network: the newest version of a suite is that
-/// at the time of fetching.
+/// at the time of fetching. A local archive is unpacked again when it has changed.
 ///
 /// ```text
 /// releases/mysql-sid-1f0c…/           the unpacked packages or archive
@@ -131,8 +131,12 @@ impl Releases {
         sharing: Sharing,
         report: &dyn Fn(String),
     ) -> Result<Lock, BuildError> {
-        let waiting =
-            || report(format!("waiting for another dbdyno process to fetch {}", place.origin));
+        let waiting = || {
+            report(format!(
+                "waiting for another dbdyno process that fetches or uses {}",
+                place.origin
+            ))
+        };
         Lock::wait_unless(&place.lock, sharing, &self.cancel, waiting)
             .map_err(Fetching::io("locking", &place.lock))?
             .ok_or_else(|| BuildError::Cancelled { what: place.what() })
@@ -270,6 +274,13 @@ impl<'a> Place<'a> {
         let known: Known = serde_json::from_slice(&text).ok()?;
         if known.folder != self.folder || known.origin != *self.origin {
             // The cache was moved.
+            return None;
+        }
+        if let ReleaseOrigin::Tarball { location, sha256 } = self.origin
+            && let [archive] = &known.files[..]
+            && !archive::is_current(location, sha256.as_deref(), &archive.sha256)
+        {
+            report(format!("unpacking {} again, because the archive has changed", self.origin));
             return None;
         }
         match trusted_tree::check(&self.folder) {

@@ -18,7 +18,8 @@ use crate::{BuildError, Cache, CacheDir, Sha256, SourceOrigin, System};
 /// The cached sources.
 ///
 /// A source is fetched once and then used without a network. Version and checksum of a branch or of
-/// Debian's newest package are those at the time of fetching.
+/// Debian's newest package are those at the time of fetching. A local archive is unpacked again when
+/// it has changed.
 ///
 /// ```text
 /// sources/postgresql-1f0c…/           the files
@@ -112,8 +113,9 @@ impl Sources {
         let (folder, json) = (all.join(&name), all.join(format!("{name}.json")));
         let path = self.cache.source_lock(&name);
         let lock = |sharing| {
-            let waiting =
-                || report(format!("waiting for another dbdyno process to fetch {origin}"));
+            let waiting = || {
+                report(format!("waiting for another dbdyno process that fetches or uses {origin}"))
+            };
             Lock::wait_unless(&path, sharing, &self.cancel, waiting)
                 .map_err(Fetching::io("locking", &path))?
                 .ok_or_else(|| cancelled(system))
@@ -121,8 +123,17 @@ impl Sources {
         let known = |report: &dyn Fn(String)| {
             let text = fs::read(&json).ok().filter(|_| folder.is_dir())?;
             let known: Known = serde_json::from_slice(&text).ok()?;
+            if known.origin != *origin {
+                return None;
+            }
+            if let SourceOrigin::Tarball { location, sha256 } = origin
+                && !archive::is_current(location, sha256.as_deref(), &known.sha256.to_string())
+            {
+                report(format!("unpacking {origin} again, because the archive has changed"));
+                return None;
+            }
             match trusted_tree::check(&folder) {
-                Ok(()) => (known.origin == *origin).then_some(known),
+                Ok(()) => Some(known),
                 Err(error) => {
                     report(format!("fetching {origin} again, because {error}"));
                     None

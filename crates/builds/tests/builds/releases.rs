@@ -29,10 +29,15 @@ impl Bench {
         fs::write(&program, "#!/bin/sh\necho 'mysqld  Ver 8.0.99 for Linux on x86_64'\n").unwrap();
         // Others could change it, if its permissions were kept.
         fs::set_permissions(&program, fs::Permissions::from_mode(0o777)).unwrap();
+        let bench = Self { dir, releases };
+        bench.pack();
+        bench
+    }
+
+    fn pack(&self) {
         let args = ["-czf", "release.tar.gz", "mysql-8.0.99"];
-        let packed = Command::new("tar").args(args).current_dir(dir.path()).status().unwrap();
+        let packed = Command::new("tar").args(args).current_dir(self.dir.path()).status().unwrap();
         assert!(packed.success());
-        Self { dir, releases }
     }
 
     fn archive(&self) -> PathBuf {
@@ -101,6 +106,18 @@ fn changed_or_moved_release_is_unpacked_again() {
     assert!(releases.cached(System::MySql, &bench.origin(None)).unwrap().is_none());
     let release = releases.obtain(System::MySql, &bench.origin(None), &|_| {}).unwrap();
     assert!(release.program().starts_with(&moved));
+}
+
+#[test]
+fn changed_archive_is_unpacked_again() {
+    let bench = Bench::new();
+    let old = bench.obtain(System::MySql, None).unwrap().files()[0].sha256.clone();
+    fs::write(bench.dir.path().join("mysql-8.0.99/bin/mysqld"), "#!/bin/sh\nexit 1\n").unwrap();
+    bench.pack();
+    assert!(bench.releases.cached(System::MySql, &bench.origin(None)).unwrap().is_none());
+    let release = bench.obtain(System::MySql, None).unwrap();
+    assert_eq!(fs::read_to_string(release.program()).unwrap(), "#!/bin/sh\nexit 1\n");
+    assert_ne!(release.files()[0].sha256, old);
 }
 
 #[test]

@@ -111,6 +111,22 @@ fn archive_is_verified_unpacked_and_cached() {
 }
 
 #[test]
+fn changed_archive_without_checksum_is_unpacked_again() {
+    let bench = Bench::new();
+    let (location, _) = bench.tarball();
+    let origin = SourceOrigin::Tarball { location: location.clone(), sha256: None };
+    let first = *bench.obtain(&origin).unwrap().sha256();
+    fs::write(bench.dir.path().join("postgresql-99.1/src/backend/a.c"), "int changed;").unwrap();
+    let (_, sha256) = bench.tarball();
+    assert_ne!(first, sha256);
+    let changed = bench.obtain(&origin).unwrap();
+    assert_eq!((bench.text(&changed).as_str(), *changed.sha256()), ("int changed;", sha256));
+    // What was unpacked is used without the archive.
+    fs::remove_file(&location).unwrap();
+    assert_eq!(*bench.obtain(&origin).unwrap().sha256(), sha256);
+}
+
+#[test]
 fn source_in_use_is_kept_and_removed_one_is_fetched_again() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
