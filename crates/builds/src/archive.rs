@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::build_dir::open_folder;
 use crate::fetching::{Fetching, Tool};
-use crate::{BuildError, Sha256};
+use crate::lock::{Lock, Sharing};
+use crate::{BuildError, Cache, Sha256};
 
 const CURL: Tool = Tool { program: "curl", package: "curl" };
 const TAR: Tool = Tool { program: "tar", package: "tar" };
@@ -19,10 +20,10 @@ pub(crate) fn fetch(
     fetching: &Fetching<'_>,
     location: &str,
     expected: Option<&Sha256>,
-    downloads: &Path,
+    cache: &Cache,
 ) -> Result<(PathBuf, Sha256), BuildError> {
     let file = if is_url(location) {
-        download(fetching, location, expected, downloads)?
+        download(fetching, location, expected, cache)?
     } else {
         PathBuf::from(location)
     };
@@ -69,7 +70,7 @@ fn download(
     fetching: &Fetching<'_>,
     url: &str,
     expected: Option<&Sha256>,
-    downloads: &Path,
+    cache: &Cache,
 ) -> Result<PathBuf, BuildError> {
     let Some(expected) = expected else {
         return Err(fetching.failed(
@@ -78,19 +79,42 @@ fn download(
             "add its `sha256`: what is downloaded and executed must be known",
         ));
     };
-    open_folder(downloads).map_err(Fetching::io("creating", downloads))?;
+    let downloads = cache.root().join("downloads");
+    let path = cache.download_lock(&expected.to_string());
+    for folder in [&downloads, path.parent().unwrap_or(&path)] {
+        open_folder(folder).map_err(Fetching::io("creating", folder))?;
+    }
+    // Sources and releases from several origins may have the same archive.
+    let waiting =
+        || (fetching.report)(format!("waiting for another dbdyno process to download {url}"));
+    let lock = Lock::wait_unless(&path, Sharing::Exclusive, fetching.cancel, waiting)
+        .map_err(Fetching::io("locking", &path))?
+        .ok_or_else(|| BuildError::Cancelled { what: fetching.what.to_owned() })?;
     let file = downloads.join(expected.to_string());
     if file.is_file() {
         return Ok(file);
     }
     (fetching.report)(format!("downloading {url}"));
-    // Continues an interrupted download.
     let part = downloads.join(format!("{expected}.part"));
     let name = part.to_string_lossy();
-    let go_on = ["--continue-at", "-", "--output", &name, url];
-    let quiet = ["--fail", "--location", "--silent", "--show-error", "--retry", "2"];
-    let args: Vec<&str> = quiet.into_iter().chain(go_on).collect();
-    fetching.run(CURL, "downloading it", fetching.part, &args)?;
+    let size = || fs::metadata(&part).map(|meta| meta.len()).ok();
+    // curl also holds the lock, in case dbdyno is killed.
+    let fetching = Fetching { lock: &lock, ..*fetching };
+    let run = |how: &[&str]| {
+        let quiet = ["--fail", "--location", "--silent", "--show-error", "--retry", "2"];
+        let args = [&quiet, how, &["--output", &name, url]].concat();
+        fetching.run(CURL, "downloading it", fetching.part, &args)
+    };
+    // Continues an interrupted download.
+    let before = size();
+    match run(&["--continue-at", "-"]) {
+        Err(BuildError::Fetching { .. }) if before.is_some() && size() == before => {
+            // The server does not send parts of files. curl replaces the file when the first data
+            // arrives, so it is kept if there is no connection.
+            run(&[])?
+        }
+        other => other?,
+    };
     fs::rename(&part, &file).map_err(Fetching::io("renaming", &part))?;
     Ok(file)
 }

@@ -158,6 +158,11 @@ impl Cache {
         self.releases().join(format!("{name}.lock"))
     }
 
+    /// The lock of the download of an archive with this checksum.
+    pub(crate) fn download_lock(&self, sha256: &str) -> PathBuf {
+        self.lock_path(&format!("download-{sha256}"))
+    }
+
     /// The lock of the package lists of a Debian release.
     pub(crate) fn lists_lock(&self, suite: &str) -> PathBuf {
         self.lock_path(&format!("apt-{suite}"))

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::Cache;
 use crate::lock::Lock;
@@ -13,6 +14,9 @@ const GONE: &str = "gone";
 
 /// The suffixes of entries in progress; `raw` has the raw data of a training.
 const UNFINISHED: [&str; 2] = ["part", "raw"];
+
+/// How long an interrupted download can be continued.
+const MAX_DOWNLOAD_AGE: Duration = Duration::from_hours(24);
 
 /// Whether a path is not that of a complete entry.
 pub(crate) fn is_unfinished(path: &Path) -> bool {
@@ -62,6 +66,12 @@ impl Cache {
                 }
             }
         }
+        for path in listed(&self.root().join("downloads")).filter(|path| is_old_part(path)) {
+            let Some(sha256) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+            if let Ok(Some(_lock)) = Lock::try_now(&self.download_lock(sha256)) {
+                let _ = remove(&path);
+            }
+        }
         for folder in ["work", "failed", "downloads", "apt"] {
             let gone = |path: &PathBuf| path.extension().is_some_and(|ending| ending == GONE);
             for path in listed(&self.root().join(folder)).filter(gone) {
@@ -69,6 +79,14 @@ impl Cache {
             }
         }
     }
+}
+
+/// Whether a path is that of a download that was interrupted more than [`MAX_DOWNLOAD_AGE`] ago.
+fn is_old_part(path: &Path) -> bool {
+    let written = fs::metadata(path).and_then(|meta| meta.modified());
+    let age = written.ok().and_then(|written| written.elapsed().ok());
+    path.extension().is_some_and(|ending| ending == "part")
+        && age.is_some_and(|age| age > MAX_DOWNLOAD_AGE)
 }
 
 /// The entries of a directory; none if it does not exist.
@@ -126,5 +144,28 @@ mod tests {
         }
         assert!(!dir.path().join("work/left.gone").exists());
         assert!(dir.path().join("work/whole").exists());
+    }
+
+    #[test]
+    fn sweep_removes_old_downloads_that_nobody_continues() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(&CacheDir::open(dir.path()).unwrap());
+        for folder in ["locks", "downloads"] {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        let file = |name: &str| dir.path().join("downloads").join(name);
+        let old = std::time::SystemTime::now() - 2 * MAX_DOWNLOAD_AGE;
+        for name in ["old.part", "locked.part", "whole", "new.part"] {
+            let created = fs::File::create(file(name)).unwrap();
+            if name != "new.part" {
+                created.set_modified(old).unwrap();
+            }
+        }
+        let _lock = Lock::try_now(&cache.download_lock("locked")).unwrap().unwrap();
+        cache.sweep();
+        assert!(!file("old.part").exists());
+        for kept in ["locked.part", "whole", "new.part"] {
+            assert!(file(kept).exists(), "{kept}");
+        }
     }
 }

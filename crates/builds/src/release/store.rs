@@ -201,14 +201,13 @@ impl Releases {
                 debian::fetch(fetching, place.system, suite, &home, &place.folder)
             }
             ReleaseOrigin::Tarball { location, sha256 } => {
-                let downloads = self.cache.root().join("downloads");
                 let expected = sha256.as_deref().map(str::parse::<Sha256>).transpose();
                 let expected = expected.map_err(|_| {
                     let reason = "`sha256` is not a SHA-256 checksum";
                     fetching.failed("checking it", reason, "it has 64 hexadecimal digits")
                 })?;
                 let (inside, sha256) =
-                    archive::fetch(fetching, location, expected.as_ref(), &downloads)?;
+                    archive::fetch(fetching, location, expected.as_ref(), &self.cache)?;
                 let program = program::find(place.system, &inside).ok_or_else(|| {
                     let names = program::names(place.system).join(" or ");
                     let reason = format!("the archive has no program {names} in bin or sbin");

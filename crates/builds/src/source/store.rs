@@ -192,13 +192,12 @@ impl Sources {
         closed.map_err(Fetching::io("creating", part))?;
         let (inside, sha256, revision) = match origin {
             SourceOrigin::Tarball { location, sha256 } => {
-                let downloads = self.cache.root().join("downloads");
                 let expected = sha256.as_deref().map(str::parse::<Sha256>).transpose();
                 let expected = expected.map_err(|_| {
                     unfit(system, origin, "`sha256` is not a SHA-256 checksum".to_owned())
                 })?;
                 let (inside, sha256) =
-                    archive::fetch(fetching, location, expected.as_ref(), &downloads)?;
+                    archive::fetch(fetching, location, expected.as_ref(), &self.cache)?;
                 (inside, sha256, None)
             }
             SourceOrigin::Git { url, revision } => {

@@ -1,11 +1,14 @@
 //! Fetching of sources without a network: from local directories, archives and repositories.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use dbdyno_builds::{
     BuildError, Cache, CacheEntryKind, CommitRange, HistoryError, RangeRequest, Sha256, Source,
@@ -183,6 +186,35 @@ fn unreachable_server_error_has_advice() {
     let origin = SourceOrigin::Git { url, revision: "v1".to_owned() };
     let error = bench.obtain(&origin).unwrap_err().to_string();
     assert!(error.contains("no network connection?"), "{error}");
+}
+
+#[test]
+fn interrupted_download_from_server_without_ranges_is_repeated() {
+    let bench = Bench::new();
+    let (location, sha256) = bench.tarball();
+    let content = fs::read(&location).unwrap();
+    let downloads = bench.dir.path().join("cache/downloads");
+    fs::create_dir_all(&downloads).unwrap();
+    fs::write(downloads.join(format!("{sha256}.part")), &content[..100]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/source.tar.gz", listener.local_addr().unwrap());
+    // Sends the whole file to each client.
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut request = BufReader::new(client.try_clone().unwrap()).lines();
+            while request.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                content.len()
+            );
+            // curl closes the connection if it wanted another part.
+            let _ = client.write_all(head.as_bytes()).and_then(|()| client.write_all(&content));
+        }
+    });
+    let origin = SourceOrigin::Tarball { location: url, sha256: Some(sha256.to_string()) };
+    assert!(bench.text(&bench.obtain(&origin).unwrap()).contains("int a(void)"));
+    assert!(!downloads.join(format!("{sha256}.part")).exists());
 }
 
 #[test]
