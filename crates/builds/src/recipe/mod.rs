@@ -234,6 +234,9 @@ pub fn flags(
     let mut compile = packaging.compile.clone();
     compile.push(record.to_owned());
     compile.extend(compile_flags(variant, compiler));
+    if system == System::MySql && variant.march.is_some() {
+        compile.push(mysql::NO_FUSED_OPERATIONS.to_owned());
+    }
     compile.extend(extra_compile);
     let mut link = packaging.link.clone();
     link.extend(link_flags(variant));

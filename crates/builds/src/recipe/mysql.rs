@@ -15,6 +15,11 @@ use crate::Compiler;
 
 pub(super) const PROGRAM: &str = "server/bin/mysqld";
 
+/// Prevents multiplications and additions from being fused, which changes results. MySQL's build
+/// system adds it if the compiler fuses them, but its check does not see the instruction set of the
+/// variant, which is in the flags of the build type.
+pub(super) const NO_FUSED_OPERATIONS: &str = "-ffp-contract=off";
+
 /// Libraries and components as in the published studies, without tests.
 const SETTINGS: &[(&str, &str)] = &[
     ("WITH_SSL", "system"),
@@ -234,6 +239,15 @@ mod tests {
         );
         let (configure, _) = commands("9.7.2", "rel_withdbg", kind, false);
         assert!(configure.contains("-DWITH_PACKAGE_FLAGS=OFF"), "{configure}");
+    }
+
+    #[test]
+    fn variants_with_instruction_set_do_not_fuse_operations() {
+        let native = "-O3 -march=native -mtune=native -DNDEBUG -ffp-contract=off'";
+        let (configure, _) = commands("9.7.2", "rel_native", CompilerKind::Clang, false);
+        assert_eq!(configure.matches(native).count(), 2, "{configure}");
+        let (configure, _) = commands("9.7.2", "rel", CompilerKind::Gcc, false);
+        assert!(!configure.contains("contract"), "{configure}");
     }
 
     #[test]
