@@ -118,6 +118,20 @@ pub enum BuildError {
         /// The compiler.
         compiler: String,
     },
+    /// The system's build system ignores the linker.
+    #[error(
+        "linker {linker} is not supported for {what}: {}'s build system removes \
+         `-fuse-ld={linker}`; use lld, mold or bfd",
+        system.title()
+    )]
+    IgnoredLinker {
+        /// The build.
+        what: String,
+        /// Its system.
+        system: System,
+        /// The linker.
+        linker: String,
+    },
     /// The server's user could not access a build made by root.
     #[error(
         "builds in {} are accessible to root only, and servers do not run as root: other users \

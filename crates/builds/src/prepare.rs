@@ -57,6 +57,13 @@ fn prepare_one<'a>(
         profile.check(&what, source.system(), source.sha256(), compiler, &flags)?;
     }
     let flags = flags(&[&profiling.flags(compiler.kind)[..], extra_flags].concat());
+    if let Some(linker) = recipe::ignored_linker(source.system(), &flags) {
+        return Err(BuildError::IgnoredLinker {
+            what: request.to_string(),
+            system: source.system(),
+            linker: linker.to_owned(),
+        });
+    }
     let host = if flags.depends_on_host() {
         let path = Path::new("/proc/cpuinfo");
         Some(HostCpu::read().map_err(|error| BuildError::io("reading", path, error))?)

@@ -40,6 +40,11 @@ impl Flags {
         depend_on_host(self.compile.iter().chain(&self.link))
     }
 
+    /// The linker; `None` for the compiler's default. The last flag wins.
+    fn linker(&self) -> Option<&str> {
+        self.link.iter().rev().find_map(|flag| flag.strip_prefix("-fuse-ld="))
+    }
+
     /// Whether the code is instrumented for a profile.
     fn is_instrumented(&self) -> bool {
         self.compile.iter().any(|flag| flag.starts_with("-fprofile-generate"))
@@ -248,6 +253,14 @@ pub fn flags(
         System::Sqlite => sqlite::flags(compile, link),
         // Their build systems also pass the compiler flags to the linker.
         System::PostgreSql | System::MariaDb | System::MySql => Flags { compile, link },
+    }
+}
+
+/// The linker that the flags request but the system's build system does not use.
+pub(crate) fn ignored_linker(system: System, flags: &Flags) -> Option<&str> {
+    match system {
+        System::MySql => flags.linker().filter(|linker| *linker == mysql::IGNORED_LINKER),
+        System::Sqlite | System::PostgreSql | System::MariaDb => None,
     }
 }
 

@@ -20,6 +20,9 @@ pub(super) const PROGRAM: &str = "server/bin/mysqld";
 /// variant, which is in the flags of the build type.
 pub(super) const NO_FUSED_OPERATIONS: &str = "-ffp-contract=off";
 
+/// MySQL's build system removes the flag for this linker from those for programs, with a warning.
+pub(super) const IGNORED_LINKER: &str = "gold";
+
 /// Libraries and components as in the published studies, without tests.
 const SETTINGS: &[(&str, &str)] = &[
     ("WITH_SSL", "system"),

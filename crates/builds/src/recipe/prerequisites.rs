@@ -55,9 +55,8 @@ pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Prerequisite> 
         };
         needs.push(Prerequisite { probe: Probe::File(archiver), package });
     }
-    let linker = flags.link.iter().rev().find_map(|flag| flag.strip_prefix("-fuse-ld="));
     // clang searches its own directory first, so a linker need not be on the PATH.
-    if let Some(linker) = linker.filter(|_| compiler.kind == CompilerKind::Gcc) {
+    if let Some(linker) = flags.linker().filter(|_| compiler.kind == CompilerKind::Gcc) {
         let package = match linker {
             "bfd" | "gold" => "binutils",
             other => other,

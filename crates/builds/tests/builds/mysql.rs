@@ -64,6 +64,21 @@ fn write_mysql(folder: &Path) -> PathBuf {
 }
 
 #[test]
+fn linker_that_the_build_system_ignores_is_refused() {
+    let dir = open_folder();
+    let source = write_mysql(dir.path());
+    let builder = Builder::new(cache_in(dir.path(), "cache"));
+    let sources = Sources::new(&builder.cache_dir, Arc::default());
+    let source = sources.obtain(System::MySql, &SourceOrigin::Path(source), &|_| {}).unwrap();
+    let gold = Variant { linker: Some("gold".to_owned()), ..Variant::by_name("rel").unwrap() };
+    let request = Request::new(source, gold, Compiler::find("gcc").unwrap());
+    let error = builder.build(std::slice::from_ref(&request), &|_| {}).remove(0).unwrap_err();
+    let error = error.to_string();
+    assert!(error.starts_with("linker gold is not supported for mysql 9.9.9 as rel"), "{error}");
+    assert!(error.ends_with("use lld, mold or bfd"), "{error}");
+}
+
+#[test]
 fn server_of_mysql_is_compiled_without_the_rest() {
     if !has_tools() {
         return;
