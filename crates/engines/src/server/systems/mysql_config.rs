@@ -86,6 +86,9 @@ const RESERVED: &[&str] = &[
     "user",
 ];
 
+/// Settings of their own that are prefixes of reserved ones.
+const NOT_RESERVED: &[&str] = &["general_log", "innodb", "rocksdb", "slow_query_log"];
+
 /// Settings that affect the format of data on disk.
 const FORMAT_SETTINGS: &[&str] = &[
     "character_set_server",
@@ -108,14 +111,20 @@ const FORMAT_SETTINGS: &[&str] = &[
 const OPTIONAL_SETTINGS: [&str; 1] = ["performance_schema"];
 
 /// A setting's name as the server reads it: `-` is `_`, case does not matter, and an unambiguous
-/// prefix is accepted. A name that the server would read as a reserved one becomes that one.
+/// prefix is accepted unless it is a name itself. A name that the server would read as a reserved one
+/// becomes that one.
 pub(crate) fn canonical_name(name: &str) -> String {
     let canonical = name.to_ascii_lowercase().replace('-', "_");
     let mut stem = canonical.as_str();
     for prefix in ["loose_", "skip_", "enable_", "disable_", "maximum_"] {
         stem = stem.strip_prefix(prefix).unwrap_or(stem);
     }
-    match RESERVED.iter().find(|reserved| !stem.is_empty() && reserved.starts_with(stem)) {
+    if stem.is_empty() || NOT_RESERVED.contains(&stem) {
+        return canonical;
+    }
+    // Of several reserved names, the whole one.
+    let reserved = RESERVED.iter().find(|reserved| **reserved == stem);
+    match reserved.or_else(|| RESERVED.iter().find(|reserved| reserved.starts_with(stem))) {
         Some(reserved) => (*reserved).to_owned(),
         None => canonical,
     }
@@ -397,7 +406,26 @@ mod tests {
         for name in ["datadir", "DataDir", "datad", "loose-datadir", "skip-networking"] {
             assert!(RESERVED.contains(&canonical_name(name).as_str()), "{name}");
         }
-        for name in ["innodb_flush_method", "port_open_timeout", "skip_log_bin", "userstat"] {
+        for (name, is) in [
+            ("general_log_f", "general_log_file"),
+            ("slow-query-log-file", "slow_query_log_file"),
+            ("mysqlx", "mysqlx"),
+            ("slow-query-log", "slow_query_log"),
+            ("general_log", "general_log"),
+            ("skip-innodb", "skip_innodb"),
+        ] {
+            assert_eq!(canonical_name(name), is);
+        }
+        for name in [
+            "general_log",
+            "innodb",
+            "innodb_flush_method",
+            "loose-slow-query-log",
+            "port_open_timeout",
+            "rocksdb",
+            "skip_log_bin",
+            "userstat",
+        ] {
             assert!(!RESERVED.contains(&canonical_name(name).as_str()), "{name}");
         }
     }
