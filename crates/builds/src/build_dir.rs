@@ -11,6 +11,7 @@ use dbdyno_machine::safe_files::SafeDir;
 use crate::BuildError;
 use crate::prerequisites::we_are_root;
 use crate::recipe::ExtraFiles;
+use crate::search_path;
 
 /// The completed steps, in a file with one line per step.
 pub(crate) struct Done {
@@ -128,7 +129,8 @@ fn is_compiled(path: &Path) -> bool {
     })
 }
 
-/// Copies additional files into an installed server.
+/// Copies additional files into an installed server. Programs and libraries do not search for
+/// libraries in the current directory.
 pub(crate) fn copy(piece: &ExtraFiles, server: &Path) -> io::Result<()> {
     let to = server.join(piece.to);
     fs::create_dir_all(&to)?;
@@ -141,7 +143,9 @@ pub(crate) fn copy(piece: &ExtraFiles, server: &Path) -> io::Result<()> {
     for path in from {
         let Some(name) = path.file_name() else { continue };
         if name.to_string_lossy().ends_with(piece.ending) && path.is_file() {
-            fs::copy(&path, to.join(name))?;
+            let copy = to.join(name);
+            fs::copy(&path, &copy)?;
+            search_path::remove_empty_entries(&copy)?;
         }
     }
     Ok(())

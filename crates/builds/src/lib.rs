@@ -43,6 +43,7 @@ mod release;
 mod removal;
 mod request;
 mod samples;
+mod search_path;
 mod shell;
 mod source;
 mod system;

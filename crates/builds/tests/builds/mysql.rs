@@ -39,6 +39,9 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/library_output_directory)
 add_library(mysys SHARED mysys/my_init.c)
 add_executable(mysqld sql/main.cc)
 target_link_libraries(mysqld mysys)
+# CMake ends the paths in the build directory with empty entries, as space for these.
+set_target_properties(mysqld mysys PROPERTIES INSTALL_RPATH "\$ORIGIN/../lib/mysql/private/of/this")
+install(TARGETS mysqld mysys DESTINATION bin)
 add_executable(mysql client/mysql.cc)
 add_custom_target(GenError ALL
   COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/share/english
@@ -94,6 +97,13 @@ fn server_of_mysql_is_compiled_without_the_rest() {
     let build = builder.build(std::slice::from_ref(&request), &|_| {}).remove(0).unwrap();
 
     assert_eq!(build.artifact, build.folder.join("server/bin/mysqld"));
+    for file in ["bin/mysqld", "library_output_directory/libmysys.so"] {
+        let file = build.folder.join("server").join(file);
+        let shown = Command::new("readelf").arg("-dW").arg(&file).output().unwrap().stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        // An empty entry is the current directory.
+        assert!(!shown.contains(":]") && !shown.contains("::"), "{shown}");
+    }
     // It does not need the build directory, which the cache may remove.
     let tree = build.tree.with_file_name("moved");
     fs::rename(&build.tree, &tree).unwrap();
