@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use dbdyno_builds::Fingerprint;
+use dbdyno_builds::{BuildError, Fingerprint};
 use dbdyno_results::{FailureRecord, RunReader};
 use dbdyno_spec::experiment::Experiment;
 use jiff::{Timestamp, Unit};
@@ -12,7 +12,7 @@ use super::error::BisectError;
 use super::judgement::MOST_EXTENSIONS;
 use super::step_figures::StepFigures;
 use crate::build_only::build_candidates_in;
-use crate::error::RunError;
+use crate::error::{RunError, SamplingError};
 use crate::progress::{Outcome, Progress, RunEvent};
 use crate::session::{Options, continue_run, extend_run, start_run};
 
@@ -32,7 +32,7 @@ pub(crate) enum Measured<T> {
 pub(crate) enum Built {
     /// With these builds, by candidate.
     Complete(Vec<Fingerprint>),
-    /// The source of the candidate in question is the reason.
+    /// The candidate in question failed.
     Failed(String),
     /// The user stopped it.
     Interrupted,
@@ -58,21 +58,12 @@ impl StepRun<'_> {
     /// # Errors
     /// Another candidate cannot be built, or something other than the source is the reason.
     pub fn build(&self) -> Result<Built, BisectError> {
-        let in_question = self.in_question.and_then(|number| {
-            Some(self.experiment.candidates.get(number as usize)?.name.as_str())
-        });
         match build_candidates_in(&self.scratch, self.experiment, &self.options_now()) {
             Ok(builds) => {
                 Ok(Built::Complete(builds.iter().map(|built| built.build.fingerprint).collect()))
             }
             Err(_) if self.options.cancel.load(Ordering::Relaxed) => Ok(Built::Interrupted),
-            Err(RunError::Build(failures)) => match &failures[..] {
-                [(name, error)] if in_question == Some(name) && error.is_of_source() => {
-                    Ok(Built::Failed(first_line(&error.to_string())))
-                }
-                _ => Err(RunError::Build(failures).into()),
-            },
-            Err(error) => Err(error.into()),
+            Err(error) => self.failure(error).map(Built::Failed),
         }
     }
 
@@ -90,13 +81,14 @@ impl StepRun<'_> {
                 self.text
             );
             let started = start_run(self.experiment, &text, &self.directory, &self.options_now());
-            if self.is_interrupted(started)? {
-                return Ok(Measured::Interrupted);
+            if let Some(end) = self.early_end(started)? {
+                return Ok(end);
             }
-        } else if !self.is_complete()?
-            && self.is_interrupted(continue_run(&self.directory, &self.options_now()))?
-        {
-            return Ok(Measured::Interrupted);
+        } else if !self.is_complete()? {
+            let continued = continue_run(&self.directory, &self.options_now());
+            if let Some(end) = self.early_end(continued)? {
+                return Ok(end);
+            }
         }
         loop {
             let figures = StepFigures::read(&self.directory, self.experiment)?;
@@ -114,8 +106,8 @@ impl StepRun<'_> {
                 "  not decided yet: measuring {more} more"
             )));
             let extended = extend_run(&self.directory, more, &self.options_now());
-            if self.is_interrupted(extended)? {
-                return Ok(Measured::Interrupted);
+            if let Some(end) = self.early_end(extended)? {
+                return Ok(end);
             }
         }
     }
@@ -129,15 +121,33 @@ impl StepRun<'_> {
         Ok(microbenchmarks.iter().all(|(_, done)| *done))
     }
 
-    fn is_interrupted(&self, outcome: Result<Outcome, RunError>) -> Result<bool, BisectError> {
+    /// How measuring ended, unless it is complete.
+    fn early_end<T>(
+        &self,
+        outcome: Result<Outcome, RunError>,
+    ) -> Result<Option<Measured<T>>, BisectError> {
         match outcome {
-            Ok(outcome) => Ok(outcome == Outcome::Interrupted),
-            Err(_) if self.options.cancel.load(Ordering::Relaxed) => Ok(true),
-            Err(error) => Err(error.into()),
+            Ok(Outcome::Interrupted) => Ok(Some(Measured::Interrupted)),
+            Ok(_) => Ok(None),
+            Err(_) if self.options.cancel.load(Ordering::Relaxed) => {
+                Ok(Some(Measured::Interrupted))
+            }
+            Err(error) => Ok(Some(Measured::Failed(self.failure(error)?))),
         }
     }
 
     /// Why the candidate in question failed.
+    ///
+    /// # Errors
+    /// The error, if it is not that of this candidate alone.
+    fn failure(&self, error: RunError) -> Result<String, BisectError> {
+        let in_question =
+            self.in_question.and_then(|number| self.experiment.candidates.get(number as usize));
+        let failure = in_question.and_then(|candidate| failure_of(&candidate.name, &error));
+        failure.ok_or_else(|| error.into())
+    }
+
+    /// Why the candidate in question failed, as stored in the run.
     fn failed(&self, failure: &FailureRecord) -> Result<String, BisectError> {
         let FailureRecord { candidate, at, reason, .. } = failure;
         if self.in_question == Some(*candidate) {
@@ -173,6 +183,103 @@ fn now() -> String {
     Timestamp::now().round(Unit::Second).unwrap_or_default().to_string()
 }
 
+/// Why a candidate failed, in one line; `None` if others failed, too, or if its source cannot be the
+/// reason.
+fn failure_of(name: &str, error: &RunError) -> Option<String> {
+    let is_of = |candidate: &String| {
+        candidate == name || candidate.strip_prefix("training-").is_some_and(|of| of == name)
+    };
+    let text = match error {
+        RunError::Build(failures) => match &failures[..] {
+            [(candidate, error)] if is_of(candidate) && may_be_of_source(error) => {
+                error.to_string()
+            }
+            _ => return None,
+        },
+        RunError::NotAsNamed(refusals) => match &refusals[..] {
+            [(candidate, refusal)] if is_of(candidate) => refusal.clone(),
+            _ => return None,
+        },
+        RunError::Audit { candidate, .. }
+        | RunError::Load { candidate, .. }
+        | RunError::Server { candidate, .. }
+        | RunError::Sampling {
+            candidate,
+            source: SamplingError::TooFew { .. } | SamplingError::NotLoaded(_),
+        } if is_of(candidate) => error.to_string(),
+        _ => return None,
+    };
+    Some(first_line(&text))
+}
+
+/// Whether the source may be the reason, directly or because the training failed.
+const fn may_be_of_source(error: &BuildError) -> bool {
+    error.is_of_source() || matches!(error, BuildError::Profile { .. })
+}
+
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_audit::AuditError;
+    use dbdyno_bench::worker::WorkerError;
+
+    use super::*;
+
+    fn load(candidate: &str) -> RunError {
+        let source = WorkerError::NotStarted("no memory\nlog".to_owned());
+        RunError::Load { candidate: candidate.to_owned(), source }
+    }
+
+    fn refused(candidates: &[&str]) -> RunError {
+        let refusal = |name: &&str| ((*name).to_owned(), "not optimized\nin 1 file".to_owned());
+        RunError::NotAsNamed(candidates.iter().map(refusal).collect())
+    }
+
+    fn failed(candidate: &str, error: BuildError) -> RunError {
+        RunError::Build(vec![(candidate.to_owned(), error)])
+    }
+
+    #[test]
+    fn errors_of_the_candidate_in_question_alone_are_its_failures() {
+        let reason = |error: RunError| failure_of("abc", &error);
+        assert_eq!(reason(refused(&["abc"])).as_deref(), Some("not optimized"));
+        for name in ["abc", "training-abc"] {
+            let reason = reason(load(name)).unwrap();
+            assert!(
+                reason.contains(&format!("with {name}: ")) && !reason.contains('\n'),
+                "{reason}"
+            );
+        }
+        let audit = |candidate: &str| RunError::Audit {
+            candidate: candidate.to_owned(),
+            source: AuditError::NotCompiled(PathBuf::from("/x")),
+        };
+        assert!(reason(audit("abc")).is_some());
+        let too_few = SamplingError::TooFew { found: 1, total: 2 };
+        assert!(
+            reason(RunError::Sampling { candidate: "abc".to_owned(), source: too_few }).is_some()
+        );
+        let profile = || BuildError::Profile {
+            what: "sqlite".to_owned(),
+            profile: PathBuf::from("/profile"),
+            reason: "it has no counts".to_owned(),
+        };
+        assert!(reason(failed("abc", profile())).unwrap().contains("it has no counts"));
+
+        let cancelled = BuildError::Cancelled { what: "sqlite".to_owned() };
+        for error in [
+            refused(&["abc", "good"]),
+            refused(&["good"]),
+            load("good"),
+            load("training-good"),
+            audit("bad"),
+            failed("good", profile()),
+            failed("abc", cancelled),
+        ] {
+            assert_eq!(failure_of("abc", &error), None, "{error}");
+        }
+    }
 }
