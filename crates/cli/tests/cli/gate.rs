@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Experiment, Finished, TestDir, call, call_with};
+use crate::servers::count;
 
 /// A candidate that takes three times as long as the baseline, and an equal one.
 const CANDIDATES: [(&str, &str); 3] =
@@ -41,6 +42,14 @@ fn broken_rule_has_an_exit_code_of_its_own() {
     };
     judge(&rules).assert_code(0).assert_prints("slower 90% of slow: kept by 1 of 1");
     judge(&["--fail-if", "slower 9% of slwo"]).assert_code(2).assert_prints("did you mean `slow`?");
+    // A run is not resumed, or extended, with a rule that cannot be judged.
+    let slices = count(&out, "SELECT COUNT(*) FROM slice");
+    let more = ["run", "--resume", out.to_str().unwrap(), "--more", "1s"];
+    let finished = call(more.into_iter().chain(["--fail-if", "slower 9% of slwo"]));
+    finished.assert_code(2).assert_prints("did you mean `slow`?");
+    let finished = call(more.into_iter().chain(["--script", "oltp_read_only"]));
+    finished.assert_code(2).assert_prints("cannot be used with");
+    assert_eq!(count(&out, "SELECT COUNT(*) FROM slice"), slices);
     let markdown = judge(&["--markdown", "--fail-if", "slower 20%"]);
     markdown.assert_code(3).assert_prints("BROKEN");
 
