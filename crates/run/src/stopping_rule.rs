@@ -1,7 +1,7 @@
 //! Decides when a microbenchmark has been measured enough.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_results::SliceRecord;
 use dbdyno_spec::experiment::Schedule;
@@ -51,22 +51,27 @@ impl StoppingRule {
         let slice = schedule.slice.min(schedule.write_slice);
         let least_of_slice = Nanos::from_nanos(slice.as_nanos() / LEAST_PART_OF_SLICE);
         let mut rule = Self { planned: schedule.restarts, least_of_slice, ..Self::default() };
-        let counting = || stored.iter().filter(|row| !row.warmup);
-        counting().for_each(|row| rule.add(row));
-        let mut blocks_of_restarts: BTreeMap<u32, u32> = BTreeMap::new();
-        for row in counting().filter(|row| row.candidate == 0) {
-            *blocks_of_restarts.entry(row.restart).or_default() += 1;
+        let mut starts: BTreeMap<u32, StoredStart> = BTreeMap::new();
+        for row in stored.iter().filter(|row| !row.warmup) {
+            rule.add(row);
+            let start = starts.entry(row.restart).or_default();
+            start.blocks += u32::from(row.candidate == 0);
+            start.time += rule.time_of_slice(row);
+            start.candidates.insert(row.candidate);
         }
-        rule.blocks = blocks_of_restarts.values().sum();
-        let complete = |blocks: &&u32| **blocks >= blocks_of_restart(schedule);
-        rule.restarts = blocks_of_restarts.values().filter(complete).count() as u32;
+        rule.blocks = starts.values().map(|start| start.blocks).sum();
+        rule.restarts = starts.values().filter(|start| start.is_complete(schedule)).count() as u32;
         rule.time_of_restart = Nanos::ZERO;
         rule
     }
 
+    fn time_of_slice(&self, row: &SliceRecord) -> Nanos {
+        row.measured.wall.max(self.least_of_slice)
+    }
+
     /// Adds a counted slice.
     pub fn add(&mut self, row: &SliceRecord) {
-        let time = row.measured.wall.max(self.least_of_slice);
+        let time = self.time_of_slice(row);
         self.time += time;
         self.time_of_restart += time;
         let SliceRecord { restart, block, candidate, ref measured, .. } = *row;
@@ -167,11 +172,9 @@ impl StoppingRule {
     /// Without restarts, blocks continue until the target is reached or the budget is spent. With
     /// restarts, each restart gets an even share of half the budget; the rest is for more restarts.
     pub fn has_enough_blocks(&self, schedule: &Schedule, candidates: &[u32]) -> bool {
-        let restarts = schedule.restarts;
-        if restarts > 1 {
-            let share = schedule.budget.as_nanos() / u64::from(2 * restarts);
-            return self.blocks_of_restart >= blocks_of_restart(schedule)
-                && per_candidate(self.time_of_restart, candidates) >= share;
+        if schedule.restarts > 1 {
+            let time = per_candidate(self.time_of_restart, candidates);
+            return is_complete_start(schedule, self.blocks_of_restart, time);
         }
         if let Some(left) = self.time_left_of_extension() {
             return left == Nanos::ZERO;
@@ -205,9 +208,30 @@ impl StoppingRule {
     }
 }
 
-/// The minimum number of blocks of a restart.
-const fn blocks_of_restart(schedule: &Schedule) -> u32 {
-    schedule.min_blocks.div_ceil(schedule.restarts)
+/// The counted slices of a start that earlier sessions stored.
+#[derive(Default)]
+struct StoredStart {
+    /// Number of the baseline's slices.
+    blocks: u32,
+    /// Time of the slices, over all candidates.
+    time: Nanos,
+    candidates: BTreeSet<u32>,
+}
+
+impl StoredStart {
+    /// Whether no interruption ended it early.
+    fn is_complete(&self, schedule: &Schedule) -> bool {
+        let candidates = self.candidates.len().max(1) as u64;
+        is_complete_start(schedule, self.blocks, self.time.as_nanos() / candidates)
+    }
+}
+
+/// Whether a start with this number of blocks, and this time in nanoseconds for each candidate, has its
+/// share of the minimum number of blocks and, if there are several starts, of half the budget.
+fn is_complete_start(schedule: &Schedule, blocks: u32, time: u64) -> bool {
+    let restarts = schedule.restarts;
+    let share = schedule.budget.as_nanos() / u64::from(2 * restarts);
+    blocks >= schedule.min_blocks.div_ceil(restarts) && (restarts == 1 || time >= share)
 }
 
 /// Nanoseconds for each of these candidates and the baseline.
@@ -340,5 +364,16 @@ pub(crate) mod tests {
         add(&mut rule, 4, &[1.0; 2]);
         rule.end_restart();
         assert!(rule.has_enough_restarts(&schedule, &[1]));
+    }
+
+    #[test]
+    fn start_that_was_interrupted_before_its_share_of_the_budget_is_not_complete() {
+        // 8 s / (2 × 4) = 1 s, which is 20 slices; at least 5 blocks.
+        let schedule = Schedule { restarts: 4, budget: Nanos::from_secs(8), ..SCHEDULE };
+        let complete_starts = |blocks: u32| {
+            let stored: Vec<SliceRecord> = (0..blocks).flat_map(|n| block(0, n, 1.0)).collect();
+            StoppingRule::of(&stored, &schedule).complete_starts()
+        };
+        assert_eq!([5, 19, 20].map(complete_starts), [0, 0, 1]);
     }
 }
