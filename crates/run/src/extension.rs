@@ -278,7 +278,7 @@ mod tests {
                 })
             })
             .collect();
-        SliceHistory::of(&slices, &SCHEDULE, 2)
+        SliceHistory::of(&slices, &SCHEDULE, SCHEDULE.slice, 2)
     }
 
     fn plan(names: &[&str], ratios: &[(f64, f64)], more: Nanos) -> Result<Extension, String> {

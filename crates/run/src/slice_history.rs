@@ -2,6 +2,7 @@
 
 use dbdyno_results::SliceRecord;
 use dbdyno_spec::experiment::Schedule;
+use dbdyno_units::Nanos;
 
 use crate::error_share::ErrorShare;
 use crate::stopping_rule::StoppingRule;
@@ -21,9 +22,14 @@ pub(crate) struct SliceHistory {
 }
 
 impl SliceHistory {
-    /// The history of slices that earlier sessions stored.
-    pub fn of(stored: &[SliceRecord], schedule: &Schedule, candidates: usize) -> Self {
-        let rule = StoppingRule::of(stored, schedule);
+    /// The history of slices of this length that earlier sessions stored.
+    pub fn of(
+        stored: &[SliceRecord],
+        schedule: &Schedule,
+        slice: Nanos,
+        candidates: usize,
+    ) -> Self {
+        let rule = StoppingRule::of(stored, schedule, slice);
         let errors = vec![ErrorShare::default(); candidates];
         let mut history = Self { next_restart: 0, next_block: 0, rule, errors };
         stored.iter().for_each(|row| history.count(row));
@@ -76,10 +82,11 @@ mod tests {
             warmup: true,
             measured: SliceMeasured { statements: 1, errors, ..SliceMeasured::default() },
         };
-        let none = SliceHistory::of(&[], &SCHEDULE, 2);
+        let none = SliceHistory::of(&[], &SCHEDULE, SCHEDULE.slice, 2);
         assert!(none.is_empty());
         assert_eq!((none.next_restart, none.next_block), (0, 0));
-        let mut history = SliceHistory::of(&[row(0, 4, 1), row(1, 9, 0)], &SCHEDULE, 2);
+        let mut history =
+            SliceHistory::of(&[row(0, 4, 1), row(1, 9, 0)], &SCHEDULE, SCHEDULE.slice, 2);
         assert_eq!((history.next_restart, history.next_block), (2, 10));
         history.add(&row(2, 10, 1));
         assert_eq!((history.next_restart, history.next_block), (3, 11));

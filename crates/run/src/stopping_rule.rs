@@ -46,9 +46,8 @@ pub(crate) struct StoppingRule {
 }
 
 impl StoppingRule {
-    /// The state after what earlier sessions measured.
-    pub fn of(stored: &[SliceRecord], schedule: &Schedule) -> Self {
-        let slice = schedule.slice.min(schedule.write_slice);
+    /// The state after what earlier sessions measured in slices of this length.
+    pub fn of(stored: &[SliceRecord], schedule: &Schedule, slice: Nanos) -> Self {
         let least_of_slice = Nanos::from_nanos(slice.as_nanos() / LEAST_PART_OF_SLICE);
         let mut rule = Self { planned: schedule.restarts, least_of_slice, ..Self::default() };
         let mut starts: BTreeMap<u32, StoredStart> = BTreeMap::new();
@@ -285,7 +284,7 @@ pub(crate) mod tests {
     }
 
     fn is_enough(ratios: &[f64]) -> bool {
-        let mut rule = StoppingRule::of(&[], &SCHEDULE);
+        let mut rule = StoppingRule::of(&[], &SCHEDULE, SCHEDULE.slice);
         add(&mut rule, 0, ratios);
         rule.has_enough_blocks(&SCHEDULE, &[1])
     }
@@ -305,7 +304,7 @@ pub(crate) mod tests {
 
     #[test]
     fn slices_that_are_far_too_short_spend_the_budget_too() {
-        let mut rule = StoppingRule::of(&[], &SCHEDULE);
+        let mut rule = StoppingRule::of(&[], &SCHEDULE, SCHEDULE.slice);
         let blocks_until_stop = (0..).find(|number| {
             for mut row in block(0, *number, if number % 2 == 0 { 0.9 } else { 1.1 }) {
                 row.measured.wall = Nanos::from_nanos(3_000);
@@ -321,7 +320,7 @@ pub(crate) mod tests {
     #[test]
     fn restarts_share_half_the_budget_evenly() {
         let schedule = Schedule { restarts: 4, ..SCHEDULE };
-        let mut rule = StoppingRule::of(&[], &schedule);
+        let mut rule = StoppingRule::of(&[], &schedule, SCHEDULE.slice);
         // 2 s / (2 × 4) = 250 ms, which is five slices.
         add(&mut rule, 0, &[1.0; 4]);
         assert!(!rule.has_enough_blocks(&schedule, &[1]));
@@ -333,7 +332,7 @@ pub(crate) mod tests {
     fn restarts_continue_until_their_medians_agree_or_the_budget_is_spent() {
         let schedule = Schedule { restarts: 4, ..SCHEDULE };
         let restarts_until_stop = |levels: [f64; 2]| {
-            let mut rule = StoppingRule::of(&[], &schedule);
+            let mut rule = StoppingRule::of(&[], &schedule, SCHEDULE.slice);
             (0..)
                 .find(|restart| {
                     add(&mut rule, *restart, &[levels[*restart as usize % 2]; 5]);
@@ -355,7 +354,7 @@ pub(crate) mod tests {
             .zip(0..)
             .flat_map(|(blocks, restart)| (0..blocks).flat_map(move |n| block(restart, n, 1.0)))
             .collect();
-        let mut rule = StoppingRule::of(&stored, &schedule);
+        let mut rule = StoppingRule::of(&stored, &schedule, SCHEDULE.slice);
         let estimate = rule.estimate(1).unwrap();
         assert!(estimate.contains_one());
         assert_eq!(rule.blocks(), 17);
@@ -372,8 +371,16 @@ pub(crate) mod tests {
         let schedule = Schedule { restarts: 4, budget: Nanos::from_secs(8), ..SCHEDULE };
         let complete_starts = |blocks: u32| {
             let stored: Vec<SliceRecord> = (0..blocks).flat_map(|n| block(0, n, 1.0)).collect();
-            StoppingRule::of(&stored, &schedule).complete_starts()
+            StoppingRule::of(&stored, &schedule, SCHEDULE.slice).complete_starts()
         };
         assert_eq!([5, 19, 20].map(complete_starts), [0, 0, 1]);
+    }
+
+    #[test]
+    fn short_slices_of_writes_count_as_an_eighth_of_a_slice_of_writes() {
+        let mut row = block(0, 0, 1.0)[0].clone();
+        row.measured.wall = Nanos::from_nanos(3_000);
+        let rule = StoppingRule::of(&[row], &SCHEDULE, Nanos::from_millis(400));
+        assert_eq!(rule.time(), Nanos::from_millis(50));
     }
 }

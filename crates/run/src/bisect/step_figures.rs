@@ -11,6 +11,7 @@ use crate::cases::{MicrobenchmarkCase, cases};
 use crate::extension;
 use crate::metric::{Metric, floor_of};
 use crate::stopping_rule::StoppingRule;
+use crate::timing::slice_length;
 
 /// The figures of a run.
 pub(crate) struct StepFigures {
@@ -34,14 +35,18 @@ impl StepFigures {
     pub fn read(directory: &Path, experiment: &Experiment) -> Result<Self, ResultsError> {
         let run = RunReader::open(directory)?;
         let cases = cases(experiment);
-        let rule = |id| Ok(StoppingRule::of(&run.slices(id)?, &experiment.schedule));
+        let schedule = &experiment.schedule;
+        let rule = |(id, case): (u32, &MicrobenchmarkCase)| {
+            let slice = slice_length(schedule, &case.microbenchmark);
+            Ok(StoppingRule::of(&run.slices(id)?, schedule, slice))
+        };
         let candidates = run.candidates()?;
         let control = candidates.iter().position(|one| one.role == Role::Control);
         let is_failure = |failure: &FailureRecord| {
             matches!(failure.kind, FailureKind::Wrong | FailureKind::Ended) && !failure.recovered
         };
         Ok(Self {
-            rules: (0..cases.len() as u32).map(rule).collect::<Result<_, ResultsError>>()?,
+            rules: (0..).zip(&cases).map(rule).collect::<Result<_, ResultsError>>()?,
             cases,
             is_server: candidates.iter().map(|one| !one.is_embedded()).collect(),
             control: control.map(|number| number as u32),

@@ -4,8 +4,9 @@ use dbdyno_results::{CandidateRecord, ExtensionRecord, InsertStepRecord, Results
 use dbdyno_spec::experiment::Experiment;
 
 use super::insert_record::step_count;
-use crate::cases::instance_count;
+use crate::cases::{MicrobenchmarkCase, cases, instance_count};
 use crate::slice_history::SliceHistory;
+use crate::timing::slice_length;
 
 /// The state of the run: read from the run directory when a session starts, and from then on
 /// updated with what the session stores.
@@ -28,10 +29,17 @@ impl RunState {
         let reader = results.reader()?;
         let instances = instance_count(experiment);
         let done: Vec<bool> = reader.microbenchmarks()?.into_iter().map(|(_, done)| done).collect();
-        let history =
-            |id| Ok(SliceHistory::of(&reader.slices(id)?, &experiment.schedule, instances));
+        let schedule = &experiment.schedule;
+        let history = |(id, case): (u32, &MicrobenchmarkCase)| {
+            let slice = slice_length(schedule, &case.microbenchmark);
+            Ok(SliceHistory::of(&reader.slices(id)?, schedule, slice, instances))
+        };
+        let cases = cases(experiment);
         let mut state = Self {
-            histories: (0..done.len() as u32).map(history).collect::<Result<_, ResultsError>>()?,
+            histories: (0..done.len() as u32)
+                .zip(&cases)
+                .map(history)
+                .collect::<Result<_, ResultsError>>()?,
             done,
             last_measured: reader.last_measured()?,
             candidates: reader.candidates()?,
