@@ -254,4 +254,6 @@ pub struct RefusedStatement {
 pub struct Failed {
     /// The reason.
     pub message: String,
+    /// Whether a connection is lost.
+    pub lost_connection: bool,
 }

@@ -185,8 +185,8 @@ impl Instance {
         self.monitor = None;
     }
 
-    /// Runs one slice of what was prepared. If its server or its connections are lost, restarts the
-    /// instance, as often as the experiment allows.
+    /// Runs one slice of what was prepared. If its worker, its server or a connection is lost,
+    /// restarts the instance, as often as the experiment allows.
     pub fn run_slice(
         &mut self,
         context: &RunContext<'_>,
@@ -197,6 +197,9 @@ impl Instance {
             Ok(measured) => return Ok(measured),
             Err(error) => self.cause(error),
         };
+        if !error.is_loss() {
+            return Err(SliceError::Failed(error));
+        }
         match self.recover(context, prepare) {
             Ok(true) => Err(SliceError::Lost(error)),
             Ok(false) => Err(SliceError::Failed(error)),

@@ -1,32 +1,51 @@
 //! Errors of the worker.
 
-/// An error of a request. Only a message, because it is only sent to dbdyno, and because the hot
-/// loop returns it and needs a small type.
+use dbdyno_drivers::ErrorKind;
+use dbdyno_scripts::ScriptError;
+
+use super::prepared::PrepareError;
+
+/// An error of a request. Only what is sent to dbdyno, because the hot loop returns it and needs a
+/// small type.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct RequestError(String);
+#[error("{message}")]
+pub struct RequestError {
+    message: Box<str>,
+    /// Whether a connection is lost: it may succeed after a restart of the instance.
+    pub(super) lost_connection: bool,
+}
 
 impl From<String> for RequestError {
     fn from(message: String) -> Self {
-        Self(message)
+        Self { message: message.into(), lost_connection: false }
     }
 }
 
 impl From<&str> for RequestError {
     fn from(message: &str) -> Self {
-        Self(message.to_owned())
+        Self { message: message.into(), lost_connection: false }
     }
 }
 
 impl From<dbdyno_drivers::Error> for RequestError {
     fn from(error: dbdyno_drivers::Error) -> Self {
-        Self(error.to_string())
+        let lost_connection = error.kind == ErrorKind::Connection;
+        Self { message: error.to_string().into(), lost_connection }
     }
 }
 
-impl From<super::prepared::PrepareError> for RequestError {
-    fn from(error: super::prepared::PrepareError) -> Self {
-        Self(error.to_string())
+impl From<PrepareError> for RequestError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Program(error) => error.to_string().into(),
+            PrepareError::Database(error) => error.into(),
+        }
+    }
+}
+
+impl From<ScriptError> for RequestError {
+    fn from(error: ScriptError) -> Self {
+        Self { message: error.message.into(), lost_connection: error.lost_connection }
     }
 }
 
@@ -45,4 +64,31 @@ pub enum ServeError {
     /// The first request did not open an instance.
     #[error("the first request must open an instance")]
     NotOpened,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lost_connection_is_a_loss() {
+        let lost_connection = |kind| {
+            let (doing, message) = ("executing".to_owned(), "no".to_owned());
+            let error = dbdyno_drivers::Error { doing, message, code: None, kind };
+            let of_statement = RequestError::from(PrepareError::Database(error.clone()));
+            let error = RequestError::from(error);
+            assert_eq!(error.to_string(), "executing: no");
+            assert_eq!(error.lost_connection, of_statement.lost_connection);
+            error.lost_connection
+        };
+        assert!(lost_connection(ErrorKind::Connection));
+        for kind in [ErrorKind::StorageFull, ErrorKind::Storage, ErrorKind::Statement] {
+            assert!(!lost_connection(kind), "{kind:?}");
+        }
+        let of_script = |lost_connection| {
+            RequestError::from(ScriptError { message: "no".to_owned(), lost_connection })
+        };
+        assert!(of_script(true).lost_connection && !of_script(false).lost_connection);
+        assert!(!RequestError::from("the script has ended its client").lost_connection);
+    }
 }

@@ -15,8 +15,8 @@ use dbdyno_workloads::definition::Microbenchmark;
 use rustix::fs::OFlags;
 
 use crate::protocol::{
-    InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response, StepReading,
-    StepUsages, TimedUsage,
+    Failed, InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response,
+    StepReading, StepUsages, TimedUsage,
 };
 use crate::slice::SliceRequest;
 
@@ -51,10 +51,28 @@ pub enum WorkerError {
         doing: &'static str,
         /// The reason.
         message: String,
+        /// Whether a connection is lost.
+        lost_connection: bool,
     },
 }
 
 impl WorkerError {
+    /// A failed request, without the loss of a connection.
+    pub fn failed(doing: &'static str, message: impl ToString) -> Self {
+        Self::Failed { doing, message: message.to_string(), lost_connection: false }
+    }
+
+    /// Whether the worker, its server, or a connection between them is lost: the same request may
+    /// succeed after a restart. Other failures, such as a full disk, would occur again.
+    #[must_use]
+    pub const fn is_loss(&self) -> bool {
+        match self {
+            Self::Server { .. } | Self::Died { .. } => true,
+            Self::Failed { lost_connection, .. } => *lost_connection,
+            Self::NotStarted(_) => false,
+        }
+    }
+
     /// The message without lines of logs.
     #[must_use]
     pub fn brief(&self) -> String {
@@ -328,8 +346,8 @@ impl WorkerHandle {
     }
 
     fn send(&mut self, request: &Request, doing: &'static str) -> Result<(), WorkerError> {
-        let mut line = serde_json::to_vec(request)
-            .map_err(|error| WorkerError::Failed { doing, message: error.to_string() })?;
+        let mut line =
+            serde_json::to_vec(request).map_err(|error| WorkerError::failed(doing, error))?;
         line.push(b'\n');
         let sent = match &mut self.requests {
             Some(requests) => requests.write_all(&line).is_ok(),
@@ -346,13 +364,11 @@ impl WorkerHandle {
             return Err(self.died(doing));
         }
         match serde_json::from_str(&response) {
-            Ok(Response::Failed(failed)) => {
-                Err(WorkerError::Failed { doing, message: failed.message })
+            Ok(Response::Failed(Failed { message, lost_connection })) => {
+                Err(WorkerError::Failed { doing, message, lost_connection })
             }
             Ok(response) => Ok(response),
-            Err(error) => {
-                Err(WorkerError::Failed { doing, message: format!("invalid response: {error}") })
-            }
+            Err(error) => Err(WorkerError::failed(doing, format!("invalid response: {error}"))),
         }
     }
 
@@ -385,7 +401,7 @@ impl Drop for WorkerHandle {
 }
 
 fn unexpected(doing: &'static str, response: &Response) -> WorkerError {
-    WorkerError::Failed { doing, message: format!("unexpected response: {response:?}") }
+    WorkerError::failed(doing, format!("unexpected response: {response:?}"))
 }
 
 fn signal_name(signal: i32) -> &'static str {
@@ -427,5 +443,26 @@ mod tests {
         fs::write(&log, "earlier").unwrap();
         drop(WorkerHandle::start(&mut Command::new("/bin/true"), &log).unwrap());
         assert_eq!(fs::read_to_string(&log).unwrap(), "");
+    }
+
+    #[test]
+    fn answer_says_whether_a_connection_was_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let error_of = |answer: &str| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &format!("read -r request; {answer}")]);
+            let mut worker = WorkerHandle::start(&mut command, &dir.path().join("log")).unwrap();
+            worker.free_statements().unwrap_err()
+        };
+        let failed = |lost_connection| {
+            let message = "no space left".to_owned();
+            let response = Response::Failed(Failed { message, lost_connection });
+            error_of(&format!("echo '{}'", serde_json::to_string(&response).unwrap()))
+        };
+        assert!(failed(true).is_loss());
+        let error = failed(false);
+        assert_eq!(error.to_string(), "freeing statements: no space left");
+        assert!(!error.is_loss());
+        assert!(error_of("exit 3").is_loss(), "the worker died");
     }
 }

@@ -51,9 +51,9 @@ impl ScriptClient {
         let setup = target.setup(script, number, clients, seed, passed);
         let source = &script.source;
         if number == 0 {
-            init(source, &setup, host).map_err(|error| error.to_string())?;
+            init(source, &setup, host)?;
         }
-        let client = Client::start(source, &setup, host).map_err(|error| error.to_string())?;
+        let client = Client::start(source, &setup, host)?;
         Ok(Self { client, statements, target, number, position })
     }
 
@@ -141,7 +141,7 @@ fn complete(
         }
         Err(error) => {
             tally.errors += 1;
-            Err(error.to_string().into())
+            Err(error.into())
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The worker's side of the protocol.
 
-use std::fmt::Display;
 use std::io::{BufRead, Write};
 use std::marker::PhantomData;
 use std::sync::mpsc::channel;
@@ -415,8 +414,10 @@ fn tables(open: &Open) -> Vec<Table> {
     }
 }
 
-fn failed(error: impl Display) -> Response {
-    Response::Failed(Failed { message: error.to_string() })
+fn failed(error: impl Into<RequestError>) -> Response {
+    let error = error.into();
+    let lost_connection = error.lost_connection;
+    Response::Failed(Failed { message: error.to_string(), lost_connection })
 }
 
 pub(super) fn receive(requests: &mut impl BufRead) -> Result<Option<Request>, ServeError> {

@@ -64,10 +64,7 @@ impl Instance {
             return Ok(false);
         }
         self.stop();
-        copy(&self.location).map_err(|error| WorkerError::Failed {
-            doing: "copying its data",
-            message: error.to_string(),
-        })?;
+        copy(&self.location).map_err(|error| WorkerError::failed("copying its data", error))?;
         self.start(context)?;
         Ok(true)
     }

@@ -280,5 +280,5 @@ const fn options(live: &Live) -> ServerOptions {
 }
 
 fn failed(error: impl Display) -> WorkerError {
-    WorkerError::Failed { doing: "optimizing the server", message: error.to_string() }
+    WorkerError::failed("optimizing the server", error)
 }
