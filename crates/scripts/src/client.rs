@@ -135,11 +135,11 @@ impl Client {
         self.run(host, Input::Answer(answer))
     }
 
-    /// Runs `thread_done`. The host must not wait.
+    /// Runs `thread_done`, unless the client waits or has ended. The host must not wait.
     ///
     /// # Errors
     /// The script failed.
-    pub fn finish(mut self, host: &mut dyn Host) -> Result<(), ScriptError> {
+    pub fn finish(&mut self, host: &mut dyn Host) -> Result<(), ScriptError> {
         if self.fiber.is_some() && !self.waits {
             self.run(host, Input::Stop)?;
         }

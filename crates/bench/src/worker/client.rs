@@ -15,7 +15,7 @@ use super::meter::Meter;
 use super::prepared::{ConnectionParams, Prepared};
 use super::readings::Readings;
 use super::script_client::ScriptClient;
-use super::script_host::ScriptTarget;
+use super::script_host::{ScriptTarget, print};
 use super::tally::Tally;
 use super::waiting::{Asleep, Waiting};
 use crate::latency::TickHistogram;
@@ -187,13 +187,21 @@ impl<C: Connection> Client<C> {
         Ok(())
     }
 
-    /// Frees the prepared statements.
+    /// Ends what was prepared: runs the `thread_done` of a script, and frees the statements.
     pub fn free_statements(&mut self) {
-        if let Some(Work::Script(script)) = &self.prepared {
-            self.passed_unique_values = script.passed_unique_values();
-        }
+        self.end_script();
         self.prepared = None;
         self.connection.close_statements();
+    }
+
+    /// Ends a script with its `thread_done`, whose error is logged: all events are measured.
+    pub(super) fn end_script(&mut self) {
+        let Some(Work::Script(script)) = &mut self.prepared else { return };
+        if let Err(error) = script.finish(&mut self.connection) {
+            print(&format!("thread_done of client {}: {error}", self.setup.number));
+        }
+        self.passed_unique_values = script.passed_unique_values();
+        self.prepared = None;
     }
 
     /// Runs one slice of the prepared microbenchmark, with response times in ticks of `T`.
@@ -385,3 +393,45 @@ impl<C: NonBlockingConnection> Client<C> {
 }
 
 const NOT_PREPARED: &str = "no microbenchmark is prepared";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dbdyno_machine::tsc::MonotonicTicks;
+    use dbdyno_scripts::{Driver, Options, Source};
+    use dbdyno_workloads::catalog::Catalog;
+    use dbdyno_workloads::definition::Script;
+
+    use super::super::fake_server::{FakeConnection, Reaction};
+    use super::*;
+    use crate::slice::Quota;
+
+    const SCRIPT: &str = "
+function thread_init() con = sysbench.sql.driver():connect() end
+function event() con:query('SELECT 1') end
+function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
+
+    #[test]
+    fn script_ends_with_its_thread_done() {
+        let scripts =
+            Some(ScriptTarget { driver: Driver::MySql, storage_engine: None, connections: 1 });
+        let (tables, calibration) = (Tables { count: 1, rows: 1 }, Calibration::NANOS);
+        let setup =
+            ClientSetup { number: 0, tables, seed: 5, calibration, injected_delay: None, scripts };
+        let connection = FakeConnection::new(|_| Reaction::AnswerAfter(Duration::ZERO));
+        let mut client = Client::new(connection, setup);
+        let source = Source::new("my.lua", SCRIPT.to_owned(), |_| None).unwrap();
+        let script = Some(Script { source, options: Options::new() });
+        let of_catalog = Catalog::builtin().get("point-query_range=100").cloned().unwrap();
+        client.prepare(&Microbenchmark { script, ..of_catalog }, 0, 1).unwrap();
+        let quota = Quota::Events(2);
+        let request = SliceRequest { block: 0, clients: None, lead_in: None, quota };
+        client.slice::<MonotonicTicks>(request).unwrap();
+        client.free_statements();
+        let expected = ["SELECT 1", "SELECT 1", "INSERT INTO ended VALUES (1)"];
+        assert_eq!(client.connection().texts, expected);
+        client.end_script();
+        assert_eq!(client.connection().texts.len(), 3, "it has ended");
+    }
+}

@@ -208,6 +208,7 @@ impl<C: Connection + Send + 'static> Thread<C> {
                     break;
                 }
             }
+            clients.iter_mut().for_each(Client::end_script);
         };
         let handle = std::thread::Builder::new().name(format!("clients-{number}")).spawn(work)?;
         Ok(Self { commands: Some(commands), outcomes, handle: Some(handle) })

@@ -15,6 +15,8 @@ use dbdyno_drivers::{
 pub(super) struct FakeConnection {
     stream: UnixStream,
     read: Vec<u8>,
+    /// The SQL texts of its statements.
+    pub(super) texts: Vec<String>,
 }
 
 /// What a server does with the request of this number, from 0.
@@ -56,7 +58,7 @@ impl FakeConnection {
                 }
             }
         });
-        Self { stream, read: Vec::new() }
+        Self { stream, read: Vec::new(), texts: Vec::new() }
     }
 
     fn lost(message: impl ToString) -> Error {
@@ -120,6 +122,11 @@ impl Connection for FakeConnection {
 
     fn query(&mut self, _: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
         Ok(Vec::new())
+    }
+
+    fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
+        self.texts.push(sql.to_owned());
+        Ok(StatementId::default())
     }
 
     fn close_statement(&mut self, _: StatementId) {}

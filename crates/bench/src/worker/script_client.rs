@@ -57,6 +57,19 @@ impl ScriptClient {
         Ok(Self { client, statements, target, number, position })
     }
 
+    /// Runs the script's `thread_done`.
+    pub fn finish<C: Connection>(&mut self, connection: &mut C) -> Result<(), RequestError> {
+        let (mut params, mut tally) = (ConnectionParams::default(), Tally::default());
+        let host = &mut ScriptHost {
+            connection,
+            params: &mut params.0,
+            tally: &mut tally,
+            statements: &mut self.statements,
+            send: None,
+        };
+        Ok(self.client.finish(host)?)
+    }
+
     /// Starts a block: the next event begins with its random numbers.
     pub fn start_block<C: Connection>(
         &mut self,

@@ -22,9 +22,9 @@ pub struct ScriptTarget {
     /// The driver that scripts see.
     pub(super) driver: Driver,
     /// The storage engine that scripts see.
-    storage_engine: Option<&'static str>,
+    pub(super) storage_engine: Option<&'static str>,
     /// The number of connections.
-    connections: u32,
+    pub(super) connections: u32,
 }
 
 impl ScriptTarget {
