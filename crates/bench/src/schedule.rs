@@ -130,11 +130,15 @@ pub struct Schedule {
     active: Vec<bool>,
     block: u32,
     next_block: u32,
+    /// The candidate of the last slice that was returned.
+    current: usize,
     /// Position and candidate of the remaining slices of the block.
     left: VecDeque<(u32, usize)>,
-    /// Quota of a slice, once measured: in a warm-up block, of this block.
+    /// Quota of a slice, once measured: until the highest is known, of this block.
     measured: Option<MeasuredQuota>,
-    /// The highest quota of the warm-up blocks.
+    /// The quota that the baseline measured last.
+    last: Option<MeasuredQuota>,
+    /// The highest quota that the baseline measured.
     highest: Option<MeasuredQuota>,
     /// Quota of the lead-ins of the current block. It is fixed when the block starts, so that all
     /// candidates get the same events.
@@ -149,22 +153,27 @@ impl Schedule {
             active,
             block: plan.first_block,
             next_block: plan.first_block,
+            current: BASELINE,
             left: VecDeque::new(),
             measured: None,
+            last: None,
             highest: None,
             lead_in: None,
             plan,
         }
     }
 
-    /// Sets the number of events per slice from a measured slice, if it is not known yet.
+    /// Sets the number of events per slice from the measurements of the last slice, if it is not
+    /// known yet: for later blocks if the slice is the baseline's, else for the rest of the block.
     pub fn calibrate(&mut self, measured: &SliceMeasured) {
         if self.plan.pace == Pace::Events && self.measured.is_none() {
             let SliceMeasured { events, wall, .. } = *measured;
             let quota = MeasuredQuota { events: events.max(1), wall };
             self.measured = Some(quota);
-            if self.highest.is_none_or(|highest| highest.events < quota.events) {
-                self.highest = Some(quota);
+            if self.current == BASELINE {
+                self.last = Some(quota);
+                let highest = self.highest.filter(|highest| highest.events >= quota.events);
+                self.highest = highest.or(self.last);
             }
         }
     }
@@ -195,18 +204,15 @@ impl Schedule {
         self.block = self.next_block;
         self.next_block += 1;
         let BlockPlan { seed, microbenchmark, pace, slice, .. } = self.plan;
-        if !self.is_warmup() {
-            self.measured = self.highest;
-        }
+        let (of_lead_in, measured) =
+            if self.is_warmup() { (self.last, None) } else { (self.highest, self.highest) };
+        self.measured = measured;
         self.lead_in = match pace {
-            Pace::Events => {
-                self.measured.and_then(|one| Quota::Events(one.events).lead_in(one.wall))
-            }
+            Pace::Events => of_lead_in.and_then(|one| Quota::Events(one.events).lead_in(one.wall)),
             Pace::Time => Quota::Time(slice).lead_in(slice),
         };
         let mut order = order(seed, microbenchmark, self.block, self.active.len());
-        if pace == Pace::Events && self.is_warmup() {
-            self.measured = None;
+        if pace == Pace::Events && measured.is_none() {
             order.retain(|candidate| *candidate != BASELINE);
             order.insert(0, BASELINE);
         }
@@ -233,6 +239,7 @@ impl Iterator for Schedule {
             self.start_block();
         }
         let (position, candidate) = self.left.pop_front()?;
+        self.current = candidate;
         let (block, warmup) = (self.block, self.is_warmup());
         Some(ScheduledSlice { block, position, warmup, candidate, request: self.request(block) })
     }
@@ -453,6 +460,19 @@ mod tests {
     fn candidate_with_a_lost_slice_continues_in_the_next_block() {
         let (script, _) = run(Pace::Events, &[('c', 3, Fate::Lost), ('b', 4, Fate::Lost)]);
         assert_eq!(script, "BtDeCe|BtCeDe|decebe|bec?de|b?dece");
+    }
+
+    #[test]
+    fn lost_warm_up_slice_of_the_baseline_lets_no_other_candidate_set_the_quota() {
+        let (script, events) = run(Pace::Events, &[('b', 0, Fate::Lost)]);
+        assert_eq!(script, "B?DtCe|BtCeDe|decebe|becede|bedece");
+        // The second block measures the baseline.
+        assert_eq!((&events[..2], &events[2..]), (&[50, 50][..], &[100; 12][..]));
+        // Without it, a counted block does.
+        let (script, events) =
+            run(Pace::Events, &[('b', 0, Fate::Lost), ('b', 1, Fate::Lost), ('b', 2, Fate::Lost)]);
+        assert_eq!(script, "B?DtCe|B?CtDe|b?dtce|btcede|bedece");
+        assert_eq!((&events[..6], &events[6..]), (&[50, 50, 200, 200, 50, 50][..], &[100; 6][..]));
     }
 
     #[test]
