@@ -16,6 +16,7 @@ mod reply;
 mod request;
 mod rows;
 mod template;
+mod temporal;
 mod wire;
 
 pub use connection::MySqlConnection;

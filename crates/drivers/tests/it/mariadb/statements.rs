@@ -73,6 +73,35 @@ fn both_modes_give_the_same_answers() {
             assert_eq!(rows.len() as u64, prepared.rows);
         }
     }
+    connections[0]
+        .run(
+            "CREATE TABLE others (id INT PRIMARY KEY, f FLOAT, d DOUBLE, fixed DOUBLE(8, 2),
+               day DATE, at DATETIME, exact DATETIME(6), tenths TIMESTAMP(1), t TIME, t3 TIME(3));
+             INSERT INTO others VALUES
+               (1, 0.1, 0.1, 1.25, '2024-05-06', '2024-05-06 07:08:09',
+                '9999-12-31 23:59:59.999999', '2024-01-01 00:00:00.5', '-838:59:59', '00:00:01.002'),
+               (2, 16777217, 1e300, 0, '0001-01-01', '2024-05-06', '2024-05-06 00:00:00.000001',
+                '2024-05-06', '838:00:59', '-00:00:00.5'),
+               (3, -1e-10, -0.0, NULL, NULL, NULL, NULL, '2024-05-06', '00:00:00', NULL),
+               (4, 3.4e38, 2.2250738585072014e-308, -0.01, '2024-05-06', NULL, NULL, '2024-05-06',
+                NULL, '100:00:00');",
+        )
+        .unwrap();
+    for sql in [
+        "SELECT * FROM others",
+        "SELECT SUM(d), AVG(d), AVG(fixed), SUM(f), MAX(f), d / 3, PI() FROM others WHERE id < 3",
+        "SELECT NOW(6) > at, DATE(at), at + INTERVAL 1 SECOND, SEC_TO_TIME(id), MAX(t3) FROM others",
+        "SELECT TIMEDIFF(at, exact), LAST_DAY(day), FROM_UNIXTIME(id / 3) FROM others",
+    ] {
+        let [prepared, text] =
+            connections.each_mut().map(|connection| execute(connection, sql, &ints(&[])));
+        assert_eq!(prepared, text, "{sql}");
+    }
+    let day = |connection: &mut MySqlConnection, id: &str| {
+        let sql = format!("SELECT day, at, t, d FROM others WHERE id = {id}");
+        execute(connection, &sql, &ints(&[])).digest
+    };
+    assert_ne!(day(&mut connections[0], "1"), day(&mut connections[0], "2"));
     let answer = execute(&mut connections[0], "SELECT c FROM t WHERE id = ?", &ints(&[1]));
     let expected = Answer { rows: 1, affected: 0, digest: digest("it's") };
     assert_eq!(answer, expected);
