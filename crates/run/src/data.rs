@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use dbdyno_engines::server::{ServerDirs, initialise};
+use dbdyno_engines::server::{ServerDirs, external_servers, initialise};
 use dbdyno_hosts::{HostConnection, HostError};
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::RunDirectory;
@@ -143,9 +143,12 @@ pub(crate) fn from_baseline(
     Ok(true)
 }
 
-/// Removes all data of a run.
+/// Removes all data of a run, also that of servers to which its directory only has a link.
 pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
     let path = directory.data();
+    if external_servers(&path).is_some() {
+        ServerDirs::open(&path)?.remove()?;
+    }
     match fs::remove_dir_all(&path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -296,4 +299,28 @@ pub(crate) fn load(
         None => RunError::Load { candidate: candidate.name.clone(), source: instance.cause(error) },
     })?;
     if problems.is_empty() { Ok(()) } else { Err(RunError::Statements(problems)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn data_of_servers_outside_of_the_run_directory_is_removed() {
+        // Servers of root cannot reach it: their data is in another directory.
+        let closed = fs::Permissions::from_mode(0o700);
+        let run = tempfile::Builder::new().permissions(closed).tempdir().unwrap();
+        let directory = RunDirectory::at(run.path());
+        let server_dirs = ServerDirs::open(&directory.data()).unwrap();
+        let root = server_dirs.root().to_owned();
+        fs::create_dir(root.join("base")).unwrap();
+        // The session is killed.
+        drop(server_dirs);
+        remove(&directory).unwrap();
+        assert!(!root.exists(), "{}", root.display());
+        assert!(!directory.data().exists());
+        remove(&directory).unwrap();
+    }
 }
