@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 
 use dbdyno_record::Work;
 use dbdyno_results::{
-    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, ResultsError, Role,
-    RunReader, SliceRecord,
+    CandidateRecord, FailureRecord, MicrobenchmarkRecord, ResultsError, Role, RunReader,
+    SliceRecord,
 };
 use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
@@ -213,7 +213,7 @@ impl Measured {
                 let absolute = absolute(&record, &of, kind, (cpus, planned_restarts), &background);
                 Own {
                     kind,
-                    failed: failures.iter().any(|f| spoils(f, id, number)),
+                    failed: failures.iter().any(|f| invalidates(f, id, number)),
                     client_bound: absolute.as_ref().is_some_and(client_bound),
                     absolute,
                 }
@@ -412,15 +412,11 @@ impl Measured {
     }
 }
 
-/// Whether a failure invalidates a candidate's results on a microbenchmark. A lost connection does
-/// not, nor does a failure after which a later session completed the measurement.
-fn spoils(failure: &FailureRecord, microbenchmark: u32, candidate: u32) -> bool {
-    let good = match failure.kind {
-        FailureKind::Wrong => false,
-        FailureKind::Ended => failure.recovered,
-        FailureKind::Lost | FailureKind::Differs => true,
-    };
-    failure.microbenchmark == Some(microbenchmark) && failure.candidate == candidate && !good
+/// Whether a failure invalidates a candidate's results on a microbenchmark.
+fn invalidates(failure: &FailureRecord, microbenchmark: u32, candidate: u32) -> bool {
+    failure.microbenchmark == Some(microbenchmark)
+        && failure.candidate == candidate
+        && failure.is_invalidating()
 }
 
 /// Whether the load generator used up its CPUs while the server did not use up its own.

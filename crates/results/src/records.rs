@@ -448,6 +448,19 @@ pub struct FailureRecord {
     pub reason: String,
 }
 
+impl FailureRecord {
+    /// Whether it invalidates the candidate's results: wrong answers do, and an end unless a later
+    /// session completed the measurement. A lost connection does not.
+    #[must_use]
+    pub const fn is_invalidating(&self) -> bool {
+        match self.kind {
+            FailureKind::Wrong => true,
+            FailureKind::Ended => !self.recovered,
+            FailureKind::Lost | FailureKind::Differs => false,
+        }
+    }
+}
+
 /// The state of a candidate's instance at one time of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateSnapshotRecord {
@@ -457,4 +470,23 @@ pub struct StateSnapshotRecord {
     pub at: String,
     /// The state.
     pub state_snapshot: StateSnapshot,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_session_makes_up_for_an_end_but_not_for_wrong_answers() {
+        let is_invalidating = |kind, recovered| {
+            let (at, reason) = (String::new(), String::new());
+            FailureRecord { kind, recovered, candidate: 1, microbenchmark: Some(0), at, reason }
+                .is_invalidating()
+        };
+        let of = |kind| [false, true].map(|recovered| is_invalidating(kind, recovered));
+        assert_eq!(of(FailureKind::Wrong), [true, true]);
+        assert_eq!(of(FailureKind::Ended), [true, false]);
+        assert_eq!(of(FailureKind::Lost), [false, false]);
+        assert_eq!(of(FailureKind::Differs), [false, false]);
+    }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use dbdyno_record::{Latencies, ServerUsage, SliceMeasured, StateSnapshot};
 use dbdyno_results::{
-    BuildRecord, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter, SessionRecord,
-    StateSnapshotRecord,
+    BuildRecord, FailureKind, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter,
+    SessionRecord, StateSnapshotRecord,
 };
 use dbdyno_units::{Bytes, Energy};
 use tempfile::{TempDir, tempdir};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dbdyno_results::{FailureKind, FailureRecord, ResultsError, Role, RunReader};
+use dbdyno_results::{FailureRecord, ResultsError, Role, RunReader};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_stats::{ControlRow, Estimate, NoiseFloor, Weight};
 use dbdyno_units::{Nanos, Share};
@@ -23,7 +23,7 @@ pub(crate) struct StepFigures {
     control: Option<u32>,
     /// How often the run was extended.
     pub extensions: usize,
-    /// Failures from which no candidate recovered.
+    /// Failures that invalidate the results of a candidate.
     pub failures: Vec<FailureRecord>,
 }
 
@@ -42,9 +42,6 @@ impl StepFigures {
         };
         let candidates = run.candidates()?;
         let control = candidates.iter().position(|one| one.role == Role::Control);
-        let is_failure = |failure: &FailureRecord| {
-            matches!(failure.kind, FailureKind::Wrong | FailureKind::Ended) && !failure.recovered
-        };
         Ok(Self {
             rules: (0..).zip(&cases).map(rule).collect::<Result<_, ResultsError>>()?,
             cases,
@@ -55,7 +52,7 @@ impl StepFigures {
                 .iter()
                 .filter(|(label, _)| label == extension::SETTING)
                 .count(),
-            failures: run.failures()?.into_iter().filter(is_failure).collect(),
+            failures: run.failures()?.into_iter().filter(FailureRecord::is_invalidating).collect(),
         })
     }
 
