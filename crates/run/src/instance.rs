@@ -46,9 +46,19 @@ pub(crate) fn in_order<'i>(
 pub(crate) enum SliceError {
     /// The server or its connections were lost; the instance was restarted and continues with the
     /// next block.
-    Lost(WorkerError),
+    Lost(LostSlice),
     /// The instance cannot continue.
     Failed(WorkerError),
+}
+
+/// A slice that was lost, after which the instance was restarted.
+#[derive(Debug)]
+pub(crate) struct LostSlice {
+    /// Why it was lost.
+    pub error: WorkerError,
+    /// Whether the instance's data differs from that of the other instances since then, and did not
+    /// before.
+    pub begins_to_differ: bool,
 }
 
 /// A candidate with its worker and, for a private server, its server.
@@ -200,8 +210,12 @@ impl Instance {
         if !error.is_loss() {
             return Err(SliceError::Failed(error));
         }
+        let had_diverged = self.has_diverged;
         match self.recover(context, prepare) {
-            Ok(true) => Err(SliceError::Lost(error)),
+            Ok(true) => {
+                let begins_to_differ = self.has_diverged && !had_diverged;
+                Err(SliceError::Lost(LostSlice { error, begins_to_differ }))
+            }
             Ok(false) => Err(SliceError::Failed(error)),
             Err(again) => {
                 let text =
@@ -310,4 +324,56 @@ const fn monitor_on_host<'a>(
 
 fn stopped() -> WorkerError {
     WorkerError::NotStarted("the instance is stopped".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use dbdyno_bench::protocol::{Failed, Response};
+    use dbdyno_bench::slice::Quota;
+    use dbdyno_machine::CpuAssignment;
+    use dbdyno_results::RunDirectory;
+    use dbdyno_spec::parse;
+    use dbdyno_units::Nanos;
+
+    use super::*;
+    use crate::cases::cases;
+    use crate::context::WorkerProgram;
+    use crate::resolved_candidate::on_existing_servers;
+
+    const EXPERIMENT: &str = "name = 'test'\nbaseline = 'a'\n[workload]\n\
+        microbenchmarks = ['point-query_range=100']\n\
+        [[candidate]]\nname = 'a'\nsystem = 'mariadb'\nurl = 'mysql://u@127.0.0.1:1/db'\n\
+        [[candidate]]\nname = 'b'\nsystem = 'mariadb'\nurl = 'mysql://u@127.0.0.1:1/other'\n";
+
+    #[test]
+    fn instance_is_restarted_only_if_a_connection_is_lost() {
+        let experiment = parse("test.toml", EXPERIMENT).unwrap_or_else(|p| panic!("{p}"));
+        let dir = tempfile::tempdir().unwrap();
+        let worker = WorkerProgram { program: "/bin/false".into(), args: Vec::new() };
+        let all = || "0".parse().unwrap();
+        let cpus = CpuAssignment { system: all(), dbdyno: all() };
+        let directory = RunDirectory::at(dir.path());
+        let context = RunContext::new(&experiment, None, directory, &worker, cpus);
+        let case = cases(&experiment).remove(0);
+        let prepare = Prepare { microbenchmark: case.microbenchmark, position: 0, clients: 1 };
+        let quota = Quota::Time(Nanos::from_millis(5));
+        let request = SliceRequest { block: 0, clients: None, lead_in: None, quota };
+        for lost_connection in [false, true] {
+            let failed = Failed { message: "the disk is full".to_owned(), lost_connection };
+            let answer = serde_json::to_string(&Response::Failed(failed)).unwrap();
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &format!("read -r request; echo '{answer}'; read -r request")]);
+            let candidate = on_existing_servers(&experiment).pop().unwrap();
+            let mut instance = Instance::new(&context, candidate);
+            instance.worker =
+                Some(WorkerHandle::start(&mut command, &dir.path().join("log")).unwrap());
+            let error = instance.run_slice(&context, request, &prepare).unwrap_err();
+            let SliceError::Failed(error) = error else { panic!("no server was restarted") };
+            assert!(error.to_string().contains("the disk is full"), "{error}");
+            assert_eq!(error.to_string().contains("restarting failed"), lost_connection);
+            assert_eq!(instance.recoveries, u32::from(lost_connection));
+        }
+    }
 }

@@ -188,8 +188,8 @@ impl LiveTraining<'_> {
                         return Ok(Completion::Interrupted);
                     }
                 }
-                Err(SliceError::Lost(error)) => {
-                    recorder.lost(instance, candidate, &phase, &error)?;
+                Err(SliceError::Lost(lost)) => {
+                    recorder.lost(&instance.candidate.name, candidate, &phase, &lost)?;
                 }
                 Err(SliceError::Failed(error)) => {
                     schedule.remove(candidate);

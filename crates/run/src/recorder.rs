@@ -7,7 +7,7 @@ use dbdyno_bench::worker::WorkerError;
 use dbdyno_results::{FailureKind, FailureRecord, OptimizationRecord, ResultsError, RunWriter};
 
 use crate::error::RunError;
-use crate::instance::Instance;
+use crate::instance::{Instance, LostSlice};
 use crate::progress::{Progress, RunEvent};
 
 /// The run directory that a session writes to, and the receiver of its events.
@@ -91,15 +91,20 @@ impl<'a> Recorder<'a> {
     /// Stores and reports a lost slice after which the instance was restarted.
     pub fn lost(
         &mut self,
-        instance: &Instance,
+        candidate: &str,
         number: usize,
         phase: &Phase,
-        error: &WorkerError,
+        slice: &LostSlice,
     ) -> Result<(), ResultsError> {
-        let candidate = &instance.candidate.name;
+        let LostSlice { error, begins_to_differ } = slice;
         self.report(RunEvent::Lost { candidate, at: &phase.at, reason: &error.brief() });
         let reason = format!("{error}; the instance was restarted and the run continued");
-        self.results.add_failure(&phase.failure(FailureKind::Lost, number, reason))
+        self.results.add_failure(&phase.failure(FailureKind::Lost, number, reason))?;
+        if *begins_to_differ {
+            let reason = "a slice of writes was lost: its data differs from then on".to_owned();
+            self.results.add_failure(&phase.failure(FailureKind::Differs, number, reason))?;
+        }
+        Ok(())
     }
 
     /// Stops an instance that failed; stores and reports the failure.
@@ -156,5 +161,72 @@ impl<'a> Recorder<'a> {
         self.results.add_optimization(record)?;
         self.report(RunEvent::Optimized { candidate, record });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_results::{CandidateRecord, NewRun, Role, SessionRecord};
+    use dbdyno_units::Nanos;
+
+    use super::*;
+
+    fn session() -> SessionRecord {
+        SessionRecord {
+            started: "2026-01-01T12:00:00Z".to_owned(),
+            version: "0.1.0".to_owned(),
+            host: Vec::new(),
+            facts: serde_json::Value::Null,
+            warnings: Vec::new(),
+            client_cpus: None,
+            system_cpus: None,
+            client_wait: None,
+            counting: Vec::new(),
+            elapsed: Nanos::ZERO,
+        }
+    }
+
+    fn candidate(name: &str) -> CandidateRecord {
+        CandidateRecord {
+            name: name.to_owned(),
+            role: Role::Candidate,
+            system: "mariadb".to_owned(),
+            version: String::new(),
+            engine: None,
+            build: None,
+            origin: None,
+            server_settings: Vec::new(),
+            config_diff: Vec::new(),
+            configuration: Vec::new(),
+            injected_delay: None,
+        }
+    }
+
+    #[test]
+    fn lost_slice_of_writes_is_stored_with_the_difference_that_it_causes() {
+        let dir = tempfile::tempdir().unwrap();
+        let new_run = NewRun {
+            name: "test".to_owned(),
+            baseline: "base".to_owned(),
+            experiment_text: String::new(),
+            experiment: serde_json::Value::Null,
+            settings: Vec::new(),
+            microbenchmarks: Vec::new(),
+            insert: None,
+        };
+        let mut results = RunWriter::create(&dir.path().join("out"), &new_run).unwrap();
+        results.start_session(&session()).unwrap();
+        results.add_candidates(&[candidate("base"), candidate("a")]).unwrap();
+        let cancel = AtomicBool::new(false);
+        let mut recorder = Recorder::new(results, &|_| {}, &cancel);
+        let phase = Phase { at: "insert (warm-up)".to_owned(), microbenchmark: None };
+        for begins_to_differ in [true, false] {
+            let error = WorkerError::failed("running a slice", "the server is gone");
+            recorder.lost("a", 1, &phase, &LostSlice { error, begins_to_differ }).unwrap();
+        }
+        let stored = recorder.results.reader().unwrap().failures().unwrap();
+        let kinds: Vec<FailureKind> = stored.iter().map(|failure| failure.kind).collect();
+        assert_eq!(kinds, [FailureKind::Lost, FailureKind::Differs, FailureKind::Lost]);
+        assert!(stored.iter().all(|failure| failure.at == phase.at && failure.candidate == 1));
     }
 }

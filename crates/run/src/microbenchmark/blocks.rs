@@ -90,9 +90,11 @@ impl Blocks<'_, '_> {
                         return Ok(None);
                     }
                 }
-                Err(SliceError::Lost(error)) => {
-                    self.recorder.lost(instance, number, &phase, &error)?;
-                    self.exclude_from_comparison(case, number)?;
+                Err(SliceError::Lost(lost)) => {
+                    self.recorder.lost(&instance.candidate.name, number, &phase, &lost)?;
+                    if instance.has_diverged() {
+                        self.answers.exclude(number);
+                    }
                 }
                 Err(SliceError::Failed(error)) => {
                     schedules.iter_mut().for_each(|schedule| schedule.remove(number));
@@ -150,20 +152,6 @@ impl Blocks<'_, '_> {
             self.answers.add(candidate, &row.measured);
         }
         self.histories[case.id as usize].add(&row);
-        Ok(())
-    }
-
-    /// After a lost slice of writes, the candidate's data and answers differ from the others'.
-    fn exclude_from_comparison(
-        &mut self,
-        case: NumberedCase<'_>,
-        number: usize,
-    ) -> Result<(), RunError> {
-        if case.case.microbenchmark.writes() && self.answers.exclude(number) {
-            let reason = "a slice of writes was lost: its data differs from then on".to_owned();
-            let failure = self.run.measuring(case).failure(FailureKind::Differs, number, reason);
-            self.recorder.results.add_failure(&failure)?;
-        }
         Ok(())
     }
 
