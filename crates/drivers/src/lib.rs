@@ -105,18 +105,6 @@ pub trait NonBlockingConnection: Connection + AsFd {
     /// # Errors
     /// As [`Connection::execute`]. The request has ended then.
     fn receive_available(&mut self) -> Result<Received, Error>;
-
-    /// As [`Self::receive_available`]; `None` while the answer is incomplete.
-    ///
-    /// # Errors
-    /// As [`Self::receive_available`].
-    #[inline]
-    fn try_receive(&mut self) -> Result<Option<Answer>, Error> {
-        Ok(match self.receive_available()? {
-            Received::Answer(answer) => Some(answer),
-            Received::Part | Received::Nothing => None,
-        })
-    }
 }
 
 /// What has arrived of an answer.

@@ -95,12 +95,6 @@ impl SqliteConnection {
             .collect()
     }
 
-    /// The library that the connection uses.
-    #[must_use]
-    pub fn library(&self) -> &Library {
-        &self.library
-    }
-
     /// The raw `sqlite3*`, to measure against the bare C API.
     #[must_use]
     pub fn raw_handle(&self) -> *mut std::ffi::c_void {

@@ -9,4 +9,5 @@ mod hostile;
 mod mariadb;
 mod password;
 mod postgres;
+mod received;
 mod sqlite;

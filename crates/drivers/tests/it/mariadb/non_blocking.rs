@@ -6,6 +6,7 @@ use dbdyno_record::server::StatementMode::{Prepared, Text};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::server::{Database, Server};
+use crate::received::try_receive;
 
 /// Waits until one of the connections is readable. Returns the complete answers with the index of their
 /// connection.
@@ -20,7 +21,7 @@ fn wait(connections: &mut [(MySqlConnection, StatementId)]) -> Vec<(usize, Answe
     let mut complete = Vec::new();
     for (index, (connection, _)) in connections.iter_mut().enumerate() {
         if readable[index]
-            && let Some(answer) = connection.try_receive().unwrap()
+            && let Some(answer) = try_receive(connection).unwrap()
         {
             complete.push((index, answer));
         }
@@ -87,7 +88,7 @@ fn try_receive_does_not_wait() {
     second.push_int(1);
     connection.send(statement, &second).unwrap();
     let start = Instant::now();
-    assert_eq!(connection.try_receive().unwrap(), None);
+    assert_eq!(try_receive(&mut connection).unwrap(), None);
     assert!(start.elapsed() < Duration::from_millis(500));
     // A second request is rejected and does not affect the first.
     let error = connection.send(statement, &second).unwrap_err();
@@ -111,10 +112,10 @@ fn killed_server_is_reported_by_try_receive() {
     let mut params = Params::default();
     params.push_int(20);
     connection.send(statement, &params).unwrap();
-    assert_eq!(connection.try_receive().unwrap(), None);
+    assert_eq!(try_receive(&mut connection).unwrap(), None);
     server.kill();
     let mut fds = [PollFd::new(&connection, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 10, tv_nsec: 0 })).unwrap();
-    let error = connection.try_receive().unwrap_err();
+    let error = try_receive(&mut connection).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Connection);
 }

@@ -9,6 +9,7 @@ use dbdyno_record::server::{Address, StatementMode, Target};
 
 use super::server::Value::Int;
 use super::server::{Database, Server, With, backend_pid, execute, params, value};
+use crate::received::try_receive;
 
 /// A database with a table of three rows.
 fn filled() -> Database {
@@ -108,7 +109,7 @@ fn deadlock_is_a_conflict_for_one_transaction() {
     let others = other.execute(updates[1], &params(&[Int(1)]));
     // The one that is given up frees the other only when it rolls back by itself, as it does.
     let ones = loop {
-        match one.try_receive() {
+        match try_receive(&mut one) {
             Ok(None) => thread::sleep(Duration::from_millis(1)),
             Ok(Some(answer)) => break Ok(answer),
             Err(error) => break Err(error),
@@ -183,7 +184,7 @@ fn terminated_backend_is_a_lost_connection() {
     at_work.send(statement, &params(&[])).unwrap();
     terminate(&pid);
     check(loop {
-        match at_work.try_receive() {
+        match try_receive(&mut at_work) {
             Ok(None) => thread::sleep(Duration::from_millis(1)),
             Ok(Some(answer)) => panic!("{answer:?}"),
             Err(error) => break error,

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::server::Value::Int;
 use super::server::{Database, execute, params};
+use crate::received::try_receive;
 
 /// Waits by poll(2) for the answer of each connection.
 pub fn receive_all(connections: &mut [PostgresConnection]) -> Vec<Answer> {
@@ -24,7 +25,7 @@ pub fn receive_all(connections: &mut [PostgresConnection]) -> Vec<Answer> {
         let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
         for (index, ready) in waiting.into_iter().zip(ready) {
             if ready {
-                answers[index] = connections[index].try_receive().unwrap();
+                answers[index] = try_receive(&mut connections[index]).unwrap();
             }
         }
     }
@@ -59,14 +60,14 @@ fn one_thread_drives_several_connections() {
 fn try_receive_does_not_wait() {
     let database = Database::create();
     let mut connection = database.connect();
-    let error = connection.try_receive().unwrap_err();
+    let error = try_receive(&mut connection).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Statement, "{error}");
     let statement = connection.prepare("SELECT 5 FROM pg_sleep(0.2)").unwrap();
     connection.send(statement, &params(&[])).unwrap();
-    assert_eq!(connection.try_receive().unwrap(), None);
+    assert_eq!(try_receive(&mut connection).unwrap(), None);
     let answers = receive_all(std::slice::from_mut(&mut connection));
     assert_eq!(answers, [Answer { rows: 1, affected: 0, digest: 5 }]);
-    connection.try_receive().unwrap_err();
+    try_receive(&mut connection).unwrap_err();
 }
 
 #[test]
