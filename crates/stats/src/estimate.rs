@@ -22,10 +22,6 @@ pub struct Estimate {
     /// Number of blocks. Not serialized.
     #[serde(skip)]
     pub blocks: usize,
-    /// Effective sample size: the number of independent blocks with the same information. Not
-    /// serialized.
-    #[serde(skip)]
-    pub effective_blocks: f64,
     /// Number of starts if the interval is over starts; `None` if it is over blocks. Not serialized.
     #[serde(skip)]
     pub starts: Option<usize>,
@@ -69,7 +65,6 @@ pub fn median_with_interval(ratios: &[f64]) -> Option<Estimate> {
         low: Ratio::new(at_rank(&sorted, n.midpoint(1.0) - half)),
         high: Ratio::new(at_rank(&sorted, n.midpoint(1.0) + half)),
         blocks: ratios.len(),
-        effective_blocks,
         starts: None,
     })
 }
@@ -178,7 +173,6 @@ mod tests {
             prop_assert!(estimate.low <= estimate.median);
             prop_assert!(estimate.median <= estimate.high);
             prop_assert!(estimate.high.get() <= greatest);
-            prop_assert!(estimate.effective_blocks <= ratios.len() as f64);
         }
 
         #[test]

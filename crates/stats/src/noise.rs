@@ -63,7 +63,6 @@ mod tests {
             low: Ratio::new(low),
             high: Ratio::new(high),
             blocks: 20,
-            effective_blocks: 20.0,
             starts: None,
         }
     }

@@ -88,7 +88,6 @@ pub fn percentile_ratios<const N: usize>(
             low: interval.at(-1.0),
             high: interval.at(1.0),
             blocks,
-            effective_blocks: blocks as f64,
             starts: own.starts,
         })
     })

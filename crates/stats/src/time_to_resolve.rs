@@ -78,7 +78,6 @@ mod tests {
             low: Ratio::new(1.0 - percent / 100.0),
             high: Ratio::new(1.0 + percent / 100.0),
             blocks: 20,
-            effective_blocks: 20.0,
             starts,
         }
     }

@@ -24,7 +24,6 @@ pub fn unpaired_ratio(
         low,
         high,
         blocks: own.blocks.min(other.blocks),
-        effective_blocks: own.effective_blocks.min(other.effective_blocks),
         starts: own.starts.min(other.starts),
     })
 }

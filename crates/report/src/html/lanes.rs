@@ -21,14 +21,7 @@ pub(crate) struct Lane {
 
 /// A ratio without an interval: it is drawn without a whisker.
 pub(crate) const fn point_estimate(ratio: Ratio) -> Estimate {
-    Estimate {
-        median: ratio,
-        low: ratio,
-        high: ratio,
-        blocks: 1,
-        effective_blocks: 1.0,
-        starts: None,
-    }
+    Estimate { median: ratio, low: ratio, high: ratio, blocks: 1, starts: None }
 }
 
 /// The head of the chart's column, with the axis.

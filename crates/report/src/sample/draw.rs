@@ -144,7 +144,7 @@ fn response_times(role: Role, effect: f64) -> Vec<RelativePercentile> {
 
 /// An estimate from 20 blocks.
 pub(crate) const fn interval(median: Ratio, low: Ratio, high: Ratio) -> Estimate {
-    Estimate { median, low, high, blocks: 20, effective_blocks: 20.0, starts: None }
+    Estimate { median, low, high, blocks: 20, starts: None }
 }
 
 /// An interval by order statistics, precise enough for a sample.

@@ -66,7 +66,7 @@ mod tests {
 
     fn estimate(half: f64, starts: Option<usize>) -> Estimate {
         let [median, low, high] = [0.0, -half, half].map(|log: f64| Ratio::new(1.1 * log.exp()));
-        Estimate { median, low, high, blocks: 60, effective_blocks: 60.0, starts }
+        Estimate { median, low, high, blocks: 60, starts }
     }
 
     #[test]

@@ -262,7 +262,6 @@ mod tests {
                 low: ratio(low),
                 high: ratio(high),
                 blocks: 20,
-                effective_blocks: 20.0,
                 starts: None,
             },
             peer: peer.to_vec(),
