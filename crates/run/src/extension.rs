@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use dbdyno_results::ExtensionRecord;
-use dbdyno_stats::{ControlRow, Estimate, NoiseFloor};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::definition::Stage;
 
 use crate::cases::MicrobenchmarkCase;
+use crate::figures::Figures;
 use crate::metric::{Metric, floor_of, is_difference};
 use crate::slice_history::SliceHistory;
+use crate::stopping_rule::StoppingRule;
 
 /// The label of an extension in the settings of a run.
 pub(crate) const SETTING: &str = "extended";
@@ -111,18 +112,36 @@ impl Extension {
     }
 }
 
+impl Figures for Measured<'_> {
+    fn cases(&self) -> &[MicrobenchmarkCase] {
+        self.cases
+    }
+
+    fn rule(&self, case: usize) -> &StoppingRule {
+        &self.histories[case].rule
+    }
+
+    fn is_server(&self) -> &[bool] {
+        self.is_server
+    }
+
+    fn control(&self) -> Option<u32> {
+        self.control
+    }
+}
+
 impl Measured<'_> {
     /// The cases with an interval; with `undecided`, those with a candidate for which no difference
     /// was found.
     fn open(&self, undecided: bool) -> Vec<Open> {
-        let [qps, cpu] = [Metric::Qps, Metric::Cpu].map(|metric| self.noise_floor(metric));
+        let [qps, cpu] = [Metric::Qps, Metric::Cpu].map(|metric| self.noise_floor_of_run(metric));
         let differs = |case: usize, candidate: u32, metric: Metric| {
             let floor = match metric {
                 Metric::Qps => &qps,
                 Metric::Cpu => &cpu,
             };
-            let own = self.control_of(case, metric).map(|estimate| estimate.median);
-            let estimate = self.estimate(case, candidate, metric);
+            let own = self.control_estimate(case, metric).map(|estimate| estimate.median);
+            let estimate = self.estimate(case, metric, candidate);
             let floor = floor_of(own, floor.as_ref());
             estimate.is_some_and(|estimate| is_difference(&estimate, floor))
         };
@@ -132,7 +151,7 @@ impl Measured<'_> {
                 // A difference of throughput is a result, too.
                 let found =
                     differs(case, *candidate, metric) || differs(case, *candidate, Metric::Qps);
-                let estimate = self.estimate(case, *candidate, metric)?;
+                let estimate = self.estimate(case, metric, *candidate)?;
                 (!undecided || !found).then(|| estimate.half_width().as_fraction())
             };
             self.candidates.iter().filter_map(of).max_by(f64::total_cmp)
@@ -140,30 +159,6 @@ impl Measured<'_> {
         (0..self.cases.len())
             .filter_map(|case| Some(Open { case, width: width(case)?, time: self.time(case) }))
             .collect()
-    }
-
-    fn noise_floor(&self, metric: Metric) -> Option<NoiseFloor> {
-        let control = |case: usize| {
-            let microbenchmark = self.cases[case].microbenchmark.name.clone();
-            Some(ControlRow { microbenchmark, estimate: self.control_of(case, metric)? })
-        };
-        let controls: Vec<ControlRow> = (0..self.cases.len()).filter_map(control).collect();
-        NoiseFloor::of(&controls)
-    }
-
-    fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
-        let is_server = |number: u32| self.is_server.get(number as usize) == Some(&true);
-        let on_server = is_server(0) || is_server(candidate);
-        let cpu_is_known = || self.estimate(case, candidate, Metric::Cpu).is_some();
-        Metric::trusted(&self.cases[case], on_server, cpu_is_known)
-    }
-
-    fn estimate(&self, case: usize, candidate: u32, metric: Metric) -> Option<Estimate> {
-        self.histories[case].rule.estimate_of(metric, candidate, self.is_server)
-    }
-
-    fn control_of(&self, case: usize, metric: Metric) -> Option<Estimate> {
-        self.estimate(case, self.control?, metric)
     }
 
     fn time(&self, case: usize) -> Nanos {

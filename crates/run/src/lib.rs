@@ -23,6 +23,7 @@ mod disk_space;
 mod error;
 mod error_share;
 mod extension;
+mod figures;
 mod host_programs;
 mod hosts;
 mod instance;

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use dbdyno_results::{FailureRecord, ResultsError, Role, RunReader};
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_stats::{ControlRow, Estimate, NoiseFloor, Weight};
+use dbdyno_stats::{Estimate, Weight};
 use dbdyno_units::{Nanos, Share};
 
 use crate::cases::{MicrobenchmarkCase, cases};
 use crate::extension;
+use crate::figures::Figures;
 use crate::metric::{Metric, floor_of};
 use crate::stopping_rule::StoppingRule;
 use crate::timing::slice_length;
@@ -61,36 +62,32 @@ impl StepFigures {
         self.rules.iter().map(StoppingRule::time).sum()
     }
 
-    /// The metric to trust for a candidate.
-    pub fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
-        let on_server = self.is_server.first() == Some(&true);
-        let cpu_is_known = || self.estimate(case, Metric::Cpu, candidate).is_some();
-        Metric::trusted(&self.cases[case], on_server, cpu_is_known)
-    }
-
-    /// The ratio of a candidate to the baseline; `None` with too few blocks.
-    pub fn estimate(&self, case: usize, metric: Metric, candidate: u32) -> Option<Estimate> {
-        self.rules[case].estimate_of(metric, candidate, &self.is_server)
-    }
-
     /// A contrast of candidates; `None` with too few blocks.
     pub fn contrast(&self, case: usize, metric: Metric, weights: &[Weight]) -> Option<Estimate> {
         self.rules[case].contrast_of(metric, weights, &self.is_server)
     }
 
-    /// The ratio of the control to the baseline; `None` with too few blocks.
-    pub fn control(&self, case: usize, metric: Metric) -> Option<Estimate> {
-        self.estimate(case, metric, self.control?)
-    }
-
     /// The noise floor of a microbenchmark; 0 without a control.
     pub fn noise_floor(&self, case: usize, metric: Metric) -> Share {
-        let row = |case: usize| {
-            let microbenchmark = self.cases[case].microbenchmark.name.clone();
-            Some(ControlRow { microbenchmark, estimate: self.control(case, metric)? })
-        };
-        let rows: Vec<ControlRow> = (0..self.cases.len()).filter_map(row).collect();
-        let own = self.control(case, metric).map(|estimate| estimate.median);
-        floor_of(own, NoiseFloor::of(&rows).as_ref())
+        let own = self.control_estimate(case, metric).map(|estimate| estimate.median);
+        floor_of(own, self.noise_floor_of_run(metric).as_ref())
+    }
+}
+
+impl Figures for StepFigures {
+    fn cases(&self) -> &[MicrobenchmarkCase] {
+        &self.cases
+    }
+
+    fn rule(&self, case: usize) -> &StoppingRule {
+        &self.rules[case]
+    }
+
+    fn is_server(&self) -> &[bool] {
+        &self.is_server
+    }
+
+    fn control(&self) -> Option<u32> {
+        self.control
     }
 }

@@ -18,6 +18,7 @@ use super::record::{
 use super::search::{Next, Position, Search, Verdict};
 use super::step_figures::StepFigures;
 use super::subject::Subject;
+use crate::figures::Figures as _;
 use crate::metric::{Metric, is_difference};
 use crate::progress::RunEvent;
 use crate::session::Options;

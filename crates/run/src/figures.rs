@@ -1,0 +1,51 @@
+//! What was measured, compared with the baseline.
+
+use dbdyno_stats::{ControlRow, Estimate, NoiseFloor};
+
+use crate::cases::MicrobenchmarkCase;
+use crate::metric::Metric;
+use crate::stopping_rule::StoppingRule;
+
+/// The figures of a run.
+pub(crate) trait Figures {
+    /// The cases.
+    fn cases(&self) -> &[MicrobenchmarkCase];
+
+    /// The slices of a case.
+    fn rule(&self, case: usize) -> &StoppingRule;
+
+    /// Whether it is a server, by candidate.
+    fn is_server(&self) -> &[bool];
+
+    /// The control's number.
+    fn control(&self) -> Option<u32>;
+
+    /// The ratio of a candidate to the baseline; `None` with too few blocks.
+    fn estimate(&self, case: usize, metric: Metric, candidate: u32) -> Option<Estimate> {
+        self.rule(case).estimate_of(metric, candidate, self.is_server())
+    }
+
+    /// The ratio of the control to the baseline; `None` with too few blocks.
+    fn control_estimate(&self, case: usize, metric: Metric) -> Option<Estimate> {
+        self.estimate(case, metric, self.control()?)
+    }
+
+    /// The metric to trust for a candidate.
+    fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
+        let is_server = |number: u32| self.is_server().get(number as usize) == Some(&true);
+        let on_server = is_server(0) || is_server(candidate);
+        let cpu_is_known = || self.estimate(case, Metric::Cpu, candidate).is_some();
+        Metric::trusted(&self.cases()[case], on_server, cpu_is_known)
+    }
+
+    /// The noise floor of the run; `None` without a control.
+    fn noise_floor_of_run(&self, metric: Metric) -> Option<NoiseFloor> {
+        let control = |(case, of): (usize, &MicrobenchmarkCase)| {
+            let microbenchmark = of.microbenchmark.name.clone();
+            Some(ControlRow { microbenchmark, estimate: self.control_estimate(case, metric)? })
+        };
+        let controls: Vec<ControlRow> =
+            self.cases().iter().enumerate().filter_map(control).collect();
+        NoiseFloor::of(&controls)
+    }
+}
