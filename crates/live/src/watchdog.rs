@@ -30,7 +30,7 @@ pub(crate) const MIN_LIMIT: Duration = Duration::from_secs(1);
 /// meanwhile, and dbdyno has the time of the others for its next heartbeat.
 const PARTS: libc::c_int = 4;
 /// Minimum interval between heartbeats while threads are stopped one after the other.
-pub(crate) const BEAT: Duration = Duration::from_millis(100);
+const BEAT: Duration = Duration::from_millis(100);
 
 /// Runs `work`, which stops threads of a process, on a separate thread and under a watchdog. `work`
 /// must call [`Watchdog::beat`] if it may take longer than the limit.

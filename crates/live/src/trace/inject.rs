@@ -1,5 +1,6 @@
 //! System calls and function calls executed by a thread of the process.
 
+use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::memory::ProcessMemory;
 use crate::probe::{FilterMode, Status};
 use crate::process::Process;
 use crate::threads::{check_alive, has_ended, threads};
-use crate::watchdog::{BEAT, MIN_LIMIT, Watchdog, watched};
+use crate::watchdog::{MIN_LIMIT, Watchdog, watched};
 
 /// A thread that does not stop in this time is skipped.
 const STOP_WITHIN: Duration = Duration::from_millis(20);
@@ -81,7 +82,8 @@ pub(crate) fn make_system_calls(
     let build = |after: &Registers, mask| stub::system_calls(address, calls, after, mask);
     let stacks = Stacks::of(process)?;
     let task = "map memory";
-    let job = ThreadJob { process, stacks: &stacks, address, calls, build: &build, task };
+    let (stacks, build) = (&stacks, &build);
+    let job = ThreadJob { process, stacks, address, calls, build, task, done_within: DONE_WITHIN };
     job.run(|_| true)
 }
 
@@ -100,10 +102,12 @@ pub(crate) fn check_filters(process: &Process, calls: &[SystemCall]) -> Result<(
     watched(pid, MIN_LIMIT, |watchdog| {
         let mut unstopped = UnstoppedThreads::of(pid, watchdog);
         let start = Instant::now();
-        while start.elapsed() < SEARCH_TIME {
+        let is_over = || start.elapsed() >= SEARCH_TIME;
+        while !is_over() {
             let mut refused = None;
-            for tid in by_suitability(pid)? {
+            for tid in by_suitability(pid)?.into_iter().take_while(|_| !is_over()) {
                 watchdog.beat();
+                unstopped.release();
                 let thread = StoppedThread::seize(pid, tid, STOP_WITHIN, &mut unstopped)?;
                 let Some(thread) = thread else { continue };
                 let found = forbidden(process, tid, 0, &calls);
@@ -171,7 +175,8 @@ pub(crate) fn call_functions(
         is_at_safe_point && interrupted_waits_only(process, &stacks, thread)
     };
     let task = "call a function";
-    let job = ThreadJob { process, stacks: &stacks, address, calls: &[], build: &build, task };
+    let (stacks, build, calls) = (&stacks, &build, &[]);
+    let job = ThreadJob { process, stacks, address, calls, build, task, done_within: DONE_WITHIN };
     job.run(is_safe)
 }
 
@@ -222,6 +227,29 @@ struct ThreadJob<'a> {
     calls: &'a [SystemCall],
     build: &'a (dyn Fn(&Registers, u64) -> Vec<u8> + Sync),
     task: &'static str,
+    /// Maximum time of the stub.
+    done_within: Duration,
+}
+
+/// A stub that a thread is in, and the state of the thread before.
+struct EnteredStub {
+    range: Range<u64>,
+    registers: Registers,
+    vectors: Vec<u8>,
+    mask: u64,
+}
+
+impl EnteredStub {
+    /// Moves a thread out of a function that waits for a lock and has had no effect yet.
+    fn leave(&self, pid: u32, now: &StoppedThread) -> Result<(), LiveError> {
+        if now.interrupted_call() != Some(libc::SYS_futex) {
+            return Ok(());
+        }
+        let restored = raw::set_vector_registers(now.tid, &self.vectors)
+            .and_then(|()| raw::set_registers(now.tid, &self.registers))
+            .and_then(|()| raw::set_signal_mask(now.tid, self.mask));
+        restored.map_err(LiveError::system("restoring a thread of", pid))
+    }
 }
 
 fn is_own_code(maps: &Maps, address: u64) -> bool {
@@ -246,18 +274,26 @@ impl ThreadJob<'_> {
         let start = Instant::now();
         let mut unstopped = UnstoppedThreads::of(pid, watchdog);
         let mut forbidden = None;
-        while start.elapsed() < SEARCH_TIME {
-            for tid in by_suitability(pid)? {
+        let is_over = || start.elapsed() >= SEARCH_TIME;
+        while !is_over() {
+            for tid in by_suitability(pid)?.into_iter().take_while(|_| !is_over()) {
                 watchdog.beat();
+                unstopped.release();
                 let thread = StoppedThread::seize(pid, tid, STOP_WITHIN, &mut unstopped)?;
                 let Some(thread) = thread else { continue };
                 let is_suitable = thread.is_plain()
                     && !is_in_critical_section(self.process.memory(), &thread)
                     && is_suitable(&thread);
-                if is_suitable {
-                    forbidden = self.forbidden_in(&thread)?;
-                    if forbidden.is_none() {
-                        return self.run_in(thread, &mut unstopped, watchdog);
+                match is_suitable.then(|| self.enter(&thread)).transpose() {
+                    Ok(Some(Ok(stub))) => {
+                        return self.run_in(thread, &stub, &mut unstopped, watchdog);
+                    }
+                    Ok(Some(Err(what))) => forbidden = Some(what),
+                    Ok(None) => {}
+                    Err(error) => {
+                        // Before `unstopped` waits for its threads.
+                        thread.release();
+                        return Err(error);
                     }
                 }
                 thread.release();
@@ -277,49 +313,69 @@ impl ThreadJob<'_> {
         forbidden(self.process, thread.tid, self.address, &calls)
     }
 
-    fn run_in(
-        &self,
-        thread: StoppedThread,
-        unstopped: &mut UnstoppedThreads<'_>,
-        watchdog: &Watchdog,
-    ) -> Result<(), LiveError> {
-        let (pid, address, memory) = (self.process.pid(), self.address, self.process.memory());
-        let system = || LiveError::system("running code in a thread of", pid);
-        let tid = thread.tid;
-        let registers = thread.registers;
+    /// Writes the stub and moves a thread to it; or returns what its system call filters do, if they forbid
+    /// the stub.
+    fn enter(&self, thread: &StoppedThread) -> Result<Result<EnteredStub, String>, LiveError> {
+        if let Some(what) = self.forbidden_in(thread)? {
+            return Ok(Err(what));
+        }
+        let (address, tid, registers) = (self.address, thread.tid, thread.registers);
+        let system = || LiveError::system("running code in a thread of", self.process.pid());
         let mask = raw::signal_mask(tid).map_err(system())?;
+        let vectors = raw::vector_registers(tid).map_err(system())?;
         let code = (self.build)(&restart::continuation(&registers), mask);
-        memory.write(address, &code)?;
-        let stub = address..address + code.len() as u64;
+        self.process.memory().write(address, &code)?;
 
         // From here on the thread no longer depends on dbdyno. The registers are set first, because
         // only the stub restores the signal mask.
         let entry = Registers { rip: address + stub::ENTRY, orig_rax: u64::MAX, ..registers };
         raw::set_registers(tid, &entry).map_err(system())?;
         raw::set_signal_mask(tid, ALL_SIGNALS).map_err(system())?;
-        let mut thread = thread;
+        let range = address..address + code.len() as u64;
+        Ok(Ok(EnteredStub { range, registers, vectors, mask }))
+    }
+
+    /// Waits until a thread has left the stub.
+    fn run_in(
+        &self,
+        mut thread: StoppedThread,
+        stub: &EnteredStub,
+        unstopped: &mut UnstoppedThreads<'_>,
+        watchdog: &Watchdog,
+    ) -> Result<(), LiveError> {
+        let (pid, tid) = (self.process.pid(), thread.tid);
         let start = Instant::now();
         let mut pause = Duration::from_micros(50);
         loop {
             thread.resume(pid)?;
             sleep(pause);
+            // The thread may wait for a lock that one of these holds.
+            unstopped.release();
             pause = (pause * 2).min(Duration::from_millis(5));
             let now = match raw::interrupt(tid) {
-                Ok(()) => wait_for_stop(pid, tid, watchdog)?,
+                Ok(()) => wait_for_stop(pid, tid, unstopped, watchdog)?,
                 Err(_) if has_ended(pid, tid) => None,
-                Err(error) => return Err(system()(error)),
+                Err(error) => {
+                    return Err(LiveError::system("running code in a thread of", pid)(error));
+                }
             };
             let Some(now) = now else { return Err(self.lost_error(tid, unstopped)) };
             // A function called by the stub returns to it, and so may a signal handler that
             // interrupted its last instructions.
-            let mut inside = stub.contains(&now.registers.rip);
-            self.stacks.visit(memory, &now.registers, |word, _| inside |= stub.contains(&word));
+            let mut inside = stub.range.contains(&now.registers.rip);
+            self.stacks.visit(self.process.memory(), &now.registers, |word, _| {
+                inside |= stub.range.contains(&word);
+            });
             if !inside {
                 now.release();
                 return Ok(());
             }
-            if start.elapsed() > DONE_WITHIN {
-                return abandon(pid, self.task, &now, &registers, mask);
+            if start.elapsed() > self.done_within {
+                let left = stub.leave(pid, &now);
+                now.release();
+                left?;
+                let waited = Nanos::from(self.done_within);
+                return Err(LiveError::NoSafePoint { pid, task: self.task, waited });
             }
             thread = now;
         }
@@ -347,12 +403,14 @@ impl ThreadJob<'_> {
 fn wait_for_stop(
     pid: u32,
     tid: i32,
+    unstopped: &mut UnstoppedThreads<'_>,
     watchdog: &Watchdog,
 ) -> Result<Option<StoppedThread>, LiveError> {
     let start = Instant::now();
     loop {
         watchdog.beat();
-        let thread = StoppedThread::wait(pid, tid, BEAT)?;
+        unstopped.release();
+        let thread = StoppedThread::wait(pid, tid, STOP_WITHIN)?;
         let is_over = start.elapsed() > DONE_WITHIN || has_ended(pid, tid);
         if thread.is_some() || is_over {
             return Ok(thread);
@@ -376,23 +434,6 @@ fn by_suitability(pid: u32) -> Result<Vec<i32>, LiveError> {
         (is_first, rank)
     });
     Ok(threads)
-}
-
-/// Moves a thread out of a function that waits for a lock and has had no effect yet.
-fn abandon(
-    pid: u32,
-    task: &'static str,
-    now: &StoppedThread,
-    registers: &Registers,
-    mask: u64,
-) -> Result<(), LiveError> {
-    let failed = LiveError::NoSafePoint { pid, task, waited: Nanos::from(DONE_WITHIN) };
-    if now.interrupted_call() == Some(libc::SYS_futex) {
-        let system = || LiveError::system("restoring a thread of", pid);
-        raw::set_registers(now.tid, registers).map_err(system())?;
-        raw::set_signal_mask(now.tid, mask).map_err(system())?;
-    }
-    Err(failed)
 }
 
 #[cfg(test)]

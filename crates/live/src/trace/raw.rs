@@ -71,6 +71,29 @@ pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
     check(unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, nothing, ptr::from_ref(registers)) })
 }
 
+/// Not in the libc crate; from `linux/elf.h`.
+const NT_X86_XSTATE: usize = 0x202;
+/// Size of a buffer for the vector registers of any CPU, in bytes.
+const MAX_VECTORS: usize = 64 << 10;
+
+/// All floating-point and vector registers of a stopped thread, in the format of `XSAVE`.
+pub(crate) fn vector_registers(tid: i32) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0_u8; MAX_VECTORS];
+    let mut buffer = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: the kernel writes at most `iov_len` bytes to the buffer, and their number to `iov_len`.
+    check(unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut buffer) })?;
+    bytes.truncate(buffer.iov_len);
+    Ok(bytes)
+}
+
+/// Sets what [`vector_registers`] returned.
+pub(crate) fn set_vector_registers(tid: i32, bytes: &[u8]) -> io::Result<()> {
+    let base = bytes.as_ptr().cast_mut().cast();
+    let buffer = libc::iovec { iov_base: base, iov_len: bytes.len() };
+    // SAFETY: the kernel only reads the buffer.
+    check(unsafe { libc::ptrace(libc::PTRACE_SETREGSET, tid, NT_X86_XSTATE, &raw const buffer) })
+}
+
 /// The blocked signals of a stopped thread, as a bit mask.
 pub(crate) fn signal_mask(tid: i32) -> io::Result<u64> {
     let mut mask = 0_u64;

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -68,6 +69,7 @@ fn helper_stops_itself_while_it_holds_a_thread() {
         calls: &[],
         build: &build,
         task,
+        done_within: DONE_WITHIN,
     };
     let stop = |_: &StoppedThread| {
         // SAFETY: takes numbers.
@@ -127,4 +129,145 @@ fn ended_thread_is_distinguished_from_exited_process() {
     let end = SystemCall { number: libc::SYS_exit_group, arguments: [0; 6] };
     let error = make_system_calls(&process, borrowed.address, &[end]).unwrap_err();
     assert!(matches!(error, LiveError::Exited { .. }), "{error}");
+}
+
+/// A helper process for other tests, with a thread that is uninterruptible most of the time. Exits if that
+/// thread is stopped for long.
+#[test]
+#[ignore = "started by another test"]
+fn helper_has_a_thread_that_stops_late() {
+    static TIME: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    const MAX_TIME: Duration = Duration::from_millis(1_000);
+    if std::env::var_os(PID).is_none() {
+        return;
+    }
+    std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
+    loop {
+        let start = Instant::now();
+        // SAFETY: the child has its own memory and makes system calls only; its parent waits for its end.
+        unsafe {
+            let flags = libc::CLONE_VFORK | libc::SIGCHLD;
+            let child = libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0);
+            if child == 0 {
+                libc::syscall(libc::SYS_nanosleep, &raw const TIME, 0);
+                libc::syscall(libc::SYS_exit_group, 0);
+            }
+            libc::waitpid(child as i32, std::ptr::null_mut(), 0);
+        }
+        assert!(start.elapsed() < MAX_TIME);
+    }
+}
+
+#[test]
+fn thread_that_stops_late_is_released_while_another_one_runs_a_stub() {
+    let mut helper = Started::test("helper_has_a_thread_that_stops_late", 0);
+    let pid = helper.pid();
+    let is_in_clone = || {
+        let found = threads(pid).unwrap_or_default();
+        found.into_iter().any(|tid| present_call(pid, tid) == Some(libc::SYS_clone))
+    };
+    wait_until("threads wait", || reads(pid, false) && is_in_clone());
+    let process = Process::open(pid, ProbeOptions::default()).unwrap();
+    let stacks = Stacks::of(&process).unwrap();
+    let borrowed = find_unused_code(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
+    let address = borrowed.address;
+    let sleep = SystemCall { number: libc::SYS_poll, arguments: [0, 0, 2_000, 0, 0, 0] };
+    let calls = [sleep];
+    let build = |after: &Registers, mask| stub::system_calls(address, &calls, after, mask);
+    let job = ThreadJob {
+        process: &process,
+        stacks: &stacks,
+        address,
+        calls: &calls,
+        build: &build,
+        task: "sleep",
+        done_within: DONE_WITHIN,
+    };
+    // Not in the first round, in which the other thread is interrupted.
+    let is_second = Cell::new(false);
+    job.run(move |thread| {
+        thread.interrupted_call() == Some(libc::SYS_read) && is_second.replace(true)
+    })
+    .unwrap();
+    assert!(helper.0.try_wait().unwrap().is_none(), "the other thread was stopped meanwhile");
+}
+
+static LOCK: u32 = 0;
+
+/// Overwrites a vector register and waits for a lock forever.
+extern "C" fn waits_for_a_lock() {
+    // SAFETY: a system call with a live word; `xmm5` may be changed by a function.
+    unsafe {
+        std::arch::asm!("pcmpeqd xmm5, xmm5", out("xmm5") _);
+        loop {
+            let futex = (libc::SYS_futex, &raw const LOCK, libc::FUTEX_WAIT);
+            libc::syscall(futex.0, futex.1, futex.2, 0, 0);
+        }
+    }
+}
+
+/// A helper process for other tests. Ends if a vector register changes.
+#[test]
+#[ignore = "started by another test"]
+fn helper_keeps_a_value_in_a_vector_register() {
+    const SIZE: usize = 128 << 10;
+    if std::env::var_os(PID).is_none() {
+        return;
+    }
+    // SAFETY: new memory.
+    let map = |protection| unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        libc::mmap(std::ptr::null_mut(), SIZE, protection, flags, -1, 0) as u64
+    };
+    let code = map(libc::PROT_READ | libc::PROT_EXEC);
+    let data = map(libc::PROT_READ | libc::PROT_WRITE);
+    let function = waits_for_a_lock as *const () as u64;
+    writeln!(std::io::stdout(), "at {function} {data} {code}").unwrap();
+    let value = 0x0123_4567_89ab_cdef_u64;
+    loop {
+        let found: u64;
+        // SAFETY: changes declared registers only.
+        unsafe {
+            std::arch::asm!(
+                "movq xmm5, {value}",
+                "2: dec {count}",
+                "jnz 2b",
+                "movq {found}, xmm5",
+                value = in(reg) value,
+                count = inout(reg) 1_000_000_000_u64 => _,
+                found = out(reg) found,
+                out("xmm5") _,
+            );
+        }
+        assert_eq!(found, value);
+    }
+}
+
+#[test]
+fn thread_taken_out_of_a_function_keeps_its_vector_registers() {
+    let mut helper = Started::test("helper_keeps_a_value_in_a_vector_register", 0);
+    let lines = BufReader::new(helper.0.stdout.take().unwrap()).lines();
+    let line = lines.map_while(Result::ok).find(|line| line.contains("at ")).unwrap();
+    let numbers = line.split(' ').filter_map(|word| word.parse().ok()).collect::<Vec<u64>>();
+    let [function, data, address] = numbers[..] else { panic!("{line}") };
+    let process = Process::open(helper.pid(), ProbeOptions::default()).unwrap();
+    let stacks = Stacks::of(&process).unwrap();
+    let functions = [FunctionCall { address: function, arguments: [0; 3] }];
+    let stack_top = data + (128 << 10);
+    let data = StubData { stack_top, vectors: data + (16 << 10), counter: data };
+    let build = |after: &Registers, mask| stub::functions(address, &functions, &data, after, mask);
+    let job = ThreadJob {
+        process: &process,
+        stacks: &stacks,
+        address,
+        calls: &[],
+        build: &build,
+        task: "call a function",
+        done_within: Duration::from_millis(50),
+    };
+    let error = job.run(|thread| thread.is_in_user_code()).unwrap_err();
+    assert!(matches!(error, LiveError::NoSafePoint { .. }), "{error}");
+    // Longer than its loop.
+    sleep(Duration::from_secs(1));
+    assert!(helper.0.try_wait().unwrap().is_none(), "a vector register was changed");
 }
