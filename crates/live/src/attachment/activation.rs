@@ -87,6 +87,12 @@ impl Attachment {
         redirected(&self.process, generation).map(|(_, activation)| activation)
     }
 
+    /// Number of entries of a generation that lead to its code.
+    pub(super) fn patched_entries(&self, generation: &Generation) -> Result<usize, LiveError> {
+        let found = found(&self.process, generation)?;
+        Ok(found.iter().filter(|it| **it == Found::Patch).count())
+    }
+
     /// How much of each generation is active.
     pub(super) fn activations(&self) -> Result<Vec<Activation>, LiveError> {
         self.generations().iter().map(|generation| self.activation_of(generation)).collect()

@@ -5,8 +5,10 @@ use std::path::Path;
 
 use super::{Activation, Attachment};
 use crate::LiveError;
-use crate::journal::{Generation, GenerationState, find_map, live_records};
+use crate::journal::{Area, Generation, GenerationState, JournalRecord, find_map, live_records};
+use crate::patch::BytePatch;
 use crate::unwind;
+use dbdyno_machine::ProcessIdentity;
 
 /// A generation of another process, as found in this one.
 #[derive(Clone, Copy, Debug)]
@@ -15,52 +17,96 @@ struct SeenGeneration {
     original: GenerationState,
     /// How much of it is active here.
     activation: Activation,
-    /// Whether all of its code is here and registered with the unwinder.
-    is_complete: bool,
+    /// Whether all of its code is registered with the unwinder.
+    is_registered: bool,
+}
+
+/// The generations of another process that are in this one.
+struct Inherited {
+    identity: ProcessIdentity,
+    generations: Vec<Generation>,
+    /// Number of entries that lead to them here.
+    patched: usize,
 }
 
 impl Attachment {
-    /// Copies the journal that matches the process's memory. The process may have been forked before
-    /// all code was written or while it was inactive, and changed independently since. So only its
-    /// memory shows what is active.
+    /// Copies the journal that matches the process's memory best: the one with the most entries redirected
+    /// here, then with the most code. The process may have been forked before all code was written or while
+    /// it was inactive, and changed independently since. So only its memory shows what is active.
     pub(super) fn inherit(&mut self, state: &Path) -> Result<(), LiveError> {
+        let mut best: Option<Inherited> = None;
+        let mut examined: Vec<Vec<Generation>> = Vec::new();
         for other in live_records(state) {
-            let (mut inherited, mut seen) = (Vec::new(), Vec::new());
-            if other.program == self.process.program() {
-                for generation in other.generations {
-                    if !self.are_mapped(&generation)? {
-                        continue;
-                    }
-                    seen.push(SeenGeneration {
-                        original: generation.state,
-                        activation: self.activation_of(&generation)?,
-                        is_complete: self.is_complete(&generation)?,
-                    });
-                    inherited.push(generation);
-                }
+            // Sessions of one parent have the same code.
+            let is_examined = examined.iter().any(|it| has_same_code(it, &other.generations));
+            if other.program != self.process.program() || is_examined {
+                continue;
             }
-            if !inherited.is_empty() {
-                for (generation, state) in inherited.iter_mut().zip(states(&seen)) {
-                    generation.state = state;
-                }
-                for generation in &inherited {
-                    let map = find_map(state, &other.identity, generation.number);
-                    self.journal.store_map(generation.number, &map)?;
-                }
-                return self.journal.change(|record| record.generations = inherited);
+            examined.push(other.generations.clone());
+            let found = self.inherited_from(other)?;
+            let rank = |it: &Inherited| (it.patched, it.generations.len());
+            if best.as_ref().map_or((0, 0), rank) < rank(&found) {
+                best = Some(found);
             }
         }
-        Ok(())
+        let Some(inherited) = best else { return Ok(()) };
+        for generation in &inherited.generations {
+            let map = find_map(state, &inherited.identity, generation.number);
+            self.journal.store_map(generation.number, &map)?;
+        }
+        self.journal.change(|record| record.generations = inherited.generations)
     }
 
-    fn is_complete(&self, generation: &Generation) -> Result<bool, LiveError> {
+    /// The generations in another process's journal that are in this process, with their states here.
+    fn inherited_from(&self, other: JournalRecord) -> Result<Inherited, LiveError> {
+        let (mut generations, mut seen, mut patched) = (Vec::new(), Vec::new(), 0);
+        for generation in other.generations {
+            if !self.has_code_of(&generation)? {
+                continue;
+            }
+            patched += self.patched_entries(&generation)?;
+            seen.push(SeenGeneration {
+                original: generation.state,
+                activation: self.activation_of(&generation)?,
+                is_registered: self.is_registered(&generation)?,
+            });
+            generations.push(generation);
+        }
+        for (generation, state) in generations.iter_mut().zip(states(&seen)) {
+            generation.state = state;
+        }
+        Ok(Inherited { identity: other.identity, generations, patched })
+    }
+
+    /// Whether all code of a generation is in this process. Other code may be at the same addresses: that of
+    /// the process it was forked from, while `generation` is of another one.
+    fn has_code_of(&self, generation: &Generation) -> Result<bool, LiveError> {
+        if !self.are_mapped(generation)? {
+            return Ok(false);
+        }
+        match generation.digest {
+            Some(digest) => Ok(digest == self.digest(generation)?),
+            // Never activated, or in a journal of an old version.
+            None => Ok(self.activation_of(generation)? != Activation::Inactive),
+        }
+    }
+
+    /// Whether all code of a generation is registered with the unwinder.
+    fn is_registered(&self, generation: &Generation) -> Result<bool, LiveError> {
         let registered = match generation.areas.first().filter(|_| !generation.frames.is_empty()) {
             Some(area) => unwind::calls_done(&self.process, &area.data_range())?,
             None => 0,
         };
-        Ok(registered == generation.frames.len()
-            && generation.digest == Some(self.digest(generation)?))
+        Ok(registered == generation.frames.len())
     }
+}
+
+/// Whether two journals have the same generations, apart from their states.
+fn has_same_code(some: &[Generation], others: &[Generation]) -> bool {
+    fn code(it: &Generation) -> (Option<u64>, &[Area], &[BytePatch], &[BytePatch]) {
+        (it.digest, &it.areas, &it.entries, &it.exits)
+    }
+    some.iter().map(code).eq(others.iter().map(code))
 }
 
 /// The states of generations here, oldest first. Never `Freeing`, because only threads of the other
@@ -68,7 +114,7 @@ impl Attachment {
 fn states(seen: &[SeenGeneration]) -> Vec<GenerationState> {
     let active = seen.iter().filter(|it| it.activation != Activation::Inactive).count();
     let is_redoable = |it: &SeenGeneration| {
-        it.is_complete
+        it.is_registered
             && matches!(
                 it.original,
                 GenerationState::Inactive | GenerationState::Active | GenerationState::Switching
@@ -90,7 +136,7 @@ mod tests {
     use super::*;
 
     fn seen(original: GenerationState, activation: Activation) -> SeenGeneration {
-        SeenGeneration { original, activation, is_complete: true }
+        SeenGeneration { original, activation, is_registered: true }
     }
 
     #[test]
@@ -107,11 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn generation_inactive_here_is_redoable_if_complete() {
+    fn generation_inactive_here_is_redoable_if_registered() {
         use GenerationState::{Active, Freeing, Inactive, Preparing, Retired};
         assert_eq!(states(&[seen(Active, Activation::Inactive)]), [Inactive]);
         assert_eq!(states(&[seen(Inactive, Activation::Inactive)]), [Inactive]);
-        let part = SeenGeneration { is_complete: false, ..seen(Active, Activation::Inactive) };
+        let part = SeenGeneration { is_registered: false, ..seen(Active, Activation::Inactive) };
         assert_eq!(states(&[part]), [Retired]);
         for there in [Preparing, Retired, Freeing] {
             assert_eq!(states(&[seen(there, Activation::Inactive)]), [Retired]);

@@ -79,3 +79,32 @@ fn child_forked_after_undo_can_redo() {
     victim.assert_alive();
     victim.end();
 }
+
+#[test]
+fn child_inherits_its_parents_code_and_not_other_code_at_its_addresses() {
+    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
+    // Its process ID is lower, so its journal is read first.
+    let mut other_victim = program.start();
+    let mut victim = program.start();
+    let mut parent = attach(&program, &victim);
+    optimize(&program, &mut parent);
+    let pid = victim.fork();
+    let mut other = attach(&program, &other_victim);
+    other.begin().unwrap();
+    let area = *parent.areas().next().unwrap();
+    if !other.reserve_same(&area, false).unwrap() {
+        return println!("skipped: both processes have the same addresses in use");
+    }
+    let mut child = attach_to(&program, pid);
+    assert_eq!(states(&child), [GenerationState::Active]);
+    child.begin().unwrap();
+    sleep(SOME_ROUNDS);
+    victim.assert_alive();
+    child.undo().unwrap();
+    assert_eq!(child.activation().unwrap(), Activation::Inactive);
+    // Code that was never active is not inherited: it may be that of another process.
+    let child_of_other = attach_to(&program, other_victim.fork());
+    assert_eq!(states(&child_of_other), []);
+    victim.end();
+    other_victim.end();
+}
