@@ -45,10 +45,14 @@ impl Attachment {
 
     fn free_if(&mut self, may_be_freed: impl Fn(&Generation) -> bool) -> Result<u64, LiveError> {
         let mut freed = 0;
+        let mut in_use = Vec::new();
         for number in self.numbers_in(GenerationState::Freeing) {
-            // Marked by an earlier version according to the journal of another process.
             if self.is_entered(number)? {
+                // Marked by an earlier version according to the journal of another process.
                 self.set_state(number, GenerationState::Retired)?;
+            } else if !self.is_unused(number)? {
+                // A thread may still be in the stub of an interrupted attempt, which the next one overwrites.
+                in_use.push(number);
             }
         }
         for number in self.numbers_in(GenerationState::Retired) {
@@ -58,7 +62,9 @@ impl Attachment {
             }
         }
         for number in self.numbers_in(GenerationState::Freeing) {
-            freed += self.free_generation(number)?;
+            if !in_use.contains(&number) {
+                freed += self.free_generation(number)?;
+            }
         }
         Ok(freed)
     }
