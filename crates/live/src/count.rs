@@ -345,6 +345,9 @@ mod tests {
         let reason = too_slow(slowdown(5), 4.0).unwrap();
         assert_eq!(reason, "counting takes 5.0 times the CPU time, more than 4");
         assert_eq!(too_slow(None, 4.0), None);
+        // So slow that there are few waits.
+        let reason = too_slow(work(2, 20).relative_to(work(1, 1_000)), 4.0).unwrap();
+        assert!(reason.starts_with("counting takes 100.0 times"), "{reason}");
     }
 
     #[test]

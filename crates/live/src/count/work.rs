@@ -32,7 +32,10 @@ impl Work {
 
     /// CPU time per wait, relative to that in another period. `None`: unknown.
     pub(super) fn relative_to(self, other: Self) -> Option<f64> {
-        Some(self.per_wait()? / other.per_wait()?)
+        let before = other.per_wait()?;
+        // Few waits may be due to the counters themselves, so they are used, too.
+        let now = self.cpu.as_secs_f64() / self.waits.max(1) as f64;
+        (!self.cpu.is_zero()).then_some(now / before)
     }
 
     /// Mean number of CPUs in use.
@@ -109,10 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn time_per_wait_is_unknown_with_few_waits() {
+    fn time_per_wait_is_unknown_if_there_were_few_waits_before() {
         let work =
             |waits| Work { time: Duration::from_secs(1), cpu: Duration::from_secs(1), waits };
-        assert_eq!(work(99).relative_to(work(1_000)), None);
+        assert_eq!(work(500).relative_to(work(99)), None);
         assert_eq!(work(500).relative_to(work(1_000)), Some(2.0));
+        // A process that hardly waits any more is slow.
+        assert_eq!(work(10).relative_to(work(1_000)), Some(100.0));
+        assert_eq!(work(0).relative_to(work(1_000)), Some(1_000.0));
+        assert_eq!(Work { waits: 1, ..Work::default() }.relative_to(work(1_000)), None);
     }
 }
