@@ -13,9 +13,11 @@ const ERESTART_RESTARTBLOCK: i64 = -516;
 /// Length of `syscall` and of `int 0x80`.
 const SYSCALL_LENGTH: u64 = 2;
 
-/// System calls that fail with `EINTR` after a stop, from signal(7). They can be restarted, because
-/// they have had no effect when they return `EINTR`.
-const NOT_RESTARTED: [i64; 16] = [
+/// System calls that fail with `EINTR` after a stop, from signal(7): waits, reading from inotify, and
+/// transfers over sockets with a timeout (`SO_RCVTIMEO`, `SO_SNDTIMEO`). They can be restarted, because
+/// they have had no effect when they return `EINTR`: a transfer that was interrupted after a part returns
+/// the size of that part.
+const NOT_RESTARTED: [i64; 21] = [
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_connect,
@@ -23,14 +25,19 @@ const NOT_RESTARTED: [i64; 16] = [
     libc::SYS_epoll_pwait2,
     libc::SYS_epoll_wait,
     libc::SYS_io_getevents,
+    libc::SYS_read,
+    libc::SYS_readv,
     libc::SYS_recvfrom,
     libc::SYS_recvmmsg,
     libc::SYS_recvmsg,
     libc::SYS_rt_sigtimedwait,
     libc::SYS_semop,
     libc::SYS_semtimedop,
+    libc::SYS_sendmmsg,
     libc::SYS_sendmsg,
     libc::SYS_sendto,
+    libc::SYS_write,
+    libc::SYS_writev,
     libc::SYS_io_uring_enter,
 ];
 
@@ -106,12 +113,13 @@ mod tests {
 
     #[test]
     fn finished_system_call_is_not_restarted() {
-        for result in [0, 17, -11, EINTR] {
-            let read = in_call(libc::SYS_read, result);
-            assert_eq!(interrupted_call(&read), None);
-            let after = continuation(&read);
+        let results = [0, 17, -11].map(|result| (libc::SYS_read, result));
+        for (call, result) in results.into_iter().chain([(libc::SYS_close, EINTR)]) {
+            let finished = in_call(call, result);
+            assert_eq!(interrupted_call(&finished), None);
+            let after = continuation(&finished);
             assert_eq!((after.rip, after.rax), (0x1002, result.cast_unsigned()));
-            assert!(restarted(&read).is_none());
+            assert!(restarted(&finished).is_none());
         }
         let outside = in_call(-1, ERESTARTSYS);
         assert_eq!(interrupted_call(&outside), None);
@@ -123,5 +131,8 @@ mod tests {
         let wait = in_call(libc::SYS_epoll_wait, EINTR);
         assert_eq!(restarted(&wait).map(|r| r.rax.cast_signed()), Some(ERESTARTNOHAND));
         assert_eq!(continuation(&wait).rip, 0x1000);
+        // From a socket with a timeout.
+        let read = in_call(libc::SYS_read, EINTR);
+        assert_eq!(restarted(&read).map(|r| r.rax.cast_signed()), Some(ERESTARTNOHAND));
     }
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -146,6 +147,22 @@ static void *writes(void *own) {
     return NULL;
 }
 
+/* Reads from a socket with a timeout, which the kernel does not restart after a stop. */
+static void *times_out(void *own) {
+    int sockets[2];
+    struct timeval timeout = {0, 5000};
+    char byte;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets)) fail("socketpair");
+    if (setsockopt(sockets[0], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout)) fail("timeout");
+    while (!done) {
+        if (read(sockets[0], &byte, 1) != -1) fail("read from a silent socket");
+        if (errno != EAGAIN && !(disturbed && errno == EINTR)) fail("read with a timeout");
+        check_all();
+        ++*(turns *)own;
+    }
+    return NULL;
+}
+
 static void *forks(void *own) {
     while (!done) {
         pid_t pid = fork();
@@ -204,7 +221,7 @@ static void *is_alarmed(void *own) {
     return NULL;
 }
 
-enum { COUNT = 10 };
+enum { COUNT = 11 };
 static turns so_far[COUNT];
 
 /* Waits until every thread has made progress. */
@@ -239,8 +256,8 @@ int main(void) {
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    void *(*all[COUNT])(void *) = {computes, vectors, epolls, sleeps,     reads,
-                                   writes,   forks,   starts, is_alarmed, spins};
+    void *(*all[COUNT])(void *) = {computes, vectors, epolls, sleeps,     reads, writes,
+                                   times_out, forks,  starts, is_alarmed, spins};
     pthread_t threads[COUNT];
     for (int i = 0; i < COUNT; i++) pthread_create(&threads[i], NULL, all[i], (void *)&so_far[i]);
     printf("ready\n");
