@@ -139,8 +139,8 @@ pub struct AttachOptions {
     #[arg(long, value_name = "MS", hide = true, conflicts_with = "max_pause",
         value_parser = clap::value_parser!(u64).range(5..=10_000))]
     stop_bound: Option<u64>,
-    /// Accept a process whose system call filter (seccomp) dbdyno cannot read. It must permit mmap, munmap
-    /// and madvise
+    /// Accept a process whose system call filter (seccomp) dbdyno cannot read. It must permit mmap, munmap,
+    /// madvise and rt_sigprocmask
     #[arg(long)]
     allow_seccomp: bool,
 }

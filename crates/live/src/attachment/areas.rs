@@ -73,7 +73,9 @@ impl Attachment {
     /// They do not, or cannot be read.
     pub fn check_filters(&self) -> Result<(), LiveError> {
         let any = Area { address: 0x1_0000, code: HUGE_PAGE, data: unwind::DATA_SIZE };
-        check_filters(&self.process, &[&map(&any, true)[..], &unmap(&any)].concat())
+        let allow_unreadable = self.process.options().allow_seccomp;
+        let calls = [&map(&any, true)[..], &unmap(&any)].concat();
+        check_filters(&self.process, &calls, allow_unreadable)
     }
 
     /// Makes the process map free memory.
@@ -83,10 +85,12 @@ impl Attachment {
         let calls = map(&area, huge);
         let mapped = self.make_calls(&calls).and_then(|()| self.is_mapped(&area));
         if is_enabled {
-            if let Ok(true) = mapped {
-                self.touch_huge_pages(&area)?;
-            }
+            let touched = match mapped {
+                Ok(true) => self.touch_huge_pages(&area),
+                _ => Ok(()),
+            };
             self.disable_huge_pages()?;
+            touched?;
         }
         if !mapped? {
             return Err(LiveError::refused(

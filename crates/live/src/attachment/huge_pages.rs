@@ -11,26 +11,27 @@ use super::areas::HUGE_PAGE;
 use crate::LiveError;
 use crate::journal::Area;
 use crate::probe::Status;
-use crate::trace::SystemCall;
+use crate::trace::{SystemCall, check_filters};
 
 impl Attachment {
-    /// Enables huge pages if the process, but not the machine, has disabled them. Returns whether it did.
+    /// Enables huge pages if the process, but not the machine, has disabled them, and its system call filters are
+    /// known to permit that. Returns whether it did.
     pub(super) fn enable_huge_pages(&mut self) -> Result<bool, LiveError> {
         let is_disabled = Status::of(self.process.pid())?.field("THP_enabled") == Some("0");
         if !is_disabled || !may_be_used() {
             return Ok(false);
         }
+        // Huge pages are not required, so no filter is risked for them: `--allow-seccomp` confirms other calls.
+        let calls = [disable_huge_pages(false), disable_huge_pages(true)];
+        match check_filters(&self.process, &calls, false) {
+            Ok(()) => {}
+            Err(error @ LiveError::Exited { .. }) => return Err(error),
+            Err(_) => return Ok(false),
+        }
         // First, so that the next dbdyno disables them again if this one is killed.
         self.journal.change(|record| record.enabled_huge_pages = true)?;
-        match self.make_calls(&[disable_huge_pages(false)]) {
-            Ok(()) => Ok(true),
-            // A system call filter forbids it: huge pages are not required.
-            Err(LiveError::Refused { .. }) => {
-                self.journal.change(|record| record.enabled_huge_pages = false)?;
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+        self.make_calls(&[disable_huge_pages(false)])?;
+        Ok(true)
     }
 
     /// Touches each huge page of new code.

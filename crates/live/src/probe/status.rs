@@ -91,7 +91,7 @@ impl Status {
             FilterMode::Filter => refused(
                 "it has a system call filter (seccomp), which may kill it for mapping memory and which \
                  only root outside of such filters can read; run dbdyno as root, or, if the filter \
-                 permits mmap, munmap and madvise, use --allow-seccomp",
+                 permits mmap, munmap, madvise and rt_sigprocmask, use --allow-seccomp",
             ),
         }
     }

@@ -1,5 +1,6 @@
 //! System calls and function calls executed by a thread of the process.
 
+use std::io;
 use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -88,12 +89,15 @@ pub(crate) fn make_system_calls(
 }
 
 /// Checks that the system call filters of some thread, if it has any, permit these calls. The thread is
-/// stopped for that.
+/// stopped for that. `allow_unreadable`: filters that cannot be read permit everything.
 ///
 /// # Errors
-/// No thread's filters permit them; with what they do. Or the filters cannot be read, and the options do
-/// not accept that.
-pub(crate) fn check_filters(process: &Process, calls: &[SystemCall]) -> Result<(), LiveError> {
+/// No thread's filters permit them; with what they do. Or the filters cannot be read.
+pub(crate) fn check_filters(
+    process: &Process,
+    calls: &[SystemCall],
+    allow_unreadable: bool,
+) -> Result<(), LiveError> {
     let pid = process.pid();
     if Status::of(pid)?.filter_mode() == FilterMode::None {
         return Ok(());
@@ -110,9 +114,9 @@ pub(crate) fn check_filters(process: &Process, calls: &[SystemCall]) -> Result<(
                 unstopped.release();
                 let thread = StoppedThread::seize(pid, tid, STOP_WITHIN, &mut unstopped)?;
                 let Some(thread) = thread else { continue };
-                let found = forbidden(process, tid, 0, &calls);
+                let found = seccomp::forbidden(tid, 0, &calls);
                 thread.release();
-                match found? {
+                match found.or_else(|error| unreadable(pid, error, allow_unreadable))? {
                     None => return Ok(()),
                     found => refused = found,
                 }
@@ -128,19 +132,10 @@ pub(crate) fn check_filters(process: &Process, calls: &[SystemCall]) -> Result<(
     })
 }
 
-/// As [`seccomp::forbidden`]. Filters that cannot be read permit everything if the options say so.
-fn forbidden(
-    process: &Process,
-    tid: i32,
-    address: u64,
-    calls: &[SystemCall],
-) -> Result<Option<String>, LiveError> {
-    match seccomp::forbidden(tid, address, calls) {
-        Err(_) if process.options().allow_seccomp => Ok(None),
-        found => {
-            found.map_err(LiveError::system("reading the system call filter of", process.pid()))
-        }
-    }
+/// What filters forbid that cannot be read: nothing, if that is allowed.
+fn unreadable(pid: u32, error: io::Error, is_allowed: bool) -> Result<Option<String>, LiveError> {
+    let failed = LiveError::system("reading the system call filter of", pid);
+    if is_allowed { Ok(None) } else { Err(failed(error)) }
 }
 
 fn refused_by_filter(pid: u32, what: &str) -> LiveError {
@@ -310,7 +305,9 @@ impl ThreadJob<'_> {
     /// What the system call filters of a thread do with the stub, if they do not permit it.
     fn forbidden_in(&self, thread: &StoppedThread) -> Result<Option<String>, LiveError> {
         let calls = [self.calls, &[stub::mask_call(self.address)]].concat();
-        forbidden(self.process, thread.tid, self.address, &calls)
+        let is_allowed = self.process.options().allow_seccomp;
+        seccomp::forbidden(thread.tid, self.address, &calls)
+            .or_else(|error| unreadable(self.process.pid(), error, is_allowed))
     }
 
     /// Writes the stub and moves a thread to it; or returns what its system call filters do, if they forbid
