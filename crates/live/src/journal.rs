@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
-use crate::patch::{BytePatch, hex};
+use crate::patch::{BytePatch, PAGE, hex};
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_machine::safe_files::SafeDir;
 
@@ -190,7 +190,6 @@ impl Area {
     /// Address of stubs.
     #[must_use]
     pub fn stub(&self) -> u64 {
-        const PAGE: u64 = 4096;
         self.address + self.code - PAGE
     }
 }

@@ -13,6 +13,7 @@ use object::{Endianness, elf};
 
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
+use crate::patch::PAGE;
 use crate::process::Process;
 
 /// A file with code that is mapped in a process.
@@ -36,8 +37,6 @@ pub struct Module {
     code: Vec<(Range<u64>, usize)>,
     bytes: Vec<u8>,
 }
-
-const PAGE: u64 = 4096;
 
 /// Maximum size of a file.
 const MAX_SIZE: Bytes = Bytes::from_mib(1024);

@@ -7,11 +7,11 @@ use dbdyno_units::Bytes;
 
 use super::{Attachment, FREE_PAUSE};
 use crate::journal::{Area, Generation};
+use crate::patch::PAGE;
 use crate::replace::in_use;
 use crate::trace::{SystemCall, check_filters, find_unused_code, make_system_calls};
 use crate::{LiveError, unwind};
 
-pub(super) const PAGE: u64 = 4096;
 pub(super) const HUGE_PAGE: u64 = 2 << 20;
 /// Maximum size of all new code in a process, including replaced code that is kept.
 pub const MAX_CODE: Bytes = Bytes::from_mib(32);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Attachment;
 use crate::LiveError;
 use crate::journal::{Area, GenerationState};
-use crate::patch::Patch;
+use crate::patch::{PAGE, Patch};
 use crate::replace::Switched;
 use crate::retry::retry_while_busy;
 
@@ -22,7 +22,7 @@ impl Attachment {
     ) -> Result<Area, LiveError> {
         let mut area = self.find_free(near, size + counters, false, &[])?;
         // At the end of the free range, behind the data for the unwinder.
-        let counters = counters.next_multiple_of(super::areas::PAGE);
+        let counters = counters.next_multiple_of(PAGE);
         area.code -= counters;
         area.data += counters;
         self.add(area, false)?;

@@ -6,8 +6,8 @@ use crate::LiveError;
 use crate::journal::BorrowedCode;
 use crate::maps::{Mapping, Maps};
 use crate::memory::ProcessMemory;
+use crate::patch::PAGE;
 
-const PAGE: u64 = 4096;
 const PROGRAM_HEADER: usize = 56;
 const PT_LOAD: u32 = 1;
 const PF_X: u32 = 1;
