@@ -12,6 +12,7 @@ use object::{Endianness, Object, ObjectSymbol};
 use crate::LiveError;
 use crate::journal::{Area, Generation};
 use crate::module::Module;
+use crate::patch::PAGE;
 use crate::process::Process;
 use crate::trace::{self, FunctionCall, StubData};
 
@@ -141,7 +142,16 @@ pub(crate) fn call(
             format!("the vector registers of this CPU need {size} bytes, which is not supported");
         return Err(LiveError::refused(process.pid(), reason));
     }
-    trace::call_functions(process, area.stub(), functions, &stub_data(area), original)
+    for functions in functions.chunks(calls_at_once()) {
+        trace::call_functions(process, area.stub(), functions, &stub_data(area), original)?;
+    }
+    Ok(())
+}
+
+/// Maximum number of calls of a stub, which has one page.
+const fn calls_at_once() -> usize {
+    let fixed = trace::size_of_functions(0);
+    (PAGE as usize - fixed) / (trace::size_of_functions(1) - fixed)
 }
 
 /// The data for stubs in an area. Counters of executions, which threads may increment meanwhile, are behind it.
@@ -204,6 +214,14 @@ mod tests {
         assert_eq!(found.stack_top, area.data_range().end - counters);
         assert_eq!(found.stack_top % 16, 0);
         assert!(found.vectors + u64::from(VECTORS_SIZE) < found.stack_top);
+    }
+
+    #[test]
+    fn stub_fits_on_its_page() {
+        let calls = calls_at_once();
+        assert!(trace::size_of_functions(calls) <= PAGE as usize, "{calls}");
+        assert!(trace::size_of_functions(calls + 1) > PAGE as usize, "{calls}");
+        assert!(calls < MAX_LISTS);
     }
 
     #[test]

@@ -18,5 +18,7 @@ pub(crate) use priorities::restore_priorities;
 pub(crate) use rseq::is_in_critical_section;
 pub(crate) use session::StoppedProcess;
 pub(crate) use stacks::{KnownCode, Stacks, is_code_in_use, ranges_in_use};
-pub(crate) use stub::{FunctionCall, StubData, SystemCall, size_of_system_calls};
+pub(crate) use stub::{
+    FunctionCall, StubData, SystemCall, size_of_functions, size_of_system_calls,
+};
 pub(crate) use unused_code::find_unused_code;

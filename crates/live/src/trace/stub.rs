@@ -187,6 +187,11 @@ pub(crate) const fn size_of_system_calls(calls: usize) -> usize {
     8 + (calls + 1) * 72 + 9 * 10 + 14
 }
 
+/// Size in bytes of a stub that calls `functions` functions.
+pub(crate) const fn size_of_functions(functions: usize) -> usize {
+    345 + functions * 54
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +204,12 @@ mod tests {
         for calls in [vec![], vec![call], vec![call; 3]] {
             let stub = system_calls(0x1000, &calls, &after, 0);
             assert_eq!(stub.len(), size_of_system_calls(calls.len()));
+        }
+        let call = FunctionCall { address: 0x2000, arguments: [1, 2, 3] };
+        let data = StubData { stack_top: 0x3000, vectors: 0x4000, counter: 0x5000 };
+        for calls in [vec![], vec![call], vec![call; 3]] {
+            let stub = functions(0x1000, &calls, &data, &after, 0);
+            assert_eq!(stub.len(), size_of_functions(calls.len()));
         }
     }
 }

@@ -261,3 +261,21 @@ fn active_generation_stays_active_when_the_next_one_fails() {
     attachment.undo().unwrap();
     victim.end();
 }
+
+#[test]
+fn more_lists_of_frames_than_fit_into_one_stub_are_registered_and_removed() {
+    let flags = ["-O2", "-mavx", "-Wl,--no-as-needed", "-lgcc_s"];
+    let program = Program::compile("threads.c", "gcc", &flags);
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let (mut patch, _) = prepare(&program, &mut attachment);
+    // Empty lists, which libgcc ignores.
+    let end = attachment.areas().last().unwrap().stub();
+    patch.frames = (1..=100).map(|index| end - index * 8).collect();
+    attachment.install(&patch).unwrap();
+    victim.assert_alive();
+    attachment.undo().unwrap();
+    attachment.retire_unused().unwrap();
+    assert!(attachment.free().unwrap() > 0);
+    victim.end();
+}

@@ -109,7 +109,7 @@ fn helper_has_a_thread_that_reads() {
     if std::env::var_os(PID).is_none() {
         return;
     }
-    std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
+    std::thread::spawn(|| io::stdin().read_line(&mut String::new()));
     loop {
         std::thread::park();
     }
@@ -141,7 +141,7 @@ fn helper_has_a_thread_that_stops_late() {
     if std::env::var_os(PID).is_none() {
         return;
     }
-    std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
+    std::thread::spawn(|| io::stdin().read_line(&mut String::new()));
     loop {
         let start = Instant::now();
         // SAFETY: the child has its own memory and makes system calls only; its parent waits for its end.
@@ -222,7 +222,7 @@ fn helper_keeps_a_value_in_a_vector_register() {
     let code = map(libc::PROT_READ | libc::PROT_EXEC);
     let data = map(libc::PROT_READ | libc::PROT_WRITE);
     let function = waits_for_a_lock as *const () as u64;
-    writeln!(std::io::stdout(), "at {function} {data} {code}").unwrap();
+    writeln!(io::stdout(), "at {function} {data} {code}").unwrap();
     let value = 0x0123_4567_89ab_cdef_u64;
     loop {
         let found: u64;
