@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dbdyno_machine::safe_files::check_regular;
 use dbdyno_units::Bytes;
 use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{Endianness, elf};
+use object::{Endianness, Object, ObjectSymbol, elf};
 
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
@@ -145,6 +145,14 @@ impl Module {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Whether it defines a function that other files can call.
+    #[must_use]
+    pub(crate) fn defines(&self, function: &str) -> bool {
+        let Ok(file) = ElfFile64::<Endianness>::parse(&*self.bytes) else { return false };
+        let mut symbols = file.dynamic_symbols();
+        symbols.any(|symbol| symbol.is_definition() && symbol.name() == Ok(function))
     }
 
     /// The bytes of the file at these addresses; `None` if they are not all code.

@@ -17,6 +17,7 @@ use super::stub::{self, FunctionCall, StubData, SystemCall};
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
 use crate::memory::ProcessMemory;
+use crate::module::Module;
 use crate::probe::{FilterMode, Status};
 use crate::process::Process;
 use crate::threads::{check_alive, has_ended, threads};
@@ -55,7 +56,8 @@ const IDLE: [i64; 18] = [
     libc::SYS_pause,
 ];
 
-/// Libraries that hold locks while they run, which a called function might need.
+/// Libraries that hold locks while they run, which a called function might need. So does code of other files
+/// that define [`ALLOCATION`].
 const RUNTIMES: [&str; 12] = [
     "libc.",
     "libc-",
@@ -70,6 +72,9 @@ const RUNTIMES: [&str; 12] = [
     "libmimalloc",
     "[",
 ];
+
+/// The function with which a called function might allocate memory.
+const ALLOCATION: &str = "malloc";
 
 /// Makes a thread execute system calls, in a stub at `address`, ignoring their results.
 ///
@@ -161,11 +166,12 @@ pub(crate) fn call_functions(
 ) -> Result<(), LiveError> {
     let build = |after: &Registers, mask| stub::functions(address, functions, data, after, mask);
     let stacks = Stacks::of(process)?;
-    let maps = process.maps()?;
+    let own_code = own_code(process)?;
+    let is_own_code = |address: u64| own_code.iter().any(|range| range.contains(&address));
     let is_safe = |thread: &StoppedThread| {
         let is_at_safe_point = match thread.interrupted_call() {
             Some(call) => IDLE.contains(&call),
-            None => thread.is_in_user_code() && is_own_code(&maps, original(thread.registers.rip)),
+            None => thread.is_in_user_code() && is_own_code(original(thread.registers.rip)),
         };
         is_at_safe_point && interrupted_waits_only(process, &stacks, thread)
     };
@@ -247,11 +253,22 @@ impl EnteredStub {
     }
 }
 
-fn is_own_code(maps: &Maps, address: u64) -> bool {
-    maps.at(address).is_some_and(|mapping| {
-        let name = mapping.name.rsplit('/').next().unwrap_or_default();
-        mapping.inode != 0 && !RUNTIMES.iter().any(|runtime| name.starts_with(runtime))
-    })
+/// The code of a process whose threads hold no lock that a called function might need, unless they called
+/// other code.
+fn own_code(process: &Process) -> Result<Vec<Range<u64>>, LiveError> {
+    let mut ranges = Vec::new();
+    for loaded in Module::loaded(&process.maps()?) {
+        let name = loaded.path.file_name().unwrap_or_default().to_string_lossy();
+        if RUNTIMES.iter().any(|runtime| name.starts_with(runtime)) {
+            continue;
+        }
+        // Unknown if it cannot be read.
+        if Module::open(process, &loaded).is_ok_and(|module| !module.defines(ALLOCATION)) {
+            let code = loaded.mappings.iter().filter(|mapping| mapping.executable);
+            ranges.extend(code.map(|mapping| mapping.range.clone()));
+        }
+    }
+    Ok(ranges)
 }
 
 impl ThreadJob<'_> {

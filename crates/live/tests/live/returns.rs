@@ -1,8 +1,8 @@
-//! Threads that will return to code.
+//! Threads that will return to code, or that may hold a lock.
 
 use std::fs;
 
-use dbdyno_live::GenerationState;
+use dbdyno_live::{GenerationState, LiveError, Module, Patch};
 
 use crate::copies::{attach, optimize};
 use crate::victim::Program;
@@ -42,4 +42,25 @@ fn interrupted_freeing_continues_when_no_thread_is_in_the_memory() {
     victim.end_hang();
     assert!(attachment.free().unwrap() > 0);
     victim.end();
+}
+
+/// Registers an empty list of frames in a process without a thread that waits.
+fn register_frames(flags: &[&str]) -> Result<(), LiveError> {
+    let libraries = ["-O2", "-rdynamic", "-Wl,--no-as-needed", "-lgcc_s"];
+    let program = Program::compile("frames.c", "gcc", &[&libraries, flags].concat());
+    let victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let maps = attachment.process().maps().unwrap();
+    let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
+    attachment.begin().unwrap();
+    let area = attachment.reserve(&loaded.range, 4096, false).unwrap();
+    let patch = Patch { frames: vec![area.address], ..Patch::default() };
+    attachment.install(&patch).map(|_| ())
+}
+
+#[test]
+fn thread_in_an_allocator_calls_no_function() {
+    register_frames(&[]).unwrap();
+    let error = register_frames(&["-DALLOCATOR"]).unwrap_err();
+    assert!(matches!(error, LiveError::NoSafePoint { .. }), "{error}");
 }
