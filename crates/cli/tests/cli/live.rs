@@ -431,3 +431,32 @@ fn failed_ab_test_undoes_the_optimization() {
         .assert_prints("; undone");
     call(["live", "status", "--state", &state]).assert_prints("; inactive");
 }
+
+/// Forks a process that does the same when it gets SIGUSR1, as servers do for a session.
+const FORK_LATER: &str =
+    "void split(int signal) { if (fork() == 0) prctl(PR_SET_PDEATHSIG, SIGKILL); }
+    signal(SIGUSR1, split)";
+
+#[test]
+fn failed_ab_test_undoes_the_optimization_in_sessions_that_started_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), FORK_LATER);
+    let pid = busy.0.id().to_string();
+    // As above. The fifth period starts a session, while the optimized code is active.
+    let file = directory.path().join("asked").display().to_string();
+    let children_of = format!("/proc/{pid}/task/{pid}/children");
+    let start = format!(
+        "if [ $(wc -l < {file}) -eq 10 ]; then kill -USR1 {pid}; \
+         while [ -z \"$(cat {children_of})\" ]; do sleep 0.01; done; fi"
+    );
+    let work = format!("echo >> {file}; {start}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
+    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
+    let how = ["--family", "--ab-test", "0.2", "--work-command", &work];
+    let finished = call(whom.iter().chain(&SAMPLING).chain(&how).copied());
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    finished.assert_code(1).assert_prints("; undone");
+    let [session] = children(busy.0.id())[..] else { panic!("it has one child") };
+    let status = ["live", "status", "--pid", &session.to_string(), "--state", &state];
+    call(status).assert_prints("; inactive");
+}

@@ -32,6 +32,7 @@ impl Effect {
         match ab_test(&mut group) {
             Ok(outcome) => Self::applied(&outcome),
             Err(error) => {
+                group.add_new_descendants();
                 let (done, again) = match keep {
                     KeepRule::IfBetter => ("undone", group.switch(Attachment::undo)),
                     KeepRule::Always => ("active", group.switch(Attachment::redo)),

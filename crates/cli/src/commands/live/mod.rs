@@ -226,9 +226,7 @@ fn describe(
             (GenerationState::Inactive, _) => "inactive; `dbdyno live redo` activates it",
             (GenerationState::Retired, _) => "replaced; its code is kept",
             (GenerationState::Freeing, _) => "replaced; being freed",
-            (GenerationState::Preparing, _) => {
-                "interrupted; `dbdyno live undo` or the next optimization removes it"
-            }
+            (GenerationState::Preparing, _) => "interrupted; the next optimization removes it",
             (GenerationState::Switching, Activation::Inactive) => "interrupted; inactive",
             (GenerationState::Switching, _) => {
                 "interrupted; `dbdyno live undo` or `redo` finishes it"
