@@ -55,11 +55,8 @@ const MIN_SHARE: f64 = 0.005;
 ///
 /// # Errors
 /// The process exited.
-pub fn hot_modules(
-    process: &Process,
-    attachment: &Attachment,
-    samples: &Samples,
-) -> Result<HotModules, LiveError> {
+pub fn hot_modules(attachment: &Attachment, samples: &Samples) -> Result<HotModules, LiveError> {
+    let process = attachment.process();
     let maps = process.maps()?;
     let mut counts: HashMap<usize, u64> = HashMap::new();
     let mut generated = 0;

@@ -278,7 +278,7 @@ pub(crate) fn readable_modules(
     attachment: &Attachment,
     samples: &Samples,
 ) -> Result<HotModules, OptimizeError> {
-    let modules = hot_modules(attachment.process(), attachment, samples)?;
+    let modules = hot_modules(attachment, samples)?;
     if modules.found.is_empty() && modules.generated * 2 > samples.total() {
         let pid = attachment.process().pid();
         let percent = modules.generated * 100 / samples.total();

@@ -8,8 +8,7 @@ use crate::eh_frame::{FrameFragment, Writer};
 use crate::layout;
 use crate::moved_function::MovedFunction;
 use crate::{
-    AddressSpace, Counter, FrameSection, Module, Options, Protection, Region, Slot, Symbol,
-    TableCopy,
+    AddressSpace, Counter, FrameSection, Module, Options, Region, Slot, Symbol, TableCopy,
 };
 use assemble::Assembly;
 
@@ -119,10 +118,9 @@ impl<'a> Emitter<'a> {
         data.resize(data.len().next_multiple_of(PAGE as usize), 0);
         self.name_fragments(&mut emitted);
         self.assembly.map(&mut emitted.pairs, &mut emitted.originals);
-        let (module, protection) = (self.index, Protection::Code);
-        emitted.regions.push(Region { module, address: base, bytes: code, protection });
-        let protection = Protection::ReadOnly;
-        emitted.regions.push(Region { module, address: data_start, bytes: data, protection });
+        let module = self.index;
+        emitted.regions.push(Region { module, address: base, bytes: code });
+        emitted.regions.push(Region { module, address: data_start, bytes: data });
         Some(emitted)
     }
 

@@ -111,8 +111,8 @@ pub use options::{AddressSpace, Alignment, FunctionOrder, Options, RegionRequest
 pub use prove::optimize_proven;
 pub use reject_reason::RejectReason;
 pub use relayout::{
-    Counter, EntryPatch, FrameSection, PredictedEffect, Protection, Region, Relayout, Slot,
-    Statistics, Symbol, TableCopy, VirtualSlot,
+    Counter, EntryPatch, FrameSection, PredictedEffect, Region, Relayout, Slot, Statistics, Symbol,
+    TableCopy, VirtualSlot,
 };
 pub use sample_precision::{SamplePrecision, SampleRequirement};
 pub use samples::{Branch, BranchCount, FallThrough, ModuleProfile, Profile, Samples};

@@ -37,15 +37,6 @@ pub struct Relayout {
     pub statistics: Statistics,
 }
 
-/// Memory protection of a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protection {
-    /// Read and execute.
-    Code,
-    /// Read only.
-    ReadOnly,
-}
-
 /// New memory and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
@@ -55,8 +46,6 @@ pub struct Region {
     pub address: u64,
     /// Content, a multiple of 4096 bytes.
     pub bytes: Vec<u8>,
-    /// Protection after it was written.
-    pub protection: Protection,
 }
 
 /// The patch that redirects a function to its copy.

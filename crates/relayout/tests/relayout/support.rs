@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dbdyno_relayout::{
-    AddressSpace, Module, Options, Protection, RegionRequest, Relayout, Samples, optimize, verify,
+    AddressSpace, Module, Options, RegionRequest, Relayout, Samples, optimize, verify,
 };
 
 /// A function of a test library.
@@ -141,10 +141,7 @@ pub struct InstalledLayout {
 impl InstalledLayout {
     fn install(relayout: Relayout) -> Self {
         for region in &relayout.regions {
-            let protection = match region.protection {
-                Protection::Code => libc::PROT_READ | libc::PROT_EXEC,
-                Protection::ReadOnly => libc::PROT_READ,
-            };
+            let protection = libc::PROT_READ | libc::PROT_EXEC;
             // SAFETY: the memory was mapped for these regions, and nothing else uses it.
             unsafe {
                 let to = region.address as *mut u8;

@@ -98,7 +98,7 @@ fn write_profiles(
     samples: &Samples,
     args: &Optimize,
 ) -> Result<(), CliError> {
-    let found = hot_modules(attachment.process(), attachment, samples)?.found;
+    let found = hot_modules(attachment, samples)?.found;
     let write = |path: &Path, text: &str| {
         fs::write(path, text).map_err(|source| CliError::Write { path: path.to_owned(), source })
     };
