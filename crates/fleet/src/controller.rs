@@ -1,6 +1,6 @@
 //! The controller: observes, decides, stores, acts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use dbdyno_units::Nanos;
@@ -124,17 +124,24 @@ pub struct Controller<C, S> {
     store: S,
     /// Since when Slurm does not answer, with its error.
     silent: Option<(UnixTime, String)>,
+    /// Jobs that Slurm has not cancelled yet.
+    not_cancelled: BTreeSet<JobId>,
 }
 
 impl<C: Cluster, S: Store> Controller<C, S> {
     /// Controls a fleet run.
     pub const fn new(record: FleetRecord, cluster: C, store: S) -> Self {
-        Self { record, cluster, store, silent: None }
+        Self { record, cluster, store, silent: None, not_cancelled: BTreeSet::new() }
     }
 
     /// The fleet run.
     pub const fn record(&self) -> &FleetRecord {
         &self.record
+    }
+
+    /// Whether all tasks have ended and no job is to be cancelled.
+    pub fn has_ended(&self) -> bool {
+        self.record.has_ended() && self.not_cancelled.is_empty()
     }
 
     /// The directory of the fleet run.
@@ -218,7 +225,6 @@ impl<C: Cluster, S: Store> Controller<C, S> {
     }
 
     fn act(&mut self, actions: &[Action], now: UnixTime) -> Result<(), StoreError> {
-        let mut cancelled = Vec::new();
         let mut submissions = Vec::new();
         for action in actions {
             match *action {
@@ -226,15 +232,23 @@ impl<C: Cluster, S: Store> Controller<C, S> {
                 Action::Fence { task, attempt } => {
                     self.store.fence(&self.record.tasks[task].name, attempt)?;
                 }
-                Action::Cancel(job) => cancelled.push(job),
+                Action::Cancel(job) => {
+                    self.not_cancelled.insert(job);
+                }
                 Action::Submit { task, attempt } => submissions.push((task, attempt)),
             }
         }
-        if !cancelled.is_empty()
-            && let Err(error) = self.cluster.cancel(&cancelled)
-        {
-            // Tried again by the next step if the jobs still matter.
-            tracing::warn!(%error, "cancelling jobs");
+        if !self.not_cancelled.is_empty() {
+            let jobs: Vec<JobId> = self.not_cancelled.iter().copied().collect();
+            match self.cluster.cancel(&jobs) {
+                // Tried again by the next step.
+                Err(error @ ClusterError::NoAnswer(_)) => tracing::warn!(%error, "cancelling jobs"),
+                Err(error) => {
+                    tracing::warn!(%error, "cancelling jobs");
+                    self.not_cancelled.clear();
+                }
+                Ok(()) => self.not_cancelled.clear(),
+            }
         }
         for some in submissions.chunks(SUBMISSIONS_PER_SAVE) {
             for (task, attempt) in some {

@@ -118,10 +118,14 @@ impl Cluster for Slurm {
     }
 
     fn cancel(&mut self, jobs: &[JobId]) -> Result<(), ClusterError> {
-        for some in jobs.chunks(JOBS_PER_CALL) {
-            call("scancel", some.iter().map(JobId::to_string))?;
-        }
-        Ok(())
+        let calls: Vec<Result<String, ClusterError>> = jobs
+            .chunks(JOBS_PER_CALL)
+            .map(|some| call("scancel", some.iter().map(JobId::to_string)))
+            .collect();
+        let mut errors: Vec<ClusterError> = calls.into_iter().filter_map(Result::err).collect();
+        // One that may be repeated first.
+        errors.sort_by_key(|error| !matches!(error, ClusterError::NoAnswer(_)));
+        errors.into_iter().next().map_or(Ok(()), Err)
     }
 }
 

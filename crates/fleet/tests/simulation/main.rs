@@ -62,7 +62,7 @@ fn simulate_tasks(
                 (0..60).for_each(|_| world.borrow_mut().minute());
             }
         }
-        if controller.record().has_ended() {
+        if controller.has_ended() {
             let record = controller.record().clone();
             return Simulation { record, world, kills, minutes: minute };
         }

@@ -413,6 +413,7 @@ impl Cluster for Simulated {
     }
 
     fn cancel(&mut self, jobs: &[JobId]) -> Result<(), ClusterError> {
+        self.no_answer()?;
         for id in jobs {
             self.0.borrow_mut().interrupt(*id);
             self.0.borrow_mut().end_job(*id, JobEnd::Cancelled);

@@ -54,7 +54,7 @@ fn steps(
             }
         });
         display.show(&record, &all, silent.as_deref());
-        if record.has_ended() {
+        if controller.has_ended() {
             shared_cache::unmark(&record);
             return Ok(None);
         }
