@@ -143,7 +143,7 @@ fn comparisons(report: &Report, rule: &Rule, candidate: &str) -> Vec<Comparison>
             let is_meant = |name: &str| rule.part().is_none_or(|part| part == name);
             all.by_ref()
                 .filter(|one| is_meant(&one.name))
-                .flat_map(|one| context.microbenchmark(one))
+                .map(|one| context.microbenchmark(one))
                 .collect()
         }
     }
@@ -170,7 +170,7 @@ impl Context<'_> {
         }
     }
 
-    fn microbenchmark(&self, microbenchmark: &MicrobenchmarkRows) -> Option<Comparison> {
+    fn microbenchmark(&self, microbenchmark: &MicrobenchmarkRows) -> Comparison {
         let row = self.row(microbenchmark);
         let metric = row.map_or(Metric::Qps, |row| self.metric(row));
         let limit = self.limit(metric.floor(self.report, microbenchmark));
@@ -186,31 +186,23 @@ impl Context<'_> {
             },
         };
         let name = Some(microbenchmark.name.clone());
-        Some(self.comparison(
-            (&microbenchmark.group, name),
-            microbenchmark.clients,
-            metric,
-            limit,
-            outcome,
-        ))
+        let (group, clients) = (&microbenchmark.group, microbenchmark.clients);
+        self.comparison((group, name), clients, metric, limit, outcome)
     }
 
     /// A whole group, at each number of clients. Reads and writes are apart if the rule's metric differs.
     /// Members that failed are not in its figure, and are listed.
-    fn group(&self, group: &str, members: Vec<&MicrobenchmarkRows>) -> Vec<Comparison> {
+    fn group<'a>(&self, group: &str, members: Vec<&'a MicrobenchmarkRows>) -> Vec<Comparison> {
         let steps: BTreeSet<u32> = members.iter().map(|member| member.clients).collect();
         let mut comparisons = Vec::new();
         for clients in steps {
             let at = || members.iter().filter(|member| member.clients == clients);
-            let measured = |member: &MicrobenchmarkRows| {
-                self.row(member).is_some_and(|row| self.metric(row).verdict(row) != Verdict::Failed)
+            let measured = |member: &'a MicrobenchmarkRows| {
+                self.row(member).filter(|row| self.metric(row).verdict(row) != Verdict::Failed)
             };
-            let failed = at().filter(|member| !measured(member));
-            comparisons.extend(failed.filter_map(|member| self.microbenchmark(member)));
-            let rows: Vec<&Row> = at()
-                .filter(|member| measured(member))
-                .filter_map(|member| self.row(member))
-                .collect();
+            let failed = at().filter(|member| measured(member).is_none());
+            comparisons.extend(failed.map(|member| self.microbenchmark(member)));
+            let rows: Vec<&Row> = at().filter_map(|member| measured(member)).collect();
             for metric in [Metric::Qps, Metric::Cpu] {
                 let of_metric = rows.iter().copied().filter(|row| self.metric(row) == metric);
                 let of_metric: Vec<&Row> = of_metric.collect();
@@ -221,7 +213,6 @@ impl Context<'_> {
                 let finding = Finding::of(metric, &of_metric, noise);
                 let limit = self.limit(noise);
                 let outcome = match (finding.ratio.zip(finding.interval), finding.outcome) {
-                    (_, FindingOutcome::Failed) => Outcome::NotJudged(FAILED),
                     (_, FindingOutcome::ClientBound) => Outcome::NotJudged("client-bound"),
                     (None, _) => Outcome::NotJudged(unknown(metric)),
                     (Some((middle, (low, high))), _) => {
