@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use dbdyno_live::{GenerationState, LiveError, Module, Patch};
+use dbdyno_live::{Attachment, GenerationState, LiveError, Module, Patch};
 
 use crate::copies::{attach, optimize};
-use crate::victim::Program;
+use crate::victim::{Program, Victim};
 
-#[test]
-fn code_that_a_thread_returns_to_is_not_freed() {
+/// A program with a thread that will return to new code, which is not active any more.
+fn with_thread_that_returns() -> (Program, Victim, Attachment) {
     let program = Program::compile("calls.c", "gcc", &["-O2"]);
     let mut victim = program.start();
     let mut attachment = attach(&program, &victim);
@@ -16,6 +16,12 @@ fn code_that_a_thread_returns_to_is_not_freed() {
     assert_eq!(victim.ask(b'c'), "alive");
     // This overwrites a part of the call that the thread is in.
     attachment.undo().unwrap();
+    (program, victim, attachment)
+}
+
+#[test]
+fn code_that_a_thread_returns_to_is_not_freed() {
+    let (_program, mut victim, mut attachment) = with_thread_that_returns();
     attachment.retire_unused().unwrap();
     assert_eq!(attachment.free().unwrap(), 0);
     victim.end_hang();
@@ -25,12 +31,7 @@ fn code_that_a_thread_returns_to_is_not_freed() {
 
 #[test]
 fn interrupted_freeing_continues_when_no_thread_is_in_the_memory() {
-    let program = Program::compile("calls.c", "gcc", &["-O2"]);
-    let mut victim = program.start();
-    let mut attachment = attach(&program, &victim);
-    optimize(&program, &mut attachment);
-    assert_eq!(victim.ask(b'c'), "alive");
-    attachment.undo().unwrap();
+    let (program, mut victim, attachment) = with_thread_that_returns();
     let journal = attachment.directory().join("journal.json");
     drop(attachment);
     // As by a dbdyno that was killed while a thread executed a call for it.
