@@ -208,10 +208,16 @@ impl RunReader {
     /// # Errors
     /// The run is damaged.
     pub fn failures(&self) -> Result<Vec<FailureRecord>, ResultsError> {
+        // A failure outside of any microbenchmark, such as while a server starts, is over once the
+        // candidate was measured again, also by a step of an insert benchmark.
         let sql = "SELECT candidate, microbenchmark, kind, at, reason, EXISTS (SELECT 1 FROM slice \
-                   WHERE slice.microbenchmark = failure.microbenchmark \
+                   WHERE slice.microbenchmark = \
+                   coalesce(failure.microbenchmark, slice.microbenchmark) \
                    AND slice.candidate = failure.candidate \
                    AND slice.session > failure.session AND NOT slice.warmup) \
+                   OR failure.microbenchmark IS NULL AND EXISTS (SELECT 1 FROM insert_step \
+                   WHERE insert_step.candidate = failure.candidate \
+                   AND insert_step.session > failure.session AND insert_step.done) \
                    FROM failure ORDER BY id";
         self.rows(sql, |row| {
             let kind: String = row.get(2)?;

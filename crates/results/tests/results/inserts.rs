@@ -3,8 +3,8 @@
 use dbdyno_record::insert::{DeviceUsage, Operations, Second, StepMeasured};
 use dbdyno_record::{Latencies, ServerUsage};
 use dbdyno_results::{
-    CandidateRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, NewRun, Role, RunReader,
-    RunWriter, SessionRecord, StartedFrom,
+    CandidateRecord, FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan,
+    InsertStepRecord, NewRun, Role, RunReader, RunWriter, SessionRecord, StartedFrom,
 };
 use dbdyno_units::{Bytes, Nanos, Share};
 use rusqlite::Connection;
@@ -39,20 +39,7 @@ fn started() -> (TempDir, RunWriter) {
         insert: Some(plan()),
     };
     let mut writer = RunWriter::create(dir.path(), &run).unwrap();
-    writer
-        .start_session(&SessionRecord {
-            started: String::new(),
-            version: String::new(),
-            host: Vec::new(),
-            facts: serde_json::json!({}),
-            warnings: Vec::new(),
-            client_cpus: None,
-            system_cpus: None,
-            client_wait: None,
-            counting: Vec::new(),
-            elapsed: Nanos::ZERO,
-        })
-        .unwrap();
+    writer.start_session(&session()).unwrap();
     let candidate = CandidateRecord {
         name: "base".to_owned(),
         role: Role::Baseline,
@@ -68,6 +55,21 @@ fn started() -> (TempDir, RunWriter) {
     };
     writer.add_candidates(&[candidate]).unwrap();
     (dir, writer)
+}
+
+fn session() -> SessionRecord {
+    SessionRecord {
+        started: String::new(),
+        version: String::new(),
+        host: Vec::new(),
+        facts: serde_json::json!({}),
+        warnings: Vec::new(),
+        client_cpus: None,
+        system_cpus: None,
+        client_wait: None,
+        counting: Vec::new(),
+        elapsed: Nanos::ZERO,
+    }
 }
 
 fn row(repeat: u32, step: u32) -> InsertStepRecord {
@@ -165,6 +167,30 @@ fn restarted_step_loses_only_its_first_attempt() {
     writer.begin_insert_step(&row(1, 0)).unwrap();
     writer.forget_insert_steps(0, 0).unwrap();
     assert_eq!(reader.insert_steps().unwrap().len(), 1, "other repeats stay");
+}
+
+#[test]
+fn failure_is_recovered_by_a_complete_step_of_a_later_session() {
+    let (dir, mut writer) = started();
+    let failure = FailureRecord {
+        kind: FailureKind::Ended,
+        recovered: false,
+        candidate: 0,
+        microbenchmark: None,
+        at: "step-0, repeat 1".to_owned(),
+        reason: "killed".to_owned(),
+    };
+    writer.add_failure(&failure).unwrap();
+    let reader = RunReader::open(dir.path()).unwrap();
+    let is_recovered = || reader.failures().unwrap()[0].recovered;
+    let id = writer.begin_insert_step(&row(1, 0)).unwrap();
+    writer.finish_insert_step(id, &measured()).unwrap();
+    assert!(!is_recovered(), "another repeat of the same session");
+    writer.start_session(&session()).unwrap();
+    let id = writer.begin_insert_step(&row(0, 0)).unwrap();
+    assert!(!is_recovered(), "the step is not done yet");
+    writer.finish_insert_step(id, &measured()).unwrap();
+    assert!(is_recovered());
 }
 
 #[test]

@@ -273,6 +273,34 @@ fn resumed_run_appends_slices_and_a_session() {
 }
 
 #[test]
+fn failure_while_starting_is_recovered_by_a_later_slice_of_its_candidate() {
+    let dir = lab();
+    let failure = |candidate, microbenchmark| FailureRecord {
+        kind: FailureKind::Ended,
+        recovered: false,
+        candidate,
+        microbenchmark,
+        at: "starting".to_owned(),
+        reason: "killed".to_owned(),
+    };
+    let mut writer = started(dir.path());
+    for failure in [failure(0, None), failure(1, None), failure(0, Some(0)), failure(0, Some(1))] {
+        writer.add_failure(&failure).unwrap();
+    }
+    drop(writer);
+    let mut writer = RunWriter::resume(dir.path()).unwrap();
+    writer.start_session(&session()).unwrap();
+    let recovered = |writer: &RunWriter| -> Vec<bool> {
+        let failures = writer.reader().unwrap().failures().unwrap();
+        failures.iter().map(|failure| failure.recovered).collect()
+    };
+    writer.add_slice(&SliceRecord { warmup: true, ..slice(2, 0) }).unwrap();
+    assert_eq!(recovered(&writer), [false; 4]);
+    writer.add_slice(&slice(3, 0)).unwrap();
+    assert_eq!(recovered(&writer), [true, false, true, false]);
+}
+
+#[test]
 fn duplicate_slice_is_an_error() {
     let dir = lab();
     let mut writer = started(dir.path());
