@@ -18,8 +18,9 @@ impl CacheDir {
     /// # Errors
     /// Another user can write to it, or to a directory above it or directly in it.
     pub fn open(path: &Path) -> Result<Self, UntrustedDir> {
-        // Compilers run in other directories.
+        // Compilers run in other directories, and write paths without symbolic links into programs.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let path = without_links(&path);
         if SafeDir::open_trusted(&path)?.is_some() {
             for folder in FOLDERS {
                 SafeDir::open_trusted(&path.join(folder))?;
@@ -46,6 +47,14 @@ impl CacheDir {
     pub fn path(&self) -> &Path {
         &self.0
     }
+}
+
+/// The path without symbolic links; what does not exist is kept.
+fn without_links(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => without_links(parent).join(name),
+        _ => path.to_owned(),
+    })
 }
 
 /// Why there is no cache.
@@ -85,6 +94,17 @@ mod tests {
             fs::set_permissions(&open, before).unwrap();
         }
         CacheDir::open(&cache).unwrap();
+    }
+
+    #[test]
+    fn path_of_a_cache_has_no_symbolic_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let real = real.canonicalize().unwrap();
+        assert_eq!(CacheDir::open(&link).unwrap().path(), real);
+        assert_eq!(CacheDir::open(&link.join("new/cache")).unwrap().path(), real.join("new/cache"));
     }
 
     #[test]
