@@ -125,7 +125,7 @@ fn only_folder(inside: &Path) -> PathBuf {
     let entries = fs::read_dir(inside).into_iter().flatten().flatten();
     let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     match &paths[..] {
-        [only] if only.is_dir() => only.clone(),
+        [only] if only.is_dir() && !only.is_symlink() => only.clone(),
         _ => inside.to_owned(),
     }
 }

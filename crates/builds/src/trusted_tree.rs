@@ -69,6 +69,11 @@ fn visit(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         metadata => metadata?,
     };
+    if metadata.is_symlink() {
+        // Nothing behind it would be visited.
+        let text = format!("{} is a symbolic link", tree.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
     each(tree, &metadata)?;
     let mut waiting = Vec::new();
     if metadata.is_dir() {
@@ -156,6 +161,17 @@ mod tests {
         assert_eq!(mode_of("inner/plain"), 0o644);
         assert!(["inside", "inner/up"].iter().all(|link| tree.join(link).exists()));
         assert_eq!(fs::metadata(dir.path().join("key")).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn link_to_a_tree_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        fs::create_dir(dir.path().join("tree")).unwrap();
+        symlink("tree", &link).unwrap();
+        for outcome in [check(&link), discard_permissions(&link).map(|_| ())] {
+            assert!(outcome.unwrap_err().to_string().ends_with("link is a symbolic link"));
+        }
     }
 
     #[test]
