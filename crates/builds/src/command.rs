@@ -5,24 +5,45 @@ use std::process::{Command, Stdio};
 
 use dbdyno_machine::remove_secrets;
 
-/// Environment variables that affect the output of compilers and build tools.
-const HIDDEN: [&str; 18] = [
+/// Environment variables that affect the output of compilers and build tools, or decide which libraries
+/// they find.
+const HIDDEN: [&str; 38] = [
     "CPATH",
     "C_INCLUDE_PATH",
     "CPLUS_INCLUDE_PATH",
     "LIBRARY_PATH",
+    "LD_RUN_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
     "CCC_OVERRIDE_OPTIONS",
     "MAKEFLAGS",
     "MAKELEVEL",
     "MFLAGS",
     "CC",
     "CXX",
+    "CPP",
+    "AR",
+    "RANLIB",
+    "CC_LD",
+    "CXX_LD",
     "CPPFLAGS",
     "CFLAGS",
     "CXXFLAGS",
     "LDFLAGS",
+    "LDFLAGS_EX",
+    "LDFLAGS_SL",
+    "LIBS",
+    "CONFIG_SITE",
     "COPT",
     "PROFILE",
+    "CMAKE_PREFIX_PATH",
+    "CMAKE_INCLUDE_PATH",
+    "CMAKE_LIBRARY_PATH",
+    "CMAKE_C_COMPILER_LAUNCHER",
+    "CMAKE_CXX_COMPILER_LAUNCHER",
+    "OPENSSL_ROOT_DIR",
+    "PKG_CONFIG_PATH",
+    "PKG_CONFIG_LIBDIR",
     "DESTDIR",
     "NINJA_STATUS",
 ];
@@ -74,6 +95,17 @@ fn unaffected_command(program: impl AsRef<OsStr>) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn build_tools_do_not_see_what_the_fingerprint_does_not_have() {
+        let command = clean_command("cmake");
+        for name in HIDDEN {
+            assert!(
+                command.get_envs().any(|(known, value)| known == name && value.is_none()),
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn tools_that_fetch_sources_get_no_passwords_of_databases_and_no_repository() {
