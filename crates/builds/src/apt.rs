@@ -165,13 +165,20 @@ fn configuration(home: &Path) -> String {
          #clear APT::Update::Pre-Invoke;\n\
          #clear APT::Update::Post-Invoke;\n\
          #clear APT::Update::Post-Invoke-Success;\n\
+         // It may name a suite that these lists do not have.\n\
+         #clear APT::Default-Release;\n\
          Dir::Etc::SourceList \"{}\";\n\
          Dir::Etc::SourceParts \"{}\";\n\
+         Dir::Etc::Preferences \"/dev/null\";\n\
          Dir::Etc::PreferencesParts \"{}\";\n\
          Dir::State \"{}\";\n\
          Dir::State::Status \"/dev/null\";\n\
          Dir::Cache \"{}\";\n\
          APT::Sandbox::User \"root\";\n\
+         // What is fetched is executed.\n\
+         APT::Get::AllowUnauthenticated \"false\";\n\
+         Acquire::AllowInsecureRepositories \"false\";\n\
+         Acquire::AllowWeakRepositories \"false\";\n\
          // Lists for graphical package managers.\n\
          Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";\n\
          Acquire::Languages \"none\";\n\
