@@ -1,5 +1,7 @@
 //! The distribution's flags for compiling packages.
 
+use std::env;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
 use crate::command::clean_command;
@@ -42,7 +44,8 @@ impl PackagingFlags {
 fn query_variable(what: &str, lto: bool) -> Result<String, BuildError> {
     let mut command = clean_command(PROGRAM);
     command.args(["--get", what]).stderr(Stdio::null());
-    for variable in ["DEB_BUILD_OPTIONS", "DEB_CFLAGS_APPEND", "DEB_CFLAGS_SET"] {
+    // They change the flags, such as DEB_BUILD_OPTIONS and DEB_CFLAGS_APPEND.
+    for (variable, _) in env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"DEB_")) {
         command.env_remove(variable);
     }
     if lto {
