@@ -63,7 +63,7 @@ const TARGETS: &[&str] = &["mysqld", "GenError"];
 const WITH_ROUTER: (u32, u32) = (8, 0);
 
 /// The first release that includes the required parts of Boost.
-const WITHOUT_BOOST: (u32, u32) = (8, 1);
+const WITHOUT_BOOST: (u32, u32) = (8, 3);
 
 /// The first release that requires a separate Boost.
 const WITH_BOOST: (u32, u32) = (5, 7);
@@ -223,6 +223,8 @@ mod tests {
         let (older, rest) = commands("8.0.31", "rel", CompilerKind::Gcc, false);
         assert!(older.contains("-DWITH_BOOST=/src/boost "), "{older}");
         assert_eq!(rest, SERVER);
+        let (last, _) = commands("8.2.0", "rel", CompilerKind::Gcc, false);
+        assert!(last.contains("-DWITH_BOOST=/src/boost "), "{last}");
         let (new, _) = commands("8.4.3", "rel", CompilerKind::Gcc, false);
         assert!(!new.contains("BOOST") && new.contains("WITH_ROUTER=OFF"), "{new}");
     }
