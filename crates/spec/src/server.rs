@@ -163,7 +163,7 @@ fn read_build(
         let example = match system {
             ServerSystem::PostgreSql => "debian = \"postgresql-15\", suite = \"bookworm\"",
             ServerSystem::MariaDb => "debian = \"mariadb\", suite = \"bookworm\"",
-            ServerSystem::MySql => "path = \"mysql-server\"",
+            ServerSystem::MySql => "debian = \"mysql-9.7\", suite = \"sid\"",
         };
         let help = format!("add `source`, such as {{ {example} }}");
         let span = table.key_span("variant").unwrap_or_else(|| table.span());
