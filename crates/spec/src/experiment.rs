@@ -412,7 +412,8 @@ impl Build {
         const NATIVE: &str = "native";
         let variant = self.resolved_variant().ok();
         let settings = variant.iter().flat_map(|variant| [&variant.march, &variant.mtune]);
-        let mut flags = self.flags.iter().filter_map(|flag| flag.strip_suffix(NATIVE));
+        let extra = variant.iter().flat_map(|variant| &variant.extra_flags);
+        let mut flags = self.flags.iter().chain(extra).filter_map(|flag| flag.strip_suffix(NATIVE));
         settings.flatten().any(|value| value == NATIVE)
             || flags.any(|flag| ["-march=", "-mtune=", "-mcpu="].contains(&flag))
     }
