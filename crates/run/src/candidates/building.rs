@@ -226,6 +226,8 @@ impl<'a> BuildPipeline<'a> {
         // Audits each build before the next is compiled.
         let mut refused = None;
         let mut audit = |at: usize, build: &Build| {
+            // The others may take hours, in which another process may shrink the cache.
+            self.hold(build);
             if requests[at].bolt.is_some() {
                 return ControlFlow::Continue(());
             }
