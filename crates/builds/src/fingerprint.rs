@@ -50,6 +50,8 @@ pub struct Ingredients<'a> {
     pub bolt: &'a str,
     /// The compiler.
     pub compiler: &'a Compiler,
+    /// The version of the linker that the flags name; `None` if they name none.
+    pub linker: Option<&'a str>,
     /// The CPU, if the flags contain `native`.
     pub host: Option<&'a HostCpu>,
 }
@@ -85,6 +87,9 @@ impl Ingredients<'_> {
         }
         for part in self.compiler.identity() {
             hash.add("compiler", part.as_bytes());
+        }
+        if let Some(linker) = self.linker {
+            hash.add("linker", linker.as_bytes());
         }
         if let Some(host) = self.host {
             hash.add("host", host.as_str().as_bytes());
@@ -166,6 +171,7 @@ mod tests {
             profiling: "none",
             bolt: "",
             compiler: &compiler,
+            linker: None,
             host: None,
         };
 
@@ -203,6 +209,8 @@ mod tests {
             Ingredients { compiler: &target, ..base },
             Ingredients { compiler: &elsewhere, ..base },
             Ingredients { compiler: &linker, ..base },
+            Ingredients { linker: Some("LLD 14.0.6"), ..base },
+            Ingredients { linker: Some("LLD 15.0.6"), ..base },
             Ingredients { host: Some(&host), ..base },
             Ingredients { host: Some(&other_host), ..base },
         ];
@@ -234,6 +242,7 @@ mod tests {
                 profiling: "none",
                 bolt: "",
                 compiler,
+                linker: None,
                 host: None,
             }
             .fingerprint()

@@ -70,6 +70,7 @@ fn prepare_one<'a>(
     } else {
         None
     };
+    let linker = flags.linker().and_then(|linker| compiler.linker_version(linker));
     let ingredients = Ingredients {
         system: source.system(),
         source: source.sha256(),
@@ -80,6 +81,7 @@ fn prepare_one<'a>(
         profiling: &profiling.identity(),
         bolt: "",
         compiler,
+        linker: linker.as_deref(),
         host: host.as_ref(),
     };
     let mut fingerprint = ingredients.fingerprint();

@@ -108,9 +108,7 @@ impl Compiler {
             version,
             version_line,
             target: output_of(&path, &["-dumpmachine"])?.trim().to_owned(),
-            linker: output_of(&path, &["-Wl,--version"]).ok().and_then(|text| {
-                text.lines().next().map(|line| line.trim().to_owned()).filter(|l| !l.is_empty())
-            }),
+            linker: linker_version(&path, &[]),
             path,
         })
     }
@@ -138,6 +136,12 @@ impl Compiler {
     #[must_use]
     pub fn tool(&self, name: &str) -> PathBuf {
         companion(self.kind, &self.path, name)
+    }
+
+    /// The first line of the version of the linker `name`, as in `-fuse-ld=name`; `None` if it does not
+    /// tell.
+    pub(crate) fn linker_version(&self, name: &str) -> Option<String> {
+        linker_version(&self.path, &[&format!("-fuse-ld={name}")])
     }
 
     /// What the compiler's output depends on, for the fingerprint. The first word of gcc's version
@@ -225,6 +229,12 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// The output of the program for `args`.
+/// The first line of the version of a compiler's linker.
+fn linker_version(compiler: &Path, which: &[&str]) -> Option<String> {
+    let text = output_of(compiler, &[which, &["-Wl,--version"]].concat()).ok()?;
+    text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
+}
+
 fn output_of(path: &Path, args: &[&str]) -> Result<String, CompilerError> {
     let output = clean_command(path).args(args).output().map_err(|source| {
         CompilerError::CannotRun { path: path.to_owned(), source: source.into() }

@@ -33,6 +33,9 @@ pub struct Flags {
     pub link: Vec<String>,
 }
 
+/// The start of the flag that names the linker.
+const LINKER: &str = "-fuse-ld=";
+
 impl Flags {
     /// Whether the result depends on the CPU of the machine that compiles.
     #[must_use]
@@ -41,8 +44,8 @@ impl Flags {
     }
 
     /// The linker; `None` for the compiler's default. The last flag wins.
-    fn linker(&self) -> Option<&str> {
-        self.link.iter().rev().find_map(|flag| flag.strip_prefix("-fuse-ld="))
+    pub(crate) fn linker(&self) -> Option<&str> {
+        self.link.iter().rev().find_map(|flag| flag.strip_prefix(LINKER))
     }
 
     /// Whether the code is instrumented for a profile.
@@ -245,7 +248,7 @@ pub fn flags(
     compile.extend(extra_compile);
     let mut link = packaging.link.clone();
     link.extend(link_flags(variant));
-    if variant.linker.is_none() {
+    if !link.iter().chain(&extra_link).any(|flag| flag.starts_with(LINKER)) {
         link.extend(lto_linker.iter().cloned());
     }
     link.extend(extra_link);
@@ -396,5 +399,24 @@ mod tests {
         let flags = flags(System::PostgreSql, &variant, kind, &packaging, &[], &extra);
         assert_eq!(flags.compile.join(" "), "-g -O2 -frecord-gcc-switches -O3 -DNDEBUG -fno-plt");
         assert_eq!(flags.link.join(" "), "-Wl,-z,relro -Wl,-z,now");
+    }
+
+    #[test]
+    fn requested_linker_also_links_with_link_time_optimization() {
+        let lld = words(&["-fuse-ld=lld"]);
+        let variant = |extra: &[&str]| Variant {
+            extra_flags: words(extra),
+            ..Variant::by_name("rel_lto").unwrap()
+        };
+        let linker = |variant: &Variant, extra: &[&str]| {
+            let packaging = PackagingFlags::default();
+            let kind = CompilerKind::Clang;
+            let all = flags(System::MariaDb, variant, kind, &packaging, &lld, &words(extra));
+            all.linker().map(str::to_owned)
+        };
+        let mold = "-fuse-ld=mold";
+        assert_eq!(linker(&variant(&[]), &[]).as_deref(), Some("lld"));
+        assert_eq!(linker(&variant(&[mold]), &[]).as_deref(), Some("mold"));
+        assert_eq!(linker(&variant(&[]), &[mold]).as_deref(), Some("mold"));
     }
 }
