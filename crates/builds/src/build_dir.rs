@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use dbdyno_machine::safe_files::SafeDir;
 
 use crate::BuildError;
+use crate::compile_time::CompileTime;
 use crate::prerequisites::we_are_root;
 use crate::recipe::ExtraFiles;
 use crate::search_path;
@@ -74,6 +75,7 @@ pub(crate) fn restart_unless_configured(
     if Done::open(Some(done))?.contains(first) {
         return Ok(());
     }
+    CompileTime::forget(done);
     fs::remove_dir_all(tree)
         .and_then(|()| fs::create_dir_all(tree))
         .and_then(|()| match fs::remove_file(done) {

@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use dbdyno_units::Nanos;
 
@@ -15,6 +14,7 @@ use crate::cache::{DATABASE, PendingBuild};
 use crate::child::{self, Surroundings};
 use crate::command::clean_command;
 use crate::compile_database::{self, is_compilation};
+use crate::compile_time::CompileTime;
 use crate::error::StepFailure;
 use crate::failure::{self, Cause};
 use crate::prepare::Prepared;
@@ -118,12 +118,13 @@ impl Job<'_> {
             None => self.plan(&dirs)?,
         };
         let mut log = Log::open(&dirs.log)?;
-        let start = Instant::now();
-        let ran = self.run_steps(&plan, &dirs, &mut log, &reservation)?;
-        if let Some((step, status)) = ran {
+        let mut time = CompileTime::start(dirs.done.as_deref());
+        let ran = self.run_steps(&plan, &dirs, &mut log, &reservation, &mut time);
+        time.store();
+        if let Some((step, status)) = ran? {
             return Err(self.step_error(step, &dirs, status, log, reservation));
         }
-        let compile_time = Nanos::from(start.elapsed());
+        let compile_time = time.total();
         if let Profiling::Use(profile) = &self.prepared.request.profiling {
             profile.check_log(&self.prepared.request.to_string(), &dirs.log)?;
         }
@@ -185,6 +186,7 @@ impl Job<'_> {
         dirs: &JobDirs,
         log: &mut Log,
         reservation: &PendingBuild<'_>,
+        time: &mut CompileTime,
     ) -> Result<Option<(&'p Step, ExitStatus)>, BuildError> {
         let mut done = Done::open(dirs.done.as_deref())?;
         let steps = plan.steps.iter().map(|step| (step, true));
@@ -197,7 +199,7 @@ impl Job<'_> {
             if lasting {
                 done.begin()?;
             }
-            let status = self.run_step(step, dirs, log, reservation)?;
+            let status = self.run_step(step, dirs, log, reservation, time)?;
             if !status.success() {
                 return Ok(Some((step, status)));
             }
@@ -214,6 +216,7 @@ impl Job<'_> {
         dirs: &JobDirs,
         log: &mut Log,
         reservation: &PendingBuild<'_>,
+        time: &mut CompileTime,
     ) -> Result<ExitStatus, BuildError> {
         let request = self.prepared.request;
         let writing = |error| BuildError::io("writing", &dirs.log, error);
@@ -232,7 +235,11 @@ impl Job<'_> {
             lock: reservation.lock(),
             cancel: self.cancel,
         };
-        child::run(step, &around, || watch.poll())
+        let poll = || {
+            time.store_sometimes();
+            watch.poll();
+        };
+        child::run(step, &around, poll)
             .map_err(|error| BuildError::io("starting", &step.program, error))?
             .ok_or_else(|| self.cancelled())
     }

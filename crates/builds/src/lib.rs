@@ -24,6 +24,7 @@ mod cache_dir;
 mod child;
 mod command;
 mod compile_database;
+mod compile_time;
 mod compiler;
 mod digest;
 mod error;

@@ -184,7 +184,10 @@ fn interrupted_build_is_resumed() {
     age(&tree().unwrap().join("a.o"), 60);
     fs::write(bench.go(), "").unwrap();
     bench.builder.cancel.store(false, Ordering::Relaxed);
+    let hour = 3600 * 1_000_000_000_u64;
+    fs::write(tree().unwrap().join("../../../time"), hour.to_string()).unwrap();
     let build = bench.build(&request).0.unwrap();
+    assert!(build.compile_time.as_nanos() >= hour, "{}", build.compile_time);
     let log = fs::read_to_string(build.folder.join("log.txt")).unwrap();
     let count = |text: &str| log.lines().filter(|line| line.contains(text)).count();
     assert_eq!(count("/configure --prefix="), 1, "{log}");
