@@ -72,9 +72,11 @@ pub(crate) fn restart_unless_configured(
     done: &Path,
     tree: &Path,
 ) -> Result<(), BuildError> {
-    if Done::open(Some(done))?.contains(first) {
-        return Ok(());
-    }
+    if Done::open(Some(done))?.contains(first) { Ok(()) } else { empty(tree, done) }
+}
+
+/// Empties a build directory, so that the next attempt starts from nothing.
+pub(crate) fn empty(tree: &Path, done: &Path) -> Result<(), BuildError> {
     CompileTime::forget(done);
     fs::remove_dir_all(tree)
         .and_then(|()| fs::create_dir_all(tree))

@@ -144,6 +144,18 @@ pub enum BuildError {
         /// The inaccessible directory.
         folder: PathBuf,
     },
+    /// The source was edited while it was compiled.
+    #[error(
+        "{what} was not built: its source in {} was edited while it was compiled\n\
+         leave it unchanged and repeat the command, or copy it first",
+        path.display()
+    )]
+    Edited {
+        /// The build.
+        what: String,
+        /// The directory of the source.
+        path: PathBuf,
+    },
     /// [`crate::Builder::cancel`] was set.
     #[error("build cancelled: {what}")]
     Cancelled {

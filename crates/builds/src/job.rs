@@ -125,6 +125,7 @@ impl Job<'_> {
             return Err(self.step_error(step, &dirs, status, log, reservation));
         }
         let compile_time = time.total();
+        self.check_source(&dirs)?;
         if let Profiling::Use(profile) = &self.prepared.request.profiling {
             profile.check_log(&self.prepared.request.to_string(), &dirs.log)?;
         }
@@ -132,6 +133,17 @@ impl Job<'_> {
         let build = self.describe(&plan, &dirs, compile_time)?;
         reservation.commit(&build)?;
         Ok(build)
+    }
+
+    /// Refuses what was compiled from a source that was edited meanwhile, and removes it: its objects
+    /// are of different sources.
+    fn check_source(&self, dirs: &JobDirs) -> Result<(), BuildError> {
+        let Prepared { request, .. } = self.prepared;
+        let Some(folder) = request.source.edited()? else { return Ok(()) };
+        if let Some(done) = &dirs.done {
+            build_dir::empty(&dirs.tree, done)?;
+        }
+        Err(BuildError::Edited { what: request.to_string(), path: folder.to_owned() })
     }
 
     /// Plans the commands of the build and copies the profile into the tree.

@@ -95,6 +95,15 @@ impl Source {
         &self.sha256
     }
 
+    /// The directory of the user that has not the content any more for which the checksum was computed;
+    /// `None` for one that has, and for sources in the cache.
+    pub(crate) fn edited(&self) -> Result<Option<&Path>, BuildError> {
+        let Content::Folder(folder) = &self.content else { return Ok(None) };
+        let sha256 = tree::sha256(folder)
+            .map_err(|error| BuildError::io("reading the source in", folder, error))?;
+        Ok((sha256 != self.sha256).then_some(folder))
+    }
+
     /// The directory with the source. The bundled source is unpacked into a directory below `dir`,
     /// named by version and checksum; its path does not change, so that paths in debug information
     /// remain valid.

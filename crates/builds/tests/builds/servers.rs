@@ -197,6 +197,30 @@ fn interrupted_build_is_resumed() {
 }
 
 #[test]
+fn source_edited_during_a_build_is_refused() {
+    let bench = Bench::waiting();
+    let request = bench.request("rel");
+    let work = bench.builder.cache_dir.path().join("work");
+    let tree = || Some(fs::read_dir(&work).ok()?.next()?.ok()?.path().join("tree/src/backend"));
+    let file = bench.source.join("src/backend/b.c");
+    let before = fs::read_to_string(&file).unwrap();
+    thread::scope(|scope| {
+        let building = scope.spawn(|| bench.build(&request).0);
+        wait_until("b.o", || tree().is_some_and(|tree| tree.join("b.o").is_file()));
+        fs::write(&file, "int b(void) { return 4; }\n").unwrap();
+        fs::write(bench.go(), "").unwrap();
+        let error = building.join().unwrap().unwrap_err();
+        let BuildError::Edited { path, .. } = &error else { panic!("{error}") };
+        assert_eq!(*path, bench.source.canonicalize().unwrap());
+    });
+    assert!(!tree().unwrap().exists());
+    fs::write(&file, before).unwrap();
+    let (build, events) = bench.build(&request);
+    build.unwrap();
+    assert!(events.contains(&"started".to_owned()), "{events:?}");
+}
+
+#[test]
 fn copied_profile_does_not_hide_incomplete_objects() {
     let bench = Bench::new();
     let trained = Request { profiling: Profiling::Collect, ..bench.request("rel_pgo") };
