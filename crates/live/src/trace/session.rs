@@ -177,7 +177,7 @@ fn interrupt(pid: u32, tid: i32) -> Result<bool, LiveError> {
     }
 }
 
-/// A process with all threads stopped.
+/// A process with all threads stopped, or left in a system call.
 #[derive(Debug)]
 pub(crate) struct StoppedProcess<'a> {
     pub(crate) pid: u32,
@@ -249,7 +249,7 @@ impl<'a> StoppedProcess<'a> {
             }
             stopped.collect()?;
         }
-        if stopped.threads.is_empty() {
+        if stopped.threads.is_empty() && stopped.blocked.is_empty() {
             return Err(LiveError::Exited { pid });
         }
         // None of them needs a CPU any more. So no thread of the process runs with a raised priority,

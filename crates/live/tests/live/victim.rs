@@ -119,8 +119,8 @@ impl Victim {
 
     /// Checks that it responds.
     pub fn assert_alive(&mut self) {
-        let answer = self.ask(b'?');
-        assert!(answer.starts_with("alive"), "{answer:?}");
+        self.tell(b'?');
+        self.expect_alive();
     }
 
     /// Makes it fork a process. Returns the process ID.
@@ -137,8 +137,19 @@ impl Victim {
 
     /// Sends a command and returns the response.
     pub fn ask(&mut self, what: u8) -> String {
-        self.input.as_mut().unwrap().write_all(&[what]).unwrap();
+        self.tell(what);
         self.line()
+    }
+
+    /// Sends a command without waiting for the response.
+    pub fn tell(&mut self, what: u8) {
+        self.input.as_mut().unwrap().write_all(&[what]).unwrap();
+    }
+
+    /// Waits for a response, which must be that all is well.
+    pub fn expect_alive(&mut self) {
+        let answer = self.line();
+        assert!(answer.starts_with("alive"), "{answer:?}");
     }
 
     /// Makes the hanging thread continue.

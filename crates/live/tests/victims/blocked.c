@@ -1,6 +1,8 @@
 /* A thread in uninterruptible sleep in a system call: `read` of a pipe whose lock another process holds,
  * which writes to the pipe from memory that a userfaultfd never provides. Prints `ready`, or
- * `unsupported`. Answers a byte on standard input; after a `g` the thread continues. */
+ * `unsupported`. Answers a byte on standard input; after a `g` the thread continues.
+ * With ONE_THREAD, the only thread hangs, after an `h`. It continues and answers when the other process is
+ * killed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -62,12 +64,25 @@ int main(void) {
     /* Until the holder waits for its page, or has failed. */
     usleep(200000);
     if (waitpid(holder, NULL, WNOHANG) != 0) return say("unsupported");
+    char byte;
+#ifdef ONE_THREAD
+    say("ready");
+    while (read(0, &byte, 1) == 1) {
+        if (byte == 'h') {
+            close(ends[1]);
+            reads(NULL);
+            waitpid(holder, NULL, 0);
+            if (got != leaf_mix(0)) return say("wrong");
+        }
+        say(leaf_gcd(84, 36) == 12 && leaf_bits(255) == 8 ? "alive" : "wrong");
+    }
+    return 0;
+#endif
     pthread_t thread;
     pthread_create(&thread, NULL, reads, NULL);
     for (int i = 0; i < 2000 && !(thread_id && state(thread_id) == 'D'); i++) usleep(1000);
     if (state(thread_id) != 'D') return say("unsupported");
     say("ready");
-    char byte;
     while (read(0, &byte, 1) == 1) {
         if (byte == 'g') {
             kill(holder, SIGKILL);
