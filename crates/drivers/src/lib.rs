@@ -100,7 +100,8 @@ pub trait NonBlockingConnection: Connection + AsFd {
     /// The connection is lost.
     fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error>;
 
-    /// Reads what has arrived of the answer, without waiting.
+    /// Reads what has arrived of the answer, without waiting. Without a request in progress, it finds
+    /// nothing, or that the connection is lost.
     ///
     /// # Errors
     /// As [`Connection::execute`]. The request has ended then.

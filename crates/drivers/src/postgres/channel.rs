@@ -81,10 +81,16 @@ impl Channel {
     /// Sends `out`.
     #[inline]
     pub(super) fn send(&mut self) -> Result<(), ConnectionLost> {
+        self.check_not_lost()?;
+        Ok(self.stream.write_all(&self.out)?)
+    }
+
+    #[inline]
+    fn check_not_lost(&self) -> Result<(), ConnectionLost> {
         if self.lost {
             return Err(ConnectionLost("the connection was lost before".to_owned(), None));
         }
-        Ok(self.stream.write_all(&self.out)?)
+        Ok(())
     }
 
     /// Waits for more bytes.
@@ -182,6 +188,20 @@ impl Channel {
                 return Ok(false);
             }
         }
+    }
+
+    /// Reads the notices that have arrived without a request, without waiting.
+    ///
+    /// # Errors
+    /// The server has closed the connection, or sent something else.
+    #[cold]
+    pub(super) fn receive_notices(&mut self) -> Result<(), ConnectionLost> {
+        self.check_not_lost()?;
+        if self.has_message()? {
+            let tag = self.received.unread().first().copied().unwrap_or_default();
+            return Err(Malformed::unexpected(tag).into());
+        }
+        Ok(())
     }
 
     /// Sends CopyFail to a server that waits for data. `extended`: in the extended protocol the server

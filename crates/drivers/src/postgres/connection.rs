@@ -341,8 +341,10 @@ impl NonBlockingConnection for PostgresConnection {
     #[inline]
     fn receive_available(&mut self) -> Result<Received, Error> {
         let Some(statement) = self.in_progress else {
-            let message = "no request is in progress".to_owned();
-            return Err(refused("receiving an answer".to_owned(), message));
+            return match self.channel.receive_notices() {
+                Ok(()) => Ok(Received::Nothing),
+                Err(lost) => Err(self.channel.fail(lost, None, "reading notices".to_owned())),
+            };
         };
         let mut received = Received::Nothing;
         loop {

@@ -8,6 +8,8 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection as _, Error, ErrorKind};
 use dbdyno_record::server::{Address, StatementMode, Target, Tls};
 
+use crate::received::try_receive;
+
 const OK: &[u8] = b"R\0\0\0\x08\0\0\0\0";
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
@@ -131,6 +133,34 @@ fn invalid_messages_lose_the_connection() {
         assert_eq!(error.kind, ErrorKind::Connection, "{error}");
         assert!(error.message.contains("the server sent"), "{error}");
         let error = connection.query("SELECT 1").unwrap_err();
+        assert!(error.message.contains("lost before"), "{error}");
+    }
+}
+
+#[test]
+fn connection_that_is_lost_without_a_request_is_detected() {
+    let version = message(b'S', b"server_version\x0015.1\0");
+    let notice = message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mhello\0\0");
+    let hello = [OK, &version, READY, &notice].concat();
+    // Waits for a request.
+    let mut connection = connect(Tls::Off, &[&hello, b""]).unwrap();
+    assert_eq!(try_receive(&mut connection).unwrap(), None);
+    let stopping = message(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0");
+    for (last, reason) in [
+        (&b""[..], "the server closed the connection"),
+        (&stopping, "terminating connection"),
+        (b"D\0\0\0\x04", "unexpected message 'D'"),
+    ] {
+        let mut connection = connect(Tls::Off, &[&[&hello, last].concat()]).unwrap();
+        let error = loop {
+            match try_receive(&mut connection) {
+                Ok(answer) => assert_eq!(answer, None),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+        assert!(error.message.contains(reason), "{error}");
+        let error = try_receive(&mut connection).unwrap_err();
         assert!(error.message.contains("lost before"), "{error}");
     }
 }
