@@ -107,11 +107,37 @@ impl MySqlConnection {
     #[inline]
     fn dispatch(&mut self) -> std::io::Result<()> {
         self.reply.begin();
-        let sent = self.request.send(&mut self.stream, 0);
-        if sent.is_err() {
-            self.reply.mark_lost();
+        self.request.send(&mut self.stream, 0)
+    }
+
+    /// The error for a request that cannot be sent: the server's if it has sent one, such as that the request is
+    /// too long, before it closed the connection; else the network's.
+    #[cold]
+    fn send_failed(&mut self, doing: String, error: &std::io::Error) -> Error {
+        let reported = self.last_error();
+        self.reply.mark_lost();
+        match reported {
+            Some(reported) => {
+                let error = reported.error(doing, false);
+                let kind = if error.kind.is_fatal() { error.kind } else { ErrorKind::Connection };
+                Error { kind, ..error }
+            }
+            None => connection_lost(doing, error),
         }
-        sent
+    }
+
+    /// The error that the server has sent without a request or before all of one was sent.
+    fn last_error(&mut self) -> Option<ErrPacket> {
+        let mut joined = Vec::new();
+        loop {
+            if let Some(framed) = frame(self.buffer.unread(), &mut joined) {
+                let is_error = framed.payload.first() == Some(&ERR);
+                return if is_error { ErrPacket::parse(framed.payload).ok() } else { None };
+            }
+            if !self.buffer.try_fill(&mut self.stream).unwrap_or(false) {
+                return None;
+            }
+        }
     }
 
     /// Fails if no request can be sent now.
@@ -199,7 +225,9 @@ impl MySqlConnection {
     ) -> Result<(), Error> {
         self.check_idle(|| executing(sql))?;
         self.request.start(request::QUERY).extend_from_slice(sql.as_bytes());
-        self.dispatch().map_err(|error| connection_lost(executing(sql), &error))?;
+        if let Err(error) = self.dispatch() {
+            return Err(self.send_failed(executing(sql), &error));
+        }
         let mut columns = Vec::new();
         loop {
             if let Err(error) = self.buffer.fill(&mut self.stream) {
@@ -223,10 +251,9 @@ impl MySqlConnection {
     fn prepare_on_server(&mut self, sql: &str) -> Result<Option<Statement>, Error> {
         let doing = || format!("preparing {}", truncate_sql(sql));
         self.request.start(request::PREPARE).extend_from_slice(sql.as_bytes());
-        self.request.send(&mut self.stream, 0).map_err(|error| {
-            self.reply.mark_lost();
-            connection_lost(doing(), &error)
-        })?;
+        if let Err(error) = self.request.send(&mut self.stream, 0) {
+            return Err(self.send_failed(doing(), &error));
+        }
         match self.receive_prepared(&doing)? {
             Preparation::Done { number, params, columns } => {
                 let execution = Execution::new(number, params);
@@ -442,7 +469,13 @@ impl NonBlockingConnection for MySqlConnection {
             }
         }
         self.current = statement.0;
-        self.dispatch().map_err(|error| self.statement_lost(&error))
+        match self.dispatch() {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let doing = executing(&self.statements[statement.0].sql);
+                Err(self.send_failed(doing, &error))
+            }
+        }
     }
 
     #[inline]

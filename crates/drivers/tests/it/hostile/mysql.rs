@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use dbdyno_drivers::mysql::MySqlConnection;
-use dbdyno_drivers::{Connection as _, Error, ErrorKind};
+use dbdyno_drivers::{Connection as _, Error, ErrorKind, Params};
 use dbdyno_fuzz::measure_memory;
 use dbdyno_record::server::{StatementMode, Target, Tls};
 use rsa::pkcs8::{EncodePublicKey as _, LineEnding};
@@ -237,6 +237,30 @@ fn rows_without_end_are_refused() {
     let error = result.unwrap_err();
     assert!(error.message.contains("more than 64 MiB"), "{error}");
     assert!(memory < 100 << 20, "{memory}");
+    drop(connection);
+    fake.finish();
+}
+
+#[test]
+fn reason_of_the_server_is_reported_if_it_closes_the_connection_during_a_request() {
+    let fake = FakeServer::start(|mut stream| {
+        send(&mut stream, &greeting("mysql_native_password"));
+        read_packet(&mut stream).unwrap();
+        send(&mut stream, &packet(2, OK));
+        stream.read_exact(&mut [0; 4]).unwrap();
+        send(&mut stream, &packet(1, b"\xff\x81\x04#08S01Got a packet bigger than allowed"));
+    });
+    let mut connection =
+        MySqlConnection::connect(&fake.target(Tls::Off), StatementMode::Text).unwrap();
+    let statement = connection.prepare("INSERT INTO t VALUES (?)").unwrap();
+    let mut params = Params::default();
+    // Longer than the buffers of the network.
+    params.push_text(&vec![b'x'; 15 << 20]);
+    let error = connection.execute(statement, &params).unwrap_err();
+    assert!(error.has_number(1153) && error.message.contains("bigger than allowed"), "{error}");
+    assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+    let error = connection.query("SELECT 1").unwrap_err();
+    assert!(error.message.contains("lost before"), "{error}");
     drop(connection);
     fake.finish();
 }
