@@ -23,8 +23,35 @@ pub(super) struct Reader<'a, C> {
     /// Queries with their minimum number of rows.
     queries: Vec<(Query, StatementId, u64)>,
     rng: Xoshiro256PlusPlus,
-    /// Keys of the oldest row, and of the newest one at the start of the step.
-    keys: (Oldest, i64),
+    keys: Keys,
+}
+
+/// The range of a table's primary keys. As many new rows are inserted as old ones are deleted, so that both ends
+/// move by the same number of rows.
+struct Keys {
+    oldest: Oldest,
+    /// The keys of the oldest and of the newest row at the start of the step.
+    at_start: (i64, i64),
+}
+
+impl Keys {
+    fn new((oldest, newest): (Oldest, i64)) -> Self {
+        Self { at_start: (oldest.load(Ordering::Relaxed), newest), oldest }
+    }
+
+    /// Number of rows at the start of the step, if there are no gaps.
+    fn rows(&self) -> u64 {
+        let (oldest, newest) = self.at_start;
+        (newest - oldest + 1).max(0) as u64
+    }
+
+    /// The keys of the oldest and of the newest row now.
+    #[inline]
+    fn now(&self) -> (i64, i64) {
+        let (oldest, (oldest_at_start, newest)) =
+            (self.oldest.load(Ordering::Relaxed), self.at_start);
+        (oldest, newest + (oldest - oldest_at_start))
+    }
 }
 
 impl<'a, C: Connection> Reader<'a, C> {
@@ -36,7 +63,8 @@ impl<'a, C: Connection> Reader<'a, C> {
         rng: Xoshiro256PlusPlus,
         keys: (Oldest, i64),
     ) -> Result<Self, Error> {
-        let rows = (keys.1 - keys.0.load(Ordering::Relaxed) + 1).max(0) as u64;
+        let keys = Keys::new(keys);
+        let rows = keys.rows();
         let queries = kind
             .queries()
             .iter()
@@ -62,10 +90,9 @@ impl<'a, C: Connection> Reader<'a, C> {
         let mut now = clock::monotonic();
         while now < end && !stop.is_set() {
             for (query, statement, fewest) in &self.queries {
-                let keys = (self.keys.0.load(Ordering::Relaxed), self.keys.1);
                 let sent = now;
                 self.params.0.clear();
-                query.draw(&mut self.rng, keys, &mut self.params);
+                query.draw(&mut self.rng, self.keys.now(), &mut self.params);
                 let rows = loop {
                     match self.connection.execute(*statement, &self.params.0) {
                         Ok(answer) => break answer.rows,
@@ -101,5 +128,42 @@ fn complain(measured: &mut StepMeasured, (fewest, most): (u64, u64), rows: u64) 
     if measured.first_complaint.is_none() {
         measured.first_complaint =
             Some(format!("a query returned {rows} rows instead of {fewest} to {most}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::AtomicI64;
+
+    use dbdyno_workloads::events::ParameterSink;
+    use dbdyno_workloads::seeds::{Purpose, rng_for};
+
+    use super::*;
+
+    struct Last(i64);
+
+    impl ParameterSink for Last {
+        fn int(&mut self, value: i64) {
+            self.0 = value;
+        }
+
+        fn text(&mut self, _: &[u8]) {}
+    }
+
+    #[test]
+    fn drawn_keys_are_of_rows_that_exist_when_all_earlier_ones_are_deleted() {
+        let oldest = Oldest::new(AtomicI64::new(1));
+        let keys = Keys::new((oldest.clone(), 100));
+        assert_eq!((keys.rows(), keys.now()), (100, (1, 100)));
+        oldest.store(1_100, Ordering::Relaxed);
+        let mut rng = rng_for(1, Purpose::Queries { repeat: 0, step: 0, client: 0 });
+        let mut drawn = BTreeSet::new();
+        for _ in 0..10_000 {
+            let mut last = Last(0);
+            Query::ByKey.draw(&mut rng, keys.now(), &mut last);
+            drawn.insert(last.0);
+        }
+        assert_eq!(drawn, (1_100..1_200).collect());
     }
 }
