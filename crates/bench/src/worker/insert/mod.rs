@@ -193,7 +193,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         for (client, ((connection, progress), stream)) in (0..).zip(connections) {
             let table = table_of(client, self.plan.tables);
             let oldest = fronts.as_ref().map(|fronts| fronts[&table].0.clone());
-            let most = E::ROWS_PER_STATEMENT;
+            let most = E::rows_per_statement(self.plan.data_length);
             let name = table_name(table);
             let mut writer = Writer::new(connection, name, stream, rows_per_commit, most, oldest)
                 .map_err(described)?;
@@ -226,7 +226,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
             let mut reader = Reader::new(reader, &name, queries, rng, (oldest.clone(), newest))
                 .map_err(described)?;
             let deletes = self.plan.delete_per_insert.then_some(oldest);
-            let most = E::ROWS_PER_STATEMENT;
+            let most = E::rows_per_statement(self.plan.data_length);
             let mut writer = Writer::new(writer, name, stream, rows_per_commit, most, deletes)
                 .map_err(described)?;
             work.push(Box::new(move |start, stop| {
