@@ -17,7 +17,7 @@ pub use junit::junit;
 pub use rule::{InvalidRule, Quantity, Rule};
 pub use words::{markdown, terminal};
 
-use crate::key_results::{Finding, Outcome as FindingOutcome};
+use crate::key_results::Finding;
 use crate::metric::{Grouping, Metric};
 use crate::model::{MicrobenchmarkRows, Report, Role, Row, Verdict};
 
@@ -136,7 +136,8 @@ fn comparisons(report: &Report, rule: &Rule, candidate: &str) -> Vec<Comparison>
     let group = rule.part().and_then(|part| groups.find_map(|mut all| all.remove_entry(part)));
     match group {
         Some((group, members)) => {
-            context.group(group, members.into_iter().map(|(_, member)| member).collect())
+            let members: Vec<_> = members.into_iter().map(|(_, member)| member).collect();
+            context.group(group, &members)
         }
         None => {
             let mut all = report.microbenchmarks.iter();
@@ -191,34 +192,39 @@ impl Context<'_> {
     }
 
     /// A whole group, at each number of clients. Reads and writes are apart if the rule's metric differs.
-    /// Members that failed are not in its figure, and are listed.
-    fn group<'a>(&self, group: &str, members: Vec<&'a MicrobenchmarkRows>) -> Vec<Comparison> {
+    /// Members that are not in its figure are listed with their reasons, or the group with the reason if
+    /// it is the same for all.
+    fn group(&self, group: &str, members: &[&MicrobenchmarkRows]) -> Vec<Comparison> {
         let steps: BTreeSet<u32> = members.iter().map(|member| member.clients).collect();
         let mut comparisons = Vec::new();
         for clients in steps {
-            let at = || members.iter().filter(|member| member.clients == clients);
-            let measured = |member: &'a MicrobenchmarkRows| {
-                self.row(member).filter(|row| self.metric(row).verdict(row) != Verdict::Failed)
-            };
-            let failed = at().filter(|member| measured(member).is_none());
-            comparisons.extend(failed.map(|member| self.microbenchmark(member)));
-            let rows: Vec<&Row> = at().filter_map(|member| measured(member)).collect();
+            let mut rows: Vec<&Row> = Vec::new();
+            let mut left_out: Vec<Comparison> = Vec::new();
+            for member in members.iter().filter(|member| member.clients == clients) {
+                let alone = self.microbenchmark(member);
+                match (alone.outcome, self.row(member)) {
+                    (Outcome::NotJudged(_), _) | (_, None) => left_out.push(alone),
+                    (_, Some(row)) => rows.push(row),
+                }
+            }
+            let is_same = left_out.windows(2).all(|pair| pair[0].outcome == pair[1].outcome);
+            if rows.is_empty() && is_same {
+                left_out.truncate(1);
+                for one in &mut left_out {
+                    (one.group, one.microbenchmark) = (group.to_owned(), None);
+                }
+            }
+            comparisons.extend(left_out);
             for metric in [Metric::Qps, Metric::Cpu] {
                 let of_metric = rows.iter().copied().filter(|row| self.metric(row) == metric);
                 let of_metric: Vec<&Row> = of_metric.collect();
-                if of_metric.is_empty() {
-                    continue;
-                }
                 let noise = metric.noise(self.report);
                 let finding = Finding::of(metric, &of_metric, noise);
-                let limit = self.limit(noise);
-                let outcome = match (finding.ratio.zip(finding.interval), finding.outcome) {
-                    (_, FindingOutcome::ClientBound) => Outcome::NotJudged("client-bound"),
-                    (None, _) => Outcome::NotJudged(unknown(metric)),
-                    (Some((middle, (low, high))), _) => {
-                        judge_interval(metric, limit, (middle, low, high))
-                    }
+                let Some((middle, (low, high))) = finding.ratio.zip(finding.interval) else {
+                    continue;
                 };
+                let limit = self.limit(noise);
+                let outcome = judge_interval(metric, limit, (middle, low, high));
                 comparisons.push(self.comparison((group, None), clients, metric, limit, outcome));
             }
         }

@@ -145,3 +145,42 @@ fn failed_member_of_a_group_is_a_failure_and_the_others_are_judged() {
     assert_eq!(judged[0].comparisons.iter().filter(of_one).count(), candidates);
     assert!(!judged[1].has_failed());
 }
+
+#[test]
+fn members_that_a_group_does_not_count_are_listed_with_the_reason() {
+    let mut report = sample::report();
+    report.candidates.truncate(2);
+    let members: Vec<_> =
+        report.microbenchmarks.iter_mut().filter(|one| one.group == "point-2").collect();
+    let count = members.len();
+    for (number, member) in members.into_iter().enumerate() {
+        match number {
+            0 => {}
+            1 => member.rows[0].relative_qps = None,
+            _ => member.rows[0].verdict = Verdict::ClientBound,
+        }
+    }
+    let rules = rules(&["slower 90% in point-2"]);
+    let judged = &judge(&report, &rules).unwrap()[0];
+    let outcomes = |reason| judged.count(|one| *one == Outcome::NotJudged(reason));
+    assert_eq!(
+        (outcomes("client-bound"), outcomes("too few blocks")),
+        (count - 2, 1),
+        "{judged:?}"
+    );
+    assert_eq!(judged.summary(), format!("kept by 1 of {count}; {} not judged", count - 1));
+}
+
+#[test]
+fn group_without_a_usable_member_is_not_judged_once() {
+    let mut report = sample::report();
+    report.candidates.truncate(2);
+    for member in report.microbenchmarks.iter_mut().filter(|one| one.three_group == "point") {
+        member.rows[0].verdict = Verdict::ClientBound;
+    }
+    let rules = rules(&["slower 90% in point"]);
+    let judged = &judge(&report, &rules).unwrap()[0];
+    let [only] = &judged.comparisons[..] else { panic!("{judged:?}") };
+    assert_eq!((only.place(), only.words()), ("point".to_owned(), "client-bound".to_owned()));
+    assert!(judged.is_unknown());
+}
