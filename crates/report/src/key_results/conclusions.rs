@@ -52,13 +52,13 @@ impl Finding {
                 let (Some(ratio), Some((low, high))) = (self.ratio, self.interval) else {
                     return format!("{candidate} on {on}: {}", self.words());
                 };
-                let exceptions = self.exceptions();
+                let remarks = format!("{}{}", self.exceptions(), self.caution());
                 if ratio.get() >= 2.0 {
                     let [ratio, low, high] =
                         [ratio, low, high].map(|ratio| format!("{:.2}", ratio.get()));
                     return format!(
                         "{candidate} is {ratio} times as fast as {baseline} on {on} (95%: {low} to \
-                         {high}){exceptions}"
+                         {high}){remarks}"
                     );
                 }
                 let change = |ratio: Ratio| percent(Share::from_fraction(ratio.distance()));
@@ -67,7 +67,7 @@ impl Finding {
                     false => ("slower", high, low),
                 };
                 format!(
-                    "{candidate} is {} {word} than {baseline} on {on} (95%: {} to {}){exceptions}",
+                    "{candidate} is {} {word} than {baseline} on {on} (95%: {} to {}){remarks}",
                     change(ratio),
                     change(least),
                     change(most)

@@ -248,6 +248,20 @@ fn difference_that_the_control_has_too_may_be_noise() {
 }
 
 #[test]
+fn conclusion_says_that_the_control_has_the_same_difference() {
+    for (factor, size) in [(1.0, "41.7% slower"), (4.0, "2.33 times as fast")] {
+        let mut report = sample::servers_of(&["scan_range=100"]);
+        for row in &mut report.microbenchmarks[0].rows {
+            set(row, [0.52, 0.583, 0.6].map(|ratio| factor * ratio), SAME);
+            row.trusted_metric = Metric::Qps;
+        }
+        let sentence = conclusions(&report).remove(0);
+        assert!(sentence.contains(size), "{sentence}");
+        assert!(sentence.contains("; may be noise, as the control has "), "{sentence}");
+    }
+}
+
+#[test]
 fn conclusions_are_sentences_with_intervals() {
     let of = |qps, cpu| {
         let report = report("scan_range=100", qps, cpu);

@@ -76,7 +76,7 @@ impl Finding {
     }
 
     /// That the control, which is equal to the baseline, differs in the same way.
-    fn caution(&self) -> String {
+    pub(super) fn caution(&self) -> String {
         let Some(control) = self.control else { return String::new() };
         let difference = percent(Share::from_fraction(control.distance()));
         let word = if control > Ratio::ONE { "more" } else { "less" };
