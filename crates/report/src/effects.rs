@@ -3,7 +3,7 @@
 use dbdyno_units::Ratio;
 
 use crate::figures::{plus_minus, ratio};
-use crate::model::{Change, Effect, Report};
+use crate::model::{Change, Effect, Report, Verdict};
 
 /// What the tables show.
 pub(crate) const KEY: &str = "Throughput with one value of a setting divided by throughput with its first \
@@ -68,19 +68,39 @@ fn sentence(effect: &Effect, microbenchmark: &str) -> Option<String> {
 }
 
 impl EffectTable<'_> {
-    /// The geometric mean of each column; `None` for fewer than two values.
+    /// The geometric mean of each column without client-bound values; `None` for fewer than two.
     pub(crate) fn means(&self) -> Vec<Option<Ratio>> {
         let mean = |column: usize| {
             let values: Vec<f64> = self
                 .rows
                 .iter()
-                .filter_map(|(_, effects)| {
-                    Some(effects.get(column)?.relative_qps?.median.get().ln())
-                })
+                .filter_map(|(_, effects)| effects.get(column))
+                .filter(|effect| effect.verdict != Verdict::ClientBound)
+                .filter_map(|effect| Some(effect.relative_qps?.median.get().ln()))
                 .collect();
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             (values.len() > 1).then(|| Ratio::new(mean.exp()))
         };
         (0..self.changes.len()).map(mean).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn client_bound_values_are_not_in_the_mean() {
+        let names = ["scan_range=100", "insert_range=100", "point-query_range=100"];
+        let mut report = sample::matrix(&names, true);
+        for effect in report.effects.iter_mut().filter(|one| one.microbenchmark == names[2]) {
+            effect.verdict = Verdict::ClientBound;
+            effect.relative_qps =
+                Some(sample::interval(Ratio::new(9.0), Ratio::new(8.0), Ratio::new(10.0)));
+        }
+        let means = tables(&report)[0].means();
+        assert!(means.iter().flatten().all(|mean| mean.get() < 1.2), "{means:?}");
+        assert!(means.iter().all(Option::is_some), "{means:?}");
     }
 }
