@@ -8,7 +8,7 @@ use crate::figures::compact;
 use crate::model::Role;
 use crate::model::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
 use crate::model::{Better, INSERT_METRICS, InsertMetric};
-use crate::terminal::paint::{Paint, break_name, left, plain, right, width, wrap};
+use crate::terminal::paint::{Paint, break_name, cut, left, plain, right, width, wrap};
 use crate::words;
 
 /// Maximum width of a name; a longer one is continued in the next line.
@@ -207,7 +207,7 @@ impl Drawing<'_> {
             for (kind, of) in kinds {
                 let Some(responses) = of(run) else { continue };
                 let room = names.saturating_sub(width(kind) + 1);
-                let name: String = plain(&candidate.candidate).chars().take(room).collect();
+                let name = cut(&plain(&candidate.candidate), room);
                 let mut line = left(&format!("{} {kind}", left(&name, room)), names + 1);
                 for (share, columns) in responses.shares.into_iter().zip(&columns) {
                     line.push_str(&right(&percent(share), *columns));
@@ -246,8 +246,7 @@ impl Drawing<'_> {
             out.push_str(&format!("{}\n", self.paint.dim(&line)));
         }
         for (candidate, run) in runs() {
-            let name: String =
-                plain(&candidate.candidate).chars().take(self.name_columns()).collect();
+            let name = cut(&plain(&candidate.candidate), self.name_columns());
             let seconds = whole(run);
             let bars: String = seconds
                 .chunks(per_column)

@@ -1,5 +1,7 @@
 //! Output of whole reports: widths, marks, exports.
 
+use std::collections::BTreeSet;
+
 use crate::inserts::csv::{SERIES_HEADER, series, steps, steps_header};
 use crate::model::Report;
 use crate::terminal::{TerminalOptions, render};
@@ -45,6 +47,26 @@ fn a_table_in_80_columns() {
     let part: Vec<&str> =
         text.lines().skip_while(|line| !line.starts_with("l.i1")).take(16).collect();
     insta::assert_snapshot!(part.join("\n"));
+}
+
+#[test]
+fn names_that_differ_at_the_end_are_distinct() {
+    let names = ["postgresql-of-debian-14", "postgresql-of-debian-15", "postgresql-of-debian-18"];
+    let mut report = sample::inserts();
+    let steps = &mut report.insert.as_mut().unwrap().steps;
+    for one in steps.iter_mut().flat_map(|step| step.candidates.iter_mut().zip(names)) {
+        one.0.candidate = one.1.to_owned();
+    }
+    let text = drawn(&report, 80);
+    let labels = |of: &dyn Fn(&&str) -> bool| -> BTreeSet<String> {
+        text.lines().filter(of).map(|line| line.chars().take(16).collect()).collect()
+    };
+    let bars = labels(&|line| line.contains('█') || line.contains('▇'));
+    assert_eq!(bars.len(), names.len(), "{bars:?}");
+    for kind in [" inserts ", " queries "] {
+        let shares = labels(&|line| line.contains('…') && line.contains(kind));
+        assert_eq!(shares.len(), names.len(), "{shares:?} in\n{text}");
+    }
 }
 
 #[test]
