@@ -4,7 +4,7 @@ use dbdyno_record::insert::Second;
 use dbdyno_units::Share;
 
 use super::figures::{SHORTEST, throughput};
-use crate::figures::compact;
+use crate::figures::{compact, tiny};
 use crate::model::Role;
 use crate::model::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
 use crate::model::{Better, INSERT_METRICS, InsertMetric};
@@ -359,10 +359,12 @@ pub(super) fn standing(metric: &InsertMetric, ratio: f64) -> Option<bool> {
     }
 }
 
-/// Format with three significant digits.
+/// Format with three significant digits, fewer for very small values.
 pub(super) fn figure(value: f64) -> String {
     if value == 0.0 {
         "0".to_owned()
+    } else if value < 0.001 {
+        tiny(value)
     } else if value < 0.01 {
         format!("{value:.4}")
     } else if value < 0.1 {
@@ -374,6 +376,7 @@ pub(super) fn figure(value: f64) -> String {
 
 pub(super) fn ratio_text(ratio: f64) -> String {
     match ratio {
+        ratio if ratio < 0.005 => tiny(ratio),
         ratio if ratio < 9.995 => format!("{ratio:.2}"),
         ratio if ratio < 99.95 => format!("{ratio:.1}"),
         ratio => compact(ratio),
@@ -417,6 +420,15 @@ mod tests {
         let shown = [0.0, 0.001, 0.5, 0.994, 1.0, 12.34, 99.94, 99.99, 100.0]
             .map(|p| percent(Share::from_percent(p)));
         assert_eq!(shown, ["", "<.01", ".50", ".99", "1.0", "12.3", "99.9", "99.9", "100"]);
+    }
+
+    #[test]
+    fn small_figures_and_ratios_differ_from_zero() {
+        assert_eq!(
+            [0.0, 0.000_04, 0.0042, 0.042, 4.2].map(figure),
+            ["0", "4e-5", "0.0042", "0.042", "4.20"]
+        );
+        assert_eq!([0.0, 0.003, 0.03, 12.0].map(ratio_text), ["0.00", "3e-3", "0.03", "12.0"]);
     }
 
     #[test]
