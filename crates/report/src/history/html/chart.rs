@@ -13,8 +13,15 @@ use crate::html::scale::Scale;
 const PLOT: Plot =
     Plot { width: 360.0, height: 220.0, left: 46.0, right: 352.0, top: 10.0, bottom: 196.0 };
 
-/// Units between the markers of candidates in the same run.
+/// Units between the markers of candidates in the same run, where there is space.
 const APART: f64 = 3.0;
+
+/// The markers of a run take up at most this share of the distance between runs, so that they are not
+/// taken for those of the next one.
+const SPREAD: f64 = 0.6;
+
+/// Units between the ends of the axis and the first and the last run.
+const MARGIN: f64 = 10.0;
 
 /// Units that a date needs.
 const DATE: f64 = 64.0;
@@ -50,6 +57,17 @@ fn scale(lines: &[&FigureHistory]) -> Scale {
     Scale::covering(lines.iter().flat_map(used))
 }
 
+/// Units between two runs.
+fn distance(runs: usize) -> f64 {
+    (PLOT.right - PLOT.left - 2.0 * MARGIN) / runs.saturating_sub(1).max(1) as f64
+}
+
+/// Units between the markers of `lines` candidates in the same run.
+fn apart(lines: usize, runs: usize) -> f64 {
+    let spread = (SPREAD * distance(runs)).min(2.0 * MARGIN);
+    APART.min(spread / lines.saturating_sub(1).max(1) as f64)
+}
+
 struct Chart<'a> {
     history: &'a History,
     lines: &'a [&'a FigureHistory],
@@ -63,14 +81,14 @@ impl Chart<'_> {
 
     /// The horizontal coordinate of a run: all have the same distance.
     fn x(&self, run: f64) -> f64 {
-        let last = (self.history.runs.len() - 1).max(1) as f64;
-        PLOT.left + 10.0 + run / last * (PLOT.right - PLOT.left - 20.0)
+        PLOT.left + MARGIN + run * distance(self.history.runs.len())
     }
 
     /// The same for the marker of a line.
     fn x_of(&self, line: usize, run: usize) -> f64 {
         let middle = (self.lines.len() - 1) as f64 / 2.0;
-        self.x(run as f64) + APART * (line as f64 - middle)
+        let apart = apart(self.lines.len(), self.history.runs.len());
+        self.x(run as f64) + apart * (line as f64 - middle)
     }
 
     /// The dates of the changes, and of the first and the last run, where there is space.
@@ -156,5 +174,22 @@ impl Chart<'_> {
         };
         let lines: Vec<String> = self.lines.iter().filter_map(line).collect();
         format!("{title}: {}", lines.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_of_many_candidates_stay_at_their_run_and_in_the_plot() {
+        for lines in [1, 2, 8, 30] {
+            for runs in [2, 5, 12, 100] {
+                let spread = apart(lines, runs) * (lines - 1) as f64;
+                assert!(spread < distance(runs), "{lines} lines, {runs} runs");
+                assert!(spread / 2.0 <= MARGIN, "{lines} lines, {runs} runs");
+            }
+        }
+        assert_eq!(apart(3, 12), APART);
     }
 }
