@@ -407,6 +407,7 @@ impl Measured {
             writes: self.writes(),
             measuring_time: self.slices.iter().map(|slice| slice.measured.wall).sum(),
             baseline: self.own[0].absolute.clone().unwrap_or_default(),
+            baseline_failed: self.own[0].failed,
             rows: candidates.iter().enumerate().skip(1).filter_map(row).collect(),
         }
     }

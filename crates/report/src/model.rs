@@ -173,6 +173,9 @@ pub struct MicrobenchmarkRows {
     pub measuring_time: Nanos,
     /// The baseline's absolute figures.
     pub baseline: Absolute,
+    /// Whether the baseline failed; not in `run.json`, where all other candidates have failed then.
+    #[serde(skip)]
+    pub baseline_failed: bool,
     /// The other candidates and the control, in the order of the candidates, without failed ones.
     pub rows: Vec<Row>,
 }

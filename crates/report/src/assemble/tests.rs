@@ -409,6 +409,17 @@ fn failed_control_gives_no_noise_floor() {
 }
 
 #[test]
+fn failure_of_the_baseline_is_its_own() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, faster);
+    lab.fail(FailureKind::Wrong, 1);
+    lab.fail(FailureKind::Wrong, 2);
+    assert!(!lab.report().microbenchmarks[0].baseline_failed);
+    lab.fail(FailureKind::Wrong, 0);
+    assert!(lab.report().microbenchmarks[0].baseline_failed);
+}
+
+#[test]
 fn cpu_verdict_uses_the_control_of_its_row() {
     let mut lab = Lab::new(&servers(), &[1, 2, 4], (1, 1));
     // The candidate's server uses 3% more CPU everywhere; on the first microbenchmark so does the

@@ -12,7 +12,7 @@ use super::candidates::{MatchedCandidate, are_equal};
 use super::{Column, names};
 use crate::assemble::client_bound;
 use crate::metric::Metric;
-use crate::model::{Absolute, MicrobenchmarkRows, Report, Role, Row, Verdict};
+use crate::model::{Absolute, MicrobenchmarkRows, Report, Role, Verdict};
 
 /// An absolute figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -202,19 +202,12 @@ impl<'a> Measured<'a> {
     fn find(report: &'a Report, clients: u32, name: &str, candidate: &str) -> Option<Self> {
         let mut all = report.microbenchmarks.iter();
         let microbenchmark = all.find(|one| one.name == name && one.clients == clients)?;
-        let has_failed = |row: &Row| row.verdict == Verdict::Failed;
         let (absolute, failed) = if candidate == report.baseline {
-            // It has no row of its own, and without it all others have failed.
-            let failed = match &microbenchmark.rows[..] {
-                [] => {
-                    report.failures.iter().any(|one| one.candidate == candidate && one.at == name)
-                }
-                rows => rows.iter().all(has_failed),
-            };
-            (&microbenchmark.baseline, failed)
+            // It has no row of its own.
+            (&microbenchmark.baseline, microbenchmark.baseline_failed)
         } else {
             let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate)?;
-            (&row.absolute, has_failed(row))
+            (&row.absolute, row.verdict == Verdict::Failed)
         };
         Some(Self { report, microbenchmark, absolute, failed })
     }

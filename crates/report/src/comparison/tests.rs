@@ -371,6 +371,25 @@ fn equal_candidate_shows_drift_and_others_must_exceed_it() {
 }
 
 #[test]
+fn baseline_has_not_failed_because_its_only_candidate_has() {
+    let mut report = sample::no_control(&FEW);
+    report.candidates.truncate(2);
+    for microbenchmark in &mut report.microbenchmarks {
+        microbenchmark.rows.truncate(1);
+        microbenchmark.rows[0].verdict = Verdict::Failed;
+    }
+    let verdicts = |report: &Report| -> Vec<Verdict> {
+        let comparison = compare(&[run("a", report.clone()), run("b", report.clone())]);
+        let rows = comparison.absolute.iter().filter(|row| row.candidate == report.baseline);
+        let change = |row: &AbsoluteRow| row.cells[1].as_ref()?.qps?.change;
+        rows.map(|row| change(row).unwrap().verdict).collect()
+    };
+    assert_eq!(verdicts(&report), [Verdict::WithinNoise; 3]);
+    report.microbenchmarks[0].baseline_failed = true;
+    assert_eq!(verdicts(&report)[0], Verdict::Failed);
+}
+
+#[test]
 fn runs_with_one_equal_candidate_say_that_nothing_else_is_in_both() {
     let mut all = [sample::report_of(&FEW), sample::report_of(&FEW)];
     for (index, report) in all.iter_mut().enumerate() {

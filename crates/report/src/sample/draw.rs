@@ -56,6 +56,7 @@ pub(super) fn microbenchmark(
         throughput_unit: if scan { "million rows/s" } else { "statements/s" }.to_owned(),
         rows: rows.collect(),
         baseline: absolute(qps, cpu, per_event, 1.0),
+        baseline_failed: false,
     }
 }
 
