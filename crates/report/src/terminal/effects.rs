@@ -9,6 +9,12 @@ use crate::model::{Effect, Report};
 /// Columns of an effect: two spaces and `1.034 + ±0.5%`.
 const CELL: usize = 15;
 
+/// The heading of the first column.
+const HEADING: &str = "microbenchmark";
+
+/// The label of the last line.
+const MEAN: &str = "geometric mean";
+
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
     let tables = tables(report);
     for one in &tables {
@@ -34,7 +40,8 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
 
 /// Ranges of columns that fit into a line each.
 fn columns_that_fit(of: &EffectTable<'_>, room: usize) -> Vec<std::ops::Range<usize>> {
-    let names = of.rows.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
+    let names = of.rows.iter().map(|(name, _)| width(name)).chain([HEADING, MEAN].map(width));
+    let names = names.max().unwrap_or(0);
     let mut ranges = Vec::new();
     let (mut start, mut used) = (0, names);
     for (number, change) in of.changes.iter().enumerate() {
@@ -57,7 +64,7 @@ fn matrix(
     paint: Paint,
 ) {
     let titles = of.changes[columns.clone()].iter().map(|change| change.title());
-    let heading = std::iter::once("microbenchmark".to_owned()).chain(titles).collect();
+    let heading = std::iter::once(HEADING.to_owned()).chain(titles).collect();
     let mut rows: Vec<Vec<String>> = of
         .rows
         .iter()
@@ -73,7 +80,7 @@ fn matrix(
         let shown = means
             .iter()
             .map(|mean| mean.map_or_else(String::new, |mean| format!("{}        ", ratio(mean))));
-        rows.push(std::iter::once("geometric mean".to_owned()).chain(shown).collect());
+        rows.push(std::iter::once(MEAN.to_owned()).chain(shown).collect());
     }
     let mut lines = table::lines(heading, rows, 1, room).into_iter();
     let heading = lines.next().unwrap_or_default();

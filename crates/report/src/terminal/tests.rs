@@ -328,6 +328,17 @@ fn effects_of_settings_follow_the_summaries() {
 }
 
 #[test]
+fn effects_of_microbenchmarks_with_short_names_fit_the_width() {
+    let mut report = sample::matrix(&FEW[1..], true);
+    for effect in &mut report.effects {
+        effect.microbenchmark.truncate(4);
+    }
+    let text = part(&draw(&report, 60), "effects");
+    assert_eq!(text.matches("geometric mean").count(), 2 + 1, "{text}");
+    assert!(text.lines().all(|line| width(line) <= 60), "{text}");
+}
+
+#[test]
 fn series_has_releases_down_and_groups_across() {
     for room in [80, 120] {
         let text = draw(&sample::series(30), room);
