@@ -12,7 +12,7 @@ const LISTED: usize = 10;
 /// Characters of the labels below a change.
 const LABELS: usize = 10;
 
-/// Characters of a candidate's name in the table of groups.
+/// Most characters of a candidate's name in the table of groups.
 const NAMES: usize = 20;
 
 /// Render the history in lines of at most `room` characters, ending with a line feed.
@@ -102,11 +102,12 @@ impl Drawn<'_> {
     fn groups(&self, out: &mut String) {
         let Self { history, room, paint } = *self;
         let known = history.groups().filter(|group| !group.levels.is_empty());
-        let rows: Vec<Vec<String>> = known.map(|group| self.group(group)).collect();
+        let mut rows: Vec<Vec<String>> = known.map(|group| self.group(group)).collect();
         if rows.is_empty() {
             return;
         }
         let heading = ["candidate", "group", "metric", "level", "since", "last change"];
+        shorten_labels(&heading, &mut rows, room);
         let mut lines = table::lines(heading.map(str::to_owned).into(), rows, 3, room).into_iter();
         let heading = lines.next().unwrap_or_default();
         let rule = paint.dim(&"─".repeat(width(&heading)));
@@ -128,7 +129,7 @@ impl Drawn<'_> {
         };
         vec![
             cut(&plain(&figure.candidate), NAMES),
-            name,
+            plain(&name),
             figure.metric.name().to_uppercase(),
             level.map_or_else(String::new, words::level),
             since.unwrap_or("–").to_owned(),
@@ -155,6 +156,24 @@ impl Drawn<'_> {
     fn dim(&self, out: &mut String, text: &str) {
         for line in wrap(&plain(text), self.room) {
             out.push_str(&format!("{}\n", self.paint.dim(&line)));
+        }
+    }
+}
+
+/// Shortens the first two columns, candidates and groups, where the table is wider than `room`.
+fn shorten_labels(heading: &[&str], rows: &mut [Vec<String>], room: usize) {
+    let columns = |column: usize| {
+        let cells = rows.iter().filter_map(|row| Some(width(row.get(column)?)));
+        cells.chain([width(heading[column])]).max().unwrap_or(0)
+    };
+    // At least one space is before each column but the first.
+    let figures: usize = (2..heading.len()).map(columns).sum::<usize>() + heading.len() - 1;
+    let labels = room.saturating_sub(figures);
+    let candidates = labels.saturating_sub(columns(1)).max(width(heading[0])).min(columns(0));
+    let groups = labels.saturating_sub(candidates).max(width(heading[1]));
+    for row in rows {
+        for (cell, columns) in row.iter_mut().zip([candidates, groups]) {
+            *cell = cut(cell, columns);
         }
     }
 }

@@ -196,6 +196,27 @@ fn terminal_fits_80_columns() {
 }
 
 #[test]
+fn groups_of_a_sweep_fit_80_columns() {
+    let mut reports = sample::history(&FEW, 12);
+    for report in &mut reports {
+        for candidate in &mut report.candidates {
+            candidate.name = format!("{}-with-a-long-name", candidate.name);
+        }
+        for one in &mut report.microbenchmarks {
+            one.group = format!("{}-of-our-shop", one.group);
+            one.rows.iter_mut().for_each(|row| row.candidate.push_str("-with-a-long-name"));
+        }
+        let mut more = report.microbenchmarks.clone();
+        more.iter_mut().for_each(|one| one.clients = 128);
+        report.microbenchmarks.extend(more);
+    }
+    let text = terminal(&history(&reports).unwrap(), 80, false);
+    let groups = text.split("\ngroups\n").nth(1).unwrap();
+    assert!(groups.contains("128 clients"), "{groups}");
+    assert!(groups.lines().all(|line| line.chars().count() <= 80), "{groups}");
+}
+
+#[test]
 fn history_without_a_change_says_so() {
     let mut reports = sample::history(&FEW, 8);
     for report in &mut reports {
