@@ -13,7 +13,7 @@ use crate::inserts;
 use crate::key_results::{self, KeyResult};
 use crate::markdown;
 use crate::metric::Grouping;
-use crate::model::Report;
+use crate::model::{MicrobenchmarkRows, Report};
 
 pub use files::replace;
 pub use tables::{
@@ -87,7 +87,11 @@ pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportErro
     if report.microbenchmarks.iter().any(|one| one.baseline.latency.is_some()) {
         contents.push(("latency.csv", latency_csv(report)?));
     }
-    if report.microbenchmarks.iter().any(|one| !one.baseline.counters.is_empty()) {
+    let counted = |one: &MicrobenchmarkRows| {
+        let candidates = one.rows.iter().map(|row| &row.absolute);
+        candidates.chain([&one.baseline]).any(|absolute| !absolute.counters.is_empty())
+    };
+    if report.microbenchmarks.iter().any(counted) {
         contents.push(("counters.csv", counters_csv(report)?));
     }
     if !report.effects.is_empty() {

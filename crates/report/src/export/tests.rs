@@ -178,8 +178,11 @@ fn counters_csv_is_only_written_if_there_are_counters() {
         paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
     };
     assert!(!names(&sample::report_of(&["scan_range=100"])).contains(&"counters.csv".to_owned()));
-    let names = names(&sample::counted(&["scan_range=100"]));
-    assert_eq!(names.last().unwrap(), "counters.csv");
+    let mut counted = sample::counted(&["scan_range=100"]);
+    assert_eq!(names(&counted).last().unwrap(), "counters.csv");
+    // An existing server may be the baseline, whose counters cannot be read.
+    counted.microbenchmarks[0].baseline.counters.clear();
+    assert_eq!(names(&counted).last().unwrap(), "counters.csv");
 }
 
 #[test]
