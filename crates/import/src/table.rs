@@ -29,6 +29,8 @@ pub(crate) fn read(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, 
     };
     let mut legend: Vec<(&str, &str)> = Vec::new();
     let mut heading: Option<Vec<String>> = None;
+    // Whether no line has followed the heading yet.
+    let mut is_new = false;
     let mut values = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.trim_end();
@@ -42,8 +44,9 @@ pub(crate) fn read(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, 
             continue;
         }
         let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
-        let Some((name, numbers)) = name_and_numbers(&fields) else {
-            if fields.iter().any(|field| number(field).is_some()) {
+        let Some((name, numbers)) = name_and_numbers(&fields, heading.is_some()) else {
+            let all_missing = heading.is_some() && are_missing(&fields);
+            if all_missing || fields.iter().any(|field| number(field).is_some()) {
                 return Err(wrong(line, format!("`{text}` has no microbenchmark's name")));
             }
             let named = |field: &&str| {
@@ -54,17 +57,18 @@ pub(crate) fn read(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, 
             if let Some(twice) = twice(&columns) {
                 return Err(wrong(line, format!("two columns are called `{twice}`")));
             }
-            heading = Some(columns);
+            (heading, is_new) = (Some(columns), true);
             continue;
         };
         let Some(columns) = &mut heading else {
             return Err(wrong(line, "there are values before any heading".to_owned()));
         };
         // The heading may contain a name for the column of microbenchmarks.
-        if columns.len() == fields.len() && values.is_empty() {
+        if columns.len() == fields.len() && is_new {
             let own = if fields[0] == name { 0 } else { columns.len() - 1 };
             columns.remove(own);
         }
+        is_new = false;
         if numbers.len() != columns.len() {
             let (found, wanted) = (numbers.len(), columns.len());
             return Err(wrong(line, format!("{found} values for {wanted} columns")));
@@ -96,12 +100,18 @@ pub(crate) fn read(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, 
     Ok(values)
 }
 
-/// A line's microbenchmark and values; `None` for a line without values or without a name.
-fn name_and_numbers<'a, 'f>(fields: &'f [&'a str]) -> Option<(&'a str, &'f [&'a str])> {
+/// A line's microbenchmark and values; `None` for a heading, and for a line without a name. After a
+/// heading, a line may have no value at all: `-\t-\tname`.
+fn name_and_numbers<'a, 'f>(
+    fields: &'f [&'a str],
+    after_heading: bool,
+) -> Option<(&'a str, &'f [&'a str])> {
     let is_value = |field: &&str| number(field).is_some() || is_missing(field);
     let (last, before) = fields.split_last()?;
     let (first, behind) = fields.split_first()?;
-    let holds_values = |fields: &[&str]| fields.iter().any(|field| number(field).is_some());
+    let holds_values = |fields: &[&str]| {
+        fields.iter().any(|field| number(field).is_some()) || after_heading && are_missing(fields)
+    };
     if !is_value(last) && holds_values(before) {
         Some((last, before))
     } else if !is_value(first) && holds_values(behind) {
@@ -118,6 +128,12 @@ fn number(field: &str) -> Option<f64> {
 /// Whether the field stands for a value that was not measured.
 fn is_missing(field: &str) -> bool {
     field.is_empty() || ["-", "–", "NA", "N/A"].contains(&field)
+}
+
+/// Whether the fields of a line stand for values of which none was measured. A single empty field may
+/// be the heading of the column of microbenchmarks.
+fn are_missing(fields: &[&str]) -> bool {
+    !matches!(fields, [] | [""]) && fields.iter().all(|field| is_missing(field))
 }
 
 fn twice(columns: &[String]) -> Option<&String> {
@@ -160,10 +176,27 @@ mod tests {
     }
 
     #[test]
+    fn line_without_any_value_is_no_heading() {
+        let expected = [row("old", "a", 10.0), row("new", "a", 12.0), row("new", "c", 3.0)];
+        assert_eq!(values("old\tnew\n-\t-\tb\n10\t12\ta\n\tNA\tb\n-\t3\tc\n"), expected);
+        assert_eq!(values("test\told\tnew\nb\t-\t–\na\t10\t12\nb\t-\t-\nc\t-\t3\n"), expected);
+        assert!(error("old\tnew\n1\t2\ta\n-\tb\n").contains("t.tsv:3: 1 values for 2 columns"));
+    }
+
+    #[test]
+    fn every_block_of_a_table_may_have_a_heading() {
+        let expected = [row("old", "a", 10.0), row("new", "a", 12.0), row("third", "a", 9.0)];
+        assert_eq!(values("test\told\tnew\na\t10\t12\n\ntest\tthird\na\t9\n"), expected);
+        assert_eq!(values("old\tnew\ttest\n10\t12\ta\n\nthird\ttest\n9\ta\n"), expected);
+        assert_eq!(values("\told\tnew\na\t10\t12\n\n\tthird\na\t9\n"), expected);
+    }
+
+    #[test]
     fn errors_have_a_line_number() {
         assert!(error("old\tnew\n1\t2\ta\n1\tb\n").contains("t.tsv:3: 1 values for 2 columns"));
         assert!(error("1\t2\ta\n").contains("t.tsv:1: there are values before any heading"));
         assert!(error("old\tnew\n1\t2\n").contains("t.tsv:2: `1\t2` has no microbenchmark's name"));
+        assert!(error("old\tnew\n-\t-\n").contains("t.tsv:2: `-\t-` has no microbenchmark's name"));
         assert!(error("old\tnew\n1\tx2\ta\n").contains("t.tsv:2: `x2` is no throughput"));
         assert!(error("old\tnew\n1\t-2\ta\n").contains("t.tsv:2: `-2` is no throughput"));
         assert!(error("old\told\n1\t2\ta\n").contains("two columns are called `old`"));
