@@ -104,11 +104,11 @@ impl WorkCounter {
     }
 
     /// Races layouts, given by their generations, against each other for their CPU time per unit of work, in
-    /// slices of 250 ms: see [`race()`]. The winner, if there is one, is active then.
+    /// slices of 250 ms: see [`race()`]. The winner is active then; the first layout if there is none.
     ///
     /// # Errors
-    /// The command failed or printed no number, the process exited, or it could not be switched. Any
-    /// layout or the original code is then active.
+    /// The command failed or printed no number, the process exited, or it could not be switched. The first
+    /// layout is then active if it could be activated.
     pub fn race(
         &self,
         group: &mut AttachedGroup,
@@ -121,10 +121,11 @@ impl WorkCounter {
             stops.extend(activate(group, generations, side)?.stops);
             self.cost(SLICE)
         };
-        let result = race(generations.len(), u64::from(self.pid), measure, stop)?;
-        if let Some(winner) = result.winner {
-            stops.extend(activate(group, generations, Side::Layout(winner))?.stops);
-        }
+        let result = race(generations.len(), u64::from(self.pid), measure, stop);
+        let best = result.as_ref().ok().and_then(|result| result.winner).unwrap_or(0);
+        let activated = activate(group, generations, Side::Layout(best));
+        let result = result?;
+        stops.extend(activated?.stops);
         let longest_stop = stops.iter().copied().max().unwrap_or_default();
         let stopped = stops.into_iter().fold(Nanos::ZERO, |sum, stop| sum + stop);
         Ok(LayoutRace { result, took: start.elapsed().into(), longest_stop, stopped })

@@ -136,3 +136,30 @@ fn race_has_a_winner_which_is_undone_if_it_is_not_better() {
     assert_original(&program, &attachment);
     victim.end();
 }
+
+#[test]
+fn first_layout_is_active_after_a_race_without_a_winner() {
+    let program = language();
+    let victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let generations: Vec<u32> =
+        make(&mut attachment, 3).all().map(|layout| layout.done.generation).collect();
+    assert!(generations.len() > 1);
+    drop(attachment);
+    let active = |it: &&(u32, GenerationState)| it.1 == GenerationState::Active;
+    // Stopped in its first round, and failed.
+    for (command, is_stopped) in [("date +%s%N", true), ("false", false)] {
+        let probe = ProbeOptions::default();
+        let mut group =
+            AttachedGroup::open(victim.pid(), &[], &program.state(), probe, MAX_PAUSE).unwrap();
+        group.switch(|it| it.activate_generation(*generations.last().unwrap())).unwrap();
+        let work = WorkCounter::new(victim.pid(), command);
+        let race = work.race(&mut group, &generations, || is_stopped);
+        assert_eq!(race.ok().map(|race| race.result.winner), is_stopped.then_some(None));
+        drop(group);
+        let attachment = attach(&program, &victim);
+        assert_eq!(states(&attachment).iter().find(active).unwrap().0, generations[0]);
+    }
+    attach(&program, &victim).undo().unwrap();
+    victim.end();
+}
