@@ -104,7 +104,8 @@ const SIZE: u64 = 4;
 /// Number of bursts after which the slowdown is checked for the first time.
 const FIRST_CHECK: u32 = 2;
 
-/// Counts the executions of the blocks of hot functions. The original code is active afterwards.
+/// Counts the executions of the blocks of hot functions. What was active before is active afterwards, or the
+/// original code if an earlier optimization could not be activated again.
 ///
 /// `samples` must be in original code, as for [`optimize`](crate::optimize()). `is_cancelled` ends the
 /// counting early.
@@ -165,11 +166,12 @@ impl PreparedCounting {
         let Self { mut samples, made, mut report } = self;
         let counted = match &made {
             Ok((patch, counters)) => {
+                let earlier = attachment.active_number();
                 let mut bursts =
                     Bursts { attachment, counters, report: &mut report, before: vec![] };
                 let counts = bursts.run(patch, counting, is_cancelled);
                 // Also after an error: the code that counts must not stay active.
-                bursts.pause()?;
+                bursts.end(earlier)?;
                 match counts {
                     Err(error @ LiveError::Exited { .. }) => return Err(error.into()),
                     counts => counts.unwrap_or_else(|error| Err(error.to_string())),
@@ -271,6 +273,26 @@ impl Bursts<'_> {
     fn resume(&mut self) -> Result<Switched, LiveError> {
         let number = self.attachment.generations().last().map_or(0, |last| last.number);
         self.attachment.resume_counting(number)
+    }
+
+    /// Ends the counting, and activates the generation that was active before.
+    fn end(&mut self, earlier: Option<u32>) -> Result<(), LiveError> {
+        if self.attachment.is_counting() {
+            self.pause()?;
+        }
+        let Some(earlier) = earlier else { return Ok(()) };
+        if self.attachment.active_number() == Some(earlier) {
+            return Ok(());
+        }
+        let attachment = &mut *self.attachment;
+        let activate = || attachment.activate_generation(earlier);
+        match retry_while_busy(activate, LiveError::is_transient).0 {
+            Ok(switched) => self.report.add(&switched),
+            Err(error @ LiveError::Exited { .. }) => return Err(error),
+            // The process runs its original code, which the next optimization replaces.
+            Err(error) => tracing::warn!(%error, earlier, "the earlier optimization is inactive"),
+        }
+        Ok(())
     }
 
     /// Activates the original code.

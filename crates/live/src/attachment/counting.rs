@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Attachment;
 use crate::LiveError;
-use crate::journal::{Area, GenerationState};
+use crate::journal::{Area, Generation, GenerationState};
 use crate::patch::{PAGE, Patch};
 use crate::replace::Switched;
 use crate::retry::retry_while_busy;
@@ -44,19 +44,31 @@ impl Attachment {
     /// # Errors
     /// As those of [`Attachment::undo`].
     pub fn end_abandoned_counting(&mut self) -> Result<bool, LiveError> {
-        let is_active =
-            |state| matches!(state, GenerationState::Active | GenerationState::Switching);
-        let abandoned = self.generations().iter().any(|it| it.counts && is_active(it.state));
+        let abandoned = self.is_counting();
         if abandoned {
             retry_while_busy(|| self.undo(), LiveError::is_transient).0?;
         }
         Ok(abandoned)
     }
 
+    /// Whether code that counts is active, or may be, according to the journal.
+    pub(crate) fn is_counting(&self) -> bool {
+        let is_active =
+            |state| matches!(state, GenerationState::Active | GenerationState::Switching);
+        self.generations().iter().any(|it| it.counts && is_active(it.state))
+    }
+
+    /// The active generation according to the journal, unless it counts.
+    pub(crate) fn active_number(&self) -> Option<u32> {
+        let is_active = |it: &&Generation| it.state == GenerationState::Active && !it.counts;
+        self.generations().iter().rfind(is_active).map(|it| it.number)
+    }
+
     /// Activates code that counts again.
     ///
     /// # Errors
-    /// The process did not stop, or another program has changed some of the bytes.
+    /// Its memory is not mapped any more, the process did not stop, or another program has changed some of the
+    /// bytes.
     pub(crate) fn resume_counting(&mut self, number: u32) -> Result<Switched, LiveError> {
         self.forget_unloaded()?;
         let before = self.generations().to_vec();

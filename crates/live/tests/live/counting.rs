@@ -5,10 +5,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{
-    Activation, Attachment, Counted, CountingOptions, GenerationState, LiveError, count,
-    live_records, optimize,
+    Activation, Attachment, Counted, CountingOptions, Generation, GenerationState, LiveError,
+    count, live_records, optimize,
 };
 use dbdyno_relayout::{Options, Samples};
+use dbdyno_units::Nanos;
 
 use crate::copies::{attach, attach_to};
 use crate::killed::assert_undoable;
@@ -43,14 +44,14 @@ fn executions_are_counted_and_used_for_the_layout() {
     let program = compile();
     let mut victim = program.start();
     let mut attachment = attach(&program, &victim);
-    for _ in 0..2 {
+    for earlier in [Activation::Inactive, Activation::Full] {
         let Counted { samples, report } = counted(&mut attachment, &BURSTS);
         assert_eq!(report.fallback, None, "{report:?}");
         assert!(report.functions > 0 && report.executions > 1_000, "{report:?}");
         assert_eq!(report.bursts, BURSTS.bursts);
         assert!(samples.block_counts().len() as u64 >= report.counters);
         victim.assert_alive();
-        assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
+        assert_eq!(attachment.activation().unwrap(), earlier);
         let (done, _) = optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
         assert!(done.statistics.functions_counted > 0, "{done:?}");
         victim.assert_alive();
@@ -92,6 +93,40 @@ fn samples_are_used_if_counting_is_ended_or_there_is_nothing_to_count() {
     assert!(nothing.report.fallback.is_some() && nothing.report.bursts == 0);
     drop(attachment);
     assert_undoable(&program, &mut victim);
+    victim.end();
+}
+
+/// The active generations.
+fn active(attachment: &Attachment) -> Vec<u32> {
+    let is_active = |it: &&Generation| it.state == GenerationState::Active;
+    attachment.generations().iter().filter(is_active).map(|it| it.number).collect()
+}
+
+#[test]
+fn earlier_optimization_is_active_after_counting_whatever_its_outcome() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let samples = samples(&attachment);
+    let options = Options::default();
+    let (done, _) = optimize(&mut attachment, &samples, &options, |_| ()).unwrap();
+    let earlier = [done.generation];
+    let before = attachment.activation().unwrap();
+    let mut check = |counting: &CountingOptions, is_cancelled: bool, bursts: u32| {
+        let counted = count(&mut attachment, &samples, &options, counting, || is_cancelled);
+        let report = counted.unwrap().report;
+        assert_eq!((report.bursts, active(&attachment)), (bursts, earlier.to_vec()), "{report:?}");
+        assert_eq!(attachment.activation().unwrap(), before);
+        report
+    };
+    // Refused before the code that counts is activated: no thread is stopped to undo anything.
+    let refused = CountingOptions { max_cpus_unmeasured: 0.0, ..BURSTS };
+    let refused = check(&refused, false, 0);
+    assert!(refused.fallback.is_some() && refused.stopped == Nanos::ZERO, "{refused:?}");
+    assert!(check(&BURSTS, true, 1).fallback.is_some());
+    assert_eq!(check(&BURSTS, false, BURSTS.bursts).fallback, None);
+    victim.assert_alive();
+    attachment.undo().unwrap();
     victim.end();
 }
 
