@@ -196,6 +196,7 @@ pub(crate) struct Calls {
     bulk_end: extern "C" fn(&mut Context) -> i32,
     row_count: extern "C" fn(&mut Context) -> f64,
     result: extern "C" fn(&mut Context) -> i32,
+    columns: extern "C" fn(&mut Context, i32) -> i32,
     next_row: extern "C" fn(&mut Context, i32) -> i32,
     value: unsafe extern "C" fn(&mut Context, i32, i32, *mut i64) -> *const u8,
     error_kind: extern "C" fn(&mut Context) -> i32,
@@ -234,6 +235,7 @@ impl Calls {
             bulk_end,
             row_count,
             result,
+            columns,
             next_row,
             value,
             error_kind,
@@ -453,7 +455,7 @@ extern "C" fn result(context: &mut Context) -> i32 {
 }
 
 impl Context {
-    /// The rows of a result, which are taken from the host when the first one is fetched.
+    /// The rows of a result, which are taken from the host when they are first needed.
     fn kept(&mut self, number: i32) -> Option<&mut Kept> {
         if number != self.result {
             return None;
@@ -464,6 +466,11 @@ impl Context {
         }
         self.kept.as_mut()
     }
+}
+
+/// The number of columns of a result; 0 without rows, or if another statement was executed.
+extern "C" fn columns(context: &mut Context, number: i32) -> i32 {
+    context.kept(number).and_then(|kept| kept.rows.first()).map_or(0, |row| row.len() as i32)
 }
 
 /// The number of columns of the next row; -1 after the last, -2 if another statement was executed.

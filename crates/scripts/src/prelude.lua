@@ -43,6 +43,7 @@ typedef struct {
   int32_t (*bulk_end)(void *);
   double (*row_count)(void *);
   int32_t (*result)(void *);
+  int32_t (*columns)(void *, int32_t);
   int32_t (*next_row)(void *, int32_t);
   const char *(*value)(void *, int32_t, int32_t, int64_t *);
   int32_t (*error_kind)(void *);
@@ -163,7 +164,12 @@ local function fail(connection, sql)
 end
 
 local result = {}
-result.__index = result
+function result.__index(rows, key)
+   if key == "nfields" then
+      return rows.kept ~= nil and calls.columns(context, rows.kept) or 0
+   end
+   return result[key]
+end
 result.__tostring = function() return "<sql_result>" end
 
 function result:fetch_row()
@@ -313,7 +319,7 @@ function connection:query(sql)
    if outcome == OK then return nil end
    if outcome == ROWS then
       local rows = calls.row_count(context)
-      return setmetatable({ nrows = rows, nfields = 0, kept = calls.result(context) }, result)
+      return setmetatable({ nrows = rows, kept = calls.result(context) }, result)
    end
    fail(self, sql)
 end

@@ -192,6 +192,23 @@ fn rows_of_queries_can_be_fetched() {
 }
 
 #[test]
+fn number_of_columns_is_known_before_the_first_row_is_fetched() {
+    let text = format!(
+        "{CONNECT} function event()
+           local rs = con:query('A')
+           print(rs.nfields, rs:fetch_row()[3], rs.nfields)
+           rs:free()
+        end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    host.rows = vec![vec![None, None, Some(b"z".to_vec())]];
+    host.answers.push_back(Ok(Outcome { has_rows: true, rows: 1 }));
+    client.event(&mut host).unwrap();
+    assert_eq!(host.printed, ["3\tz\t3"]);
+}
+
+#[test]
 fn rows_can_be_fetched_until_the_next_statement() {
     let text = format!(
         "{CONNECT} function event()
