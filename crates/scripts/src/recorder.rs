@@ -1,4 +1,5 @@
 use crate::host::{Host, Outcome, Rows, Sent, SqlError, Value};
+use crate::placeholders::replace_placeholders;
 use crate::state::Driver;
 
 /// A host that executes nothing and keeps the statements as text, with the parameters' values.
@@ -47,32 +48,35 @@ fn outcome(sql: &str) -> Outcome {
     Outcome { has_rows: word.eq_ignore_ascii_case("select"), rows: 0 }
 }
 
-/// SQL with the values as literals in place of `?`.
+/// SQL with the values as literals in place of each `?` outside of quotes.
 #[must_use]
 pub fn with_values(sql: &str, values: &[Value<'_>], driver: Driver) -> String {
     let mut values = values.iter();
-    let mut text = String::new();
-    for part in sql.split_inclusive('?') {
-        let Some(before) = part.strip_suffix('?') else {
-            text.push_str(part);
-            continue;
-        };
-        text.push_str(before);
-        match values.next() {
-            None => text.push('?'),
-            Some(Value::Null) => text.push_str("NULL"),
-            Some(Value::Int(value)) => text.push_str(&value.to_string()),
-            Some(Value::Double(value)) => text.push_str(&value.to_string()),
-            Some(Value::Text(value)) => {
-                text.push('\'');
-                let value = String::from_utf8_lossy(value).replace('\'', "''");
-                match driver {
-                    Driver::MySql => text.push_str(&value.replace('\\', "\\\\")),
-                    Driver::PostgreSql => text.push_str(&value),
-                }
-                text.push('\'');
+    replace_placeholders(sql, driver, |_, text| match values.next() {
+        None => text.push('?'),
+        Some(Value::Null) => text.push_str("NULL"),
+        Some(Value::Int(value)) => text.push_str(&value.to_string()),
+        Some(Value::Double(value)) => text.push_str(&value.to_string()),
+        Some(Value::Text(value)) => {
+            text.push('\'');
+            let value = String::from_utf8_lossy(value).replace('\'', "''");
+            match driver {
+                Driver::MySql => text.push_str(&value.replace('\\', "\\\\")),
+                Driver::PostgreSql => text.push_str(&value),
             }
+            text.push('\'');
         }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_replace_only_placeholders_outside_of_quotes() {
+        let values = [Value::Int(1), Value::Text(b"a?'")];
+        let sql = with_values("SELECT '?', ?, ?", &values, Driver::MySql);
+        assert_eq!(sql, "SELECT '?', 1, 'a?'''");
     }
-    text
 }

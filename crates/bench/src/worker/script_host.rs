@@ -6,6 +6,7 @@ use dbdyno_drivers::{Answer, Connection, Error, ErrorCode, ErrorKind, Params, St
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_scripts::{
     Driver, Host, Outcome, Rows, Seed, Sent, Setup, SqlError, SqlErrorKind, UniquePosition, Value,
+    replace_placeholders,
 };
 use dbdyno_workloads::definition::Script;
 
@@ -153,9 +154,12 @@ pub(super) fn sql_error(error: Error) -> SqlError {
 
 impl<C: Connection> Host for ScriptHost<'_, C> {
     fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
-        let fixed = script_time::fixed(sql, self.statements.driver);
-        let id = self.connection.prepare(&with_placeholders(&fixed, C::placeholder));
-        let id = id.map_err(sql_error)?;
+        let driver = self.statements.driver;
+        let fixed = script_time::fixed(sql, driver);
+        let sql_of_driver = replace_placeholders(&fixed, driver, |number, text| {
+            text.push_str(&C::placeholder(number));
+        });
+        let id = self.connection.prepare(&sql_of_driver).map_err(sql_error)?;
         let statement = ScriptStatement { id, returns_rows: returns_rows(sql) };
         Ok(self.statements.add(statement))
     }
@@ -262,36 +266,9 @@ pub(super) fn returns_rows(sql: &str) -> bool {
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-/// SQL with the driver's placeholders for each `?` outside of quotes.
-fn with_placeholders(sql: &str, placeholder: impl Fn(usize) -> String) -> String {
-    let mut text = String::with_capacity(sql.len());
-    let (mut quote, mut number) = (None, 0);
-    for c in sql.chars() {
-        match (quote, c) {
-            (None, '?') => {
-                number += 1;
-                text.push_str(&placeholder(number));
-                continue;
-            }
-            (None, '\'' | '"' | '`') => quote = Some(c),
-            (Some(open), _) if open == c => quote = None,
-            _ => {}
-        }
-        text.push(c);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn placeholders_in_quotes_are_kept() {
-        let dollar = |n: usize| format!("${n}");
-        let sql = with_placeholders("SELECT '?', \"a?\" FROM t WHERE a = ? AND b = ?", dollar);
-        assert_eq!(sql, "SELECT '?', \"a?\" FROM t WHERE a = $1 AND b = $2");
-    }
 
     #[test]
     fn queries_are_known_by_their_first_word() {
