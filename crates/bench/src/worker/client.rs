@@ -168,7 +168,7 @@ impl<C: Connection> Client<C> {
         clients: u32,
     ) -> Result<(), RequestError> {
         self.free_statements();
-        let ClientSetup { number, tables, scripts, injected_delay, .. } = self.setup;
+        let ClientSetup { number, tables, seed, scripts, injected_delay, .. } = self.setup;
         let connection = &mut self.connection;
         self.prepared = Some(match &microbenchmark.script {
             None => {
@@ -179,7 +179,7 @@ impl<C: Connection> Client<C> {
             Some(script) => {
                 let target = scripts.ok_or("sysbench scripts cannot run on this system")?;
                 let client = (number, clients, self.passed_unique_values);
-                let script = ScriptClient::new(connection, script, target, client, position)?;
+                let script = ScriptClient::new(connection, script, target, client, position, seed)?;
                 self.delay = injected_delay.map(Delay::waiting);
                 Work::Script(Box::new(script))
             }
@@ -412,19 +412,25 @@ function thread_init() con = sysbench.sql.driver():connect() end
 function event() con:query('SELECT 1') end
 function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
 
-    #[test]
-    fn script_ends_with_its_thread_done() {
+    /// A client that has started the script.
+    fn client(script: &str, seed: u64) -> Client<FakeConnection> {
         let scripts =
             Some(ScriptTarget { driver: Driver::MySql, storage_engine: None, connections: 1 });
         let (tables, calibration) = (Tables { count: 1, rows: 1 }, Calibration::NANOS);
         let setup =
-            ClientSetup { number: 0, tables, seed: 5, calibration, injected_delay: None, scripts };
+            ClientSetup { number: 0, tables, seed, calibration, injected_delay: None, scripts };
         let connection = FakeConnection::new(|_| Reaction::AnswerAfter(Duration::ZERO));
         let mut client = Client::new(connection, setup);
-        let source = Source::new("my.lua", SCRIPT.to_owned(), |_| None).unwrap();
+        let source = Source::new("my.lua", script.to_owned(), |_| None).unwrap();
         let script = Some(Script { source, options: Options::new() });
         let of_catalog = Catalog::builtin().get("point-query_range=100").cloned().unwrap();
         client.prepare(&Microbenchmark { script, ..of_catalog }, 0, 1).unwrap();
+        client
+    }
+
+    #[test]
+    fn script_ends_with_its_thread_done() {
+        let mut client = client(SCRIPT, 5);
         let quota = Quota::Events(2);
         let request = SliceRequest { block: 0, clients: None, lead_in: None, quota };
         client.slice::<MonotonicTicks>(request).unwrap();
@@ -433,5 +439,23 @@ function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
         assert_eq!(client.connection().texts, expected);
         client.end_script();
         assert_eq!(client.connection().texts.len(), 3, "it has ended");
+    }
+
+    #[test]
+    fn random_numbers_of_a_starting_script_depend_on_the_seed_and_the_function() {
+        const SCRIPT: &str = "
+local function draw()
+   con = sysbench.sql.driver():connect()
+   con:query('SELECT ' .. sysbench.rand.uniform(1, 1000000000))
+end
+function init() draw() end
+function thread_init() draw() end
+function event() end";
+        let drawn = |seed| client(SCRIPT, seed).connection().texts.clone();
+        assert_eq!(drawn(5), drawn(5));
+        let mut all = [drawn(5), drawn(6)].concat();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 4, "{all:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! A sysbench script on one connection.
 
 use dbdyno_drivers::{Answer, Connection, Error, NonBlockingConnection};
-use dbdyno_scripts::{Client, Progress, Seed, init};
+use dbdyno_scripts::{Client, Progress, Seed, Setup, init};
 use dbdyno_workloads::definition::Script;
 
 use super::error::RequestError;
@@ -18,6 +18,9 @@ const UNIQUE_PARTS: u32 = 64;
 /// worker relies on this.
 const UNIQUE_PER_BLOCK: u32 = 1 << 14;
 
+/// In place of a client's number: the random numbers of `init`.
+const INIT: u64 = u64::MAX;
+
 /// A script that is ready to run events on one connection.
 pub(super) struct ScriptClient {
     client: Client,
@@ -29,13 +32,15 @@ pub(super) struct ScriptClient {
 }
 
 impl ScriptClient {
-    /// Loads the script and runs its `thread_init`, and its `init` for the first client.
+    /// Loads the script and runs its `thread_init`, and its `init` for the first client, with the experiment's
+    /// seed.
     pub fn new<C: Connection>(
         connection: &mut C,
         script: &Script,
         target: ScriptTarget,
         (number, clients, passed): (u32, u32, u32),
         position: u32,
+        seed: u64,
     ) -> Result<Self, RequestError> {
         script_time::set(connection, target.driver, script_time::START)?;
         let mut statements = ScriptStatements::new(target.driver);
@@ -47,11 +52,12 @@ impl ScriptClient {
             statements: &mut statements,
             send: None,
         };
-        let seed = Seed::of(&[position.into(), number.into()]);
-        let setup = target.setup(script, number, clients, seed, passed);
+        let numbers = [seed, position.into(), number.into()];
+        let setup = target.setup(script, number, clients, Seed::of(&numbers), passed);
         let source = &script.source;
         if number == 0 {
-            init(source, &setup, host)?;
+            let seed = Seed::of(&[seed, position.into(), INIT]);
+            init(source, &Setup { seed, ..setup.clone() }, host)?;
         }
         let client = Client::start(source, &setup, host)?;
         Ok(Self { client, statements, target, number, position })
