@@ -43,7 +43,7 @@ fn no_microbenchmarks() -> CliError {
 /// code; success without rules.
 pub fn judge(rules: &[Rule], report: &Report, directory: &Path) -> Result<ExitCode, CliError> {
     let Some((judged, text)) = outcome(rules, report)? else { return Ok(ExitCode::SUCCESS) };
-    output::print(&gate::terminal(&judged));
+    output::print(&gate::terminal(&judged, output::width()));
     write(&judged, &text, report, directory)?;
     if env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
         output::print(&gate::annotations(&judged));

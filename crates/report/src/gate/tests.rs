@@ -113,10 +113,27 @@ fn outcome_is_shown_everywhere() {
     report.name = "a <name>".to_owned();
     let rules = rules(&["slower 0.5%", "worse 90%"]);
     let judged = judge(&report, &rules).unwrap();
-    insta::assert_snapshot!("gate_terminal", terminal(&judged));
+    insta::assert_snapshot!("gate_terminal", terminal(&judged, 80));
     insta::assert_snapshot!("gate_markdown", markdown(&judged));
     insta::assert_snapshot!("gate_junit", junit(&judged, &report.name).unwrap());
     insta::assert_snapshot!("gate_annotations", annotations(&judged));
+}
+
+#[test]
+fn outcome_fits_80_columns() {
+    let mut report = sample::sweep();
+    let name =
+        |name: &str| format!("{name}-with-a-name-that-is-longer-than-most-names-of-candidates");
+    report.candidates.iter_mut().for_each(|one| one.name = name(&one.name));
+    for row in report.microbenchmarks.iter_mut().flat_map(|one| &mut one.rows) {
+        row.candidate = name(&row.candidate);
+        row.verdict = Verdict::ClientBound;
+    }
+    let rule = format!("slower 0.5% in point-1 of {}", report.candidates[1].name);
+    let rules = rules(&[&rule, "worse 0.001%"]);
+    let text = terminal(&judge(&report, &rules).unwrap(), 80);
+    assert!(text.contains(" clients\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]

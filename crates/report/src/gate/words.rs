@@ -7,6 +7,7 @@ use crate::figures::percent;
 use crate::markdown::escape::{code, plain};
 use crate::markdown::table::{Align, table};
 use crate::metric::{Metric, clients};
+use crate::terminal::paint::{self, break_name, wrap};
 
 impl Comparison {
     /// `hot-points_range=100, 16 clients`, or the group.
@@ -79,19 +80,25 @@ impl Judged<'_> {
     }
 }
 
-/// The outcome for a terminal, ending with a line feed.
+/// The outcome for a terminal in lines of at most `room` characters, ending with a line feed.
 #[must_use]
-pub fn terminal(judged: &[Judged<'_>]) -> String {
-    let mut text = "\nRules\n".to_owned();
+pub fn terminal(judged: &[Judged<'_>], room: usize) -> String {
+    let mut out = "\nRules\n".to_owned();
+    let mut lines = |indent: usize, text: &str| {
+        let room = room.saturating_sub(indent).max(20);
+        let lines = wrap(&paint::plain(text), room);
+        for line in lines.iter().flat_map(|line| break_name(line, room)) {
+            out.push_str(&format!("{:indent$}{line}\n", ""));
+        }
+    };
     for one in judged {
-        text.push_str(&format!("  {}: {}\n", one.rule, one.summary()));
+        lines(2, &format!("{}: {}", one.rule, one.summary()));
         for comparison in one.remarkable() {
-            let Comparison { candidate, .. } = comparison;
-            text.push_str(&format!("    {candidate}, {}\n", comparison.place()));
-            text.push_str(&format!("      {}\n", comparison.words()));
+            lines(4, &format!("{}, {}", comparison.candidate, comparison.place()));
+            lines(6, &comparison.words());
         }
     }
-    text
+    out
 }
 
 /// The outcome as Markdown, to append to the report.
