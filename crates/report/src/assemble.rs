@@ -57,7 +57,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let planned = run.planned_restarts();
     let mut all_done = true;
     let mut measuring_time = Nanos::ZERO;
-    let mut measured = Vec::new();
+    let (mut measured, mut unmeasured) = (Vec::new(), Vec::new());
     for (id, (record, done)) in (0..).zip(run.microbenchmarks()?) {
         all_done &= done;
         let slices: Vec<SliceRecord> =
@@ -68,6 +68,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let order = run.block_order(id)?;
             let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
             measured.push(Measured { order, ..one });
+        } else {
+            unmeasured.push(without_rows(record));
         }
     }
     let sweep = measured.windows(2).any(|pair| pair[0].record.clients != pair[1].record.clients);
@@ -108,6 +110,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         not_counted: counters::not_counted(&sessions, &records),
         scaling: scaling::rows(&measured, &records),
         microbenchmarks,
+        unmeasured,
         insert,
         noise: qps.floor,
         cpu_noise: cpu.floor,
@@ -241,11 +244,6 @@ impl Measured {
         self.own[candidate].client_bound || self.own[0].client_bound
     }
 
-    /// Whether it changes data. Runs of earlier versions do not record it.
-    fn writes(&self) -> bool {
-        self.record.writes.unwrap_or(self.record.group == "writes")
-    }
-
     fn estimate(&self, ratios: &[Vec<f64>]) -> Option<Estimate> {
         restarts_with_interval(ratios, self.planned_restarts)
     }
@@ -362,7 +360,7 @@ impl Measured {
             let failed = own.failed || self.own[0].failed;
             let unknown = if alone { Verdict::NoInterval } else { Verdict::Unknown };
             let work = Work {
-                writes: self.writes(),
+                writes: writes(&self.record),
                 clients: self.record.clients,
                 on_server: [number, 0].iter().any(|one| self.own[*one].kind == SystemKind::Server),
                 client_bound: self.client_bound(number),
@@ -394,23 +392,38 @@ impl Measured {
                 ratios: ratios.concat(),
             })
         };
-        let record = &self.record;
         MicrobenchmarkRows {
-            name: record.name.clone(),
-            clients: record.clients,
-            group: record.group.clone(),
-            three_group: record.three_group.clone(),
-            throughput_unit: match record.rows_read_per_statement {
-                None => "statements/s".to_owned(),
-                Some(_) => "million rows/s".to_owned(),
-            },
-            writes: self.writes(),
             measuring_time: self.slices.iter().map(|slice| slice.measured.wall).sum(),
             baseline: self.own[0].absolute.clone().unwrap_or_default(),
             baseline_failed: self.own[0].failed,
             rows: candidates.iter().enumerate().skip(1).filter_map(row).collect(),
+            ..without_rows(self.record.clone())
         }
     }
+}
+
+/// A microbenchmark as planned.
+fn without_rows(record: MicrobenchmarkRecord) -> MicrobenchmarkRows {
+    MicrobenchmarkRows {
+        writes: writes(&record),
+        name: record.name,
+        clients: record.clients,
+        group: record.group,
+        three_group: record.three_group,
+        throughput_unit: match record.rows_read_per_statement {
+            None => "statements/s".to_owned(),
+            Some(_) => "million rows/s".to_owned(),
+        },
+        measuring_time: Nanos::ZERO,
+        baseline: Absolute::default(),
+        baseline_failed: false,
+        rows: Vec::new(),
+    }
+}
+
+/// Whether a microbenchmark changes data. Runs of earlier versions do not record it.
+fn writes(record: &MicrobenchmarkRecord) -> bool {
+    record.writes.unwrap_or(record.group == "writes")
 }
 
 /// Whether a failure invalidates a candidate's results on a microbenchmark.

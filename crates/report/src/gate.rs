@@ -62,8 +62,11 @@ pub enum Outcome {
     NotJudged(&'static str),
 }
 
-/// The reason if the candidate failed, or was not measured.
+/// The reason if the candidate or the baseline failed.
 const FAILED: &str = "it failed";
+
+/// The reason if the run ended before.
+const NOT_MEASURED: &str = "not measured";
 
 /// A ratio to the baseline with its 95% interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,8 +118,7 @@ impl Judged<'_> {
 pub fn judge<'a>(report: &Report, rules: &'a [Rule]) -> Result<Vec<Judged<'a>>, InvalidRule> {
     let compared = report.candidates.iter().filter(|one| one.role == Role::Candidate);
     let candidates: Vec<&str> = compared.map(|one| one.name.as_str()).collect();
-    let parts = report.microbenchmarks.iter();
-    let parts = parts.flat_map(|one| [&one.name, &one.group, &one.three_group]);
+    let parts = planned(report).flat_map(|one| [&one.name, &one.group, &one.three_group]);
     let parts: BTreeSet<&str> = parts.map(String::as_str).collect();
     let mut judged = Vec::new();
     for rule in rules {
@@ -128,26 +130,24 @@ pub fn judge<'a>(report: &Report, rules: &'a [Rule]) -> Result<Vec<Judged<'a>>, 
     Ok(judged)
 }
 
+/// All microbenchmarks of the run, those that were not measured last.
+fn planned(report: &Report) -> impl Iterator<Item = &MicrobenchmarkRows> {
+    report.microbenchmarks.iter().chain(&report.unmeasured)
+}
+
 /// The comparisons of one candidate that a rule is about.
 fn comparisons(report: &Report, rule: &Rule, candidate: &str) -> Vec<Comparison> {
     let context = Context { report, rule, candidate };
-    let groups = [Grouping::Five, Grouping::Three];
-    let mut groups = groups.iter().map(|grouping| grouping.groups(&report.microbenchmarks));
-    let group = rule.part().and_then(|part| groups.find_map(|mut all| all.remove_entry(part)));
-    match group {
-        Some((group, members)) => {
-            let members: Vec<_> = members.into_iter().map(|(_, member)| member).collect();
-            context.group(group, &members)
-        }
-        None => {
-            let mut all = report.microbenchmarks.iter();
-            let is_meant = |name: &str| rule.part().is_none_or(|part| part == name);
-            all.by_ref()
-                .filter(|one| is_meant(&one.name))
-                .map(|one| context.microbenchmark(one))
-                .collect()
+    if let Some(part) = rule.part() {
+        for grouping in [Grouping::Five, Grouping::Three] {
+            let members: Vec<_> = planned(report).filter(|one| grouping.of(one) == part).collect();
+            if !members.is_empty() {
+                return context.group(part, &members);
+            }
         }
     }
+    let is_meant = |one: &&MicrobenchmarkRows| rule.part().is_none_or(|part| part == one.name);
+    planned(report).filter(is_meant).map(|one| context.microbenchmark(one)).collect()
 }
 
 /// A rule and the candidate that is compared with the baseline.
@@ -171,12 +171,23 @@ impl Context<'_> {
         }
     }
 
+    /// Why there is no row. A baseline that failed elsewhere has nothing to do with the missing row of a
+    /// candidate.
+    fn missing(&self, microbenchmark: &MicrobenchmarkRows) -> &'static str {
+        let baseline = &self.report.baseline;
+        let mut failed = self.report.failures.iter().map(|failure| &failure.candidate);
+        let is_reason = |name: &String| {
+            name == self.candidate || name == baseline && microbenchmark.rows.is_empty()
+        };
+        if failed.any(is_reason) { FAILED } else { NOT_MEASURED }
+    }
+
     fn microbenchmark(&self, microbenchmark: &MicrobenchmarkRows) -> Comparison {
         let row = self.row(microbenchmark);
         let metric = row.map_or(Metric::Qps, |row| self.metric(row));
         let limit = self.limit(metric.floor(self.report, microbenchmark));
         let outcome = match row {
-            None => Outcome::NotJudged(FAILED),
+            None => Outcome::NotJudged(self.missing(microbenchmark)),
             Some(row) => match (metric.verdict(row), metric.estimate(row)) {
                 (Verdict::Failed, _) => Outcome::NotJudged(FAILED),
                 (Verdict::ClientBound, _) => Outcome::NotJudged("client-bound"),
@@ -245,11 +256,12 @@ impl Context<'_> {
         limit: Share,
         outcome: Outcome,
     ) -> Comparison {
+        let is_sweep = planned(self.report).any(|one| one.clients != clients);
         Comparison {
             candidate: self.candidate.to_owned(),
             group: group.to_owned(),
             microbenchmark,
-            clients: self.report.is_sweep().then_some(clients),
+            clients: is_sweep.then_some(clients),
             metric,
             limit,
             outcome,

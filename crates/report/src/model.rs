@@ -58,6 +58,10 @@ pub struct Report {
     pub candidates: Vec<CandidateRecord>,
     /// One per microbenchmark and number of clients that has at least one row, in running order.
     pub microbenchmarks: Vec<MicrobenchmarkRows>,
+    /// Planned microbenchmarks of which the baseline has no counted slice, without rows; not in
+    /// `run.json`.
+    #[serde(skip)]
+    pub unmeasured: Vec<MicrobenchmarkRows>,
     /// The insert benchmark; `None` for a run of microbenchmarks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insert: Option<InsertReport>,

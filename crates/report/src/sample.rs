@@ -57,6 +57,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         version: "0.1.0".to_owned(),
         baseline: candidates[0].name.clone(),
         microbenchmarks: microbenchmarks.collect(),
+        unmeasured: Vec::new(),
         candidates,
         groups: Vec::new(),
         three_groups: Vec::new(),
@@ -197,6 +198,19 @@ pub fn incomplete(microbenchmarks: &[&str]) -> Report {
             row.blocks = 3;
         }
     }
+    refresh(&mut report);
+    report
+}
+
+/// A run that was interrupted after these microbenchmarks, of all 42.
+#[must_use]
+pub fn interrupted(measured: &[&str]) -> Report {
+    let mut report = report();
+    report.status = RunStatus::Incomplete;
+    let all = std::mem::take(&mut report.microbenchmarks);
+    (report.microbenchmarks, report.unmeasured) =
+        all.into_iter().partition(|one| measured.contains(&one.name.as_str()));
+    report.unmeasured.iter_mut().for_each(|one| one.rows.clear());
     refresh(&mut report);
     report
 }

@@ -409,6 +409,17 @@ fn failed_control_gives_no_noise_floor() {
 }
 
 #[test]
+fn microbenchmark_without_slices_is_unmeasured() {
+    let mut lab = Lab::new(&servers(), &[1, 8], (1, 1));
+    lab.blocks(0, faster);
+    let report = lab.report();
+    assert_eq!(report.clients(), [1]);
+    let [one] = &report.unmeasured[..] else { panic!("{:?}", report.unmeasured) };
+    assert_eq!((one.name.as_str(), one.clients), ("point-query_range=100", 8));
+    assert_eq!((one.group.as_str(), one.rows.len()), ("point-1", 0));
+}
+
+#[test]
 fn failure_of_the_baseline_is_its_own() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, faster);

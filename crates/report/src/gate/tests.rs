@@ -201,3 +201,41 @@ fn group_without_a_usable_member_is_not_judged_once() {
     assert_eq!((only.place(), only.words()), ("point".to_owned(), "client-bound".to_owned()));
     assert!(judged.is_unknown());
 }
+
+#[test]
+fn microbenchmarks_that_were_not_measured_are_not_judged() {
+    let report = sample::interrupted(&["hot-points_range=100"]);
+    let rules = rules(&[
+        "slower 90%",
+        "slower 90% in point-2",
+        "slower 90% in writes",
+        "slower 90% in insert_range=100 of rel",
+    ]);
+    let judged = judge(&report, &rules).unwrap();
+    let summaries: Vec<String> = judged.iter().map(Judged::summary).collect();
+    assert_eq!(summaries[0], "kept by 3 of 126; 123 not judged");
+    assert!(!judged[0].is_unknown() && judged[1..].iter().all(Judged::is_unknown));
+    assert_eq!(summaries[2], "NOT JUDGED; 3 not judged");
+    assert_eq!(summaries[3], "NOT JUDGED; 1 not judged");
+    assert!(judged.iter().all(|one| !one.has_failed()));
+    let last = &judged[3..];
+    let text = terminal(last, 80);
+    assert!(text.ends_with("\n    rel, not measured: insert_range=100\n"), "{text}");
+    assert!(terminal(&judged, 80).lines().all(|line| line.chars().count() <= 80));
+    let text = markdown(last);
+    assert!(text.ends_with("\n  - `rel` not measured: `insert_range=100`\n"), "{text}");
+}
+
+#[test]
+fn candidate_without_rows_failed_only_if_the_run_says_so() {
+    let names = ["hot-points_range=100"];
+    let mut report = sample::failed_candidate(&names);
+    let rules = rules(&["slower 90% of rel_native"]);
+    assert!(judge(&report, &rules).unwrap()[0].has_failed());
+    report.failures.clear();
+    let judged = judge(&report, &rules).unwrap();
+    assert!(judged[0].is_unknown() && !judged[0].has_failed());
+    report.failures = sample::failed_candidate(&names).failures;
+    report.failures[0].candidate.clone_from(&report.baseline);
+    assert!(!judge(&report, &rules).unwrap()[0].has_failed(), "the others have rows");
+}

@@ -2,7 +2,7 @@
 
 use dbdyno_units::{Ratio, Share};
 
-use super::{Comparison, Interval, Judged, Outcome};
+use super::{Comparison, Interval, Judged, NOT_MEASURED, Outcome};
 use crate::figures::percent;
 use crate::markdown::escape::{code, plain};
 use crate::markdown::table::{Align, table};
@@ -72,11 +72,24 @@ impl Judged<'_> {
         text
     }
 
-    /// The comparisons to name: those that break the rule, and those that are not judged.
+    /// The comparisons to name: those that break the rule, and those that are not judged although they
+    /// were measured.
     pub(super) fn remarkable(&self) -> impl Iterator<Item = &Comparison> {
-        let is =
-            |one: &&Comparison| matches!(one.outcome, Outcome::Broken(_) | Outcome::NotJudged(_));
+        let is = |one: &&Comparison| match one.outcome {
+            Outcome::Broken(_) => true,
+            Outcome::NotJudged(reason) => reason != NOT_MEASURED,
+            Outcome::Kept(_) | Outcome::Unclear(_) => false,
+        };
         self.comparisons.iter().filter(is)
+    }
+
+    /// Each candidate with what was not measured of it.
+    fn unmeasured(&self) -> Vec<(&str, Vec<String>)> {
+        let is = |one: &&Comparison| one.outcome == Outcome::NotJudged(NOT_MEASURED);
+        let all: Vec<&Comparison> = self.comparisons.iter().filter(is).collect();
+        let of_candidates = all.chunk_by(|a, b| a.candidate == b.candidate);
+        let places = |all: &[&Comparison]| all.iter().map(|one| one.place()).collect();
+        of_candidates.map(|all| (all[0].candidate.as_str(), places(all))).collect()
     }
 }
 
@@ -97,6 +110,9 @@ pub fn terminal(judged: &[Judged<'_>], room: usize) -> String {
             lines(4, &format!("{}, {}", comparison.candidate, comparison.place()));
             lines(6, &comparison.words());
         }
+        for (candidate, places) in one.unmeasured() {
+            lines(4, &format!("{candidate}, {NOT_MEASURED}: {}", places.join("; ")));
+        }
     }
     out
 }
@@ -111,6 +127,14 @@ pub fn markdown(judged: &[Judged<'_>]) -> String {
             code(&one.rule.to_string()),
             plain(&one.summary())
         ));
+        for (candidate, places) in one.unmeasured() {
+            let places: Vec<String> = places.iter().map(|place| code(place)).collect();
+            text.push_str(&format!(
+                "  - {} {NOT_MEASURED}: {}\n",
+                code(candidate),
+                places.join(", ")
+            ));
+        }
     }
     let rows: Vec<Vec<String>> = judged
         .iter()
