@@ -34,7 +34,7 @@ pub use terminal::terminal;
 use crate::export::ExportError;
 use crate::metric::{Grouping, Metric, clients};
 use crate::model::{CandidateRecord, Estimate, GroupSummary, Report, Role, Verdict};
-use crate::words::{TABLES_ROWS, readable_time};
+use crate::words::{TABLES_ROWS, letter, readable_time};
 use absolute::Sources;
 use candidates::matched;
 
@@ -381,7 +381,7 @@ fn column(index: usize, run: usize, report: &Report, clients: u32) -> Column {
         ["CPU", "CPUs online"].iter().filter_map(|label| fact(&report.host, label)).collect();
     let system = report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
     Column {
-        label: label(index),
+        label: letter(index),
         run,
         clients,
         baseline: format!("{}, {system}", report.baseline),
@@ -394,15 +394,6 @@ fn column(index: usize, run: usize, report: &Report, clients: u32) -> Column {
             .noise(report)
             .map_or_else(|| "unknown".to_owned(), |noise| format!("±{noise}")),
         compared_with: None,
-    }
-}
-
-/// `A` to `Z`, then `A2` and so on.
-fn label(index: usize) -> String {
-    let letter = char::from(b'A' + (index % 26) as u8);
-    match index / 26 {
-        0 => letter.to_string(),
-        round => format!("{letter}{}", round + 1),
     }
 }
 

@@ -7,6 +7,7 @@ use super::layout::Layout;
 use super::paint::{Paint, break_name, cut, plain, width, wrap};
 use crate::metric::Metric;
 use crate::model::{Report, Role};
+use crate::words::letter;
 
 /// Maximum number of lines of a name in a heading.
 const LINES: usize = 3;
@@ -40,7 +41,7 @@ impl ShortNames {
         let mut short = without_common_parts(&names);
         // Values may be as long as names.
         if !fit(&short.iter().map(String::as_str).collect::<Vec<_>>()) {
-            short = letters(names.len());
+            short = (0..names.len()).map(letter).collect();
         }
         let names = names.into_iter().map(str::to_owned).zip(short).collect();
         Some(Self { names })
@@ -147,15 +148,6 @@ fn without_common_ends<'a>(name: &'a str, names: &[&str]) -> &'a str {
     &name[start..end]
 }
 
-/// `A`, `B` and so on.
-fn letters(count: usize) -> Vec<String> {
-    let letter = |number: usize| match number / 26 {
-        0 => char::from(b'A' + number as u8).to_string(),
-        round => format!("{}{}", char::from(b'A' + (number % 26) as u8), round + 1),
-    };
-    (0..count).map(letter).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,6 +229,6 @@ mod tests {
 
     #[test]
     fn letters_follow_the_alphabet() {
-        assert_eq!(letters(28)[25..], ["Z", "A2", "B2"]);
+        assert_eq!([0, 25, 26, 27].map(letter), ["A", "Z", "A2", "B2"]);
     }
 }
