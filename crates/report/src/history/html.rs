@@ -75,7 +75,7 @@ fn change_row(history: &History, change: &FigureChange) -> Markup {
                 (breakable(&words::subject(figure, history.is_sweep())))
             }
             td.num.(class(*verdict)) {
-                b { (words::size(point)) } " " (words::short(figure.metric)) " "
+                b { (words::size(point)) } " " (figure.metric.quantity()) " "
                 (sign(*verdict, figure.metric))
             }
             td.num data-c="95%" { (words::interval(point)) }

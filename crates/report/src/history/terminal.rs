@@ -72,7 +72,7 @@ impl Drawn<'_> {
     fn change(&self, out: &mut String, change: &FigureChange) {
         let Self { history, room, paint } = *self;
         let FigureChange { figure, verdict, point } = change;
-        let size = format!("{} {}", words::size(point), words::short(figure.metric));
+        let size = format!("{} {}", words::size(point), figure.metric.quantity());
         let subject = words::subject(figure, history.is_sweep());
         let text =
             format!("({}), {}: {subject}", words::interval(point), words::with_p(point.p_value));

@@ -8,7 +8,7 @@ use dbdyno_units::Ratio;
 use super::runs::{labels, version};
 use super::{FALSE_DISCOVERIES, Figure, FigureHistory, History, HistoryRun};
 use crate::figures::{percent_change, plus_minus_percent, ratio};
-use crate::metric::{Metric, clients};
+use crate::metric::clients;
 use crate::model::{Report, RunStatus};
 use crate::words::{TABLES_ROWS, readable_time, status};
 
@@ -148,14 +148,6 @@ pub(super) fn subject(figure: &Figure, is_sweep: bool) -> String {
     };
     let clients = if is_sweep { format!(", {}", clients(figure.clients)) } else { String::new() };
     format!("{}, {what}{clients}", figure.candidate)
-}
-
-/// The name of a metric in a list.
-pub(super) const fn short(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Qps => "QPS",
-        Metric::Cpu => "CPU per query",
-    }
 }
 
 /// The size of a change: `+2.1%`.
