@@ -3,6 +3,7 @@
 use dbdyno_units::Ratio;
 
 use crate::figures::{plus_minus, ratio};
+use crate::metric::with_clients;
 use crate::model::{Change, Effect, Report, Verdict};
 
 /// What the tables show.
@@ -33,10 +34,7 @@ pub(crate) fn tables(report: &Report) -> Vec<EffectTable<'_>> {
 
 fn table(effects: &[Effect], sweep: bool) -> EffectTable<'_> {
     let row = |one: &Effect| (one.microbenchmark.clone(), one.clients);
-    let title = |one: &Effect| match sweep {
-        false => one.microbenchmark.clone(),
-        true => format!("{}, {}", one.microbenchmark, crate::metric::clients(one.clients)),
-    };
+    let title = |one: &Effect| with_clients(&one.microbenchmark, one.clients, sweep);
     let rows: Vec<(String, Vec<&Effect>)> = effects
         .chunk_by(|a, b| row(a) == row(b))
         .map(|of_row| (title(&of_row[0]), of_row.iter().filter(|one| one.with.is_none()).collect()))

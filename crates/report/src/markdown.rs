@@ -12,7 +12,7 @@ pub(crate) mod tests;
 use crate::candidates::{identity, summary};
 use crate::figures::{ends, ratio};
 use crate::key_results::{self, Finding};
-use crate::metric::{Grouping, Metric, clients, compared, missing};
+use crate::metric::{Grouping, Metric, compared, missing, with_clients};
 use crate::model::{
     CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, RunStatus, Verdict,
 };
@@ -102,10 +102,7 @@ fn groups(report: &Report) -> String {
         .filter(|summary| summary.has_spread())
         .map(|summary| {
             let verdict = metric.verdict_of_group(report, summary);
-            let label = match report.is_sweep() {
-                true => format!("{}, {}", summary.group, clients(summary.clients)),
-                false => summary.group.clone(),
-            };
+            let label = with_clients(&summary.group, summary.clients, report.is_sweep());
             vec![
                 plain(&label),
                 code(&summary.candidate),

@@ -227,6 +227,11 @@ pub(crate) fn clients(clients: u32) -> String {
     if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") }
 }
 
+/// A name, with the number of clients in a sweep: `point-1, 16 clients`.
+pub(crate) fn with_clients(name: &str, count: u32, is_sweep: bool) -> String {
+    if is_sweep { format!("{name}, {}", clients(count)) } else { name.to_owned() }
+}
+
 /// The number of client-bound rows, and the number of all rows.
 pub(crate) fn client_bound_rows(report: &Report) -> (usize, usize) {
     let rows = || report.microbenchmarks.iter().flat_map(|microbenchmark| &microbenchmark.rows);

@@ -1,7 +1,7 @@
 //! The history as text for a terminal.
 
 use super::{FigureChange, FigureHistory, History, words};
-use crate::metric::clients;
+use crate::metric::with_clients;
 use crate::terminal::paint::{Paint, break_name, cut, left, plain, width, wrap};
 use crate::terminal::table;
 use crate::words::readable_time;
@@ -123,10 +123,7 @@ impl Drawn<'_> {
         let figure = &group.figure;
         let level = group.levels.last();
         let since = group.points.last().map(|point| history.runs[point.after].date());
-        let name = match history.is_sweep() {
-            true => format!("{}, {}", figure.group, clients(figure.clients)),
-            false => figure.group.clone(),
-        };
+        let name = with_clients(&figure.group, figure.clients, history.is_sweep());
         vec![
             cut(&plain(&figure.candidate), NAMES),
             plain(&name),

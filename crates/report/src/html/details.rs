@@ -11,7 +11,7 @@ use super::marker::Marker;
 use super::verdict::{class, icon};
 use super::{distribution, operations};
 use crate::figures::{ends, ratio};
-use crate::metric::{Metric, clients};
+use crate::metric::{Metric, with_clients};
 use crate::model::{
     Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
     RelativePercentile, Report, Role, Row, Verdict,
@@ -32,10 +32,8 @@ pub(super) fn render(report: &Report) -> Markup {
 
 fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Markup {
     let name = &microbenchmark.name;
-    let group = match report.is_sweep() {
-        true => format!("{}, {}", microbenchmark.group, clients(microbenchmark.clients)),
-        false => microbenchmark.group.clone(),
-    };
+    let MicrobenchmarkRows { group, clients, .. } = microbenchmark;
+    let group = with_clients(group, *clients, report.is_sweep());
     html! {
         details.figures {
             summary { (name) " " small { (group) } }

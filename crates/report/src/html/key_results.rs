@@ -11,7 +11,7 @@ use super::{View, views};
 use crate::candidates::summary_of;
 use crate::figures::ratio;
 use crate::key_results::{self, KeyResult, command};
-use crate::metric::{Grouping, Metric, clients, compared};
+use crate::metric::{Grouping, Metric, clients, compared, with_clients};
 use crate::model::{CandidateRecord, GroupSummary, Report, Role};
 use crate::words::{CPU_FIRST, NOTHING_MEASURED};
 
@@ -183,8 +183,5 @@ fn cell(
 
 /// The group's name, with the number of clients in a sweep.
 pub(super) fn group_label(report: &Report, summary: &GroupSummary) -> String {
-    match report.is_sweep() {
-        true => format!("{}, {}", summary.group, clients(summary.clients)),
-        false => summary.group.clone(),
-    }
+    with_clients(&summary.group, summary.clients, report.is_sweep())
 }

@@ -4,7 +4,7 @@ use dbdyno_units::{Ratio, Share};
 
 use super::{Finding, KeyResult, Outcome};
 use crate::figures::{percent, ratio};
-use crate::metric::{Metric, clients};
+use crate::metric::{Metric, with_clients};
 
 /// No difference within 100% or more is no knowledge.
 pub(super) fn is_too_wide(within: Share) -> bool {
@@ -24,10 +24,7 @@ impl Metric {
 impl KeyResult<'_> {
     /// The group, with the number of clients in a sweep.
     pub(crate) fn group_label(&self, is_sweep: bool) -> String {
-        match is_sweep {
-            true => format!("{}, {}", self.group, clients(self.clients)),
-            false => self.group.to_owned(),
-        }
+        with_clients(self.group, self.clients, is_sweep)
     }
 
     /// The findings in the order in which they are shown: by the metric to trust first, unless only

@@ -3,7 +3,7 @@
 use super::paint::{Paint, plain, width, wrap};
 use super::table;
 use crate::figures::ratio;
-use crate::metric::clients;
+use crate::metric::with_clients;
 use crate::model::CounterFigure;
 use crate::model::{CounterSummary, Report, Role};
 
@@ -30,10 +30,7 @@ fn groups(out: &mut String, report: &Report, room: usize, paint: Paint) {
         return;
     }
     let sweep = report.is_sweep();
-    let label = |one: &CounterSummary| match sweep {
-        false => plain(&one.group),
-        true => format!("{}, {}", plain(&one.group), clients(one.clients)),
-    };
+    let label = |one: &CounterSummary| with_clients(&plain(&one.group), one.clients, sweep);
     let about = "  medians of ratios to the baseline over the microbenchmarks of a group";
     out.push_str(&format!("\n{}{}\n", paint.bold("counted"), paint.dim(about)));
     let same = |a: &CounterSummary, b: &CounterSummary| {

@@ -3,7 +3,7 @@
 use super::paint::{Paint, plain, width, wrap};
 use super::table;
 use crate::figures::percent_change;
-use crate::metric::clients;
+use crate::metric::{clients, with_clients};
 use crate::model::{Report, Series, SeriesGroup};
 use crate::series::{KEY, LISTED, difference, interval};
 
@@ -72,10 +72,8 @@ fn changes_table(report: &Report, series: &Series, room: usize) -> Vec<String> {
         at.map_or_else(|| name.clone(), |at| names[at].clone())
     };
     let rows = series.listed().into_iter().take(LISTED).map(|change| {
-        let microbenchmark = match report.is_sweep() {
-            true => format!("{}, {}", change.microbenchmark, clients(change.clients)),
-            false => change.microbenchmark.clone(),
-        };
+        let microbenchmark =
+            with_clients(&change.microbenchmark, change.clients, report.is_sweep());
         let (from, to) = (short(&change.from), short(&change.to));
         vec![microbenchmark, from, to, difference(change), interval(change)]
     });

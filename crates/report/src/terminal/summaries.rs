@@ -3,7 +3,7 @@
 
 use super::paint::{Paint, cut, left, plain, right, width};
 use crate::figures::ratio;
-use crate::metric::{Grouping, Metric, clients};
+use crate::metric::{Grouping, Metric, with_clients};
 use crate::model::{GroupSummary, Report, Role, Verdict};
 
 /// Render the summaries of a metric, then the extremes.
@@ -21,10 +21,8 @@ pub(super) fn render(
         return;
     }
     let sweep = report.is_sweep();
-    let label = |summary: &GroupSummary| match sweep {
-        false => plain(&summary.group),
-        true => format!("{}, {}", plain(&summary.group), clients(summary.clients)),
-    };
+    let label =
+        |summary: &GroupSummary| with_clients(&plain(&summary.group), summary.clients, sweep);
     let named: Vec<Named<'_>> =
         summaries.iter().map(|summary| Named { summary, group: label(summary) }).collect();
     let columns = |longest: Option<usize>, title: &str| longest.unwrap_or(0).max(title.len());
