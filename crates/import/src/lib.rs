@@ -24,7 +24,7 @@ use value::{Measure, Value};
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The files, in the order in which repeated values are numbered.
-    pub sources: Vec<Source>,
+    pub files: Vec<PathBuf>,
     /// The run directory to create.
     pub out: PathBuf,
     /// The run's name; default: the name of the first file.
@@ -37,24 +37,6 @@ pub struct Request {
     pub now: String,
     /// dbdyno's version.
     pub version: String,
-}
-
-/// A file to import.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// The path.
-    pub path: PathBuf,
-    /// Candidate and microbenchmark of sysbench output, if the file's name is not
-    /// `CANDIDATE.MICROBENCHMARK.txt`.
-    pub names: Option<(String, String)>,
-}
-
-impl Source {
-    /// A file whose name or content determines candidate and microbenchmark.
-    #[must_use]
-    pub fn file(path: &Path) -> Self {
-        Self { path: path.to_owned(), names: None }
-    }
 }
 
 /// Summary of an import.
@@ -98,8 +80,7 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
     let mut values: Vec<Value> = Vec::new();
     let mut text = String::new();
     let mut columns: Vec<String> = Vec::new();
-    for source in &request.sources {
-        let path = &source.path;
+    for path in &request.files {
         let content =
             read(path).map_err(|source| ImportError::Read { path: path.clone(), source })?;
         if !text.is_empty() {
@@ -107,7 +88,7 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
         }
         text.push_str(&format!("{}:\n", path.display()));
         if sysbench::is_output(&content) {
-            let found = sysbench::read(source, &content)?;
+            let found = sysbench::read(path, &content)?;
             found.iter().for_each(|value| text.push_str(&sysbench::describe(value)));
             values.extend(found);
         } else {

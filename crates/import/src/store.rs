@@ -42,8 +42,7 @@ pub(crate) fn store(
         let stem = values[0].file.file_stem();
         stem.map_or_else(|| "imported".to_owned(), |stem| stem.to_string_lossy().into_owned())
     });
-    let files: Vec<String> =
-        request.sources.iter().map(|source| source.path.display().to_string()).collect();
+    let files: Vec<String> = request.files.iter().map(|path| path.display().to_string()).collect();
     let mut settings = vec![("Imported from".to_owned(), files.join(", "))];
     if values.iter().any(|value| matches!(value.measure, Measure::Table)) {
         let clients = format!("{} (tables do not say; as given)", request.clients);

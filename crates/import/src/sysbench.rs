@@ -5,7 +5,6 @@ use std::path::Path;
 use dbdyno_record::Latencies;
 use dbdyno_units::Nanos;
 
-use crate::Source;
 use crate::error::ImportError;
 use crate::value::{Measure, Sysbench, Value};
 
@@ -17,19 +16,15 @@ pub(crate) fn is_output(text: &str) -> bool {
 }
 
 /// The values of a file; several if it contains several outputs.
-pub(crate) fn read(source: &Source, text: &str) -> Result<Vec<Value>, ImportError> {
-    let path = &source.path;
-    let (candidate, microbenchmark) = match &source.names {
-        Some(names) => names.clone(),
-        None => names_of(path)?,
-    };
+pub(crate) fn read(path: &Path, text: &str) -> Result<Vec<Value>, ImportError> {
+    let (candidate, microbenchmark) = names_of(path)?;
     let mut outputs: Vec<Output> = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         if let Some(threads) = text.strip_prefix("Number of threads:") {
             outputs.push(Output { threads: threads.trim().parse().ok(), ..Output::default() });
         } else if let Some(output) = outputs.last_mut() {
             output.line(text).map_err(|what| ImportError::Line {
-                path: path.clone(),
+                path: path.to_owned(),
                 line,
                 what,
                 help: HELP,
@@ -37,7 +32,7 @@ pub(crate) fn read(source: &Source, text: &str) -> Result<Vec<Value>, ImportErro
         }
     }
     let wrong =
-        |what: &str| ImportError::File { path: path.clone(), what: what.to_owned(), help: HELP };
+        |what: &str| ImportError::File { path: path.to_owned(), what: what.to_owned(), help: HELP };
     if outputs.is_empty() {
         return Err(wrong("it does not say its number of threads"));
     }
@@ -48,7 +43,7 @@ pub(crate) fn read(source: &Source, text: &str) -> Result<Vec<Value>, ImportErro
             .filter(|_| output.found.queries > 0)
             .ok_or_else(|| wrong("it counts no queries: the run did not come to its end"))?;
         Ok(Value {
-            file: path.clone(),
+            file: path.to_owned(),
             candidate: candidate.clone(),
             microbenchmark: microbenchmark.clone(),
             clients,
@@ -99,7 +94,7 @@ fn names_of(path: &Path) -> Result<(String, String), ImportError> {
         _ => Err(ImportError::File {
             path: path.to_owned(),
             what: "its name does not say what was measured".to_owned(),
-            help: "call it CANDIDATE.MICROBENCHMARK.txt, or give both names",
+            help: "call it CANDIDATE.MICROBENCHMARK.txt",
         }),
     }
 }
@@ -190,7 +185,7 @@ mod tests {
     const POINT: &str = include_str!("../tests/data/ten_six.point-query_range=100.txt");
 
     fn sources(path: &str, text: &str) -> Result<Vec<Value>, ImportError> {
-        read(&Source::file(Path::new(path)), text)
+        read(Path::new(path), text)
     }
 
     fn found(value: &Value) -> &Sysbench {
@@ -249,15 +244,7 @@ mod tests {
         );
         assert_eq!(names("my.oltp_insert.12.txt"), pair("my", "oltp_insert"));
         let error = names_of(Path::new("out.txt")).unwrap_err().to_string();
-        assert!(error.contains("CANDIDATE.MICROBENCHMARK.txt"), "{error}");
-    }
-
-    #[test]
-    fn given_names_override_the_file_name() {
-        let names = Some(("a".to_owned(), "b".to_owned()));
-        let source = Source { path: "out.txt".into(), names };
-        let values = read(&source, READ_ONLY).unwrap();
-        assert_eq!((values[0].candidate.as_str(), values[0].microbenchmark.as_str()), ("a", "b"));
+        assert!(error.ends_with("call it CANDIDATE.MICROBENCHMARK.txt"), "{error}");
     }
 
     #[test]

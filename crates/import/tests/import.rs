@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dbdyno_fuzz::Fuzz;
-use dbdyno_import::{ImportError, Imported, Request, Source, import};
+use dbdyno_import::{ImportError, Imported, Request, import};
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::model::{Report, RunStatus, Verdict};
 use dbdyno_results::RunReader;
@@ -18,7 +18,7 @@ fn data(name: &str) -> PathBuf {
 
 fn request(dir: &TempDir, files: &[PathBuf]) -> Request {
     Request {
-        sources: files.iter().map(|file| Source::file(file)).collect(),
+        files: files.to_vec(),
         out: dir.path().join("out"),
         name: None,
         baseline: None,

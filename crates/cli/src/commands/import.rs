@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use dbdyno_import::{Request, Source};
+use dbdyno_import::Request;
 
 use crate::args::Import;
 use crate::commands::{directory_for, now, report};
@@ -13,7 +13,7 @@ use crate::output;
 pub fn import(args: &Import) -> Result<ExitCode, CliError> {
     let directory = args.out.clone().unwrap_or_else(|| directory_for("imported"));
     let imported = dbdyno_import::import(&Request {
-        sources: args.files.iter().map(|file| Source::file(file)).collect(),
+        files: args.files.clone(),
         out: directory.clone(),
         name: None,
         baseline: args.baseline.clone(),
