@@ -148,7 +148,8 @@ pub(super) fn create_tables(
     transaction(connection, &format!("{sql}; {list}"))
 }
 
-/// The existing tables of this role that the marker lists, sorted.
+/// The existing tables of this role that the marker lists, sorted. A partitioned table is represented by its
+/// partitions, which have its rows.
 pub(super) fn listed_tables(
     connection: &mut PostgresConnection,
     schema: &str,
@@ -156,16 +157,16 @@ pub(super) fn listed_tables(
     let marker = format!("{}.{MARKER}", quoted_name(schema));
     let sql = format!(
         "SELECT DISTINCT relname FROM ({}) own JOIN {marker} ON value = relname \
-         WHERE kind = '{TABLE}' ORDER BY relname",
+         WHERE kind = '{TABLE}' AND relkind = 'r' ORDER BY relname",
         own_tables(schema)
     );
     column(connection, &sql)
 }
 
-/// A query for the tables of this role in a schema, partitioned ones included.
+/// A query for the names and kinds of the tables of this role in a schema, partitioned ones included.
 fn own_tables(schema: &str) -> String {
     format!(
-        "SELECT c.relname::text AS relname FROM pg_class c \
+        "SELECT c.relname::text AS relname, c.relkind FROM pg_class c \
          JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = {} AND c.relkind IN ('r', 'p') \
          AND pg_get_userbyid(c.relowner) = current_user",
