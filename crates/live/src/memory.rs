@@ -64,9 +64,11 @@ impl ProcessMemory {
     /// A part is not mapped, the process exited, or the kernel does not permit writing to the code of
     /// other processes.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), LiveError> {
-        self.file
-            .write_all_at(bytes, address)
-            .map_err(LiveError::system(format!("writing at {address:#x} in"), self.pid))
+        self.file.write_all_at(bytes, address).map_err(|error| match error.kind() {
+            // The address space no longer exists.
+            std::io::ErrorKind::WriteZero => LiveError::Exited { pid: self.pid },
+            _ => LiveError::system(format!("writing at {address:#x} in"), self.pid)(error),
+        })
     }
 
     /// Reads up to `count` 64-bit words, fewer if unmapped memory follows.
@@ -133,6 +135,18 @@ mod tests {
         assert_eq!(memory.read(target.as_ptr() as u64, 4).unwrap(), [1, 2, 3, 4]);
         assert!(memory.read(8, 8).is_err());
         assert!(memory.words(8, 8).is_empty());
+    }
+
+    #[test]
+    fn ended_process_is_reported_as_exited() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let memory = ProcessMemory::open(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let memory = memory.unwrap();
+        let exited = |error| matches!(error, LiveError::Exited { .. });
+        assert!(exited(memory.read(0x1_0000, 1).unwrap_err()));
+        assert!(exited(memory.write(0x1_0000, &[1]).unwrap_err()));
     }
 
     #[test]
