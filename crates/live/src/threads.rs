@@ -47,9 +47,34 @@ pub(crate) fn has_ended(pid: u32, tid: i32) -> bool {
     matches!(thread_state(pid, tid), None | Some(b'Z' | b'X'))
 }
 
+/// Whether a thread is one of the kernel's for the process, such as a worker of io_uring: it is listed like
+/// the others, but never executes code of the program.
+pub(crate) fn is_kernel_worker(pid: u32, tid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"))
+        .is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & KERNEL_WORKER != 0))
+}
+
+/// `PF_IO_WORKER`, and `PF_USER_WORKER` of Linux 6.4 and later, from `linux/sched.h`.
+const KERNEL_WORKER: u64 = 0x10 | 0x4000;
+
+/// The kernel's flags of a thread: field 9 of its `stat`, whose second field is a name in parentheses.
+fn flags(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(9 - 3)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_are_read_after_a_name_with_spaces() {
+        let stat = "11 (iou) wrk-10) S 9 10 10 0 -1 4210768 1 2 3";
+        assert_eq!(flags(stat), Some(0x0040_4050));
+        assert_eq!(flags("11 (a) S 9"), None);
+        let me = std::process::id();
+        assert!(!is_kernel_worker(me, me.cast_signed()));
+    }
 
     #[test]
     fn earlier_process_with_the_same_id_has_exited() {

@@ -9,7 +9,7 @@
 use std::fs;
 
 use super::raw::Registers;
-use crate::threads::thread_state;
+use crate::threads::{is_kernel_worker, thread_state};
 
 /// System calls that a thread may be left in: they wait for a device or a lock of the kernel, start no
 /// thread or process, change no register but that of the result, and are not ended by the end of tracing.
@@ -59,22 +59,25 @@ pub(crate) struct BlockedThread {
 
 impl BlockedThread {
     /// A thread that was seized and interrupted; `None` if it is not in uninterruptible sleep, or not in
-    /// one of [`MAY_BE_LEFT`].
+    /// one of [`MAY_BE_LEFT`]. A worker of the kernel executes nothing of the program in any case.
     pub(super) fn of(pid: u32, tid: i32) -> Option<Self> {
         if thread_state(pid, tid) != Some(b'D') {
             return None;
         }
-        parse(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?)
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+        parse(&text, is_kernel_worker(pid, tid))
     }
 }
 
-/// Parses `/proc/PID/task/TID/syscall`: number, six arguments, stack pointer, instruction pointer.
-fn parse(text: &str) -> Option<BlockedThread> {
+/// Parses `/proc/PID/task/TID/syscall`: number, six arguments, stack pointer, instruction pointer. Those of a
+/// worker of the kernel are those of the thread that it was started for, but for both pointers, which are 0.
+fn parse(text: &str, is_worker: bool) -> Option<BlockedThread> {
     let fields: Vec<&str> = text.split_ascii_whitespace().collect();
     let [call, .., rsp, rip] = fields[..] else { return None };
-    let is_left = fields.len() == 9 && MAY_BE_LEFT.contains(&call.parse().ok()?);
     let number = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
     let (rsp, rip) = (number(rsp)?, number(rip)?);
+    let never_returns = is_worker && (rsp, rip) == (0, 0);
+    let is_left = fields.len() == 9 && (never_returns || MAY_BE_LEFT.contains(&call.parse().ok()?));
     // SAFETY: a structure of numbers.
     let zero: Registers = unsafe { std::mem::zeroed() };
     is_left.then_some(BlockedThread { registers: Registers { rip, rsp, ..zero } })
@@ -88,17 +91,21 @@ mod tests {
     fn only_threads_in_known_system_calls_are_left() {
         let text =
             |call: &str| format!("{call} 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffe00001000 0x7f0000002000\n");
-        let fsync = parse(&text("74")).unwrap();
+        let fsync = parse(&text("74"), false).unwrap();
         assert_eq!(
             (fsync.registers.rsp, fsync.registers.rip),
             (0x7ffe_0000_1000, 0x7f00_0000_2000)
         );
         // vfork, clone, execve, a page fault.
         for call in ["58", "56", "59", "-1"] {
-            assert!(parse(&text(call)).is_none(), "{call}");
+            assert!(parse(&text(call), false).is_none(), "{call}");
+            assert!(parse(&text(call), true).is_none(), "{call}");
         }
+        // io_uring_enter.
+        let worker = "426 0x3 0x0 0x0 0x0 0x0 0x0 0x0 0x0\n";
+        assert!(parse(worker, true).is_some() && parse(worker, false).is_none());
         for damaged in ["running\n", "", "74 0x7ffe00001000 0x7f0000002000", "74 1 2 3 4 5 6 7 8"] {
-            assert!(parse(damaged).is_none(), "{damaged}");
+            assert!(parse(damaged, true).is_none(), "{damaged}");
         }
     }
 

@@ -20,7 +20,7 @@ use crate::memory::ProcessMemory;
 use crate::module::Module;
 use crate::probe::{FilterMode, Status};
 use crate::process::Process;
-use crate::threads::{check_alive, has_ended, threads};
+use crate::threads::{check_alive, has_ended, is_kernel_worker, threads};
 use crate::watchdog::{MIN_LIMIT, Watchdog, watched};
 
 /// A thread that does not stop in this time is skipped.
@@ -241,12 +241,16 @@ struct EnteredStub {
 }
 
 impl EnteredStub {
-    /// Moves a thread out of a function that waits for a lock and has had no effect yet.
+    /// Moves a thread out of a function that waits for a lock and has had no effect yet, and one that has never
+    /// run out of the stub.
     fn leave(&self, pid: u32, now: &StoppedThread) -> Result<(), LiveError> {
-        if now.interrupted_call() != Some(libc::SYS_futex) {
-            return Ok(());
-        }
-        let restored = raw::set_vector_registers(now.tid, &self.vectors)
+        let vectors = match now.interrupted_call() {
+            Some(libc::SYS_futex) => raw::set_vector_registers(now.tid, &self.vectors),
+            // It has not executed any instruction of the stub.
+            _ if now.registers.rip == self.range.start + stub::ENTRY => Ok(()),
+            _ => return Ok(()),
+        };
+        let restored = vectors
             .and_then(|()| raw::set_registers(now.tid, &self.registers))
             .and_then(|()| raw::set_signal_mask(now.tid, self.mask));
         restored.map_err(LiveError::system("restoring a thread of", pid))
@@ -432,9 +436,10 @@ fn wait_for_stop(
     }
 }
 
-/// The threads, those that wait in the kernel first.
+/// The threads that execute code of the program, those that wait in the kernel first.
 fn by_suitability(pid: u32) -> Result<Vec<i32>, LiveError> {
     let mut threads = threads(pid)?;
+    threads.retain(|tid| !is_kernel_worker(pid, *tid));
     threads.sort_by_cached_key(|tid| {
         // The kernel queues ignored signals of a process while its first thread is seized: see
         // `StoppedProcess::stop`.

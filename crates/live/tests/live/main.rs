@@ -22,6 +22,7 @@ mod uprobes;
 mod victim;
 mod virtual_tables;
 mod whole;
+mod workers;
 
 /// The number of repetitions: the larger one if the environment variable `DBDYNO_LONG_TESTS` is 1.
 fn repetitions(short: u64, long: u64) -> u64 {

@@ -1,6 +1,7 @@
 /* A thread in uninterruptible sleep in a system call: `read` of a pipe whose lock another process holds,
  * which writes to the pipe from memory that a userfaultfd never provides. Prints `ready`, or
  * `unsupported`. Answers a byte on standard input; after a `g` the thread continues.
+ * With WORKER, a worker of io_uring is in that sleep, and there is no `g`.
  * With ONE_THREAD, the only thread hangs, after an `h`. It continues and answers when the other process is
  * killed. */
 #define _GNU_SOURCE
@@ -18,12 +19,15 @@
 #include <unistd.h>
 
 #include "leaves.h"
+#ifdef WORKER
+#include "workers.h"
+#endif
 
 static int ends[2];
 static volatile int thread_id;
 static volatile uint64_t got;
 
-static void *reads(void *unused) {
+__attribute__((unused)) static void *reads(void *unused) {
     thread_id = gettid();
     char byte;
     got = leaf_mix(read(ends[0], &byte, 1));
@@ -52,6 +56,8 @@ int main(void) {
     pid_t holder = fork();
     if (holder == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        /* The parent cannot end while a worker of io_uring hangs. */
+        alarm(120);
         int faults = syscall(SYS_userfaultfd, O_CLOEXEC);
         struct uffdio_api api = {.api = UFFD_API};
         void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -78,12 +84,19 @@ int main(void) {
     }
     return 0;
 #endif
+#ifdef WORKER
+    char unused;
+    if (!read_in_worker(ends[0], &unused)) return say("unsupported");
+    thread_id = worker();
+#else
     pthread_t thread;
     pthread_create(&thread, NULL, reads, NULL);
+#endif
     for (int i = 0; i < 2000 && !(thread_id && state(thread_id) == 'D'); i++) usleep(1000);
     if (state(thread_id) != 'D') return say("unsupported");
     say("ready");
     while (read(0, &byte, 1) == 1) {
+#ifndef WORKER
         if (byte == 'g') {
             kill(holder, SIGKILL);
             waitpid(holder, NULL, 0);
@@ -91,7 +104,9 @@ int main(void) {
             pthread_join(thread, NULL);
             if (got != leaf_mix(1)) return say("wrong");
         }
+#endif
         say(leaf_gcd(84, 36) == 12 && leaf_bits(255) == 8 ? "alive" : "wrong");
     }
+    kill(holder, SIGKILL);
     return 0;
 }

@@ -271,3 +271,44 @@ fn thread_taken_out_of_a_function_keeps_its_vector_registers() {
     sleep(Duration::from_secs(1));
     assert!(helper.0.try_wait().unwrap().is_none(), "a vector register was changed");
 }
+
+#[test]
+fn thread_that_never_ran_is_taken_out_of_the_stub() {
+    let cat = Started::new(&mut Command::new("cat"));
+    let pid = cat.pid();
+    wait_until("cat waits for input", || reads(pid, true));
+    let process = Process::open(pid, ProbeOptions::default()).unwrap();
+    let stacks = Stacks::of(&process).unwrap();
+    let borrowed = find_unused_code(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
+    let address = borrowed.address;
+    let calls = [SystemCall { number: libc::SYS_getpid, arguments: [0; 6] }];
+    let build = |after: &Registers, mask| stub::system_calls(address, &calls, after, mask);
+    let job = ThreadJob {
+        process: &process,
+        stacks: &stacks,
+        address,
+        calls: &calls,
+        build: &build,
+        task: "do nothing",
+        done_within: DONE_WITHIN,
+    };
+    watched(pid, MIN_LIMIT, |watchdog| {
+        let mut unstopped = UnstoppedThreads::of(pid, watchdog);
+        let tid = pid.cast_signed();
+        let before = StoppedThread::seize(pid, tid, DONE_WITHIN, &mut unstopped)?.unwrap();
+        let mask = raw::signal_mask(tid).unwrap();
+        let stub = job.enter(&before)?.unwrap();
+        let mut inside = before.clone();
+        inside.registers = raw::registers(tid).unwrap();
+        assert_eq!(inside.registers.rip, address + stub::ENTRY);
+        assert_ne!(raw::signal_mask(tid).unwrap(), mask);
+        stub.leave(pid, &inside)?;
+        let after = raw::registers(tid).unwrap();
+        let all = |it: Registers| (it.rip, it.rsp, it.rax, it.orig_rax, it.rdi, it.eflags);
+        assert_eq!(all(after), all(before.registers));
+        assert_eq!(raw::signal_mask(tid).unwrap(), mask);
+        before.release();
+        Ok(())
+    })
+    .unwrap();
+}
