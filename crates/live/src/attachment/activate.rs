@@ -57,8 +57,9 @@ impl Attachment {
     /// exits of all other generations.
     ///
     /// # Errors
-    /// The process did not stop. Or another program has changed some of the bytes: then no generation
-    /// was activated, but all other entries were restored if `number` is `None`.
+    /// The code of the generation is not mapped, or the process did not stop. Or another program has changed
+    /// some of the bytes: then no generation was activated, but all other entries were restored if `number` is
+    /// `None`.
     pub(super) fn switch_to(
         &self,
         number: Option<u32>,
@@ -69,10 +70,14 @@ impl Attachment {
         for generation in self.generations() {
             // Its code may already be unmapped if dbdyno was killed while it was freed.
             let is_mapped = self.are_mapped(generation)?;
+            let active = Some(generation.number) == number;
+            if active && !is_mapped {
+                return Err(LiveError::NothingToRedo { pid: self.process.pid() });
+            }
             targets.push(GenerationTarget {
                 entries: &generation.entries,
                 exits: if is_mapped { &generation.exits } else { &[] },
-                active: Some(generation.number) == number,
+                active,
             });
         }
         let memory = PagedReader::new(self.process.memory());

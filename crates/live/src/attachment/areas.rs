@@ -7,6 +7,7 @@ use dbdyno_units::Bytes;
 
 use super::{Attachment, FREE_PAUSE};
 use crate::journal::{Area, Generation};
+use crate::maps::{Mapping, Maps};
 use crate::patch::PAGE;
 use crate::replace::in_use;
 use crate::trace::{SystemCall, check_filters, find_unused_code, make_system_calls};
@@ -56,9 +57,9 @@ impl Attachment {
         let code = (size + PAGE).next_multiple_of(alignment);
         let whole = code + unwind::DATA_SIZE;
         self.check_limit(taken.iter().map(|area| area.code).sum::<u64>() + code)?;
-        let siblings = self.siblings.iter().filter_map(|pid| crate::Maps::of(*pid).ok());
-        let maps = siblings.fold(self.process.maps()?, crate::Maps::with);
-        let maps = maps.with(crate::Maps::reserved(taken.iter().map(Area::range)));
+        let siblings = self.siblings.iter().filter_map(|pid| Maps::of(*pid).ok());
+        let maps = siblings.fold(self.process.maps()?, Maps::with);
+        let maps = maps.with(Maps::reserved(taken.iter().map(Area::range)));
         let address = maps.free_range(near, whole, alignment).ok_or(LiveError::NoFreeRange {
             pid,
             size: whole,
@@ -128,8 +129,7 @@ impl Attachment {
     pub fn reserve_same(&mut self, area: &Area, huge: bool) -> Result<bool, LiveError> {
         let range = area.range();
         let maps = self.process.maps()?;
-        let overlaps =
-            |it: &crate::Mapping| it.range.start < range.end && range.start < it.range.end;
+        let overlaps = |it: &Mapping| it.range.start < range.end && range.start < it.range.end;
         if maps.all().iter().any(overlaps) {
             return Ok(false);
         }
@@ -138,17 +138,9 @@ impl Attachment {
         Ok(true)
     }
 
-    /// Whether an area is mapped as it was added. Code and data are adjacent, and the code is unmapped
-    /// last.
+    /// Whether an area is mapped as it was added.
     pub(super) fn is_mapped(&self, area: &Area) -> Result<bool, LiveError> {
-        let maps = self.process.maps()?;
-        let code = maps.at(area.address).is_some_and(|mapping| {
-            mapping.executable
-                && !mapping.writable
-                && mapping.inode == 0
-                && mapping.range == area.code_range()
-        });
-        Ok(code && maps.at(area.data_range().start).is_some_and(|mapping| mapping.writable))
+        Ok(is_mapped_in(&self.process.maps()?, area))
     }
 
     /// Whether a generation has memory and all of it is mapped.
@@ -241,6 +233,18 @@ impl Attachment {
     }
 }
 
+/// Whether an area is mapped as it was added. Code and data are adjacent, and the code is unmapped last. The kernel
+/// may merge the code with adjacent memory of the process.
+fn is_mapped_in(maps: &Maps, area: &Area) -> bool {
+    let code = maps.at(area.address).is_some_and(|mapping| {
+        mapping.executable
+            && !mapping.writable
+            && mapping.inode == 0
+            && area.code_range().end <= mapping.range.end
+    });
+    code && maps.at(area.data_range().start).is_some_and(|mapping| mapping.writable)
+}
+
 /// The calls that map an area. Code is never writable for the process: dbdyno writes to it from
 /// outside.
 fn map(area: &Area, huge: bool) -> Vec<SystemCall> {
@@ -263,4 +267,27 @@ pub(super) fn unmap(area: &Area) -> [SystemCall; 2] {
         number: libc::SYS_munmap,
         arguments: [range.start, range.end - range.start, 0, 0, 0, 0],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn area_is_mapped_also_in_a_larger_mapping_but_not_in_a_part() {
+        let area = Area { address: 0x40_2000, code: 0x2000, data: 0x1000 };
+        let is_mapped = |start: u64, end: u64, access: &str| {
+            let text = format!(
+                "{start:08x}-{end:08x} {access} 00000000 00:00 0 \n\
+                 {end:08x}-00406000 rw-p 00000000 00:00 0 \n"
+            );
+            is_mapped_in(&Maps::parse(&text).unwrap(), &area)
+        };
+        assert!(is_mapped(0x40_2000, 0x40_4000, "r-xp"));
+        assert!(is_mapped(0x40_1000, 0x40_4000, "r-xp"));
+        assert!(!is_mapped(0x40_2000, 0x40_3000, "r-xp"));
+        assert!(!is_mapped(0x40_3000, 0x40_4000, "r-xp"));
+        assert!(!is_mapped(0x40_2000, 0x40_4000, "rwxp"));
+        assert!(!is_mapped(0x40_2000, 0x40_4000, "r--p"));
+    }
 }

@@ -1,10 +1,11 @@
 //! Bytewise copies of functions, to test everything except the layout.
 
+use std::fs;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Activation, Attachment, BytePatch, GenerationState, MAX_CODE, MemoryBlock, Module, Patch,
-    ProbeOptions, Process, Switched,
+    Activation, Attachment, BytePatch, GenerationState, JournalRecord, LiveError, MAX_CODE,
+    MemoryBlock, Module, Patch, ProbeOptions, Process, Switched,
 };
 use dbdyno_relayout::AddressMap;
 
@@ -190,6 +191,28 @@ fn another_dbdyno_finds_the_journal() {
     assert_eq!(second.generations()[0].state, GenerationState::Active);
     second.undo().unwrap();
     assert_eq!(second.activation().unwrap(), Activation::Inactive);
+    victim.assert_alive();
+    victim.end();
+}
+
+#[test]
+fn code_that_is_not_mapped_any_more_is_not_activated() {
+    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    optimize(&program, &mut attachment);
+    attachment.undo().unwrap();
+    let journal = attachment.directory().join("journal.json");
+    drop(attachment);
+    let stored = fs::read(&journal).unwrap();
+    let mut record: JournalRecord = serde_json::from_slice(&stored).unwrap();
+    record.generations[0].areas[0].address = 0x1_0000;
+    fs::write(&journal, serde_json::to_vec(&record).unwrap()).unwrap();
+    let mut attachment = attach(&program, &victim);
+    let error = attachment.redo().unwrap_err();
+    assert!(matches!(error, LiveError::NothingToRedo { .. }), "{error}");
+    assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
+    assert_eq!(attachment.generations()[0].state, GenerationState::Inactive);
     victim.assert_alive();
     victim.end();
 }
