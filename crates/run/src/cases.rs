@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use dbdyno_spec::experiment::{Experiment, System};
-use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::definition::{Microbenchmark, Stage};
 
 use crate::live_plan::training_case;
 
@@ -107,6 +107,14 @@ pub(crate) fn first_pass(starts: &[u32]) -> Vec<bool> {
 /// The number of instances that are measured, the control included.
 pub(crate) fn instance_count(experiment: &Experiment) -> usize {
     experiment.candidates.len() + usize::from(experiment.control)
+}
+
+/// Whether a case reads data that earlier cases have written to.
+pub(crate) fn is_read_after_writes(cases: &[MicrobenchmarkCase], case: usize) -> bool {
+    let microbenchmark = &cases[case].microbenchmark;
+    microbenchmark.stage >= Stage::Post
+        && !microbenchmark.writes()
+        && cases[..case].iter().any(|case| case.microbenchmark.writes())
 }
 
 /// Whether each case runs more than once on the same data: instances then keep a copy of their

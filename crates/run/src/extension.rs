@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use dbdyno_results::ExtensionRecord;
 use dbdyno_units::Nanos;
-use dbdyno_workloads::definition::Stage;
 
-use crate::cases::MicrobenchmarkCase;
+use crate::cases::{MicrobenchmarkCase, is_read_after_writes};
 use crate::figures::Figures;
 use crate::metric::{Metric, floor_of, is_difference};
 use crate::slice_history::SliceHistory;
@@ -68,7 +67,7 @@ impl Extension {
             return Err("no microbenchmark has an interval that could become narrower".to_owned());
         }
         let (after_writes, others): (Vec<Open>, Vec<Open>) =
-            open.iter().copied().partition(|one| measured.is_read_after_writes(one.case));
+            open.iter().copied().partition(|one| is_read_after_writes(measured.cases, one.case));
         let writes: BTreeMap<usize, Nanos> = (0..measured.cases.len())
             .filter(|case| measured.cases[*case].microbenchmark.writes())
             .map(|case| (case, measured.time(case)))
@@ -163,14 +162,6 @@ impl Measured<'_> {
 
     fn time(&self, case: usize) -> Nanos {
         self.histories[case].rule.time()
-    }
-
-    fn is_read_after_writes(&self, case: usize) -> bool {
-        let microbenchmark = &self.cases[case].microbenchmark;
-        let written = |case: &MicrobenchmarkCase| case.microbenchmark.writes();
-        microbenchmark.stage >= Stage::Post
-            && !microbenchmark.writes()
-            && self.cases[..case].iter().any(written)
     }
 }
 
