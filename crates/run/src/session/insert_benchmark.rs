@@ -143,6 +143,7 @@ impl Session<'_> {
         let (mut next, mut from, mut rows) = (before.done, StartedFrom::Copy, before.rows);
         if self.find_data(context, one, &before)? {
             instance.open(context, 1, false)?;
+            self.check_uncounted_rows(one, before.done, rows, instance)?;
         } else {
             (next, from, rows) = (0, StartedFrom::Step, 0);
             self.create_database(context, one, instance)?;
@@ -161,7 +162,7 @@ impl Session<'_> {
             rows += growth(&measured);
             next += 1;
             let is_last = next == one.plan().steps.len();
-            if step.name == "settle" || is_last {
+            if is_last || are_rows_counted_after(&step.name) {
                 self.check_row_count(one, instance, &step.name, rows)?;
             }
             if !is_last {
@@ -298,6 +299,25 @@ impl Session<'_> {
         Ok(self.recorder.fail(&one.candidate.name, &failure)?)
     }
 
+    /// Checks the row count after the last complete step if the session that ran this step ended before it did.
+    fn check_uncounted_rows(
+        &mut self,
+        one: CandidateRepeat<'_>,
+        done: usize,
+        rows: i128,
+        instance: &mut Instance,
+    ) -> Result<(), StepError> {
+        let last = done.checked_sub(1).and_then(|last| one.plan().steps.get(last));
+        let Some(step) = last.filter(|step| are_rows_counted_after(&step.name)) else {
+            return Ok(());
+        };
+        let stored = self.recorder.results.reader()?.state_snapshots()?;
+        if !is_counted(&stored, one.number, &step.name, one.repeat) {
+            self.check_row_count(one, instance, &step.name, rows)?;
+        }
+        Ok(())
+    }
+
     /// Stores the state of the instance, and checks that it has all rows that were inserted and not
     /// deleted.
     fn check_row_count(
@@ -312,7 +332,7 @@ impl Session<'_> {
         let found = state_snapshot.rows;
         self.recorder.results.add_state_snapshot(&StateSnapshotRecord {
             candidate: one.number as u32,
-            at: format!("after {step}, repeat {}", one.repeat + 1),
+            at: after_step(step, one.repeat),
             state_snapshot,
         })?;
         if i128::from(found) != rows {
@@ -368,4 +388,42 @@ struct StoredSteps {
 /// The number of rows by which a step increased the tables.
 fn growth(measured: &StepMeasured) -> i128 {
     i128::from(measured.inserts.rows) - i128::from(measured.deletes.rows)
+}
+
+/// Whether the rows are counted after a step of this name; they are after the last step, too.
+fn are_rows_counted_after(step: &str) -> bool {
+    step == "settle"
+}
+
+/// The time of the state snapshot after a step.
+fn after_step(step: &str, repeat: u32) -> String {
+    format!("after {step}, repeat {}", repeat + 1)
+}
+
+/// Whether there is a state snapshot of a candidate after a step.
+fn is_counted(stored: &[StateSnapshotRecord], candidate: usize, step: &str, repeat: u32) -> bool {
+    let at = after_step(step, repeat);
+    stored.iter().any(|one| one.candidate as usize == candidate && one.at == at)
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_record::StateSnapshot;
+    use dbdyno_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_counted_again_without_a_snapshot_of_the_same_step() {
+        let state_snapshot = StateSnapshot { rows: 1, data_size: Bytes::default(), state: vec![] };
+        let stored = [StateSnapshotRecord {
+            candidate: 1,
+            at: "after settle, repeat 2".to_owned(),
+            state_snapshot,
+        }];
+        assert!(is_counted(&stored, 1, "settle", 1));
+        assert!(!is_counted(&stored, 0, "settle", 1), "another candidate");
+        assert!(!is_counted(&stored, 1, "settle", 0), "another repeat");
+        assert!(!is_counted(&stored, 1, "q100", 1), "another step");
+    }
 }
