@@ -99,8 +99,6 @@ impl CountingReport {
     }
 }
 
-/// Size of a counter in bytes.
-const SIZE: u64 = 4;
 /// Number of bursts after which the slowdown is checked for the first time.
 const FIRST_CHECK: u32 = 2;
 
@@ -307,9 +305,11 @@ impl Bursts<'_> {
     fn read(&mut self, counts: &mut [u64]) -> Result<(), LiveError> {
         let memory = self.attachment.process().memory();
         let mut sums = self.before.iter_mut().zip(counts);
-        for adjacent in self.counters.chunk_by(|a, b| a.address + SIZE == b.address) {
-            let bytes = memory.read(adjacent[0].address, adjacent.len() * SIZE as usize)?;
-            for (now, (before, count)) in bytes.chunks_exact(SIZE as usize).zip(&mut sums) {
+        for adjacent in self.counters.chunk_by(|a, b| a.address + Counter::SIZE == b.address) {
+            let bytes =
+                memory.read(adjacent[0].address, adjacent.len() * Counter::SIZE as usize)?;
+            for (now, (before, count)) in bytes.chunks_exact(Counter::SIZE as usize).zip(&mut sums)
+            {
                 let now = now.iter().rev().fold(0, |now, byte| now << 8 | u32::from(*byte));
                 *count += u64::from(now.wrapping_sub(*before));
                 *before = now;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::ops::Range;
 
+use dbdyno_relayout::{LOWEST_ADDRESS, REACH};
+
 use crate::LiveError;
 
 /// One mapping.
@@ -30,12 +32,8 @@ pub struct Mapping {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maps(Vec<Mapping>);
 
-/// Lowest address to use: below, null pointers must fault.
-const LOWEST: u64 = 0x1_0000;
 /// End of user space with four-level page tables.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
-/// Reach of an IP-relative jump or operand, less a margin for the code at both ends.
-const REACH: u64 = (1 << 31) - (1 << 20);
 /// Distance to keep from other mappings, because stacks and heaps grow.
 const MARGIN: u64 = 1 << 20;
 
@@ -108,10 +106,10 @@ impl Maps {
     /// Prefers the closest range below `near`, because a program's heap grows above it.
     #[must_use]
     pub fn free_range(&self, near: &Range<u64>, size: u64, alignment: u64) -> Option<u64> {
-        let lowest = near.end.saturating_sub(REACH).max(LOWEST);
+        let lowest = near.end.saturating_sub(REACH).max(LOWEST_ADDRESS);
         let highest = near.start.saturating_add(REACH).min(HIGHEST);
         let mut free = Vec::new();
-        let mut start = LOWEST;
+        let mut start = LOWEST_ADDRESS;
         for mapping in &self.0 {
             free.push(start..mapping.range.start.saturating_sub(MARGIN));
             start = start.max(mapping.range.end.saturating_add(MARGIN));

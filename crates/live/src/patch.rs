@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dbdyno_relayout::AddressMap;
+use dbdyno_relayout::{AddressMap, EntryPatch};
 use serde::{Deserialize, Serialize};
 
 /// Bytes to write over existing ones: a jump over code, or the address of a copy over that of the original function
@@ -43,7 +43,7 @@ impl BytePatch {
 
 pub(crate) const PAGE: u64 = 4096;
 /// Size of a jump in bytes. An address has 8.
-pub(crate) const JUMP_SIZE: usize = 5;
+pub(crate) const JUMP_SIZE: usize = EntryPatch::SIZE as usize;
 
 /// New code and what leads to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

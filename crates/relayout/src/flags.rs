@@ -2,10 +2,9 @@
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register, RflagsBits};
 
-use crate::Module;
 use crate::code::{Inst, InstKind};
 use crate::graph::{EdgeKind, Graph};
-use crate::select::PATCH;
+use crate::{EntryPatch, Module};
 
 /// The flags that `inc` changes.
 const CHANGED: u32 =
@@ -50,8 +49,8 @@ pub(crate) fn counter_places(module: &Module, graph: &Graph, patch: u64) -> Vec<
             let mut first = None;
             for (place, inst) in range.enumerate().rev() {
                 used = effects[inst].before(used);
-                let is_executed =
-                    patched != Some(block) || graph.instructions[inst].address >= patch + PATCH;
+                let is_executed = patched != Some(block)
+                    || graph.instructions[inst].address >= patch + EntryPatch::SIZE;
                 if used == 0 && is_executed {
                     first = Some(place);
                 }

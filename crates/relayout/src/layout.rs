@@ -8,8 +8,7 @@ use crate::ext_tsp::{self, WeightedEdge};
 use crate::flow::Flow;
 use crate::graph::{EdgeKind, Graph};
 use crate::moved_function::MovedFunction;
-use crate::select::PATCH;
-use crate::{FunctionOrder, Options};
+use crate::{EntryPatch, FunctionOrder, Options};
 
 /// The hot and the cold blocks of a function, each in its new order.
 pub(crate) fn arrange(
@@ -25,7 +24,7 @@ pub(crate) fn arrange(
     // The instructions that the jump to the copy replaces must be in the copy.
     let is_patched = |block: usize| {
         let start = graph.start(block);
-        start < patch + PATCH && patch < start + graph.size(block)
+        start < patch + EntryPatch::SIZE && patch < start + graph.size(block)
     };
     let most = flow.blocks.iter().copied().max().unwrap_or(0);
     let least = (most as f64 * options.warm_share) as u64;

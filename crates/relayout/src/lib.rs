@@ -106,7 +106,7 @@ pub use error::{LayoutError, ModuleError, TooFewSamples};
 pub use executions::{ExecutedRange, Executions};
 pub use map::AddressMap;
 pub use module::{Function, Module};
-pub use optimize::optimize;
+pub use optimize::{LOWEST_ADDRESS, REACH, optimize};
 pub use options::{AddressSpace, Alignment, FunctionOrder, Options, RegionRequest};
 pub use prove::optimize_proven;
 pub use reject_reason::RejectReason;

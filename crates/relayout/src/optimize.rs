@@ -8,16 +8,16 @@ use crate::exact_counts::adjust_estimates;
 use crate::flags::counter_places;
 use crate::moved_function::MovedFunction;
 use crate::prediction::Prediction;
-use crate::select::{PATCH, Selector};
+use crate::select::Selector;
 use crate::{
     AddressMap, AddressSpace, EntryPatch, LayoutError, Module, Options, RegionRequest,
     RejectReason, Relayout, Samples, Statistics, VirtualSlot, entry_cost, layout,
 };
 
 /// Reach of a relative address, less a margin for the instructions at both ends.
-const REACH: u64 = (1 << 31) - (1 << 20);
-/// Lowest address that can be mapped: the kernel's default limit.
-const LOWEST: u64 = 1 << 16;
+pub const REACH: u64 = (1 << 31) - (1 << 20);
+/// Lowest address that can be mapped, because null pointers must fault: the kernel's default limit.
+pub const LOWEST_ADDRESS: u64 = 1 << 16;
 
 /// Copies the hot functions of the modules in a better layout.
 ///
@@ -269,7 +269,7 @@ fn emit(
         latest,
     };
     let size = emission.size_limit().ok_or_else(|| no_space(0, extent.start, extent.end))?;
-    let earliest = extent.end.saturating_sub(REACH).max(LOWEST).next_multiple_of(PAGE);
+    let earliest = extent.end.saturating_sub(REACH).max(LOWEST_ADDRESS).next_multiple_of(PAGE);
     let latest = extent.start.saturating_add(REACH).saturating_sub(size) & !(PAGE - 1);
     let counters = emission.counters_size();
     let request = RegionRequest { module: index, size, earliest, latest, counters };
@@ -293,7 +293,7 @@ fn entry(
     copies: &HashMap<u64, u64>,
 ) -> Option<EntryPatch> {
     let copy = *copies.get(&moved.patch)?;
-    let distance = copy.wrapping_sub(moved.patch + PATCH) as u32;
+    let distance = copy.wrapping_sub(moved.patch + EntryPatch::SIZE) as u32;
     let mut patch = [0xe9; 5];
     patch[1..].copy_from_slice(&distance.to_le_bytes());
     Some(EntryPatch {

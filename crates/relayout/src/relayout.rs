@@ -73,6 +73,11 @@ pub struct EntryPatch {
     pub copy: u64,
 }
 
+impl EntryPatch {
+    /// Size in bytes of the jump that a patch is.
+    pub const SIZE: u64 = 5;
+}
+
 /// A slot of a virtual table that may refer to the copy of its function.
 ///
 /// It is in memory that the loader has made read-only. The program only calls what it contains: the address
@@ -114,6 +119,11 @@ pub struct Counter {
     pub block: u64,
     /// Address of the counter.
     pub address: u64,
+}
+
+impl Counter {
+    /// Size of a counter in bytes.
+    pub const SIZE: u64 = 4;
 }
 
 /// A copied jump table of 4-byte offsets relative to its start.

@@ -8,10 +8,7 @@ use crate::code_references::CodeReferences;
 use crate::frame::Frame;
 use crate::graph::{EdgeKind, Graph};
 use crate::module::Function;
-use crate::{Module, Options, RejectReason};
-
-/// Size in bytes of the jump that replaces the start of a function.
-pub(crate) const PATCH: u64 = 5;
+use crate::{EntryPatch, Module, Options, RejectReason};
 
 /// Functions that use their return address, to identify the caller or to change it.
 const RETURN_ADDRESS_READERS: [&str; 8] = [
@@ -79,7 +76,7 @@ impl<'a> Selector<'a> {
         entered.sort_unstable();
         entered.dedup();
         let graph = Graph::new(self.module, code, &entered)?;
-        let patched = patch + 1..patch + PATCH;
+        let patched = patch + 1..patch + EntryPatch::SIZE;
         // A block that only follows another one is reached through instructions that are replaced, too.
         let mut targets = graph.edges.iter().filter(|edge| edge.kind != EdgeKind::FallThrough);
         let is_target = targets.any(|edge| patched.contains(&graph.start(edge.to)));
@@ -122,7 +119,7 @@ impl<'a> Selector<'a> {
         if self.module.is_restartable(&range) {
             return Err(RejectReason::RestartableSequence);
         }
-        if function.size() < PATCH {
+        if function.size() < EntryPatch::SIZE {
             return Err(RejectReason::TooSmall);
         }
         Ok(())
@@ -137,10 +134,10 @@ impl<'a> Selector<'a> {
             return Err(RejectReason::TooSmall);
         };
         let patch = first.end();
-        if patch + PATCH > function.end {
+        if patch + EntryPatch::SIZE > function.end {
             return Err(RejectReason::TooSmall);
         }
-        let patched = patch + 1..patch + PATCH;
+        let patched = patch + 1..patch + EntryPatch::SIZE;
         let Range { start: lowest, end: highest } = self.module.extent();
         let extent = lowest..=highest;
         for inst in code {

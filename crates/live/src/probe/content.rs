@@ -10,6 +10,7 @@ use object::{Endianness, Object, ObjectSymbol};
 
 use super::{Found, note, ok};
 use crate::LiveError;
+use crate::attachment::MAX_CODE;
 use crate::journal::Area;
 use crate::maps::{Mapping, Maps};
 use crate::module::Module;
@@ -48,16 +49,13 @@ fn unsupported(header: &[u8]) -> Option<&'static str> {
         .then_some("it is statically linked; only dynamically linked programs are supported")
 }
 
-/// Address space that an optimization may add.
-const ADDED: Bytes = Bytes::from_mib(32);
-
 /// Checks that the limit of the address space leaves enough.
 pub(super) fn check_address_space(pid: u32, maps: &Maps) -> Result<Found, LiveError> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
     let used = maps.all().iter().map(|mapping| mapping.range.end - mapping.range.start).sum();
     match address_space_limit(&limits) {
-        Some(limit) if limit.saturating_sub(used) < ADDED.as_bytes() => note(format!(
-            "its limit (ulimit -v) is {}, of which it uses {}: memory for new code, up to {ADDED}, may \
+        Some(limit) if limit.saturating_sub(used) < MAX_CODE.as_bytes() => note(format!(
+            "its limit (ulimit -v) is {}, of which it uses {}: memory for new code, up to {MAX_CODE}, may \
              be refused",
             Bytes::from_bytes(limit),
             Bytes::from_bytes(used),

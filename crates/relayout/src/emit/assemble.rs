@@ -13,8 +13,6 @@ use crate::{AddressSpace, Alignment, Counter, Module, Slot};
 const COLD_FUNCTION_ALIGNMENT: u64 = 16;
 /// Cold code starts on a new page.
 const COLD_ALIGNMENT: u64 = 4096;
-/// Size of a counter in bytes.
-const COUNTER: u64 = 4;
 /// Filler between functions: a trap.
 const FILLER: u8 = 0xcc;
 
@@ -120,13 +118,13 @@ impl<'a> Assembly<'a> {
 
     /// Size of all counters in bytes.
     pub(super) fn counters_size(&self) -> u64 {
-        self.counted.len() as u64 * COUNTER
+        self.counted.len() as u64 * Counter::SIZE
     }
 
     /// Places the counters at an address, and returns them.
     pub(super) fn place_counters(&mut self, address: u64) -> Vec<Counter> {
         self.counters = address;
-        let addresses = (address..).step_by(COUNTER as usize);
+        let addresses = (address..).step_by(Counter::SIZE as usize);
         let counters = self.counted.iter().zip(addresses);
         counters.map(|(&block, address)| Counter { block, address }).collect()
     }
@@ -458,7 +456,7 @@ impl<'a> Assembly<'a> {
             Form::SlotJump(slot) => put(out, &[0xff, 0x25], relative(slot)?)?,
             // inc dword [rip + distance]
             Form::Count(index) => {
-                put(out, &[0xff, 0x05], relative(self.counters + index as u64 * COUNTER)?)?;
+                put(out, &[0xff, 0x05], relative(self.counters + index as u64 * Counter::SIZE)?)?;
             }
         }
         Some(())
