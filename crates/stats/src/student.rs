@@ -1,5 +1,7 @@
 //! Quantiles of Student's t distribution.
 
+use crate::estimate::Z;
+
 /// 97.5% points for 1 to 12 degrees of freedom, from the standard tables.
 const TABLE: [f64; 12] =
     [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
@@ -9,7 +11,6 @@ const TABLE: [f64; 12] =
 /// In the table, interpolated linearly in 1/`freedom`. Beyond it, uses the Cornish-Fisher expansion
 /// around the normal point (Abramowitz and Stegun, 26.7.5), which is accurate to four digits there.
 pub(crate) fn t_quantile(freedom: f64) -> Option<f64> {
-    const Z: f64 = 1.959_964;
     if freedom.is_nan() || freedom < 1.0 {
         return None;
     }
