@@ -14,6 +14,11 @@ pub(crate) fn truncate_sql(sql: &str) -> String {
     }
 }
 
+/// The action of executing SQL, for an error message.
+pub(crate) fn executing(sql: &str) -> String {
+    format!("executing {}", truncate_sql(sql))
+}
+
 /// Text from a server for people to read, at most 4 KiB.
 #[cold]
 pub(crate) fn server_text(bytes: &[u8]) -> String {

@@ -12,7 +12,7 @@ use super::request::{self, Execution, Request};
 use super::rows::{binary_row_digest, text_row_digest, texts};
 use super::template::Template;
 use super::wire::{Cursor, Malformed, frame};
-use crate::error_text::{connection_lost, truncate_sql};
+use crate::error_text::{connection_lost, executing, truncate_sql};
 use crate::net::{ReadBuffer, Stream};
 use crate::text_rows::TextRows;
 use crate::{
@@ -519,10 +519,6 @@ fn parse_prepare_ok(packet: &[u8]) -> Result<(u32, u16, u16), Malformed> {
         return Err(Malformed);
     }
     Ok((cursor.u32()?, cursor.u16()?, cursor.u16()?))
-}
-
-fn executing(sql: &str) -> String {
-    format!("executing {}", truncate_sql(sql))
 }
 
 #[cold]

@@ -8,7 +8,7 @@ use super::reply::{Reply, Transaction};
 use super::sql;
 use super::statement::{Description, Statement};
 use super::wire::{Fields, Malformed, Message, lossy_string, put, put_text};
-use crate::error_text::truncate_sql;
+use crate::error_text::{executing, truncate_sql};
 use crate::text_rows::TextRows;
 use crate::{
     Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, StatementId,
@@ -396,10 +396,6 @@ pub(super) fn check_text(sql: &str) -> Result<(), Error> {
         return Err(refused(format!("reading {}", truncate_sql(sql)), message));
     }
     Ok(())
-}
-
-pub(super) fn executing(sql: &str) -> String {
-    format!("executing {}", truncate_sql(sql))
 }
 
 /// An error of a call that sent nothing to the server.

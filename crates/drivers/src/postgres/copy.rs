@@ -1,9 +1,10 @@
 use super::channel::{ConnectionLost, Response, Step};
-use super::connection::{PostgresConnection, check_text, executing, refused};
+use super::connection::{PostgresConnection, check_text, refused};
 use super::reply::{Transaction, number_at_end};
 use super::server_error::ServerError;
 use super::wire::{Malformed, put, put_text};
 use crate::Error;
+use crate::error_text::executing;
 
 /// Rows are sent in batches of about this many bytes.
 const BATCH: usize = 64 << 10;

@@ -6,7 +6,7 @@ use std::ptr;
 use super::api::{self, Db, Library, Stmt};
 use super::busy::{self, BusyState};
 use super::column_type::ColumnType;
-use crate::error_text::truncate_sql;
+use crate::error_text::{executing, truncate_sql};
 use crate::{Answer, Connection, Error, ErrorCode, ErrorKind, Param, Params, StatementId};
 
 /// A connection to a SQLite database file.
@@ -297,8 +297,4 @@ impl Drop for SqliteConnection {
         // SAFETY: the handle is open or null, and no statement of it is left.
         unsafe { (self.library.functions.close_v2)(self.db) };
     }
-}
-
-fn executing(sql: &str) -> String {
-    format!("executing {}", truncate_sql(sql))
 }
