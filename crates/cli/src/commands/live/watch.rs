@@ -12,7 +12,8 @@ use dbdyno_live::{
     DEFAULT_MAX_PAUSE, ProbeOptions, SamplingPlan, SamplingRequest, coverage, map_to_original,
     sample,
 };
-use dbdyno_machine::{ProcessIdentity, ProcessTree, ProcessTreeUsage};
+use dbdyno_machine::ProcessIdentity;
+use dbdyno_machine::clock::process_cpu_of;
 use dbdyno_relayout::{Options, SampleRequirement};
 use dbdyno_spec::experiment::Counts;
 use dbdyno_units::{Nanos, Share};
@@ -41,11 +42,28 @@ struct Rules {
     coverage: f64,
 }
 
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            executables: Vec::new(),
+            cpu: 0.5,
+            poll_interval: Duration::from_secs(10),
+            profile: Duration::from_secs(20),
+            max_overhead: Share::from_percent(5.0),
+            once: false,
+            counts: Counts::Exact,
+            probe: ProbeOptions::default(),
+            coverage: 0.7,
+        }
+    }
+}
+
 /// A watched process.
 struct Watched {
     identity: ProcessIdentity,
     state: Stage,
-    used: Option<(ProcessTreeUsage, Instant)>,
+    /// CPU time of the process at the last poll.
+    used: Option<(Nanos, Instant)>,
     /// Not retried after this, because the reason will be the same.
     refused: bool,
 }
@@ -102,14 +120,14 @@ impl Watched {
         Self { identity, state: Stage::Monitoring, used: None, refused: false }
     }
 
-    /// Whether its CPU usage since the last poll exceeds the limit.
+    /// Whether its CPU usage since the last poll exceeds the limit: its own, because only the process itself is
+    /// optimized.
     fn is_busy(&mut self, rules: &Rules) -> bool {
-        let Ok(mut family) = ProcessTree::of(self.identity.pid) else { return false };
-        let Ok(usage) = family.read() else { return false };
+        let Ok(used) = process_cpu_of(self.identity.pid) else { return false };
         let now = Instant::now();
-        let before = self.used.replace((usage.clone(), now));
+        let before = self.used.replace((used, now));
         before.is_some_and(|(before, at)| {
-            let spent = usage.since(&before).cpu.as_nanos() as f64;
+            let spent = used.as_nanos().saturating_sub(before.as_nanos()) as f64;
             spent / (now - at).as_nanos().max(1) as f64 >= rules.cpu
         })
     }
@@ -201,17 +219,7 @@ fn read(path: &Path) -> Result<Rules, CliError> {
     let mut root = document.root();
     root.require("watch");
     let percent = Share::from_percent;
-    let mut rules = Rules {
-        executables: Vec::new(),
-        cpu: 0.5,
-        poll_interval: Duration::from_secs(10),
-        profile: Duration::from_secs(20),
-        max_overhead: percent(5.0),
-        once: false,
-        counts: Counts::Exact,
-        probe: ProbeOptions::default(),
-        coverage: 0.7,
-    };
+    let mut rules = Rules::default();
     if let Some(mut table) = root.table("watch") {
         table.renamed("look", "poll_interval");
         table.require("executables");
@@ -253,4 +261,45 @@ fn read(path: &Path) -> Result<Rules, CliError> {
     }
     document.finish().map_err(problems)?;
     Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    /// A process group, killed on drop.
+    struct Group(Child);
+
+    impl Group {
+        fn start(script: &str) -> Self {
+            Self(Command::new("sh").args(["-c", script]).process_group(0).spawn().unwrap())
+        }
+    }
+
+    impl Drop for Group {
+        fn drop(&mut self) {
+            // SAFETY: takes numbers; the group is that of our child, which was not waited for.
+            unsafe { libc::kill(-self.0.id().cast_signed(), libc::SIGKILL) };
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn process_is_not_busy_because_of_its_children() {
+        const BUSY: &str = "while :; do :; done";
+        let both = [Group::start(&format!("({BUSY}) & wait")), Group::start(BUSY)];
+        let identity = |group: &Group| ProcessIdentity::of(group.0.id()).unwrap();
+        let mut watched = both.each_ref().map(|group| Watched::new(identity(group)));
+        let rules = Rules { cpu: 0.05, ..Rules::default() };
+        let mut found = [true; 2];
+        // Nothing is known at first, and then they start.
+        for _ in 0..3 {
+            thread::sleep(Duration::from_millis(200));
+            found = watched.each_mut().map(|it| it.is_busy(&rules));
+        }
+        assert_eq!(found, [false, true]);
+    }
 }
