@@ -27,7 +27,7 @@ pub struct WorkCounter {
 
 /// The verdict of an A/B test. Not to be confused with the verdict of a report, which compares
 /// throughput with the noise floor of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AbTestVerdict {
     /// Less CPU time per unit of work.
@@ -37,11 +37,12 @@ pub enum AbTestVerdict {
     /// The interval contains 1.
     Same,
     /// Too few pairs with work.
+    #[default]
     Unknown,
 }
 
 /// CPU time per unit of work of a process and its descendants: new code divided by original code.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AbTestResult {
     /// Verdict.
     pub verdict: AbTestVerdict,
@@ -65,6 +66,8 @@ pub struct AbTestOutcome {
     pub active: bool,
     /// Activating or undoing the optimization.
     pub applied: Result<GroupSwitched, LiveError>,
+    /// Processes other than the first that could not be switched before a period, with the first error of each.
+    pub missed: Vec<(u32, LiveError)>,
 }
 
 /// A race of layouts in a process.
@@ -171,6 +174,7 @@ impl WorkCounter {
         stop: impl Fn() -> bool,
     ) -> Result<AbTestOutcome, LiveError> {
         let mut pairs = Vec::new();
+        let mut missed: Vec<(u32, LiveError)> = Vec::new();
         for pair in 0..planned {
             if stop() {
                 break;
@@ -179,7 +183,12 @@ impl WorkCounter {
             let order = if pair % 2 == 0 { [true, false] } else { [false, true] };
             let mut costs = [None; 2];
             for optimized in order {
-                group.switch(if optimized { Attachment::redo } else { Attachment::undo })?;
+                let switch = if optimized { Attachment::redo } else { Attachment::undo };
+                for (pid, error) in group.switch(switch)?.failed {
+                    if !missed.iter().any(|(known, _)| *known == pid) {
+                        missed.push((pid, error));
+                    }
+                }
                 costs[usize::from(optimized)] = self.cost(period)?;
             }
             if let [Some(original), Some(optimized)] = costs {
@@ -190,7 +199,7 @@ impl WorkCounter {
         let active = keep == KeepRule::Always || result.verdict == AbTestVerdict::Better;
         group.add_new_descendants();
         let applied = group.switch(if active { Attachment::redo } else { Attachment::undo });
-        Ok(AbTestOutcome { result, active, applied })
+        Ok(AbTestOutcome { result, active, applied, missed })
     }
 
     /// CPU time per unit of work in one period, in nanoseconds; `None` without work.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dbdyno_units::Nanos;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::LiveError;
 use crate::attachment::Attachment;
@@ -24,7 +25,7 @@ pub struct AttachedGroup {
     /// Descendants seen so far, attached or not.
     known: HashSet<u32>,
     /// Processes that could not be attached.
-    failed: Vec<(u32, LiveError)>,
+    unattached: Vec<(u32, LiveError)>,
 }
 
 /// [`Attachment::undo`] or [`Attachment::redo`].
@@ -37,8 +38,16 @@ pub struct GroupSwitched {
     pub stops: Vec<Nanos>,
     /// Number of times a process was too busy to be stopped.
     pub retries: u32,
-    /// Processes other than the first that could not be switched. Without exited processes.
+    /// Processes other than the first that are attached and could not be switched. Without exited processes.
     pub failed: Vec<(u32, LiveError)>,
+}
+
+/// Permits as many open files as possible: an attached process needs two, and a server may have thousands of
+/// sessions.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // If it fails, processes that cannot be attached are reported.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 impl AttachedGroup {
@@ -53,6 +62,7 @@ impl AttachedGroup {
         probe: ProbeOptions,
         max_pause: Duration,
     ) -> Result<Self, LiveError> {
+        raise_file_limit();
         let mut group = Self {
             root,
             state: state.to_owned(),
@@ -60,7 +70,7 @@ impl AttachedGroup {
             max_pause,
             attachments: Vec::new(),
             known: descendants(root).into_iter().collect(),
-            failed: Vec::new(),
+            unattached: Vec::new(),
         };
         group.attachments.push(group.attach(root)?);
         for pid in members {
@@ -77,8 +87,19 @@ impl AttachedGroup {
         match self.attach(pid) {
             Ok(attachment) => self.attachments.push(attachment),
             Err(LiveError::Exited { .. }) => {}
-            Err(error) => self.failed.push((pid, error)),
+            Err(error) => self.unattached.push((pid, error)),
         }
+    }
+
+    /// Descendants that could not be attached, and so are not switched with the others. Without exited ones.
+    #[must_use]
+    pub fn unattached(&self) -> &[(u32, LiveError)] {
+        &self.unattached
+    }
+
+    /// As [`AttachedGroup::unattached`], at the end.
+    pub(crate) fn into_unattached(self) -> Vec<(u32, LiveError)> {
+        self.unattached
     }
 
     /// Attaches to descendants that were forked since, with the code that was active at the fork.
@@ -98,8 +119,7 @@ impl AttachedGroup {
         &mut self,
         operation: impl Fn(&mut Attachment) -> Result<Switched, LiveError>,
     ) -> Result<GroupSwitched, LiveError> {
-        let failed = std::mem::take(&mut self.failed);
-        let mut all = GroupSwitched { failed, ..GroupSwitched::default() };
+        let mut all = GroupSwitched::default();
         for (index, attachment) in self.attachments.iter_mut().enumerate() {
             let (switched, retries) =
                 retry_while_busy(|| operation(attachment), LiveError::is_transient);

@@ -228,7 +228,10 @@ impl ServerOptimizer {
         let max_pause = Duration::from(self.options.max_pause);
         let mut group = AttachedGroup::open(self.pid, &members, &self.state, UNMAP, max_pause)?;
         match group.switch(Attachment::undo) {
-            Ok(switched) => switched.failed.into_iter().try_for_each(|(_, error)| Err(error))?,
+            Ok(switched) => {
+                let failed = switched.failed.into_iter().chain(group.into_unattached());
+                failed.map(|(_, error)| error).try_for_each(Err)?;
+            }
             Err(LiveError::NotOptimized { .. }) => {}
             Err(error) => return Err(error.into()),
         }

@@ -3,9 +3,11 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use dbdyno_live::{Activation, GenerationState};
+use dbdyno_live::{
+    Activation, AttachedGroup, Attachment, GenerationState, LiveError, ProbeOptions,
+};
 
-use crate::copies::{attach, attach_to, optimize};
+use crate::copies::{MAX_PAUSE, attach, attach_to, optimize};
 use crate::victim::{Program, Victim};
 
 fn victim() -> (Program, Victim) {
@@ -14,7 +16,7 @@ fn victim() -> (Program, Victim) {
     (program, victim)
 }
 
-fn states(attachment: &dbdyno_live::Attachment) -> Vec<GenerationState> {
+fn states(attachment: &Attachment) -> Vec<GenerationState> {
     attachment.generations().iter().map(|generation| generation.state).collect()
 }
 
@@ -107,4 +109,28 @@ fn child_inherits_its_parents_code_and_not_other_code_at_its_addresses() {
     assert_eq!(states(&child_of_other), []);
     victim.end();
     other_victim.end();
+}
+
+#[test]
+fn session_that_another_dbdyno_holds_stays_listed() {
+    let (program, mut victim) = victim();
+    let mut parent = attach(&program, &victim);
+    optimize(&program, &mut parent);
+    drop(parent);
+    let pid = victim.fork();
+    let holder = attach_to(&program, pid);
+    let probe = ProbeOptions::default();
+    let mut group =
+        AttachedGroup::open(victim.pid(), &[pid], &program.state(), probe, MAX_PAUSE).unwrap();
+    for _ in 0..2 {
+        group.switch(Attachment::undo).unwrap();
+        let [(session, LiveError::Locked { .. })] = group.unattached() else {
+            panic!("{:?}", group.unattached())
+        };
+        assert_eq!(*session, pid);
+        group.switch(Attachment::redo).unwrap();
+    }
+    group.switch(Attachment::undo).unwrap();
+    assert_ne!(holder.activation().unwrap(), Activation::Inactive);
+    victim.end();
 }

@@ -30,7 +30,7 @@ impl Effect {
             }
         };
         match ab_test(&mut group) {
-            Ok(outcome) => Self::applied(&outcome),
+            Ok(outcome) => Self::applied(&outcome, group.unattached()),
             Err(error) => {
                 group.add_new_descendants();
                 let (done, again) = match keep {
@@ -38,30 +38,40 @@ impl Effect {
                     KeepRule::Always => ("active", group.switch(Attachment::redo)),
                 };
                 let mut text = format!("the A/B test failed: {error}; ");
-                text.push_str(&match again {
-                    Ok(_) => done.to_owned(),
-                    Err(again) => format!("not {done}: {again}"),
-                });
+                match again {
+                    Ok(all) => {
+                        text.push_str(done);
+                        for error in of_processes(all.failed.iter().chain(group.unattached())) {
+                            text.push_str(&format!("; not {done}: {error}"));
+                        }
+                    }
+                    Err(again) => text.push_str(&format!("not {done}: {again}")),
+                }
                 Self::failed(&text)
             }
         }
     }
 
-    fn applied(AbTestOutcome { result, active, applied }: &AbTestOutcome) -> Self {
+    /// `unattached`: processes that could not take part.
+    fn applied(outcome: &AbTestOutcome, unattached: &[(u32, LiveError)]) -> Self {
+        let AbTestOutcome { result, active, applied, missed } = outcome;
         let [done, not_done] =
             if *active { ["active", "not active again"] } else { ["undone", "not undone"] };
         let mut json = serde_json::to_value(result).unwrap_or_default();
         json["active"] = json!(active);
         let mut text = format!("{result}; ");
-        let errors: Vec<String> = match applied {
+        let mut errors: Vec<String> = match applied {
             Ok(all) => {
                 text.push_str(done);
-                all.failed.iter().map(|(pid, error)| format!("process {pid}: {error}")).collect()
+                of_processes(&all.failed).map(|error| format!("{not_done}: {error}")).collect()
             }
-            Err(error) => vec![error.to_string()],
+            Err(error) => vec![format!("{not_done}: {error}")],
         };
+        errors.extend(of_processes(unattached).map(|error| format!("not in the test: {error}")));
+        let missed = of_processes(missed);
+        errors.extend(missed.map(|error| format!("not switched in a period: {error}")));
         for error in &errors {
-            text.push_str(&format!("; {not_done}: {error}"));
+            text.push_str(&format!("; {error}"));
         }
         if !errors.is_empty() {
             json["error"] = json!(errors);
@@ -71,5 +81,44 @@ impl Effect {
 
     fn failed(text: &str) -> Self {
         Self { text: text.to_owned(), json: json!({ "error": text }), has_failed: true }
+    }
+}
+
+/// Errors of processes, with their process IDs.
+fn of_processes<'a>(
+    failed: impl IntoIterator<Item = &'a (u32, LiveError)>,
+) -> impl Iterator<Item = String> {
+    failed.into_iter().map(|(pid, error)| format!("process {pid}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_live::GroupSwitched;
+
+    use super::*;
+
+    /// A test of a group with a session that is locked; it is unproven and undone.
+    fn outcome(applied: Result<GroupSwitched, LiveError>) -> AbTestOutcome {
+        let result = dbdyno_live::AbTestResult::default();
+        AbTestOutcome { result, active: false, applied, missed: Vec::new() }
+    }
+
+    fn locked(pid: u32) -> (u32, LiveError) {
+        (pid, LiveError::Locked { pid })
+    }
+
+    #[test]
+    fn processes_that_were_not_switched_or_attached_are_named() {
+        let effect = Effect::applied(&outcome(Ok(GroupSwitched::default())), &[]);
+        assert!(!effect.has_failed && effect.text.ends_with("; undone"), "{}", effect.text);
+        let effect = Effect::applied(&outcome(Ok(GroupSwitched::default())), &[locked(7)]);
+        let expected = "; undone; not in the test: process 7: another dbdyno is attached";
+        assert!(effect.has_failed && effect.text.contains(expected), "{}", effect.text);
+        let failed = GroupSwitched { failed: vec![locked(8)], ..GroupSwitched::default() };
+        let missed = AbTestOutcome { missed: vec![locked(9)], ..outcome(Ok(failed)) };
+        let effect = Effect::applied(&missed, &[]);
+        assert!(effect.has_failed, "{}", effect.text);
+        assert!(effect.text.contains("; not undone: process 8: "), "{}", effect.text);
+        assert!(effect.text.contains("; not switched in a period: process 9: "), "{}", effect.text);
     }
 }
