@@ -12,7 +12,7 @@ use dbdyno_relayout::{LayoutError, Options, SampleRequirement, Samples, TooFewSa
 use dbdyno_spec::experiment::Counts;
 use serde_json::{Value, json};
 
-use super::counting::{CANCELLED, CountingRequest, with_counts};
+use super::counting::{CountingRequest, with_counts};
 use super::effect::Effect;
 use super::profile::profile;
 use super::{Session, counting, text};
@@ -57,7 +57,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         run(&mut attachment, &samples, &layout).map_err(|error| failed(error, text::advice))?;
     if work.is_none() && is_cancelled() {
         attachment.undo()?;
-        return Err(CliError::Other(CANCELLED.to_owned()));
+        return Err(CliError::Other("cancelled; the original code is active".to_owned()));
     }
     let gdb = symbols::gdb_script(&session.state, attachment.process().identity());
     let mut text = text::optimized(pid, &done);
