@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::output;
 
 /// The exit code of a run that breaks a rule.
-const BROKEN: u8 = 3;
+pub const BROKEN: u8 = 3;
 
 /// Checks the names in rules before anything is measured.
 pub fn check(rules: &[Rule], experiment: &Experiment) -> Result<(), CliError> {

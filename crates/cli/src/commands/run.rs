@@ -122,8 +122,8 @@ fn installed_servers() -> Result<Vec<String>, CliError> {
 pub type Work<'a> = dyn Fn(&Options<'_>) -> Result<Outcome, RunError> + 'a;
 
 impl Execution<'_> {
-    /// Executes a session and prints the report. `after` gets the report, and returns the exit code of
-    /// a complete run without failures.
+    /// Executes a session and prints the report. `after` gets the report, and returns what the rules of
+    /// `--fail-if` say about it: the exit code of a complete run without failures.
     pub fn execute(
         self,
         work: &Work<'_>,
@@ -150,12 +150,13 @@ impl Execution<'_> {
         if self.keep_data && matches!(outcome, Outcome::Complete { .. }) {
             stored_data::note(self.directory, "because of --keep-data");
         }
-        let success = after(&report, outcome)?;
+        let judged = after(&report, outcome)?;
         Ok(match outcome {
-            Outcome::Complete { failures: 0 } => success,
             Outcome::Complete { failures } => {
-                output::note(&format!("{failures} failures, see the report above"));
-                ExitCode::FAILURE
+                if failures > 0 {
+                    output::note(&format!("{failures} failures, see the report above"));
+                }
+                of_complete_run(failures, judged)
             }
             Outcome::Interrupted => {
                 let directory = self.directory.display();
@@ -164,6 +165,12 @@ impl Execution<'_> {
             }
         })
     }
+}
+
+/// The exit code of a complete run. A broken rule is certain whatever else failed, and `dbdyno report`
+/// exits with its code, too.
+fn of_complete_run(failures: usize, judged: ExitCode) -> ExitCode {
+    if failures > 0 && judged == ExitCode::SUCCESS { ExitCode::FAILURE } else { judged }
 }
 
 /// Prints the report of what a failed run measured, if anything. Returns the failure.
@@ -186,4 +193,18 @@ fn failed(error: RunError, directory: &Path, view: View) -> CliError {
         output::note(&format!("cannot report what was measured: {second}"));
     }
     error.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_rule_is_not_hidden_by_a_failure() {
+        let broken = ExitCode::from(gate::BROKEN);
+        assert_eq!(of_complete_run(0, broken), broken);
+        assert_eq!(of_complete_run(2, broken), broken);
+        assert_eq!(of_complete_run(2, ExitCode::SUCCESS), ExitCode::FAILURE);
+        assert_eq!(of_complete_run(0, ExitCode::SUCCESS), ExitCode::SUCCESS);
+    }
 }
