@@ -63,7 +63,8 @@ pub struct Import {
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
     /// Number of clients that the tables were measured with
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..))]
     pub clients: u32,
     #[command(flatten)]
     pub view: View,

@@ -249,6 +249,17 @@ fn help_of_report_names_every_file_that_it_writes() {
 }
 
 #[test]
+fn import_of_0_clients_is_refused() {
+    let test = TestDir::new();
+    let table = test.path().join("table.tsv");
+    fs::write(&table, "old\tnew\n10\t12\tscan_range=100\n").unwrap();
+    let run = test.path().join("run");
+    let [import, out, clients, none] = ["import", "--out", "--clients", "0"].map(Path::new);
+    call([import, &table, out, &run, clients, none]).assert_code(2).assert_prints("--clients");
+    assert!(!run.exists());
+}
+
+#[test]
 fn log_does_not_change_standard_output() {
     let quiet = call(["list", "variants"]);
     let verbose = call(["list", "variants", "-vvv"]);
