@@ -235,6 +235,58 @@ fn counting_ends_after_a_kill() {
     assert!(busy.0.try_wait().unwrap().is_none(), "it died");
 }
 
+/// Interrupts an optimization and its guard while code that counts is active.
+fn leave_counting(directory: &Path, state: &Path, pid: &str) {
+    let is_guard = |pid: &u32| {
+        let command = fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        command.is_ok_and(|command| command.contains("guard-counting"))
+    };
+    for _ in 0..20 {
+        let mut command = dbdyno();
+        command.args(["live", "optimize", "--max-pause", "500", "--pid", pid, "--state"]);
+        command.arg(state).args(SAMPLING);
+        let mut optimizer = Background::start(command, directory);
+        optimizer.wait_until("it counts", || is_counting(state));
+        for guard in children(optimizer.pid()).into_iter().filter(is_guard) {
+            send(guard, libc::SIGKILL);
+        }
+        optimizer.signal(libc::SIGKILL);
+        optimizer.end();
+        if is_counting(state) {
+            return;
+        }
+    }
+    panic!("it was not interrupted while it counted");
+}
+
+#[test]
+fn code_that_counts_is_deactivated_by_the_next_optimization_even_if_that_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let busy = busy(directory.path(), "");
+    let pid = busy.0.id().to_string();
+    let to_state = ["--state", state.to_str().unwrap()];
+
+    leave_counting(directory.path(), &state, &pid);
+    let optimize = ["live", "optimize", "--pid", &pid, "--max-pause", "500"];
+    let refused = call(optimize.iter().chain(&FEW).chain(&to_state).copied());
+    refused.assert_code(1).assert_prints("too few samples");
+    refused.assert_prints(&format!("counted executions in process {pid}: the original code"));
+    assert!(!is_counting(&state));
+
+    leave_counting(directory.path(), &state, &pid);
+    let rules = directory.path().join("rules.toml");
+    let program = directory.path().join("busy").display().to_string();
+    let watch =
+        "cpu = \"1%\"\npoll_interval = \"100ms\"\nprofile = \"100ms\"\ncounts = \"sampled\"";
+    fs::write(&rules, format!("[watch]\nexecutables = [{program:?}]\n{watch}\n")).unwrap();
+    let file = rules.display().to_string();
+    let watched = call(["live", "watch", &file, "--seconds", "3"].iter().chain(&to_state).copied());
+    watched.assert_code(0).assert_prints("the original code is active now");
+    assert!(!is_counting(&state));
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+}
+
 /// Kills the child when its parent exits.
 const FORK: &str = "if (fork() == 0) prctl(PR_SET_PDEATHSIG, SIGKILL)";
 

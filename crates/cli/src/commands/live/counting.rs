@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dbdyno_live::{Attachment, CountingOptions, CountingReport, count};
+use dbdyno_live::{Attachment, CountingOptions, CountingReport, LiveError, OptimizeError, count};
 use dbdyno_relayout::{Options, Samples};
 use dbdyno_spec::experiment::Counts;
 
@@ -52,9 +52,13 @@ pub(super) fn with_counts(
     }
     output::note("counting executions");
     let guard = CountingGuard::start(session, attachment.process().pid(), request.max_pause)?;
-    let counted = count(attachment, &samples, layout, &CountingOptions::default(), &is_cancelled)
-        .map_err(|error| failed(error, text::advice))?;
-    drop(guard);
+    let counted = count(attachment, &samples, layout, &CountingOptions::default(), &is_cancelled);
+    match &counted {
+        Ok(_) | Err(OptimizeError::Live(LiveError::Exited { .. })) => drop(guard),
+        // The code that counts may be active. The caller releases the process.
+        Err(_) => guard.act(),
+    }
+    let counted = counted.map_err(|error| failed(error, text::advice))?;
     if is_cancelled() {
         return Err(CliError::Other(CANCELLED.to_owned()));
     }

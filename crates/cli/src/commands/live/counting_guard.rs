@@ -1,11 +1,12 @@
-//! A process that ends the counting of executions if dbdyno is killed meanwhile.
+//! A process that ends the counting of executions if dbdyno is killed meanwhile, or cannot end it.
 //!
 //! The code that counts is slow, and must not stay active. The guard waits for the end of a pipe whose other
-//! end only dbdyno has: the kernel closes it when dbdyno ends for any reason.
+//! end only dbdyno has: the kernel closes it when dbdyno ends for any reason, and dbdyno after an error.
 
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use dbdyno_live::ProbeOptions;
@@ -20,7 +21,7 @@ use crate::output;
 const COMMAND: &str = "guard-counting";
 
 /// The guard of this process. Ends when it is dropped.
-pub(super) struct CountingGuard(Child);
+pub(super) struct CountingGuard(Option<Child>);
 
 impl CountingGuard {
     /// Starts the guard of the counting in process `pid`.
@@ -39,18 +40,35 @@ impl CountingGuard {
         command.arg(&session.state).stdin(Stdio::piped()).stdout(Stdio::null());
         // Ctrl-C is for dbdyno, which ends the counting itself.
         let started = command.process_group(0).spawn();
-        started.map(Self).map_err(|error| {
+        started.map(|guard| Self(Some(guard))).map_err(|error| {
             CliError::Other(format!("starting the guard, {}: {error}", program.display()))
         })
+    }
+
+    /// Has the guard activate the original code, as soon as this dbdyno is not attached any more.
+    pub(super) fn act(mut self) {
+        if let Some(mut guard) = self.0.take() {
+            // This closes its standard input.
+            thread::spawn(move || guard.wait());
+        }
     }
 }
 
 impl Drop for CountingGuard {
     fn drop(&mut self) {
-        // It waits for its standard input, which is open until then: it has not done anything.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if let Some(guard) = &mut self.0 {
+            // It waits for its standard input, which is open until then: it has not done anything.
+            let _ = guard.kill();
+            let _ = guard.wait();
+        }
     }
+}
+
+/// That code that counts was deactivated.
+pub(super) fn ended(pid: u32) -> String {
+    format!(
+        "an interrupted dbdyno counted executions in process {pid}: the original code is active now"
+    )
 }
 
 /// Waits until the dbdyno that started this process has ended, and then activates the original code, if
@@ -62,9 +80,7 @@ pub(super) fn guard(session: &Session, target: &TargetProcess) -> Result<ExitCod
     let probe = ProbeOptions { allow_seccomp: true, unmap: false };
     let mut attachment = session.attach(pid, probe, target.options.max_pause())?;
     if attachment.end_abandoned_counting()? {
-        output::note(&format!(
-            "dbdyno was killed while it counted executions in process {pid}: the original code is active"
-        ));
+        output::note(&ended(pid));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -30,7 +30,7 @@ pub(super) fn optimize(
     let Some(command) = &args.work_command else {
         return Err(CliError::Usage("--layouts needs --work-command, to compare them".to_owned()));
     };
-    let mut attachment = session.attach(pid, args.probe(), options.max_pause())?;
+    let mut attachment = session.attach_to_optimize(pid, args.probe(), options.max_pause())?;
     // Before the sampling, which takes long.
     attachment.check_filters()?;
     let work = WorkCounter::new(pid, command);

@@ -63,6 +63,20 @@ impl Session {
         Attachment::open(Process::open(pid, probe)?, &self.state, max_pause)
     }
 
+    /// As [`Session::attach`]. Ends counting that an interrupted dbdyno left active.
+    fn attach_to_optimize(
+        &self,
+        pid: u32,
+        probe: ProbeOptions,
+        max_pause: Duration,
+    ) -> Result<Attachment, LiveError> {
+        let mut attachment = self.attach(pid, probe, max_pause)?;
+        if attachment.end_abandoned_counting()? {
+            output::note(&counting_guard::ended(pid));
+        }
+        Ok(attachment)
+    }
+
     fn print(&self, value: &Value, text: &str) {
         if self.json {
             output::print_json(&format!("{value:#}\n"));

@@ -34,7 +34,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     if args.layouts() > 1 {
         return super::layouts::optimize(session, args, &layout);
     }
-    let mut attachment = session.attach(pid, args.probe(), options.max_pause())?;
+    let mut attachment = session.attach_to_optimize(pid, args.probe(), options.max_pause())?;
     // Before the sampling, which takes long.
     attachment.check_filters()?;
     let work = args.work_command.as_deref().map(|command| WorkCounter::new(pid, command));

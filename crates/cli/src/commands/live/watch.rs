@@ -143,7 +143,7 @@ fn process_busy(
     if entry.state == Stage::Optimized && rules.once {
         return Ok(());
     }
-    let mut attachment = session.attach(pid, rules.probe, DEFAULT_MAX_PAUSE)?;
+    let mut attachment = session.attach_to_optimize(pid, rules.probe, DEFAULT_MAX_PAUSE)?;
     let is_optimized = attachment.activation()? != dbdyno_live::Activation::Inactive;
     if is_optimized && rules.once {
         entry.state = Stage::Optimized;
