@@ -206,8 +206,9 @@ impl<'a> Cycling<'a> {
 
     fn switch(&mut self, switch: SwitchOperation) -> anyhow::Result<Vec<Nanos>> {
         let members = self.done.optimized.last().map_or(&[][..], |optimized| &optimized.members);
-        let all = self.server.attach(members)?.switch(switch)?;
-        if let Some((pid, error)) = all.failed.first() {
+        let mut group = self.server.attach(members)?;
+        let all = group.switch(switch)?;
+        if let Some((pid, error)) = all.failed.iter().chain(group.unattached()).next() {
             bail!("process {pid}: {error}");
         }
         self.done.retries += all.retries;

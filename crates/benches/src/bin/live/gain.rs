@@ -427,7 +427,7 @@ impl Switcher {
                 self.group.switch(|it| it.activate_generation(number)).context("switch")
             }
         }?;
-        if let Some((pid, error)) = switched.failed.first() {
+        if let Some((pid, error)) = switched.failed.iter().chain(self.group.unattached()).next() {
             bail!("process {pid}: {error}");
         }
         self.longest_stop = switched.stops.into_iter().fold(self.longest_stop, Nanos::max);
