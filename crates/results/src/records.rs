@@ -336,7 +336,7 @@ pub struct CommandLineDifference {
 }
 
 /// One uninterrupted part of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SessionRecord {
     /// Start time, RFC 3339.
     pub started: String,

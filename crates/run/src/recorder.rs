@@ -167,7 +167,6 @@ impl<'a> Recorder<'a> {
 #[cfg(test)]
 mod tests {
     use dbdyno_results::{CandidateRecord, NewRun, Role, SessionRecord};
-    use dbdyno_units::Nanos;
 
     use super::*;
 
@@ -175,14 +174,7 @@ mod tests {
         SessionRecord {
             started: "2026-01-01T12:00:00Z".to_owned(),
             version: "0.1.0".to_owned(),
-            host: Vec::new(),
-            facts: serde_json::Value::Null,
-            warnings: Vec::new(),
-            client_cpus: None,
-            system_cpus: None,
-            client_wait: None,
-            counting: Vec::new(),
-            elapsed: Nanos::ZERO,
+            ..SessionRecord::default()
         }
     }
 

@@ -58,18 +58,7 @@ fn started() -> (TempDir, RunWriter) {
 }
 
 fn session() -> SessionRecord {
-    SessionRecord {
-        started: String::new(),
-        version: String::new(),
-        host: Vec::new(),
-        facts: serde_json::json!({}),
-        warnings: Vec::new(),
-        client_cpus: None,
-        system_cpus: None,
-        client_wait: None,
-        counting: Vec::new(),
-        elapsed: Nanos::ZERO,
-    }
+    SessionRecord { facts: serde_json::json!({}), ..SessionRecord::default() }
 }
 
 fn row(repeat: u32, step: u32) -> InsertStepRecord {
