@@ -158,6 +158,23 @@ fn helper_has_a_thread_that_stops_late() {
     }
 }
 
+/// Calls `test` with a job that makes a system call in a thread of the process.
+fn with_job<T>(pid: u32, call: SystemCall, test: impl FnOnce(&ThreadJob<'_>) -> T) -> T {
+    let process = Process::open(pid, ProbeOptions::default()).unwrap();
+    let borrowed = find_unused_code(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
+    let (address, calls) = (borrowed.address, [call]);
+    let build = |after: &Registers, mask| stub::system_calls(address, &calls, after, mask);
+    test(&ThreadJob {
+        process: &process,
+        stacks: &Stacks::of(&process).unwrap(),
+        address,
+        calls: &calls,
+        build: &build,
+        task: "make a system call",
+        done_within: DONE_WITHIN,
+    })
+}
+
 #[test]
 fn thread_that_stops_late_is_released_while_another_one_runs_a_stub() {
     let mut helper = Started::test("helper_has_a_thread_that_stops_late", 0);
@@ -167,26 +184,13 @@ fn thread_that_stops_late_is_released_while_another_one_runs_a_stub() {
         found.into_iter().any(|tid| present_call(pid, tid) == Some(libc::SYS_clone))
     };
     wait_until("threads wait", || reads(pid, false) && is_in_clone());
-    let process = Process::open(pid, ProbeOptions::default()).unwrap();
-    let stacks = Stacks::of(&process).unwrap();
-    let borrowed = find_unused_code(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
-    let address = borrowed.address;
     let sleep = SystemCall { number: libc::SYS_poll, arguments: [0, 0, 2_000, 0, 0, 0] };
-    let calls = [sleep];
-    let build = |after: &Registers, mask| stub::system_calls(address, &calls, after, mask);
-    let job = ThreadJob {
-        process: &process,
-        stacks: &stacks,
-        address,
-        calls: &calls,
-        build: &build,
-        task: "sleep",
-        done_within: DONE_WITHIN,
-    };
     // Not in the first round, in which the other thread is interrupted.
     let is_second = Cell::new(false);
-    job.run(move |thread| {
-        thread.interrupted_call() == Some(libc::SYS_read) && is_second.replace(true)
+    with_job(pid, sleep, |job| {
+        job.run(move |thread| {
+            thread.interrupted_call() == Some(libc::SYS_read) && is_second.replace(true)
+        })
     })
     .unwrap();
     assert!(helper.0.try_wait().unwrap().is_none(), "the other thread was stopped meanwhile");
@@ -277,38 +281,26 @@ fn thread_that_never_ran_is_taken_out_of_the_stub() {
     let cat = Started::new(&mut Command::new("cat"));
     let pid = cat.pid();
     wait_until("cat waits for input", || reads(pid, true));
-    let process = Process::open(pid, ProbeOptions::default()).unwrap();
-    let stacks = Stacks::of(&process).unwrap();
-    let borrowed = find_unused_code(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
-    let address = borrowed.address;
-    let calls = [SystemCall { number: libc::SYS_getpid, arguments: [0; 6] }];
-    let build = |after: &Registers, mask| stub::system_calls(address, &calls, after, mask);
-    let job = ThreadJob {
-        process: &process,
-        stacks: &stacks,
-        address,
-        calls: &calls,
-        build: &build,
-        task: "do nothing",
-        done_within: DONE_WITHIN,
-    };
-    watched(pid, MIN_LIMIT, |watchdog| {
-        let mut unstopped = UnstoppedThreads::of(pid, watchdog);
-        let tid = pid.cast_signed();
-        let before = StoppedThread::seize(pid, tid, DONE_WITHIN, &mut unstopped)?.unwrap();
-        let mask = raw::signal_mask(tid).unwrap();
-        let stub = job.enter(&before)?.unwrap();
-        let mut inside = before.clone();
-        inside.registers = raw::registers(tid).unwrap();
-        assert_eq!(inside.registers.rip, address + stub::ENTRY);
-        assert_ne!(raw::signal_mask(tid).unwrap(), mask);
-        stub.leave(pid, &inside)?;
-        let after = raw::registers(tid).unwrap();
-        let all = |it: Registers| (it.rip, it.rsp, it.rax, it.orig_rax, it.rdi, it.eflags);
-        assert_eq!(all(after), all(before.registers));
-        assert_eq!(raw::signal_mask(tid).unwrap(), mask);
-        before.release();
-        Ok(())
+    let nothing = SystemCall { number: libc::SYS_getpid, arguments: [0; 6] };
+    with_job(pid, nothing, |job| {
+        watched(pid, MIN_LIMIT, |watchdog| {
+            let mut unstopped = UnstoppedThreads::of(pid, watchdog);
+            let tid = pid.cast_signed();
+            let before = StoppedThread::seize(pid, tid, DONE_WITHIN, &mut unstopped)?.unwrap();
+            let mask = raw::signal_mask(tid).unwrap();
+            let stub = job.enter(&before)?.unwrap();
+            let mut inside = before.clone();
+            inside.registers = raw::registers(tid).unwrap();
+            assert_eq!(inside.registers.rip, job.address + stub::ENTRY);
+            assert_ne!(raw::signal_mask(tid).unwrap(), mask);
+            stub.leave(pid, &inside)?;
+            let after = raw::registers(tid).unwrap();
+            let all = |it: Registers| (it.rip, it.rsp, it.rax, it.orig_rax, it.rdi, it.eflags);
+            assert_eq!(all(after), all(before.registers));
+            assert_eq!(raw::signal_mask(tid).unwrap(), mask);
+            before.release();
+            Ok(())
+        })
     })
     .unwrap();
 }
