@@ -57,8 +57,12 @@ impl RunWriter {
         directory.check_own()?;
         let lock = lock::acquire(&directory)?;
         // Renamed when complete, so that a process killed earlier leaves no run.
-        for suffix in ["", "-journal", "-wal", "-shm"] {
-            let stale = path.join(format!("{UNFINISHED}{suffix}"));
+        let unfinished =
+            ["", "-journal", "-wal", "-shm"].map(|suffix| format!("{UNFINISHED}{suffix}"));
+        // The log of a run whose database was removed would be applied to the new one.
+        let logs = ["-journal", "-wal", "-shm"].map(|suffix| format!("run.sqlite{suffix}"));
+        for name in unfinished.into_iter().chain(logs) {
+            let stale = path.join(name);
             match std::fs::remove_file(&stale) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(stale)(error)),
                 _ => {}

@@ -348,6 +348,19 @@ fn create_ignores_files_of_a_killed_creation() {
 }
 
 #[test]
+fn create_ignores_the_log_of_a_removed_database() {
+    let (killed, dir) = (lab(), lab());
+    let writer = started(killed.path());
+    for name in ["run.sqlite-wal", "run.sqlite-shm"] {
+        fs::copy(killed.path().join(name), dir.path().join(name)).unwrap();
+    }
+    drop(writer);
+    drop(RunWriter::create(dir.path(), &new_run()).unwrap());
+    let reader = RunReader::open(dir.path()).unwrap();
+    assert_eq!((reader.candidates().unwrap(), reader.slices(0).unwrap()), (vec![], vec![]));
+}
+
+#[test]
 fn second_writer_is_refused() {
     let dir = lab();
     let first = started(dir.path());
