@@ -7,6 +7,7 @@ use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ResultsError;
+use crate::latency_buckets;
 use crate::reader::RunReader;
 use crate::writer::{RunWriter, json};
 
@@ -42,6 +43,7 @@ impl RunWriter {
             for id in extension.goals.keys() {
                 let sql = "UPDATE microbenchmark SET done = 0 WHERE id = ?1";
                 database.execute(sql, params![id])?;
+                latency_buckets::remove(database, *id)?;
             }
             Ok(())
         })

@@ -25,7 +25,7 @@ pub(crate) fn store(database: &Connection, microbenchmark: u32) -> rusqlite::Res
             *sum = sum.saturating_add(*count);
         }
     }
-    database.execute("DELETE FROM latency_bucket WHERE microbenchmark = ?1", [microbenchmark])?;
+    remove(database, microbenchmark)?;
     let mut insert = database.prepare_cached(
         "INSERT INTO latency_bucket (microbenchmark, candidate, response_ns, events, share) \
          VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -40,6 +40,12 @@ pub(crate) fn store(database: &Connection, microbenchmark: u32) -> rusqlite::Res
         }
     }
     Ok(())
+}
+
+/// Remove the stored response times of a microbenchmark.
+pub(crate) fn remove(database: &Connection, microbenchmark: u32) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM latency_bucket WHERE microbenchmark = ?1";
+    database.execute(sql, [microbenchmark]).map(drop)
 }
 
 /// The time rounded to one of 256 values per power of two, which changes it by 0.2% at most. Each start

@@ -9,9 +9,9 @@ use dbdyno_record::{
 };
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
-    FailureKind, FailureRecord, MicrobenchmarkRecord, NamedCount, NewLayout, NewRun,
-    OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter, SessionRecord,
-    SliceRecord, StateSnapshotRecord, Warning,
+    ExtensionRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NamedCount, NewLayout,
+    NewRun, OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter,
+    SessionRecord, SliceRecord, StateSnapshotRecord, Warning,
 };
 use dbdyno_units::{Bytes, Energy, Nanos, Qps, Share};
 use rusqlite::Connection;
@@ -518,4 +518,8 @@ fn response_times_of_a_complete_microbenchmark_can_be_queried() {
         .unwrap();
     // Those of its block 1 and of block 2; block 0 is warm-up.
     assert_eq!((events, end), (6 + 100, 1.0));
+
+    let goals = [(0, Nanos::from_secs(9))].into();
+    writer.extend(&ExtensionRecord { goals }, ("extended".to_owned(), "9s".to_owned())).unwrap();
+    assert_eq!(percentiles(&database), [], "it is not complete any more");
 }
