@@ -1,3 +1,4 @@
+use std::io;
 use std::path::PathBuf;
 
 use crate::own_directory::NotOwn;
@@ -90,7 +91,7 @@ pub enum ResultsError {
         /// The file or directory.
         path: PathBuf,
         /// The system's error.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A file or directory of the run is not this user's own, or leads elsewhere.
     #[error("{} {why}", path.display())]
@@ -117,6 +118,14 @@ fn by(pid: &Option<u32>) -> String {
 }
 
 impl ResultsError {
+    /// The error for a file or directory that cannot be written.
+    pub(crate) fn writing(path: PathBuf, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull => Self::StorageFull(path),
+            _ => Self::Io { path, source },
+        }
+    }
+
     /// Whether the error is a full disk.
     #[must_use]
     pub const fn is_storage_full(&self) -> bool {

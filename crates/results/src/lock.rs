@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Another process holds the lock, or the file cannot be written or has other content.
 pub(crate) fn acquire(directory: &RunDirectory) -> Result<File, ResultsError> {
     let path = directory.lock();
-    let io = |source| ResultsError::Io { path: path.clone(), source };
+    let io = |source| ResultsError::writing(path.clone(), source);
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true);
     options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());

@@ -20,10 +20,7 @@ pub fn snapshot(directory: &Path, to: &Path) -> Result<(), ResultsError> {
     let mut new = to.as_os_str().to_owned();
     new.push(".new");
     let new = Path::new(&new);
-    let io = |source: std::io::Error| match source.kind() {
-        ErrorKind::StorageFull => ResultsError::StorageFull(to.to_owned()),
-        _ => ResultsError::Io { path: to.to_owned(), source },
-    };
+    let io = |source| ResultsError::writing(to.to_owned(), source);
     let remove = || match fs::remove_file(new) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(io(error)),
         _ => Ok(()),

@@ -1,5 +1,5 @@
 use std::fs::{DirBuilder, File};
-use std::io::{Error, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,12 +40,7 @@ impl RunWriter {
     /// The directory already has a run, another process writes to it, or it cannot be written.
     pub fn create(path: &Path, run: &NewRun) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
-        let io = |path: PathBuf| {
-            move |source: Error| match source.kind() {
-                ErrorKind::StorageFull => ResultsError::StorageFull(path),
-                _ => ResultsError::Io { path, source },
-            }
-        };
+        let io = |path: PathBuf| move |source| ResultsError::writing(path, source);
         if std::fs::symlink_metadata(directory.database()).is_ok() {
             return Err(ResultsError::Exists(path.display().to_string()));
         }
@@ -361,8 +356,13 @@ pub(crate) fn database_error(
     doing: &'static str,
     source: rusqlite::Error,
 ) -> ResultsError {
+    // If the index of the write-ahead log cannot grow, SQLite reports an I/O error.
+    let is_index = source
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
     match source.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => ResultsError::StorageFull(path.to_owned()),
+        _ if is_index => ResultsError::StorageFull(path.to_owned()),
         _ => ResultsError::Database { path: path.to_owned(), doing, source },
     }
 }
@@ -370,4 +370,23 @@ pub(crate) fn database_error(
 /// A record as JSON.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("records have no maps with odd keys and no odd floats")
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn full_disk_is_recognized_in_all_errors_of_sqlite() {
+        let is_full = |code| {
+            let source = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            database_error(Path::new("/run"), "opening the run's database", source)
+                .is_storage_full()
+        };
+        assert!(is_full(ffi::SQLITE_FULL));
+        assert!(is_full(ffi::SQLITE_IOERR_SHMSIZE));
+        assert!(!is_full(ffi::SQLITE_IOERR_READ));
+    }
 }
