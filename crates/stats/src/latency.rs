@@ -24,9 +24,12 @@ impl LatencySummary {
         let mut counts: Vec<(u64, u64)> =
             counts.iter().copied().filter(|(_, count)| *count > 0).collect();
         counts.sort_unstable();
-        let total: u64 = counts.iter().map(|(_, count)| count).sum();
+        // Saturating: stored counts may be damaged.
+        let total = counts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
         let (longest, _) = *counts.last()?;
-        let sum: u128 = counts.iter().map(|(nanos, n)| u128::from(*nanos) * u128::from(*n)).sum();
+        let sum = counts.iter().fold(0_u128, |sum, (nanos, count)| {
+            sum.saturating_add(u128::from(*nanos) * u128::from(*count))
+        });
         let percentile =
             |share| Nanos::from_nanos(percentile(&counts, total, share).unwrap_or(longest));
         Some(Self {
@@ -72,5 +75,14 @@ mod tests {
         assert_eq!((summary.p50, summary.p99), (Nanos::from_nanos(7), Nanos::from_nanos(7)));
         assert_eq!(LatencySummary::of(&[]), None);
         assert_eq!(LatencySummary::of(&[(7, 0)]), None);
+    }
+
+    #[test]
+    fn counts_beyond_the_range_of_numbers_are_summarized() {
+        let half = 1 << 63;
+        let summary = LatencySummary::of(&[(5, half), (7, half)]).unwrap();
+        assert_eq!(summary.max.as_nanos(), 7);
+        let largest = LatencySummary::of(&[(u64::MAX, u64::MAX); 2]).unwrap();
+        assert_eq!(largest.max.as_nanos(), u64::MAX);
     }
 }
