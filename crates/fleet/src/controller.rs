@@ -1,6 +1,6 @@
 //! The controller: observes, decides, stores, acts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use dbdyno_units::Nanos;
@@ -124,24 +124,17 @@ pub struct Controller<C, S> {
     store: S,
     /// Since when Slurm does not answer, with its error.
     silent: Option<(UnixTime, String)>,
-    /// Jobs that Slurm has not cancelled yet.
-    not_cancelled: BTreeSet<JobId>,
 }
 
 impl<C: Cluster, S: Store> Controller<C, S> {
     /// Controls a fleet run.
     pub const fn new(record: FleetRecord, cluster: C, store: S) -> Self {
-        Self { record, cluster, store, silent: None, not_cancelled: BTreeSet::new() }
+        Self { record, cluster, store, silent: None }
     }
 
     /// The fleet run.
     pub const fn record(&self) -> &FleetRecord {
         &self.record
-    }
-
-    /// Whether all tasks have ended and no job is to be cancelled.
-    pub fn has_ended(&self) -> bool {
-        self.record.has_ended() && self.not_cancelled.is_empty()
     }
 
     /// The directory of the fleet run.
@@ -232,24 +225,12 @@ impl<C: Cluster, S: Store> Controller<C, S> {
                 Action::Fence { task, attempt } => {
                     self.store.fence(&self.record.tasks[task].name, attempt)?;
                 }
-                Action::Cancel(job) => {
-                    self.not_cancelled.insert(job);
-                }
+                // With those of earlier steps.
+                Action::Cancel(_) => {}
                 Action::Submit { task, attempt } => submissions.push((task, attempt)),
             }
         }
-        if !self.not_cancelled.is_empty() {
-            let jobs: Vec<JobId> = self.not_cancelled.iter().copied().collect();
-            match self.cluster.cancel(&jobs) {
-                // Tried again by the next step.
-                Err(error @ ClusterError::NoAnswer(_)) => tracing::warn!(%error, "cancelling jobs"),
-                Err(error) => {
-                    tracing::warn!(%error, "cancelling jobs");
-                    self.not_cancelled.clear();
-                }
-                Ok(()) => self.not_cancelled.clear(),
-            }
-        }
+        self.cancel_jobs()?;
         for some in submissions.chunks(SUBMISSIONS_PER_SAVE) {
             for (task, attempt) in some {
                 self.submit(*task, *attempt, now)?;
@@ -257,6 +238,22 @@ impl<C: Cluster, S: Store> Controller<C, S> {
             self.store.save(&self.record)?;
         }
         Ok(())
+    }
+
+    /// Cancels the jobs that are to be cancelled. Without an answer, the next step tries again.
+    fn cancel_jobs(&mut self) -> Result<(), StoreError> {
+        if self.record.not_cancelled.is_empty() {
+            return Ok(());
+        }
+        let jobs: Vec<JobId> = self.record.not_cancelled.iter().copied().collect();
+        if let Err(error) = self.cluster.cancel(&jobs) {
+            tracing::warn!(%error, "cancelling jobs");
+            if matches!(error, ClusterError::NoAnswer(_)) {
+                return Ok(());
+            }
+        }
+        self.record.not_cancelled.clear();
+        self.store.save(&self.record)
     }
 
     fn submit(&mut self, task: usize, attempt: u32, now: UnixTime) -> Result<(), StoreError> {

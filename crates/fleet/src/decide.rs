@@ -198,7 +198,7 @@ impl Decision<'_, '_> {
             match job {
                 Some(job) => {
                     self.actions.push(Action::Fence { task: self.index, attempt: number });
-                    self.actions.push(Action::Cancel(job));
+                    self.cancel(job);
                     self.end(number, "not needed any more", EndKind::Done);
                 }
                 None if self.was_never_submitted(submitted) => {
@@ -275,7 +275,7 @@ impl Decision<'_, '_> {
         let is_broken = job.waits_for_broken_node();
         if job.waits_for_failed_job() {
             // The next attempt waits for the next job of the builds.
-            self.actions.push(Action::Cancel(job.id));
+            self.cancel(job.id);
             return self.end(number, "the job of its builds failed", EndKind::Done);
         }
         let Some(attempt) = self.attempt_mut(number) else { return };
@@ -289,9 +289,9 @@ impl Decision<'_, '_> {
         attempt.unavailable_since = since;
         let node = attempt.node.clone();
         if cancelled {
-            self.actions.push(Action::Cancel(job.id));
+            self.cancel(job.id);
         } else if let Some(since) = since.filter(|since| now.since(*since) >= wait) {
-            self.actions.push(Action::Cancel(job.id));
+            self.cancel(job.id);
             let waited = now.since(since);
             self.end(
                 number,
@@ -394,6 +394,11 @@ impl Decision<'_, '_> {
             end: None,
         });
         self.submit(number);
+    }
+
+    fn cancel(&mut self, job: JobId) {
+        self.record.not_cancelled.insert(job);
+        self.actions.push(Action::Cancel(job));
     }
 
     fn submit(&mut self, number: u32) {

@@ -1,5 +1,7 @@
 //! What is stored of a fleet run: `fleet.json`.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::request::{Request, UnixTime};
@@ -27,6 +29,9 @@ pub struct FleetRecord {
     pub cancelled: bool,
     /// The tasks, in order.
     pub tasks: Vec<TaskRecord>,
+    /// Jobs that are to be cancelled, and that Slurm has not cancelled yet.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub not_cancelled: BTreeSet<JobId>,
 }
 
 /// One run: the experiment on a node, or a shard of its microbenchmarks. Or the builds of all runs.
@@ -141,7 +146,8 @@ impl FleetRecord {
         tasks: Vec<TaskRecord>,
     ) -> Self {
         let (version, started) = (version.to_owned(), started.to_owned());
-        Self { format: FORMAT, id, version, started, request, cancelled: false, tasks }
+        let (cancelled, not_cancelled) = (false, BTreeSet::new());
+        Self { format: FORMAT, id, version, started, request, cancelled, tasks, not_cancelled }
     }
 
     /// The name of a job, by which it is found again if dbdyno is killed while it submits it.
@@ -150,10 +156,11 @@ impl FleetRecord {
         format!("dbdyno-{}-{}-{attempt}", self.id, task.name)
     }
 
-    /// Whether all tasks have ended.
+    /// Whether all tasks have ended and no job is to be cancelled.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.tasks.iter().all(|task| task.outcome.is_some() && !task.has_open_attempt())
+        let has_ended = |task: &TaskRecord| task.outcome.is_some() && !task.has_open_attempt();
+        self.tasks.iter().all(has_ended) && self.not_cancelled.is_empty()
     }
 
     /// The jobs of builds that have not ended, for which measuring jobs wait; `None` if one of them is not
@@ -181,6 +188,11 @@ impl FleetRecord {
     /// Prepares tasks that ended without everything measured for more attempts. Returns their number.
     pub fn reopen(&mut self) -> usize {
         self.cancelled = false;
+        // Their tasks go on with these jobs.
+        let attempts = self.tasks.iter().flat_map(|task| &task.attempts);
+        for job in attempts.filter(|attempt| attempt.end.is_none()).filter_map(|one| one.job) {
+            self.not_cancelled.remove(&job);
+        }
         let mut number = 0;
         for task in &mut self.tasks {
             if task.outcome.as_ref().is_none_or(Outcome::is_success) {

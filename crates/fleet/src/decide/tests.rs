@@ -45,7 +45,10 @@ impl Scene {
             nodes: self.nodes.as_deref(),
             files: &self.files,
         };
-        decide(&mut self.record, &seen)
+        let actions = decide(&mut self.record, &seen);
+        // As the controller does.
+        self.record.not_cancelled.clear();
+        actions
     }
 
     /// Steps until something is to be done.

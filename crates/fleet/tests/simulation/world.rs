@@ -170,8 +170,14 @@ impl World {
         others.any(is_open).then_some("Dependency")
     }
 
-    pub fn active(&self) -> impl Iterator<Item = &SimulatedJob> {
+    fn active(&self) -> impl Iterator<Item = &SimulatedJob> {
         self.jobs.values().filter(|job| matches!(job.job.state, JobState::Active(_)))
+    }
+
+    /// The jobs that wait or run.
+    pub fn open_jobs(&self) -> Vec<JobId> {
+        let is_open = |job: &&SimulatedJob| !matches!(job.job.state, JobState::Ended(_));
+        self.jobs.values().filter(is_open).map(|job| job.job.id).collect()
     }
 
     fn fail_jobs(&mut self) {

@@ -54,7 +54,7 @@ fn steps(
             }
         });
         display.show(&record, &all, silent.as_deref());
-        if controller.has_ended() {
+        if record.has_ended() {
             shared_cache::unmark(&record);
             return Ok(None);
         }
