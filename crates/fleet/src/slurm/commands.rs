@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
@@ -188,7 +189,8 @@ fn call<S: AsRef<std::ffi::OsStr>>(
     args: impl IntoIterator<Item = S>,
 ) -> Result<String, ClusterError> {
     let mut command = Command::new(program);
-    command.args(args).env("LC_ALL", "C").stdin(Stdio::null());
+    // Not in the terminal's process group: Ctrl-C must not interrupt a submission.
+    command.args(args).env("LC_ALL", "C").stdin(Stdio::null()).process_group(0);
     let output = command.output().map_err(|error| match error.kind() {
         ErrorKind::NotFound => ClusterError::NotInstalled(format!(
             "`{program}` was not found: fleet runs need Slurm. Call dbdyno on a machine from which \
@@ -200,6 +202,10 @@ fn call<S: AsRef<std::ffi::OsStr>>(
     if output.status.success() {
         return Ok(text);
     }
+    if output.status.code().is_none() {
+        // It may have done what was asked.
+        return Err(ClusterError::NoAnswer(format!("{program} was killed")));
+    }
     let printed = format!("{}\n{text}", String::from_utf8_lossy(&output.stderr));
     Err(advice::error(program, &printed))
 }
@@ -210,6 +216,16 @@ mod tests {
 
     use super::*;
     use crate::sample::fleet;
+
+    #[test]
+    fn killed_program_is_no_refusal_and_ctrl_c_does_not_reach_it() {
+        let killed = call("sh", ["-c", "kill -INT $$"]);
+        assert_eq!(killed, Err(ClusterError::NoAnswer("sh was killed".to_owned())));
+        let ids = "read -r stat < /proc/$$/stat; set -- $stat; echo $5 $1";
+        let ids = call("sh", ["-c", ids]).unwrap();
+        let (group, process) = ids.trim().split_once(' ').unwrap();
+        assert_eq!(group, process, "it has its own process group");
+    }
 
     #[test]
     fn jobs_are_exclusive_and_not_requeued_and_get_no_passwords() {
