@@ -7,7 +7,7 @@
 
 mod scratch;
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -138,7 +138,11 @@ impl TaskSession {
         let at_lock = |source| TaskError::Scratch { path: lock_file.clone(), source };
         let open = File::options().create(true).truncate(false).write(true).open(&lock_file);
         let lock = open.map_err(at_lock)?;
-        while lock.try_lock().is_err() {
+        while let Err(error) = lock.try_lock() {
+            // Some shared file systems have no locks.
+            if let TryLockError::Error(source) = error {
+                return Err(at_lock(source));
+            }
             if claimed.is_fenced() || stop.load(Ordering::Relaxed) {
                 return Ok(Begin::NotNeeded("told to stop while another attempt ran".to_owned()));
             }
