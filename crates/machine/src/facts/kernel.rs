@@ -26,18 +26,27 @@ pub struct KernelFacts {
 #[serde(transparent)]
 pub struct Mitigations(pub BTreeMap<String, String>);
 
-impl Mitigations {
-    fn count(&self, start: &str) -> usize {
-        self.0.values().filter(|state| state.starts_with(start)).count()
-    }
-}
-
-/// Formats counts: `3 active, 1 vulnerable, 16 not needed`.
+/// Formats counts: `3 active, 1 vulnerable, 16 not needed`, and `1 unknown` if the kernel cannot tell.
 impl fmt::Display for Mitigations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (active, bare) = (self.count("Mitigation"), self.count("Vulnerable"));
-        let rest = self.0.len() - active - bare;
-        f.pad(&format!("{active} active, {bare} vulnerable, {rest} not needed"))
+        let (mut active, mut vulnerable, mut not_needed, mut unknown) = (0, 0, 0, 0);
+        for state in self.0.values() {
+            // With KVM some have a prefix: `KVM: Mitigation: Split huge pages`.
+            let state = state.strip_prefix("KVM: ").unwrap_or(state);
+            *match state {
+                _ if state.starts_with("Mitigation") => &mut active,
+                _ if state.starts_with("Vulnerable") => &mut vulnerable,
+                // Without KVM, which would need a mitigation.
+                "Processor vulnerable" => &mut vulnerable,
+                "Not affected" => &mut not_needed,
+                // `Unknown: Dependent on hypervisor status`
+                _ => &mut unknown,
+            } += 1;
+        }
+        let unknown = if unknown > 0 { format!(", {unknown} unknown") } else { String::new() };
+        f.pad(&format!(
+            "{active} active, {vulnerable} vulnerable, {not_needed} not needed{unknown}"
+        ))
     }
 }
 
@@ -97,6 +106,20 @@ mod tests {
         assert_eq!(mitigations.to_string(), "1 active, 1 vulnerable, 1 not needed");
         assert_eq!(facts.transparent_huge_pages.as_deref(), Some("madvise"));
         assert_eq!(facts.randomize_va_space, Some(2));
+    }
+
+    #[test]
+    fn unknown_and_kvm_mitigations_are_not_counted_as_not_needed() {
+        let states = [
+            "KVM: Mitigation: VMX disabled",
+            "KVM: Vulnerable",
+            "Processor vulnerable",
+            "Unknown: Dependent on hypervisor status",
+            "Not affected",
+        ];
+        let states = states.iter().map(|state| (state.to_string(), state.to_string()));
+        let text = Mitigations(states.collect()).to_string();
+        assert_eq!(text, "1 active, 2 vulnerable, 1 not needed, 1 unknown");
     }
 
     #[test]
