@@ -24,7 +24,8 @@ impl Topology {
         let mut packages = BTreeSet::new();
         for cpu in online.iter() {
             let place = format!("sys/devices/system/cpu/cpu{cpu}/topology");
-            packages.extend(root.text(&format!("{place}/physical_package_id")));
+            // -1 if the firmware does not tell.
+            packages.extend(root.value::<u32>(&format!("{place}/physical_package_id")));
             if cores.iter().any(|core| core.contains(cpu)) {
                 continue;
             }
@@ -96,6 +97,9 @@ mod tests {
         let topology = Topology::read(&tree.root());
         assert_eq!(topology.cores.len(), 2);
         assert_eq!((topology.sockets, topology.numa_nodes), (None, None));
+        let package = ("sys/devices/system/cpu/cpu0/topology/physical_package_id", "-1\n");
+        let tree = Fixture::new(&[("sys/devices/system/cpu/online", "0\n"), package]);
+        assert_eq!(Topology::read(&tree.root()).sockets, None);
         assert_eq!(Topology::read(&Fixture::new(&[]).root()).has_smt(), None);
     }
 }
