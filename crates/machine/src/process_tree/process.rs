@@ -100,6 +100,10 @@ impl Process {
             return Ok(Arc::clone(last));
         }
         let stat = self.stat(reader)?;
+        // A file that is not kept open may be that of a later process with the same ID.
+        if stat.start_ticks != self.started {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let io = reader.text(&mut self.io).ok().and_then(|text| storage_io(&text));
         let spent = Arc::new(Spent {
             cpu,
@@ -231,6 +235,16 @@ mod tests {
         // A sleep may end before the thread is descheduled.
         assert!(grown.0 >= 100, "{grown:?}");
         assert!(grown.0.abs_diff(grown.1) <= 5, "{grown:?}");
+    }
+
+    #[test]
+    fn later_process_with_the_same_id_is_not_read() {
+        let mut reader = Reader { max_descriptor: 0, ..Reader::new() };
+        let (mut process, _) = Process::of(std::process::id(), &mut reader).unwrap();
+        assert!(process.spent(Nanos::from_nanos(1), &mut reader).is_ok());
+        process.started -= 1;
+        let error = process.spent(Nanos::from_nanos(2), &mut reader).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
