@@ -334,8 +334,9 @@ fn too_little(there: Bytes, needed: Bytes) -> bool {
 
 /// Says that a frequency setting is not visible, and where it is set.
 fn unseen(facts: &HostFacts, setting: &str) -> String {
-    match &facts.system.hardware {
-        Some(hardware) if hardware.is_virtual() => {
+    match (&facts.system.hardware, &facts.frequency.driver) {
+        (_, Some(driver)) => format!("{setting} cannot be seen: {driver} has no setting for it"),
+        (Some(hardware), None) if hardware.is_virtual() => {
             format!("{setting} cannot be seen: it is the hypervisor's host that decides")
         }
         _ => format!("{setting} cannot be seen: the kernel has no cpufreq driver"),

@@ -115,6 +115,8 @@ fn frequency_settings_are_checked() {
     let on = Boost { on: true, control: BoostControl::NoTurbo };
     let it = found(|facts, _| facts.frequency.boost = Some(on));
     assert_eq!(advice(&it), "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo");
+    let it = found(|facts, _| facts.frequency.boost = None);
+    assert_eq!(it.what, "turbo/boost cannot be seen: acpi-cpufreq has no setting for it");
 }
 
 #[test]

@@ -75,7 +75,11 @@ impl HostFacts {
         let governors = frequency.governors.as_deref().and_then(|them| some_list(them, ", "));
         rows.add("frequency governor", governors, decided);
         rows.add("frequency driver", frequency.driver.as_ref(), decided);
-        rows.add("turbo/boost", frequency.boost.map(|boost| on_off(boost.on)), decided);
+        let boost = match frequency.driver {
+            Some(_) => "its driver has no setting",
+            None => decided,
+        };
+        rows.add("turbo/boost", frequency.boost.map(|boost| on_off(boost.on)), boost);
     }
 
     fn kernel_rows(&self, rows: &mut Rows) {
@@ -161,7 +165,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::facts::{Hardware, SystemFacts};
+    use crate::facts::{FrequencyFacts, Hardware, SystemFacts};
     use crate::{FsRoot, Reason};
 
     fn value<'a>(rows: &'a [(String, String)], label: &str) -> &'a str {
@@ -190,6 +194,15 @@ mod tests {
         assert_eq!(value(&rows, "hypervisor"), "KVM");
         assert_eq!(value(&rows, "turbo/boost"), "not available: the hypervisor's host decides");
         assert_eq!(value(&rows, "hardware counters"), "not available: none in this machine");
+    }
+
+    #[test]
+    fn turbo_that_a_driver_cannot_set_is_not_a_missing_driver() {
+        let frequency =
+            FrequencyFacts { driver: Some("amd-pstate".into()), ..FrequencyFacts::default() };
+        let rows = HostFacts { frequency, ..HostFacts::default() }.rows();
+        assert_eq!(value(&rows, "turbo/boost"), "not available: its driver has no setting");
+        assert_eq!(value(&rows, "frequency governor"), "not available: no cpufreq in sysfs");
     }
 
     #[test]
