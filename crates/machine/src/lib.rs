@@ -18,6 +18,7 @@
 mod cache_path;
 mod checks;
 pub mod clock;
+mod control_groups;
 pub mod counters;
 mod cpu_assignment;
 mod cpus;

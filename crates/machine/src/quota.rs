@@ -1,50 +1,27 @@
 //! CPU quotas of control groups.
 
 use crate::FsRoot;
+use crate::control_groups::hierarchies;
 
 /// Whether a control group of this process has a CPU quota; `None` if its groups are unknown.
 #[must_use]
 pub fn has_cpu_quota(root: &FsRoot) -> Option<bool> {
-    let groups = root.text("proc/self/cgroup")?;
-    // `0::/path` in version 2, `4:cpu,cpuacct:/path` in version 1.
-    let mut limited = groups.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let directories = ancestors(path);
-        if number == "0" && controllers.is_empty() {
-            return Some(directories.iter().any(|directory| limited_v2(root, directory)));
-        }
-        let has_cpu = controllers.split(',').any(|controller| controller == "cpu");
-        has_cpu
-            .then(|| directories.iter().any(|directory| limited_v1(root, controllers, directory)))
+    let mut limited = hierarchies(root, "cpu")?.into_iter().flat_map(|hierarchy| {
+        let is_limited = if hierarchy.is_unified { limited_v2 } else { limited_v1 };
+        hierarchy.directories.into_iter().map(move |directory| is_limited(root, &directory))
     });
     Some(limited.any(|one| one))
 }
 
-/// The group and its ancestors: for `/a/b` these are `a/b`, `a` and the root group.
-fn ancestors(path: &str) -> Vec<String> {
-    let mut path = path.trim_matches('/');
-    let mut all = vec![path.to_owned()];
-    while let Some((parent, _)) = path.rsplit_once('/') {
-        path = parent;
-        all.push(parent.to_owned());
-    }
-    if !path.is_empty() {
-        all.push(String::new());
-    }
-    all
-}
-
 /// Version 2: `max 100000`, or the quota and its period in microseconds: `50000 100000`.
 fn limited_v2(root: &FsRoot, directory: &str) -> bool {
-    let text = root.text(&format!("sys/fs/cgroup/{directory}/cpu.max"));
+    let text = root.text(&format!("{directory}/cpu.max"));
     text.is_some_and(|text| !text.starts_with("max"))
 }
 
 /// Version 1: the quota in microseconds, or -1.
-fn limited_v1(root: &FsRoot, controllers: &str, directory: &str) -> bool {
-    let file = format!("sys/fs/cgroup/{controllers}/{directory}/cpu.cfs_quota_us");
-    root.value::<i64>(&file).is_some_and(|quota| quota > 0)
+fn limited_v1(root: &FsRoot, directory: &str) -> bool {
+    root.value::<i64>(&format!("{directory}/cpu.cfs_quota_us")).is_some_and(|quota| quota > 0)
 }
 
 #[cfg(test)]

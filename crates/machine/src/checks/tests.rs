@@ -34,6 +34,7 @@ fn ideal() -> HostFacts {
         memory: MemoryFacts {
             total: Some(Bytes::from_mib(8192)),
             available: Some(Bytes::from_mib(4096)),
+            group_limit: None,
             swap_used: Some(Bytes::default()),
         },
         load_average: Some(0.1),

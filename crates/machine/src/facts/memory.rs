@@ -1,6 +1,7 @@
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::control_groups::hierarchies;
 use crate::fs_root::FsRoot;
 
 /// Memory and swap.
@@ -9,15 +10,28 @@ use crate::fs_root::FsRoot;
 pub struct MemoryFacts {
     /// Memory available to the kernel.
     pub total: Option<Bytes>,
-    /// Memory available to programs without swapping.
+    /// Memory available to programs without swapping, within the limits of this process's control
+    /// groups.
     pub available: Option<Bytes>,
+    /// The lowest limit of this process's control groups; `None` without one, or if it is unknown.
+    pub group_limit: Option<Bytes>,
     /// Used swap; zero without swap.
     pub swap_used: Option<Bytes>,
 }
 
 impl MemoryFacts {
     pub(super) fn read(root: &FsRoot) -> Self {
-        root.text("proc/meminfo").map_or_else(Self::default, |text| Self::parse(&text))
+        let machine =
+            root.text("proc/meminfo").map_or_else(Self::default, |text| Self::parse(&text));
+        let groups = || GroupMemory::all(root).into_iter();
+        let limit = groups().map(|group| group.limit).min();
+        let available = groups().map(|group| group.available()).chain(machine.available).min();
+        Self {
+            // Without a limit, version 1 has a number that is larger than any memory.
+            group_limit: limit.filter(|limit| machine.total.is_none_or(|total| *limit < total)),
+            available: machine.available.and(available),
+            ..machine
+        }
     }
 
     fn parse(text: &str) -> Self {
@@ -30,10 +44,55 @@ impl MemoryFacts {
         Self {
             total: size("MemTotal:"),
             available: size("MemAvailable:"),
+            group_limit: None,
             swap_used: swap.map(|(total, free)| {
                 Bytes::from_bytes(total.as_bytes().saturating_sub(free.as_bytes()))
             }),
         }
+    }
+}
+
+/// The memory of a control group with a limit.
+#[derive(Clone, Copy, Debug)]
+struct GroupMemory {
+    limit: Bytes,
+    used: Bytes,
+    /// The part of it that caches files: the kernel reclaims it for programs.
+    cache: Bytes,
+}
+
+impl GroupMemory {
+    /// The groups of this process that have a limit.
+    fn all(root: &FsRoot) -> Vec<Self> {
+        let hierarchies = hierarchies(root, "memory").unwrap_or_default();
+        let groups = hierarchies.iter().flat_map(|hierarchy| {
+            let [limit, used, prefix] = match hierarchy.is_unified {
+                true => ["memory.max", "memory.current", ""],
+                // Without the prefix, numbers of version 1 are those of the group without its children.
+                false => ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_"],
+            };
+            hierarchy.directories.iter().filter_map(move |directory| {
+                let size = |file| root.value(&format!("{directory}/{file}")).map(Bytes::from_bytes);
+                let stat = root.text(&format!("{directory}/memory.stat")).unwrap_or_default();
+                let cache = ["active_file ", "inactive_file "].iter().filter_map(|name| {
+                    let name = format!("{prefix}{name}");
+                    stat.lines().find_map(|line| line.strip_prefix(&name))?.parse::<u64>().ok()
+                });
+                Some(Self {
+                    // Without a limit, version 2 has the word `max`.
+                    limit: size(limit)?,
+                    used: size(used).unwrap_or_default(),
+                    cache: Bytes::from_bytes(cache.fold(0, u64::saturating_add)),
+                })
+            })
+        });
+        groups.collect()
+    }
+
+    fn available(self) -> Bytes {
+        let Self { limit, used, cache } = self;
+        let kept = used.as_bytes().saturating_sub(cache.as_bytes());
+        Bytes::from_bytes(limit.as_bytes().saturating_sub(kept))
     }
 }
 
@@ -61,6 +120,46 @@ mod tests {
         assert_eq!(facts.available, Some(Bytes::from_kib(512)));
         assert_eq!(facts.swap_used, Some(Bytes::from_kib(10)));
         assert_eq!(load_average(&tree.root()), Some(0.42));
+    }
+
+    #[test]
+    fn memory_beyond_the_limit_of_a_control_group_is_not_available() {
+        const MIB: u64 = 1 << 20;
+        let facts = |files: &[(&str, String)]| {
+            let mut all =
+                vec![("proc/meminfo", "MemTotal: 8192000 kB\nMemAvailable: 4096000 kB\n")];
+            all.extend(files.iter().map(|(path, text)| (*path, text.as_str())));
+            MemoryFacts::read(&Fixture::new(&all).root())
+        };
+        let unlimited = facts(&[]);
+        assert_eq!(unlimited.available, Some(Bytes::from_kib(4_096_000)));
+        assert_eq!(unlimited.group_limit, None);
+        let used = format!("{}", 300 * MIB);
+        let stat = format!("anon 7\ninactive_file {}\nactive_file {MIB}\n", 99 * MIB);
+        let version_2 = |limit: String| {
+            facts(&[
+                ("proc/self/cgroup", "0::/a/b\n".to_owned()),
+                ("sys/fs/cgroup/a/b/memory.max", "max\n".to_owned()),
+                ("sys/fs/cgroup/a/memory.max", limit),
+                ("sys/fs/cgroup/a/memory.current", used.clone()),
+                ("sys/fs/cgroup/a/memory.stat", stat.clone()),
+            ])
+        };
+        let limited = version_2(format!("{}\n", 1024 * MIB));
+        assert_eq!(limited.available, Some(Bytes::from_mib(1024 - 300 + 100)));
+        assert_eq!(limited.group_limit, Some(Bytes::from_mib(1024)));
+        assert_eq!(limited.total, unlimited.total);
+        assert_eq!(version_2("max\n".to_owned()), unlimited);
+        let version_1 = |limit: u64| {
+            facts(&[
+                ("proc/self/cgroup", "4:memory:/a\n0::/\n".to_owned()),
+                ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", limit.to_string()),
+                ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", used.clone()),
+                ("sys/fs/cgroup/memory/a/memory.stat", stat.replace("\n", "\ntotal_")),
+            ])
+        };
+        assert_eq!(version_1(1024 * MIB), limited);
+        assert_eq!(version_1(9_223_372_036_854_771_712), unlimited);
     }
 
     #[test]

@@ -108,7 +108,10 @@ impl HostFacts {
 
     fn state_rows(&self, rows: &mut Rows) {
         let memory = self.memory.total.zip(self.memory.available);
-        let memory = memory.map(|(total, free)| format!("{total}, {free} of it available"));
+        let memory = memory.map(|(total, free)| match self.memory.group_limit {
+            None => format!("{total}, {free} of it available"),
+            Some(limit) => format!("{total}, cgroup limit {limit}, {free} available"),
+        });
         rows.add("memory", memory, "not in /proc/meminfo");
         rows.add("swap in use", self.memory.swap_used, "not in /proc/meminfo");
         let load = self.load_average.map(|load| format!("{load:.2}"));
