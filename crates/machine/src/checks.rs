@@ -112,18 +112,35 @@ const SPARE: f64 = 1.1;
 
 fn cpus(facts: &HostFacts, needs: &Needs) -> Finding {
     const ID: &str = "cpus";
-    match (facts.processor.online, needs.cpus) {
-        (None, _) => Finding::note(ID, "the number of CPUs is unknown"),
-        (Some(1), _) => {
-            Finding::warning(ID, "one CPU: dbdyno and the system under test take turns").advise(
-                "use a machine with at least 2 CPUs; here trust CPU time per query, not QPS",
-            )
+    let processor = &facts.processor;
+    let Some(usable) = processor.usable.or(processor.online) else {
+        return Finding::note(ID, "the number of CPUs is unknown");
+    };
+    let is_restricted = processor.online.is_some_and(|online| online > usable);
+    let cpus = match processor.online {
+        Some(online) if is_restricted => format!("{usable} of {online} CPUs"),
+        _ if usable == 1 => "one CPU".to_owned(),
+        _ => format!("{usable} CPUs"),
+    };
+    if processor.has_quota == Some(true) {
+        let what = "a control group has a quota of CPU time: its processes wait when it is used up";
+        return Finding::warning(ID, what)
+            .advise("assign whole CPUs instead (docker run --cpuset-cpus, not --cpus)");
+    }
+    match needs.cpus {
+        _ if usable == 1 => {
+            let advice = match is_restricted {
+                true => "allow this process at least 2 CPUs (taskset -c, docker run --cpuset-cpus)",
+                false => "use a machine with at least 2 CPUs",
+            };
+            Finding::warning(ID, format!("{cpus}: dbdyno and the system under test take turns"))
+                .advise(format!("{advice}; here trust CPU time per query, not QPS"))
         }
-        (Some(online), Some(needed)) if online < needed => {
-            Finding::note(ID, format!("{online} CPUs for a run that can keep {needed} busy"))
+        Some(needed) if usable < needed => {
+            Finding::note(ID, format!("{cpus} for a run that can keep {needed} busy"))
                 .advise("use fewer clients, or compare CPU time per query")
         }
-        (Some(online), _) => Finding::ok(ID, format!("{online} CPUs")),
+        _ => Finding::ok(ID, cpus),
     }
 }
 

@@ -29,6 +29,7 @@ pub use system::SystemFacts;
 
 use dbdyno_record::Counter;
 
+use crate::CpuSet;
 use crate::counters::{Counters, Reason, Scope, Target, paranoid};
 use crate::fs_root::FsRoot;
 
@@ -89,10 +90,13 @@ impl HostFacts {
     /// interval: see [`HostFacts::gather_over`].
     #[must_use]
     pub fn gather(disk: &Path) -> Self {
+        let facts = Self::read(&FsRoot::this_machine(), hypervisor_signature().as_deref());
+        let usable = CpuSet::allowed().ok().map(|cpus| cpus.len());
         Self {
+            processor: ProcessorFacts { usable, ..facts.processor },
             disk: DiskFacts::read(&FsRoot::this_machine(), disk),
             counters: Some(CounterAccess::probe()),
-            ..Self::read(&FsRoot::this_machine(), hypervisor_signature().as_deref())
+            ..facts
         }
     }
 
@@ -155,5 +159,16 @@ mod tests {
         assert!(facts.memory.total.is_some());
         assert!(facts.disk.is_some());
         assert!(facts.counters.is_some());
+    }
+
+    #[test]
+    fn usable_cpus_are_those_of_the_affinity() {
+        let usable = || HostFacts::gather(Path::new("/tmp")).processor.usable;
+        let one: CpuSet = CpuSet::allowed().unwrap().first().into_iter().collect();
+        let pinned = std::thread::spawn(move || {
+            crate::pin_current_thread(&one).unwrap();
+            usable()
+        });
+        assert_eq!(pinned.join().unwrap(), Some(1));
     }
 }

@@ -126,6 +126,13 @@ fn too_few_cpus_and_smt_are_reported() {
     assert_eq!((it.id.as_str(), it.severity), ("cpus", Severity::Warning));
     let it = found(|_, needs| needs.cpus = Some(17));
     assert_eq!(it.what, "8 CPUs for a run that can keep 17 busy");
+    let it = found(|facts, _| facts.processor.usable = Some(1));
+    assert_eq!(it.what, "1 of 8 CPUs: dbdyno and the system under test take turns");
+    assert!(advice(&it).contains("taskset"), "{it:?}");
+    let it = found(|facts, needs| (facts.processor.usable, needs.cpus) = (Some(2), Some(5)));
+    assert_eq!(it.what, "2 of 8 CPUs for a run that can keep 5 busy");
+    let it = found(|facts, _| facts.processor.has_quota = Some(true));
+    assert_eq!((it.id.as_str(), it.severity), ("cpus", Severity::Warning));
     let it = found(|facts, _| facts.processor.smt = Some(true));
     assert_eq!((it.id.as_str(), it.severity), ("smt", Severity::Note));
 }

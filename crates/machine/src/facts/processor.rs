@@ -2,7 +2,7 @@ use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::fs_root::FsRoot;
-use crate::{CpuSet, Topology};
+use crate::{CpuSet, Topology, has_cpu_quota};
 
 /// Instruction set extensions that compilers use or that databases detect at run time.
 const FLAGS_OF_INTEREST: [&str; 11] = [
@@ -22,6 +22,10 @@ pub struct ProcessorFacts {
     pub microcode: Option<String>,
     /// Online CPUs, counting hardware threads.
     pub online: Option<usize>,
+    /// CPUs that this process may use, by its affinity and its control group; `None` if unknown.
+    pub usable: Option<usize>,
+    /// Whether a control group of this process has a quota of CPU time.
+    pub has_quota: Option<bool>,
     /// Online cores.
     pub cores: Option<usize>,
     /// Whether cores have more than one thread.
@@ -78,6 +82,9 @@ impl ProcessorFacts {
             model: model(root, &info),
             microcode: field(&info, "microcode").map(str::to_owned),
             online,
+            // Not in files: see `HostFacts::gather`.
+            usable: None,
+            has_quota: has_cpu_quota(root),
             cores: Some(topology.cores.len()).filter(|cores| *cores > 0),
             smt: root.flag("sys/devices/system/cpu/smt/active").or_else(|| topology.has_smt()),
             sockets: topology.sockets,

@@ -44,13 +44,13 @@ impl HostFacts {
             (processor.sockets, "socket"),
             (processor.numa_nodes, "NUMA node"),
         ];
-        let counts: Vec<String> = counts
-            .into_iter()
-            .filter_map(|(count, unit)| {
-                let count = count?;
-                Some(format!("{count} {unit}{}", if count == 1 { "" } else { "s" }))
-            })
-            .collect();
+        let counts = counts.into_iter().filter_map(|(count, unit)| {
+            let count = count?;
+            Some(format!("{count} {unit}{}", if count == 1 { "" } else { "s" }))
+        });
+        let restricted = processor.usable.filter(|usable| Some(*usable) < processor.online);
+        let usable = restricted.map(|usable| format!("{usable} usable"));
+        let counts: Vec<String> = counts.chain(usable).collect();
         rows.add("CPUs online", some_list(&counts, ", "), "no topology in sysfs");
         rows.add("SMT", processor.smt.map(on_off), "no topology in sysfs");
         rows.add("caches", caches(&processor.caches), "the machine does not describe them");
@@ -168,7 +168,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::facts::{FrequencyFacts, Hardware, SystemFacts};
+    use crate::facts::{FrequencyFacts, Hardware, ProcessorFacts, SystemFacts};
     use crate::{FsRoot, Reason};
 
     fn value<'a>(rows: &'a [(String, String)], label: &str) -> &'a str {
@@ -206,6 +206,25 @@ mod tests {
         let rows = HostFacts { frequency, ..HostFacts::default() }.rows();
         assert_eq!(value(&rows, "turbo/boost"), "not available: its driver has no setting");
         assert_eq!(value(&rows, "frequency governor"), "not available: no cpufreq in sysfs");
+    }
+
+    #[test]
+    fn cpus_that_may_not_be_used_are_shown() {
+        let cpus = |usable| {
+            let processor = ProcessorFacts {
+                online: Some(8),
+                cores: Some(4),
+                usable,
+                ..ProcessorFacts::default()
+            };
+            let rows = HostFacts { processor, ..HostFacts::default() }.rows();
+            value(&rows, "CPUs online").to_owned()
+        };
+        assert_eq!(cpus(Some(2)), "8 CPUs, 4 cores, 2 usable");
+        assert_eq!(
+            (cpus(Some(8)), cpus(None)),
+            ("8 CPUs, 4 cores".into(), "8 CPUs, 4 cores".into())
+        );
     }
 
     #[test]
