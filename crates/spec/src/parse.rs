@@ -89,7 +89,8 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         check_scripts(&root, workload, &candidates);
     }
     let is_server = |one: &candidate::Read<'_>| matches!(one.program, Some(Program::Server(_)));
-    let lasts = |one: &candidate::Read<'_>| one.url.is_some() || one.live.is_some();
+    let is_live = |one: &candidate::Read<'_>| one.live.as_ref().is_some_and(|it| it.live.is_some());
+    let lasts = |one: &candidate::Read<'_>| one.url.is_some() || is_live(one);
     let systems = match candidates.iter().any(is_server) {
         false => schedule::Systems::Embedded,
         true if candidates.iter().any(lasts) => schedule::Systems::LastingServers,

@@ -22,6 +22,15 @@ fn shown(lines: &str) -> String {
 }
 
 #[test]
+fn live_changes_the_default_of_restarts_only_if_it_is_on() {
+    let restarts = |lines: &str| {
+        let text = text(&format!("system = 'mariadb'\n{lines}"));
+        parse("test.toml", &text).unwrap().schedule.restarts
+    };
+    assert_eq!(["live = true", "live = false", ""].map(restarts), [1, 6, 6]);
+}
+
+#[test]
 fn live_true_has_the_defaults() {
     let expected = Live {
         profile: Nanos::from_secs(15),
