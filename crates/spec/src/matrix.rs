@@ -144,17 +144,17 @@ pub fn part(text: &str) -> String {
 
 /// Reports a candidate of a matrix with the name of another candidate.
 pub fn check_names(root: &Table<'_>, candidates: &[Read<'_>]) {
-    let mut taken: Vec<&str> = Vec::new();
-    for candidate in candidates {
-        for one in candidate.all() {
-            let is_of_matrix = one.matrix.is_some();
-            if is_of_matrix && taken.contains(&one.name.as_str()) {
-                let message = format!("duplicate candidate name `{}`, of a `matrix`", one.name);
-                let span = root.key_span("candidate").unwrap_or_default();
-                root.report(Problem::new(span, message).help("rename one of the candidates"));
-            }
-            taken.push(&one.name);
+    let mut taken: Vec<&Candidate> = Vec::new();
+    for one in candidates.iter().flat_map(Read::all) {
+        let is_equal = |other: &&Candidate| {
+            other.name == one.name && (other.matrix.is_some() || one.matrix.is_some())
+        };
+        if taken.iter().any(is_equal) {
+            let message = format!("duplicate candidate name `{}`, of a `matrix`", one.name);
+            let span = root.key_span("candidate").unwrap_or_default();
+            root.report(Problem::new(span, message).help("rename one of the candidates"));
         }
+        taken.push(one);
     }
 }
 

@@ -114,7 +114,9 @@ fn matrix_is_for_servers_that_dbdyno_starts() {
 #[test]
 fn names_of_a_matrix_are_unique() {
     let other = "[[candidate]]\nname = 'm.a-1'\nsystem = 'mariadb'\n";
-    let text = format!("{other}{}", maria("{ a = [1, 2] }"));
-    let problem = experiment("m", &text).unwrap_err();
-    assert!(problem.contains("duplicate candidate name `m.a-1`, of a `matrix`"), "{problem}");
+    let matrix = maria("{ a = [1, 2] }");
+    for text in [format!("{other}{matrix}"), format!("{matrix}{other}")] {
+        let problem = experiment("m", &text).unwrap_err();
+        assert!(problem.contains("duplicate candidate name `m.a-1`, of a `matrix`"), "{problem}");
+    }
 }
