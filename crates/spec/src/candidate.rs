@@ -6,11 +6,9 @@ use dbdyno_units::Share;
 
 use crate::build::{self, Definitions};
 use crate::experiment::{Candidate, Host, SqliteConfig, System};
+use crate::names::CONTROL;
 use crate::server::{self, Defaults};
 use crate::{existing, live, matrix, names, sqlite};
-
-/// The name of the second instance of the baseline in results.
-pub const CONTROL: &str = "control";
 
 /// Defaults for all candidates of a system.
 pub struct Sections {

@@ -157,6 +157,7 @@ fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
     let rates = table.one_or_more_integers("rates", 1..=MOST_RATE);
     let times = table.one_or_more_durations("seconds", TIMES);
     let kinds = table.choice("queries", &QUERIES).map_or(QUERIES[0].1, |kinds| kinds.value);
+    let are_known = rates.is_some() || !table.has("rates");
     let rates = match rates {
         Some(rates) => {
             check_twice(table, &rates.value);
@@ -168,7 +169,7 @@ fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
         None => vec![Nanos::from_secs(60)],
         Some(times) => {
             let count = times.value.len();
-            if count != 1 && count != rates.len() {
+            if are_known && count != 1 && count != rates.len() {
                 let message = format!("{count} times for {} rates", rates.len());
                 let help = "set one time for all rates, or one for each";
                 table.report(Problem::new(times.span, message).help(help));

@@ -4,6 +4,9 @@ use dbdyno_document::{Problem, Spanned, Table};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+/// The name of the second instance of the baseline in results.
+pub const CONTROL: &str = "control";
+
 /// Names become parts of file names, which are limited to 255 bytes.
 pub const LONGEST: usize = 100;
 
@@ -26,6 +29,11 @@ pub fn of_experiment<'d>(table: &mut Table<'d>) -> Option<&'d str> {
 /// A candidate's name.
 pub fn of_candidate<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
     read(table, OF_CANDIDATE)
+}
+
+/// Whether a candidate can have this name.
+pub fn is_of_candidate(name: &str) -> bool {
+    name != CONTROL && problem_of(name, OF_CANDIDATE).is_none()
 }
 
 /// The name of a candidate's series.

@@ -176,6 +176,10 @@ fn check_baseline(
 ) {
     let Some(baseline) = baseline else { return };
     let mut names: Vec<&str> = candidates.iter().filter_map(|candidate| candidate.name).collect();
+    if names.len() < candidates.len() && !names::is_of_candidate(baseline.value) {
+        // It is the name of a candidate with an invalid name, which was reported there.
+        return;
+    }
     for candidate in candidates.iter().filter(|candidate| !candidate.others.is_empty()) {
         names.extend(candidate.all().map(|one| one.name.as_str()));
     }

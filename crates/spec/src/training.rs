@@ -75,7 +75,8 @@ pub fn read(
             }
         })
     };
-    let (chosen, out) = (select(&chosen).ok()?, select(&out).ok()?);
+    let (chosen, out) = (select(&chosen), select(&out));
+    let (chosen, out) = (chosen.ok()?, out.ok()?);
     let left_out = |name: &str| out.iter().any(|other| other.name == name);
     let microbenchmarks: Vec<_> = chosen.into_iter().filter(|one| !left_out(&one.name)).collect();
     if microbenchmarks.is_empty() {

@@ -1,9 +1,8 @@
 //! Names of candidates, from what they are.
 
 use super::candidate::{Candidate, Kind};
-use crate::candidate::CONTROL;
 use crate::matrix::{part, short};
-use crate::names::LONGEST;
+use crate::names::{CONTROL, LONGEST};
 
 /// Keys that a name mentions by their value only: their values are unambiguous.
 const KEYS_WITH_PLAIN_VALUES: [&str; 5] =

@@ -125,6 +125,7 @@ fn training_selects_microbenchmarks() {
     let shows = |text: String, part: &str| assert!(text.contains(part), "{text}");
     shows(problems(&lines("")), "missing `training`: `rel_pgo` uses a profile");
     shows(problems(&lines("training = ['pont-1']")), "pont-1");
+    shows(problems(&lines("training = ['pont-1', '!writse']")), "writse");
     shows(problems(&lines("training = ['writes', '!writes']")), "`training` selects nothing");
     let without = candidate("variant = 'rel'\nsource = { path = '/s' }\ntraining = ['all']");
     shows(problems(&without), "is for candidates that use a profile");

@@ -94,6 +94,7 @@ fn problems_are_shown_at_their_positions() {
         ("[insert_benchmark]\ntables = 2", "2 tables are more than the 1 clients"),
         ("[insert_benchmark]\nrates = [5, 5]", "duplicate rate 5"),
         ("[insert_benchmark]\nrates = 0", "it must be from 1 to"),
+        ("[insert_benchmark]\nrates = [1, 0]\nseconds = ['1s', '2s']", "it must be from 1 to"),
         ("[insert_benchmark]\nseconds = ['1s', '2s']", "2 times for 3 rates"),
         ("[insert_benchmark]\nseconds = 5", "a length of time such as"),
         ("[insert_benchmark]\nseconds = '5'", "`5` has no unit"),

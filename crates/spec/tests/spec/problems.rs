@@ -408,6 +408,16 @@ fn invalid_candidates_are_reported() {
 }
 
 #[test]
+fn baseline_with_an_invalid_name_is_reported_once() {
+    for (name, message) in [("a b", "`a b` cannot be a name"), ("control", "reserved name")] {
+        let invalid =
+            format!("[[candidate]]\nname = '{name}'\nsystem = 'sqlite'\nvariant = 'rel'\n");
+        let shown = shown(&format!("name = 'test'\nbaseline = '{name}'\n{CANDIDATE}{invalid}"));
+        assert!(shown.contains(message) && shown.matches("error:").count() == 1, "{shown}");
+    }
+}
+
+#[test]
 fn missing_candidates_are_reported() {
     assert_snapshot!(shown("name = 'test'\nbaseline = 'a'\ncandidate = []"), @r"
     error: missing [[candidate]]
