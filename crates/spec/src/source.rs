@@ -61,6 +61,7 @@ pub fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<S
     let location = word(table, "tarball")?;
     let sha256 = table.string("sha256");
     let is_url = location.value.contains("://");
+    refuse_password(table, location, "download the archive and write its path")?;
     if let Some(sha256) = sha256
         && !(sha256.value.len() == 64 && sha256.value.bytes().all(is_hexadecimal))
     {
@@ -85,14 +86,27 @@ pub fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<S
 fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
     table.require("revision");
     let (url, revision) = (word(table, "git"), word(table, "revision"));
-    let (url, revision) = (url?.value.to_owned(), revision?);
+    let (url, revision) = (url?, revision?);
+    refuse_password(table, url, "use a credential helper of git, see gitcredentials(7)")?;
     // git would parse it as an option.
     if revision.value.starts_with('-') {
         let message = format!("invalid revision `{}`", revision.value);
         table.report(Problem::new(revision.span, message).help("use a tag or a commit"));
         return None;
     }
-    Some(SourceOrigin::Git { url, revision: revision.value.to_owned() })
+    Some(SourceOrigin::Git { url: url.value.to_owned(), revision: revision.value.to_owned() })
+}
+
+/// Reports a URL with a password: runs store where a source is from, and reports show it.
+fn refuse_password(table: &Table<'_>, url: Spanned<&str>, instead: &str) -> Option<()> {
+    let rest = url.value.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if !authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
+        return Some(());
+    }
+    let problem = Problem::new(url.span, "the URL contains a password");
+    table.report(problem.help(format!("the experiment is stored with each run: {instead}")));
+    None
 }
 
 fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {

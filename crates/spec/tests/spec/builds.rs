@@ -108,6 +108,21 @@ fn build_problems_have_help() {
 }
 
 #[test]
+fn password_in_the_url_of_a_source_is_rejected_and_not_shown() {
+    let sha256 = "a".repeat(64);
+    for source in [
+        "git = 'https://me:geheim@host/x.git', revision = 'v1'".to_owned(),
+        format!("tarball = 'https://me:geheim@host/x.tgz', sha256 = '{sha256}'"),
+    ] {
+        let shown = problems(&candidate(&format!("variant = 'rel'\nsource = {{ {source} }}")));
+        assert!(shown.contains("the URL contains a password"), "{shown}");
+        assert!(shown.contains("me:******@host") && !shown.contains("geheim"), "{shown}");
+    }
+    let git = "git = 'ssh://git@host:22/~me/a@b:c.git', revision = 'v1'";
+    build(&candidate(&format!("variant = 'rel'\nsource = {{ {git} }}")));
+}
+
+#[test]
 fn training_selects_microbenchmarks() {
     let lines = |training: &str| {
         candidate(&format!("variant = 'rel_pgo'\nsource = {{ path = '/s' }}\n{training}"))
