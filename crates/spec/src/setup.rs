@@ -77,15 +77,34 @@ pub fn check_statements(
     scripts: &[SetupScript],
     candidates: &[candidate::Read<'_>],
 ) {
-    let existing = candidates.iter().find_map(|candidate| match candidate.program {
-        Some(Program::Server(system)) if candidate.url.is_some() => Some((candidate.name, system)),
-        _ => None,
-    });
-    let Some((Some(name), system)) = existing else { return };
-    let dialect = match system {
+    // One server of each dialect: what is a comment for one is executed by another.
+    for dialect in [Dialect::MySql, Dialect::PostgreSql] {
+        let existing = candidates.iter().find(|candidate| match candidate.program {
+            Some(Program::Server(system)) => {
+                candidate.url.is_some() && dialect_of(system) == dialect
+            }
+            _ => false,
+        });
+        if let Some(name) = existing.and_then(|candidate| candidate.name) {
+            check_dialect(root, span, scripts, (name, dialect));
+        }
+    }
+}
+
+const fn dialect_of(system: ServerSystem) -> Dialect {
+    match system {
         ServerSystem::MariaDb | ServerSystem::MySql => Dialect::MySql,
         ServerSystem::PostgreSql => Dialect::PostgreSql,
-    };
+    }
+}
+
+/// Checks scripts for the existing server of the candidate `name`.
+fn check_dialect(
+    root: &Table<'_>,
+    span: Span,
+    scripts: &[SetupScript],
+    (name, dialect): (&str, Dialect),
+) {
     for SetupScript { origin, text } in scripts {
         for statement in split_script(text, dialect) {
             if let Effect::Other(what) = effect(statement.sql, dialect) {

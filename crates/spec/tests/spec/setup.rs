@@ -92,3 +92,13 @@ fn running_servers_get_tables_only() {
       | ^^^^^ there, `setup` may create tables and indexes, and change rows and session settings: dbdyno would not remove anything else
     ");
 }
+
+/// MySQL executes a comment that PostgreSQL ignores.
+#[test]
+fn scripts_are_checked_for_each_kind_of_existing_server() {
+    let second = "[[candidate]]\nname = 'b'\nsystem = 'mysql'\nurl = 'mysql://me@host/'\n";
+    let setup = "'CREATE TABLE a (id INT); /*! CREATE VIEW v AS SELECT 1 */'";
+    assert!(experiment(setup, "SELECT 1", PG).is_ok());
+    let shown = problems(setup, &format!("{PG}\n{second}"));
+    assert!(shown.contains("not possible on the existing server of b"), "{shown}");
+}
