@@ -10,7 +10,8 @@ pub fn without_passwords(text: &str) -> String {
     for (scheme_end, separator) in text.match_indices("://") {
         let start = scheme_end + separator.len();
         let url = &text[start..];
-        let url = &url[..url.find(ends_url).unwrap_or(url.len())];
+        let quote = quote_before(&text[..scheme_end]);
+        let url = &url[..url.find(|c| ends_url(c, quote)).unwrap_or(url.len())];
         // An unescaped password may contain an `@`, so the last one ends it.
         if let Some(at) = url.rfind('@')
             && let Some(colon) = url[..at].find(':')
@@ -26,8 +27,23 @@ pub fn without_passwords(text: &str) -> String {
     blotted
 }
 
-fn ends_url(c: char) -> bool {
-    c.is_whitespace() || c == '"' || c == '\''
+/// The quote that a URL starts after, from the text before it with its scheme.
+fn quote_before(text: &str) -> Option<char> {
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    text.trim_end_matches(is_scheme).chars().next_back().filter(|c| is_quote(*c))
+}
+
+const fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'')
+}
+
+/// Whether a URL that starts after this quote, if any, ends before the character. A password in quotes may
+/// contain spaces and the other quote.
+fn ends_url(c: char, quote: Option<char>) -> bool {
+    match quote {
+        Some(quote) => c == quote || c == '\n',
+        None => c.is_whitespace() || is_quote(c),
+    }
 }
 
 /// Replaces a part of the text with asterisks, except line breaks. Has no effect if the part is out
@@ -56,6 +72,8 @@ mod tests {
             ("mysql://h/?password=geheim&tls=off", "mysql://h/?password=******&tls=off"),
             ("a://b:c@d a://e:f@g", "a://b:*@d a://e:*@g"),
             ("'mysql://me:geheim@host\nname = 'x@y:z'", "'mysql://me:******@host\nname = 'x@y:z'"),
+            (r#"ulr = "mysql://me:ge'h eim@host/""#, r#"ulr = "mysql://me:********@host/""#),
+            (r#"'mysql://me:ge"heim@host'"#, r#"'mysql://me:*******@host'"#),
             ("nothing: here@all", "nothing: here@all"),
         ] {
             assert_eq!(without_passwords(text), shown);

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
-use dbdyno_document::Span;
+use dbdyno_document::{Span, without_passwords};
 
 /// The words of a command in one line, quoted as for a shell.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
     text: String,
+    /// The same with passwords masked.
+    masked: String,
     /// The length of the program and the command, before the words.
     command: usize,
 }
@@ -28,20 +30,21 @@ impl CommandLine {
     /// The line of a command of dbdyno, without words.
     pub fn new(command: &str) -> Self {
         let text = format!("dbdyno {command}");
-        Self { command: text.len(), text }
+        Self { command: text.len(), masked: text.clone(), text }
     }
 
     /// Adds a word.
     pub fn push<'w>(&mut self, word: &'w str) -> Word<'w> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:=+@/%".contains(c);
-        self.text.push(' ');
         let quote = if word.is_empty() || !word.chars().all(is_plain) { "'" } else { "" };
-        self.text.push_str(quote);
-        let start = self.text.len();
-        self.text.push_str(&word.replace('\'', r"'\''"));
-        let length = self.text.len() - start;
-        self.text.push_str(quote);
-        Word { text: word, start, length }
+        let start = self.text.len() + 1 + quote.len();
+        let escaped = word.replace('\'', r"'\''");
+        for (line, word) in
+            [(&mut self.text, &escaped), (&mut self.masked, &without_passwords_of_word(&escaped))]
+        {
+            line.push_str(&format!(" {quote}{word}{quote}"));
+        }
+        Word { text: word, start, length: escaped.len() }
     }
 
     /// Adds an option with its value; returns the value.
@@ -54,10 +57,21 @@ impl CommandLine {
         &self.text
     }
 
+    /// The same text, with as many bytes, without passwords.
+    pub fn masked(&self) -> &str {
+        &self.masked
+    }
+
     /// The name of the command, for problems of no single word.
     pub const fn command(&self) -> Span {
         Span { start: 0, end: self.command }
     }
+}
+
+/// A word without passwords, which may contain apostrophes.
+fn without_passwords_of_word(word: &str) -> String {
+    let quote = if word.contains('"') { '\'' } else { '"' };
+    without_passwords(&format!("{quote}{word}")).split_off(quote.len_utf8())
 }
 
 impl Word<'_> {

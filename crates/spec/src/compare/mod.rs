@@ -86,7 +86,7 @@ pub fn experiment(
         problems.push(Problem::new(word.whole(), bad.message.clone()).help(bad.help.clone()));
     }
     if !problems.is_empty() {
-        return Err(toml_text::problems(problems, line.text()));
+        return Err(toml_text::problems(problems, line.masked()));
     }
     let time = time.and_then(Result::ok);
     let write = |options: &Options<'_>| {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dbdyno_document::{Problem, Problems, Span, without_passwords};
+use dbdyno_document::{Problem, Problems, Span};
 use dbdyno_units::visible;
 
 use super::command_line::{CommandLine, Word};
@@ -24,8 +24,18 @@ struct Origin {
     written: Range<usize>,
     /// In the command line.
     span: Span,
-    /// Whether both are the same text.
-    is_same: bool,
+    kind: OriginKind,
+}
+
+/// How a part of the text follows from one of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OriginKind {
+    /// A string with the same text.
+    Same,
+    /// A string with the same value, which is escaped or quoted in another way.
+    Escaped,
+    /// Text that was written because of it.
+    Derived,
 }
 
 impl TomlText {
@@ -54,7 +64,8 @@ impl TomlText {
     pub fn push_of(&mut self, span: Span, write: impl FnOnce(&mut Self)) {
         let start = self.text.len();
         write(self);
-        self.origins.push(Origin { written: start..self.text.len(), span, is_same: false });
+        let written = start..self.text.len();
+        self.origins.push(Origin { written, span, kind: OriginKind::Derived });
     }
 
     /// Adds a part of a word as a string.
@@ -66,13 +77,14 @@ impl TomlText {
         let end = self.text.len() - 1;
         let span = word.span(part);
         let is_same = quoted.len() == value.len() + 2 && span.end - span.start == value.len();
-        self.origins.push(Origin { written: start..end, span, is_same });
+        let kind = if is_same { OriginKind::Same } else { OriginKind::Escaped };
+        self.origins.push(Origin { written: start..end, span, kind });
     }
 
     /// The problems of this text, at the parts of the command line that caused them.
     pub fn problems(&self, of_text: &Problems, line: &CommandLine) -> Problems {
-        let mut shown = line.text().to_owned();
-        for origin in self.origins.iter().filter(|origin| origin.is_same) {
+        let mut shown = line.masked().to_owned();
+        for origin in self.origins.iter().filter(|origin| origin.kind != OriginKind::Derived) {
             // A secret of an invalid URL is masked in the text.
             let (Some(before), Some(after)) =
                 (self.text.get(origin.written.clone()), of_text.text.get(origin.written.clone()))
@@ -80,7 +92,13 @@ impl TomlText {
                 continue;
             };
             if before != after {
-                shown.replace_range(origin.span.start..origin.span.end, after);
+                let Span { start, end } = origin.span;
+                let masked = match origin.kind {
+                    OriginKind::Same => after.to_owned(),
+                    // Where the secret is in the word is unknown.
+                    _ => "*".repeat(end - start),
+                };
+                shown.replace_range(start..end, &masked);
             }
         }
         let place = |span: Span| self.place(span).unwrap_or_else(|| line.command());
@@ -93,15 +111,15 @@ impl TomlText {
     fn place(&self, span: Span) -> Option<Span> {
         // The position of a string includes its quotes.
         let contains = |origin: &&Origin| {
-            let quotes = usize::from(origin.is_same);
+            let quotes = usize::from(origin.kind != OriginKind::Derived);
             let Range { start, end } = origin.written;
             (start - quotes..=end + quotes).contains(&span.start)
         };
         let length = |origin: &&Origin| origin.written.len();
-        let Origin { written, span: whole, is_same } =
+        let Origin { written, span: whole, kind } =
             self.origins.iter().filter(contains).min_by_key(length)?;
         let (start, end) = (span.start.max(written.start), span.end.min(written.end));
-        if !is_same || start >= end || span.end > written.end + 1 {
+        if *kind != OriginKind::Same || start >= end || span.end > written.end + 1 {
             return Some(*whole);
         }
         let shift = |at: usize| at - written.start + whole.start;
@@ -109,7 +127,8 @@ impl TomlText {
     }
 }
 
-/// Problems of the command line, one for each place, and none around another one: they follow from it.
+/// Problems of the command line without passwords, one for each place, and none around another one: they
+/// follow from it.
 pub fn problems(mut list: Vec<Problem>, line: &str) -> Problems {
     list.sort_by_key(|problem| problem.span);
     list.dedup_by_key(|problem| problem.span);
@@ -118,7 +137,7 @@ pub fn problems(mut list: Vec<Problem>, line: &str) -> Problems {
         let is_inside = |one: &Span| one != span && span.start <= one.start && one.end <= span.end;
         !spans.iter().any(is_inside)
     });
-    Problems { file: FILE.to_owned(), text: without_passwords(line), list }
+    Problems { file: FILE.to_owned(), text: line.to_owned(), list }
 }
 
 /// A TOML string.

@@ -319,6 +319,8 @@ fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
         ("mysql://me@h/?tsl=off", "tsl", "unknown key in `url`", "did you mean `tls`?"),
         ("mariadb:name=a/b mysql", "a/b", "`a/b` cannot be a name", "letters"),
         ("mariadb:name=control", "control", "reserved name `control`", ""),
+        ("mariadb:name=a'b mysql", r"mariadb:name=a'\''b", "`a'b` cannot be a name", "letters"),
+        ("mariadb -m a'b", r"a'\''b", "no microbenchmark is called `a'b`", "select by name"),
         ("mariadb:live=yes", "live=yes", "live", ""),
     ] {
         let found = problems(line);
@@ -354,6 +356,9 @@ fn passwords_are_never_shown() {
     for line in [
         "mysql://me:geheim@h/",
         "mysql://me:ge/heim@h/",
+        "mysql://me:ge'heim@h/",
+        "mysql://me:ge'heim@h/ mraiadb",
+        "mysql://me:ge\\heim@h/",
         "mysql://me:geheim@h/ mraiadb",
         "postgres://me@h/?password=geheim",
         "mysql://me:geheim@h/?tsl=off",

@@ -272,9 +272,10 @@ fn passwords_are_rejected() {
 /// Covers URLs with a password and any problem, in the URL or in the rest of the line.
 #[test]
 fn passwords_are_never_shown() {
-    for secret in
-        ["geheim", "ge@heim", "ge:heim", "ge/heim", "ge?heim", "ge#heim", "12/heim", "%heim"]
-    {
+    for secret in [
+        "geheim", "ge@heim", "ge:heim", "ge/heim", "ge?heim", "ge#heim", "ge heim", "12/heim",
+        "%heim",
+    ] {
         for system in ["mariadb", "sqlite"] {
             for start in ["mysql://me:", "http://me:", "mysql://:"] {
                 for end in ["@h/", "@", "@h:x/?y", "@h/?tls=maybe", "@[::1"] {
@@ -298,6 +299,16 @@ fn passwords_are_never_shown() {
                 }
             }
         }
+    }
+}
+
+/// An apostrophe in a password does not end a URL in double quotes.
+#[test]
+fn passwords_with_apostrophes_are_never_shown() {
+    for line in ["url = \"mysql://me:ge'heim@h/\"", "ulr = \"mysql://me:ge'heim@h/\"", "a = \"b"] {
+        let url = "configuration = { a = \"mysql://me:ge'heim@h/\", b = [] }";
+        let shown = candidate(&format!("system = 'mysql'\n{line}\n{url}"));
+        assert!(shown.contains("error: ") && !shown.contains("heim"), "{shown}");
     }
 }
 
