@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use dbdyno_document::Problem;
+use dbdyno_document::{Document, Problem};
+use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Script, Version};
 
 use super::candidate::{Candidate, System};
@@ -29,11 +30,44 @@ pub struct ScriptWords<'a> {
 pub struct ScriptOption<'w> {
     file: Word<'w>,
     path: &'w str,
+    /// The name of the microbenchmark.
+    name: String,
     version: &'static str,
     /// Names and values.
     options: Vec<(Word<'w>, Range<usize>, Range<usize>)>,
     /// Whether its first events change nothing.
     pub only_reads: bool,
+}
+
+/// The name of the microbenchmark: that of the file without `.lua`, or with it if the shorter name is taken,
+/// as those of sysbench's own `select_random_points.lua` and `select_random_ranges.lua` are.
+fn name_of(path: &str) -> String {
+    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
+    let file: String = file.chars().map(|c| if is_valid(c) { c } else { '_' }).collect();
+    match file.strip_suffix(".lua") {
+        Some(name) if !is_taken(name) => name.to_owned(),
+        _ => file,
+    }
+}
+
+/// Whether a user's microbenchmark cannot have this name, beside the built-in ones.
+fn is_taken(name: &str) -> bool {
+    let name = quote(name);
+    let text = format!(
+        "microbenchmark = [{{ name = {name}, statements = [{{ sql = \"SELECT 1\", rows = 1 }}] }}]"
+    );
+    let Ok(document) = Document::parse("", &text) else { return true };
+    let mut catalog = Catalog::builtin();
+    for table in document.root().tables("microbenchmark") {
+        catalog.add(table);
+    }
+    document.problem_count() > 0
+}
+
+/// The name of an option as sysbench treats it: `-` and `_` are equivalent.
+fn spelling(name: &str) -> String {
+    name.replace('-', "_")
 }
 
 /// Rows of a table of sysbench's own scripts.
@@ -47,23 +81,31 @@ impl<'w> ScriptOption<'w> {
         problems: &mut Vec<Problem>,
     ) -> Self {
         let file = line.push_option("--script", words.file);
-        let mut options = Vec::new();
+        let mut options: Vec<(Word<'w>, Range<usize>, Range<usize>)> = Vec::new();
         for option in words.options {
             let word = line.push_option("--option", option);
-            match option.find('=') {
-                Some(at) => options.push((word, 0..at, at + 1..option.len())),
-                None => {
-                    let message = format!("option `{option}` of the script has no value");
-                    problems.push(Problem::new(word.whole(), message).help("write `NAME=VALUE`"));
-                }
+            let Some((name, _)) = option.split_once('=') else {
+                let message = format!("option `{option}` of the script has no value");
+                problems.push(Problem::new(word.whole(), message).help("write `NAME=VALUE`"));
+                continue;
+            };
+            let is_equal = |(other, range, _): &(Word<'w>, Range<usize>, Range<usize>)| {
+                spelling(&other.text[range.clone()]) == spelling(name)
+            };
+            if options.iter().any(is_equal) {
+                let message = format!("option `{name}` of the script is set twice");
+                problems.push(Problem::new(word.whole(), message).help("remove one of them"));
+                continue;
             }
+            options.push((word, 0..name.len(), name.len() + 1..option.len()));
         }
         let is_this = |(_, version): &(&str, Version)| *version == words.version;
         let version = Version::ALL.into_iter().find(is_this).map_or("", |(name, _)| name);
         if words.version != Version::default() {
             line.push_option("--sysbench", version);
         }
-        Self { file, path: words.path, version, options, only_reads: false }
+        let name = name_of(words.path);
+        Self { file, path: words.path, name, version, options, only_reads: false }
     }
 
     /// Reports a file that cannot be read. An experiment that names it would be searched from its own directory.
@@ -84,37 +126,31 @@ impl<'w> ScriptOption<'w> {
         }
     }
 
-    /// The name of the microbenchmark: that of the file.
-    fn name(&self) -> String {
-        let name = self.path.rsplit_once('/').map_or(self.path, |(_, name)| name);
-        let name = name.strip_suffix(".lua").unwrap_or(name);
-        let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
-        name.chars().map(|c| if is_valid(c) { c } else { '_' }).collect()
-    }
-
     /// The number of rows that servers should expect, from the options of sysbench's own scripts.
     pub fn rows(&self) -> u64 {
         let number = |wanted: &str| {
-            let is_wanted = |name: &str| name.replace('-', "_") == wanted;
-            let mut found = self.options.iter().rev();
+            let is_wanted = |name: &str| spelling(name) == wanted;
+            let mut found = self.options.iter();
             let (word, _, value) =
                 found.find(|(word, name, _)| is_wanted(&word.text[name.clone()]))?;
             word.text[value.clone()].parse::<u64>().ok()
         };
-        let rows = number("tables").unwrap_or(1) * number("table_size").unwrap_or(TABLE_SIZE);
-        rows.max(ROWS)
+        let (tables, size) = (number("tables"), number("table_size"));
+        let rows = tables.unwrap_or(1).saturating_mul(size.unwrap_or(TABLE_SIZE));
+        // TOML has no larger integers.
+        rows.clamp(ROWS, i64::MAX.unsigned_abs())
     }
 
     /// Writes the list of selected microbenchmarks.
     pub fn write_selection(&self, text: &mut TomlText) {
-        text.push_of(self.file.whole(), |text| text.push(&format!("[{}]", quote(&self.name()))));
+        text.push_of(self.file.whole(), |text| text.push(&format!("[{}]", quote(&self.name))));
     }
 
     /// Writes the microbenchmark.
     pub fn write(&self, text: &mut TomlText) {
         text.push("\n[[microbenchmark]]\n");
         text.push_of(self.file.whole(), |text| {
-            text.push(&format!("name = {}\nscript = {}\n", quote(&self.name()), quote(self.path)));
+            text.push(&format!("name = {}\nscript = {}\n", quote(&self.name), quote(self.path)));
             text.push(&format!("sysbench = {}\n", quote(self.version)));
         });
         if self.only_reads {

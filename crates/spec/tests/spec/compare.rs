@@ -51,8 +51,8 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
 
 fn files(name: &str) -> Result<String, String> {
     let event = match name {
-        "/scripts/reads.lua" => "SELECT 1",
         "/scripts/write-rows.lua" => "DELETE FROM t",
+        name if name.starts_with("/scripts/") && name != "/scripts/missing.lua" => "SELECT 1",
         _ => return Err(format!("reading {name}: no such file")),
     };
     Ok(format!(
@@ -119,6 +119,21 @@ fn scripts_are_measured_instead_of_microbenchmarks() {
 }
 
 #[test]
+fn script_with_the_name_of_a_builtin_microbenchmark_keeps_its_suffix() {
+    for (file, name) in [
+        ("select_random_points.lua", "select_random_points.lua"),
+        ("insert.lua", "insert.lua"),
+        ("writes.lua", "writes.lua"),
+        ("oltp_read_only.lua", "oltp_read_only"),
+    ] {
+        let experiment = valid(&format!("mariadb --script {file}"));
+        let names: Vec<&str> =
+            experiment.workload.microbenchmarks.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, [name]);
+    }
+}
+
+#[test]
 fn problems_of_scripts_are_shown_at_their_words() {
     for (line, place) in [
         ("mariadb --script missing.lua", "missing.lua"),
@@ -132,6 +147,13 @@ fn problems_of_scripts_are_shown_at_their_words() {
             problems.list.iter().map(|one| &problems.text[one.span.start..one.span.end]).collect();
         assert_eq!(spans, [place], "{problems}");
     }
+    let twice = problems("mariadb --script reads.lua --option table-size=1 --option table_size=2");
+    let [(place, message, _)] = &twice[..] else { panic!("{twice:?}") };
+    assert_eq!((place.as_str(), message.contains("is set twice")), ("table_size=2", true));
+    // Their product has more than 64 bits.
+    let large = "--option tables=4294967296 --option table_size=4294967296";
+    let large = problems(&format!("mariadb --script reads.lua {large}"));
+    assert!(large[0].1.contains("`rows` is out of range"), "{large:?}");
     let missing = compare("mariadb --script missing.lua").unwrap_err().to_string();
     assert!(missing.contains("from the current directory"), "{missing}");
     assert!(!missing.contains("experiment"), "{missing}");
