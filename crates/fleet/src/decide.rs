@@ -378,9 +378,6 @@ impl Decision<'_, '_> {
                 return;
             }
         }
-        for attempt in 1..number {
-            self.actions.push(Action::Fence { task: self.index, attempt });
-        }
         let task = &mut self.record.tasks[self.index];
         let node = task.node.clone();
         task.attempts.push(AttemptRecord {
@@ -402,6 +399,10 @@ impl Decision<'_, '_> {
     }
 
     fn submit(&mut self, number: u32) {
+        // Each time: the controller may have been killed after it stored this attempt.
+        for attempt in 1..number {
+            self.actions.push(Action::Fence { task: self.index, attempt });
+        }
         let now = self.seen.now;
         if let Some(attempt) = self.attempt_mut(number) {
             attempt.submitted = now;

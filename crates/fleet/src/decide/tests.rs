@@ -204,6 +204,15 @@ fn job_whose_number_was_not_stored_is_found_by_name_or_claim_and_else_submitted_
 }
 
 #[test]
+fn earlier_attempts_are_told_to_stop_also_by_a_controller_that_submits_again() {
+    let mut scene = Scene::running();
+    scene.list(1, "NODE_FAIL", "None");
+    assert_eq!(scene.next(), [FENCE_1, SUBMIT_2]);
+    // It was killed before it did that.
+    assert_eq!(scene.next(), [FENCE_1, SUBMIT_2]);
+}
+
+#[test]
 fn accounting_tells_how_an_unlisted_job_ended() {
     let mut scene = Scene::running();
     scene.jobs = Some(Vec::new());
