@@ -88,9 +88,9 @@ impl CodeReferences {
                     let target = instruction.ip_rel_memory_address();
                     if module.is_executable(target) {
                         self.taken.push(target);
-                    } else {
-                        tables.push(target);
                     }
+                    // Older linkers put tables into the segment of the code.
+                    tables.push(target);
                 }
                 _ => {}
             }

@@ -386,8 +386,9 @@ fn read_relocations(elf: &Elf, module: &mut Module) {
         module.functions.binary_search_by_key(&address, |function| function.start).is_ok()
     };
     module.virtual_slots = virtual_slots(&words, |address| module.word(address), starts);
-    // Without relocations, or with packed ones, the addresses are in the data.
-    for segment in module.segments.iter().filter(|segment| !segment.executable) {
+    // Without relocations, or with packed ones, the addresses are in the data. Older linkers put constants
+    // into the segment of the code.
+    for segment in &module.segments {
         let first = (segment.address.next_multiple_of(8) - segment.address) as usize;
         for word in segment.bytes.get(first..).unwrap_or_default().chunks_exact(8) {
             let mut value = [0; 8];

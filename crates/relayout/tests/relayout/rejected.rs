@@ -1,7 +1,11 @@
 //! Functions that must not be moved.
 
+use std::process::Command;
+
 use crate::support::{Nowhere, compile, source};
-use dbdyno_relayout::{EntryPatch, Module, Options, RejectReason, Samples, optimize, verify};
+use dbdyno_relayout::{
+    EntryPatch, LayoutError, Module, Options, RejectReason, Relayout, Samples, optimize, verify,
+};
 
 /// A copy whose encrypted address is in a `jmp_buf` could never be freed.
 #[test]
@@ -68,4 +72,108 @@ fn copy_that_continues_inside_overwritten_code_is_refused() {
     relayout.entries.push(overwrites);
     let refused = verify(&[&module], &relayout).unwrap_err();
     assert_eq!(refused.copy, copy, "{refused}");
+}
+
+/// A function that can be moved, as an assembler writes it.
+const MOVABLE: &str = "
+    .text
+    .globl movable
+    .type movable, @function
+movable:
+    .cfi_startproc
+    movl %edi, %eax
+    addl $1000, %eax
+    addl $2000, %eax
+    ret
+    .cfi_endproc
+    .size movable, . - movable
+";
+
+/// Links assembly language, to a shared library if no argument says otherwise.
+fn assembled(text: &str, arguments: &[&str]) -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, out) = (directory.path().join("a.s"), directory.path().join("a.out"));
+    std::fs::write(&source, format!("{MOVABLE}{text}")).unwrap();
+    let arguments = if arguments.contains(&"-static") {
+        arguments
+    } else {
+        &[&["-shared"], arguments].concat()
+    };
+    let output = Command::new("gcc")
+        .args(["-nostdlib", "-Wl,--hash-style=gnu", "-o"])
+        .arg(&out)
+        .args(arguments)
+        .arg(&source)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::read(out).unwrap()
+}
+
+/// A layout of all functions.
+fn layout_of(file: &[u8], bias: u64) -> Result<Relayout, LayoutError> {
+    let module = Module::parse("assembled", file, bias).unwrap();
+    let mut samples = Samples::default();
+    for function in module.functions() {
+        samples.add_hit(function.start, 5);
+    }
+    let options = Options { coverage: 1.0, ..Options::default() };
+    let relayout = optimize(&[&module], &samples, &options, &mut Nowhere)?;
+    verify(&[&module], &relayout).unwrap();
+    Ok(relayout)
+}
+
+/// Why functions were not moved, and how many. `movable` must be.
+#[track_caller]
+fn rejected(file: &[u8], bias: u64) -> Vec<(RejectReason, u64)> {
+    let relayout = layout_of(file, bias).unwrap();
+    let moved: Vec<_> = relayout.symbols.iter().map(|symbol| symbol.name.as_str()).collect();
+    assert!(moved.contains(&"movable.relaid"), "{moved:?}");
+    relayout.statistics.rejected.into_iter().collect()
+}
+
+const BIAS: u64 = 0x7f00_0000_0000;
+
+/// Older linkers put constants into the segment of the code.
+#[test]
+fn jump_tables_in_the_segment_of_the_code_are_read() {
+    let relative = "
+        .type f, @function
+    f:  .cfi_startproc
+        movl %edi, %eax
+        nop
+    1:  addl $100, %eax
+        leaq table(%rip), %rdx
+        andl $1, %esi
+        movslq (%rdx,%rsi,4), %rcx
+        leaq (%rcx,%rdx), %rcx
+        jmp *%rcx
+    2:  ret
+        .cfi_endproc
+        .size f, . - f
+        .section .rodata
+        .balign 4
+    table: .long 1b - table, 2b - table
+    ";
+    let absolute = "
+        .type f, @function
+    f:  .cfi_startproc
+        movl %edi, %eax
+        nop
+    1:  addl $100, %eax
+        andl $1, %esi
+        jmp *table(,%rsi,8)
+    2:  ret
+        .cfi_endproc
+        .size f, . - f
+        .section .rodata
+        .balign 8
+    table: .quad 1b, 2b
+    ";
+    for segments in ["-Wl,-z,separate-code", "-Wl,-z,noseparate-code"] {
+        let expected = [(RejectReason::EntryAddressTaken, 1)];
+        assert_eq!(rejected(&assembled(relative, &[segments]), BIAS), expected, "{segments}");
+        let fixed = assembled(absolute, &[segments, "-static", "-no-pie", "-Wl,-e,movable"]);
+        assert_eq!(rejected(&fixed, 0), expected, "{segments}");
+    }
 }
