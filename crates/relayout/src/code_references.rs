@@ -7,6 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 use crate::Module;
 use crate::block_counts::within;
 use crate::bytes::ConstantMemory;
+use crate::frame::landings;
 
 /// Maximum number of entries of a jump table.
 const MAX_TABLE: usize = 1 << 14;
@@ -14,7 +15,8 @@ const MAX_TABLE: usize = 1 << 14;
 /// Addresses inside functions that the module's code refers to.
 #[derive(Debug, Default)]
 pub(crate) struct CodeReferences {
-    /// Targets of direct branches into other functions, except at their start.
+    /// Targets of direct branches into other functions, except at their start, and landing pads outside of
+    /// the function whose exceptions they handle.
     entered: Vec<u64>,
     /// Code addresses that are loaded by code, or may be entries of jump tables.
     taken: Vec<u64>,
@@ -49,6 +51,10 @@ impl CodeReferences {
             // A table ends at the start of the next one at the latest.
             let end = tables.get(index + 1).copied().unwrap_or(u64::MAX);
             references.read_table(module, table..end);
+        }
+        for function in module.functions() {
+            let elsewhere = landings(module, function).into_iter();
+            references.entered.extend(elsewhere.filter(|at| !function.range().contains(at)));
         }
         references.entered.sort_unstable();
         references.entered.dedup();
@@ -114,7 +120,7 @@ impl CodeReferences {
         }
     }
 
-    /// Addresses in the range that are targets of branches from other functions.
+    /// Addresses in the range that are targets of branches from other functions, or their landing pads.
     pub(crate) fn entered(&self, range: Range<u64>) -> &[u64] {
         within(&self.entered, range, |&address| address)
     }

@@ -51,7 +51,16 @@ impl Frame {
     }
 }
 
+/// The landing pads of a function; none if its description cannot be read.
+pub(crate) fn landings(module: &Module, function: &Function) -> Vec<u64> {
+    let reader = Reader::new(module);
+    let frame = function.frame.and_then(|offset| reader.description(offset).ok());
+    let table = frame.and_then(|frame| reader.exceptions(&frame).ok().flatten());
+    table.iter().flat_map(ExceptionTable::landings).collect()
+}
+
 type Slice<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
+type Description<'a> = gimli::FrameDescriptionEntry<Slice<'a>>;
 
 struct Reader<'a> {
     module: &'a Module,
@@ -69,13 +78,26 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&self, offset: usize) -> Result<Frame, RejectReason> {
-        let frame = self
-            .section
+    fn description(&self, offset: usize) -> Result<Description<'a>, RejectReason> {
+        self.section
             .fde_from_offset(&self.bases, offset.into(), |section, bases, at| {
                 section.cie_from_offset(bases, at)
             })
-            .map_err(|_| RejectReason::BadUnwindInfo)?;
+            .map_err(|_| RejectReason::BadUnwindInfo)
+    }
+
+    fn exceptions(&self, frame: &Description) -> Result<Option<ExceptionTable>, RejectReason> {
+        match frame.lsda() {
+            None | Some(Pointer::Direct(0)) => Ok(None),
+            Some(Pointer::Indirect(_)) => Err(RejectReason::BadUnwindInfo),
+            Some(Pointer::Direct(at)) => {
+                ExceptionTable::read(self.module, at, frame.initial_address()).map(Some)
+            }
+        }
+    }
+
+    fn read(&self, offset: usize) -> Result<Frame, RejectReason> {
+        let frame = self.description(offset)?;
         if frame.is_signal_trampoline() {
             return Err(RejectReason::SignalFrame);
         }
@@ -92,15 +114,7 @@ impl<'a> Reader<'a> {
                 Some(reference(pointer))
             }
         };
-        let exceptions = match frame.lsda() {
-            None => None,
-            Some(Pointer::Indirect(_)) => return Err(RejectReason::BadUnwindInfo),
-            Some(Pointer::Direct(0)) => None,
-            Some(Pointer::Direct(at)) => {
-                let start = frame.initial_address();
-                Some(ExceptionTable::read(self.module, at, start)?)
-            }
-        };
+        let exceptions = self.exceptions(&frame)?;
         let data_alignment = i8::try_from(cie.data_alignment_factor())
             .ok()
             .filter(|alignment| *alignment != 0)

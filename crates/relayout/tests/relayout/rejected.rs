@@ -177,3 +177,38 @@ fn jump_tables_in_the_segment_of_the_code_are_read() {
         assert_eq!(rejected(&fixed, 0), expected, "{segments}");
     }
 }
+
+/// clang puts all landing pads of a function that it splits into one part, BOLT into the cold one.
+#[test]
+fn function_with_a_landing_pad_of_another_in_the_bytes_to_replace_is_rejected() {
+    let text = "
+        .type f, @function
+    f:  .cfi_startproc
+        .cfi_lsda 0x1b, table
+        movl %edi, %eax
+        addl $100, %eax
+    1:  call *%rsi
+    2:  ret
+        .cfi_endproc
+        .size f, . - f
+        .type pads, @function
+    pads:
+        .cfi_startproc
+        movl %eax, %edi
+        nop
+    3:  addl $100, %eax
+        jmp 2b
+        .cfi_endproc
+        .size pads, . - pads
+        .section .gcc_except_table, \"a\"
+    table:
+        .byte 0x1b
+        .long pads - .
+        .byte 0xff, 0x01
+        .uleb128 5f - 4f
+    4:  .uleb128 1b - f, 2b - 1b, 3b - pads, 0
+    5:
+    ";
+    let found = rejected(&assembled(text, &[]), BIAS);
+    assert_eq!(found, [(RejectReason::EntryBranchTarget, 1)]);
+}
