@@ -292,10 +292,15 @@ fn functions(
     functions.sort_by_key(|function| (function.start, function.frame.is_none(), function.end));
     // Symbols at the same address are aliases of one function.
     functions.dedup_by(|later, earlier| later.start == earlier.start && later.frame.is_none());
+    // Several may be inside one, so each is compared with the one that ends last.
+    let mut last = 0;
     for index in 1..functions.len() {
-        if functions[index - 1].end > functions[index].start {
-            functions[index - 1].overlapped = true;
+        if functions[last].end > functions[index].start {
+            functions[last].overlapped = true;
             functions[index].overlapped = true;
+        }
+        if functions[last].end < functions[index].end {
+            last = index;
         }
     }
     Ok(functions)

@@ -212,3 +212,44 @@ fn function_with_a_landing_pad_of_another_in_the_bytes_to_replace_is_rejected() 
     let found = rejected(&assembled(text, &[]), BIAS);
     assert_eq!(found, [(RejectReason::EntryBranchTarget, 1)]);
 }
+
+#[test]
+fn all_functions_inside_another_are_rejected() {
+    let inner = |name: &str| {
+        format!(
+            "{name}: .cfi_startproc
+            movl %edi, %eax
+            addl $100, %eax
+            addl $200, %eax
+            ret
+            .cfi_endproc
+        "
+        )
+    };
+    let text = format!(
+        "outer: movl %esi, %eax
+            cmpl $7, %edi
+            jne second + 2 + 3
+        {} {}
+        outer_end:
+        .section .eh_frame, \"a\", @progbits
+        1:  .long 3f - 2f
+        2:  .long 0
+            .byte 1
+            .string \"zR\"
+            .byte 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1
+            .balign 8
+        3:  .long 5f - 4f
+        4:  .long 4b - 1b
+            .long outer - ., outer_end - outer
+            .byte 0
+            .balign 8
+        5:
+        ",
+        inner("first"),
+        inner("second")
+    );
+    // GNU ld refuses to make an index of such descriptions.
+    let file = assembled(&text, &["-Wl,--no-eh-frame-hdr"]);
+    assert_eq!(rejected(&file, BIAS), [(RejectReason::Overlapping, 3)]);
+}
