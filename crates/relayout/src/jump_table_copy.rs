@@ -17,15 +17,15 @@ pub(crate) fn may_be_copied(
     table: &JumpTable,
     entered: &[u64],
 ) -> bool {
-    if table.entries.is_none() {
-        return false;
-    }
+    let Some(bound) = table.bound else { return false };
     let block = graph.block_of(table.jump);
     if graph.block_of(table.lea) != block || block == 0 {
         // The comparison may precede the block, but the address must be loaded inside it.
         return false;
     }
     let start = graph.start(block);
+    // The branch of another comparison may lead to the conditional jump.
+    let is_compared = graph.block_of(bound.compare) + 1 == block;
     let guarded_from = graph.instructions[..graph.blocks[block].instructions.start]
         .last()
         .is_some_and(|last| matches!(last.kind, InstKind::Branch(7, _)));
@@ -34,7 +34,8 @@ pub(crate) fn may_be_copied(
         .iter()
         .filter(|edge| edge.to == block)
         .all(|edge| edge.kind == EdgeKind::FallThrough);
-    guarded_from
+    is_compared
+        && guarded_from
         && only_from_guard
         && entered.binary_search(&start).is_err()
         && !is_used_otherwise(module, graph, table)

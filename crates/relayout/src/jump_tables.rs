@@ -43,7 +43,15 @@ pub(crate) struct JumpTable {
     /// The register that holds the table's address.
     pub(crate) base: Register,
     /// Number of entries, if a comparison before the jump checks it.
-    pub(crate) entries: Option<u64>,
+    pub(crate) bound: Option<Bound>,
+}
+
+/// The number of entries of a table, and the comparison that checks it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    /// Index of the comparison among the function's instructions.
+    pub(crate) compare: usize,
+    pub(crate) entries: u64,
 }
 
 /// Finds the jump tables of a function.
@@ -133,12 +141,12 @@ fn find_one(module: &Module, code: &[Inst], extent: &Range<u64>, jump: usize) ->
         return None;
     }
     let address = instruction.ip_rel_memory_address();
-    let entries = bound(module, code, &mut info, load, index);
-    let targets = match entries {
-        Some(entries) => read(module, address, entries)?,
+    let bound = bound(module, code, &mut info, load, index);
+    let targets = match bound {
+        Some(bound) => read(module, address, bound.entries)?,
         None => read_while_inside(module, code, extent, address),
     };
-    Some(JumpTable { jump, lea, address, targets, base, entries })
+    Some(JumpTable { jump, lea, address, targets, base, bound })
 }
 
 /// The number of entries according to the comparison before the jump.
@@ -148,7 +156,7 @@ fn bound(
     info: &mut InstructionInfoFactory,
     load: usize,
     index: Register,
-) -> Option<u64> {
+) -> Option<Bound> {
     let mut register = index;
     let mut guarded = false;
     for at in (load.saturating_sub(WINDOW)..load).rev() {
@@ -177,7 +185,8 @@ fn bound(
             );
             let is_number = !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory);
             let last = is_number.then(|| instruction.immediate(1) & mask)?;
-            return (!high && last < MAX_ENTRIES).then_some(last + 1);
+            let is_known = !high && last < MAX_ENTRIES;
+            return is_known.then_some(Bound { compare: at, entries: last + 1 });
         }
         if guarded && code[at].kind == InstKind::Plain && instruction.rflags_modified() != 0 {
             return None;

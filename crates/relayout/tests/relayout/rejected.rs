@@ -253,3 +253,39 @@ fn all_functions_inside_another_are_rejected() {
     let file = assembled(&text, &["-Wl,--no-eh-frame-hdr"]);
     assert_eq!(rejected(&file, BIAS), [(RejectReason::Overlapping, 3)]);
 }
+
+/// The comparison directly before the conditional jump is not the only one that leads to it.
+#[test]
+fn jump_table_with_two_bounds_is_not_copied() {
+    let dispatch = |before: &str| {
+        format!(
+            "
+            .type f, @function
+        f:  .cfi_startproc
+            movl %edi, %eax
+            addl $100, %esi
+            {before}
+            cmpl $1, %edi
+        1:  ja 3f
+            leaq table(%rip), %rdx
+            movslq (%rdx,%rdi,4), %rcx
+            addq %rdx, %rcx
+            jmp *%rcx
+        2:  addl $200, %eax
+        3:  ret
+            .cfi_endproc
+            .size f, . - f
+            .section .rodata
+            .balign 4
+        table: .long 2b - table, 3b - table, 2b - table
+        "
+        )
+    };
+    let copied = |before: &str| {
+        let relayout = layout_of(&assembled(&dispatch(before), &[]), BIAS).unwrap();
+        (relayout.statistics.jump_tables_seen, relayout.statistics.jump_tables_copied)
+    };
+    assert_eq!(copied(""), (1, 1));
+    let other = "testl %esi, %esi; jne 5f; cmpl $2, %edi; jmp 1f; 5:";
+    assert_eq!(copied(other), (1, 0));
+}
