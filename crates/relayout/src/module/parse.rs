@@ -222,13 +222,17 @@ fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<FunctionSymbol> {
     names
 }
 
-/// The `.eh_frame` section, by the section table or else by `PT_GNU_EH_FRAME`.
+/// The `.eh_frame` section, by the section table or else by `PT_GNU_EH_FRAME`. Empty without a section
+/// table: relocations and linkage stubs are unknown then, so that no function can be moved.
 fn frames(elf: &Elf, file: &[u8], bias: u64) -> EhFrameSection {
     if let Some(section) = elf.section_by_name(".eh_frame")
         && let Ok(bytes) = section.data()
     {
         let address = section.address().wrapping_add(bias);
         return EhFrameSection { address, bytes: bytes.to_vec() };
+    }
+    if elf.elf_section_table().is_empty() {
+        return EhFrameSection::default();
     }
     frames_by_header(elf, file, bias).unwrap_or_default()
 }

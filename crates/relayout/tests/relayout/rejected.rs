@@ -289,3 +289,29 @@ fn jump_table_with_two_bounds_is_not_copied() {
     let other = "testl %esi, %esi; jne 5f; cmpl $2, %edi; jmp 1f; 5:";
     assert_eq!(copied(other), (1, 0));
 }
+
+/// Relocations, which contain addresses inside functions, are found by section headers.
+#[test]
+fn functions_of_files_without_section_headers_stay() {
+    let text = "
+        .type f, @function
+    f:  .cfi_startproc
+        movl %edi, %eax
+        nop
+    1:  addl $100, %eax
+        leaq table(%rip), %rdx
+        jmp *(%rdx,%rsi,8)
+        .cfi_endproc
+        .size f, . - f
+        .section .data.rel.ro, \"aw\"
+        .balign 8
+    table: .quad 1b
+    ";
+    let mut file = assembled(text, &[]);
+    assert_eq!(rejected(&file, BIAS), [(RejectReason::EntryAddressTaken, 1)]);
+    // e_shoff, e_shnum and e_shstrndx
+    file[40..48].fill(0);
+    file[60..64].fill(0);
+    let found = layout_of(&file, BIAS).map(|relayout| relayout.entries);
+    assert!(matches!(found, Err(LayoutError::NothingHot { .. })), "{found:?}");
+}
