@@ -155,7 +155,8 @@ impl<'a> Selector<'a> {
                     }
                     Some(target)
                 }
-                InstKind::IndirectCall if self.calls_reader_through_slot(inst) => {
+                // A call through a slot, or a load of its content for several calls.
+                InstKind::IndirectCall | InstKind::Plain if self.refers_to_reader(inst) => {
                     return Err(RejectReason::ReturnAddressUsed);
                 }
                 _ => None,
@@ -195,7 +196,7 @@ impl<'a> Selector<'a> {
         name.is_some_and(|name| CONTEXT_SAVERS.contains(&name))
     }
 
-    fn calls_reader_through_slot(&self, inst: &Inst) -> bool {
+    fn refers_to_reader(&self, inst: &Inst) -> bool {
         inst.relative.is_some_and(|relative| self.is_reader(relative.target))
     }
 

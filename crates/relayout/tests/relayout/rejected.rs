@@ -315,3 +315,19 @@ fn functions_of_files_without_section_headers_stay() {
     let found = layout_of(&file, BIAS).map(|relayout| relayout.entries);
     assert!(matches!(found, Err(LayoutError::NothingHot { .. })), "{found:?}");
 }
+
+#[test]
+fn function_that_loads_the_address_of_dlsym_is_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let (text, out) = (directory.path().join("a.c"), directory.path().join("a.so"));
+    let program = "
+        void *dlsym(void *, const char *);
+        void *case_next(char *name) {
+            return (char *)dlsym((void *)-1l, name) + (long)dlsym((void *)-1l, name + 1);
+        }
+        int movable(int a, int b) { return a > b ? a * 3000 + b : b * 5000 - a; }";
+    std::fs::write(&text, program).unwrap();
+    compile("clang", &text, &["-O2", "-fno-plt"], &out);
+    let found = rejected(&std::fs::read(&out).unwrap(), BIAS);
+    assert!(found.contains(&(RejectReason::ReturnAddressUsed, 1)), "{found:?}");
+}
