@@ -69,7 +69,7 @@ local OK, ROWS = 0, 1
 -- The result of execute() if there is no result set; otherwise it is the number of rows, or lower if it failed.
 local NO_ROWS = -1
 -- The kinds of errors.
-local RESTART = 0
+local RESTART, LOST = 0, 2
 
 local sysbench = {
    tid = settings.client,
@@ -155,7 +155,8 @@ local function fail(connection, sql)
       connection = connection, query = sql,
       sql_errno = number, sql_state = state, sql_errmsg = message,
    }
-   local ignorable = sysbench.hooks.sql_error_ignorable
+   -- On a lost connection every statement fails: a restarted event would be restarted forever.
+   local ignorable = kind ~= LOST and sysbench.hooks.sql_error_ignorable
    if kind == RESTART or type(ignorable) == "function" and ignorable(description) then
       description.errcode = sysbench.error.RESTART_EVENT
       error(description, 0)

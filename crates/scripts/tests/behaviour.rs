@@ -145,6 +145,26 @@ fn lost_connection_is_reported() {
 }
 
 #[test]
+fn lost_connection_ends_a_script_whose_hook_ignores_all_errors() {
+    let text = format!(
+        "{CONNECT}
+        function event() con:query('A') end
+        function sysbench.hooks.sql_error_ignorable() return true end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    host.answers.extend((0..3).map(|_| failure(2013, SqlErrorKind::Lost)));
+    assert!(client.event(&mut host).unwrap_err().lost_connection);
+    assert_eq!((host.restarts, host.statements), (0, vec!["A".to_owned()]));
+    // A client that waits for an answer is told that its connection is lost when it is dropped.
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    host.waits = true;
+    assert_eq!(client.event(&mut host).unwrap(), Progress::Waiting);
+    drop(client);
+}
+
+#[test]
 fn clients_wait_for_answers_in_turns() {
     let text = format!(
         "{CONNECT} function event() local rs = con:query('A') print(rs.nrows) con:query('B') end"
