@@ -122,9 +122,9 @@ impl PostgresConnection {
     #[cold]
     fn fail_copy(&mut self, statement: usize) -> Result<(), Error> {
         self.reply.awaits_copy_data = false;
-        self.channel
-            .fail_copy(self.mode == StatementMode::Prepared)
-            .map_err(|lost| self.lost(lost, statement))
+        // Only statements with a name are executed by the extended protocol.
+        let extended = self.statements[statement].name.is_some();
+        self.channel.fail_copy(extended).map_err(|lost| self.lost(lost, statement))
     }
 
     #[cold]

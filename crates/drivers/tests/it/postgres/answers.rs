@@ -254,9 +254,11 @@ fn copy_from_stdin_is_an_error_outside_copy_in() {
     for mode in BOTH {
         let mut connection = database.connect_by(mode);
         connection.run("CREATE TEMP TABLE t (c text)").unwrap();
+        let text = connection.text_statement("COPY t FROM STDIN").unwrap();
         for error in [
             connection.run("COPY t FROM STDIN").unwrap_err(),
             execute(&mut connection, "COPY t FROM STDIN", &[]).unwrap_err(),
+            connection.execute(text, &params(&[])).unwrap_err(),
         ] {
             assert_eq!(error.kind, ErrorKind::Statement, "{error}");
             assert!(error.message.contains("copies no data"), "{error}");
