@@ -12,7 +12,7 @@ pub(super) struct Token {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
-    /// A semicolon outside parentheses.
+    /// A semicolon outside parentheses and bodies of routines.
     End,
     /// A parameter with its number, from 1.
     Parameter(usize),
@@ -41,11 +41,42 @@ pub(super) struct Tokens<'a> {
     sql: &'a [u8],
     at: usize,
     parentheses: usize,
+    words: Words,
+}
+
+/// The words of a statement so far, outside parentheses.
+#[derive(Default)]
+struct Words {
+    count: usize,
+    /// The first one is CREATE.
+    is_create: bool,
+    /// It creates a function or a procedure, whose body may have semicolons between BEGIN ATOMIC and END.
+    is_routine: bool,
+    /// Depth of BEGIN and CASE in the body.
+    depth: usize,
+}
+
+impl Words {
+    fn add(&mut self, word: &[u8]) {
+        let is = |keyword: &str| word.eq_ignore_ascii_case(keyword.as_bytes());
+        match self.count {
+            0 => self.is_create = is("CREATE"),
+            // After CREATE or CREATE OR REPLACE.
+            1 | 3 if self.is_create => self.is_routine |= is("FUNCTION") || is("PROCEDURE"),
+            _ => {}
+        }
+        self.count += 1;
+        if self.is_routine && (is("BEGIN") || is("CASE") && self.depth > 0) {
+            self.depth += 1;
+        } else if is("END") {
+            self.depth = self.depth.saturating_sub(1);
+        }
+    }
 }
 
 impl<'a> Tokens<'a> {
     pub(super) fn of(sql: &'a str) -> Self {
-        Self { sql: sql.as_bytes(), at: 0, parentheses: 0 }
+        Self { sql: sql.as_bytes(), at: 0, parentheses: 0, words: Words::default() }
     }
 
     fn peek(&self, ahead: usize) -> Option<u8> {
@@ -59,10 +90,14 @@ impl<'a> Tokens<'a> {
         self.at += found.map_or(rest.len(), |position| position + end.len());
     }
 
-    /// Moves after an identifier.
-    fn skip_name(&mut self) {
+    /// Moves after a word.
+    fn skip_word(&mut self) {
+        let start = self.at;
         while self.peek(0).is_some_and(|byte| is_name(byte) || byte == b'$') {
             self.at += 1;
+        }
+        if self.parentheses == 0 {
+            self.words.add(&self.sql[start..self.at]);
         }
     }
 
@@ -155,11 +190,12 @@ impl Iterator for Tokens<'_> {
                 (b';', _) => {
                     self.at += 1;
                     // In parentheses a semicolon separates the actions of a rule.
-                    if self.parentheses == 0 {
+                    if self.parentheses == 0 && self.words.depth == 0 {
+                        self.words = Words::default();
                         return Some(Token { at: self.at - 1..self.at, kind: TokenKind::End });
                     }
                 }
-                (byte, _) if is_name(byte) => self.skip_name(),
+                (byte, _) if is_name(byte) => self.skip_word(),
                 _ => self.at += 1,
             }
         }
@@ -191,11 +227,21 @@ mod tests {
             "DO $body$ BEGIN; $$; END; $body$",
             "DO $ä$;$ä$",
             "CREATE RULE r AS ON INSERT TO t DO (DELETE FROM u; DELETE FROM v)",
+            "CREATE FUNCTION f(a int) RETURNS int BEGIN ATOMIC SELECT 1; SELECT CASE WHEN a = 1 \
+             THEN 2 END; END",
+            "create or replace procedure p() begin atomic delete from t; insert into t values (1); end",
             "SELECT a$b$c",
             "SELECT type'x'",
         ] {
             assert_eq!(statements(sql), [sql]);
             assert_eq!(statements(&format!("{sql};SELECT 2")), [sql, "SELECT 2"]);
+        }
+        for [first, second] in [
+            ["BEGIN", "END"],
+            ["CREATE FUNCTION f() RETURNS int RETURN 1", "BEGIN"],
+            ["CREATE TABLE t (function int, procedure int, begin int)", "SELECT begin FROM t"],
+        ] {
+            assert_eq!(statements(&format!("{first};{second}")), [first, second]);
         }
         assert_eq!(statements("SELECT a$b$;SELECT c$b$"), ["SELECT a$b$", "SELECT c$b$"]);
         assert_eq!(statements("SELECT type'\\';SELECT ')'"), ["SELECT type'\\'", "SELECT ')'"]);

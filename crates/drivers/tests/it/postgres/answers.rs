@@ -183,11 +183,13 @@ fn first_error_ends_a_list_of_statements() {
              INSERT INTO t VALUES ('a;b'), ($$c;d$$); ;
              VACUUM t; /* this cannot run in a transaction; */
              DO $body$ BEGIN PERFORM 1; END; $body$;
+             CREATE FUNCTION two() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END;
              SELECT * FROM t;
              COPY t TO STDOUT",
         )
         .unwrap();
     assert_eq!(value(&mut connection, "SELECT string_agg(c, ',') FROM t"), "a;b,c;d");
+    assert_eq!(value(&mut connection, "SELECT two()"), "2");
     let sql = "DELETE FROM t WHERE c = 'a;b'; DELETE FROM u; DELETE FROM t";
     let error = connection.run(sql).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Statement, "{error}");
