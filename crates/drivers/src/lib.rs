@@ -60,7 +60,7 @@ pub trait Connection {
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error>;
 
     /// A statement of SQL text that is executed without preparing it, replacing the last one. The rows of its
-    /// next execution are kept for [`Self::take_rows`].
+    /// next execution are kept for [`Self::take_rows`], unless they have more than 64 MiB.
     ///
     /// # Errors
     /// The text cannot be sent, or the driver has no such statements.
@@ -73,7 +73,7 @@ pub trait Connection {
         })
     }
 
-    /// The rows that the last execution of [`Self::text_statement`] returned, as text.
+    /// The rows that the last execution of [`Self::text_statement`] returned, as text; none if they were not kept.
     fn take_rows(&mut self) -> Vec<Vec<Option<String>>> {
         Vec::new()
     }

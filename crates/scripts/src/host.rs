@@ -72,7 +72,7 @@ pub trait Host {
     /// Executes SQL text.
     fn query(&mut self, sql: &str) -> Sent;
 
-    /// The rows of the last [`Self::query`], which are given away.
+    /// The rows of the last [`Self::query`], which are given away; none if they are too many to keep.
     fn take_rows(&mut self) -> Rows;
 
     /// Closes a prepared statement.

@@ -186,8 +186,12 @@ function result:fetch_row()
       if columns == -2 then
          error("rows can be fetched until the next statement", 2)
       end
+      if self.fetched < self.nrows then
+         error("more than 64 MiB of rows, which cannot be fetched", 2)
+      end
       return nil
    end
+   self.fetched = self.fetched + 1
    self.nfields = columns
    local row = {}
    for i = 1, columns do
@@ -320,7 +324,7 @@ function connection:query(sql)
    if outcome == OK then return nil end
    if outcome == ROWS then
       local rows = calls.row_count(context)
-      return setmetatable({ nrows = rows, kept = calls.result(context) }, result)
+      return setmetatable({ nrows = rows, fetched = 0, kept = calls.result(context) }, result)
    end
    fail(self, sql)
 end

@@ -229,6 +229,23 @@ fn number_of_columns_is_known_before_the_first_row_is_fetched() {
 }
 
 #[test]
+fn rows_that_were_too_many_to_keep_cannot_be_fetched() {
+    let text = format!(
+        "{CONNECT} function event()
+           local rs = con:query('A')
+           print(rs.nrows)
+           rs:fetch_row()
+        end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    host.answers.push_back(Ok(Outcome { has_rows: true, rows: 3 }));
+    let error = client.event(&mut host).unwrap_err().to_string();
+    assert_eq!(error, "my.lua:4: more than 64 MiB of rows, which cannot be fetched");
+    assert_eq!(host.printed, ["3"]);
+}
+
+#[test]
 fn rows_can_be_fetched_until_the_next_statement() {
     let text = format!(
         "{CONNECT} function event()

@@ -44,6 +44,31 @@ struct KeptRows {
     bytes: Vec<u8>,
     lengths: Vec<usize>,
     columns: usize,
+    /// None are kept.
+    too_many: bool,
+}
+
+impl KeptRows {
+    /// Begins another statement.
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.lengths.clear();
+        self.too_many = false;
+    }
+
+    fn push(&mut self, columns: usize, row: &[u8]) {
+        if self.too_many {
+            return;
+        }
+        let size = self.bytes.len() + row.len() + size_of_val(&*self.lengths);
+        if size > TextRows::MAX_SIZE {
+            *self = Self { too_many: true, ..Self::default() };
+            return;
+        }
+        self.columns = columns;
+        self.lengths.push(row.len());
+        self.bytes.extend_from_slice(row);
+    }
 }
 
 struct Statement {
@@ -166,12 +191,7 @@ impl MySqlConnection {
             Form::Plain => {
                 let kept = &mut self.kept_rows;
                 self.reply.advance(bytes, columns, |columns, row| {
-                    if kept.bytes.len() + row.len() > TextRows::MAX_SIZE {
-                        return Err(Malformed);
-                    }
-                    kept.columns = columns.len();
-                    kept.lengths.push(row.len());
-                    kept.bytes.extend_from_slice(row);
+                    kept.push(columns.len(), row);
                     text_row_digest(columns, row)
                 })
             }
@@ -411,7 +431,7 @@ impl Connection for MySqlConnection {
     }
 
     fn take_rows(&mut self) -> Vec<Vec<Option<String>>> {
-        let KeptRows { bytes, lengths, columns } = std::mem::take(&mut self.kept_rows);
+        let KeptRows { bytes, lengths, columns, .. } = std::mem::take(&mut self.kept_rows);
         let mut rest = &bytes[..];
         let rows = lengths.into_iter().map(|length| {
             let (row, behind) = rest.split_at(length);
@@ -463,8 +483,7 @@ impl NonBlockingConnection for MySqlConnection {
                 template.write(params, self.reply.plain_backslashes(), bytes);
             }
             Form::Plain => {
-                self.kept_rows.bytes.clear();
-                self.kept_rows.lengths.clear();
+                self.kept_rows.clear();
                 self.request.start(request::QUERY).extend_from_slice(sql.as_bytes());
             }
         }

@@ -36,6 +36,8 @@ pub struct PostgresConnection {
     text: Option<usize>,
     /// The messages of its last reply.
     kept: Vec<u8>,
+    /// They were too long and are not kept.
+    too_long: bool,
 }
 
 impl PostgresConnection {
@@ -58,6 +60,7 @@ impl PostgresConnection {
             server_version,
             text: None,
             kept: Vec::new(),
+            too_long: false,
         })
     }
 
@@ -95,12 +98,14 @@ impl PostgresConnection {
         let columns = &mut self.statements[statement].columns;
         match self.reply.advance(self.channel.received.unread(), columns) {
             Ok(used) => {
-                if self.text == Some(statement) {
-                    if self.kept.len() + used > TextRows::MAX_SIZE {
-                        let reason = Malformed::new("too many rows");
-                        return Err(self.lost(reason, statement));
+                if self.text == Some(statement) && !self.too_long {
+                    self.too_long = self.kept.len() + used > TextRows::MAX_SIZE;
+                    match self.too_long {
+                        true => self.kept = Vec::new(),
+                        false => {
+                            self.kept.extend_from_slice(&self.channel.received.unread()[..used])
+                        }
                     }
-                    self.kept.extend_from_slice(&self.channel.received.unread()[..used]);
                 }
                 self.channel.received.consume(used);
             }
@@ -331,6 +336,7 @@ impl NonBlockingConnection for PostgresConnection {
         }
         self.reply = Reply::default();
         self.kept.clear();
+        self.too_long = false;
         if let Err(lost) = self.channel.send() {
             return Err(self.lost(lost, statement.0));
         }

@@ -449,3 +449,16 @@ fn rows_of_text_statements_are_kept_until_the_next_one() {
         assert_eq!(connection.execute(again, &none).unwrap().digest, 8);
     }
 }
+
+#[test]
+fn rows_of_a_text_statement_are_counted_even_if_they_are_too_many_to_keep() {
+    let database = Database::create();
+    let mut connection = database.connect(Prepared);
+    let sql = "SELECT REPEAT('x', 10000) FROM seq_1_to_7000";
+    let many = connection.text_statement(sql).unwrap();
+    assert_eq!(connection.execute(many, &Params::default()).unwrap().rows, 7000);
+    assert!(connection.take_rows().is_empty());
+    let few = connection.text_statement("SELECT 1").unwrap();
+    assert_eq!(connection.execute(few, &Params::default()).unwrap().rows, 1);
+    assert_eq!(connection.take_rows().len(), 1);
+}

@@ -296,3 +296,16 @@ fn rows_of_text_statements_are_kept_until_the_next_one() {
         assert_eq!(connection.execute(again, &none).unwrap().digest, 8);
     }
 }
+
+#[test]
+fn rows_of_a_text_statement_are_counted_even_if_they_are_too_many_to_keep() {
+    let database = Database::create();
+    let mut connection = database.connect();
+    let sql = "SELECT repeat('x', 10000) FROM generate_series(1, 7000)";
+    let many = connection.text_statement(sql).unwrap();
+    assert_eq!(connection.execute(many, &params(&[])).unwrap().rows, 7000);
+    assert!(connection.take_rows().is_empty());
+    let few = connection.text_statement("SELECT 1").unwrap();
+    assert_eq!(connection.execute(few, &params(&[])).unwrap().rows, 1);
+    assert_eq!(connection.take_rows().len(), 1);
+}
