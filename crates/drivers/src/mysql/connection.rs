@@ -135,10 +135,10 @@ impl MySqlConnection {
         self.request.send(&mut self.stream, 0)
     }
 
-    /// The error for a request that cannot be sent: the server's if it has sent one, such as that the request is
-    /// too long, before it closed the connection; else the network's.
+    /// The error for a connection that is lost before an answer: the server's if it has sent one, such as that the
+    /// request is too long, before it closed the connection; else the network's.
     #[cold]
-    fn send_failed(&mut self, doing: String, error: &std::io::Error) -> Error {
+    fn lost(&mut self, doing: String, error: &std::io::Error) -> Error {
         let reported = self.last_error();
         self.reply.mark_lost();
         match reported {
@@ -149,6 +149,19 @@ impl MySqlConnection {
             }
             None => connection_lost(doing, error),
         }
+    }
+
+    /// Without a request, a server sends only why it closes the connection.
+    #[cold]
+    fn receive_unrequested(&mut self) -> Result<Received, Error> {
+        let doing = || "waiting without a request".to_owned();
+        self.check_idle(doing)?;
+        let error = match self.buffer.try_fill(&mut self.stream) {
+            Ok(false) => return Ok(Received::Nothing),
+            Ok(true) => std::io::Error::other("the server sent what was not requested"),
+            Err(error) => error,
+        };
+        Err(self.lost(doing(), &error))
     }
 
     /// The error that the server has sent without a request or before all of one was sent.
@@ -246,7 +259,7 @@ impl MySqlConnection {
         self.check_idle(|| executing(sql))?;
         self.request.start(request::QUERY).extend_from_slice(sql.as_bytes());
         if let Err(error) = self.dispatch() {
-            return Err(self.send_failed(executing(sql), &error));
+            return Err(self.lost(executing(sql), &error));
         }
         let mut columns = Vec::new();
         loop {
@@ -272,7 +285,7 @@ impl MySqlConnection {
         let doing = || format!("preparing {}", truncate_sql(sql));
         self.request.start(request::PREPARE).extend_from_slice(sql.as_bytes());
         if let Err(error) = self.request.send(&mut self.stream, 0) {
-            return Err(self.send_failed(doing(), &error));
+            return Err(self.lost(doing(), &error));
         }
         match self.receive_prepared(&doing)? {
             Preparation::Done { number, params, columns } => {
@@ -492,13 +505,16 @@ impl NonBlockingConnection for MySqlConnection {
             Ok(()) => Ok(()),
             Err(error) => {
                 let doing = executing(&self.statements[statement.0].sql);
-                Err(self.send_failed(doing, &error))
+                Err(self.lost(doing, &error))
             }
         }
     }
 
     #[inline]
     fn receive_available(&mut self) -> Result<Received, Error> {
+        if !self.reply.is_in_progress() {
+            return self.receive_unrequested();
+        }
         let mut received = Received::Nothing;
         loop {
             match self.buffer.try_fill(&mut self.stream) {

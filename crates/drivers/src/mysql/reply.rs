@@ -74,6 +74,12 @@ impl Reply {
         self.phase == Phase::Idle
     }
 
+    /// Whether an answer is expected.
+    #[inline]
+    pub(super) fn is_in_progress(&self) -> bool {
+        !matches!(self.phase, Phase::Idle | Phase::Lost)
+    }
+
     /// Marks the connection as lost.
     pub(super) fn mark_lost(&mut self) {
         self.phase = Phase::Lost;

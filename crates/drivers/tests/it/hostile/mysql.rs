@@ -16,6 +16,7 @@ use sha1::Sha1;
 
 use super::fake::{Certificate, FakeServer, accept_tls, read_all, read_some, send};
 use crate::password::{self, PASSWORD};
+use crate::received::try_receive;
 
 const SCRAMBLE: &[u8] = b"12345678abcdefghijkl";
 pub const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
@@ -263,4 +264,34 @@ fn reason_of_the_server_is_reported_if_it_closes_the_connection_during_a_request
     assert!(error.message.contains("lost before"), "{error}");
     drop(connection);
     fake.finish();
+}
+
+#[test]
+fn connection_that_is_lost_without_a_request_is_detected() {
+    let killed = packet(0, b"\xff\x87\x07#70100Connection was killed");
+    for (last, reason) in
+        [(&b""[..], "the server closed the connection"), (&killed, "Connection was killed")]
+    {
+        let last = last.to_owned();
+        let fake = FakeServer::start(move |mut stream| {
+            send(&mut stream, &greeting("mysql_native_password"));
+            read_packet(&mut stream).unwrap();
+            send(&mut stream, &packet(2, OK));
+            read_packet(&mut stream).unwrap();
+            send(&mut stream, &[packet(1, OK), last].concat());
+        });
+        let mut connection = connect(&fake.target(Tls::Off)).unwrap();
+        connection.run("SET a = 1").unwrap();
+        let error = loop {
+            match try_receive(&mut connection) {
+                Ok(answer) => assert_eq!(answer, None),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+        assert!(error.message.contains(reason), "{error}");
+        let error = try_receive(&mut connection).unwrap_err();
+        assert!(error.message.contains("lost before"), "{error}");
+        fake.finish();
+    }
 }
