@@ -23,6 +23,9 @@ pub(super) fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
     Ok(())
 }
 
+/// "Key does not exist in table": the index is invisible (MySQL) or ignored (MariaDB), and is not read.
+const NO_SUCH_INDEX: i32 = 1176;
+
 /// All tables in the schema except the marker.
 pub(super) fn tables(connection: &mut MySqlConnection) -> Result<Vec<String>, Error> {
     column(
@@ -50,7 +53,10 @@ pub(super) fn warm_own(connection: &mut MySqlConnection, tables: &[String]) -> R
         }
         for index in indexes {
             let index = quoted_name(&index);
-            connection.run(&format!("SELECT COUNT(*) FROM {name} FORCE INDEX ({index})"))?;
+            match connection.run(&format!("SELECT COUNT(*) FROM {name} FORCE INDEX ({index})")) {
+                Err(error) if error.has_number(NO_SUCH_INDEX) => {}
+                read => read?,
+            }
         }
     }
     Ok(())

@@ -138,6 +138,7 @@ fn tables_of_a_setup_script_belong_to_the_run() {
                 TableCreation::Named("child"),
             ),
             ("INSERT INTO parent VALUES (1), (2)", TableCreation::None),
+            ("CREATE INDEX unused ON parent (id) IGNORED", TableCreation::None),
             // Others' tables stay others'.
             ("CREATE TABLE IF NOT EXISTS stranger (id INT)", TableCreation::Named("stranger")),
             ("ALTER TABLE child RENAME TO youngest", TableCreation::Possible),
