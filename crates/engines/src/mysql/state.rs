@@ -32,7 +32,8 @@ pub(super) fn tables(connection: &mut MySqlConnection) -> Result<Vec<String>, Er
         connection,
         &format!(
             "SELECT table_name FROM information_schema.tables \
-             WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' \
+             WHERE table_schema = DATABASE() \
+             AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') \
              AND table_name <> '{MARKER}' ORDER BY table_name"
         ),
     )

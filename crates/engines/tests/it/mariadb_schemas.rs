@@ -130,6 +130,7 @@ fn tables_of_a_setup_script_belong_to_the_run() {
         let ours = of_run(server, 1);
         ours.create_schema().unwrap();
         owner.run("CREATE TABLE dbdyno.stranger (id INT)").unwrap();
+        owner.run("CREATE TABLE dbdyno.versioned (id INT) WITH SYSTEM VERSIONING").unwrap();
         let mut connection = ours.connect_for_setup().unwrap();
         for (sql, creates) in [
             ("CREATE TABLE parent (id INT PRIMARY KEY)", TableCreation::Named("parent")),
@@ -141,17 +142,23 @@ fn tables_of_a_setup_script_belong_to_the_run() {
             ("CREATE INDEX unused ON parent (id) IGNORED", TableCreation::None),
             // Others' tables stay others'.
             ("CREATE TABLE IF NOT EXISTS stranger (id INT)", TableCreation::Named("stranger")),
+            ("CREATE TABLE IF NOT EXISTS versioned (id INT)", TableCreation::Named("versioned")),
+            (
+                "CREATE TABLE history (id INT PRIMARY KEY) WITH SYSTEM VERSIONING",
+                TableCreation::Named("history"),
+            ),
             ("ALTER TABLE child RENAME TO youngest", TableCreation::Possible),
         ] {
             ours.run_setup(&mut connection, sql, creates).unwrap();
         }
         let listed = ours.table_names(&mut connection).unwrap();
-        assert_eq!(listed, ["parent", "youngest"]);
+        assert_eq!(listed, ["history", "parent", "youngest"]);
         ours.warm_own(&mut connection, &listed).unwrap();
         assert_eq!(ours.state_snapshot(&mut connection, &listed).unwrap().rows, 2);
         let error = ours.drop_schema().unwrap_err().to_string();
         assert!(error.contains("base table stranger"), "{error}");
-        owner.run("DROP TABLE dbdyno.stranger").unwrap();
+        assert!(error.contains("system versioned versioned"), "{error}");
+        owner.run("DROP TABLE dbdyno.stranger, dbdyno.versioned").unwrap();
         assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
     });
 }
