@@ -55,7 +55,7 @@ fn build_of(entry: &CacheEntry) -> Option<(String, &Build)> {
 /// The index of its kind, its name and its description.
 fn row(entry: &CacheEntry, builds: &BTreeMap<String, &Build>) -> (usize, String, String) {
     let name = entry.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let short = name[..name.len().min(12)].to_owned();
+    let short: String = name.chars().take(12).collect();
     match &entry.kind {
         CacheEntryKind::Build(build) => (0, short, describe(build)),
         CacheEntryKind::Tree(_) => {

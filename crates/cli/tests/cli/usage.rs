@@ -194,6 +194,15 @@ fn list_prints_microbenchmarks_variants_and_systems() {
 }
 
 #[test]
+fn cache_entries_with_names_beyond_ascii_are_listed() {
+    let test = TestDir::new();
+    // The first 12 bytes end within the last character.
+    fs::create_dir_all(test.path().join("sources/01234567890ö")).unwrap();
+    let listed = call(["builds", "list", "--cache", test.path().to_str().unwrap()]);
+    listed.assert_code(0).assert_prints("source 01234567890ö");
+}
+
+#[test]
 fn list_prints_the_statements_of_a_sysbench_test() {
     let listed = call(["list", "microbenchmarks", "oltp_read_write", "--sql"]);
     listed.assert_code(0);
