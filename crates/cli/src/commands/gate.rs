@@ -39,6 +39,18 @@ fn no_microbenchmarks() -> CliError {
     CliError::Usage("--fail-if needs microbenchmarks; an insert benchmark has none".to_owned())
 }
 
+/// Checks that a run can be judged by rules, before its report is printed.
+pub fn check_for(rules: &[Rule], report: &Report) -> Result<(), CliError> {
+    judged(rules, report).map(drop)
+}
+
+fn judged<'a>(rules: &'a [Rule], report: &Report) -> Result<Vec<Judged<'a>>, CliError> {
+    if !rules.is_empty() && report.insert.is_some() {
+        return Err(no_microbenchmarks());
+    }
+    gate::judge(report, rules).map_err(|invalid| CliError::Usage(invalid.to_string()))
+}
+
 /// Judges a run by rules, prints the outcome and writes it to the run directory. Returns the exit
 /// code; success without rules.
 pub fn judge(rules: &[Rule], report: &Report, directory: &Path) -> Result<ExitCode, CliError> {
@@ -78,14 +90,10 @@ fn outcome<'a>(
     if rules.is_empty() {
         return Ok(None);
     }
-    if report.insert.is_some() {
-        return Err(no_microbenchmarks());
-    }
+    let judged = judged(rules, report)?;
     if report.status == RunStatus::Incomplete {
         output::note("the run is not complete: rules are judged by what was measured");
     }
-    let judged =
-        gate::judge(report, rules).map_err(|invalid| CliError::Usage(invalid.to_string()))?;
     let text = format!("{}{}", markdown::render(report), gate::markdown(&judged));
     Ok(Some((judged, text)))
 }

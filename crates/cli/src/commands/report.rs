@@ -27,7 +27,9 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
         }
         ([directory], None) if args.markdown => return print_markdown(directory, rules),
         ([directory], None) => {
-            let report = show(directory, args.view, args.details)?;
+            let report = assembled(directory)?;
+            gate::check_for(rules, &report)?;
+            print(&report, directory, args.view, args.details)?;
             return gate::judge(rules, &report, directory);
         }
         ([_], Some(_)) => {
@@ -50,22 +52,33 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
 
 /// Prints, writes and returns the report of one run.
 pub fn show(directory: &Path, view: View, details: bool) -> Result<Report, CliError> {
-    let report = assemble::assemble(&RunReader::open(directory)?)?;
+    let report = assembled(directory)?;
+    print(&report, directory, view, details)?;
+    Ok(report)
+}
+
+fn assembled(directory: &Path) -> Result<Report, CliError> {
+    Ok(assemble::assemble(&RunReader::open(directory)?)?)
+}
+
+/// Prints the report of one run, and writes its files.
+fn print(report: &Report, directory: &Path, view: View, details: bool) -> Result<(), CliError> {
     let options = options(view, details);
-    output::print_report(&terminal::render(&report, &options), options.color);
-    let files = export::write_all(&report, directory)?;
+    output::print_report(&terminal::render(report, &options), options.color);
+    let files = export::write_all(report, directory)?;
     let names: Vec<String> =
         files.iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
     output::print(&format!("\nWritten to {}: {}\n", directory.display(), names.join(", ")));
     if report.status == RunStatus::Incomplete && report.running_pid.is_none() {
         stored_data::note(directory, stored_data::TO_RESUME);
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Prints only the Markdown, so that it can be redirected; the files are written too.
 fn print_markdown(directory: &Path, rules: &[Rule]) -> Result<ExitCode, CliError> {
-    let report = assemble::assemble(&RunReader::open(directory)?)?;
+    let report = assembled(directory)?;
+    gate::check_for(rules, &report)?;
     export::write_all(&report, directory)?;
     let (text, code) = gate::markdown(rules, &report, directory)?;
     output::print(&text);
@@ -73,8 +86,7 @@ fn print_markdown(directory: &Path, rules: &[Rule]) -> Result<ExitCode, CliError
 }
 
 fn reports(directories: &[PathBuf]) -> Result<Vec<Report>, CliError> {
-    let of = |directory: &PathBuf| Ok(assemble::assemble(&RunReader::open(directory)?)?);
-    directories.iter().map(of).collect()
+    directories.iter().map(|directory| assembled(directory)).collect()
 }
 
 /// Prints the comparison of several runs, and writes it to `out`.

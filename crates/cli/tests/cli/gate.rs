@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Experiment, Finished, TestDir, call, call_with};
+use crate::common::{Experiment, Finished, Inserts, TestDir, call, call_with};
 use crate::servers::count;
 
 /// A candidate that takes three times as long as the baseline, and an equal one.
@@ -41,7 +41,10 @@ fn broken_rule_has_an_exit_code_of_its_own() {
         call(args)
     };
     judge(&rules).assert_code(0).assert_prints("slower 90% of slow: kept by 1 of 1");
-    judge(&["--fail-if", "slower 9% of slwo"]).assert_code(2).assert_prints("did you mean `slow`?");
+    // An invalid rule is reported before the report, and alone.
+    let invalid = judge(&["--fail-if", "slower 9% of slwo"]);
+    invalid.assert_code(2).assert_prints("did you mean `slow`?");
+    assert_eq!(invalid.out, "");
     // A run is not resumed, or extended, with a rule that cannot be judged.
     let slices = count(&out, "SELECT COUNT(*) FROM slice");
     let more = ["run", "--resume", out.to_str().unwrap(), "--more", "1s"];
@@ -62,6 +65,21 @@ fn broken_rule_has_an_exit_code_of_its_own() {
     finished.assert_code(3).assert_prints("::error title=dbdyno%3A slower 20%25::slow, range");
     let text = fs::read_to_string(&summary).unwrap();
     assert!(text.starts_with("before\n") && text.contains("### Rules"), "{text}");
+}
+
+#[test]
+fn rule_for_an_insert_benchmark_is_refused_without_a_report() {
+    let test = TestDir::new();
+    let out = test.out();
+    let section = "rows = { i0 = 1000, i1 = 0 }\nrates = []\ncopies = false";
+    let candidates = [("one", "system = \"sqlite\"\nvariant = \"o0\"")];
+    Inserts { section, candidates: &candidates }.run(&test, &out, &[]).assert_code(0);
+    for more in [&[][..], &["--markdown"]] {
+        let args = ["report", out.to_str().unwrap(), "--fail-if", "slower 2%"];
+        let finished = call(args.iter().chain(more));
+        finished.assert_code(2).assert_prints("an insert benchmark has none");
+        assert_eq!(finished.out, "");
+    }
 }
 
 #[test]
