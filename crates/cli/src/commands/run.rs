@@ -175,20 +175,23 @@ fn of_complete_run(failures: usize, judged: ExitCode) -> ExitCode {
 
 /// Prints the report of what a failed run measured, if anything. Returns the failure.
 fn failed(error: RunError, directory: &Path, view: View) -> CliError {
-    let measured = RunReader::open(directory)
-        .and_then(|run| run.slices(0))
-        .is_ok_and(|slices| !slices.is_empty());
-    // The directory may be that of another run.
-    let is_of_this_run = !matches!(
+    // The directory is that of another run, or nothing was done in it.
+    let is_refused = matches!(
         error,
         RunError::NotRegistered { .. }
             | RunError::NotReplaced { .. }
+            | RunError::NotExtendable { .. }
+            | RunError::Imported { .. }
             | RunError::Results(ResultsError::Exists(_) | ResultsError::InUse { .. })
     );
+    if is_refused {
+        return error.into();
+    }
+    let measured = RunReader::open(directory)
+        .and_then(|run| run.slices(0))
+        .is_ok_and(|slices| !slices.is_empty());
     if !measured {
-        if is_of_this_run {
-            stored_data::note(directory, stored_data::TO_RESUME);
-        }
+        stored_data::note(directory, stored_data::TO_RESUME);
     } else if let Err(second) = report::show(directory, view, false) {
         output::note(&format!("cannot report what was measured: {second}"));
     }

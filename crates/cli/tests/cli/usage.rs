@@ -67,6 +67,7 @@ fn finished_run_is_kept_and_newer_format_is_refused() {
 
     let again = test.run(&Experiment::default(), &[]);
     again.assert_code(2).assert_prints(&out.display().to_string()).assert_prints("resume");
+    assert_eq!(again.out, "", "it printed the report of another run");
     resume(&out, &[]).assert_code(0);
     call([Path::new("report"), &out, Path::new("--three-groups")]).assert_code(0);
     let both = out.with_extension("both");
