@@ -97,16 +97,15 @@ impl CliError {
             | Self::Run(
                 RunError::Cpus { .. } | RunError::Cache(_) | RunError::NotRegistered { .. },
             ) => true,
-            Self::Import(error) => {
-                !matches!(error, ImportError::Results(_) | ImportError::Exists(_))
-            }
+            Self::Import(error) => !matches!(error, ImportError::Results(_)),
             Self::Audit(error) => !matches!(error, AuditError::Broken { .. }),
             Self::Fleet(error) => {
                 matches!(error, FleetError::NoFleet { .. } | FleetError::Exists { .. })
             }
+            // The others may come back.
+            Self::FleetPlan(error) => !matches!(error, PlanError::TooFewNodes { .. }),
+            Self::Cluster(error) => matches!(error, ClusterError::Unknown(_)),
             Self::Run(_)
-            | Self::FleetPlan(_)
-            | Self::Cluster(_)
             | Self::FleetStore(_)
             | Self::FleetTask(_)
             | Self::Live(_)

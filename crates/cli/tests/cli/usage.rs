@@ -259,7 +259,7 @@ fn help_of_report_names_every_file_that_it_writes() {
 }
 
 #[test]
-fn import_of_0_clients_is_refused() {
+fn import_of_0_clients_or_into_a_run_is_refused() {
     let test = TestDir::new();
     let table = test.path().join("table.tsv");
     fs::write(&table, "old\tnew\n10\t12\tscan_range=100\n").unwrap();
@@ -267,6 +267,11 @@ fn import_of_0_clients_is_refused() {
     let [import, out, clients, none] = ["import", "--out", "--clients", "0"].map(Path::new);
     call([import, &table, out, &run, clients, none]).assert_code(2).assert_prints("--clients");
     assert!(!run.exists());
+    call([import, &table, out, &run]).assert_code(0);
+    call([import, &table, out, &run]).assert_code(2).assert_prints("holds a run already");
+    let resumed = resume(&run, &[]);
+    resumed.assert_code(1).assert_prints("imported results");
+    assert_eq!(resumed.out, "");
 }
 
 #[test]
