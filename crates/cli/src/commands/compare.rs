@@ -155,6 +155,7 @@ fn export(report: &Report, args: &Compare) -> Result<(), CliError> {
 /// Writes the experiment to a new file. An existing one may have been edited: it is only accepted if it
 /// has the same text.
 fn save(file: &Path, text: &str) -> Result<(), CliError> {
+    export_file::check(file)?;
     let write = |source| CliError::Write { path: file.to_owned(), source };
     match OpenOptions::new().write(true).create_new(true).open(file) {
         Ok(mut new) => new.write_all(text.as_bytes()).map_err(write),

@@ -11,6 +11,7 @@ use dbdyno_relayout::{BoltProfile, Profile, Samples};
 use serde_json::{Value, json};
 
 use crate::args::Optimize;
+use crate::commands::export_file;
 use crate::error::CliError;
 use crate::output;
 
@@ -27,6 +28,10 @@ pub(super) fn profile(
         frequency: args.frequency,
         max_overhead: args.max_overhead,
     };
+    // Before the sampling, which takes long.
+    for file in [&args.profile_out, &args.bolt_out].into_iter().flatten() {
+        export_file::check(file)?;
+    }
     let pid = args.target.pid;
     let plan = SamplingPlan::new(pid, &request)?;
     output::note(&announced(pid, &plan));
@@ -99,14 +104,11 @@ fn write_profiles(
     args: &Optimize,
 ) -> Result<(), CliError> {
     let found = hot_modules(attachment, samples)?.found;
-    let write = |path: &Path, text: &str| {
-        fs::write(path, text).map_err(|source| CliError::Write { path: path.to_owned(), source })
-    };
     if let Some(path) = &args.profile_out {
         let images: Vec<_> = found.iter().map(|hot_module| &hot_module.image).collect();
         let text = serde_json::to_string(&samples.to_profile(&images))
             .map_err(|error| CliError::Other(error.to_string()))?;
-        write(path, &text)?;
+        export_file::write(path, &text)?;
     }
     if let Some(path) = &args.bolt_out {
         let program = found.iter().find(|it| it.module.path() == attachment.process().program());
@@ -115,7 +117,7 @@ fn write_profiles(
             CliError::Other(format!("there are no samples in {program} for BOLT"))
         })?;
         let profile = BoltProfile::new(&program.image, samples);
-        write(path, &profile.text)?;
+        export_file::write(path, &profile.text)?;
         if profile.without_symbol > 0 {
             output::note(&format!(
                 "{}: {} samples written, {} without a symbol omitted: BOLT identifies functions by \
