@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dbdyno_document::{Document, Spanned};
+use dbdyno_document::{Document, Problem, Spanned};
 use dbdyno_live::{
     DEFAULT_MAX_PAUSE, ProbeOptions, SamplingPlan, SamplingRequest, coverage, map_to_original,
     sample,
@@ -91,7 +91,8 @@ pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliErro
     let rules = read(&args.file)?;
     let start = Instant::now();
     let mut watched: BTreeMap<u32, Watched> = BTreeMap::new();
-    while args.seconds.is_none_or(|limit| start.elapsed() < Duration::from_secs(limit)) {
+    let end = args.seconds.map(Duration::from_secs);
+    while end.is_none_or(|end| start.elapsed() < end) {
         for pid in running(&rules.executables) {
             let Ok(identity) = ProcessIdentity::of(pid) else { continue };
             let entry = watched.entry(pid).or_insert_with(|| Watched::new(identity.clone()));
@@ -110,7 +111,8 @@ pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliErro
             }
         }
         watched.retain(|_, entry| entry.identity.is_alive());
-        thread::sleep(rules.poll_interval);
+        let left = end.map(|end| end.saturating_sub(start.elapsed()));
+        thread::sleep(left.map_or(rules.poll_interval, |left| left.min(rules.poll_interval)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -199,6 +201,9 @@ fn report(session: &Session, pid: u32, stage: Stage, what: &str) {
 
 /// Processes that run one of these programs.
 fn running(executables: &[PathBuf]) -> Vec<u32> {
+    // The kernel names programs without symbolic links: Debian's mysqld is a link to mariadbd.
+    let resolved = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let executables: Vec<PathBuf> = executables.iter().map(resolved).collect();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let mut pids: Vec<u32> = pids
@@ -224,6 +229,10 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         table.renamed("look", "poll_interval");
         table.require("executables");
         if let Some(list) = table.strings("executables") {
+            for path in list.value.iter().filter(|path| !Path::new(path.value).is_absolute()) {
+                let problem = Problem::new(path.span, "the path of an executable must be absolute");
+                table.report(problem.help("write it in full, such as \"/usr/sbin/mariadbd\""));
+            }
             rules.executables = list.value.iter().map(|path| PathBuf::from(path.value)).collect();
         }
         let long = Nanos::from_millis(100)..=Nanos::from_secs(3600);
@@ -285,6 +294,23 @@ mod tests {
             unsafe { libc::kill(-self.0.id().cast_signed(), libc::SIGKILL) };
             let _ = self.0.wait();
         }
+    }
+
+    #[test]
+    fn executable_is_found_by_a_symbolic_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &link).unwrap();
+        assert!(running(&[link]).contains(&std::process::id()));
+    }
+
+    #[test]
+    fn relative_path_of_an_executable_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("watch.toml");
+        fs::write(&file, "[watch]\nexecutables = [\"mariadbd\"]\n").unwrap();
+        let error = read(&file).err().unwrap().to_string();
+        assert!(error.contains("must be absolute"), "{error}");
     }
 
     #[test]
