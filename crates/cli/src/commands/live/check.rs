@@ -27,7 +27,7 @@ pub(super) fn check(session: &Session, pid: Option<u32>) -> Result<ExitCode, Cli
     }
     let mut lines: String = probes.iter().map(text).collect();
     if lines.is_empty() {
-        lines = session.nothing_optimized();
+        lines = session.nothing_optimized(pid);
     }
     session.print(&json!(probes), &lines);
     let is_forbidden = probes.iter().any(|probe| !probe.optimizable);

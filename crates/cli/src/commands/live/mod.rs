@@ -95,14 +95,19 @@ impl Session {
         let records = dbdyno_live::live_records(&self.state);
         let pids: Vec<u32> = records.iter().map(|record| record.identity.pid).collect();
         if pids.is_empty() {
-            self.print(&json!([]), &self.nothing_optimized());
+            self.print(&json!([]), &self.nothing_optimized(None));
             return Ok(ExitCode::SUCCESS);
         }
         self.switch(&pids, None, &undo.options, "undone", Attachment::undo)
     }
 
-    fn nothing_optimized(&self) -> String {
-        format!("No process is optimized, according to the journals in {}.\n", self.state.display())
+    /// That no process is optimized, or not this one.
+    fn nothing_optimized(&self, pid: Option<u32>) -> String {
+        let what = pid.map_or_else(
+            || "No process is optimized".to_owned(),
+            |pid| format!("Process {pid} is not optimized"),
+        );
+        format!("{what}, according to the journals in {}.\n", self.state.display())
     }
 
     fn status(&self, status: &Status) -> Result<ExitCode, CliError> {
@@ -128,7 +133,7 @@ impl Session {
             lines.push_str(&text);
         }
         if lines.is_empty() {
-            lines = self.nothing_optimized();
+            lines = self.nothing_optimized(status.pid);
         }
         self.print(&json!(values), &lines);
         Ok(ExitCode::SUCCESS)
