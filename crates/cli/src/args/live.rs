@@ -227,10 +227,16 @@ pub struct Optimize {
     pub keep: bool,
     /// Duration of the A/B test in seconds: periods alternate between optimized and original code [default: 20,
     /// after a race of layouts 10]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", requires = "work_command")]
     ab_test: Option<f64>,
     /// Former name of --ab-test
-    #[arg(long, value_name = "SECONDS", hide = true, conflicts_with = "ab_test")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        hide = true,
+        requires = "work_command",
+        conflicts_with = "ab_test"
+    )]
     judge: Option<f64>,
 }
 

@@ -19,6 +19,7 @@ use crate::output;
 
 /// Lists the names an experiment can use.
 pub fn list(args: &List) -> Result<ExitCode, CliError> {
+    refuse_without_effect(args)?;
     if args.what == Some(Listed::Script) {
         return list_script(args);
     }
@@ -38,6 +39,25 @@ pub fn list(args: &List) -> Result<ExitCode, CliError> {
     }
     output::print(&sections.join("\n"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses what would be ignored.
+fn refuse_without_effect(args: &List) -> Result<(), CliError> {
+    let is_script = args.what == Some(Listed::Script);
+    let has_microbenchmarks = args.what.is_none_or(|what| what == Listed::Microbenchmarks);
+    let message = match args.words.first() {
+        Some(word) if !has_microbenchmarks && !is_script => {
+            format!("`{word}` is unexpected: only microbenchmarks are listed by pattern")
+        }
+        _ if args.sql && !has_microbenchmarks => {
+            "--sql is for `dbdyno list microbenchmarks`".to_owned()
+        }
+        _ if !args.options.is_empty() && !is_script => {
+            "--option is for `dbdyno list script`".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(CliError::Usage(message))
 }
 
 fn microbenchmarks(words: &[String], sql: bool) -> Result<String, CliError> {

@@ -65,13 +65,15 @@ pub fn list_script(args: &List) -> Result<ExitCode, CliError> {
 
 /// The options in `NAME=VALUE`.
 fn options(words: &[String]) -> Result<Options, CliError> {
-    words
-        .iter()
-        .map(|word| {
-            let (name, value) = word.split_once('=').ok_or_else(|| {
-                CliError::Usage(format!("--option {word}: write NAME=VALUE, such as tables=4"))
-            })?;
-            Ok((name.replace('-', "_"), OptionValue::Text(value.to_owned())))
-        })
-        .collect()
+    let mut options = Options::new();
+    for word in words {
+        let invalid = |what: &str| CliError::Usage(format!("--option {word}: {what}"));
+        let (name, value) =
+            word.split_once('=').ok_or_else(|| invalid("write NAME=VALUE, such as tables=4"))?;
+        let value = OptionValue::Text(value.to_owned());
+        if options.insert(name.replace('-', "_"), value).is_some() {
+            return Err(invalid("this option is set twice"));
+        }
+    }
+    Ok(options)
 }

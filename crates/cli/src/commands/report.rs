@@ -21,6 +21,11 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
             let message = "--fail-if judges one run; name only one directory";
             return Err(CliError::Usage(message.to_owned()));
         }
+        (directories, _) if args.view.three_groups && (args.markdown || directories.len() > 1) => {
+            let message =
+                "--three-groups has no effect on --markdown and on several runs; remove it";
+            return Err(CliError::Usage(message.to_owned()));
+        }
         ([_], None) if args.markdown && args.details => {
             let message = "--details has no effect on the --markdown of one run; remove it";
             return Err(CliError::Usage(message.to_owned()));

@@ -84,6 +84,11 @@ fn finished_run_is_kept_and_newer_format_is_refused() {
     let refused = call([Path::new("report"), &out, &out, markdown, Path::new("--out"), &both]);
     refused.assert_code(2).assert_prints("remove --out");
     call([Path::new("report"), &out, markdown, Path::new("--details")]).assert_code(2);
+    let groups = Path::new("--three-groups");
+    for args in [&[&out, markdown, groups][..], &[&out, &out, groups]] {
+        let refused = call([Path::new("report")].iter().chain(args));
+        refused.assert_code(2).assert_prints("--three-groups has no effect");
+    }
     assert_eq!(Stored::open(&out).slices(), slices);
 
     Stored::open(&out).set_format(999);
@@ -195,12 +200,39 @@ fn list_prints_microbenchmarks_variants_and_systems() {
 }
 
 #[test]
+fn list_refuses_what_has_no_effect() {
+    for args in [
+        &["variants", "rel*"][..],
+        &["systems", "--sql"],
+        &["script", "oltp_read_only.lua", "--sql"],
+        &["microbenchmarks", "--option", "tables=4"],
+        &["script", "oltp_read_only.lua", "--option", "tables=1", "--option", "tables=2"],
+    ] {
+        let refused = call(["list"].iter().chain(args));
+        refused.assert_code(2);
+        assert_eq!(refused.out, "", "{args:?}");
+    }
+}
+
+#[test]
 fn cache_entries_with_names_beyond_ascii_are_listed() {
     let test = TestDir::new();
     // The first 12 bytes end within the last character.
     fs::create_dir_all(test.path().join("sources/01234567890ö")).unwrap();
     let listed = call(["builds", "list", "--cache", test.path().to_str().unwrap()]);
     listed.assert_code(0).assert_prints("source 01234567890ö");
+}
+
+#[test]
+fn process_id_without_its_option_is_refused() {
+    let test = TestDir::new();
+    let state = test.path().to_str().unwrap();
+    for args in [&["status"][..], &["undo", "--all"]] {
+        let words = [&["live"], args, &["4242", "--state", state]].concat();
+        call(words).assert_code(2).assert_prints("--pid");
+    }
+    let words = ["live", "optimize", "--pid", "2147483000", "--ab-test", "5", "--state", state];
+    call(words).assert_code(2).assert_prints("--work-command");
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl Session {
             let pids = members(pid, undo.family);
             return self.switch(&pids, Some(pid), &undo.options, "undone", Attachment::undo);
         }
+        several::refuse_without_option(&undo.more.pids)?;
         let records = dbdyno_live::live_records(&self.state);
         let pids: Vec<u32> = records.iter().map(|record| record.identity.pid).collect();
         if pids.is_empty() {
@@ -111,8 +112,9 @@ impl Session {
     }
 
     fn status(&self, status: &Status) -> Result<ExitCode, CliError> {
-        if let Some(pid) = status.pid {
-            several::refuse(pid, &status.more.pids)?;
+        match status.pid {
+            Some(pid) => several::refuse(pid, &status.more.pids)?,
+            None => several::refuse_without_option(&status.more.pids)?,
         }
         if status.check {
             return check::check(self, status.pid);

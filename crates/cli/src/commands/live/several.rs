@@ -27,6 +27,17 @@ pub(super) fn refuse(pid: u32, more: &[u32]) -> Result<(), CliError> {
     Err(CliError::Usage(message(&lines.collect::<String>(), all.len(), parent)))
 }
 
+/// Refuses process IDs that follow no `--pid`.
+///
+/// # Errors
+/// There are some.
+pub(super) fn refuse_without_option(pids: &[u32]) -> Result<(), CliError> {
+    match pids {
+        [] => Ok(()),
+        [pid, ..] => Err(CliError::Usage(format!("unexpected {pid}: write --pid {pid}"))),
+    }
+}
+
 fn message(lines: &str, count: usize, parent: Option<u32>) -> String {
     let advice = match parent {
         Some(parent) => format!(
