@@ -37,7 +37,7 @@ pub enum TcpListener {
 pub fn tcp_listener(host: &str, port: u16) -> TcpListener {
     let addresses: Vec<IpAddr> = (host, port)
         .to_socket_addrs()
-        .map(|all| all.map(|one| one.ip()).collect())
+        .map(|all| all.map(|one| one.ip().to_canonical()).collect())
         .unwrap_or_default();
     if !addresses.iter().any(|address| is_local(*address)) {
         return TcpListener::Elsewhere;
@@ -52,8 +52,12 @@ pub fn tcp_listener(host: &str, port: u16) -> TcpListener {
     owner_of(&inodes).map_or(TcpListener::Hidden, TcpListener::Process)
 }
 
-/// Whether an address is one of this machine: then the kernel would also send from it.
+/// Whether an address is one of this machine: then the kernel would also send from it. To other loopback
+/// addresses it sends from 127.0.0.1, such as to 127.0.1.1, the address of the host's own name on Debian.
 fn is_local(address: IpAddr) -> bool {
+    if address.is_loopback() {
+        return true;
+    }
     let any = match address {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -134,7 +138,12 @@ mod tests {
     #[test]
     fn process_that_listens_on_tcp_is_found() {
         let own = TcpListener::Process(std::process::id());
-        for (bound, host) in [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "localhost")] {
+        for (bound, host) in [
+            ("127.0.0.1:0", "127.0.0.1"),
+            ("127.0.0.1:0", "::ffff:127.0.0.1"),
+            ("0.0.0.0:0", "localhost"),
+            ("0.0.0.0:0", "127.0.1.1"),
+        ] {
             let socket = std::net::TcpListener::bind(bound).unwrap();
             let port = socket.local_addr().unwrap().port();
             assert_eq!(tcp_listener(host, port), own);
