@@ -47,6 +47,9 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
 
 /// Settings that dbdyno sets itself, and others that change paths or network access.
 const RESERVED: &[&str] = &[
+    "admin_address",
+    "admin_port",
+    "aria_log_dir_path",
     "basedir",
     "bind_address",
     "bootstrap",
@@ -63,7 +66,10 @@ const RESERVED: &[&str] = &[
     "initialize",
     "initialize_insecure",
     "innodb_data_home_dir",
+    "innodb_doublewrite_dir",
     "innodb_log_group_home_dir",
+    "innodb_temp_tablespaces_dir",
+    "innodb_tmpdir",
     "innodb_undo_directory",
     "log_error",
     "mysqlx",
@@ -87,7 +93,8 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Settings of their own that are prefixes of reserved ones.
-const NOT_RESERVED: &[&str] = &["general_log", "innodb", "rocksdb", "slow_query_log"];
+const NOT_RESERVED: &[&str] =
+    &["general_log", "innodb", "innodb_doublewrite", "rocksdb", "slow_query_log"];
 
 /// Settings that affect the format of data on disk.
 const FORMAT_SETTINGS: &[&str] = &[
@@ -403,13 +410,16 @@ mod tests {
     #[test]
     fn setting_names_are_canonical() {
         assert_eq!(canonical_name("Max-Connections"), "max_connections");
-        for name in ["datadir", "DataDir", "datad", "loose-datadir", "skip-networking"] {
+        for name in
+            ["datadir", "DataDir", "datad", "loose-datadir", "skip-networking", "admin-port"]
+        {
             assert!(RESERVED.contains(&canonical_name(name).as_str()), "{name}");
         }
         for (name, is) in [
             ("general_log_f", "general_log_file"),
             ("slow-query-log-file", "slow_query_log_file"),
             ("mysqlx", "mysqlx"),
+            ("innodb-doublewrite-dir", "innodb_doublewrite_dir"),
             ("slow-query-log", "slow_query_log"),
             ("general_log", "general_log"),
             ("skip-innodb", "skip_innodb"),
@@ -419,6 +429,7 @@ mod tests {
         for name in [
             "general_log",
             "innodb",
+            "innodb_doublewrite",
             "innodb_flush_method",
             "loose-slow-query-log",
             "port_open_timeout",
