@@ -8,10 +8,10 @@ use crate::{Audit, Difference};
 /// The version of the JSON format. Must be increased whenever the format changes or different data
 /// is read from files. Changes to findings do not count: they are recomputed whenever an audit is
 /// loaded.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The oldest readable version. Version 3 renamed fields; version 4 recognizes assembled objects
-/// without debug information.
+/// without debug information; version 5 reads macros and response files of compile databases.
 const OLDEST: u32 = 2;
 
 /// JSON that is not an audit.
@@ -111,7 +111,7 @@ mod tests {
         let mut whole = to_json(&empty(), None);
         whole["version"] = json!(VERSION + 1);
         let error = from_json(whole.to_string().as_bytes()).unwrap_err().to_string();
-        assert!(error.contains("unsupported version 5 (expected 4)"), "{error}");
+        assert!(error.contains("unsupported version 6 (expected 5)"), "{error}");
         assert!(from_json(b"{}").is_err());
         assert!(from_json(b"").is_err());
     }

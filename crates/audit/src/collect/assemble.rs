@@ -111,7 +111,7 @@ fn record(
             machine: Machine::default(),
             macros: true,
         };
-        let intended = interpret(context, &requested.flags);
+        let intended = interpret(context, &normal(&requested.flags));
         // gcc records no macros, so the requested ones are the best information available.
         effective.assertions = effective.assertions.or(intended.assertions);
         effective.fortify = effective.fortify.or(intended.fortify);

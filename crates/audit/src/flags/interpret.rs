@@ -91,6 +91,13 @@ struct FlagState {
 
 impl FlagState {
     fn apply(&mut self, flag: &str) {
+        // Some distributions pass macros in this way.
+        if let Some(options) = flag.strip_prefix("-Wp,") {
+            let macros =
+                options.split(',').filter(|it| it.starts_with("-D") || it.starts_with("-U"));
+            macros.for_each(|option| self.apply(option));
+            return;
+        }
         match flag {
             "-flto" | "-flto=full" | "-flto=auto" | "-flto=jobserver" => {
                 self.lto = Some(LtoWord::Full);
@@ -255,6 +262,9 @@ mod tests {
         assert_eq!(clang("-DNDEBUG").assertions, Some(false));
         assert_eq!(clang("-DNDEBUG -UNDEBUG").assertions, Some(true));
         assert_eq!(clang("-D_FORTIFY_SOURCE=2").fortify, Some(Fortify::Level(2)));
+        let fedora = clang("-Wp,-MMD,x.d -Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=3 -Wp,-DNDEBUG");
+        assert_eq!(fedora.fortify, Some(Fortify::Level(3)));
+        assert_eq!(fedora.assertions, Some(false));
     }
 
     #[test]

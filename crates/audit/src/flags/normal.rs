@@ -145,7 +145,11 @@ pub(crate) fn has_meaning(flag: &str) -> bool {
         "-ffat-lto",
         "-fno-fat-lto",
     ];
-    prefixes.iter().any(|prefix| flag.starts_with(prefix))
+    let has_meaning = |flag: &str| prefixes.iter().any(|prefix| flag.starts_with(prefix));
+    match flag.strip_prefix("-Wp,") {
+        Some(options) => options.split(',').any(has_meaning),
+        None => has_meaning(flag),
+    }
 }
 
 #[cfg(test)]

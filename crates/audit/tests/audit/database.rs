@@ -66,3 +66,17 @@ fn malformed_database_error_names_file() {
     assert!(matches!(error, AuditError::Database { .. }));
     assert!(error.to_string().contains("db.json is no compile database"), "{error}");
 }
+
+#[test]
+fn macros_are_read_in_every_spelling() {
+    let lab = Lab::new();
+    lab.write("a.c", "int f(void) { return 1; }\n");
+    let flags = "-g -O2 -D NDEBUG -Wp,-U_FORTIFY_SOURCE -Wp,-D_FORTIFY_SOURCE=2";
+    lab.object("gcc", flags, "a.o");
+    let database = lab.write("compile_commands.json", &format!("[{}]", entry(&lab, flags, "a.o")));
+    let expected = expected(&["assertions=off", "fortify=2"]);
+    let audit = build(lab.path(), &[], Some(&database), &expected).unwrap();
+    assert_eq!(audit.findings, []);
+    let effective = &object(&audit, "a.o").effective;
+    assert_eq!((effective.assertions, effective.fortify), (Some(false), Some(Fortify::Level(2))));
+}
