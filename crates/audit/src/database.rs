@@ -10,6 +10,9 @@ use crate::error::{AuditError, DatabaseError};
 use crate::paths::{clean, is_assembly};
 use crate::read::open;
 
+/// Maximum size of all response files of a database in bytes.
+const MAX_RESPONSES: u64 = 16 << 20;
+
 /// An entry of `compile_commands.json`.
 #[derive(Deserialize)]
 struct Written {
@@ -23,6 +26,7 @@ struct Written {
 /// A compile command.
 #[derive(Clone, Debug)]
 pub(crate) struct CompileCommand {
+    directory: PathBuf,
     /// The source file, as written.
     file: PathBuf,
     /// The arguments, without the compiler's name.
@@ -33,6 +37,20 @@ impl CompileCommand {
     /// Whether its source is assembly language.
     pub(crate) fn is_assembly(&self) -> bool {
         is_assembly(&self.file)
+    }
+
+    /// Replaces the names of response files (`@FILE`) by their words, as compilers do; one that cannot be
+    /// read stays. `left`: how many bytes may be read.
+    fn expand(&mut self, left: &mut u64) {
+        let mut read = |word: &str| {
+            let mut text = String::new();
+            let file = open(&self.directory.join(word.strip_prefix('@')?)).ok()?;
+            file.take(*left + 1).read_to_string(&mut text).ok()?;
+            *left = left.checked_sub(text.len() as u64)?;
+            shlex::split(&text)
+        };
+        let words = std::mem::take(&mut self.flags).into_iter();
+        self.flags = words.flat_map(|word| read(&word).unwrap_or_else(|| vec![word])).collect();
     }
 }
 
@@ -51,7 +69,11 @@ impl Database {
         open(path)
             .and_then(|mut file| file.read_to_end(&mut text))
             .map_err(|error| AuditError::read(path, error))?;
-        Self::parse(&text).map_err(|source| AuditError::Database { path: path.to_owned(), source })
+        let mut database = Self::parse(&text)
+            .map_err(|source| AuditError::Database { path: path.to_owned(), source })?;
+        let mut left = MAX_RESPONSES;
+        database.entries.iter_mut().for_each(|entry| entry.expand(&mut left));
+        Ok(database)
     }
 
     fn parse(text: &[u8]) -> Result<Self, DatabaseError> {
@@ -78,7 +100,8 @@ impl Database {
             let source = clean(&entry.directory.join(&entry.file));
             database.by_source.entry(source).or_default().push(index);
             let flags = words.into_iter().skip(1).collect();
-            database.entries.push(CompileCommand { file: entry.file, flags });
+            let (directory, file) = (entry.directory, entry.file);
+            database.entries.push(CompileCommand { directory, file, flags });
         }
         Ok(database)
     }

@@ -80,3 +80,16 @@ fn macros_are_read_in_every_spelling() {
     let effective = &object(&audit, "a.o").effective;
     assert_eq!((effective.assertions, effective.fortify), (Some(false), Some(Fortify::Level(2))));
 }
+
+#[test]
+fn flags_in_response_files_are_requested() {
+    let lab = Lab::new();
+    lab.write("flags.rsp", "-g\n-O2 \"-DNAME=a b\"\n");
+    lab.object("gcc", "@flags.rsp", "a.o");
+    let entries = entry(&lab, "@flags.rsp @missing.rsp", "a.o");
+    let database = lab.write("compile_commands.json", &format!("[{entries}]"));
+    let audit = build(lab.path(), &[], Some(&database), &expected(&[])).unwrap();
+    assert_eq!(audit.findings, []);
+    let requested = object(&audit, "a.o").requested.unwrap();
+    assert_eq!(audit.flag_sets[requested].flags, ["-g", "-O2", "-DNAME=a b"]);
+}
