@@ -371,9 +371,16 @@ fn hardening(found: &mut ObjectFindings, object: &ObjectRecord, audit: &Audit) {
     }
     if let (Some(expected), Some(is)) = (expected.fortify, effective.fortify) {
         let word = |fortify: Fortify| format!("_FORTIFY_SOURCE {fortify}");
-        match (expected.is_on(), is.is_on()) {
-            (false, true) => found.add(Check::HardeningUnexpected, word(is), word(expected)),
-            (true, false) => found.add(Check::HardeningMissing, word(is), word(expected)),
+        match (expected, is) {
+            (Fortify::Off, Fortify::Off) => {}
+            (Fortify::Off, is) => {
+                found.add(Check::HardeningUnexpected, word(is), word(expected));
+            }
+            // The level is not always recorded.
+            (Fortify::On, Fortify::On | Fortify::Level(_)) | (Fortify::Level(_), Fortify::On) => {}
+            (expected, is) if expected != is => {
+                found.add(Check::HardeningMissing, word(is), word(expected));
+            }
             _ => {}
         }
     }

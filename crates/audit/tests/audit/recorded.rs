@@ -230,3 +230,14 @@ fn unexpected_compiler_is_reported() {
     let audit = lab.audit(&["compiler=clang"]);
     assert_eq!(violations(&audit), [(Check::Compiler, "gcc.o".to_owned())]);
 }
+
+#[test]
+fn fortify_levels_are_compared_if_recorded() {
+    let lab = Lab::new();
+    lab.object("clang", "-O2 -g -grecord-command-line -D_FORTIFY_SOURCE=1", "clang.o");
+    lab.object("gcc", "-O2 -g -D_FORTIFY_SOURCE=1", "gcc.o");
+    let audit = lab.audit(&["fortify=3"]);
+    assert_eq!(violations(&audit), [(Check::HardeningMissing, "clang.o".to_owned())]);
+    assert!(!lab.audit(&["fortify=1"]).has_violations());
+    assert!(!lab.audit(&["fortify=on"]).has_violations());
+}
