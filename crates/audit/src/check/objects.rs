@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dbdyno_record::FlagCheck as Check;
 
 use crate::audit::Audit;
+use crate::binary::Protections;
 use crate::code::{Code, Extension};
 use crate::effective::{
     Effective, Fortify, LtoForm, Optimization, Profile, StackProtector, is_baseline,
@@ -65,6 +66,8 @@ struct Known {
     known: usize,
     unknown: usize,
     expected: String,
+    /// Whether it shows only in objects that call certain functions, so that many show nothing.
+    by_calls: bool,
 }
 
 struct Checker<'a> {
@@ -107,6 +110,21 @@ impl Checker<'_> {
         hardening(&mut found, object, self.audit);
         let protector = effective.stack_protector.is_some();
         self.count("stack protector", expected.stack_protector, protector);
+
+        let fortified = effective.fortify.is_some()
+            || self.in_linked(|protections| !protections.fortified.is_empty());
+        let fortify = expected.fortify.filter(|fortify| fortify.is_on());
+        self.count_calls("_FORTIFY_SOURCE", fortify, fortified);
+        let asserts =
+            effective.assertions.is_some() || self.in_linked(|protections| protections.assertions);
+        self.count_calls("assertions", expected.assertions.filter(|on| *on), asserts);
+        // Without their flags they are off, if a command line is recorded.
+        let stack_clash = object.flags.is_some() || effective.stack_clash.is_some();
+        let expected_clash = expected.stack_clash.filter(|on| *on);
+        self.count("-fstack-clash-protection", expected_clash, stack_clash);
+        let control_flow = object.flags.is_some() || effective.control_flow.is_some();
+        let expected_flow = expected.control_flow.filter(|on| *on);
+        self.count("-fcf-protection", expected_flow, control_flow);
 
         match (expected.assertions, effective.assertions) {
             (Some(false), Some(true)) => {
@@ -158,11 +176,29 @@ impl Checker<'_> {
         }
     }
 
+    /// As [`Self::count`], for a property that shows only in objects that call certain functions.
+    fn count_calls<W: std::fmt::Display>(
+        &mut self,
+        what: &'static str,
+        expected: Option<W>,
+        known: bool,
+    ) {
+        self.count(what, expected, known);
+        if let Some(tally) = self.tally.get_mut(what) {
+            tally.by_calls = true;
+        }
+    }
+
+    /// Whether a linked file shows it. Objects of link-time optimization have no calls yet.
+    fn in_linked(&self, shows: impl Fn(&Protections) -> bool) -> bool {
+        self.audit.binaries.iter().any(|binary| shows(&binary.protections))
+    }
+
     /// Reports what could not be checked: a violation if it is unknown for all objects, else a
     /// warning.
     fn unproven(&mut self) {
         for (what, tally) in &self.tally {
-            if tally.unknown == 0 {
+            if tally.unknown == 0 || (tally.by_calls && tally.known > 0) {
                 continue;
             }
             let recorded = match tally.known {

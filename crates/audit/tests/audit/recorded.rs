@@ -241,3 +241,27 @@ fn fortify_levels_are_compared_if_recorded() {
     assert!(!lab.audit(&["fortify=1"]).has_violations());
     assert!(!lab.audit(&["fortify=on"]).has_violations());
 }
+
+#[test]
+fn expected_calls_without_evidence_are_a_violation() {
+    let lab = Lab::new();
+    lab.object("gcc", "-g -O2 -DNDEBUG -U_FORTIFY_SOURCE", "neither.o");
+    for expectation in ["fortify=on", "assertions=on"] {
+        let audit = lab.audit(&[expectation]);
+        assert_eq!(violations(&audit), [(Check::Unproven, "all".to_owned())], "{expectation}");
+    }
+    // Many objects have no such calls.
+    lab.object("gcc", "-g -O2 -D_FORTIFY_SOURCE=2", "both.o");
+    let audit = lab.audit(&["fortify=on", "assertions=on"]);
+    assert_eq!(audit.findings, []);
+}
+
+#[test]
+fn expected_hardening_without_recorded_flags_is_a_violation() {
+    let lab = Lab::new();
+    lab.object("clang", "-O2", "silent.o");
+    for expectation in ["stack-clash=on", "control-flow=on"] {
+        let audit = lab.audit(&[expectation]);
+        assert_eq!(violations(&audit), [(Check::Unproven, "all".to_owned())], "{expectation}");
+    }
+}
