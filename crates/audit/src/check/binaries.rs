@@ -13,9 +13,9 @@ pub(super) fn check(audit: &Audit, findings: &mut Vec<Finding>) {
         for (check, recorded, expected) in binary_violations(binary, &audit.expected) {
             // A finding in an object is more precise. If all readable objects pass, the finding is
             // from a third-party library.
-            let in_objects = findings
-                .iter()
-                .any(|finding| finding.check == check && finding.location != Location::Whole);
+            let in_objects = findings.iter().any(|finding| {
+                finding.check == check && matches!(finding.location, Location::Object(_))
+            });
             let has_own_objects = audit.objects.iter().any(|object| object.file != binary.path);
             let of_link = matches!(check, Check::LtoMissing | Check::LtoUnexpected);
             if in_objects {

@@ -196,3 +196,17 @@ fn build_audit_includes_linked_files_and_objects() {
     assert_eq!(found.binaries.len(), 1);
     assert_eq!(found.binaries[0].path, Path::new("p"));
 }
+
+#[test]
+fn every_linked_file_without_link_time_code_is_reported() {
+    let lab = Lab::new();
+    lab.write("q.c", "int q(void) { return 2; }\n");
+    lab.run("gcc", "-g -O2 -flto -ffat-lto-objects -fPIC -c q.c -o q.o");
+    let linked = ["a.so", "b.so"].map(|name| {
+        lab.run("gcc", &format!("-g -O2 -fno-lto -fno-use-linker-plugin -shared q.o -o {name}"));
+        lab.path().join(name)
+    });
+    let found = dbdyno_audit::build(lab.path(), &linked, None, &expected(&["lto=on"])).unwrap();
+    let names: Vec<String> = violations(&found).into_iter().map(|(_, name)| name).collect();
+    assert_eq!(names, ["a.so", "b.so"]);
+}
