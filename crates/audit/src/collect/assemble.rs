@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::Contents;
@@ -137,19 +137,28 @@ fn record(
     }
 }
 
-/// Removes archive members that also exist as separate objects.
+/// Removes archive members that also exist as separate objects. Another object may have the same name and
+/// size, but then what is recorded differs, or makes no difference.
 fn leave_out_copies(objects: &mut Vec<(PathBuf, Unit)>) {
     let name_of = |path: &Path| {
         path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     };
-    let alone: HashSet<(String, u64)> = objects
-        .iter()
-        .filter(|(_, unit)| unit.member.is_none())
-        .map(|(path, unit)| (name_of(path), unit.bytes))
-        .collect();
-    objects.retain(|(_, unit)| {
-        unit.member.as_ref().is_none_or(|member| !alone.contains(&(member.clone(), unit.bytes)))
-    });
+    let mut alone: HashMap<(String, u64), Vec<&Unit>> = HashMap::new();
+    for (path, unit) in objects.iter().filter(|(_, unit)| unit.member.is_none()) {
+        alone.entry((name_of(path), unit.bytes)).or_default().push(unit);
+    }
+    let is_copy = |unit: &Unit| {
+        let member = unit.member.as_ref()?;
+        let same = alone.get(&(member.clone(), unit.bytes))?;
+        Some(same.iter().any(|object| {
+            object.flags == unit.flags
+                && object.effective == unit.effective
+                && full_source(object) == full_source(unit)
+        }))
+    };
+    let copies: Vec<bool> = objects.iter().map(|(_, unit)| is_copy(unit) == Some(true)).collect();
+    let mut copies = copies.into_iter();
+    objects.retain(|_| copies.next() != Some(true));
 }
 
 /// Command lines without duplicates.

@@ -37,3 +37,18 @@ fn thin_archive_members_are_not_counted_twice() {
     lab.run("ar", "rcsT libx.a one.o");
     assert_eq!(lab.audit(&[]).objects.len(), 1);
 }
+
+#[test]
+fn archive_member_with_the_name_and_size_of_another_object_is_kept() {
+    let lab = Lab::new();
+    lab.write("a.c", "int f(int x) { return x + 1; }\n");
+    let size = |object: &str| std::fs::metadata(lab.path().join(object)).unwrap().len();
+    lab.object("gcc", "-g -O2", "one.o");
+    lab.run("ar", "rcs libx.a one.o");
+    let of_member = size("one.o");
+    lab.object("gcc", "-g -O3", "one.o");
+    assert_eq!(size("one.o"), of_member);
+    let audit = lab.audit(&["optimization=O3"]);
+    let wrong = "libx.a(one.o)";
+    assert_eq!(violations(&audit), [(Check::OptimizationLevel, wrong.to_owned())]);
+}
