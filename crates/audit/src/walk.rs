@@ -1,6 +1,7 @@
 //! Search for compiled files in a directory.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::AuditError;
@@ -20,7 +21,8 @@ pub struct Found {
 }
 
 /// Searches a directory recursively, without following symbolic links. Skips files that are removed
-/// meanwhile, as in a running build.
+/// meanwhile, as in a running build. What cannot be read otherwise is listed with the objects, since it may be
+/// or contain one.
 ///
 /// # Errors
 /// When the directory itself cannot be read.
@@ -35,13 +37,19 @@ pub fn find(directory: &Path) -> Result<Found, AuditError> {
             if kind.is_dir() {
                 let is_trial = TRIALS.iter().any(|trial| entry.file_name() == *trial);
                 if !is_trial {
-                    waiting.extend(fs::read_dir(&path));
+                    match fs::read_dir(&path) {
+                        Ok(entries) => waiting.push(entries),
+                        Err(error) if error.kind() == ErrorKind::NotFound => {}
+                        Err(_) => found.objects.push(path),
+                    }
                 }
             } else if kind.is_file() {
                 match FileKind::of(&path) {
                     Ok(Some(FileKind::Object | FileKind::Archive)) => found.objects.push(path),
                     Ok(Some(FileKind::Linked)) => found.linked.push(path),
-                    Ok(None) | Err(_) => {}
+                    Ok(None) => {}
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(_) => found.objects.push(path),
                 }
             }
         }

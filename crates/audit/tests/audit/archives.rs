@@ -52,3 +52,16 @@ fn archive_member_with_the_name_and_size_of_another_object_is_kept() {
     let wrong = "libx.a(one.o)";
     assert_eq!(violations(&audit), [(Check::OptimizationLevel, wrong.to_owned())]);
 }
+
+/// Paths of more than 4096 bytes cannot be opened.
+#[test]
+fn directory_that_cannot_be_read_is_listed() {
+    let lab = Lab::new();
+    lab.object("gcc", "-g -O3", "one.o");
+    // It creates them one by one, from inside of each.
+    lab.run("mkdir", &format!("-p {}", vec!["d".repeat(200); 25].join("/")));
+    let audit = lab.audit(&[]);
+    assert_eq!(audit.objects.len(), 1);
+    assert_eq!(audit.unreadable.len(), 1, "{:?}", audit.unreadable);
+    assert!(audit.unreadable[0].reason.contains("name too long"), "{:?}", audit.unreadable);
+}
