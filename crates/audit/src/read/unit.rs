@@ -115,6 +115,9 @@ fn of_module(module: bitcode::Module) -> Unit {
 /// The units of an ELF object: usually one, or several after `ld -r`.
 fn of_object(file: &object::File<'_>) -> Result<Vec<Unit>, ReadError> {
     let machine = Machine::of(file);
+    if is_split_debug_information(file) {
+        return Ok(Vec::new());
+    }
     let comments = switches::comments(file)?;
     let signs = Signs::of(file);
     let gnu_lto = switches::gnu_lto(file);
@@ -201,6 +204,13 @@ fn of_object(file: &object::File<'_>) -> Result<Vec<Unit>, ReadError> {
         }
     }
     Ok(units)
+}
+
+/// Whether it has only the part of another object's debug information that is not linked
+/// (`-gsplit-dwarf`).
+fn is_split_debug_information(file: &object::File<'_>) -> bool {
+    file.section_by_name(".debug_info.dwo").is_some()
+        && !file.sections().any(|section| section.kind() == SectionKind::Text)
 }
 
 /// Whether its symbols name a source file that is not assembly language. Compilers write the name;

@@ -265,3 +265,13 @@ fn expected_hardening_without_recorded_flags_is_a_violation() {
         assert_eq!(violations(&audit), [(Check::Unproven, "all".to_owned())], "{expectation}");
     }
 }
+
+#[test]
+fn split_debug_information_is_not_an_object() {
+    let lab = Lab::new();
+    lab.object("gcc", "-O3 -g -gsplit-dwarf -frecord-gcc-switches", "a.o");
+    assert!(lab.path().join("a.dwo").exists());
+    let audit = lab.audit(&["optimization=O3", "compiler=gcc"]);
+    assert_eq!(audit.objects.len(), 1);
+    assert_eq!(audit.findings, []);
+}
