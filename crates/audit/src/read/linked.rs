@@ -249,7 +249,8 @@ fn separate_debug(
         let name = format!("{start}/{rest}.debug");
         places.push(Path::new("/usr/lib/debug/.build-id").join(name));
     }
-    if let Ok(Some((name, _))) = file.gnu_debuglink()
+    let link = file.gnu_debuglink().ok().flatten();
+    if let Some((name, _)) = link
         && let (Ok(name), Some(directory)) = (std::str::from_utf8(name), path.parent())
         && !name.contains('/')
     {
@@ -260,13 +261,37 @@ fn separate_debug(
         let Ok(Some(data)) = map(&place) else { continue };
         let Ok(debug) = object::File::parse(&*data) else { continue };
         // A debug file of another build would contain other flags.
-        let same = debug.build_id().ok().flatten().map(hex).as_deref() == build_id;
+        let same = match build_id {
+            Some(id) => debug.build_id().ok().flatten().map(hex).as_deref() == Some(id),
+            None => link.is_some_and(|(_, sum)| sum == checksum(&data)),
+        };
         let units = if same { dwarf::units(&debug).unwrap_or_default() } else { Vec::new() };
         if !units.is_empty() {
             return Some((place, units));
         }
     }
     None
+}
+
+/// The checksum in `.gnu_debuglink`: CRC-32 as in ISO 3309.
+fn checksum(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut index = 0;
+        while index < 256 {
+            let mut value = index as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                value = (value >> 1) ^ (0xedb8_8320 & (value & 1).wrapping_neg());
+                bit += 1;
+            }
+            table[index] = value;
+            index += 1;
+        }
+        table
+    };
+    let step = |sum: u32, byte: &u8| TABLE[usize::from(sum as u8 ^ byte)] ^ (sum >> 8);
+    !bytes.iter().fold(!0, step)
 }
 
 fn hex(bytes: &[u8]) -> String {

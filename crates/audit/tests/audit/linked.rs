@@ -198,6 +198,25 @@ fn build_audit_includes_linked_files_and_objects() {
 }
 
 #[test]
+fn debug_file_of_another_build_is_not_used() {
+    let lab = Lab::new();
+    for (level, name) in [("-O3", "right"), ("-O0", "stale")] {
+        program(&lab, "gcc", &format!("-g {level} -Wl,--build-id=none"));
+        lab.run("objcopy", &format!("--only-keep-debug p {name}"));
+    }
+    program(&lab, "gcc", "-s -O3 -Wl,--build-id=none");
+    std::fs::copy(lab.path().join("right"), lab.path().join("p.debug")).unwrap();
+    lab.run("objcopy", "--add-gnu-debuglink=p.debug p");
+    let level = || {
+        let audit = audit(&lab.path().join("p"), &[]);
+        (audit.binaries[0].records.debug, audit.objects[0].effective.optimization)
+    };
+    assert_eq!(level(), (true, Some(Optimization::O3)));
+    std::fs::copy(lab.path().join("stale"), lab.path().join("p.debug")).unwrap();
+    assert_eq!(level(), (false, None));
+}
+
+#[test]
 fn every_linked_file_without_link_time_code_is_reported() {
     let lab = Lab::new();
     lab.write("q.c", "int q(void) { return 2; }\n");
