@@ -129,9 +129,11 @@ fn whole(comments: &[String], signs: &Signs, details: &Details, code: Option<&Co
     let mut unit =
         Unit { effective, evidence: vec![Evidence::Code], code: code.cloned(), ..Unit::default() };
     fill_by_signs(&mut unit, signs);
-    // A complete program with a stack protector would call the handler.
-    let protector = &mut unit.effective.stack_protector;
-    *protector = protector.or(Some(StackProtector::Off));
+    // A complete program with a stack protector would call the handler. A static one contains it, since
+    // the C library has a stack protector.
+    if details.needs_libraries {
+        unit.effective.stack_protector.get_or_insert(StackProtector::Off);
+    }
     unit
 }
 
@@ -141,6 +143,8 @@ struct Details {
     relro: Relro,
     executable_stack: Option<bool>,
     control_flow: bool,
+    /// Whether it needs shared libraries.
+    needs_libraries: bool,
 }
 
 fn details<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Details {
@@ -156,11 +160,12 @@ fn details<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Details {
             _ => {}
         }
     }
-    let (mut now, mut pie) = (false, false);
+    let (mut now, mut pie, mut needs_libraries) = (false, false, false);
     if let Ok(dynamic) = file.elf_dynamic_table() {
         for entry in dynamic.iter() {
             let value: u64 = entry.val;
             match entry.tag {
+                elf::DT_NEEDED => needs_libraries = true,
                 elf::DT_BIND_NOW => now = true,
                 elf::DT_FLAGS => now |= value & elf::DF_BIND_NOW.0 != 0,
                 elf::DT_FLAGS_1 => {
@@ -185,6 +190,7 @@ fn details<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Details {
         },
         executable_stack,
         control_flow: marks_jump_targets(file),
+        needs_libraries,
     }
 }
 

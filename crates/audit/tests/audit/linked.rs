@@ -216,6 +216,17 @@ fn debug_file_of_another_build_is_not_used() {
     assert_eq!(level(), (false, None));
 }
 
+/// The C library in it has a stack protector.
+#[test]
+fn stack_protector_of_a_static_program_is_unknown() {
+    let lab = Lab::new();
+    let path = program(&lab, "gcc", "-O2 -s -static -fstack-protector-all");
+    for expectation in ["stack-protector=off", "stack-protector=on"] {
+        let found = audit(&path, &[expectation]);
+        assert_eq!(violations(&found), [(Check::Unproven, "all".to_owned())], "{expectation}");
+    }
+}
+
 #[test]
 fn every_linked_file_without_link_time_code_is_reported() {
     let lab = Lab::new();
