@@ -78,6 +78,8 @@ impl<'a> Assembly<'a> {
                 record(file, unit, source, requested, &sources, &mut sets)
             })
             .collect();
+        // `.` is empty after it was cleaned.
+        let root = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root };
         Audit {
             root,
             expected: crate::Expected::default(),
@@ -213,5 +215,16 @@ impl SourceRoot {
             Ok(below) if self.0 != Path::new("/") => below.to_string_lossy().into_owned(),
             _ => source.to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn audit_of_the_working_directory_names_it() {
+        assert_eq!(Assembly::new(Path::new("./"), None).audit().root, Path::new("."));
+        assert_eq!(Assembly::new(Path::new("a/.."), None).audit().root, Path::new("."));
     }
 }
