@@ -36,10 +36,16 @@ impl Target {
     fn threads(&self) -> io::Result<Vec<u32>> {
         let Self::Processes(pids) = self else { return Ok(vec![0]) };
         let mut threads = Vec::new();
+        let mut ended = None;
         for pid in pids {
-            threads.extend(threads_of(*pid)?);
+            match threads_of(*pid) {
+                Ok(found) => threads.extend(found),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => ended = Some(error),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(threads)
+        // Single processes may end meanwhile; if all have ended, there is no target.
+        ended.filter(|_| threads.is_empty()).map_or(Ok(threads), Err)
     }
 }
 

@@ -111,6 +111,18 @@ fn missing_process_is_the_reason_for_all_counters() {
 }
 
 #[test]
+fn processes_are_counted_although_one_of_them_has_ended() {
+    let counters = |pids: Vec<u32>| -> Vec<Unavailable> {
+        let target = Target::Processes(pids);
+        Counters::open(&SOFTWARE, &target, Scope::User).unavailable().cloned().collect()
+    };
+    let (own, ended) = (std::process::id(), i32::MAX.cast_unsigned());
+    // A sandbox may forbid the system call.
+    assert_eq!(counters(vec![ended, own]), counters(vec![own]));
+    assert!(counters(vec![own]).iter().all(|it| it.reason != Reason::NoSuchProcess));
+}
+
+#[test]
 fn counters_of_a_group_are_assigned_to_their_own_values() {
     // Opened in another order than their groups are read in.
     let requested = [Counter::CpuMigrations, Counter::Cycles, Counter::MinorFaults];
