@@ -1,6 +1,5 @@
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use dbdyno_units::Nanos;
 
@@ -53,18 +52,16 @@ fn software_counters_include_threads_started_later() {
 #[test]
 fn other_process_is_counted_with_its_threads_and_children() {
     let mut child = Command::new("sh")
-        .args([
-            "-c",
-            "read go; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; cat /dev/null; read end",
-        ])
+        .args(["-c", "read go; cat /dev/null; cat /dev/null; echo; read end"])
         .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let target = Target::Processes(vec![child.id()]);
     let mut counters = Counters::open(&[Counter::MinorFaults], &target, Scope::User);
     counters.enable().unwrap();
     io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
-    thread::sleep(Duration::from_millis(200));
+    io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     let counts = counters.read().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
