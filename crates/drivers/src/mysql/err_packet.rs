@@ -51,7 +51,11 @@ impl ErrPacket {
 
     /// Converts it to an error after the login.
     pub(super) fn error(self, doing: String, in_transaction: bool) -> Error {
-        let kind = kind(self.code, &self.message, in_transaction);
+        let kind = match self.code {
+            // No access to a database or to files of the server: the connection can be used as before.
+            1044 | 1045 => ErrorKind::Statement,
+            code => kind(code, &self.message, in_transaction),
+        };
         Error { doing, code: Some(self.error_code()), message: self.message, kind }
     }
 
@@ -144,6 +148,14 @@ mod tests {
     }
 
     #[test]
+    fn missing_privilege_of_a_statement_does_not_end_the_connection() {
+        for code in [1044, 1045, 1142, 1227] {
+            let error = error(code, "#42000Access denied for user 'a'@'b' to database 'c'", false);
+            assert_eq!(error.kind, ErrorKind::Statement, "{code}");
+        }
+    }
+
+    #[test]
     fn duplicate_key_is_a_conflict_only_in_a_transaction() {
         assert_eq!(error(1062, "#23000Duplicate", true).kind, ErrorKind::Conflict);
         assert_eq!(error(1062, "#23000Duplicate", false).kind, ErrorKind::Statement);
@@ -165,6 +177,7 @@ mod tests {
             failure.refusal("logging in".to_owned(), "; advice")
         };
         assert_eq!((of(1049).kind, of(1053).kind), (ErrorKind::Refused, ErrorKind::Connection));
+        assert_eq!(of(1044).kind, ErrorKind::Refused);
         assert_eq!(of(1049).message, "Words; advice");
     }
 }
