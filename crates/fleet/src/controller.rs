@@ -99,6 +99,9 @@ pub enum ClusterError {
     /// It refused.
     #[error("{0}")]
     Refused(String),
+    /// It does not have the partition or the nodes that were asked for.
+    #[error("{0}")]
+    Unknown(String),
     /// Its programs are not installed here.
     #[error("{0}")]
     NotInstalled(String),
@@ -284,7 +287,11 @@ impl<C: Cluster, S: Store> Controller<C, S> {
             }
             // Found by its name later, or submitted again.
             Err(ClusterError::NoAnswer(error)) => last.state = format!("not submitted: {error}"),
-            Err(ClusterError::Refused(reason) | ClusterError::NotInstalled(reason)) => {
+            Err(
+                ClusterError::Refused(reason)
+                | ClusterError::Unknown(reason)
+                | ClusterError::NotInstalled(reason),
+            ) => {
                 let (seen, kind) = (now, EndKind::Failed);
                 let reason = format!("Slurm refused the job: {reason}");
                 let end = AttemptEnd { seen, reason: reason.clone(), measured: 0, kind };

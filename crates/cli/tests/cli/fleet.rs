@@ -414,10 +414,13 @@ fn wrong_options_have_errors_with_advice() {
     for (args, code, words) in [
         (&[][..], 2, "on which nodes?"),
         (&["--nodes", "4"], 1, "partition has 3 that can be used"),
-        (&["--nodes", "1", "--partition", "x"], 1, "the partitions are: main"),
-        (&["--nodelist", "node[2-4]"], 1, "unknown node node4"),
-        (&["--nodes", "1", "--constraint", "epyc"], 1, "lists the features"),
-        (&["--nodes", "3", "--shard"], 1, "cannot share 2 microbenchmarks"),
+        (&["--nodes", "1", "--partition", "x"], 2, "the partitions are: main"),
+        (&["--nodelist", "node[2-4]"], 2, "unknown node node4"),
+        (&["--nodelist", "node1,node1"], 2, "node node1 is named twice"),
+        (&["--nodelist", ""], 2, "names no node"),
+        (&["--nodes", "1", "--constraint", "epyc"], 2, "lists the features"),
+        (&["--nodes", "1", "--constraint", "a|b"], 2, "name the nodes with --nodelist"),
+        (&["--nodes", "3", "--shard"], 2, "cannot share 2 microbenchmarks"),
     ] {
         finish(fleet.run(&SHORT, args)).assert_code(code).assert_prints(words);
         assert!(!fleet.out().join("fleet.json").exists(), "{args:?}");

@@ -50,14 +50,14 @@ impl Slurm {
         if nodes.is_empty() {
             let names = call("sinfo", ["--noheader", "--format=%R"])?;
             let names: Vec<&str> = names.lines().map(str::trim).collect();
-            return Err(ClusterError::Refused(format!(
+            return Err(ClusterError::Unknown(format!(
                 "{partition} has no nodes or does not exist; the partitions are: {}",
                 names.join(", ")
             )));
         }
         if let Some(constraint) = &request.constraint {
             let Some(features) = listing::features(constraint) else {
-                return Err(ClusterError::Refused(format!(
+                return Err(ClusterError::Unknown(format!(
                     "constraint `{constraint}`: dbdyno chooses the nodes itself and knows only \
                      features that must all be there, such as `a&b`; name the nodes with --nodelist"
                 )));
@@ -66,7 +66,7 @@ impl Slurm {
             if nodes.is_empty() {
                 let text =
                     format!("{partition} has no node; `sinfo --format='%N %f'` lists the features");
-                return Err(ClusterError::Refused(text));
+                return Err(ClusterError::Unknown(text));
             }
         }
         Ok(nodes)

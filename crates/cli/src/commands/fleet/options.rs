@@ -25,7 +25,12 @@ pub fn request(
         (None, None) => section.nodelist.clone(),
     };
     let choice = match (&nodelist, args.nodes.or(section.nodes)) {
-        (Some(list), _) => NodeChoice::Named(Slurm::expand(list)?),
+        (Some(list), _) => match Slurm::expand(list)? {
+            names if names.is_empty() => {
+                return Err(CliError::Usage("--nodelist names no node".to_owned()));
+            }
+            names => NodeChoice::Named(names),
+        },
         (None, Some(0)) => return Err(CliError::Usage("--nodes must be at least 1".to_owned())),
         (None, Some(number)) => NodeChoice::Count(number as usize),
         (None, None) => {
