@@ -50,6 +50,8 @@ impl Fleet<'_> {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = self.slurm.client(dbdyno());
         command.arg("fleet").args(args);
+        // A user's defaults hide no jobs.
+        command.env("SQUEUE_NAMES", "mine").env("SINFO_PARTITION", "other");
         command
     }
 

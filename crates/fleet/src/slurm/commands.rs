@@ -18,6 +18,9 @@ use crate::request::Request;
 const ENVIRONMENT: &str = "PATH,HOME,USER,LOGNAME,LANG,LC_ALL,XDG_CACHE_HOME,XDG_CONFIG_HOME,\
                            XDG_STATE_HOME,DBDYNO_LOG";
 
+/// Starts of variables with a user's defaults for Slurm's programs. They would hide jobs and nodes.
+const DEFAULTS: [&str; 4] = ["SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_"];
+
 /// Jobs in one command.
 const JOBS_PER_CALL: usize = 500;
 
@@ -191,6 +194,11 @@ fn call<S: AsRef<std::ffi::OsStr>>(
     let mut command = Command::new(program);
     // Not in the terminal's process group: Ctrl-C must not interrupt a submission.
     command.args(args).env("LC_ALL", "C").stdin(Stdio::null()).process_group(0);
+    for (name, _) in std::env::vars_os() {
+        if DEFAULTS.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes())) {
+            command.env_remove(name);
+        }
+    }
     let output = command.output().map_err(|error| match error.kind() {
         ErrorKind::NotFound => ClusterError::NotInstalled(format!(
             "`{program}` was not found: fleet runs need Slurm. Call dbdyno on a machine from which \
