@@ -247,6 +247,12 @@ impl TaskRecord {
         self.attempts.iter().find(|attempt| attempt.number == number)
     }
 
+    /// Whether it has ended, or Slurm has accepted the job of its last attempt.
+    #[must_use]
+    pub fn is_submitted(&self) -> bool {
+        self.outcome.is_some() || self.attempts.last().is_some_and(|last| last.job.is_some())
+    }
+
     /// Whether a job of it may be waiting or running.
     #[must_use]
     pub fn has_open_attempt(&self) -> bool {

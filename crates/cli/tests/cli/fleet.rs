@@ -1,6 +1,7 @@
 //! Fleet runs in a real Slurm with three nodes on this machine.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -397,6 +398,46 @@ fn nodes_whose_cache_is_not_shared_compile_for_themselves() {
         assert!(fleet.log(node, 1).contains("compiled "), "{}", fleet.log(node, 1));
     }
     assert!(!cache.join("builds").exists(), "the cache of this machine was used");
+}
+
+/// Programs of a Slurm that accepts jobs and does not say so.
+fn silent_slurm(test: &TestDir) -> PathBuf {
+    let bin = test.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let jobs = bin.join("jobs");
+    let jobs = jobs.display();
+    let sbatch = format!(
+        "for arg; do case $arg in --job-name=*) name=${{arg#*=}};; esac; done\n\
+         echo \"$(($(wc -l < {jobs}) + 1))|$name|PENDING|Priority\" >> {jobs}\n\
+         echo 'sbatch: error: Batch job submission failed: Socket timed out' >&2\nexit 1"
+    );
+    fs::write(bin.join("jobs"), "").unwrap();
+    for (program, script) in [
+        ("scontrol", "exit 0"),
+        ("sinfo", "echo 'node1|idle|2|(null)|main*'"),
+        ("squeue", &format!("cat {jobs}")),
+        ("sbatch", &sbatch),
+    ] {
+        fs::write(bin.join(program), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(bin.join(program), Permissions::from_mode(0o755)).unwrap();
+    }
+    bin
+}
+
+#[test]
+fn detached_fleet_run_ends_when_all_jobs_are_known() {
+    let test = TestDir::new();
+    let bin = silent_slurm(&test);
+    let mut command = dbdyno();
+    command.args(["fleet", "run", "--nodes", "1", "--detach"]).arg(test.file(&SHORT.text()));
+    command.arg("--out").arg(test.out()).arg("--cache").arg(test.path().join("cache"));
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", bin.display()));
+    finish(command).assert_code(0).assert_prints("the jobs are submitted");
+    let record = json(&test.out().join("fleet.json"));
+    let tasks = record["tasks"].as_array().unwrap().iter();
+    let jobs: Vec<&Value> = tasks.map(|task| &task["attempts"][0]["job"]).collect();
+    assert_eq!(jobs, [1, 2], "the builds, and the measuring job");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dbdyno_fleet::{Controller, FleetDirectory, Slurm, poll_interval};
+use dbdyno_fleet::{Controller, FleetDirectory, Slurm, TaskRecord, poll_interval};
 use dbdyno_units::Nanos;
 
 use super::{resume_with, shared_cache, statuses, unix_time};
@@ -62,7 +62,7 @@ fn steps(
         if record.has_jobs_to_submit() {
             continue;
         }
-        if detach && record.tasks.iter().all(|task| !task.attempts.is_empty()) {
+        if detach && record.tasks.iter().all(TaskRecord::is_submitted) {
             output::note(&format!(
                 "the jobs are submitted; follow them with: {}",
                 resume_with(&path)
