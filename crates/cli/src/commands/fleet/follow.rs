@@ -23,7 +23,10 @@ pub fn until_end(
     controller: &mut Controller<Slurm, FleetDirectory>,
     detach: bool,
 ) -> Result<Option<ExitCode>, CliError> {
-    let stop = stop_on_signals("leaving; the jobs go on")?;
+    let stop = stop_on_signals(match controller.record().cancelled {
+        true => "leaving; not all jobs are cancelled",
+        false => "leaving; the jobs go on",
+    })?;
     let display = FleetDisplay::new();
     let left = steps(controller, detach, &stop, &display);
     display.finish();
@@ -72,7 +75,10 @@ fn steps(
         let (started, pause) = (Instant::now(), Duration::from(poll_interval(record.tasks.len())));
         while started.elapsed() < pause {
             if stop.load(Ordering::Relaxed) {
-                output::note(&format!("the jobs go on; continue with: {}", resume_with(&path)));
+                output::note(&match record.cancelled {
+                    true => format!("continue with: dbdyno fleet cancel {}", path.display()),
+                    false => format!("the jobs go on; continue with: {}", resume_with(&path)),
+                });
                 return Ok(Some(ExitCode::from(INTERRUPTED)));
             }
             std::thread::sleep(LOOK);
