@@ -167,7 +167,7 @@ impl<C: Cluster, S: Store> Controller<C, S> {
     pub fn step(&mut self, now: UnixTime) -> Result<(), StoreError> {
         let jobs = self.jobs(now);
         let ended = jobs.as_ref().map_or_else(Vec::new, |jobs| self.ended(jobs));
-        let nodes = match needs_nodes(&self.record) {
+        let nodes = match needs_nodes(&self.record, now) {
             true => self.cluster.nodes(&self.record).ok(),
             false => None,
         };

@@ -73,10 +73,14 @@ pub fn decide(record: &mut FleetRecord, seen: &Observation<'_>) -> Vec<Action> {
 
 /// Whether the nodes of the partition must be known to go on.
 #[must_use]
-pub fn needs_nodes(record: &FleetRecord) -> bool {
+pub fn needs_nodes(record: &FleetRecord, now: UnixTime) -> bool {
+    let wait = record.request.limits.node_wait;
+    let is_to_be_replaced = |attempt: &AttemptRecord| match &attempt.end {
+        Some(end) => end.kind == EndKind::NodeDown,
+        None => attempt.unavailable_since.is_some_and(|since| now.since(since) >= wait),
+    };
     let needs = |task: &TaskRecord| {
-        let last = task.attempts.last().and_then(|attempt| attempt.end.as_ref());
-        task.outcome.is_none() && last.is_some_and(|end| end.kind == EndKind::NodeDown)
+        task.outcome.is_none() && task.attempts.last().is_some_and(is_to_be_replaced)
     };
     record.tasks.iter().any(needs)
 }
@@ -291,6 +295,16 @@ impl Decision<'_, '_> {
         if cancelled {
             self.cancel(job.id);
         } else if let Some(since) = since.filter(|since| now.since(*since) >= wait) {
+            // They are asked for before the next step.
+            let Some(nodes) = self.seen.nodes else { return };
+            let is_usable = nodes.iter().any(|one| one.name == node && one.is_usable());
+            if is_usable && !job.was_not_launched() {
+                // It is reserved for another job.
+                if let Some(attempt) = self.attempt_mut(number) {
+                    attempt.unavailable_since = None;
+                }
+                return;
+            }
             self.cancel(job.id);
             let waited = now.since(since);
             self.end(

@@ -99,11 +99,19 @@ impl Job {
         self.state == JobState::Pending && self.reason.contains("DependencyNeverSatisfied")
     }
 
-    /// Whether it cannot start because its node is down or drained, or failed to launch it.
+    /// Whether its node may be down or drained, or failed to launch it. Slurm gives the same reasons for
+    /// nodes that are reserved for other jobs, such as `ReqNodeNotAvail, May be reserved for other job`.
     #[must_use]
     pub fn waits_for_broken_node(&self) -> bool {
-        const REASONS: [&str; 4] =
-            ["ReqNodeNotAvail", "DOWN", "launch failed", "launch_failed_requeued_held"];
+        const REASONS: [&str; 2] = ["ReqNodeNotAvail", "DOWN"];
+        let names_node = REASONS.iter().any(|one| self.reason.contains(one));
+        self.was_not_launched() || self.state == JobState::Pending && names_node
+    }
+
+    /// Whether its node failed to launch it, after which Slurm holds it.
+    #[must_use]
+    pub fn was_not_launched(&self) -> bool {
+        const REASONS: [&str; 2] = ["launch failed", "launch_failed_requeued_held"];
         self.state == JobState::Pending && REASONS.iter().any(|one| self.reason.contains(one))
     }
 }

@@ -240,16 +240,19 @@ fn broken_node_is_waited_for_and_then_replaced() {
     scene.step();
     assert_eq!(scene.record.tasks[0].attempts[0].unavailable_since, None, "it came back");
     scene.list(1, "PENDING", down);
-    assert_eq!(scene.next(), [Action::Cancel(1)]);
-    assert!(needs_nodes(&scene.record));
-    assert_eq!(scene.step(), []);
-    scene.nodes = Some(vec![node("n001", "down"), node("n002", "drained"), node("n003", "idle")]);
-    assert_eq!(scene.step(), [FENCE_1, SUBMIT_2]);
+    while !needs_nodes(&scene.record, UnixTime(scene.now)) {
+        assert_eq!(scene.step(), []);
+    }
+    assert_eq!(scene.step(), [], "the nodes are not known yet");
+    let nodes = vec![node("n001", "down"), node("n002", "drained"), node("n003", "idle")];
+    scene.nodes = Some(nodes.clone());
+    assert_eq!(scene.step(), [Action::Cancel(1), FENCE_1, SUBMIT_2]);
     assert_eq!(scene.record.tasks[0].node, "n003");
     assert_eq!(scene.record.tasks[0].failures(), 0);
 
     let mut scene = Scene::running();
     scene.record.request.named_nodes = true;
+    scene.nodes = Some(nodes);
     scene.list(1, "PENDING", down);
     assert_eq!(scene.next(), [Action::Cancel(1)]);
     assert!(matches!(scene.outcome(), Some(Outcome::Lost { .. })), "{:?}", scene.outcome());
@@ -257,6 +260,26 @@ fn broken_node_is_waited_for_and_then_replaced() {
     assert_eq!(scene.record.reopen(), 1);
     assert_eq!(scene.next(), [FENCE_1, SUBMIT_2]);
     assert_eq!(scene.record.tasks[0].node, "n001");
+}
+
+#[test]
+fn node_that_is_reserved_for_another_job_is_waited_for() {
+    let busy = [
+        "ReqNodeNotAvail, May be reserved for other job",
+        "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+    ];
+    let state = "planned".to_owned();
+    let node = Node { name: "n001".to_owned(), state, features: Vec::new(), cpus: 2 };
+    for reason in busy {
+        let mut scene = Scene::running();
+        scene.nodes = Some(vec![node.clone()]);
+        scene.list(1, "PENDING", reason);
+        for _ in 0..10_000 {
+            assert_eq!(scene.step(), [], "{reason}");
+        }
+        scene.list(1, "PENDING", "launch failed requeued held");
+        assert_eq!(scene.next(), [Action::Cancel(1)]);
+    }
 }
 
 #[test]
@@ -400,7 +423,8 @@ fn builds_move_to_another_node_of_the_fleet_run_also_if_nodes_are_named() {
     scene.0.record.tasks.push(TaskRecord::new("n002", "n002", None));
     scene.0.record.tasks[1].outcome = Some(Outcome::Lost { reason: String::new() });
     scene.list(&[(1, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n001")]);
-    scene.0.nodes = Some(vec![node("n001"), node("n002"), node("n003")]);
+    let broken = Node { state: "down".to_owned(), ..node("n001") };
+    scene.0.nodes = Some(vec![broken, node("n002"), node("n003")]);
     let mut actions = Vec::new();
     while scene.0.record.tasks[0].node == "n001" {
         actions = scene.0.step();
