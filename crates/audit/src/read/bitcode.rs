@@ -25,9 +25,12 @@ const SOURCE_NAME: u64 = 16;
 const GROUP: u64 = 3;
 const METADATA_STRINGS: u64 = 35;
 const OF_FUNCTION: u64 = 0xFFFF_FFFF;
+const ALWAYS_INLINE: u64 = 2;
+const NO_INLINE: u64 = 14;
 const PROTECT: u64 = 26;
 const PROTECT_ALL: u64 = 27;
 const PROTECT_STRONG: u64 = 28;
+const UNWIND_TABLE: u64 = 33;
 const OPTIMIZE_NONE: u64 = 37;
 
 /// The contents of a module.
@@ -114,6 +117,8 @@ struct Found {
     frame_pointers: BTreeMap<String, usize>,
     groups: usize,
     unoptimized: usize,
+    /// Groups that no function has without optimization.
+    optimized: usize,
     protector: Option<StackProtector>,
 }
 
@@ -122,14 +127,20 @@ impl Found {
     fn group(&mut self, values: &[u64]) {
         let [_, OF_FUNCTION, attributes @ ..] = values else { return };
         self.groups += 1;
+        let mut keys = Vec::new();
         let mut rest = attributes;
         while let [kind, tail @ ..] = rest {
             rest = match (kind, tail) {
                 (0, [key, rest @ ..]) => {
                     self.attribute(*key);
+                    keys.push(*key);
                     rest
                 }
-                (1 | 6, [_, _, rest @ ..]) | (5, [_, rest @ ..]) => rest,
+                (1, [key, _, rest @ ..]) => {
+                    keys.push(*key);
+                    rest
+                }
+                (6, [_, _, rest @ ..]) | (5, [_, rest @ ..]) => rest,
                 (3, text) => word(text).1,
                 (4, text) => {
                     let (key, text) = word(text);
@@ -142,9 +153,13 @@ impl Found {
                     rest
                 }
                 // A kind added by a newer LLVM, of unknown length.
-                _ => return,
+                _ => break,
             };
         }
+        // Only definitions have unwind tables. Without optimization, none may be inlined, unless it must be.
+        let is_unoptimized =
+            [OPTIMIZE_NONE, NO_INLINE, ALWAYS_INLINE].iter().any(|it| keys.contains(it));
+        self.optimized += usize::from(keys.contains(&UNWIND_TABLE) && !is_unoptimized);
     }
 
     fn attribute(&mut self, key: u64) {
@@ -196,7 +211,8 @@ impl Found {
         let compiler = producer.as_ref().map(|producer| producer.compiler.clone()).or_else(|| {
             Some(RecordedCompiler { family: Family::Clang, version: version?.to_owned() })
         });
-        let unoptimized = self.groups > 0 && self.unoptimized > 0;
+        // Single functions may have the attribute in optimized code, too.
+        let unoptimized = self.unoptimized > 0 && self.optimized == 0;
         let effective = Effective {
             compiler,
             optimization: unoptimized.then_some(Optimization::O0),

@@ -119,3 +119,19 @@ fn link_that_generated_no_code_is_reported() {
     assert_eq!(without.binaries[0].link_time_code, Some(false));
     assert!(violations(&without).contains(&(Check::LtoMissing, "without".to_owned())));
 }
+
+#[test]
+fn bitcode_with_one_unoptimized_function_is_not_taken_as_unoptimized() {
+    let lab = Lab::new();
+    lab.write(
+        "a.c",
+        "__attribute__((optnone)) int slow(int x) { return x * 3; }\n\
+         int fast(int x) { return slow(x) + 1; }\n",
+    );
+    lab.object("clang", "-O2 -flto", "optimized.o");
+    lab.object("clang", "-O0 -flto", "unoptimized.o");
+    let audit = lab.audit(&[]);
+    let level = |name: &str| object(&audit, name).effective.optimization;
+    assert_eq!(level("optimized.o"), None);
+    assert_eq!(level("unoptimized.o"), Some(Optimization::O0));
+}
