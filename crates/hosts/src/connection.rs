@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbdyno_drivers::verifier;
 use dbdyno_engines::server::{Network, ProcessFound, ProcessSearch, ServerPlan};
-use dbdyno_machine::{ProcessIdentity, Signal, die_with_parent};
+use dbdyno_machine::{ProcessIdentity, Signal};
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::{Bytes, Nanos};
 use rustix::fs::OFlags;
@@ -385,11 +384,7 @@ impl Link {
         printed: &File,
     ) -> io::Result<(Arc<Self>, Receiver<Response>)> {
         let mut command = ssh::command(destination, script);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        command.stderr(printed.try_clone()?);
-        let parent = std::process::id();
-        // SAFETY: `die_with_parent` is async-signal-safe.
-        unsafe { command.pre_exec(move || die_with_parent(Signal::KILL, parent)) };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(printed.try_clone()?);
         let mut child = command.spawn()?;
         let (requests, output) = (child.stdin.take(), child.stdout.take());
         let output = output.ok_or_else(|| io::Error::other("ssh has no pipes"))?;

@@ -1,9 +1,10 @@
 //! The system's ssh.
 
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use dbdyno_machine::remove_secrets;
+use dbdyno_machine::{Signal, die_with_parent, remove_secrets};
 
 /// Options for all connections: never ask, notice a dead network, and forward nothing.
 const OPTIONS: [&str; 19] = [
@@ -41,10 +42,14 @@ pub(crate) struct SshFailure {
 }
 
 /// The ssh command that runs `script` with the host's `sh`. The destination cannot be read as an option.
+/// Ctrl-C does not reach it; it ends with the thread that starts it.
 pub(crate) fn command(destination: &str, script: &str) -> Command {
     let mut command = Command::new("ssh");
     command.args(OPTIONS).arg("--").arg(destination).arg(in_sh(script));
     remove_secrets(&mut command);
+    let parent = std::process::id();
+    // SAFETY: `die_with_parent` is async-signal-safe.
+    unsafe { command.process_group(0).pre_exec(move || die_with_parent(Signal::KILL, parent)) };
     command
 }
 

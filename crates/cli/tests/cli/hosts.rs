@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -318,8 +319,13 @@ fn unusable_hosts_are_reported_with_the_reason() {
     host.wait_until_clean();
 }
 
-/// A program `ssh` that answers every command with this script.
+/// Checks an experiment with a program `ssh` that answers every command with this script.
 fn fake_ssh(test: &TestDir, script: &str) -> Finished {
+    finish(with_fake_ssh(test, "check", script))
+}
+
+/// A command about an experiment with a host, with a program `ssh` that is this script.
+fn with_fake_ssh(test: &TestDir, name: &str, script: &str) -> Command {
     let bin = test.path().join("bin");
     fs::create_dir_all(&bin).unwrap();
     fs::write(bin.join("ssh"), format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -327,10 +333,24 @@ fn fake_ssh(test: &TestDir, script: &str) -> Finished {
     let text = "name = \"x\"\nbaseline = \"a\"\n[host.db1]\naddress = \"192.0.2.1\"\n\
                 [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\nhost = \"db1\"\n";
     let mut command = dbdyno();
-    command.arg("check").arg(test.file(text));
+    command.arg(name).arg(test.file(text));
     let path = std::env::var("PATH").unwrap();
     command.env("PATH", format!("{}:{path}", bin.display()));
-    finish(command)
+    command
+}
+
+#[test]
+fn ctrl_c_does_not_reach_the_ssh_that_logs_in() {
+    let test = TestDir::new();
+    let started = test.path().join("started");
+    let script = format!(": > {}; sleep 1; echo no login now >&2; exit 255", started.display());
+    let mut command = with_fake_ssh(&test, "run", &script);
+    command.arg("--out").arg(test.out()).process_group(0);
+    let mut running = Background::start(command, test.path());
+    running.wait_until("ssh starts", || started.exists());
+    // To the whole process group, as by a terminal.
+    send(running.pid().wrapping_neg(), libc::SIGINT);
+    running.end().assert_code(1).assert_prints("logging in with ssh: no login now");
 }
 
 #[test]
