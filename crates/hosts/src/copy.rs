@@ -96,7 +96,7 @@ impl Program {
         let Self { sha256, .. } = self;
         format!(
             "umask 077; d=\"{DIRECTORY}\"; p=\"$d/{sha256}.$$.part\"; \
-             trap \"rm -f $p\" EXIT; \
+             clean() {{ rm -f \"$p\"; }}; trap clean EXIT; \
              mkdir -p \"$d\" && cat > \"$p\" || exit 1; \
              s=$(sha256sum < \"$p\") || exit 1; \
              case \"$s\" in {sha256}*) ;; *) echo the copy is incomplete >&2; exit 1;; esac; \
@@ -188,6 +188,22 @@ fn needed_libc(program: &[u8]) -> LibcVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn incomplete_copy_is_removed_also_from_a_home_with_spaces() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("of a user");
+        std::fs::create_dir(&home).unwrap();
+        let program = Program::open(Path::new("/bin/true")).unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(program.copy_script());
+        command.env("HOME", &home).env_remove("XDG_CACHE_HOME");
+        let copied = command.stdin(std::process::Stdio::null()).output().unwrap();
+        let printed = String::from_utf8_lossy(&copied.stderr).into_owned();
+        assert!(!copied.status.success() && printed == "the copy is incomplete\n", "{printed}");
+        let left: Vec<_> = std::fs::read_dir(home.join(".cache/dbdyno/bin")).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
 
     fn facts(output: &str) -> Facts {
         Facts::parse(output).unwrap()
