@@ -8,7 +8,7 @@ mod watch;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 
 use crate::agent_dir::AgentDir;
 use crate::protocol::{Failed, Request, Response};
@@ -39,7 +39,21 @@ pub fn serve(program: PathBuf) -> io::Result<()> {
         Ok(servers) => servers,
         Err(error) => return answers.send(&Response::Failed(error.into())),
     };
-    answers.send(&Response::Opened(directory.path().to_owned()))?;
+    let opened = answers.send(&Response::Opened(directory.path().to_owned()));
+    let answered = opened.and_then(|()| answer_all(&requests, &mut servers, &answers, &watch));
+    // Also if nobody reads the answers any more: data may be outside of the directory.
+    servers.remove();
+    drop(directory);
+    answered
+}
+
+/// Answers requests until the end.
+fn answer_all(
+    requests: &Receiver<Request>,
+    servers: &mut Servers,
+    answers: &Answers,
+    watch: &Watch,
+) -> io::Result<()> {
     while let Ok(request) = requests.recv() {
         if matches!(request, Request::End) {
             watch.end();
@@ -47,7 +61,5 @@ pub fn serve(program: PathBuf) -> io::Result<()> {
         }
         answers.send(&servers.answer(request).unwrap_or_else(Response::Failed))?;
     }
-    servers.remove();
-    drop(directory);
     Ok(())
 }
