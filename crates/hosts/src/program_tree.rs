@@ -176,6 +176,12 @@ impl HostConnection {
                     }
                     std::thread::sleep(Duration::from_millis(500));
                 }
+                Response::Tree(TreeState::Busy) => {
+                    let time = BUSY_TIMEOUT.as_secs() / 60;
+                    return Err(self.failed(format!(
+                        "another dbdyno has not finished copying the same programs for {time} min"
+                    )));
+                }
                 other => return Err(self.unexpected(&other)),
             }
         };
