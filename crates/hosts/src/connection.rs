@@ -29,7 +29,7 @@ use crate::{HostDir, HostError, ssh};
 const TIMED: u32 = 15;
 
 /// Bytes that are read of what ssh and the agent printed.
-const PRINTED_SHOWN: usize = 8 << 10;
+const PRINTED_SHOWN: u64 = 8 << 10;
 
 /// How long an agent may take to remove everything at the end.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
@@ -334,9 +334,7 @@ impl Shared {
     fn lost(&self) -> HostError {
         let reason = lock(&self.link.lost).clone();
         let reason = reason.unwrap_or_else(|| "the agent does not read requests".to_owned());
-        let mut printed = vec![0; PRINTED_SHOWN];
-        let length = self.printed.read_at(&mut printed, 0).unwrap_or_default();
-        let printed = ssh::last_lines(&String::from_utf8_lossy(&printed[..length]));
+        let printed = ssh::last_lines(&end_of(&self.printed));
         let reason = match printed.is_empty() {
             true => reason,
             false => format!("{reason} ({printed})"),
@@ -479,6 +477,14 @@ fn beat(link: &Weak<Link>) {
     }
 }
 
+/// The end of a log; empty if it cannot be read.
+fn end_of(log: &File) -> String {
+    let start = log.metadata().map_or(0, |data| data.len()).saturating_sub(PRINTED_SHOWN);
+    let mut printed = vec![0; PRINTED_SHOWN as usize];
+    let length = log.read_at(&mut printed, start).unwrap_or_default();
+    String::from_utf8_lossy(&printed[..length]).into_owned()
+}
+
 /// A new log, or a file without a name. A symbolic link of this name is not followed.
 fn open_log(log: Option<&Path>) -> io::Result<File> {
     let Some(log) = log else { return tempfile::tempfile() };
@@ -497,5 +503,18 @@ impl Drop for Shared {
         let mut child = lock(&self.link.child);
         let _ = child.kill();
         let _ = child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_a_long_log_is_shown() {
+        let mut log = tempfile::tempfile().unwrap();
+        log.write_all("first\n".repeat(10_000).as_bytes()).unwrap();
+        log.write_all(b"the reason\n").unwrap();
+        assert!(end_of(&log).ends_with("first\nthe reason\n"));
     }
 }
