@@ -39,6 +39,7 @@ pub struct Definitions {
 /// Whether the candidate has a variant, or settings instead of one.
 pub fn is_requested(table: &Table<'_>) -> bool {
     ["variant"].iter().chain(&SETTINGS).any(|key| table.has(key))
+        || table.peek_bool("bolt") == Some(true)
 }
 
 /// Rejects all keys for compiling.

@@ -258,6 +258,8 @@ fn bolt_is_enabled_by_setting_and_disabled_in_a_preset() {
     let source = "source = { path = '/s' }\ntraining = ['all']\n";
     let with = build(&candidate(&format!("{source}variant = 'rel_pgo'\nbolt = true")));
     assert_eq!((with.variant.as_str(), with.bolt), ("rel_pgo_bolt", true));
+    let alone = build(&candidate(&format!("{source}bolt = true")));
+    assert_eq!((alone.variant.as_str(), alone.bolt), ("rel_bolt", true));
     let linked = build(&candidate(&format!("{source}variant = 'rel_pgo_bolt'\nbolt = false")));
     assert_eq!((linked.variant.as_str(), linked.bolt), ("rel_pgo_bolt", false));
     let text = problems(&candidate(&format!("{source}variant = 'rel_pgo'\nbolt = false")));
