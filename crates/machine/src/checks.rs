@@ -122,8 +122,12 @@ fn cpus(facts: &HostFacts, needs: &Needs) -> Finding {
         _ if usable == 1 => "one CPU".to_owned(),
         _ => format!("{usable} CPUs"),
     };
-    if processor.has_quota == Some(true) {
-        let what = "a control group has a quota of CPU time: its processes wait when it is used up";
+    // A quota of all CPUs, as besides a set of CPUs in Kubernetes, is never used up.
+    if let Some(quota) = processor.quota.filter(|quota| *quota < usable as f64) {
+        let what = format!(
+            "a control group limits CPU time to {quota:.1} of {cpus}: its processes wait when it is \
+             used up"
+        );
         return Finding::warning(ID, what)
             .advise("assign whole CPUs instead (docker run --cpuset-cpus, not --cpus)");
     }

@@ -6,22 +6,36 @@ use crate::control_groups::hierarchies;
 /// Whether a control group of this process has a CPU quota; `None` if its groups are unknown.
 #[must_use]
 pub fn has_cpu_quota(root: &FsRoot) -> Option<bool> {
-    let mut limited = hierarchies(root, "cpu")?.into_iter().flat_map(|hierarchy| {
-        let is_limited = if hierarchy.is_unified { limited_v2 } else { limited_v1 };
-        hierarchy.directories.into_iter().map(move |directory| is_limited(root, &directory))
+    Some(!quotas(root)?.is_empty())
+}
+
+/// The lowest CPU quota of this process's control groups, as a number of CPUs; `None` without one, or if
+/// it is unknown.
+pub(crate) fn cpu_quota(root: &FsRoot) -> Option<f64> {
+    quotas(root)?.into_iter().reduce(f64::min)
+}
+
+/// The CPU quotas of this process's control groups, as numbers of CPUs.
+fn quotas(root: &FsRoot) -> Option<Vec<f64>> {
+    let quotas = hierarchies(root, "cpu")?.into_iter().flat_map(|hierarchy| {
+        let of = if hierarchy.is_unified { quota_v2 } else { quota_v1 };
+        hierarchy.directories.into_iter().filter_map(move |directory| of(root, &directory))
     });
-    Some(limited.any(|one| one))
+    Some(quotas.collect())
 }
 
 /// Version 2: `max 100000`, or the quota and its period in microseconds: `50000 100000`.
-fn limited_v2(root: &FsRoot, directory: &str) -> bool {
-    let text = root.text(&format!("{directory}/cpu.max"));
-    text.is_some_and(|text| !text.starts_with("max"))
+fn quota_v2(root: &FsRoot, directory: &str) -> Option<f64> {
+    let text = root.text(&format!("{directory}/cpu.max"))?;
+    let (quota, period) = text.split_once(' ')?;
+    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
 }
 
-/// Version 1: the quota in microseconds, or -1.
-fn limited_v1(root: &FsRoot, directory: &str) -> bool {
-    root.value::<i64>(&format!("{directory}/cpu.cfs_quota_us")).is_some_and(|quota| quota > 0)
+/// Version 1: the quota in microseconds, or -1, and its period.
+fn quota_v1(root: &FsRoot, directory: &str) -> Option<f64> {
+    let number = |file| root.value::<f64>(&format!("{directory}/{file}"));
+    let quota = number("cpu.cfs_quota_us").filter(|quota| *quota > 0.0)?;
+    Some(quota / number("cpu.cfs_period_us").unwrap_or(100_000.0))
 }
 
 #[cfg(test)]
@@ -50,6 +64,22 @@ mod tests {
         let file = "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us";
         assert_eq!(found(&[own, (file, "-1\n")]), Some(false));
         assert_eq!(found(&[own, (file, "20000\n")]), Some(true));
+    }
+
+    #[test]
+    fn lowest_quota_is_a_number_of_cpus() {
+        let lowest = |files: &[(&str, &str)]| cpu_quota(&Fixture::new(files).root());
+        let own = ("proc/self/cgroup", "0::/a/b\n");
+        let files = [
+            ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+            ("sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
+        ];
+        assert_eq!(lowest(&[own, files[0], files[1]]), Some(1.5));
+        assert_eq!(lowest(&[own, files[0]]), None);
+        let own = ("proc/self/cgroup", "1:cpu:/\n");
+        let quota = ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "20000\n");
+        let period = ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "10000\n");
+        assert_eq!(lowest(&[own, quota, period]), Some(2.0));
     }
 
     #[test]

@@ -131,8 +131,12 @@ fn too_few_cpus_and_smt_are_reported() {
     assert!(advice(&it).contains("taskset"), "{it:?}");
     let it = found(|facts, needs| (facts.processor.usable, needs.cpus) = (Some(2), Some(5)));
     assert_eq!(it.what, "2 of 8 CPUs for a run that can keep 5 busy");
-    let it = found(|facts, _| facts.processor.has_quota = Some(true));
+    let it = found(|facts, _| facts.processor.quota = Some(1.5));
     assert_eq!((it.id.as_str(), it.severity), ("cpus", Severity::Warning));
+    assert!(it.what.starts_with("a control group limits CPU time to 1.5 of 8 CPUs"), "{it:?}");
+    let mut facts = ideal();
+    (facts.processor.usable, facts.processor.quota) = (Some(2), Some(2.0));
+    assert_eq!(check(&facts, &Needs::default())[0].severity, Severity::Ok);
     let it = found(|facts, _| facts.processor.smt = Some(true));
     assert_eq!((it.id.as_str(), it.severity), ("smt", Severity::Note));
 }

@@ -2,7 +2,8 @@ use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::fs_root::FsRoot;
-use crate::{CpuSet, Topology, has_cpu_quota};
+use crate::quota::cpu_quota;
+use crate::{CpuSet, Topology};
 
 /// Instruction set extensions that compilers use or that databases detect at run time.
 const FLAGS_OF_INTEREST: [&str; 11] = [
@@ -13,7 +14,7 @@ const FLAGS_OF_INTEREST: [&str; 11] = [
 ];
 
 /// Hardware properties of the CPUs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessorFacts {
     /// The model name.
@@ -24,8 +25,9 @@ pub struct ProcessorFacts {
     pub online: Option<usize>,
     /// CPUs that this process may use, by its affinity and its control group; `None` if unknown.
     pub usable: Option<usize>,
-    /// Whether a control group of this process has a quota of CPU time.
-    pub has_quota: Option<bool>,
+    /// The lowest quota of CPU time of this process's control groups, as a number of CPUs; `None` without
+    /// one, or if it is unknown.
+    pub quota: Option<f64>,
     /// Online cores.
     pub cores: Option<usize>,
     /// Whether cores have more than one thread.
@@ -84,7 +86,7 @@ impl ProcessorFacts {
             online,
             // Not in files: see `HostFacts::gather`.
             usable: None,
-            has_quota: has_cpu_quota(root),
+            quota: cpu_quota(root),
             cores: Some(topology.cores.len()).filter(|cores| *cores > 0),
             smt: root.flag("sys/devices/system/cpu/smt/active").or_else(|| topology.has_smt()),
             sockets: topology.sockets,
