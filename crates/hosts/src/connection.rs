@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -446,11 +446,17 @@ impl Link {
     }
 
     fn send(&self, request: &Request) -> io::Result<()> {
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        match &mut *lock(&self.requests) {
-            Some(requests) => requests.write_all(&line),
-            None => Err(io::ErrorKind::BrokenPipe.into()),
+        let line = line_of(request)?;
+        write_line(lock(&self.requests), &line)
+    }
+
+    /// Sends a heartbeat, unless a request is being sent, which may block until the connection is lost.
+    fn beat(&self) -> io::Result<()> {
+        let line = line_of(&Request::Heartbeat)?;
+        match self.requests.try_lock() {
+            Ok(requests) => write_line(requests, &line),
+            Err(TryLockError::Poisoned(error)) => write_line(error.into_inner(), &line),
+            Err(TryLockError::WouldBlock) => Ok(()),
         }
     }
 
@@ -463,12 +469,25 @@ impl Link {
     }
 }
 
+fn line_of(request: &Request) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn write_line(mut requests: MutexGuard<'_, Option<ChildStdin>>, line: &[u8]) -> io::Result<()> {
+    match &mut *requests {
+        Some(requests) => requests.write_all(line),
+        None => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
 /// Sends heartbeats while the connection is in use, and ends ssh if they are not answered.
 fn beat(link: &Weak<Link>) {
     loop {
         thread::sleep(HEARTBEAT);
         let Some(link) = link.upgrade() else { return };
-        if lock(&link.lost).is_some() || link.send(&Request::Heartbeat).is_err() {
+        if lock(&link.lost).is_some() || link.beat().is_err() {
             return;
         }
         if lock(&link.heard).elapsed() > LOST_AFTER {
@@ -508,7 +527,27 @@ impl Drop for Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    #[test]
+    fn connection_is_lost_also_while_a_request_cannot_be_sent() {
+        let mut silent = Command::new("sleep").arg("60").stdin(Stdio::piped()).spawn().unwrap();
+        let link = Arc::new(Link {
+            requests: Mutex::new(silent.stdin.take()),
+            child: Mutex::new(silent),
+            heard: Mutex::new(Instant::now().checked_sub(LOST_AFTER).unwrap()),
+            lost: Mutex::default(),
+            dependents: Mutex::default(),
+        });
+        let beating = Arc::downgrade(&link);
+        thread::spawn(move || beat(&beating));
+        // More than a pipe holds.
+        assert!(link.send(&Request::OpenTree("x".repeat(1 << 20))).is_err());
+        assert!(lock(&link.lost).as_ref().unwrap().contains("no answer"));
+        lock(&link.child).wait().unwrap();
+    }
 
     #[test]
     fn end_of_a_long_log_is_shown() {
