@@ -11,6 +11,7 @@
 
 pub mod agent;
 mod agent_dir;
+mod checksum;
 mod connection;
 mod copy;
 mod error;

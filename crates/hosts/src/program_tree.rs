@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use dbdyno_units::Bytes;
-use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::protocol::{EntryKind, FilePart, Request, Response, TreeEntry, TreeState};
-use crate::{HostConnection, HostError};
+use crate::{HostConnection, HostError, checksum};
 
 /// Bytes of a part of a file.
 const PART: usize = 128 << 10;
@@ -76,7 +75,7 @@ impl ProgramTree {
     /// The checksum of all of it, 64 hexadecimal digits.
     #[must_use]
     pub fn sha256(&self) -> String {
-        hex(Sha256::digest(serde_json::to_vec(&self.entries).unwrap_or_default()).as_slice())
+        checksum::of_bytes(&serde_json::to_vec(&self.entries).unwrap_or_default())
     }
 
     fn add_all(
@@ -111,7 +110,7 @@ impl ProgramTree {
                 self.add_all(root, &file, &path, replaced, above)?;
             } else if metadata.is_file() {
                 let source = replaced.get(&path).unwrap_or(&file).clone();
-                let (size, sha256) = checksum(&source)?;
+                let (size, sha256) = checksum::of_file(&source)?;
                 let executable = metadata.permissions().mode() & 0o100 != 0;
                 self.sources.insert(self.entries.len(), source);
                 let kind = EntryKind::File { size, sha256, executable };
@@ -129,24 +128,6 @@ impl ProgramTree {
         };
         self.entries.iter().map(size).sum()
     }
-}
-
-fn checksum(file: &Path) -> io::Result<(u64, String)> {
-    let mut file = File::open(file)?;
-    let (mut hasher, mut size, mut buffer) = (Sha256::new(), 0, vec![0; 256 << 10]);
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok((size, hex(&hasher.finalize()))),
-            n => {
-                hasher.update(&buffer[..n]);
-                size += n as u64;
-            }
-        }
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl HostConnection {

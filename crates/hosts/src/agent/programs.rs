@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions, TryLockError};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -17,8 +17,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use dbdyno_machine::default_cache_path;
 use dbdyno_machine::safe_files::SafeDir;
-use sha2::{Digest as _, Sha256};
 
+use crate::checksum;
 use crate::protocol::{EntryKind, FilePart, TreeEntry, TreeState};
 
 /// Copies that were not used for this time are removed.
@@ -206,15 +206,7 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 }
 
 fn sha256_of(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path).map_err(doing("reading", path))?;
-    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 256 << 10]);
-    loop {
-        match file.read(&mut buffer).map_err(doing("reading", path))? {
-            0 => break,
-            n => hasher.update(&buffer[..n]),
-        }
-    }
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    checksum::of_file(path).map(|(_, sha256)| sha256).map_err(doing("reading", path))
 }
 
 /// Removes what is not known in a directory of a copy.
@@ -266,8 +258,7 @@ mod tests {
     }
 
     fn entries(content: &[u8]) -> Vec<TreeEntry> {
-        let sha256: String =
-            Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = checksum::of_bytes(content);
         let kind = EntryKind::File { size: content.len() as u64, sha256, executable: true };
         vec![
             TreeEntry { path: "bin".into(), kind: EntryKind::Directory },
