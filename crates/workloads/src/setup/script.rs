@@ -42,6 +42,10 @@ pub fn split_script(text: &str, dialect: Dialect) -> Vec<ScriptStatement<'_>> {
             Token::Other(")") => current.parentheses = current.parentheses.saturating_sub(1),
             Token::Other(_) => {}
         }
+        if matches!(token, Token::Other(_)) {
+            // What follows does not belong to the word before: an IF after `END;` begins another one.
+            current.previous = "";
+        }
         current.start.get_or_insert(lexer.start_of(token));
     }
     if let Some(start) = current.start {
@@ -286,6 +290,8 @@ mod tests {
             "CREATE TRIGGER t AFTER INSERT ON a BEGIN UPDATE b SET n = 1; DELETE FROM c; END",
             "CREATE TRIGGER t BEFORE INSERT ON a FOR EACH ROW BEGIN IF 1 THEN SET @a = CASE 1 WHEN 1 \
              THEN 2 END; END IF; SET @b = 1; END",
+            "CREATE TRIGGER t BEFORE INSERT ON a FOR EACH ROW BEGIN SET @a = CASE 1 WHEN 1 THEN 2 END; \
+             IF 1 THEN BEGIN SET @b = 1; END; WHILE 0 DO SET @b = 2; END WHILE; END IF; END",
             "CREATE TABLE event_log (begin_time INT)",
         ];
         let mysql = [r"SELECT 'it\'s; here'", "SELECT 1 # one; two", "/*!50000 SET @a = 1; */"];
