@@ -1,5 +1,6 @@
 //! `dbdyno doctor`.
 
+use std::fs;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,6 +15,9 @@ const WATCH: Duration = Duration::from_secs(1);
 
 /// Prints facts about the machine, and problems that would distort results.
 pub fn doctor(args: &Doctor) -> Result<ExitCode, CliError> {
+    // Of a missing directory, the disk of the next one above it would be checked.
+    fs::metadata(&args.disk)
+        .map_err(|source| CliError::Read { path: args.disk.clone(), source })?;
     let facts = HostFacts::gather_over(&args.disk, WATCH);
     let findings = check(&facts, &Needs::default());
     let warnings = findings.iter().filter(|f| f.severity == Severity::Warning).count();

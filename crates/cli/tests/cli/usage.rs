@@ -262,6 +262,9 @@ fn doctor_checks_the_machine() {
     let json = read_json(&json.out);
     assert!(json["facts"].is_object());
     assert!(!json["findings"].as_array().unwrap().is_empty());
+
+    let missing = call(["doctor", "--disk", "/no/such/disk"]);
+    missing.assert_code(2).assert_prints("/no/such/disk");
 }
 
 #[test]
