@@ -73,6 +73,11 @@ impl CodeReferences {
         let mut jumps_indirectly = false;
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
+            if !module.needs_relocation() {
+                // Programs at fixed addresses also load addresses as numbers.
+                let numbers = numbers(&instruction).filter(|number| module.is_executable(*number));
+                self.taken.extend(numbers);
+            }
             match instruction.flow_control() {
                 FlowControl::UnconditionalBranch
                 | FlowControl::ConditionalBranch
@@ -129,6 +134,16 @@ impl CodeReferences {
     pub(crate) fn is_taken(&self, range: Range<u64>) -> bool {
         !within(&self.taken, range, |&address| address).is_empty()
     }
+}
+
+/// The operands of an instruction that are numbers and may be addresses.
+fn numbers(instruction: &Instruction) -> impl Iterator<Item = u64> + '_ {
+    (0..instruction.op_count()).filter_map(|operand| match instruction.op_kind(operand) {
+        OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64 => {
+            Some(instruction.immediate(operand))
+        }
+        _ => None,
+    })
 }
 
 fn is_start(module: &Module, address: u64) -> bool {

@@ -178,6 +178,24 @@ fn jump_tables_in_the_segment_of_the_code_are_read() {
     }
 }
 
+/// In a program at a fixed address.
+#[test]
+fn address_of_a_label_that_is_loaded_as_a_number_is_found() {
+    let text = "
+        .type f, @function
+    f:  .cfi_startproc
+        movl %edi, %eax
+        nop
+    1:  addl $100, %eax
+        movl $1b, %edx
+        jmp *%rdx
+        .cfi_endproc
+        .size f, . - f
+    ";
+    let fixed = assembled(text, &["-static", "-no-pie", "-Wl,-e,movable"]);
+    assert_eq!(rejected(&fixed, 0), [(RejectReason::EntryAddressTaken, 1)]);
+}
+
 /// clang puts all landing pads of a function that it splits into one part, BOLT into the cold one.
 #[test]
 fn function_with_a_landing_pad_of_another_in_the_bytes_to_replace_is_rejected() {
