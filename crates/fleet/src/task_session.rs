@@ -143,7 +143,11 @@ impl TaskSession {
             if let TryLockError::Error(source) = error {
                 return Err(at_lock(source));
             }
-            if claimed.is_fenced() || stop.load(Ordering::Relaxed) {
+            let is_fenced = claimed.is_fenced();
+            if is_fenced || stop.load(Ordering::Relaxed) {
+                if !is_fenced {
+                    claimed.write_result(0, TaskEnd::Interrupted)?;
+                }
                 return Ok(Begin::NotNeeded("told to stop while another attempt ran".to_owned()));
             }
             std::thread::sleep(FENCE_INTERVAL / 4);

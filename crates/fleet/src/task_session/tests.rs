@@ -123,6 +123,17 @@ fn attempt_has_one_job_and_waits_for_the_one_before() {
 }
 
 #[test]
+fn attempt_that_is_stopped_while_it_waits_is_interrupted() {
+    let scene = Scene::new();
+    let _first = scene.session(1, "n001");
+    let place = TaskPlace { node: "n001".to_owned(), job: Some(2) };
+    let stop = AtomicBool::new(true);
+    let begun = TaskSession::begin(scene.directory.path(), "n001", 2, &place, &stop).unwrap();
+    assert!(matches!(begun, Begin::NotNeeded(_)));
+    assert_eq!(scene.result(2).unwrap().end, TaskEnd::Interrupted);
+}
+
+#[test]
 fn link_instead_of_the_local_directory_is_refused() {
     let scene = Scene::new();
     let own = format!("dbdyno-fleet-{}", rustix::process::geteuid().as_raw());
