@@ -34,7 +34,12 @@ pub fn report_on(
     }
     match (&runs[..], record.request.shard) {
         ([], _) => output::note("no node is done yet"),
-        ([only], _) => drop(report::show(only, view, false)?),
+        ([only], _) => {
+            drop(report::show(only, view, false)?);
+            if out.is_some() {
+                output::note("nothing is written to --out: one node has no comparison");
+            }
+        }
         (several, _) => report::compare(several, out, view, false)?,
     }
     if record.request.shard && runs.len() > 1 {
