@@ -53,7 +53,7 @@ pub use idle_preventer::{IdlePreventer, IdlePreventerError};
 pub use kernel_calls::{FileSystemSpace, die_with_parent, set_minimal_timer_slack};
 pub use listener::{TcpListener, listener, tcp_listener};
 pub use own_usage::OwnUsage;
-pub use pin::{CpuMask, PinError, pin_current_thread, pin_process, threads_of};
+pub use pin::{CpuMask, PinError, pin_current_thread, pin_process, threads_of, while_pinned};
 pub use power::{NoPower, Power, PowerReading};
 pub use proc_stat::ProcStat;
 pub use process_identity::ProcessIdentity;

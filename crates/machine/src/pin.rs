@@ -84,6 +84,19 @@ pub fn pin_current_thread(cpus: &CpuSet) -> Result<(), PinError> {
     pin("this thread", cpus, || cpus.mask().pin_current_thread())
 }
 
+/// Calls `work` with the calling thread pinned to `cpus`, and then gives back the CPUs that it had.
+///
+/// # Errors
+/// As [`pin_current_thread`]; nothing was called then.
+pub fn while_pinned<T>(cpus: &CpuSet, work: impl FnOnce() -> T) -> Result<T, PinError> {
+    let before = CpuSet::allowed();
+    pin_current_thread(cpus)?;
+    let done = work();
+    // Fails only if all of them have been taken from the process meanwhile.
+    let _ = before.map(|before| pin_current_thread(&before));
+    Ok(done)
+}
+
 /// Pins all threads of the process `pid`, and those they start later, to `cpus`.
 ///
 /// The kernel pins single threads, so this repeats until there is no new thread. Existing child
@@ -157,6 +170,14 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn thread_has_its_affinity_again_after_the_work() {
+        let all = CpuSet::allowed().unwrap();
+        let one: CpuSet = all.first().into_iter().collect();
+        assert_eq!(while_pinned(&one, || CpuSet::allowed().unwrap()).unwrap(), one);
+        assert_eq!(CpuSet::allowed().unwrap(), all);
     }
 
     #[test]

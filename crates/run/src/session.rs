@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_engines::server::ServerDirs;
-use dbdyno_machine::{CpuAssignment, CpuSet, clock, pin_current_thread};
+use dbdyno_machine::{CpuAssignment, CpuSet, clock, while_pinned};
 use dbdyno_results::{FailureKind, RunWriter, SessionRecord};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
@@ -264,19 +264,20 @@ impl<'a> Session<'a> {
         if self.recorder.is_cancelled() {
             return Ok(MeasurementEnd::Interrupted);
         }
-        // Not earlier: compilers run on all CPUs.
-        pin_current_thread(&self.cpus.dbdyno).map_err(|error| RunError::Cpus {
-            given: error.to_string(),
-            allowed: allowed_cpus().to_string(),
-        })?;
-        tracing::info!(dbdyno = %self.cpus.dbdyno, systems = %self.cpus.system, "assigned CPUs");
-        match &experiment.insert_benchmark {
+        let cpus = self.cpus.clone();
+        tracing::info!(dbdyno = %cpus.dbdyno, systems = %cpus.system, "assigned CPUs");
+        // Not earlier, nor longer: compilers run on all CPUs, also those of a bisect's next run.
+        let measured = while_pinned(&cpus.dbdyno, || match &experiment.insert_benchmark {
             Some(benchmark) => self.run_insert_benchmark(context, benchmark, &candidates),
             None => Ok(match self.run_microbenchmarks(context, candidates)? {
                 Completion::Complete => MeasurementEnd::Complete,
                 Completion::Interrupted => MeasurementEnd::Interrupted,
             }),
-        }
+        });
+        measured.unwrap_or_else(|error| {
+            let (given, allowed) = (error.to_string(), allowed_cpus().to_string());
+            Err(RunError::Cpus { given, allowed })
+        })
     }
 
     /// Ends a complete run.

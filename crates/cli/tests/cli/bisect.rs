@@ -1,5 +1,6 @@
 //! The commit that slowed down SQLite, in repositories made of the bundled source.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +11,7 @@ use serde_json::Value;
 use crate::common::{
     Background, Finished, TestDir, call, dbdyno, finish, has_compiler, read_json, runs_long_tests,
 };
+use crate::servers::count;
 
 /// The function that a slow version does more work in, once for each row.
 const STEP: &str = "SQLITE_API int sqlite3_step(sqlite3_stmt *pStmt){";
@@ -171,6 +173,11 @@ fn killed_bisect_continues_and_names_the_commit() {
     let same = tried.iter().find(|step| step["directory"].is_null() && !step["build"].is_null());
     let same = same.expect("a step has the build of another one");
     assert_eq!((same["verdict"].as_str(), same["relative"].is_null()), (Some("like-good"), true));
+    // Clients are pinned while they measure, not for the rest of the bisect.
+    let usable = "SELECT MIN(json ->> '$.facts.processor.usable') FROM session";
+    let runs = tried.iter().filter_map(|step| step["directory"].as_str());
+    let cpus: BTreeSet<i64> = runs.map(|run| count(&out.join(run), usable)).collect();
+    assert_eq!(cpus.len(), 1, "{cpus:?} usable CPUs");
     assert_eq!(after["result"]["commit"]["commit"], found.as_str());
     assert_eq!(after["result"]["reference"]["commit"], commits[SLOW - 2].as_str());
     // Good, bad, three midpoints: equal trees are one build.
