@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use dbdyno_record::build::{Pgo, Variant};
+
 use crate::packaging::PackagingFlags;
 use crate::profile::Profiling;
 use crate::recipe::{self, Flags};
+use crate::samples::SampleTools;
 use crate::variant::compile_flags;
-use crate::{BuildError, CompilerError, Fingerprint, HostCpu, Ingredients, Request};
+use crate::{BuildError, Compiler, CompilerError, Fingerprint, HostCpu, Ingredients, Request};
 
 /// A request with its flags and its fingerprint.
 pub(crate) struct Prepared<'a> {
@@ -32,14 +35,38 @@ pub(crate) fn prepare_all(requests: &[Request]) -> Vec<Result<Prepared<'_>, Buil
         };
         let mut prepare = || {
             let packaging = PackagingFlags::query(variant.packaging, compiler.kind)?;
-            let mut requested = packaging.compile.clone();
-            requested.extend(compile_flags(variant, compiler.kind));
-            let linker = lto_linker(&requested)?;
+            let linker = lto_linker(&requested(&packaging, variant, compiler))?;
             prepare_one(request, &packaging, &linker)
         };
         all.push(prepare());
     }
     all
+}
+
+/// The flags of a variant with those of its packaging.
+fn requested(packaging: &PackagingFlags, variant: &Variant, compiler: &Compiler) -> Vec<String> {
+    [&packaging.compile[..], &compile_flags(variant, compiler.kind)].concat()
+}
+
+/// Checks that the compiler can do what a build requests: link-time optimization, sampled profiles.
+/// Compiles nothing but a trial of three lines.
+///
+/// # Errors
+/// The reason, with what to install or to change.
+pub fn check_compiler(
+    compiler: &Compiler,
+    variant: &Variant,
+    extra_flags: &[String],
+) -> Result<(), BuildError> {
+    if variant.pgo == Pgo::Sample {
+        SampleTools::of(compiler)?;
+    }
+    let packaging = PackagingFlags::query(variant.packaging, compiler.kind)?;
+    let flags = requested(&packaging, variant, compiler);
+    if recipe::requests_lto(flags.iter().chain(extra_flags).map(String::as_str)) {
+        compiler.lto_linker()?;
+    }
+    Ok(())
 }
 
 fn prepare_one<'a>(

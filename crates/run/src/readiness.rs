@@ -1,10 +1,10 @@
 //! Whether this machine and the existing servers are ready for a run: for `dbdyno check`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use dbdyno_builds::{Bolt, Compiler, SourceOrigin};
+use dbdyno_builds::{Bolt, Compiler, SourceOrigin, check_compiler};
 use dbdyno_engines::server::check_settings;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_record::{RunId, RunIdentity};
@@ -67,15 +67,15 @@ impl Readiness {
             Err(error) => readiness.problems.push(error.to_string()),
         }
         let hosts = readiness.hosts(experiment, worker);
-        let mut compilers = BTreeSet::new();
+        let mut compilers = BTreeMap::new();
         let mut programs = Vec::new();
         for candidate in &experiment.candidates {
             match (candidate.system.build(), &candidate.system) {
                 (Some(build), system) => {
-                    if compilers.insert(&build.compiler) {
-                        readiness.compiler(&build.compiler);
-                    }
-                    readiness.build(candidate, build);
+                    let compiler = compilers
+                        .entry(&build.compiler)
+                        .or_insert_with(|| readiness.compiler(&build.compiler));
+                    readiness.build(candidate, build, compiler.as_ref());
                     if let System::Private(server) = system
                         && let Err(error) = check_settings(server.system, &server.configuration)
                     {
@@ -121,15 +121,18 @@ impl Readiness {
         }
     }
 
-    fn compiler(&mut self, name: &str) {
-        match Compiler::find(name) {
+    /// The compiler, if it can be used.
+    fn compiler(&mut self, name: &str) -> Option<Compiler> {
+        let found = Compiler::find(name);
+        match &found {
             Ok(compiler) => self.add(name, compiler.to_string()),
             Err(error) => self.problems.push(error.to_string()),
         }
+        found.ok()
     }
 
     /// The parts of a build that are on this machine. Sources that are to be fetched are not looked for.
-    fn build(&mut self, candidate: &Candidate, build: &Build) {
+    fn build(&mut self, candidate: &Candidate, build: &Build, compiler: Option<&Compiler>) {
         if let SourceOrigin::Path(path) = &build.source
             && !path.is_dir()
         {
@@ -138,8 +141,16 @@ impl Readiness {
                 format!("there is no source directory {}", path.display()),
             );
         }
-        let uses_bolt = build.resolved_variant().is_ok_and(|variant| variant.bolt) && build.bolt;
-        if uses_bolt && let Err(error) = Bolt::find() {
+        let Ok(variant) = build.resolved_variant() else { return };
+        if let Some(compiler) = compiler
+            && let Err(error) = check_compiler(compiler, &variant, &build.flags)
+        {
+            self.problem(&candidate.name, error);
+        }
+        if variant.bolt
+            && build.bolt
+            && let Err(error) = Bolt::find()
+        {
             self.problem(&candidate.name, error);
         }
     }

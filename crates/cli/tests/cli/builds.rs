@@ -117,6 +117,8 @@ fn sampled_profile_for_gcc_is_refused_before_compiling() {
     let made = finish(command);
     made.assert_code(1).assert_prints("not supported for gcc").assert_prints("with clang");
     assert!(!test.path().join("cache/builds").exists(), "{}", made.all());
+    let checked = call([Path::new("check"), &file]);
+    checked.assert_code(1).assert_prints("candidate a: sampled profiles are not supported");
 }
 
 #[test]
