@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn killed_program_is_no_refusal_and_ctrl_c_does_not_reach_it() {
-        let killed = call("sh", ["-c", "kill -INT $$"]);
+        let killed = call("sh", ["-c", "kill -KILL $$"]);
         assert_eq!(killed, Err(ClusterError::NoAnswer("sh was killed".to_owned())));
         let ids = "read -r stat < /proc/$$/stat; set -- $stat; echo $5 $1";
         let ids = call("sh", ["-c", ids]).unwrap();
