@@ -48,6 +48,9 @@ const WATCHDOG_FACTOR: u32 = 4;
 const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The part of the maximum pause, as a divisor, that is left for resuming threads.
+const RESUMING: u32 = 10;
+
 /// Writes edits in the given order, in several stops if one would take longer than `max_pause`. Edits at
 /// addresses in use by threads are retried.
 ///
@@ -133,7 +136,7 @@ fn replace_once(
         for (index, used) in splitting.iter().zip(used) {
             busy[*index] = used;
         }
-        let is_over = || stopped.since.elapsed() >= max_pause;
+        let is_over = || stopped.since.elapsed() >= max_pause - max_pause / RESUMING;
         let write = |write: &Write| memory.write(write.address, &write.bytes);
         let reached = write_until(&writes, &busy, write, is_over)?.unwrap_or(edits.len());
         let round = Round { busy, reached };
