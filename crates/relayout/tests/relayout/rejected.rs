@@ -134,46 +134,53 @@ fn rejected(file: &[u8], bias: u64) -> Vec<(RejectReason, u64)> {
 
 const BIAS: u64 = 0x7f00_0000_0000;
 
-/// Older linkers put constants into the segment of the code.
-#[test]
-fn jump_tables_in_the_segment_of_the_code_are_read() {
-    let relative = "
+/// A function with the label `1` inside the bytes to replace, and the data behind it.
+fn entered_inside(rest: &str, data: &str) -> String {
+    format!(
+        "
         .type f, @function
     f:  .cfi_startproc
         movl %edi, %eax
         nop
     1:  addl $100, %eax
+        {rest}
+        .cfi_endproc
+        .size f, . - f
+        {data}
+    "
+    )
+}
+
+/// Older linkers put constants into the segment of the code.
+#[test]
+fn jump_tables_in_the_segment_of_the_code_are_read() {
+    let relative = entered_inside(
+        "
         leaq table(%rip), %rdx
         andl $1, %esi
         movslq (%rdx,%rsi,4), %rcx
         leaq (%rcx,%rdx), %rcx
         jmp *%rcx
-    2:  ret
-        .cfi_endproc
-        .size f, . - f
+    2:  ret",
+        "
         .section .rodata
         .balign 4
-    table: .long 1b - table, 2b - table
-    ";
-    let absolute = "
-        .type f, @function
-    f:  .cfi_startproc
-        movl %edi, %eax
-        nop
-    1:  addl $100, %eax
+    table: .long 1b - table, 2b - table",
+    );
+    let absolute = entered_inside(
+        "
         andl $1, %esi
         jmp *table(,%rsi,8)
-    2:  ret
-        .cfi_endproc
-        .size f, . - f
+    2:  ret",
+        "
         .section .rodata
         .balign 8
-    table: .quad 1b, 2b
-    ";
+    table: .quad 1b, 2b",
+    );
     for segments in ["-Wl,-z,separate-code", "-Wl,-z,noseparate-code"] {
         let expected = [(RejectReason::EntryAddressTaken, 1)];
-        assert_eq!(rejected(&assembled(relative, &[segments]), BIAS), expected, "{segments}");
-        let fixed = assembled(absolute, &[segments, "-static", "-no-pie", "-Wl,-e,movable"]);
+        assert_eq!(rejected(&assembled(&relative, &[segments]), BIAS), expected, "{segments}");
+        let fixed = assembled(&absolute, &[segments, "-static", "-no-pie", "-Wl,-e,movable"]);
         assert_eq!(rejected(&fixed, 0), expected, "{segments}");
     }
 }
@@ -181,18 +188,13 @@ fn jump_tables_in_the_segment_of_the_code_are_read() {
 /// In a program at a fixed address.
 #[test]
 fn address_of_a_label_that_is_loaded_as_a_number_is_found() {
-    let text = "
-        .type f, @function
-    f:  .cfi_startproc
-        movl %edi, %eax
-        nop
-    1:  addl $100, %eax
+    let text = entered_inside(
+        "
         movl $1b, %edx
-        jmp *%rdx
-        .cfi_endproc
-        .size f, . - f
-    ";
-    let fixed = assembled(text, &["-static", "-no-pie", "-Wl,-e,movable"]);
+        jmp *%rdx",
+        "",
+    );
+    let fixed = assembled(&text, &["-static", "-no-pie", "-Wl,-e,movable"]);
     assert_eq!(rejected(&fixed, 0), [(RejectReason::EntryAddressTaken, 1)]);
 }
 
@@ -311,21 +313,16 @@ fn jump_table_with_two_bounds_is_not_copied() {
 /// Relocations, which contain addresses inside functions, are found by section headers.
 #[test]
 fn functions_of_files_without_section_headers_stay() {
-    let text = "
-        .type f, @function
-    f:  .cfi_startproc
-        movl %edi, %eax
-        nop
-    1:  addl $100, %eax
+    let text = entered_inside(
+        "
         leaq table(%rip), %rdx
-        jmp *(%rdx,%rsi,8)
-        .cfi_endproc
-        .size f, . - f
+        jmp *(%rdx,%rsi,8)",
+        "
         .section .data.rel.ro, \"aw\"
         .balign 8
-    table: .quad 1b
-    ";
-    let mut file = assembled(text, &[]);
+    table: .quad 1b",
+    );
+    let mut file = assembled(&text, &[]);
     assert_eq!(rejected(&file, BIAS), [(RejectReason::EntryAddressTaken, 1)]);
     // e_shoff, e_shnum and e_shstrndx
     file[40..48].fill(0);
