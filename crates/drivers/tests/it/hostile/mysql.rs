@@ -16,7 +16,7 @@ use sha1::Sha1;
 
 use super::fake::{Certificate, FakeServer, accept_tls, read_all, read_some, send};
 use crate::password::{self, PASSWORD};
-use crate::received::try_receive;
+use crate::received::assert_loss;
 
 const SCRAMBLE: &[u8] = b"12345678abcdefghijkl";
 pub const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
@@ -282,16 +282,7 @@ fn connection_that_is_lost_without_a_request_is_detected() {
         });
         let mut connection = connect(&fake.target(Tls::Off)).unwrap();
         connection.run("SET a = 1").unwrap();
-        let error = loop {
-            match try_receive(&mut connection) {
-                Ok(answer) => assert_eq!(answer, None),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(error.kind, ErrorKind::Connection, "{error}");
-        assert!(error.message.contains(reason), "{error}");
-        let error = try_receive(&mut connection).unwrap_err();
-        assert!(error.message.contains("lost before"), "{error}");
+        assert_loss(&mut connection, reason);
         fake.finish();
     }
 }

@@ -8,7 +8,7 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection as _, Error, ErrorKind};
 use dbdyno_record::server::{Address, StatementMode, Target, Tls};
 
-use crate::received::try_receive;
+use crate::received::{assert_loss, try_receive};
 
 const OK: &[u8] = b"R\0\0\0\x08\0\0\0\0";
 const READY: &[u8] = b"Z\0\0\0\x05I";
@@ -152,15 +152,6 @@ fn connection_that_is_lost_without_a_request_is_detected() {
         (b"D\0\0\0\x04", "unexpected message 'D'"),
     ] {
         let mut connection = connect(Tls::Off, &[&[&hello, last].concat()]).unwrap();
-        let error = loop {
-            match try_receive(&mut connection) {
-                Ok(answer) => assert_eq!(answer, None),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(error.kind, ErrorKind::Connection, "{error}");
-        assert!(error.message.contains(reason), "{error}");
-        let error = try_receive(&mut connection).unwrap_err();
-        assert!(error.message.contains("lost before"), "{error}");
+        assert_loss(&mut connection, reason);
     }
 }
