@@ -123,7 +123,9 @@ impl<'w> Candidate<'w> {
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
         let reader = Reader { word, problems };
-        if word.text.contains("://") { reader.url() } else { reader.own(installed) }
+        // Values of settings may contain `://` too.
+        let head = word.text.split('{').next().unwrap_or_default();
+        if head.contains("://") { reader.url() } else { reader.own(installed) }
     }
 
     pub fn text(&self, part: &Range<usize>) -> &'w str {

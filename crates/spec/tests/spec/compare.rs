@@ -197,6 +197,13 @@ fn settings_are_compared_in_a_given_time() {
 }
 
 #[test]
+fn value_of_a_setting_may_look_like_a_url() {
+    let experiment = valid("mariadb mariadb{wsrep_cluster_address=gcomm://a}");
+    let setting = ("wsrep_cluster_address".to_owned(), "gcomm://a".to_owned());
+    assert_eq!(server(&experiment, 1).configuration, [setting]);
+}
+
+#[test]
 fn defaults_are_a_reading_and_a_writing_transaction_with_early_ratios() {
     let experiment = valid("mariadb postgresql");
     let selected = &experiment.workload.microbenchmarks;
