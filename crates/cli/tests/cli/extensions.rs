@@ -28,10 +28,20 @@ const THREE: Experiment<'_> = Experiment {
 
 /// Makes the candidate twice as fast in this microbenchmark: a clear difference.
 fn make_clear(out: &Path, microbenchmark: &str) {
+    modify_qps(out, microbenchmark, "CASE candidate WHEN 0 THEN 1000 + block % 3 ELSE 2000 END");
+}
+
+/// Makes the candidates equally fast in this microbenchmark: one in twenty equal ones differs by
+/// chance.
+fn make_equal(out: &Path, microbenchmark: &str) {
+    modify_qps(out, microbenchmark, "1000 + (block + candidate) % 2");
+}
+
+fn modify_qps(out: &Path, microbenchmark: &str, qps: &str) {
     modify_run(
         out,
         &format!(
-            "UPDATE slice SET qps = CASE candidate WHEN 0 THEN 1000 + block % 3 ELSE 2000 END \
+            "UPDATE slice SET qps = {qps} \
              WHERE microbenchmark = (SELECT id FROM microbenchmark WHERE name = '{microbenchmark}')"
         ),
     );
@@ -48,6 +58,7 @@ fn extension_adds_time_where_no_difference_was_found_and_resumes_after_a_kill() 
     let out = test.out();
     test.run(&THREE, &[]).assert_code(0);
     assert!(!out.join("data").exists(), "the data must be loaded again");
+    make_equal(&out, READ);
     make_clear(&out, WRITE);
     make_clear(&out, SCAN);
     let before = counts(&out);
