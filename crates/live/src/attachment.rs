@@ -185,8 +185,8 @@ impl Attachment {
     /// [`Attachment::redo`].
     ///
     /// # Errors
-    /// The process did not stop; or another program has changed some of the bytes, and all others are
-    /// restored.
+    /// The process did not stop, perhaps after some functions were restored; or another program has changed some
+    /// of the bytes, and all others are restored.
     pub fn undo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
         if self.generations().is_empty() {

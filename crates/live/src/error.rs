@@ -46,6 +46,18 @@ pub enum LiveError {
         /// Number of threads that were still running.
         missing: usize,
     },
+    /// After a part of the changes the threads did not stop again.
+    #[error(
+        "process {pid} was changed only in part: in further attempts its threads did not all stop within \
+         {max_pause}, or one was in a restartable sequence (rseq); `dbdyno live undo` or `redo` finishes it; \
+         try under less load, or allow a longer pause with --max-pause"
+    )]
+    ChangedInPart {
+        /// Process ID.
+        pid: u32,
+        /// The maximum pause.
+        max_pause: Nanos,
+    },
     /// At each attempt, a thread was in a restartable sequence.
     #[error(
         "process {pid} was not changed: at each attempt a thread was in a restartable sequence (rseq); \
@@ -155,13 +167,14 @@ pub enum LiveError {
 }
 
 impl LiveError {
-    /// Whether the process was only too busy to be stopped: nothing was changed, and another attempt
-    /// may succeed.
+    /// Whether the process was only too busy to be stopped: another attempt may succeed. Nothing was changed,
+    /// except with [`LiveError::ChangedInPart`].
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::NotStopped { .. }
+                | Self::ChangedInPart { .. }
                 | Self::InCriticalSection { .. }
                 | Self::NoSafePoint { .. }
                 | Self::ThreadLost { .. }

@@ -55,13 +55,26 @@ const RESUMING: u32 = 10;
 /// addresses in use by threads are retried.
 ///
 /// # Errors
-/// The process did not stop within `max_pause`, or a thread was in a restartable sequence at each attempt;
-/// nothing was changed then.
+/// The process did not stop within `max_pause`, or a thread was in a restartable sequence at each attempt:
+/// nothing was changed then, except with [`LiveError::ChangedInPart`].
 pub(crate) fn replace(
     process: &Process,
     edits: &[CodeEdit],
     moves: Moves<'_>,
     max_pause: Duration,
+) -> Result<Switched, LiveError> {
+    let changed_in_part =
+        || LiveError::ChangedInPart { pid: process.pid(), max_pause: Nanos::from(max_pause) };
+    replace_in_stops(edits, changed_in_part, |left, outcome| {
+        replace_once(process, left, moves, max_pause, outcome)
+    })
+}
+
+/// As [`replace`], with `stop` for each stop.
+fn replace_in_stops(
+    edits: &[CodeEdit],
+    changed_in_part: impl Fn() -> LiveError,
+    mut stop: impl FnMut(&[&CodeEdit], &mut Switched) -> Result<Round, LiveError>,
 ) -> Result<Switched, LiveError> {
     let mut outcome = Switched::default();
     let mut left: Vec<&CodeEdit> = edits.iter().collect();
@@ -71,12 +84,17 @@ pub(crate) fn replace(
             thread::sleep(PAUSE);
         }
         attempts += 1;
-        let round = match replace_once(process, &left, moves, max_pause, &mut outcome) {
+        let round = match stop(&left, &mut outcome) {
             Ok(round) => round,
             // Threads may be busy in the kernel.
             Err(error) if is_busy(&error) && attempts < ATTEMPTS => continue,
             // Keep the changes; the remaining edits count as busy.
-            Err(error) if is_busy(&error) && outcome.replaced > 0 => break,
+            Err(error) if is_busy(&error) && outcome.replaced > 0 => {
+                if left.iter().any(|edit| edit.removes_patch) {
+                    return Err(changed_in_part());
+                }
+                break;
+            }
             Err(error) => return Err(error),
         };
         if round.reached < left.len() {
@@ -282,7 +300,7 @@ mod tests {
     use super::*;
 
     fn edit(address: u64, bytes: &[u8]) -> CodeEdit {
-        CodeEdit { address, bytes: bytes.to_vec(), splits: false }
+        CodeEdit { address, bytes: bytes.to_vec(), splits: false, removes_patch: false }
     }
 
     #[test]
@@ -307,6 +325,30 @@ mod tests {
         );
         let expected = [[2; 8], [7; 8], [3; 8], [4; 8]].concat();
         assert_eq!(writes[3].bytes, expected);
+    }
+
+    #[test]
+    fn patches_that_are_not_removed_are_an_error_and_ones_that_are_not_written_are_busy() {
+        let give_up = |removes_patch: bool| {
+            let edits = [0x1000, 0x1008, 0x1010]
+                .map(|address| CodeEdit { removes_patch, ..edit(address, &[0xe9, 1, 2, 3, 4]) });
+            let error = || LiveError::ChangedInPart { pid: 1, max_pause: Nanos::ZERO };
+            replace_in_stops(&edits, error, |left, outcome| {
+                // The first stop ends after one edit; then the threads do not stop any more.
+                if outcome.replaced > 0 {
+                    return Err(LiveError::NotStopped {
+                        pid: 1,
+                        max_pause: Nanos::ZERO,
+                        missing: 1,
+                    });
+                }
+                outcome.replaced += 1;
+                Ok(Round { busy: vec![false; left.len()], reached: 1 })
+            })
+        };
+        let error = give_up(true).unwrap_err();
+        assert!(matches!(error, LiveError::ChangedInPart { .. }) && error.is_transient());
+        assert_eq!(give_up(false).unwrap().busy, [0x1008, 0x1010]);
     }
 
     #[test]

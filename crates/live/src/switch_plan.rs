@@ -19,6 +19,9 @@ pub(crate) struct CodeEdit {
     /// The bytes to overwrite are several instructions: no thread may be between them or return there. Not so
     /// for an address in data.
     pub(crate) splits: bool,
+    /// The bytes to overwrite are a patch, so that no thread can be in the way. While they stay, a generation is
+    /// active in part, or cannot be activated.
+    pub(crate) removes_patch: bool,
 }
 
 impl CodeEdit {
@@ -114,11 +117,10 @@ impl SwitchPlan {
             if now != site.original && !site.patches.contains(&now.as_slice()) {
                 plan.modified.push(address);
             } else if now != site.requested {
-                let splits = now == site.original && now.len() == JUMP_SIZE;
-                steps.push((
-                    site.step,
-                    CodeEdit { address, bytes: site.requested.to_vec(), splits },
-                ));
+                let removes_patch = now != site.original;
+                let splits = !removes_patch && now.len() == JUMP_SIZE;
+                let bytes = site.requested.to_vec();
+                steps.push((site.step, CodeEdit { address, bytes, splits, removes_patch }));
             }
         }
         // The targets of another program's bytes are unknown, so no exit may jump there.
