@@ -5,6 +5,7 @@ use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::bolt::BoltUsed;
+use crate::compiler::without_name;
 use crate::profile::ProfileUsed;
 use crate::recipe::RecipeOptions;
 use crate::{Compiler, CompilerKind, Fingerprint, Sha256, SourceOrigin, System, Variant};
@@ -112,6 +113,18 @@ pub struct CompilerUsed {
     pub target: String,
     /// The first line that its linker prints for `--version`; `None` if unknown.
     pub linker: Option<String>,
+}
+
+impl CompilerUsed {
+    /// Whether it is the same version for the same target with the same linker, by whatever name it
+    /// was called.
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+        fn identity(of: &CompilerUsed) -> (CompilerKind, [&str; 3], Option<&str>) {
+            let line = without_name(of.name, &of.version_line);
+            (of.name, [&of.version, line, &of.target], of.linker.as_deref())
+        }
+        identity(self) == identity(other)
+    }
 }
 
 impl From<&Compiler> for CompilerUsed {

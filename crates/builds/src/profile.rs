@@ -211,7 +211,7 @@ impl Profile {
     ) -> Result<(), BuildError> {
         let differs = if self.about.system != system || self.about.source_sha256 != *source {
             "another source"
-        } else if self.about.compiler != CompilerUsed::from(compiler) {
+        } else if !self.about.compiler.is_same_version(&CompilerUsed::from(compiler)) {
             "another compiler"
         } else if self.about.flags != without_profiling(flags) {
             "other flags"

@@ -144,15 +144,19 @@ impl Compiler {
         linker_version(&self.path, &[&format!("-fuse-ld={name}")])
     }
 
-    /// What the compiler's output depends on, for the fingerprint. The first word of gcc's version
-    /// line is the name by which it was called, which is omitted.
+    /// What the compiler's output depends on, for the fingerprint.
     pub(crate) fn identity(&self) -> [&str; 4] {
-        let line = match self.kind {
-            CompilerKind::Gcc => self.version_line.split_once(' ').map_or("", |(_, rest)| rest),
-            CompilerKind::Clang => &self.version_line,
-        };
+        let line = without_name(self.kind, &self.version_line);
         let path = self.resolved.to_str().unwrap_or_default();
         [path, line, &self.target, self.linker.as_deref().unwrap_or_default()]
+    }
+}
+
+/// A version line without the name by which the compiler was called: the first word of gcc's.
+pub(crate) fn without_name(kind: CompilerKind, version_line: &str) -> &str {
+    match kind {
+        CompilerKind::Gcc => version_line.split_once(' ').map_or("", |(_, rest)| rest),
+        CompilerKind::Clang => version_line,
     }
 }
 

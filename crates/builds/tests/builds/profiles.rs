@@ -199,6 +199,19 @@ fn profile_is_rejected_for_other_flags_or_compiler() {
     assert!(error.to_string().contains("there is no raw data"), "{error}");
 }
 
+#[test]
+fn profile_is_used_by_the_same_compiler_under_another_name() {
+    let bench = Bench::new();
+    let gcc = Compiler::find("gcc").unwrap();
+    let instrumented = bench.build(&bench.request(&gcc, Profiling::Collect)).unwrap();
+    let profile = bench.train(&instrumented).unwrap();
+    let (_, version) = gcc.version_line.split_once(' ').unwrap();
+    let version_line = format!("another-name {version}");
+    let renamed = Compiler { path: gcc.resolved.clone(), version_line, ..gcc };
+    let used = Profiling::Use(Box::new(profile));
+    assert!(bench.build(&bench.request(&renamed, used)).unwrap().profile.is_some());
+}
+
 /// Samples of the first instructions of these functions.
 fn sampled(build: &Build, functions: &[(&str, u64)]) -> SampledCode {
     let bytes = fs::read(&build.artifact).unwrap();
