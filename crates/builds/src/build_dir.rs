@@ -12,6 +12,7 @@ use crate::BuildError;
 use crate::compile_time::CompileTime;
 use crate::prerequisites::we_are_root;
 use crate::recipe::ExtraFiles;
+use crate::removal::remove;
 use crate::search_path;
 
 /// The completed steps, in a file with one line per step.
@@ -66,25 +67,34 @@ impl Done {
 }
 
 /// Empties a build directory that was not configured by this command, because configure tools
-/// remember former options.
-pub(crate) fn restart_unless_configured(
+/// remember former options; and one whose source was last changed after it was started, because its
+/// objects may be of a source that was edited and restored.
+pub(crate) fn restart_unless_valid(
     first: &str,
+    source_changed: Option<SystemTime>,
     done: &Path,
     tree: &Path,
 ) -> Result<(), BuildError> {
-    if Done::open(Some(done))?.contains(first) { Ok(()) } else { empty(tree, done) }
+    // Directories of earlier versions have no such file.
+    let started = fs::metadata(started(done)).and_then(|meta| meta.modified()).ok();
+    let is_edited = started.is_some() && source_changed > started;
+    if Done::open(Some(done))?.contains(first) && !is_edited { Ok(()) } else { empty(tree, done) }
 }
 
 /// Empties a build directory, so that the next attempt starts from nothing.
 pub(crate) fn empty(tree: &Path, done: &Path) -> Result<(), BuildError> {
     CompileTime::forget(done);
-    fs::remove_dir_all(tree)
+    // If killed here, no step counts as completed.
+    remove(done)
+        .and_then(|()| fs::remove_dir_all(tree))
         .and_then(|()| fs::create_dir_all(tree))
-        .and_then(|()| match fs::remove_file(done) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        })
+        .and_then(|()| fs::write(started(done), ""))
         .map_err(|error| BuildError::io("emptying", tree, error))
+}
+
+/// The file whose modification time is that of the first attempt.
+fn started(done: &Path) -> PathBuf {
+    done.with_file_name("started")
 }
 
 /// Files written this long before the last write are complete.
@@ -231,7 +241,7 @@ mod tests {
         let remembered = tree.join("CMakeCache.txt");
         let begin = || {
             fs::write(&remembered, "PLUGIN_X=NO").unwrap();
-            restart_unless_configured("cmake -DX", &done, &tree).unwrap();
+            restart_unless_valid("cmake -DX", None, &done, &tree).unwrap();
             remembered.exists()
         };
         assert!(!begin());
@@ -241,6 +251,17 @@ mod tests {
         assert!(!begin());
         fs::write(&done, "begun\ncmake -DX\nbegun\n").unwrap();
         assert!(begin() && done.exists());
+    }
+
+    #[test]
+    fn no_step_is_completed_while_a_directory_is_emptied() {
+        let dir = tempfile::tempdir().unwrap();
+        let (done, tree) = (dir.path().join("done"), dir.path().join("tree"));
+        fs::write(&done, "begun\ncmake\n").unwrap();
+        // It cannot be emptied, because it is no directory.
+        fs::write(&tree, "").unwrap();
+        empty(&tree, &done).unwrap_err();
+        assert!(!done.exists());
     }
 
     #[test]

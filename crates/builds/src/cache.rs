@@ -24,6 +24,7 @@ pub(crate) const USED: &str = "used";
 /// builds/<fingerprint>.part/   an incomplete build
 /// work/<fingerprint>/tree/     build directory of a server, with its objects
 /// work/<fingerprint>/done      the completed steps
+/// work/<fingerprint>/started   an empty file, as old as the first attempt
 /// failed/<fingerprint>/        the log of a library that failed to compile
 /// profiles/                    see [`crate::Profiles`]
 /// locks/<fingerprint>          lock for making, using or removing that build

@@ -165,7 +165,8 @@ impl Job<'_> {
             jobs: self.jobs,
         });
         if let (Some(done), Some(first)) = (&dirs.done, plan.steps.first()) {
-            build_dir::restart_unless_configured(&first.to_shell(), done, &dirs.tree)?;
+            let (first, changed) = (first.to_shell(), request.source.last_change()?);
+            build_dir::restart_unless_valid(&first, changed, done, &dirs.tree)?;
         }
         if let Profiling::Use(profile) = &request.profiling {
             profile

@@ -10,6 +10,7 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::lock::Lock;
 use crate::{BuildError, Sha256, SourceOrigin, System};
@@ -102,6 +103,14 @@ impl Source {
         let sha256 = tree::sha256(folder)
             .map_err(|error| BuildError::io("reading the source in", folder, error))?;
         Ok((sha256 != self.sha256).then_some(folder))
+    }
+
+    /// When a file in the user's directory was last changed; `None` for sources in the cache.
+    pub(crate) fn last_change(&self) -> Result<Option<SystemTime>, BuildError> {
+        let Content::Folder(folder) = &self.content else { return Ok(None) };
+        let last = tree::last_change(folder);
+        let last = last.map_err(|error| BuildError::io("reading the source in", folder, error))?;
+        Ok(Some(last))
     }
 
     /// The directory with the source. The bundled source is unpacked into a directory below `dir`,

@@ -221,6 +221,31 @@ fn source_edited_during_a_build_is_refused() {
 }
 
 #[test]
+fn build_from_edited_and_restored_source_is_not_resumed() {
+    let bench = Bench::waiting();
+    let request = bench.request("rel");
+    let work = bench.builder.cache_dir.path().join("work");
+    let tree = || Some(fs::read_dir(&work).ok()?.next()?.ok()?.path().join("tree/src/backend"));
+    let file = bench.source.join("src/backend/b.c");
+    let before = fs::read_to_string(&file).unwrap();
+    thread::scope(|scope| {
+        let building = scope.spawn(|| bench.build(&request).0);
+        wait_until("a.o", || tree().is_some_and(|tree| tree.join("a.o").is_file()));
+        fs::write(&file, "int b(void) { return 4; }\n").unwrap();
+        bench.builder.cancel.store(true, Ordering::Relaxed);
+        assert!(building.join().unwrap().is_err());
+    });
+    fs::write(&file, before).unwrap();
+    age(&file, 3600);
+    fs::write(bench.go(), "").unwrap();
+    bench.builder.cancel.store(false, Ordering::Relaxed);
+    let build = bench.build(&request).0.unwrap();
+    let log = fs::read_to_string(build.folder.join("log.txt")).unwrap();
+    let configured = log.lines().filter(|line| line.contains("/configure --prefix=")).count();
+    assert_eq!(configured, 2, "{log}");
+}
+
+#[test]
 fn copied_profile_does_not_hide_incomplete_objects() {
     let bench = Bench::new();
     let trained = Request { profiling: Profiling::Collect, ..bench.request("rel_pgo") };
