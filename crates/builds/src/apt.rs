@@ -69,7 +69,7 @@ impl<'a> Apt<'a> {
             let folder = home.join(inner);
             open_folder(&folder).map_err(Fetching::io("creating", &folder))?;
         }
-        let targets = ["indextargets", "--format", "$(REPO_URI)|$(RELEASE)"];
+        let targets = ["indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(ORIGIN)"];
         let targets = fetching.run(GET, "looking up the mirror", fetching.part, &targets)?;
         let mut options = Vec::new();
         let kind = match lists {
@@ -112,12 +112,11 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// Says so if a suite does not exist.
+/// Says so if a suite does not exist. The archive of its security updates may be missing, too.
 fn explain_suite(error: BuildError, suite: &str) -> BuildError {
+    let missing = format!(" {suite} Release' does not have a Release file");
     match error {
-        BuildError::Fetching { what, doing, reason, .. }
-            if reason.contains("does not have a Release file") =>
-        {
+        BuildError::Fetching { what, doing, reason, .. } if reason.contains(&missing) => {
             let advice = format!(
                 "Debian has no suite {suite}: name one that its archive has, such as bookworm, \
                  trixie or sid"
@@ -128,19 +127,22 @@ fn explain_suite(error: BuildError, suite: &str) -> BuildError {
     }
 }
 
-/// Whether a suite has a separate archive for security updates.
+/// Whether a suite has a separate archive for security updates. Those that complement another suite,
+/// such as `bookworm-backports`, have none.
 pub(crate) fn has_security_updates(suite: &str) -> bool {
-    !ROLLING.contains(&suite)
+    !ROLLING.contains(&suite) && !suite.contains('-')
 }
 
 /// The lines of `sources.list` for a suite, maybe with its security updates, with the system's Debian mirror if it has one.
+/// `targets` has a line `URI|RELEASE|ORIGIN` for each list of the system, which may be Ubuntu.
 fn sources(
     kind: &str,
     options: &[String],
     (suite, updates): (&str, bool),
     targets: &str,
 ) -> String {
-    let repositories = || targets.lines().filter_map(|line| line.split_once('|'));
+    let debians = targets.lines().filter_map(|line| line.strip_suffix("|Debian"));
+    let repositories = || debians.clone().filter_map(|line| line.split_once('|'));
     let is_debian = |uri: &str| uri.trim_end_matches('/').ends_with("/debian");
     let mirror = repositories().map(|(uri, _)| uri).find(|uri| is_debian(uri)).unwrap_or(MIRROR);
     let security = repositories()
@@ -198,8 +200,9 @@ mod tests {
     use super::*;
 
     const TARGETS: &str = "https://packages.example/apt/|cloud-sdk|\n\
-                           http://mirror.example/debian-security/|bookworm-security\n\
-                           http://mirror.example/debian/|bookworm\n";
+                           https://apt.example/debian|stable|Example\n\
+                           http://mirror.example/debian-security/|bookworm-security|Debian\n\
+                           http://mirror.example/debian/|bookworm|Debian\n";
 
     #[test]
     fn system_mirror_is_used_for_any_suite() {
@@ -214,12 +217,32 @@ mod tests {
     }
 
     #[test]
+    fn mirror_and_security_updates_of_ubuntu_are_not_used() {
+        let targets = "http://archive.ubuntu.com/ubuntu/|noble|Ubuntu\n\
+                       http://security.ubuntu.com/ubuntu/|noble-security|Ubuntu\n";
+        assert_eq!(
+            sources("deb", &[], ("bookworm", true), targets),
+            format!("deb {MIRROR} bookworm main\ndeb {SECURITY} bookworm-security main\n")
+        );
+    }
+
+    #[test]
+    fn only_whole_stable_suites_have_security_updates() {
+        assert!(has_security_updates("bookworm"));
+        for suite in ["bookworm-backports", "bookworm-updates", "sid"] {
+            assert!(!has_security_updates(suite), "{suite}");
+        }
+    }
+
+    #[test]
     fn damaged_lists_of_apt_are_read() {
         let samples = vec![TARGETS.into()];
-        Fuzz::new(samples).words(&["|", "\n", "\r", "/debian", "-security"]).run(|text| {
-            let text = String::from_utf8_lossy(text);
-            assert_eq!(sources("deb-src", &[], ("bookworm", true), &text).lines().count(), 2);
-        });
+        Fuzz::new(samples).words(&["|", "\n", "\r", "/debian", "-security", "|Debian"]).run(
+            |text| {
+                let text = String::from_utf8_lossy(text);
+                assert_eq!(sources("deb-src", &[], ("bookworm", true), &text).lines().count(), 2);
+            },
+        );
     }
 
     #[test]
@@ -235,13 +258,19 @@ mod tests {
 
     #[test]
     fn unknown_suite_is_explained() {
-        let what = "the release of MySQL, Debian sids".to_owned();
-        let doing = "updating the list of packages".to_owned();
-        let reason = "E: The repository 'x sids Release' does not have a Release file.".to_owned();
-        let error = BuildError::Fetching { what, doing, reason, advice: String::new() };
-        let text = explain_suite(error, "sids").to_string();
+        let error = |missing: &str| BuildError::Fetching {
+            what: "the release of MySQL, Debian sids".to_owned(),
+            doing: "updating the list of packages".to_owned(),
+            reason: format!(
+                "E: The repository 'x {missing} Release' does not have a Release file."
+            ),
+            advice: String::new(),
+        };
+        let text = explain_suite(error("sids"), "sids").to_string();
         assert!(
             text.ends_with("such as bookworm, trixie or sid") && text.contains("no suite sids")
         );
+        let text = explain_suite(error("sids-security"), "sids").to_string();
+        assert!(!text.contains("no suite"), "{text}");
     }
 }
