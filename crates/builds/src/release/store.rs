@@ -13,6 +13,7 @@ use crate::apt::Lists;
 use crate::build_dir::{check_reach, open_folder};
 use crate::fetching::{Fetching, Tool};
 use crate::lock::{Lock, Sharing};
+use crate::removal::remove;
 use crate::{BuildError, Cache, CacheDir, Sha256, System};
 use crate::{archive, trusted_tree};
 
@@ -149,10 +150,9 @@ impl Releases {
         report: &(dyn Fn(String) + Sync),
     ) -> Result<Known, BuildError> {
         let part = place.folder.with_file_name(format!("{}.part", place.name));
-        for leftover in [&part, &place.folder] {
-            if leftover.exists() {
-                fs::remove_dir_all(leftover).map_err(Fetching::io("removing", leftover))?;
-            }
+        // The description first: without it, a directory is incomplete.
+        for leftover in [&place.json, &part, &place.folder] {
+            remove(leftover).map_err(Fetching::io("removing", leftover))?;
         }
         // A package or an archive may contain files that everybody can write to, so only dbdyno's
         // user can reach them until their permissions are discarded.

@@ -12,6 +12,7 @@ use crate::archive;
 use crate::build_dir::open_folder;
 use crate::fetching::Fetching;
 use crate::lock::{Lock, Sharing};
+use crate::removal::remove;
 use crate::trusted_tree;
 use crate::{BuildError, Cache, CacheDir, Sha256, SourceOrigin, System};
 
@@ -181,10 +182,9 @@ impl Sources {
         json: &Path,
     ) -> Result<Known, BuildError> {
         let part = fetching.part;
-        for leftover in [part, folder] {
-            if leftover.exists() {
-                fs::remove_dir_all(leftover).map_err(Fetching::io("removing", leftover))?;
-            }
+        // The description first: without it, a directory is incomplete.
+        for leftover in [json, part, folder] {
+            remove(leftover).map_err(Fetching::io("removing", leftover))?;
         }
         // An archive may contain files that everybody can write to, so only dbdyno's user can reach
         // them until their permissions are discarded.

@@ -121,6 +121,20 @@ fn changed_archive_is_unpacked_again() {
 }
 
 #[test]
+fn incompletely_removed_release_is_unpacked_again() {
+    let bench = Bench::new();
+    let program = bench.obtain(System::MySql, None).unwrap().program().to_owned();
+    let folder = program.ancestors().nth(2).unwrap();
+    let archive = fs::read(bench.archive()).unwrap();
+    fs::write(bench.archive(), "no archive").unwrap();
+    bench.obtain(System::MySql, None).unwrap_err();
+    fs::write(bench.archive(), archive).unwrap();
+    // What is left if dbdyno is killed while it removes the directory.
+    fs::create_dir(folder).unwrap();
+    assert!(bench.obtain(System::MySql, None).unwrap().program().is_file());
+}
+
+#[test]
 fn unsuitable_archive_is_explained() {
     let bench = Bench::new();
     let error = bench.obtain(System::MySql, Some("0".repeat(64))).unwrap_err().to_string();

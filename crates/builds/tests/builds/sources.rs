@@ -130,6 +130,22 @@ fn changed_archive_without_checksum_is_unpacked_again() {
 }
 
 #[test]
+fn incompletely_removed_source_is_unpacked_again() {
+    let bench = Bench::new();
+    let (location, _) = bench.tarball();
+    let origin = SourceOrigin::Tarball { location: location.clone(), sha256: None };
+    let folder = bench.obtain(&origin).unwrap().unpack(bench.dir.path()).unwrap();
+    let archive = fs::read(&location).unwrap();
+    fs::write(&location, "no archive").unwrap();
+    bench.obtain(&origin).unwrap_err();
+    fs::write(&location, archive).unwrap();
+    // What is left if dbdyno is killed while it removes the directory.
+    fs::create_dir(&folder).unwrap();
+    let again = bench.obtain(&origin).unwrap();
+    assert!(bench.text(&again).contains("int a(void)"));
+}
+
+#[test]
 fn source_in_use_is_kept_and_removed_one_is_fetched_again() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
