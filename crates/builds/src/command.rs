@@ -1,13 +1,15 @@
 //! The environment of compilers, build tools and tools that fetch sources.
 
+use std::env;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 use dbdyno_machine::remove_secrets;
 
 /// Environment variables that affect the output of compilers and build tools, or decide which libraries
 /// they find.
-const HIDDEN: [&str; 38] = [
+const HIDDEN: [&str; 41] = [
     "CPATH",
     "C_INCLUDE_PATH",
     "CPLUS_INCLUDE_PATH",
@@ -17,6 +19,8 @@ const HIDDEN: [&str; 38] = [
     "GCC_EXEC_PREFIX",
     "CCC_OVERRIDE_OPTIONS",
     "MAKEFLAGS",
+    "GNUMAKEFLAGS",
+    "MAKEFILES",
     "MAKELEVEL",
     "MFLAGS",
     "CC",
@@ -36,6 +40,7 @@ const HIDDEN: [&str; 38] = [
     "CONFIG_SITE",
     "COPT",
     "PROFILE",
+    "CMAKE_TOOLCHAIN_FILE",
     "CMAKE_PREFIX_PATH",
     "CMAKE_INCLUDE_PATH",
     "CMAKE_LIBRARY_PATH",
@@ -47,6 +52,11 @@ const HIDDEN: [&str; 38] = [
     "DESTDIR",
     "NINJA_STATUS",
 ];
+
+/// Whether an environment variable tells CMake where a package is, such as `OpenSSL_ROOT`.
+fn is_package_root(name: &OsStr) -> bool {
+    name.as_bytes().ends_with(b"_ROOT")
+}
 
 /// Environment variables with passwords of databases, which no program that builds needs.
 const DATABASE_PASSWORDS: [&str; 4] = ["DBDYNO_PASSWORD", "MYSQL_PWD", "PGPASSWORD", "PGPASSFILE"];
@@ -89,6 +99,9 @@ fn unaffected_command(program: impl AsRef<OsStr>) -> Command {
     for variable in HIDDEN.into_iter().chain(GIT_REPOSITORY) {
         command.env_remove(variable);
     }
+    for (name, _) in env::vars_os().filter(|(name, _)| is_package_root(name)) {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -105,6 +118,14 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn roots_of_packages_are_recognised() {
+        for name in ["ZLIB_ROOT", "OpenSSL_ROOT"] {
+            assert!(is_package_root(OsStr::new(name)), "{name}");
+        }
+        assert!(!is_package_root(OsStr::new("HOME")));
     }
 
     #[test]
