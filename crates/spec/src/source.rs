@@ -88,6 +88,9 @@ fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
     let (url, revision) = (word(table, "git"), word(table, "revision"));
     let (url, revision) = (url?, revision?);
     refuse_password(table, url, "use a credential helper of git, see gitcredentials(7)")?;
+    if !is_git_url(url.value) {
+        whole_path(table, url, "repository")?;
+    }
     // git would parse it as an option.
     if revision.value.starts_with('-') {
         let message = format!("invalid revision `{}`", revision.value);
@@ -95,6 +98,11 @@ fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
         return None;
     }
     Some(SourceOrigin::Git { url: url.value.to_owned(), revision: revision.value.to_owned() })
+}
+
+/// Whether git takes a location for a URL or for `HOST:PATH`, not for a path.
+fn is_git_url(location: &str) -> bool {
+    location.contains("://") || location.split('/').next().is_some_and(|host| host.contains(':'))
 }
 
 /// Reports a URL with a password: runs store where a source is from, and reports show it.

@@ -91,6 +91,10 @@ fn build_problems_have_help() {
     shows(source("{ tarball = '/x.tar', sha256 = '12' }"), "64 digits");
     shows(source("{ git = 'https://x/y' }"), "missing key `revision`");
     shows(source("{ git = 'https://x/y', revision = '--all' }"), "invalid revision `--all`");
+    for path in ["../pg", "pg", "~/pg", "./a:b"] {
+        let git = source(&format!("{{ git = '{path}', revision = 'v1' }}"));
+        shows(git, "the path of a repository must be absolute");
+    }
     shows(source("{ debian = 'a' }"), "missing key `suite`");
     shows(source("{ debian = 'a', suite = 'buster' }"), "use bookworm or newer");
     shows(source("{ debian = 'a b', suite = 'sid' }"), "invalid Debian name `a b`");
@@ -118,8 +122,10 @@ fn password_in_the_url_of_a_source_is_rejected_and_not_shown() {
         assert!(shown.contains("the URL contains a password"), "{shown}");
         assert!(shown.contains("me:******@host") && !shown.contains("geheim"), "{shown}");
     }
-    let git = "git = 'ssh://git@host:22/~me/a@b:c.git', revision = 'v1'";
-    build(&candidate(&format!("variant = 'rel'\nsource = {{ {git} }}")));
+    for url in ["ssh://git@host:22/~me/a@b:c.git", "git@host:a/b.git", "/srv/a.git"] {
+        let git = format!("git = '{url}', revision = 'v1'");
+        build(&candidate(&format!("variant = 'rel'\nsource = {{ {git} }}")));
+    }
 }
 
 #[test]
