@@ -290,7 +290,9 @@ impl HistoryClone<'_> {
             commits.iter_mut().for_each(|commit| commit.parents.truncate(1));
         }
         let incomplete = || {
-            let advice = "run `dbdyno builds clean` to remove the clone, and try again";
+            let name = clone_name(wanted.url);
+            let advice =
+                format!("remove the clone with `dbdyno builds clean {name}`, and try again");
             self.fetching.failed("reading it", "git did not list all commits", advice)
         };
         let good = self.list(&["--max-count=1", &good])?.pop().ok_or_else(incomplete)?;
