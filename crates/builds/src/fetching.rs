@@ -123,14 +123,22 @@ fn advice(text: &str) -> &'static str {
         "Temporary failure",
         "Network is unreachable",
         "Connection refused",
-        "unable to access",
-        "Connection timed out",
+        "No route to host",
+        "timed out",
         "Could not connect",
         "Unable to connect",
     ];
     if no_network.iter().any(|sign| text.contains(sign)) {
         return "no network connection? If you need a proxy, set http_proxy and https_proxy. What \
                 is in the cache does not require a network";
+    }
+    let untrusted = ["SSL certificate problem", "ertificate verification failed"];
+    if untrusted.iter().any(|sign| text.contains(sign)) {
+        return "the server's certificate is not trusted: is the package ca-certificates installed, and \
+                the clock right?";
+    }
+    if text.contains("error: 403") || text.contains("403  Forbidden") {
+        return "the server refuses access: check the address, and whether it needs a password";
     }
     if text.contains("404") {
         return "the server does not have it: check the name and the version";
@@ -141,6 +149,15 @@ fn advice(text: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_depends_on_what_the_server_answered() {
+        let git = |reason: &str| advice(&format!("fatal: unable to access 'https://x/': {reason}"));
+        assert!(git("Could not resolve host: x").contains("no network connection?"));
+        assert!(git("The requested URL returned error: 403").contains("refuses access"));
+        assert!(git("server certificate verification failed.").contains("ca-certificates"));
+        assert!(git("The requested URL returned error: 404").contains("does not have it"));
+    }
 
     #[test]
     fn missing_tool_error_names_package() {
