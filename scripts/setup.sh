@@ -96,8 +96,10 @@ if ! have gcc; then
 elif have apt-get && [ ! -e /usr/include/stdio.h ]; then
     set -- "$@" libc6-dev
 fi
-if [ "$wanted" = test ]; then
+if [ -n "$wanted" ]; then
     have g++ || set -- "$@" g++
+fi
+if [ "$wanted" = test ]; then
     have clang || set -- "$@" clang
     have xz || set -- "$@" xz-utils
     have llvm-profdata || set -- "$@" llvm
