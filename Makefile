@@ -36,7 +36,7 @@ SHARE := $(TARGET)/release/share
 
 # No dependency on `build`: `sudo make install` should not compile as root.
 install: ## install the program, man pages and completions; PREFIX, DESTDIR
-	@test -x "$(PROGRAM)" || { echo "$(PROGRAM) does not exist: run make build first" >&2; exit 1; }
+	@test -x "$(PROGRAM)" || { echo "$(PROGRAM) does not exist: run make build first, or name the program with PROGRAM=FILE (sudo drops CARGO_TARGET_DIR)" >&2; exit 1; }
 	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)" "$(DESTDIR)$(BASH_COMPLETIONS)" \
 		"$(DESTDIR)$(ZSH_COMPLETIONS)" "$(DESTDIR)$(FISH_COMPLETIONS)"
 	install -m 755 "$(PROGRAM)" "$(DESTDIR)$(BINDIR)/dbdyno"
