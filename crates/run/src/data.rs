@@ -119,12 +119,9 @@ pub(crate) fn from_baseline(
     let baseline = &candidates[0];
     let source = context.data_location(baseline, &baseline.name);
     let same_kind = candidates.iter().all(|candidate| kind(candidate) == kind(baseline));
-    if !source.can_be_copied() || !source.exists() || !same_kind {
+    let kept = kept.then(|| context.kept_copy(baseline));
+    if !source.can_be_copied() || !same_kind || !restore(kept.as_ref(), &source)? {
         return Ok(false);
-    }
-    let copy = context.kept_copy(baseline);
-    if kept && copy.exists() {
-        copy.copy_to(&source)?;
     }
     // Opening recovers from the log what a killed instance left there; settling writes it back.
     let mut instance = Instance::at(baseline.clone(), source.clone());
@@ -141,6 +138,15 @@ pub(crate) fn from_baseline(
         source.copy_to(&context.data_location(candidate, &candidate.name))?;
     }
     Ok(true)
+}
+
+/// Replaces data by the kept copy, if there is one; the data is missing if a session was killed while it did this.
+/// Returns whether there is data.
+fn restore(kept: Option<&DataLocation>, data: &DataLocation) -> Result<bool, RunError> {
+    if let Some(kept) = kept.filter(|kept| kept.exists()) {
+        kept.copy_to(data)?;
+    }
+    Ok(data.exists())
 }
 
 /// Removes all data of a run, also that of servers to which its directory only has a link.
@@ -305,7 +311,22 @@ pub(crate) fn load(
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use dbdyno_engines::sqlite::Sqlite;
+
     use super::*;
+
+    #[test]
+    fn missing_data_is_restored_from_the_kept_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let location = |name: &str| DataLocation::Directory(dir.path().join(name));
+        let (kept, data) = (location(".kept-a"), location("a"));
+        assert!(!restore(Some(&kept), &data).unwrap(), "there is neither");
+        kept.make().unwrap();
+        fs::write(Sqlite::file_in(&dir.path().join(".kept-a")), "kept").unwrap();
+        assert!(!restore(None, &data).unwrap(), "the copy is not of the current data");
+        assert!(restore(Some(&kept), &data).unwrap());
+        assert_eq!(fs::read(Sqlite::file_in(&dir.path().join("a"))).unwrap(), b"kept");
+    }
 
     #[test]
     fn data_of_servers_outside_of_the_run_directory_is_removed() {
