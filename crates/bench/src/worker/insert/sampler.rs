@@ -5,7 +5,7 @@ use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_units::Nanos;
 
 use super::super::error::RequestError;
-use super::progress::ClientProgress;
+use super::progress::{ClientProgress, OperationProgress};
 use super::{StepLink, StepReading};
 use crate::protocol::{StepUsage, StepUsages};
 
@@ -70,13 +70,22 @@ impl Sampler {
         link: &mut dyn StepLink,
     ) -> Result<Second, RequestError> {
         let now = Reading::now();
-        let StepUsages { second: used, total } = link.read(StepReading::Second)?;
-        self.total = total;
+        // Before the reading of the usage, which may take long: these are of the time until `now`.
         let rows = [
             sum(clients, |client| client.inserts.rows()),
             sum(clients, |client| client.queries.rows()),
             sum(clients, |client| client.deletes.rows()),
         ];
+        let worst = |kind: fn(&ClientProgress) -> &OperationProgress| {
+            clients.iter().filter_map(|client| kind(client).take_worst()).max()
+        };
+        let [insert_worst, query_worst, delete_worst] = [
+            worst(|client| &client.inserts),
+            worst(|client| &client.queries),
+            worst(|client| &client.deletes),
+        ];
+        let StepUsages { second: used, total } = link.read(StepReading::Second)?;
+        self.total = total;
         let grown = |kind: usize| rows[kind] - self.rows[kind];
         let second = Second {
             number: self.number,
@@ -84,9 +93,9 @@ impl Sampler {
             inserts: grown(0),
             queries: grown(1),
             deletes: grown(2),
-            insert_worst: clients.iter().filter_map(|client| client.inserts.take_worst()).max(),
-            query_worst: clients.iter().filter_map(|client| client.queries.take_worst()).max(),
-            delete_worst: clients.iter().filter_map(|client| client.deletes.take_worst()).max(),
+            insert_worst,
+            query_worst,
+            delete_worst,
             system: used.server,
             client_cpu: self.client(&now, &self.last),
             device: used.device,
@@ -118,4 +127,37 @@ impl Sampler {
 
 fn sum(clients: &[ClientProgress], rows: impl Fn(&ClientProgress) -> u64) -> u64 {
     clients.iter().map(rows).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients go on inserting while the usage is read.
+    struct SlowLink<'a>(&'a ClientProgress);
+
+    impl StepLink for SlowLink<'_> {
+        fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError> {
+            if reading == StepReading::Second {
+                self.0.inserts.note(50, Nanos::from_millis(9));
+            }
+            Ok(StepUsages::default())
+        }
+
+        fn report(&mut self, _: Second) -> Result<(), RequestError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn operations_during_the_reading_of_the_usage_are_of_the_next_second() {
+        let clients = [ClientProgress::default()];
+        let mut link = SlowLink(&clients[0]);
+        let mut sampler = Sampler::start(false, &mut link).unwrap();
+        clients[0].inserts.note(3, Nanos::from_millis(2));
+        let first = sampler.second(&clients, &mut link).unwrap();
+        assert_eq!((first.inserts, first.insert_worst), (3, Some(Nanos::from_millis(2))));
+        let next = sampler.second(&clients, &mut link).unwrap();
+        assert_eq!((next.inserts, next.insert_worst), (50, Some(Nanos::from_millis(9))));
+    }
 }
