@@ -1,6 +1,7 @@
 //! Journals of processes that were forked from an optimized process: they have its code, but no
 //! journal.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::{Activation, Attachment};
@@ -39,7 +40,8 @@ impl Attachment {
         for other in live_records(state) {
             // Sessions of one parent have the same code.
             let is_examined = examined.iter().any(|it| has_same_code(it, &other.generations));
-            if other.program != self.process.program() || is_examined {
+            let is_same = not_deleted(&other.program) == not_deleted(self.process.program());
+            if !is_same || is_examined {
                 continue;
             }
             examined.push(other.generations.clone());
@@ -99,6 +101,12 @@ impl Attachment {
         };
         Ok(registered == generation.frames.len())
     }
+}
+
+/// The path of a program as it was before an upgrade of its package replaced the file: the kernel adds a mark then.
+fn not_deleted(program: &Path) -> &[u8] {
+    let path = program.as_os_str().as_bytes();
+    path.strip_suffix(b" (deleted)").unwrap_or(path)
 }
 
 /// Whether two journals have the same generations, apart from their states.

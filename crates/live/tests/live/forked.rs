@@ -1,5 +1,6 @@
 //! Processes that were forked from an optimized process.
 
+use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -79,6 +80,19 @@ fn child_forked_after_undo_can_redo() {
     assert_ne!(child.activation().unwrap(), Activation::Inactive);
     sleep(SOME_ROUNDS);
     victim.assert_alive();
+    victim.end();
+}
+
+#[test]
+fn child_forked_after_the_program_file_was_deleted_inherits_its_parents_code() {
+    let (program, mut victim) = victim();
+    let mut parent = attach(&program, &victim);
+    optimize(&program, &mut parent);
+    fs::remove_file(&program.path).unwrap();
+    let mut child = attach_to(&program, victim.fork());
+    assert_eq!(states(&child), [GenerationState::Active]);
+    child.undo().unwrap();
+    assert_eq!(child.activation().unwrap(), Activation::Inactive);
     victim.end();
 }
 
