@@ -22,7 +22,7 @@ pub struct AttachedGroup {
     probe: ProbeOptions,
     max_pause: Duration,
     attachments: Vec<Attachment>,
-    /// Descendants seen so far, attached or not.
+    /// Descendants that were attached, could not be attached, or are excluded.
     known: HashSet<u32>,
     /// Processes that could not be attached.
     unattached: Vec<(u32, LiveError)>,
@@ -69,7 +69,7 @@ impl AttachedGroup {
             probe,
             max_pause,
             attachments: Vec::new(),
-            known: descendants(root).into_iter().collect(),
+            known: members.iter().copied().collect(),
             unattached: Vec::new(),
         };
         group.attachments.push(group.attach(root)?);
@@ -77,6 +77,14 @@ impl AttachedGroup {
             group.add(*pid);
         }
         Ok(group)
+    }
+
+    /// Excludes descendants from [`AttachedGroup::add_new_descendants`]: those that were forked before the
+    /// optimization.
+    #[must_use]
+    pub fn excluding(mut self, earlier: &[u32]) -> Self {
+        self.known.extend(earlier);
+        self
     }
 
     fn attach(&self, pid: u32) -> Result<Attachment, LiveError> {
@@ -102,7 +110,8 @@ impl AttachedGroup {
         self.unattached
     }
 
-    /// Attaches to descendants that were forked since, with the code that was active at the fork.
+    /// Attaches to all other descendants, which were forked since the optimization, with the code that was active
+    /// at the fork.
     pub fn add_new_descendants(&mut self) {
         for pid in descendants(self.root) {
             if self.known.insert(pid) {

@@ -148,3 +148,26 @@ fn session_that_another_dbdyno_holds_stays_listed() {
     assert_ne!(holder.activation().unwrap(), Activation::Inactive);
     victim.end();
 }
+
+#[test]
+fn session_forked_after_the_optimization_is_undone_and_an_earlier_one_is_left_alone() {
+    let (program, mut victim) = victim();
+    let earlier = victim.fork();
+    // It could not be attached.
+    let holder = attach_to(&program, earlier);
+    let mut parent = attach(&program, &victim);
+    optimize(&program, &mut parent);
+    drop(parent);
+    let pid = victim.fork();
+    let probe = ProbeOptions::default();
+    let mut group = AttachedGroup::open(victim.pid(), &[], &program.state(), probe, MAX_PAUSE)
+        .unwrap()
+        .excluding(&[earlier]);
+    group.add_new_descendants();
+    group.switch(Attachment::undo).unwrap();
+    let is_listed = group.unattached().iter().any(|(session, _)| *session == earlier);
+    assert!(!is_listed, "{:?}", group.unattached());
+    drop((group, holder));
+    assert_eq!(attach_to(&program, pid).activation().unwrap(), Activation::Inactive);
+    victim.assert_alive();
+}

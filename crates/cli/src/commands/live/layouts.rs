@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use dbdyno_live::{
     AbTestOutcome, AttachedGroup, KeepRule, LayoutCandidate, LayoutRace, LiveError, MadeLayouts,
-    RacedLayout, WorkCounter, optimize_layouts, race_slices, symbols,
+    RacedLayout, WorkCounter, descendants, optimize_layouts, race_slices, symbols,
 };
 use dbdyno_machine::OwnUsage;
 use dbdyno_relayout::Options;
@@ -44,6 +44,7 @@ pub(super) fn optimize(
     let (samples, counting) =
         with_counts(session, &mut attachment, samples, layout, &request, stop)?;
     let candidates = LayoutCandidate::first(args.layouts(), layout);
+    let earlier = descendants(pid);
     let made = optimize_layouts(&mut attachment, &samples, &candidates, output::note)
         .map_err(|error| failed(error, text::advice))?;
     for layout in made.all() {
@@ -61,7 +62,8 @@ pub(super) fn optimize(
     ));
     let keep = if args.keep { KeepRule::Always } else { KeepRule::IfBetter };
     let mut raced = None;
-    let group = AttachedGroup::open(pid, &[], &session.state, args.probe(), options.max_pause());
+    let group = AttachedGroup::open(pid, &[], &session.state, args.probe(), options.max_pause())
+        .map(|group| group.excluding(&earlier));
     let effect = Effect::tested(group, keep, |group| -> Result<AbTestOutcome, LiveError> {
         raced = Some(work.race(group, &generations, stop)?);
         work.confirm(group, test_time, keep, stop)

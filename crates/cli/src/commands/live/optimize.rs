@@ -53,6 +53,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let request = CountingRequest::of(args);
     let (samples, counting) =
         with_counts(session, &mut attachment, samples, &layout, &request, is_cancelled)?;
+    let earlier = descendants(pid);
     let (done, prepared) =
         run(&mut attachment, &samples, &layout).map_err(|error| failed(error, text::advice))?;
     if work.is_none() && is_cancelled() {
@@ -94,7 +95,8 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         None => Effect::not_requested(),
         Some(work) => {
             output::note(&format!("A/B test of optimized and original code for {test_time:?}"));
-            let group = AttachedGroup::open(pid, &members, &session.state, probe, max_pause);
+            let group = AttachedGroup::open(pid, &members, &session.state, probe, max_pause)
+                .map(|group| group.excluding(&earlier));
             let keep = if args.keep { KeepRule::Always } else { KeepRule::IfBetter };
             Effect::tested(group, keep, |group| work.ab_test(group, test_time, keep, is_cancelled))
         }
