@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use dbdyno_builds::{BuildError, Fingerprint};
-use dbdyno_results::{FailureRecord, RunReader};
+use dbdyno_results::{FailureRecord, RunDirectory, RunReader};
 use dbdyno_spec::experiment::Experiment;
 use jiff::{Timestamp, Unit};
 
@@ -12,6 +12,7 @@ use super::error::BisectError;
 use super::judgement::MOST_EXTENSIONS;
 use super::step_figures::StepFigures;
 use crate::build_only::build_candidates_in;
+use crate::data;
 use crate::error::{RunError, SamplingError};
 use crate::progress::{Outcome, Progress, RunEvent};
 use crate::session::{Options, continue_run, extend_run, start_run};
@@ -132,7 +133,12 @@ impl StepRun<'_> {
             Err(_) if self.options.cancel.load(Ordering::Relaxed) => {
                 Ok(Some(Measured::Interrupted))
             }
-            Err(error) => Ok(Some(Measured::Failed(self.failure(error)?))),
+            Err(error) => {
+                let reason = self.failure(error)?;
+                // The run is not resumed.
+                data::remove(&RunDirectory::at(&self.directory))?;
+                Ok(Some(Measured::Failed(reason)))
+            }
         }
     }
 
@@ -223,10 +229,15 @@ fn first_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
     use dbdyno_audit::AuditError;
     use dbdyno_bench::worker::WorkerError;
+    use dbdyno_spec::parse;
 
     use super::*;
+    use crate::context::WorkerProgram;
 
     fn load(candidate: &str) -> RunError {
         let source = WorkerError::NotStarted("no memory\nlog".to_owned());
@@ -240,6 +251,39 @@ mod tests {
 
     fn failed(candidate: &str, error: BuildError) -> RunError {
         RunError::Build(vec![(candidate.to_owned(), error)])
+    }
+
+    #[test]
+    fn run_of_a_skipped_step_leaves_no_data() {
+        let text = "name = 'test'\nbaseline = 'a'\n[[candidate]]\nname = 'a'\nsystem = 'mariadb'\n\
+                    [[candidate]]\nname = 'b'\nsystem = 'mariadb'\n";
+        let experiment = parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
+        let options = Options {
+            worker: WorkerProgram { program: "/bin/false".into(), args: Vec::new() },
+            cache: None,
+            trust: false,
+            keep_data: false,
+            cancel: Arc::default(),
+            progress: &|_| {},
+            version: String::new(),
+            now: String::new(),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let run = StepRun {
+            directory: dir.path().to_owned(),
+            scratch: PathBuf::new(),
+            experiment: &experiment,
+            text,
+            in_question: Some(1),
+            options: &options,
+        };
+        let loaded = RunDirectory::at(dir.path()).data().join(".loaded-0");
+        fs::create_dir_all(&loaded).unwrap();
+        assert!(run.early_end::<()>(Err(load("a"))).is_err());
+        assert!(loaded.exists(), "the bisect can be continued");
+        let end = run.early_end::<()>(Err(load("b"))).unwrap();
+        assert!(matches!(end, Some(Measured::Failed(_))));
+        assert!(!loaded.exists());
     }
 
     #[test]
