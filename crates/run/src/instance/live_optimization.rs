@@ -170,10 +170,19 @@ impl Instance {
         let of_error = SliceError::Failed;
         let counting = self.optimizer(context).map(|mut optimizer| optimizer.start_counting());
         counting.transpose().map_err(of_error)?;
-        let slice = self.run_slice(context, request, prepare)?;
-        let counting = self.optimizer(context).map(|mut optimizer| optimizer.end_counting());
-        counting.transpose().map_err(of_error)?;
-        Ok(slice)
+        let server = self.optimized_server();
+        let slice = self.run_slice(context, request, prepare);
+        let is_counted = match &slice {
+            Ok(_) => true,
+            // The server may have survived the loss of its connections.
+            Err(SliceError::Lost(_)) => server.is_some_and(|server| self.has_server(&server)),
+            Err(SliceError::Failed(_)) => false,
+        };
+        if is_counted {
+            let counting = self.optimizer(context).map(|mut optimizer| optimizer.end_counting());
+            counting.transpose().map_err(of_error)?;
+        }
+        slice
     }
 
     /// Optimizes its server: by its training, if it was sampled, else by the samples of another candidate. `None`
