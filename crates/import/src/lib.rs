@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub use error::ImportError;
 
 use names::shorten;
-use value::{Measure, Value};
+use value::{Measure, Value, number_blocks};
 
 /// What to import, and the destination.
 #[derive(Clone, Debug)]
@@ -110,6 +110,7 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
             value.candidate.clone_from(&short[at]);
         }
     }
+    number_blocks(&mut values);
     if values.is_empty() {
         return Err(ImportError::Nothing);
     }

@@ -71,11 +71,11 @@ pub(crate) fn store(
                     && value.microbenchmark == record.name
                     && value.clients == record.clients
             };
-            for (block, value) in (0..).zip(values.iter().filter(of_both)) {
+            for value in values.iter().filter(of_both) {
                 writer.add_slice(&SliceRecord {
                     microbenchmark,
                     restart: 0,
-                    block,
+                    block: value.block,
                     position: number,
                     candidate: number,
                     warmup: false,
@@ -233,7 +233,7 @@ fn session(request: &Request, values: &[Value]) -> SessionRecord {
 }
 
 fn measured(value: &Value) -> SliceMeasured {
-    let throughput = Some(Qps::from_per_second(value.throughput));
+    let throughput = value.throughput.map(Qps::from_per_second);
     match &value.measure {
         Measure::Table => SliceMeasured { throughput, ..SliceMeasured::default() },
         Measure::Sysbench(found) => SliceMeasured {

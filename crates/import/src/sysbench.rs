@@ -47,7 +47,8 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Vec<Value>, ImportError> {
             candidate: candidate.clone(),
             microbenchmark: microbenchmark.clone(),
             clients,
-            throughput,
+            block: 0,
+            throughput: Some(throughput),
             measure: Measure::Sysbench(Box::new(output.whole())),
         })
     };
@@ -56,7 +57,9 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Vec<Value>, ImportError> {
 
 /// A one-line description of a value.
 pub(crate) fn describe(value: &Value) -> String {
-    let Measure::Sysbench(found) = &value.measure else { return String::new() };
+    let (Measure::Sysbench(found), Some(throughput)) = (&value.measure, value.throughput) else {
+        return String::new();
+    };
     let latency: Vec<String> =
         found.latency.iter().map(|(label, millis)| format!("{label} {millis} ms")).collect();
     format!(
@@ -65,7 +68,7 @@ pub(crate) fn describe(value: &Value) -> String {
         value.candidate,
         value.microbenchmark,
         value.clients,
-        value.throughput,
+        throughput,
         found.transactions_per_second,
         found.ignored_errors,
         found.reconnects,
@@ -200,7 +203,7 @@ mod tests {
         let value = &values[0];
         assert_eq!((value.candidate.as_str(), value.clients), ("ten_six", 2));
         assert_eq!(value.microbenchmark, "read-only_range=100");
-        assert_eq!(value.throughput, 16_767.81);
+        assert_eq!(value.throughput, Some(16_767.81));
         let found = found(value);
         assert_eq!((found.queries, found.transactions, found.events), (33_584, 2_099, 2_099));
         assert_eq!(found.transactions_per_second, 1_047.99);
@@ -229,7 +232,7 @@ mod tests {
     fn appended_outputs_are_repeats() {
         let twice = format!("{READ_ONLY}\n{}", READ_ONLY.replace("16767.81", "16000.00"));
         let values = sources("a.b.txt", &twice).unwrap();
-        let throughputs: Vec<f64> = values.iter().map(|value| value.throughput).collect();
+        let throughputs: Vec<f64> = values.iter().filter_map(|value| value.throughput).collect();
         assert_eq!(throughputs, [16_767.81, 16_000.0]);
     }
 

@@ -49,8 +49,11 @@ pub(crate) fn read(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, 
             if all_missing || fields.iter().any(|field| number(field).is_some()) {
                 return Err(wrong(line, format!("`{text}` has no microbenchmark's name")));
             }
+            if let Some(field) = fields.iter().find(|field| has_separators(field)) {
+                return Err(wrong(line, format!("`{field}` is no throughput")));
+            }
             let named = |field: &&str| {
-                let found = legend.iter().find(|(column, _)| column == field);
+                let found = legend.iter().rev().find(|(column, _)| column == field);
                 found.map_or(*field, |(_, name)| *name).to_owned()
             };
             let columns: Vec<String> = fields.iter().map(named).collect();
@@ -74,23 +77,22 @@ pub(crate) fn read(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, 
             return Err(wrong(line, format!("{found} values for {wanted} columns")));
         }
         for (column, field) in columns.iter().zip(numbers) {
-            if is_missing(field) {
-                continue;
+            let throughput = number(field).filter(|value| *value >= 0.0);
+            if throughput.is_none() && !is_missing(field) {
+                return Err(wrong(line, format!("`{field}` is no throughput")));
             }
-            let throughput = number(field)
-                .filter(|value| *value >= 0.0)
-                .ok_or_else(|| wrong(line, format!("`{field}` is no throughput")))?;
             values.push(Value {
                 file: path.to_owned(),
                 candidate: column.clone(),
                 microbenchmark: name.to_owned(),
                 clients,
+                block: 0,
                 throughput,
                 measure: Measure::Table,
             });
         }
     }
-    if values.is_empty() {
+    if values.iter().all(|value| value.throughput.is_none()) {
         return Err(ImportError::File {
             path: path.to_owned(),
             what: "it holds no values".to_owned(),
@@ -125,6 +127,19 @@ fn number(field: &str) -> Option<f64> {
     field.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
+/// Whether the field is a number whose thousands are separated: `1,234.5`.
+fn has_separators(field: &str) -> bool {
+    let whole = field.split_once('.').map_or(field, |(whole, _)| whole);
+    let mut groups = whole.split([',', '\'', ' ', '_']);
+    let are_digits = |group: &str| group.bytes().all(|byte| byte.is_ascii_digit());
+    let first = groups.next().unwrap_or_default();
+    let rest: Vec<&str> = groups.collect();
+    (1..=3).contains(&first.len())
+        && are_digits(first)
+        && !rest.is_empty()
+        && rest.iter().all(|group| group.len() == 3 && are_digits(group))
+}
+
 /// Whether the field stands for a value that was not measured.
 fn is_missing(field: &str) -> bool {
     field.is_empty() || ["-", "–", "NA", "N/A"].contains(&field)
@@ -147,7 +162,10 @@ mod tests {
 
     fn values(text: &str) -> Vec<(String, String, f64)> {
         let values = read(Path::new("t.tsv"), text, 1).unwrap();
-        values.into_iter().map(|v| (v.candidate, v.microbenchmark, v.throughput)).collect()
+        let present = values
+            .into_iter()
+            .filter_map(|value| Some((value.candidate, value.microbenchmark, value.throughput?)));
+        present.collect()
     }
 
     fn error(text: &str) -> String {
@@ -189,6 +207,25 @@ mod tests {
         assert_eq!(values("test\told\tnew\na\t10\t12\n\ntest\tthird\na\t9\n"), expected);
         assert_eq!(values("old\tnew\ttest\n10\t12\ta\n\nthird\ttest\n9\ta\n"), expected);
         assert_eq!(values("\told\tnew\na\t10\t12\n\n\tthird\na\t9\n"), expected);
+    }
+
+    #[test]
+    fn every_block_of_a_table_may_have_a_legend() {
+        let text = "col-1 : old\ncol-2 : new\ncol-1\tcol-2\n10\t12\ta\n\n\
+                    col-1 : third\ncol-1\tcol-2\n9\t11\ta\n";
+        let expected = [("old", 10.0), ("new", 12.0), ("third", 9.0), ("new", 11.0)];
+        assert_eq!(values(text), expected.map(|(candidate, value)| row(candidate, "a", value)));
+    }
+
+    #[test]
+    fn numbers_with_separators_are_no_heading() {
+        for field in ["1,234", "1'234.5", "12 345", "1_234_567"] {
+            let message = error(&format!("old\tnew\n1\t2\ta\n{field}\t{field}\tb\n"));
+            assert!(message.contains(&format!("t.tsv:3: `{field}` is no throughput")), "{message}");
+        }
+        for name in ["1", "a,234", "10.5", "10.5_001", "1234_567", "1,23"] {
+            assert!(!has_separators(name), "{name}");
+        }
     }
 
     #[test]

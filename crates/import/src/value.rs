@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use dbdyno_record::Latencies;
@@ -10,9 +11,25 @@ pub(crate) struct Value {
     pub(crate) candidate: String,
     pub(crate) microbenchmark: String,
     pub(crate) clients: u32,
-    /// In the unit of its source.
-    pub(crate) throughput: f64,
+    /// Its number among the values of its candidate, microbenchmark and number of clients, in the order of
+    /// the files. It pairs the values of candidates.
+    pub(crate) block: u32,
+    /// In the unit of its source; `None` where a table has none.
+    pub(crate) throughput: Option<f64>,
     pub(crate) measure: Measure,
+}
+
+/// Numbers the values of each candidate, and removes missing ones: a value that a table has no
+/// figure for must not shift the pairs after it.
+pub(crate) fn number_blocks(values: &mut Vec<Value>) {
+    let mut next: HashMap<(String, String, u32), u32> = HashMap::new();
+    for value in values.iter_mut() {
+        let of = (value.candidate.clone(), value.microbenchmark.clone(), value.clients);
+        let block = next.entry(of).or_default();
+        value.block = *block;
+        *block += 1;
+    }
+    values.retain(|value| value.throughput.is_some());
 }
 
 /// Data other than the throughput.

@@ -121,6 +121,25 @@ fn single_value_has_a_ratio_and_no_interval() {
 }
 
 #[test]
+fn missing_value_does_not_shift_the_pairs_after_it() {
+    let dir = tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    // The second file is from a faster machine.
+    let files = [
+        file("slow.tsv", "old\tnew\n100\t-\tpoint-query_range=100\n"),
+        file("fast.tsv", "old\tnew\n1000\t1100\tpoint-query_range=100\n"),
+    ];
+    let (imported, report) = imported(&request(&dir, &files));
+    assert_eq!(imported.values, 3);
+    let row = &report.microbenchmarks[0].rows[0];
+    assert!((row.single.unwrap().get() - 1.1).abs() < 1e-12, "{row:?}");
+}
+
+#[test]
 fn baseline_can_be_selected() {
     let dir = tempdir().unwrap();
     let mut request = request(&dir, &[data("mysql-8.0-qps.tsv")]);
