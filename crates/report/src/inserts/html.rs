@@ -167,6 +167,7 @@ fn response_times(step: &StepReport) -> Markup {
     if rows.is_empty() {
         return Markup::default();
     }
+    let of_repeat = if step.has_repeats() { " of the last repeat" } else { "" };
     let table = html! {
         table.steps {
             thead { tr {
@@ -183,7 +184,7 @@ fn response_times(step: &StepReport) -> Markup {
     };
     html! {
         details.figures {
-            summary { "Response times: percentage in each bucket, and percentiles" }
+            summary { "Response times" (of_repeat) ": percentage in each bucket, and percentiles" }
             (scrollable(&format!("Response times of {}", step.name), table))
         }
     }
@@ -197,7 +198,7 @@ fn response_row(kind: &str, candidate: &CandidateStep, responses: &Responses) ->
             @for share in shares {
                 // A class, because the page's policy forbids styles in attributes.
                 @let tenths = (share.as_fraction().sqrt() * 10.0).ceil().min(10.0);
-                td.num.bucket class={ "s" (tenths) } { (percent(*share)) }
+                td.num.bucket.{ "s" (tenths) } { (percent(*share)) }
             }
             @for time in [p50, p99, p999, max] { td.num { (display(time)) } }
         }

@@ -195,7 +195,9 @@ impl Drawing<'_> {
         let columns: Vec<usize> = ends.iter().map(|end| (width(end) + 1).max(5)).collect();
         let taken = columns.iter().sum::<usize>() + LONGEST;
         let names = self.room.saturating_sub(1 + taken).clamp(14, 30);
-        let mut title = left("response in %", names + 1);
+        // Of several repeats, the last one.
+        let what = if self.step.has_repeats() { "last response in %" } else { "response in %" };
+        let mut title = left(what, names + 1);
         for (end, columns) in ends.iter().zip(&columns) {
             title.push_str(&right(end, *columns));
         }

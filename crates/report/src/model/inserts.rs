@@ -56,6 +56,12 @@ pub struct StepReport {
 }
 
 impl StepReport {
+    /// Whether it was measured several times.
+    #[must_use]
+    pub fn has_repeats(&self) -> bool {
+        self.candidates.iter().any(|candidate| candidate.repeats.len() > 1)
+    }
+
     /// The metric of its throughput; `None` if it has no throughput.
     #[must_use]
     pub const fn throughput(&self) -> Option<&'static str> {
