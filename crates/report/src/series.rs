@@ -1,7 +1,7 @@
 //! Series of candidates: what the terminal report and the HTML page share.
 
 use crate::figures::{percent_change, ratio};
-use crate::model::{Report, Series, SeriesChange, SeriesRow};
+use crate::model::{Report, Series, SeriesChange, SeriesRow, Verdict};
 
 /// What the section shows.
 pub(crate) const KEY: &str = "Throughput relative to the first candidate of the series, in percent: +10 is 10% more. A group is \
@@ -37,23 +37,38 @@ impl Series {
 
     /// What the list of changes contains, and what chance explains.
     pub(crate) fn about_changes(&self, report: &Report) -> String {
-        let (count, all) = (self.listed().len(), self.changes.len());
-        let alone = self.changes.iter().all(|change| change.relative_qps.is_none());
-        if alone {
-            return format!(
-                "Differences between neighbours, the largest of {all}. Single values have no interval: \
-                 noise is among them."
-            );
+        let count = |is: &dyn Fn(&SeriesChange) -> bool| {
+            self.changes.iter().filter(|change| is(change)).count()
+        };
+        let certain = count(&|change| change.is_certain());
+        let with_interval = count(&|change| change.relative_qps.is_some());
+        let single = count(&|change| change.verdict == Verdict::NoInterval);
+        match (with_interval, single) {
+            (0, 0) => return "No difference between neighbours has an interval.".to_owned(),
+            (0, _) => {
+                return format!(
+                    "Differences between neighbours, the largest of {single}. Single values have no \
+                     interval: noise is among them."
+                );
+            }
+            _ => {}
         }
-        let by_chance = (all as f64 * 0.05).round();
+        let by_chance = (with_interval as f64 * 0.05).round();
         let floor = match report.noise {
             Some(_) => ", and some of these are also outside the noise floor",
+            None if report.has_control() => "; the noise floor is unknown",
             None => "; there is no control that would show the noise",
         };
-        format!(
-            "{count} of {all} differences between neighbours are more than noise. Of so many, about \
-             {by_chance} are outside their 95% interval by chance{floor}."
-        )
+        let mut text = format!(
+            "{certain} of {with_interval} differences between neighbours are more than noise. Of so \
+             many, about {by_chance} are outside their 95% interval by chance{floor}."
+        );
+        if single > 0 {
+            text.push_str(&format!(
+                " {single} more are of single values, without an interval: noise is among them."
+            ));
+        }
+        text
     }
 }
 
@@ -121,9 +136,32 @@ const fn is_separator(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
 
     fn short(names: &[&str]) -> Vec<String> {
         short_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn only_changes_with_an_interval_are_counted_as_more_than_noise() {
+        let mut report = sample::series(6);
+        let mut series = report.series.remove(0);
+        let all = series.changes.len();
+        assert!(series.about_changes(&report).contains(&format!(" of {all} differences")));
+        for change in &mut series.changes[1..] {
+            (change.relative_qps, change.verdict) = (None, Verdict::NoInterval);
+        }
+        let mixed = series.about_changes(&report);
+        assert!(mixed.starts_with("1 of 1 differences between neighbours are more"), "{mixed}");
+        assert!(mixed.contains(&format!(" {} more are of single values", all - 1)), "{mixed}");
+        (series.changes[0].relative_qps, series.changes[0].verdict) = (None, Verdict::NoInterval);
+        let single = series.about_changes(&report);
+        assert!(single.contains(&format!("the largest of {all}. Single")), "{single}");
+        for change in &mut series.changes {
+            change.verdict = Verdict::Unknown;
+        }
+        let unknown = series.about_changes(&report);
+        assert_eq!(unknown, "No difference between neighbours has an interval.");
     }
 
     #[test]

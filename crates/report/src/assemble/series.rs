@@ -123,7 +123,7 @@ fn of(
     }
     sort_by_group(&mut rows);
     changes.sort_by(|a: &SeriesChange, b| {
-        b.is_listed().cmp(&a.is_listed()).then(b.size().total_cmp(&a.size()))
+        b.certainty().cmp(&a.certainty()).then(b.size().total_cmp(&a.size()))
     });
     let groups = groups(&rows);
     let candidates = members.iter().map(|&member| name_of(member)).collect();

@@ -204,7 +204,7 @@ fn changes(report: &Report, series: &Series) -> Markup {
         @if !first.is_empty() { (change_table(report, series, first)) }
         @if !rest.is_empty() {
             details {
-                summary { (rest.len()) " smaller changes" }
+                summary { (rest.len()) " more changes" }
                 (change_table(report, series, rest))
             }
         }

@@ -98,6 +98,11 @@ impl SeriesChange {
         self.is_certain() || matches!(self.verdict, Verdict::NoInterval)
     }
 
+    /// The order in lists: those that are more than noise first, then those without an interval.
+    pub(crate) const fn certainty(&self) -> u8 {
+        self.is_certain() as u8 + self.is_listed() as u8
+    }
+
     /// Its size regardless of its direction: equal for a ratio and its reciprocal.
     #[must_use]
     pub fn size(&self) -> f64 {

@@ -70,7 +70,7 @@ pub fn series(releases: usize) -> Report {
     }
     sort_by_group(&mut rows);
     changes.sort_by(|a: &SeriesChange, b| {
-        b.is_listed().cmp(&a.is_listed()).then(b.size().total_cmp(&a.size()))
+        b.certainty().cmp(&a.certainty()).then(b.size().total_cmp(&a.size()))
     });
     let mut known: Vec<&str> = names::ALL.iter().map(|(_, group, ..)| *group).collect();
     known.sort_unstable();
