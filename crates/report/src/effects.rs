@@ -11,7 +11,7 @@ pub(crate) const KEY: &str = "Throughput with one value of a setting divided by 
      value: the geometric mean over all combinations of the other settings, computed in each block.";
 
 /// The sentence if no interaction is certain.
-pub(crate) const NO_INTERACTION: &str = "No interaction is certain: within the intervals, the effect of each setting does not depend on \
+const NO_INTERACTION: &str = "No interaction is certain: within the intervals, the effect of each setting does not depend on \
      the others.";
 
 /// The main effects of one matrix: a column per changed value, a row per microbenchmark.
@@ -20,10 +20,8 @@ pub(crate) struct EffectTable<'r> {
     pub changes: Vec<&'r Change>,
     /// Each microbenchmark with the number of clients in a sweep, and its effects.
     pub rows: Vec<(String, Vec<&'r Effect>)>,
-    /// Interactions that are certain, as sentences.
+    /// Sentences about interactions; none if the matrix has a single setting.
     pub interactions: Vec<String>,
-    /// Whether the matrix has several settings.
-    pub has_interactions: bool,
 }
 
 /// The tables of a report, in the order of the experiment.
@@ -40,13 +38,26 @@ fn table(effects: &[Effect], sweep: bool) -> EffectTable<'_> {
         .map(|of_row| (title(&of_row[0]), of_row.iter().filter(|one| one.with.is_none()).collect()))
         .collect();
     let changes = rows.first().map(|(_, effects)| effects.iter().map(|one| &one.change).collect());
-    let certain = effects.iter().filter(|one| one.is_certain_interaction());
+    let all: Vec<&Effect> = effects.iter().filter(|one| one.with.is_some()).collect();
+    let certain = all.iter().filter(|one| one.is_certain_interaction());
+    let mut interactions: Vec<String> =
+        certain.filter_map(|one| sentence(one, &title(one))).collect();
+    let unknown = all.iter().filter(|one| !one.verdict.has_interval()).count();
+    if interactions.is_empty() && unknown < all.len() {
+        interactions.push(NO_INTERACTION.to_owned());
+    }
+    if unknown > 0 {
+        let of = all.len();
+        interactions.push(format!(
+            "{unknown} of {of} interactions are unknown: a combination failed, is client-bound or has \
+             too few blocks."
+        ));
+    }
     EffectTable {
         matrix: effects.first().map_or("", |one| &one.matrix),
         changes: changes.unwrap_or_default(),
         rows,
-        interactions: certain.filter_map(|one| sentence(one, &title(one))).collect(),
-        has_interactions: effects.iter().any(|one| one.with.is_some()),
+        interactions,
     }
 }
 
@@ -87,6 +98,26 @@ impl EffectTable<'_> {
 mod tests {
     use super::*;
     use crate::sample;
+
+    #[test]
+    fn unknown_interactions_are_not_called_uncertain() {
+        let names = ["scan_range=100", "insert_range=100"];
+        let sentences = |fail: &[&str]| {
+            let mut report = sample::matrix(&names, true);
+            for effect in &mut report.effects {
+                if fail.contains(&effect.microbenchmark.as_str()) {
+                    (effect.verdict, effect.relative_qps) = (Verdict::Failed, None);
+                }
+            }
+            tables(&report).remove(0).interactions
+        };
+        assert_eq!(sentences(&[]), [NO_INTERACTION]);
+        let some = sentences(&names[1..]);
+        assert_eq!(some[0], NO_INTERACTION);
+        assert!(some[1].starts_with("1 of 2 interactions are unknown"), "{some:?}");
+        let [all] = &sentences(&names)[..] else { panic!("one sentence") };
+        assert!(all.starts_with("2 of 2 interactions are unknown"), "{all}");
+    }
 
     #[test]
     fn client_bound_values_are_not_in_the_mean() {

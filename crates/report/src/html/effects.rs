@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::elements::{breakable, scrollable, section};
 use super::verdict::{class, sign};
-use crate::effects::{EffectTable, KEY, NO_INTERACTION, tables};
+use crate::effects::{EffectTable, KEY, tables};
 use crate::figures::{plus_minus, ratio};
 use crate::metric::Metric;
 use crate::model::{Effect, Report};
@@ -23,7 +23,6 @@ pub(super) fn render(report: &Report) -> Markup {
                 " " small { "ratios of QPS, above 1 is better" }
             }
             (table(one))
-            @if one.has_interactions && one.interactions.is_empty() { p { (NO_INTERACTION) } }
             @for sentence in &one.interactions { p { (sentence) } }
         }
     };

@@ -3,7 +3,7 @@
 use super::escape::{code, plain};
 use super::table::{Align, table};
 use super::{estimate, sign};
-use crate::effects::{EffectTable, KEY, NO_INTERACTION, tables};
+use crate::effects::{EffectTable, KEY, tables};
 use crate::figures::ratio;
 use crate::model::{Effect, Report};
 
@@ -26,10 +26,8 @@ fn section(of: &EffectTable<'_>) -> String {
         let means = means.into_iter().map(|mean| mean.map_or_else(String::new, ratio));
         rows.push(["geometric mean".to_owned()].into_iter().chain(means).collect());
     }
-    let interactions = match of.interactions.is_empty() {
-        true if of.has_interactions => format!("\n{NO_INTERACTION}\n"),
-        _ => of.interactions.iter().map(|one| format!("\n{}\n", plain(one))).collect(),
-    };
+    let interactions: String =
+        of.interactions.iter().map(|one| format!("\n{}\n", plain(one))).collect();
     format!(
         "\n### Effects of the settings of {} on QPS\n\n{}{interactions}\n{KEY}\n",
         code(of.matrix),

@@ -2,7 +2,7 @@
 
 use super::paint::{Paint, plain, width, wrap};
 use super::table;
-use crate::effects::{EffectTable, KEY, NO_INTERACTION, tables};
+use crate::effects::{EffectTable, KEY, tables};
 use crate::figures::{plus_minus, ratio};
 use crate::model::{Effect, Report};
 
@@ -23,11 +23,7 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
         for columns in columns_that_fit(one, room) {
             matrix(out, one, columns, room, paint);
         }
-        let interactions = match one.interactions.is_empty() {
-            true if one.has_interactions => vec![NO_INTERACTION.to_owned()],
-            _ => one.interactions.iter().map(|one| plain(one)).collect(),
-        };
-        for line in interactions.iter().flat_map(|sentence| wrap(sentence, room)) {
+        for line in one.interactions.iter().flat_map(|sentence| wrap(&plain(sentence), room)) {
             out.push_str(&format!("{line}\n"));
         }
     }
