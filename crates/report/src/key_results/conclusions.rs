@@ -16,14 +16,18 @@ pub fn conclusions(report: &Report) -> Vec<String> {
 }
 
 fn sentence(report: &Report, result: &KeyResult<'_>) -> String {
-    let mut on = microbenchmark(report, result).unwrap_or(result.group).to_owned();
+    let mut on = match (microbenchmark(report, result), &result.finding.part) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(part)) => format!("{part} of {}", result.group),
+        (None, None) => result.group.to_owned(),
+    };
     if report.is_sweep() {
         on = format!("{on} with {}", clients(result.clients));
     }
     let throughput = result.throughput.as_ref().unwrap_or(&result.finding);
     let mut sentence = throughput.sentence(result.candidate, &report.baseline, &on);
     if result.finding.metric == Metric::Cpu {
-        sentence.push_str(&format!("; {}", result.finding.words()));
+        sentence.push_str(&format!("; {}", result.finding.words_alone()));
     }
     sentence
 }
@@ -50,7 +54,7 @@ impl Finding {
         match self.outcome {
             Outcome::Better | Outcome::Worse => {
                 let (Some(ratio), Some((low, high))) = (self.ratio, self.interval) else {
-                    return format!("{candidate} on {on}: {}", self.words());
+                    return format!("{candidate} on {on}: {}", self.words_alone());
                 };
                 let remarks = format!("{}{}", self.exceptions(), self.caution());
                 if ratio.get() >= 2.0 {
@@ -80,7 +84,7 @@ impl Finding {
                      {within})"
                 )
             }
-            _ => format!("{candidate} on {on}: {}", self.words()),
+            _ => format!("{candidate} on {on}: {}", self.words_alone()),
         }
     }
 }

@@ -306,6 +306,24 @@ fn conclusion_about_a_group_names_it_and_adds_the_metric_to_trust() {
 }
 
 #[test]
+fn conclusion_about_a_part_of_a_group_names_it() {
+    let mut report = report("scan_range=100", [0.74, 0.76, 0.78], SAME);
+    let one = report.microbenchmarks[0].clone();
+    for name in ["range-covered-pk_range=100", "range-covered-si_range=100"] {
+        report.microbenchmarks.push(MicrobenchmarkRows { name: name.to_owned(), ..one.clone() });
+    }
+    report.microbenchmarks[0].rows[0].trusted_metric = Metric::Cpu;
+    let sentences = conclusions(&report);
+    assert!(sentences[0].contains(" on 2 microbenchmarks of range-1 (95%"), "{sentences:?}");
+    assert!(sentences[1].contains(" on scan_range=100 (95%"), "{sentences:?}");
+    for microbenchmark in &mut report.microbenchmarks[1..] {
+        microbenchmark.rows[0].verdict = Verdict::Failed;
+    }
+    let failed = &conclusions(&report)[0];
+    assert!(failed.ends_with(" on 2 microbenchmarks of range-1: QPS: failed"), "{failed}");
+}
+
+#[test]
 fn conclusions_of_a_sweep_have_the_number_of_clients() {
     let report = sample::sweep_of(&[1, 4]);
     let sentences = conclusions(&report);

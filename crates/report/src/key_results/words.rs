@@ -42,10 +42,20 @@ impl Finding {
         matches!(self.outcome, Outcome::Better | Outcome::Worse)
     }
 
-    /// `2.1% more QPS (1.8% to 2.5%)`, `CPU per query: no difference found (within 8.8%)`.
+    /// `2.1% more QPS (1.8% to 2.5%)`, `CPU per query: no difference found (within 8.8%)`; of a part of the
+    /// group with its name.
     pub(crate) fn words(&self) -> String {
+        let words = self.words_alone();
+        match &self.part {
+            Some(part) => format!("{part}: {words}"),
+            None => words,
+        }
+    }
+
+    /// The same without the part.
+    pub(super) fn words_alone(&self) -> String {
         let what = self.metric.quantity();
-        let words = match self.outcome {
+        match self.outcome {
             Outcome::Better | Outcome::Worse => {
                 format!("{}{}{}", self.size(), self.exceptions(), self.caution())
             }
@@ -65,10 +75,6 @@ impl Finding {
             Outcome::ClientBound => format!("{what}: client-bound, limited by the load generator"),
             Outcome::Failed => format!("{what}: failed"),
             Outcome::TooFewBlocks => format!("{what}: too few blocks"),
-        };
-        match &self.part {
-            Some(part) => format!("{part}: {words}"),
-            None => words,
         }
     }
 
