@@ -24,7 +24,8 @@ pub enum Agreement {
     Differ,
     /// One run is faster, another one slower, and the runs certainly differ.
     Contradict,
-    /// The verdicts differ, but no difference between the runs is certain.
+    /// The verdicts differ, but no difference between the runs is certain; or no run shows a difference
+    /// from its baseline, although their ratios differ.
     NotCertain,
     /// Fewer than two verdicts.
     Unknown,
@@ -91,7 +92,9 @@ impl Agreement {
         let agreement = match (certain, same) {
             (false, true) => Self::Agree(first),
             (false, false) => Self::NotCertain,
-            (true, true) if first != WithinNoise => Self::SizeDiffers(first),
+            // No run shows a difference, but their ratios are apart.
+            (true, true) if first == WithinNoise => Self::NotCertain,
+            (true, true) => Self::SizeDiffers(first),
             (true, _) if opposite => Self::Contradict,
             (true, _) => Self::Differ,
         };

@@ -169,6 +169,8 @@ fn agreement_is_by_the_difference_between_the_runs() {
     let (slightly, none) = (cell(1.005, 1.015, 1.025), cell(0.995, 1.005, 1.015));
     assert_eq!(of(&[slightly, none]), Agreement::NotCertain);
     assert_eq!(of(&[none, none]), Agreement::Agree(WithinNoise));
+    // Neither shows a difference, but together they do.
+    assert_eq!(of(&[cell(0.93, 0.97, 1.01), cell(0.99, 1.04, 1.09)]), Agreement::NotCertain);
     assert_eq!(of(&[none, half]), Agreement::Differ);
     assert_eq!(of(&[cell(1.19, 1.2, 1.21), half]), Agreement::Contradict);
     assert_eq!(of(&[slightly, cell(0.4, 0.99, 1.4)]), Agreement::NotCertain);
