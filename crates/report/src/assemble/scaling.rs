@@ -7,8 +7,8 @@ use dbdyno_stats::{
     BlockTimes, MIN_BLOCKS, Pairing, Point, paired_ratios, percentile_ratios, unpaired_ratio,
 };
 
-use super::Measured;
 use super::response_times::times_of_candidate;
+use super::{Measured, writes};
 use crate::metric::Metric;
 use crate::model::{Estimate, ScalingRatio, ScalingRow, Verdict};
 
@@ -60,7 +60,10 @@ pub(super) fn rows(measured: &[Measured], candidates: &[CandidateRecord]) -> Vec
 fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) -> ScalingRatio {
     let common = common_blocks(more, fewer, numbers);
     let shorter = more.order.len().min(fewer.order.len());
-    let interleaved = common.len() >= MIN_BLOCKS && 2 * common.len() >= shorter;
+    let interleaved = common.len() >= MIN_BLOCKS
+        && 2 * common.len() >= shorter
+        && !writes(&more.record)
+        && take_turns(&common, more, fewer);
     let planned = more.planned_restarts;
     let (relative_qps, relative_p99) = if interleaved {
         let is_common = |slice: &SliceRecord| common.contains(&(slice.restart, slice.block));
@@ -113,6 +116,20 @@ fn common_blocks(more: &Measured, fewer: &Measured, numbers: usize) -> BTreeSet<
     let is_close = |a: &i64, b: &i64| a.abs_diff(*b) <= 2 * slices_of_round as u64;
     let both = more.order.iter().filter_map(|(at, a)| Some((*at, a, fewer.order.get(at)?)));
     both.filter(|(_, a, b)| is_close(a, b)).map(|(at, ..)| at).collect()
+}
+
+/// Whether the order changes between the two numbers of clients as often as there are common blocks: in
+/// each round it changes at least once. Visits of several blocks, one after the other, change more
+/// rarely, however close they are.
+fn take_turns(common: &BTreeSet<(u32, u32)>, more: &Measured, fewer: &Measured) -> bool {
+    let slices = |of: &Measured| -> Vec<i64> {
+        of.order.iter().filter(|(at, _)| common.contains(at)).map(|(_, slice)| *slice).collect()
+    };
+    let mut order: Vec<(i64, bool)> = slices(more).into_iter().map(|slice| (slice, true)).collect();
+    order.extend(slices(fewer).into_iter().map(|slice| (slice, false)));
+    order.sort_unstable();
+    let changes = order.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+    changes >= common.len()
 }
 
 fn points(
