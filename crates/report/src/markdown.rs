@@ -56,8 +56,9 @@ fn introduction(report: &Report) -> String {
         };
         vec![code(&candidate.name), plain(&what)]
     });
-    let times = report.times().map_or_else(String::new, |(measuring, elapsed)| {
-        format!(", measured {measuring} of {elapsed}")
+    let times = report.times().map_or_else(String::new, |(measuring, elapsed)| match elapsed {
+        Some(elapsed) => format!(", measured {measuring} of {elapsed}"),
+        None => format!(", measured {measuring}"),
     });
     format!(
         "## {}\n\n{status}; started {}{times} with dbdyno {}.{}\n\n{}",
@@ -221,8 +222,7 @@ fn notes(report: &Report) -> String {
         notes.push(format!("failed: {} at {}: {}", failure.candidate, failure.at, failure.reason));
     }
     if report.insert.is_none() && !report.microbenchmarks.is_empty() {
-        let noise = words::noise_floor(report).unwrap_or_else(|| words::NO_CONTROL.to_owned());
-        notes.push(format!("noise floor: {noise}"));
+        notes.push(format!("noise floor: {}", words::noise_floor(report)));
     }
     notes.extend(words::client_bound(report));
     for warning in &report.warnings {

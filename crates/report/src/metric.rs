@@ -238,6 +238,16 @@ pub(crate) fn client_bound_rows(report: &Report) -> (usize, usize) {
     (rows().filter(|row| row.verdict == Verdict::ClientBound).count(), rows().count())
 }
 
+/// Whether it is known how busy the servers of all client-bound rows were.
+pub(crate) fn servers_had_idle_time(report: &Report) -> bool {
+    report.microbenchmarks.iter().all(|microbenchmark| {
+        let is_known =
+            |row: &Row| row.absolute.server_busy.and(microbenchmark.baseline.server_busy).is_some();
+        let mut rows = microbenchmark.rows.iter();
+        rows.all(|row| row.verdict != Verdict::ClientBound || is_known(row))
+    })
+}
+
 /// The consequence of a lost slice of writes for the answer checks; `None` if none was lost.
 pub(crate) fn data_differs(lost: &Lost) -> Option<String> {
     let from = lost.data_differs_from.as_ref()?;

@@ -128,9 +128,19 @@ impl Report {
     }
 
     /// The measuring time and the elapsed time; `None` if nothing was measured here, as of imported results.
+    /// The elapsed time of a session is stored after each visit to a microbenchmark, and so is unknown
+    /// before the first one has ended, and behind the measuring time while one lasts.
     #[must_use]
-    pub fn times(&self) -> Option<(Nanos, Nanos)> {
-        (self.elapsed > Nanos::ZERO).then_some((self.measuring_time, self.elapsed))
+    pub fn times(&self) -> Option<(Nanos, Option<Nanos>)> {
+        let measured = !self.is_imported() && self.measuring_time.max(self.elapsed) > Nanos::ZERO;
+        let elapsed = (self.elapsed >= self.measuring_time).then_some(self.elapsed);
+        measured.then_some((self.measuring_time, elapsed))
+    }
+
+    /// Whether there is a second instance of the baseline.
+    #[must_use]
+    pub fn has_control(&self) -> bool {
+        self.candidates.iter().any(|one| one.role == Role::Control)
     }
 
     /// Whether some results are imported.
@@ -318,6 +328,12 @@ impl Absolute {
 }
 
 impl Verdict {
+    /// Whether there is an interval that it is based on.
+    #[must_use]
+    pub const fn has_interval(self) -> bool {
+        matches!(self, Self::Better | Self::Worse | Self::WithinNoise)
+    }
+
     /// The text in tables and exports, for relative QPS.
     #[must_use]
     pub const fn name(self) -> &'static str {

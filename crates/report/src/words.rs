@@ -3,7 +3,7 @@
 use dbdyno_units::grouped;
 
 use crate::builds::{Audited, counted};
-use crate::metric::{Metric, client_bound_rows, clients, data_differs};
+use crate::metric::{Metric, client_bound_rows, clients, data_differs, servers_had_idle_time};
 use crate::model::{InsertReport, Lost, Optimization, Report, RunStatus};
 
 /// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
@@ -53,30 +53,41 @@ pub(crate) fn workload(report: &Report) -> Option<String> {
 /// The label of a run's number of tables and rows per table.
 pub(crate) const TABLES_ROWS: &str = "tables × rows";
 
-/// The noise floor is unknown without a control.
-pub(crate) const NO_CONTROL: &str =
-    "unknown: without a control, differences cannot be told from noise";
+/// Why the noise floor of throughput is unknown.
+pub(crate) fn unknown_noise(report: &Report) -> &'static str {
+    match report.has_control() {
+        false => "without a control, differences cannot be told from noise",
+        true => "the control has no usable interval of throughput",
+    }
+}
 
 /// The noise floor: `the control differs from 1 by 0.8% typically ...`.
-pub(crate) fn noise_floor(report: &Report) -> Option<String> {
-    let noise = report.noise.as_ref()?;
-    let cpu = Metric::Cpu
-        .noise(report)
-        .map_or_else(String::new, |cpu| format!(" CPU per query: {cpu} typical."));
-    Some(format!(
-        "the control differs from 1 by {} typically and {} at most ({}); its interval contains 1 \
-         in {} of {} microbenchmarks.{cpu}",
-        noise.typical, noise.greatest, noise.greatest_at, noise.contains_one, noise.count
-    ))
+pub(crate) fn noise_floor(report: &Report) -> String {
+    let mut text = match &report.noise {
+        Some(noise) => format!(
+            "the control differs from 1 by {} typically and {} at most ({}); its interval contains 1 \
+             in {} of {} microbenchmarks.",
+            noise.typical, noise.greatest, noise.greatest_at, noise.contains_one, noise.count
+        ),
+        None => format!("unknown: {}", unknown_noise(report)),
+    };
+    if let Some(cpu) = Metric::Cpu.noise(report) {
+        let stop = if text.ends_with('.') { "" } else { "." };
+        text.push_str(&format!("{stop} CPU per query: {cpu} typical."));
+    }
+    text
 }
 
 /// Which rows are client-bound, with an explanation; `None` if none is.
 pub(crate) fn client_bound(report: &Report) -> Option<String> {
     let (bound, rows) = client_bound_rows(report);
+    let server = match servers_had_idle_time(report) {
+        true => ", while the server still had idle CPU time",
+        false => "; whether the server still had idle CPU time is not known everywhere",
+    };
     (bound > 0).then(|| {
         format!(
-            "{bound} of {rows} rows: the load generator used all of its CPUs while the server \
-             still had idle CPU time. These rows have no throughput verdict and are excluded from \
+            "{bound} of {rows} rows: the load generator used at least 90% of its CPUs{server}. These rows have no throughput verdict and are excluded from \
              the throughput summaries; CPU per query is still valid. Give the load generator more \
              CPUs to measure them."
         )

@@ -3,7 +3,7 @@
 use super::{ChangeSummary, Column, Comparison, RunInfo};
 use crate::candidates::is_existing_server;
 use crate::figures::ratio;
-use crate::model::{CandidateRecord, Report, Role, RunStatus};
+use crate::model::{CandidateRecord, Report, RunStatus};
 use crate::words::status;
 
 /// Nothing was measured in any run.
@@ -80,7 +80,7 @@ pub(super) fn notes(
     about("insert benchmarks are not compared", named(&|report| report.insert.is_some()));
     about(
         "without a control, so that the noise floor is unknown",
-        named(&|report| !report.candidates.iter().any(|one| one.role == Role::Control)),
+        named(&|report| !report.has_control()),
     );
     about(
         "existing servers, whose settings are not recorded",

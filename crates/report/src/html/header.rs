@@ -40,16 +40,20 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
             ("insert benchmark".to_owned(), ("Spread", spread))
         }
         None => {
-            let noise = report.noise.as_ref().map_or_else(
-                || "unknown: no control".to_owned(),
-                |noise| format!("{} typical, {} at most", noise.typical, noise.greatest),
-            );
+            let noise = match &report.noise {
+                Some(noise) => format!("{} typical, {} at most", noise.typical, noise.greatest),
+                None if report.has_control() => "unknown: no interval of the control".to_owned(),
+                None => "unknown: no control".to_owned(),
+            };
             (microbenchmarks(report), ("Noise floor", noise))
         }
     };
     let times = report.times().map_or_else(
         || "unknown".to_owned(),
-        |(measuring, elapsed)| format!("{measuring} of {elapsed}"),
+        |(measuring, elapsed)| match elapsed {
+            Some(elapsed) => format!("{measuring} of {elapsed}"),
+            None => measuring.to_string(),
+        },
     );
     let mut facts = vec![("Started", readable_time(&report.started)), ("Time measured", times)];
     // Six facts fill the strip at every width.

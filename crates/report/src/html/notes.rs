@@ -68,12 +68,13 @@ pub(super) fn how_to_read(report: &Report) -> Markup {
 }
 
 fn noise_band(report: &Report) -> String {
-    let Some(noise) = &report.noise else {
-        return "Without a control, differences cannot be told from noise.".to_owned();
-    };
-    let floor = match Metric::Cpu.noise(report) {
-        Some(cpu) => format!("±{} of QPS, ±{cpu} of CPU per query", noise.typical),
-        None => format!("±{}", noise.typical),
+    let floor = match (&report.noise, Metric::Cpu.noise(report)) {
+        (Some(noise), Some(cpu)) => format!("±{} of QPS, ±{cpu} of CPU per query", noise.typical),
+        (Some(noise), None) => format!("±{}", noise.typical),
+        (None, Some(cpu)) => format!("±{cpu} of CPU per query, unknown of QPS"),
+        (None, None) => {
+            return format!("The noise floor is unknown: {}.", words::unknown_noise(report));
+        }
     };
     format!("The band around 1 is the noise floor measured with the control: {floor}.")
 }
@@ -83,8 +84,8 @@ pub(super) fn footer(report: &Report) -> Markup {
         footer {
             p {
                 @if report.insert.is_none() { (report.interval_method) }
-                @if let Some(noise) = words::noise_floor(report) {
-                    " Noise floor: " (noise)
+                @if report.noise.is_some() || report.cpu_noise.is_some() {
+                    " Noise floor: " (words::noise_floor(report))
                 }
             }
             p { "Created by dbdyno " (report.version) " from a run started at " (report.started) "." }

@@ -27,7 +27,10 @@ pub(super) fn header(report: &Report, options: &TerminalOptions, paint: Paint) -
     let mut out = format!("{}  {status}  {by}\n", paint.bold(&plain(&report.name)));
     let mut facts = format!("started {}", plain(&report.started));
     if let Some((measuring, elapsed)) = report.times() {
-        facts.push_str(&format!(", measured {measuring}, elapsed {elapsed}"));
+        facts.push_str(&format!(", measured {measuring}"));
+        if let Some(elapsed) = elapsed {
+            facts.push_str(&format!(", elapsed {elapsed}"));
+        }
     }
     let mut lines = vec![("", facts)];
     if let Some(workload) = words::workload(report) {

@@ -7,8 +7,7 @@ use crate::words;
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
     out.push('\n');
     let notes = Notes { room, paint };
-    let noise = words::noise_floor(report).unwrap_or_else(|| words::NO_CONTROL.to_owned());
-    notes.write(out, "noise floor", &noise, Paint::bold);
+    notes.write(out, "noise floor", &words::noise_floor(report), Paint::bold);
     if let Some(text) = words::client_bound(report) {
         notes.write(out, "client-bound", &text, Paint::worse);
     }

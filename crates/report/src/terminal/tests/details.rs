@@ -81,11 +81,11 @@ fn servers_show_cost_per_operation() {
     noise floor  the control differs from 1 by 0.7% typically and 0.7% at most
                  (insert_range=100); its interval contains 1 in 1 of 1
                  microbenchmarks. CPU per query: 0.11% typical.
-    client-bound 2 of 4 rows: the load generator used all of its CPUs while the
-                 server still had idle CPU time. These rows have no throughput
-                 verdict and are excluded from the throughput summaries; CPU per
-                 query is still valid. Give the load generator more CPUs to measure
-                 them.
+    client-bound 2 of 4 rows: the load generator used at least 90% of its CPUs,
+                 while the server still had idle CPU time. These rows have no
+                 throughput verdict and are excluded from the throughput summaries;
+                 CPU per query is still valid. Give the load generator more CPUs to
+                 measure them.
     lost         myrocks lost its connections 2 times and continued. A slice of
                  writes was lost at insert_range=100: from there on its data
                  differed from that of the others, and their answers were not
