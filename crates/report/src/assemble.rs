@@ -89,7 +89,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         insert = Some(report);
     }
     let mut warnings = descriptions::warnings(&sessions);
-    warnings.extend(one_start::warning(&measured, qps.floor.as_ref()));
+    warnings.extend(one_start::warning(&measured, &records, qps.floor.as_ref()));
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
     let report = Report {
         name: run.name()?,

@@ -11,6 +11,7 @@ use dbdyno_units::{Bytes, Energy};
 use tempfile::{TempDir, tempdir};
 
 use super::*;
+use crate::words::client_bound as client_bound_note;
 
 /// Builds a run: a server as the baseline, another one as the candidate, and the control.
 struct Lab {
@@ -70,6 +71,15 @@ fn embedded() -> Vec<CandidateRecord> {
 
 impl Lab {
     fn new(candidates: &[CandidateRecord], clients: &[u32], cpus: (u32, u32)) -> Self {
+        Self::of(candidates, clients, cpus, serde_json::json!({}))
+    }
+
+    fn of(
+        candidates: &[CandidateRecord],
+        clients: &[u32],
+        cpus: (u32, u32),
+        experiment: serde_json::Value,
+    ) -> Self {
         let dir = tempdir().unwrap();
         let microbenchmark = |clients: &u32| MicrobenchmarkRecord {
             name: "point-query_range=100".to_owned(),
@@ -85,7 +95,7 @@ impl Lab {
                 name: "test".to_owned(),
                 baseline: "base".to_owned(),
                 experiment_text: String::new(),
-                experiment: serde_json::json!({}),
+                experiment,
                 settings: Vec::new(),
                 microbenchmarks: clients.iter().map(microbenchmark).collect(),
                 insert: None,
@@ -113,20 +123,30 @@ impl Lab {
     /// Ten blocks in which the slices are equal except for `change`.
     fn blocks(&mut self, microbenchmark: u32, change: impl Fn(u32, u32, &mut SliceMeasured)) {
         for block in 0..10 {
-            for candidate in 0..3 {
-                let mut measured = slice();
-                change(candidate, block, &mut measured);
-                let row = SliceRecord {
-                    microbenchmark,
-                    restart: 0,
-                    block,
-                    position: candidate,
-                    candidate,
-                    warmup: false,
-                    measured,
-                };
-                self.writer.add_slice(&row).unwrap();
-            }
+            self.block(microbenchmark, 0, block, &change);
+        }
+    }
+
+    fn block(
+        &mut self,
+        microbenchmark: u32,
+        restart: u32,
+        block: u32,
+        change: impl Fn(u32, u32, &mut SliceMeasured),
+    ) {
+        for candidate in 0..3 {
+            let mut measured = slice();
+            change(candidate, block, &mut measured);
+            let row = SliceRecord {
+                microbenchmark,
+                restart,
+                block,
+                position: candidate,
+                candidate,
+                warmup: false,
+                measured,
+            };
+            self.writer.add_slice(&row).unwrap();
         }
     }
 
@@ -378,12 +398,28 @@ fn busy_client_of_one_candidate_affects_only_its_row() {
             measured.cpu = Nanos::from_millis(9);
         }
     });
-    let report = lab.report();
+    let mut report = lab.report();
     let verdicts: Vec<Verdict> =
         report.microbenchmarks[0].rows.iter().map(|row| row.verdict).collect();
     assert_eq!(verdicts, [Verdict::ClientBound, Verdict::WithinNoise]);
+    let note = |report: &Report| client_bound_note(report).unwrap();
+    assert!(note(&report).contains(", while the server still had idle CPU time."));
+    report.microbenchmarks[0].rows[0].absolute.server_busy = None;
+    assert!(note(&report).contains("is not known everywhere."));
     let summary: Vec<&str> = report.groups.iter().map(|s| s.candidate.as_str()).collect();
     assert_eq!(summary, ["control"]);
+}
+
+#[test]
+fn elapsed_time_that_is_not_stored_yet_is_unknown() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    assert_eq!(lab.report().times(), None);
+    lab.blocks(0, |_, _, _| {});
+    let report = lab.report();
+    let measured = Nanos::from_millis(300);
+    assert_eq!(report.times(), Some((measured, None)));
+    let elapsed = Nanos::from_secs(1);
+    assert_eq!(Report { elapsed, ..report }.times(), Some((measured, Some(elapsed))));
 }
 
 #[test]
@@ -472,8 +508,9 @@ fn losses_are_counted_and_are_no_failures() {
 
 #[test]
 fn difference_between_equal_instances_started_once_is_a_warning() {
-    let differing = |control: f64| {
-        let mut lab = Lab::new(&servers(), &[1, 2, 4, 8], (1, 1));
+    let differing = |candidates: &[CandidateRecord], control: f64, restarts: u32| {
+        let experiment = serde_json::json!({ "schedule": { "restarts": restarts } });
+        let mut lab = Lab::of(candidates, &[1, 2, 4, 8], (1, 1), experiment);
         for microbenchmark in 0..4 {
             lab.blocks(microbenchmark, |candidate, block, measured| {
                 let off = if candidate == 2 { control } else { f64::from(block % 2) / 1_000.0 };
@@ -482,10 +519,13 @@ fn difference_between_equal_instances_started_once_is_a_warning() {
         }
         lab.report().warnings
     };
-    let [warning] = &differing(0.05)[..] else { panic!() };
+    let [warning] = &differing(&embedded(), 0.05, 1)[..] else { panic!() };
     assert!(warning.what.contains("beyond their intervals in 4 of 4"), "{warning:?}");
     assert!(warning.advice.contains("restarts = 4"), "{warning:?}");
-    assert!(differing(0.0005).is_empty());
+    assert!(differing(&embedded(), 0.0005, 1).is_empty());
+    assert!(differing(&embedded(), 0.05, 4).is_empty(), "other starts will follow");
+    let [existing] = &differing(&servers(), 0.05, 1)[..] else { panic!() };
+    assert!(existing.advice.contains("does not restart it"), "{existing:?}");
 }
 
 #[test]
@@ -504,6 +544,32 @@ fn each_number_of_clients_has_its_own_rows_and_summaries() {
         .collect();
     assert_eq!(of_other[0], (1, 1.0));
     assert!(of_other[1].0 == 8 && (of_other[1].1 - 1.2).abs() < 1e-9);
+}
+
+#[test]
+fn numbers_of_clients_are_interleaved_only_if_they_take_turns() {
+    let (restarts, blocks, numbers) = (0..6, 0..4, 0..4);
+    let interleaved = |in_turns: bool| {
+        let mut lab = Lab::new(&servers(), &[1, 2, 4, 8], (1, 1));
+        for restart in restarts.clone() {
+            let mut visits: Vec<(u32, u32)> = numbers
+                .clone()
+                .flat_map(|number| blocks.clone().map(move |b| (number, b)))
+                .collect();
+            if in_turns {
+                // In each round the order is another.
+                visits.sort_by_key(|(number, block)| (*block, number ^ block));
+            }
+            for (number, block) in visits {
+                lab.block(number, restart, 4 * restart + block, |_, _, _| {});
+            }
+        }
+        let rows = lab.report().scaling;
+        let ratios = rows.into_iter().flat_map(|row| [row.to_previous, row.to_smallest]).flatten();
+        ratios.map(|ratio| ratio.interleaved).collect::<Vec<bool>>()
+    };
+    assert_eq!(interleaved(true), [true; 18]);
+    assert_eq!(interleaved(false), [false; 18]);
 }
 
 #[test]
