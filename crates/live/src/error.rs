@@ -46,6 +46,18 @@ pub enum LiveError {
         /// Number of threads that were still running.
         missing: usize,
     },
+    /// The stacks of the threads were not read within the maximum pause.
+    #[error(
+        "the stacks of process {pid} took longer to read than {max_pause}; nothing was changed; one may be in a \
+         large mapping, such as a coroutine's on the heap; try again under less load, or allow a longer pause \
+         with --max-pause"
+    )]
+    StacksNotRead {
+        /// Process ID.
+        pid: u32,
+        /// The maximum pause.
+        max_pause: Nanos,
+    },
     /// After a part of the changes the threads did not stop again.
     #[error(
         "process {pid} was changed only in part: in further attempts its threads did not all stop within \
@@ -174,11 +186,17 @@ impl LiveError {
         matches!(
             self,
             Self::NotStopped { .. }
+                | Self::StacksNotRead { .. }
                 | Self::ChangedInPart { .. }
                 | Self::InCriticalSection { .. }
                 | Self::NoSafePoint { .. }
                 | Self::ThreadLost { .. }
         )
+    }
+
+    /// Whether nothing was changed because the process would have been stopped for longer than the maximum pause.
+    pub(crate) const fn is_pause_too_long(&self) -> bool {
+        matches!(self, Self::NotStopped { .. } | Self::StacksNotRead { .. })
     }
 
     /// For `map_err`: a failed system call on a process.

@@ -109,7 +109,7 @@ fn replace_in_stops(
 }
 
 fn is_busy(error: &LiveError) -> bool {
-    matches!(error, LiveError::NotStopped { .. } | LiveError::InCriticalSection { .. })
+    error.is_pause_too_long() || matches!(error, LiveError::InCriticalSection { .. })
 }
 
 /// What was done in one stop.
@@ -144,8 +144,9 @@ fn replace_once(
     let writes = writes(edits, |address, size| memory.read(address, size))?;
     let done = while_stopped(process, max_pause, BlockedThreads::Leave, |stopped| {
         let all_stopped = stopped.since.elapsed();
-        let used = ranges_in_use(&stacks, memory, &stopped.registers(), &inside);
-        stopped.check_max_pause(0)?;
+        let used = stopped.search_stacks(|threads, is_over| {
+            ranges_in_use(&stacks, memory, threads, &inside, is_over)
+        })?;
         let stacks_read = stopped.since.elapsed();
         if stopped.threads.iter().any(|thread| is_in_critical_section(memory, thread)) {
             return Err(LiveError::InCriticalSection { pid: stopped.pid });
@@ -258,7 +259,9 @@ pub(crate) fn in_use(
     let memory = process.memory();
     let stacks = Stacks::of(process)?;
     let (used, _) = while_stopped(process, max_pause, BlockedThreads::Leave, |stopped| {
-        Ok(ranges_in_use(&stacks, memory, &stopped.registers(), ranges))
+        stopped.search_stacks(|threads, is_over| {
+            ranges_in_use(&stacks, memory, threads, ranges, is_over)
+        })
     })?;
     Ok(used)
 }
@@ -273,7 +276,9 @@ pub(crate) fn is_in_use(
     let stacks = Stacks::of(process)?;
     // All registers must be known.
     let (used, _) = while_stopped(process, max_pause, BlockedThreads::Wait, |stopped| {
-        Ok(is_code_in_use(&stacks, memory, &stopped.registers(), code))
+        stopped.search_stacks(|threads, is_over| {
+            is_code_in_use(&stacks, memory, threads, code, is_over)
+        })
     })?;
     Ok(used)
 }

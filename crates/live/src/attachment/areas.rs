@@ -215,7 +215,8 @@ impl Attachment {
         for attempt in 1.. {
             match in_use(&self.process, std::slice::from_ref(&range), self.max_pause) {
                 Ok(used) if !used.contains(&true) => break,
-                Ok(_) | Err(LiveError::NotStopped { .. }) if attempt < BORROWED_CHECKS => {
+                Ok(_) if attempt < BORROWED_CHECKS => thread::sleep(FREE_PAUSE),
+                Err(error) if error.is_pause_too_long() && attempt < BORROWED_CHECKS => {
                     thread::sleep(FREE_PAUSE);
                 }
                 Ok(_) => {

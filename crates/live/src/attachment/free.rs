@@ -113,8 +113,9 @@ impl Attachment {
             }
             match is_in_use(&self.process, &code, self.max_pause) {
                 Ok(false) => {}
+                Ok(true) => return Ok(false),
                 // Later, when no thread is in uninterruptible sleep.
-                Ok(true) | Err(LiveError::NotStopped { .. }) => return Ok(false),
+                Err(error) if error.is_pause_too_long() => return Ok(false),
                 Err(error) => return Err(error),
             }
         }

@@ -181,17 +181,22 @@ pub(crate) fn call_functions(
     job.run(is_safe)
 }
 
+/// For [`Stacks::visit`]: only one thread is stopped, so that its stacks are read without a limit of time.
+const fn unlimited() -> bool {
+    false
+}
+
 /// Whether all signal handlers that a thread is in have interrupted a wait. Some servers fork
 /// processes in a handler, which never leave it.
 fn interrupted_waits_only(process: &Process, stacks: &Stacks<'_>, thread: &StoppedThread) -> bool {
     let memory = process.memory();
     let mut interrupted = Vec::new();
-    let in_handler = stacks.visit(memory, &thread.registers, |word, kind| {
+    let in_handler = stacks.visit(memory, &thread.registers, unlimited, |word, kind| {
         if kind == StackWord::SavedInstruction {
             interrupted.push(word);
         }
     });
-    if !in_handler {
+    if in_handler == Some(false) {
         return true;
     }
     let is_known = !interrupted.is_empty();
@@ -381,7 +386,7 @@ impl ThreadJob<'_> {
             // A function called by the stub returns to it, and so may a signal handler that
             // interrupted its last instructions.
             let mut inside = stub.range.contains(&now.registers.rip);
-            self.stacks.visit(self.process.memory(), &now.registers, |word, _| {
+            self.stacks.visit(self.process.memory(), &now.registers, unlimited, |word, _| {
                 inside |= stub.range.contains(&word);
             });
             if !inside {

@@ -297,16 +297,31 @@ impl<'a> StoppedProcess<'a> {
     }
 
     /// Registers of all threads; of those in a system call at least stack and instruction pointer.
-    pub(crate) fn registers(&self) -> Vec<Registers> {
+    fn registers(&self) -> Vec<Registers> {
         let stopped = self.threads.iter().map(|thread| thread.registers);
         stopped.chain(self.blocked.iter().map(|thread| thread.registers)).collect()
     }
 
-    /// Checks the maximum pause; to be called before anything is changed.
+    /// Searches the stacks of all threads, at most until the maximum pause is over; to be called before anything is
+    /// changed. `search` gets the registers of the threads and whether the time is over.
+    ///
+    /// # Errors
+    /// [`LiveError::StacksNotRead`] if the time was over before, or `search` returned `None`.
+    pub(crate) fn search_stacks<T>(
+        &self,
+        search: impl FnOnce(&[Registers], &dyn Fn() -> bool) -> Option<T>,
+    ) -> Result<T, LiveError> {
+        let is_over = || self.since.elapsed() > self.max_pause;
+        let found = search(&self.registers(), &is_over).filter(|_| !is_over());
+        let max_pause = Nanos::from(self.max_pause);
+        found.ok_or(LiveError::StacksNotRead { pid: self.pid, max_pause })
+    }
+
+    /// Checks the maximum pause.
     ///
     /// # Errors
     /// The process has been stopped for longer than that.
-    pub(crate) fn check_max_pause(&self, missing: usize) -> Result<(), LiveError> {
+    fn check_max_pause(&self, missing: usize) -> Result<(), LiveError> {
         if self.since.elapsed() <= self.max_pause {
             return Ok(());
         }

@@ -54,13 +54,15 @@ impl<'a> Stacks<'a> {
     }
 
     /// Passes every word on the thread's stacks, including the red zone, to `see`; those saved by a signal
-    /// handler again. Returns whether the thread is in a signal handler.
+    /// handler again. Returns whether the thread is in a signal handler; `None` if `is_over` returned true
+    /// before all words were read. A stack ends with its mapping, which may be a large heap.
     pub(crate) fn visit(
         &self,
         memory: &ProcessMemory,
         registers: &Registers,
+        is_over: impl Fn() -> bool,
         mut see: impl FnMut(u64, StackWord),
-    ) -> bool {
+    ) -> Option<bool> {
         let mut starts = vec![registers.rsp.saturating_sub(RED_ZONE)];
         let mut visited: Vec<Range<u64>> = Vec::new();
         let mut in_handler = false;
@@ -74,6 +76,9 @@ impl<'a> Stacks<'a> {
             visited.push(start..end);
             let mut at = start;
             while at < end {
+                if is_over() {
+                    return None;
+                }
                 let left = usize::try_from((end - at) / 8).unwrap_or(CHUNK_WORDS);
                 let words = memory.words(at, left.clamp(1, CHUNK_WORDS));
                 for (index, word) in words.iter().enumerate() {
@@ -104,7 +109,7 @@ impl<'a> Stacks<'a> {
                 at += words.len() as u64 * 8;
             }
         }
-        in_handler
+        Some(in_handler)
     }
 
     fn end_of_stack(&self, start: u64) -> u64 {
@@ -123,15 +128,16 @@ fn addresses(all: &Registers) -> [u64; 16] {
 }
 
 /// For each of these ranges (ascending, disjoint), whether a thread is in it, or one of its registers or a
-/// word on its stacks points to it.
+/// word on its stacks points to it. `None`: as for [`Stacks::visit`].
 pub(crate) fn ranges_in_use(
     stacks: &Stacks<'_>,
     memory: &ProcessMemory,
     threads: &[Registers],
     ranges: &[Range<u64>],
-) -> Vec<bool> {
+    is_over: impl Fn() -> bool,
+) -> Option<Vec<bool>> {
     let mut used = vec![false; ranges.len()];
-    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return used };
+    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Some(used) };
     let all = first.start..last.end;
     let mut see = |word: u64| {
         if all.contains(&word) {
@@ -143,9 +149,9 @@ pub(crate) fn ranges_in_use(
     };
     for thread in threads {
         addresses(thread).into_iter().for_each(&mut see);
-        stacks.visit(memory, thread, |word, _| see(word));
+        stacks.visit(memory, thread, &is_over, |word, _| see(word))?;
     }
-    used
+    Some(used)
 }
 
 /// Code with its bytes, to distinguish return addresses from other words.
@@ -186,31 +192,39 @@ impl KnownCode {
 /// Whether a thread is in this code, will return to it, was interrupted in it by a signal handler, or has
 /// its address in a register: such as the target of a jump that it is about to execute.
 ///
-/// If the addresses that signal handlers return to are unknown, every word that points to it counts.
+/// If the addresses that signal handlers return to are unknown, every word that points to it counts. `None`: as for
+/// [`Stacks::visit`].
 pub(crate) fn is_code_in_use(
     stacks: &Stacks<'_>,
     memory: &ProcessMemory,
     threads: &[Registers],
     code: &[KnownCode],
-) -> bool {
+    is_over: impl Fn() -> bool,
+) -> Option<bool> {
     let find = |address: u64| code.iter().find(|code| code.contains(address));
     let every_word = stacks.signal_returns.is_empty();
-    threads.iter().any(|thread| {
-        let mut used = addresses(thread).into_iter().any(|word| find(word).is_some());
-        stacks.visit(memory, thread, |word, kind| {
+    let mut used = false;
+    for thread in threads {
+        used |= addresses(thread).into_iter().any(|word| find(word).is_some());
+        stacks.visit(memory, thread, &is_over, |word, kind| {
             if let Some(code) = find(word) {
                 used |= kind != StackWord::Any
                     || every_word
                     || code.follows_call(word)
                     || code.called.binary_search(&word).is_ok();
             }
-        });
-        used
-    })
+        })?;
+        if used {
+            break;
+        }
+    }
+    Some(used)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     /// A stack that ends where it is mapped: no word on it is read.
@@ -223,6 +237,34 @@ mod tests {
         unsafe { std::mem::zeroed() }
     }
 
+    fn in_time() -> bool {
+        false
+    }
+
+    #[test]
+    fn stack_in_a_large_mapping_is_read_until_the_time_is_over() {
+        let memory = ProcessMemory::open(std::process::id()).unwrap();
+        let heap = vec![1_u64; 8 * CHUNK_WORDS];
+        let start = heap.as_ptr() as u64;
+        let text =
+            format!("{start:x}-{:x} rw-p 00000000 00:00 0 \n", start + 8 * heap.len() as u64);
+        let stacks = Stacks { maps: Maps::parse(&text).unwrap(), signal_returns: &[2] };
+        let registers = Registers { rsp: start + RED_ZONE, ..zero() };
+        let visited = |chunks: usize| {
+            let (checks, mut words) = (Cell::new(0), 0);
+            let is_over = || checks.replace(checks.get() + 1) == chunks;
+            let found = stacks.visit(&memory, &registers, is_over, |_, _| words += 1);
+            (found, words)
+        };
+        assert_eq!(visited(2), (None, 2 * CHUNK_WORDS));
+        assert_eq!(visited(100), (Some(false), heap.len()));
+        // Unknown is not the same as unused.
+        let range = 0x5_0000..0x5_0040;
+        let ranges = std::slice::from_ref(&range);
+        assert_eq!(ranges_in_use(&stacks, &memory, &[registers], ranges, || true), None);
+        assert_eq!(is_code_in_use(&stacks, &memory, &[registers], &[], || true), None);
+    }
+
     #[test]
     fn code_whose_address_is_in_a_register_is_in_use() {
         let memory = ProcessMemory::open(std::process::id()).unwrap();
@@ -230,11 +272,10 @@ mod tests {
         let range = 0x5_0000..0x5_0040;
         let is_used = |registers: Registers| {
             let threads = [registers];
-            let used = is_code_in_use(&no_stacks(), &memory, &threads, &code);
-            assert_eq!(
-                ranges_in_use(&no_stacks(), &memory, &threads, std::slice::from_ref(&range)),
-                [used]
-            );
+            let used = is_code_in_use(&no_stacks(), &memory, &threads, &code, in_time).unwrap();
+            let ranges = std::slice::from_ref(&range);
+            let found = ranges_in_use(&no_stacks(), &memory, &threads, ranges, in_time);
+            assert_eq!(found.unwrap(), [used]);
             used
         };
         assert!(!is_used(zero()));
@@ -259,7 +300,7 @@ mod tests {
             let text = format!("{start:x}-{:x} rw-p 00000000 00:00 0 \n", start + 8 * 64);
             let stacks = Stacks { maps: Maps::parse(&text).unwrap(), signal_returns: &[RETURN] };
             let registers = Registers { rsp: start + RED_ZONE, ..zero() };
-            is_code_in_use(&stacks, &memory, &[registers], &code)
+            is_code_in_use(&stacks, &memory, &[registers], &code, in_time).unwrap()
         };
         // r8, the first saved register, to rip, the last one; rsp is followed as another stack.
         let saved: Vec<usize> = (1..30).filter(|index| is_used(*index, 0x5_0010)).collect();
