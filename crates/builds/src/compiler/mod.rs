@@ -116,26 +116,36 @@ impl Compiler {
     /// The matching C++ compiler: `g++-12` for `gcc-12`.
     #[must_use]
     pub fn cxx(&self) -> PathBuf {
-        let name = self.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        // `cc` is a link to the distribution's default compiler, so its name does not show the
-        // family.
-        let known = if name == "cc" { None } else { self.kind.split_name(name) };
-        let (before, after) = known.unwrap_or(("", ""));
-        let family = match self.kind {
-            CompilerKind::Gcc => "g++",
-            CompilerKind::Clang => "clang++",
-        };
-        self.path.with_file_name(if name == "cc" {
-            "c++".to_owned()
-        } else {
-            format!("{before}{family}{after}")
-        })
+        self.companion(&|path| cxx_beside(self.kind, path))
     }
 
     /// The matching tool for its objects, such as `ar`: `gcc-ar-12` for `gcc-12`.
     #[must_use]
     pub fn tool(&self, name: &str) -> PathBuf {
-        companion(self.kind, &self.path, name)
+        let tool = self.companion(&|path| tool_beside(self.kind, path, name));
+        if !tool.is_absolute() || tool.is_file() {
+            return tool;
+        }
+        let name = tool.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        locate(name, &path_folders()).unwrap_or(tool)
+    }
+
+    /// The program that `beside` names for a compiler at a path: beside this compiler; else beside the
+    /// one that its link resolves to, because a directory of links, such as ccache's, need not have all
+    /// programs. If there is none, that beside this compiler.
+    fn companion(&self, beside: &dyn Fn(&Path) -> PathBuf) -> PathBuf {
+        let own = beside(&self.path);
+        // A name in place of the path is not searched for: it is part of the fingerprint.
+        if !own.is_absolute() || own.is_file() {
+            return own;
+        }
+        let resolved = self.resolved.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        // ccache's own name does not show the compiler's.
+        let is_compiler = self.kind.split_name(resolved).is_some();
+        let name = own.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let others = is_compiler.then(|| beside(&self.resolved)).into_iter();
+        let mut others = others.chain([self.resolved.with_file_name(name)]);
+        others.find(|path| path.is_file()).unwrap_or(own)
     }
 
     /// The first line of the version of the linker `name`, as in `-fuse-ld=name`; `None` if it does not
@@ -160,8 +170,23 @@ pub(crate) fn without_name(kind: CompilerKind, version_line: &str) -> &str {
     }
 }
 
-/// The tool `name` that belongs to the compiler at `path`.
-pub(crate) fn companion(kind: CompilerKind, path: &Path, name: &str) -> PathBuf {
+/// The C++ compiler that belongs to the compiler at `path`, in the same directory.
+fn cxx_beside(kind: CompilerKind, path: &Path) -> PathBuf {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    // `cc` is a link to the distribution's default compiler, so its name does not show the family.
+    if name == "cc" {
+        return path.with_file_name("c++");
+    }
+    let (before, after) = kind.split_name(name).unwrap_or(("", ""));
+    let family = match kind {
+        CompilerKind::Gcc => "g++",
+        CompilerKind::Clang => "clang++",
+    };
+    path.with_file_name(format!("{before}{family}{after}"))
+}
+
+/// The tool `name` that belongs to the compiler at `path`, in the same directory.
+pub(crate) fn tool_beside(kind: CompilerKind, path: &Path, name: &str) -> PathBuf {
     let own = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let (before, after) = kind.split_name(own).unwrap_or(("", ""));
     let family = match kind {
@@ -262,6 +287,18 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
+    fn unexamined(path: &Path, resolved: &Path, kind: CompilerKind) -> Compiler {
+        Compiler {
+            path: path.to_owned(),
+            resolved: resolved.to_owned(),
+            kind,
+            version: String::new(),
+            version_line: String::new(),
+            target: String::new(),
+            linker: None,
+        }
+    }
+
     #[test]
     fn missing_compiler_error_lists_installed_ones() {
         let folder = tempfile::tempdir().unwrap();
@@ -284,15 +321,7 @@ mod tests {
 
     #[test]
     fn companion_tools_have_the_compilers_prefix_and_version() {
-        let compiler = |path: &str, kind| Compiler {
-            path: PathBuf::from(path),
-            resolved: PathBuf::from(path),
-            kind,
-            version: String::new(),
-            version_line: String::new(),
-            target: String::new(),
-            linker: None,
-        };
+        let compiler = |path: &str, kind| unexamined(Path::new(path), Path::new(path), kind);
         let gcc = compiler("/usr/bin/x86_64-linux-gnu-gcc-12", CompilerKind::Gcc);
         assert_eq!(gcc.cxx(), Path::new("/usr/bin/x86_64-linux-gnu-g++-12"));
         assert_eq!(gcc.tool("ar"), Path::new("/usr/bin/x86_64-linux-gnu-gcc-ar-12"));
@@ -302,6 +331,33 @@ mod tests {
         let cc = compiler("/usr/bin/cc", CompilerKind::Gcc);
         assert_eq!(cc.cxx(), Path::new("/usr/bin/c++"));
         assert_eq!(cc.tool("ar"), Path::new("/usr/bin/gcc-ar"));
+    }
+
+    #[test]
+    fn companion_tools_of_a_link_are_beside_the_compiler() {
+        let folder = tempfile::tempdir().unwrap();
+        let (links, programs) = (folder.path().join("links"), folder.path().join("programs"));
+        for folder in [&links, &programs] {
+            fs::create_dir(folder).unwrap();
+        }
+        let real = "x86_64-linux-gnu-gcc-99";
+        for name in ["gcc-ar-99", "x86_64-linux-gnu-gcc-ar-99", "x86_64-linux-gnu-g++-99"] {
+            program(&programs, name);
+        }
+        let gcc = |name: &str, resolved: &str| {
+            unexamined(&links.join(name), &programs.join(resolved), CompilerKind::Gcc)
+        };
+        let link = gcc("gcc", real);
+        assert_eq!(link.tool("ar"), programs.join("x86_64-linux-gnu-gcc-ar-99"));
+        assert_eq!(link.cxx(), programs.join("x86_64-linux-gnu-g++-99"));
+        assert_eq!(gcc("gcc-99", "ccache").tool("ar"), programs.join("gcc-ar-99"));
+        // What is missing is reported beside the link.
+        assert_eq!(gcc("gcc-99", "ccache").tool("ranlib"), links.join("gcc-ranlib-99"));
+        program(&links, "gcc-ar");
+        assert_eq!(link.tool("ar"), links.join("gcc-ar"));
+        let named = unexamined(Path::new("compiler"), &link.resolved, CompilerKind::Gcc);
+        assert_eq!(named.tool("ar"), Path::new("gcc-ar"));
+        assert_eq!(named.cxx(), Path::new("g++"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::files::Raw;
 use super::{CLANGS, CollectionLock, Profile, counters};
 use crate::command::clean_command;
-use crate::compiler::companion;
+use crate::compiler::tool_beside;
 use crate::failure::last_lines;
 use crate::{Build, BuildError, CompilerKind};
 
@@ -75,7 +75,7 @@ impl Collection<'_> {
 
     fn merge(&self, counters: &[PathBuf], data: &Path) -> Result<(), BuildError> {
         let compiler = &self.instrumented.compiler;
-        let tool = companion(compiler.name, &compiler.path, "profdata");
+        let tool = tool_beside(compiler.name, &compiler.path, "profdata");
         let output = clean_command(&tool)
             .arg("merge")
             .arg("-o")
