@@ -110,7 +110,7 @@ if [ "$wanted" = test ]; then
     # Needed to compile PostgreSQL.
     have bison || set -- "$@" bison
     have flex || set -- "$@" flex
-    have perl || set -- "$@" perl
+    perl -MFindBin -MFile::Compare -e 1 2>/dev/null || set -- "$@" perl
     # Needed to compile MySQL.
     have cmake || set -- "$@" cmake
     have ninja || set -- "$@" ninja-build

@@ -55,7 +55,15 @@ fn is_present(probe: &Probe, compiler: &Compiler) -> bool {
         Probe::Program(name) => is_installed(name),
         Probe::Header(name) => has_header(name, compiler),
         Probe::File(path) => path.is_file(),
+        Probe::PerlModules(names) => has_perl_modules(names),
     }
+}
+
+fn has_perl_modules(names: &[&str]) -> bool {
+    let mut perl = clean_command("perl");
+    perl.args(names.iter().map(|name| format!("-M{name}"))).args(["-e", "1"]);
+    perl.stdout(Stdio::null()).stderr(Stdio::null());
+    perl.status().is_ok_and(|status| status.success())
 }
 
 /// Checks the compiler's search path for a header.
@@ -78,6 +86,7 @@ fn name(need: &Prerequisite) -> String {
         Probe::Program(name) => format!("the program {name}"),
         Probe::Header(name) => format!("the header {name}"),
         Probe::File(path) => path.display().to_string(),
+        Probe::PerlModules(names) => format!("Perl with {}", names.join(" and ")),
     }
 }
 
@@ -127,14 +136,23 @@ mod tests {
         let there = [
             need(Probe::Program("sh".to_owned()), "dash"),
             need(Probe::Header("stdio.h".to_owned()), "libc6-dev"),
+            need(Probe::PerlModules(&["strict"]), "perl-base"),
         ];
         assert!(missing(&there, &compiler).is_empty());
         let not = [
             need(Probe::Program("dbdyno-no-such-program".to_owned()), "none"),
             need(Probe::Header("dbdyno/no-such.h".to_owned()), "none-dev"),
+            need(Probe::PerlModules(&["strict", "NoSuchModule"]), "none-perl"),
         ];
         let names: Vec<String> = missing(&not, &compiler).iter().map(|need| name(need)).collect();
-        assert_eq!(names, ["the program dbdyno-no-such-program", "the header dbdyno/no-such.h"]);
-        assert_eq!(packages(&missing(&not, &compiler)), ["none", "none-dev"]);
+        assert_eq!(
+            names,
+            [
+                "the program dbdyno-no-such-program",
+                "the header dbdyno/no-such.h",
+                "Perl with strict and NoSuchModule"
+            ]
+        );
+        assert_eq!(packages(&missing(&not, &compiler)), ["none", "none-dev", "none-perl"]);
     }
 }

@@ -6,7 +6,9 @@
 
 use std::path::PathBuf;
 
-use super::{BuildPlan, ConfigureTool, Counts, Prerequisite, RecipeInput, RecipeOptions, Step};
+use super::{
+    BuildPlan, ConfigureTool, Counts, Prerequisite, Probe, RecipeInput, RecipeOptions, Step,
+};
 
 pub(super) const PROGRAM: &str = "server/bin/postgres";
 
@@ -127,7 +129,11 @@ pub(super) fn needs(options: &RecipeOptions) -> Vec<Prerequisite> {
     let mut needs = vec![
         Prerequisite::program("bison", "bison"),
         Prerequisite::program("flex", "flex"),
-        Prerequisite::program("perl", "perl"),
+        // Debian's minimal Perl, which is always installed, does not have them.
+        Prerequisite {
+            probe: Probe::PerlModules(&["FindBin", "File::Compare"]),
+            package: "perl".to_owned(),
+        },
     ];
     if options.tool == Some(ConfigureTool::Meson) {
         needs.push(Prerequisite::program("meson", "meson"));

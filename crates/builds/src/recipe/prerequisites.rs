@@ -21,6 +21,8 @@ pub enum Probe {
     Header(String),
     /// A file.
     File(PathBuf),
+    /// Modules of Perl, which Debian packages separately.
+    PerlModules(&'static [&'static str]),
 }
 
 impl Prerequisite {
