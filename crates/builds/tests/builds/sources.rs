@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use dbdyno_builds::{
     BuildError, Cache, CacheEntryKind, CommitRange, HistoryError, RangeRequest, Sha256, Source,
@@ -252,6 +253,61 @@ fn git_revision_is_fetched_once() {
     let other = SourceOrigin::Git { url, revision: "v2".to_owned() };
     let error = bench.obtain(&other).unwrap_err().to_string();
     assert!(error.contains("fetching it failed"), "{error}");
+}
+
+/// A server of the repositories in a directory, stopped on drop.
+struct GitServer(Child, String);
+
+impl GitServer {
+    fn start(folder: &Path) -> Self {
+        let programs = Command::new("git").arg("--exec-path").output().unwrap().stdout;
+        let programs = PathBuf::from(String::from_utf8(programs).unwrap().trim());
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let server = Command::new(programs.join("git-daemon"))
+            .args(["--reuseaddr", "--export-all", "--listen=127.0.0.1"])
+            .arg(format!("--port={}", address.port()))
+            .arg(format!("--base-path={}", folder.display()))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self(server, format!("git://{address}"));
+        let start = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(30), "git-daemon does not listen");
+            thread::sleep(Duration::from_millis(10));
+        }
+        server
+    }
+}
+
+impl Drop for GitServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn submodule_with_relative_url_is_fetched_from_the_server_of_the_source() {
+    let bench = Bench::new();
+    let (folder, _) = bench.repository();
+    let inner = bench.dir.path().join("inner");
+    fs::create_dir_all(inner.join("src/backend")).unwrap();
+    bench.run_in(&inner, "git", &["init", "--quiet"]);
+    bench.commit(&inner, "inner");
+    let commit = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(&inner).output();
+    let commit = String::from_utf8(commit.unwrap().stdout).unwrap();
+    fs::create_dir(folder.join("inner")).unwrap();
+    let modules = "[submodule \"inner\"]\npath = inner\nurl = ../inner\n";
+    fs::write(folder.join(".gitmodules"), modules).unwrap();
+    let link = format!("160000,{},inner", commit.trim());
+    bench.run_in(&folder, "git", &["update-index", "--add", "--cacheinfo", &link]);
+    bench.commit(&folder, "outer");
+    let server = GitServer::start(bench.dir.path());
+    let url = format!("{}/postgresql-99.1", server.1);
+    let source = bench.obtain(&SourceOrigin::Git { url, revision: "main".to_owned() }).unwrap();
+    let file = source.unpack(bench.dir.path()).unwrap().join("inner/src/backend/a.c");
+    assert!(fs::read_to_string(file).unwrap().contains("inner"));
 }
 
 #[test]
