@@ -49,8 +49,9 @@ impl Builder {
         self.build_while(requests, progress, &mut |_, _| ControlFlow::Continue(()))
     }
 
-    /// Like [`Builder::build`], but calls `check` with the index of the request after each server
-    /// that was built. After a `Break`, the remaining servers are [`BuildError::Cancelled`].
+    /// Like [`Builder::build`], but calls `check` with the index of the request for each finished
+    /// build: for the libraries before the first server, for each server before the next one. After a
+    /// `Break`, the remaining servers are [`BuildError::Cancelled`].
     pub fn build_while(
         &self,
         requests: &[Request],
@@ -98,14 +99,19 @@ impl Builder {
             }
             work();
         });
-        for at in servers {
-            run(at);
-            let Some(Ok(build)) = outcomes[at].get() else { continue };
+        let mut is_refused = |at: usize| {
+            let Some(Ok(build)) = outcomes[at].get() else { return false };
             let number = prepared.iter().position(|prepared| {
                 prepared.as_ref().is_ok_and(|prepared| prepared.fingerprint == build.fingerprint)
             });
-            if number.is_some_and(|number| check(number, build).is_break()) {
-                break;
+            number.is_some_and(|number| check(number, build).is_break())
+        };
+        if !libraries.iter().any(|at| is_refused(*at)) {
+            for at in servers {
+                run(at);
+                if is_refused(at) {
+                    break;
+                }
             }
         }
         let base =

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use dbdyno_builds::recipe::RecipeOptions;
 use dbdyno_builds::{
     Build, BuildError, Builder, Cache, CacheEntryKind, Compiler, Event, Lookup, Profiles,
-    Profiling, Request, SourceOrigin, Sources, System, TrainingId, Variant,
+    Profiling, Request, Source, SourceOrigin, Sources, System, TrainingId, Variant,
 };
 use dbdyno_units::Bytes;
 use tempfile::TempDir;
@@ -124,6 +124,28 @@ fn each_ingredient_gives_another_build() {
     other(&Request { options, ..bench.request("rel") });
     fs::write(bench.source.join("src/backend/b.c"), "int b(void) { return 4; }\n").unwrap();
     other(&bench.request("rel"));
+}
+
+#[test]
+fn libraries_are_checked_before_a_server_starts() {
+    let bench = Bench::new();
+    let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-cc.sh");
+    let (library, variant) = (Source::bundled_sqlite(), Variant::by_name("rel").unwrap());
+    let library = Request::new(library, variant, Compiler::find(fake).unwrap());
+    let events = Mutex::new(Vec::new());
+    let started = |event: Event<'_>| {
+        if let Event::Started { request } = event {
+            events.lock().unwrap().push(format!("{} started", request.source.name()));
+        }
+    };
+    bench.builder.build_while(&[bench.request("rel"), library], &started, &mut |_, build| {
+        events.lock().unwrap().push(format!("{} checked", build.system));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(
+        events.into_inner().unwrap(),
+        ["sqlite started", "sqlite checked", "postgresql started", "postgresql checked"]
+    );
 }
 
 #[test]

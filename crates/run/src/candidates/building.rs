@@ -223,12 +223,12 @@ impl<'a> BuildPipeline<'a> {
         requests: &[Request],
         candidates: &[&Candidate],
     ) -> Result<Vec<Build>, RunError> {
-        // Audits each build before the next is compiled.
+        // Audits each server before the next is compiled.
         let mut refused = None;
         let mut audit = |at: usize, build: &Build| {
             // The others may take hours, in which another process may shrink the cache.
             self.hold(build);
-            if requests[at].bolt.is_some() {
+            if requests[at].bolt.is_some() || !build.system.is_server() {
                 return ControlFlow::Continue(());
             }
             match self.auditor.audit(&[candidates[at]], std::slice::from_ref(build)) {
