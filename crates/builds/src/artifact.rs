@@ -1,4 +1,5 @@
 use std::fmt;
+use std::fs;
 use std::path::PathBuf;
 
 use dbdyno_units::{Bytes, Nanos};
@@ -116,6 +117,19 @@ pub struct CompilerUsed {
 }
 
 impl CompilerUsed {
+    /// The compiler on this machine.
+    pub(crate) fn locate(&self) -> Compiler {
+        Compiler {
+            path: self.path.clone(),
+            resolved: fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone()),
+            kind: self.name,
+            version: self.version.clone(),
+            version_line: self.version_line.clone(),
+            target: self.target.clone(),
+            linker: self.linker.clone(),
+        }
+    }
+
     /// Whether it is the same version for the same target with the same linker, by whatever name it
     /// was called.
     pub(crate) fn is_same_version(&self, other: &Self) -> bool {

@@ -66,7 +66,7 @@ pub use fingerprint::{Fingerprint, Ingredients};
 pub use host::HostCpu;
 pub use inventory::{CacheEntry, CacheEntryKind};
 pub use packaging::PackagingFlags;
-pub use prepare::check_compiler;
+pub use prepare::{check_compiler, check_profile_tools};
 pub use profile::{
     Collection, CollectionLock, Lookup, Profile, ProfileUsed, ProfileWriter, Profiles, Profiling,
     TrainingId,

@@ -6,11 +6,13 @@ use std::path::Path;
 use dbdyno_record::build::{Pgo, Variant};
 
 use crate::packaging::PackagingFlags;
-use crate::profile::Profiling;
+use crate::profile::{Profiling, find_profdata};
 use crate::recipe::{self, Flags};
 use crate::samples::SampleTools;
 use crate::variant::compile_flags;
-use crate::{BuildError, Compiler, CompilerError, Fingerprint, HostCpu, Ingredients, Request};
+use crate::{
+    BuildError, Compiler, CompilerError, CompilerKind, Fingerprint, HostCpu, Ingredients, Request,
+};
 
 /// A request with its flags and its fingerprint.
 pub(crate) struct Prepared<'a> {
@@ -48,7 +50,7 @@ fn requested(packaging: &PackagingFlags, variant: &Variant, compiler: &Compiler)
     [&packaging.compile[..], &compile_flags(variant, compiler.kind)].concat()
 }
 
-/// Checks that the compiler can do what a build requests: link-time optimization, sampled profiles.
+/// Checks that the compiler can do what a build requests: link-time optimization, profiles.
 /// Compiles nothing but a trial of three lines.
 ///
 /// # Errors
@@ -58,15 +60,25 @@ pub fn check_compiler(
     variant: &Variant,
     extra_flags: &[String],
 ) -> Result<(), BuildError> {
-    if variant.pgo == Pgo::Sample {
-        SampleTools::of(compiler)?;
-    }
+    check_profile_tools(compiler, variant.pgo)?;
     let packaging = PackagingFlags::query(variant.packaging, compiler.kind)?;
     let flags = requested(&packaging, variant, compiler);
     if recipe::requests_lto(flags.iter().chain(extra_flags).map(String::as_str)) {
         compiler.lto_linker()?;
     }
     Ok(())
+}
+
+/// Checks that the tools that make this kind of profile for the compiler are installed.
+///
+/// # Errors
+/// One is missing; the error names its package. The compiler has no such profiles.
+pub fn check_profile_tools(compiler: &Compiler, pgo: Pgo) -> Result<(), BuildError> {
+    match (pgo, compiler.kind) {
+        (Pgo::Sample, _) => SampleTools::of(compiler).map(drop),
+        (Pgo::Instrument, CompilerKind::Clang) => find_profdata(compiler).map(drop),
+        (Pgo::Instrument, CompilerKind::Gcc) | (Pgo::Off, _) => Ok(()),
+    }
 }
 
 fn prepare_one<'a>(
@@ -117,4 +129,27 @@ fn prepare_one<'a>(
         fingerprint = Ingredients { bolt: &bolt.identity(), ..ingredients }.fingerprint();
     }
     Ok(Prepared { request, flags, fingerprint })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::recipe::testing::compiler;
+
+    #[test]
+    fn missing_tool_for_instrumented_profiles_is_reported_before_compiling() {
+        let clang = Compiler {
+            path: PathBuf::from("/nowhere/clang-99"),
+            resolved: PathBuf::from("/nowhere/bin/clang"),
+            version: "99.1.0".to_owned(),
+            ..compiler(CompilerKind::Clang)
+        };
+        let variant = Variant::by_name("rel_pgo").unwrap();
+        let error = check_compiler(&clang, &variant, &[]).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/llvm-profdata-99"), "{error}");
+        assert!(error.ends_with("apt-get install llvm-99"), "{error}");
+        check_profile_tools(&compiler(CompilerKind::Gcc), variant.pgo).unwrap();
+    }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use collecting::Collection;
+pub(crate) use collecting::find_profdata;
 pub(crate) use files::Raw;
 pub use store::{CollectionLock, Lookup, Profiles};
 

@@ -46,18 +46,7 @@ impl SampleTools {
         if compiler.kind == CompilerKind::Gcc {
             return Err(BuildError::NoSampledProfiles { compiler: compiler.to_string() });
         }
-        // In Debian, `clang` has no version in its name, but the tools in the same directory do.
-        // The directory that the link resolves to has the tools without it.
-        let find = |name: &str| {
-            let own = compiler.tool(name);
-            let unversioned = compiler.resolved.with_file_name(format!("llvm-{name}"));
-            let found = [own.clone(), unversioned].into_iter().find(|path| path.is_file());
-            found.ok_or_else(|| BuildError::MissingTool {
-                tool: own.display().to_string(),
-                purpose: "making a profile of samples for clang".to_owned(),
-                package: format!("llvm-{}", compiler.version.split('.').next().unwrap_or("")),
-            })
-        };
+        let find = |name: &str| compiler.llvm_tool(name, "making a profile of samples for clang");
         Ok(Self { generate: find("profgen")?, merge: find("profdata")? })
     }
 

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::BuildError;
 use crate::command::clean_command;
 
 pub use error::CompilerError;
@@ -130,6 +131,21 @@ impl Compiler {
         locate(name, &path_folders()).unwrap_or(tool)
     }
 
+    /// The tool `name` of LLVM that belongs to this clang; an error with its `purpose` if there is none.
+    pub(crate) fn llvm_tool(&self, name: &str, purpose: &str) -> Result<PathBuf, BuildError> {
+        // Not one on the PATH: profiles of other versions are rejected.
+        let own = self.companion(&|path| tool_beside(self.kind, path, name));
+        // `clang-19` has a version in its name, but the tools in the directory that its link resolves to
+        // need not.
+        let unversioned = self.resolved.with_file_name(format!("llvm-{name}"));
+        let found = [&own, &unversioned].into_iter().find(|path| path.is_file()).cloned();
+        found.ok_or_else(|| BuildError::MissingTool {
+            tool: own.display().to_string(),
+            purpose: purpose.to_owned(),
+            package: format!("llvm-{}", self.version.split('.').next().unwrap_or("")),
+        })
+    }
+
     /// The program that `beside` names for a compiler at a path: beside this compiler; else beside the
     /// one that its link resolves to, because a directory of links, such as ccache's, need not have all
     /// programs. If there is none, that beside this compiler.
@@ -186,7 +202,7 @@ fn cxx_beside(kind: CompilerKind, path: &Path) -> PathBuf {
 }
 
 /// The tool `name` that belongs to the compiler at `path`, in the same directory.
-pub(crate) fn tool_beside(kind: CompilerKind, path: &Path, name: &str) -> PathBuf {
+fn tool_beside(kind: CompilerKind, path: &Path, name: &str) -> PathBuf {
     let own = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let (before, after) = kind.split_name(own).unwrap_or(("", ""));
     let family = match kind {

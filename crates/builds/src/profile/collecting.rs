@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 use super::files::Raw;
 use super::{CLANGS, CollectionLock, Profile, counters};
 use crate::command::clean_command;
-use crate::compiler::tool_beside;
 use crate::failure::last_lines;
-use crate::{Build, BuildError, CompilerKind};
+use crate::{Build, BuildError, Compiler, CompilerKind};
+
+/// The tool that merges the counters of instrumented programs of this clang.
+pub(crate) fn find_profdata(compiler: &Compiler) -> Result<PathBuf, BuildError> {
+    compiler.llvm_tool("profdata", "merging clang's profile")
+}
 
 /// A profile that is being collected. Dropping it removes the raw files.
 #[derive(Debug)]
@@ -74,22 +78,14 @@ impl Collection<'_> {
     }
 
     fn merge(&self, counters: &[PathBuf], data: &Path) -> Result<(), BuildError> {
-        let compiler = &self.instrumented.compiler;
-        let tool = tool_beside(compiler.name, &compiler.path, "profdata");
+        let tool = find_profdata(&self.instrumented.compiler.locate())?;
         let output = clean_command(&tool)
             .arg("merge")
             .arg("-o")
             .arg(data.join(CLANGS))
             .args(counters)
             .output()
-            .map_err(|_| BuildError::MissingTool {
-                tool: tool.display().to_string(),
-                purpose: "merging clang's profile".to_owned(),
-                package: match tool.file_name() {
-                    Some(name) => name.to_string_lossy().replace("-profdata", ""),
-                    None => "llvm".to_owned(),
-                },
-            })?;
+            .map_err(|error| BuildError::io("starting", &tool, error))?;
         if output.status.success() {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use dbdyno_audit::Audit;
 use dbdyno_builds::{
     Bolt, Build, BuildError, Builder, Cache, CacheDir, CacheLease, Profiles, Profiling, Request,
-    SampleTools, Sources,
+    SampleTools, Sources, check_profile_tools,
 };
 use dbdyno_record::build::{BoltProfileMethod, Pgo};
 use dbdyno_spec::experiment::{self, Candidate, Training};
@@ -129,6 +129,7 @@ impl<'a> BuildPipeline<'a> {
         for (position, &candidate) in candidates.iter().enumerate() {
             let Some(build) = candidate.system.build() else { continue };
             let one = requests.request(candidate, build).and_then(|request| {
+                check_profile_tools(&request.compiler, request.variant.pgo)?;
                 let compiler = (request.variant.pgo == Pgo::Sample).then_some(&request.compiler);
                 let tools = compiler.map(SampleTools::of).transpose()?;
                 Ok(PlannedBuild { position, candidate, build, request, tools })
