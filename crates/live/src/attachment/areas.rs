@@ -94,6 +94,7 @@ impl Attachment {
             touched?;
         }
         if !mapped? {
+            self.unmap_parts(&area)?;
             return Err(LiveError::refused(
                 self.process.pid(),
                 "it could not map executable memory; a limit of its address space (ulimit -v) or \
@@ -101,6 +102,21 @@ impl Attachment {
             ));
         }
         Ok(())
+    }
+
+    /// Makes the process unmap the part of an area that was mapped although the other one could not be mapped.
+    fn unmap_parts(&mut self, area: &Area) -> Result<(), LiveError> {
+        let maps = self.process.maps()?;
+        let parts = [(area.data_range(), READ_WRITE), (area.code_range(), READ_EXECUTE)];
+        let own = parts.iter().filter(|(range, protection)| is_own(&maps, range, *protection));
+        let calls: Vec<SystemCall> = own.map(|(range, _)| unmap_range(range)).collect();
+        self.make_calls(&calls)
+    }
+
+    /// Whether the code of an area is mapped and its data is not: dbdyno was killed while it unmapped the area.
+    pub(super) fn is_half_unmapped(&self, area: &Area) -> Result<bool, LiveError> {
+        let maps = self.process.maps()?;
+        Ok(!is_mapped_in(&maps, area) && is_own(&maps, &area.code_range(), READ_EXECUTE))
     }
 
     /// Checks that additional code does not exceed the limit.
@@ -246,6 +262,20 @@ fn is_mapped_in(maps: &Maps, area: &Area) -> bool {
     code && maps.at(area.data_range().start).is_some_and(|mapping| mapping.writable)
 }
 
+/// Whether a part of an area is mapped as it was added, as a mapping of its own: a larger one may be memory of the
+/// process.
+fn is_own(maps: &Maps, range: &Range<u64>, protection: u64) -> bool {
+    let has = |access: libc::c_int| protection & access as u64 != 0;
+    maps.at(range.start).is_some_and(|mapping| {
+        mapping.range == *range
+            && mapping.inode == 0
+            && mapping.name.is_empty()
+            && mapping.readable == has(libc::PROT_READ)
+            && mapping.writable == has(libc::PROT_WRITE)
+            && mapping.executable == has(libc::PROT_EXEC)
+    })
+}
+
 /// The calls that map an area. Code is never writable for the process: dbdyno writes to it from
 /// outside.
 fn map(area: &Area, huge: bool) -> Vec<SystemCall> {
@@ -264,10 +294,14 @@ fn map(area: &Area, huge: bool) -> Vec<SystemCall> {
 }
 
 pub(super) fn unmap(area: &Area) -> [SystemCall; 2] {
-    [area.data_range(), area.code_range()].map(|range| SystemCall {
+    [area.data_range(), area.code_range()].map(|range| unmap_range(&range))
+}
+
+pub(super) fn unmap_range(range: &Range<u64>) -> SystemCall {
+    SystemCall {
         number: libc::SYS_munmap,
         arguments: [range.start, range.end - range.start, 0, 0, 0, 0],
-    })
+    }
 }
 
 #[cfg(test)]
@@ -290,5 +324,22 @@ mod tests {
         assert!(!is_mapped(0x40_3000, 0x40_4000, "r-xp"));
         assert!(!is_mapped(0x40_2000, 0x40_4000, "rwxp"));
         assert!(!is_mapped(0x40_2000, 0x40_4000, "r--p"));
+    }
+
+    #[test]
+    fn part_of_an_area_is_own_only_as_a_mapping_of_its_own() {
+        let is_own =
+            |line: &str| is_own(&Maps::parse(line).unwrap(), &(0x40_2000..0x40_4000), READ_WRITE);
+        assert!(is_own("00402000-00404000 rw-p 00000000 00:00 0 \n"));
+        for other in [
+            "00402000-00405000 rw-p 00000000 00:00 0 \n",
+            "00401000-00404000 rw-p 00000000 00:00 0 \n",
+            "00402000-00404000 r-xp 00000000 00:00 0 \n",
+            "00402000-00404000 rw-p 00000000 fe:00 7 /a\n",
+            "00402000-00404000 rw-p 00000000 00:00 0 [heap]\n",
+            "",
+        ] {
+            assert!(!is_own(other), "{other}");
+        }
     }
 }

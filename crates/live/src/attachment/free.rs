@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::areas::unmap;
+use super::areas::{unmap, unmap_range};
 use super::{Activation, Attachment, FREE_PAUSE, original_address};
 use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState};
@@ -133,7 +133,7 @@ impl Attachment {
         called.sort_unstable();
         let mut code = Vec::new();
         for area in &generation.areas {
-            if self.is_mapped(area)? {
+            if self.is_mapped(area)? || self.is_half_unmapped(area)? {
                 let range = area.code_range();
                 let bytes = self.code(generation, &range)?;
                 code.push(KnownCode { start: range.start, bytes, called: called.clone() });
@@ -144,10 +144,12 @@ impl Attachment {
 
     fn free_generation(&mut self, number: u32) -> Result<u64, LiveError> {
         let Some(generation) = self.generation(number).cloned() else { return Ok(0) };
-        let mut areas = Vec::new();
+        let (mut areas, mut half_unmapped) = (Vec::new(), Vec::new());
         for area in &generation.areas {
             if self.is_mapped(area)? {
                 areas.push(*area);
+            } else if self.is_half_unmapped(area)? {
+                half_unmapped.push(area.code_range());
             }
         }
         if let Some(first) = generation.areas.first()
@@ -156,14 +158,14 @@ impl Attachment {
         {
             self.deregister(first, &generation.frames)?;
         }
-        if !areas.is_empty() {
-            let calls: Vec<SystemCall> = areas.iter().flat_map(unmap).collect();
-            self.make_calls(&calls)?;
-        }
+        let mut calls: Vec<SystemCall> = areas.iter().flat_map(unmap).collect();
+        calls.extend(half_unmapped.iter().map(unmap_range));
+        self.make_calls(&calls)?;
         self.journal.change(|record| record.generations.retain(|it| it.number != number))?;
         self.journal.remove_map(number);
         symbol_files::forget(self.journal.directory(), number);
-        Ok(areas.iter().map(|area| area.code + area.data).sum())
+        let left: u64 = half_unmapped.iter().map(|code| code.end - code.start).sum();
+        Ok(areas.iter().map(|area| area.code + area.data).sum::<u64>() + left)
     }
 
     /// Removes the lists that the unwinder still has. The process counts each list when it is
@@ -180,5 +182,47 @@ impl Attachment {
         let maps = self.maps();
         let original = |address| original_address(&maps, address);
         unwind::call(&self.process, area, &unwinder.deregister(left), &original)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::process::{ProbeOptions, Process};
+
+    struct KillOnDrop(Child);
+
+    impl Drop for KillOnDrop {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn code_of_an_interrupted_unmapping_is_unmapped() {
+        let pipe = Stdio::piped;
+        let mut child =
+            KillOnDrop(Command::new("cat").stdin(pipe()).stdout(pipe()).spawn().unwrap());
+        // It has started when it responds.
+        child.0.stdin.as_ref().unwrap().write_all(b"a").unwrap();
+        child.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let process = Process::open(child.0.id(), ProbeOptions::default()).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let pause = Duration::from_millis(500);
+        let mut attachment = Attachment::open(process, state.path(), pause).unwrap();
+        let before = attachment.process.maps().unwrap();
+        attachment.begin().unwrap();
+        let near = before.all()[0].range.clone();
+        let area = attachment.reserve(&near, 64 << 10, false).unwrap();
+        attachment.make_calls(&[unmap_range(&area.data_range())]).unwrap();
+        attachment.retire_unused().unwrap();
+        assert_eq!(attachment.free().unwrap(), area.code);
+        assert_eq!(attachment.process.maps().unwrap(), before);
+        assert_eq!(attachment.generations(), []);
     }
 }

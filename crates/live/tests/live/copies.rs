@@ -174,6 +174,37 @@ fn replaced_code_is_kept_by_default_up_to_the_limit() {
     victim.end();
 }
 
+/// Limits the address space of a program to `more` bytes more than it has.
+fn limit_address_space(victim: &Victim, more: u64) {
+    let statm = fs::read_to_string(format!("/proc/{}/statm", victim.pid())).unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    let limit = libc::rlimit { rlim_cur: pages * 4096 + more, rlim_max: libc::RLIM_INFINITY };
+    let pid = victim.pid().cast_signed();
+    // SAFETY: the structure lives during the call; no old limit is returned.
+    let done = unsafe { libc::prlimit(pid, libc::RLIMIT_AS, &limit, std::ptr::null_mut()) };
+    assert_eq!(done, 0);
+}
+
+#[test]
+fn memory_of_a_mapping_that_failed_in_part_is_unmapped() {
+    const CODE: u64 = 16 << 20;
+    let program = Program::compile("huge.c", "gcc", &["-O2", "-DPERMITTED"]);
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let before = attachment.process().maps().unwrap();
+    let near = before.all()[0].range.clone();
+    // Enough for the data only, and for the code only.
+    for more in [4 << 20, CODE + (64 << 10)] {
+        attachment.begin().unwrap();
+        limit_address_space(&victim, more);
+        let error = attachment.reserve(&near, CODE, false).unwrap_err().to_string();
+        assert!(error.contains("could not map executable memory"), "{error}");
+        assert_eq!(attachment.process().maps().unwrap(), before);
+        victim.assert_alive();
+    }
+    victim.end();
+}
+
 #[test]
 fn program_at_fixed_addresses_is_optimized_and_undone() {
     check_undo_and_redo("clang", &["-O1", "-mavx", "-no-pie", "-fno-pie", "-fcf-protection=full"]);
