@@ -289,8 +289,11 @@ impl<'a> Session<'a> {
         Ok(Outcome::Complete { failures: self.recorder.failures() })
     }
 
-    /// Removes the run's schemas from existing servers.
+    /// Removes the run's schemas from existing servers, unless none are left.
     fn remove_schemas(&mut self) -> Result<(), RunError> {
+        if !self.recorder.results.reader()?.may_have_schemas()? {
+            return Ok(());
+        }
         let context = self.context();
         let mut all_removed = true;
         for (candidate, removed) in remove_schemas(&context) {

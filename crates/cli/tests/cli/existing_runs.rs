@@ -152,6 +152,8 @@ fn runs_leave_each_other_alone(system: ServerSystem) {
     assert!(Stored::open(&third).slices().len() > before);
     assert!(lab.schemas().is_empty());
     lab.theirs.end();
+    // Nothing is left to do on the server.
+    resume(&third).assert_code(0);
 }
 
 #[test]
