@@ -294,6 +294,44 @@ fn killed_candidate_without_copies_starts_over_and_reports_it() {
     assert_eq!(failures(&out), 0);
 }
 
+/// Makes a run killed in a step one that was killed between it and the step before: `copy` is the data from
+/// then.
+fn undo_last_step(out: &Path, copy: &str) {
+    let id = stored_steps(out).last().unwrap().id;
+    let database = Connection::open(out.join("run.sqlite")).unwrap();
+    database.execute("DELETE FROM insert_second WHERE step = ?1", [id]).unwrap();
+    database.execute("DELETE FROM insert_step WHERE id = ?1", [id]).unwrap();
+    let data = out.join("data");
+    std::fs::remove_dir_all(data.join("base")).unwrap();
+    std::fs::rename(data.join(copy), data.join("base")).unwrap();
+}
+
+#[test]
+fn candidate_that_fails_between_steps_continues_with_its_data() {
+    let test = TestDir::new();
+    let out = test.out();
+    let inserts = Inserts {
+        section: "rows = { i0 = 2_000, i1 = 1_000 }\nrates = 100\nseconds = \"3s\"",
+        candidates: &[SQLITE],
+    };
+    let mut run = inserts.start(&test, &out, &[]);
+    run.wait_until("the queries", || stored_steps(&out).last().is_some_and(|s| s.name == "q100"));
+    run.signal(libc::SIGKILL);
+    run.end();
+    undo_last_step(&out, ".after-4-of-0-base");
+    let before = stored_steps(&out);
+    let file = out.join("data/base/data.sqlite");
+    let data = std::fs::read(&file).unwrap();
+    std::fs::write(&file, [1; 8192]).unwrap();
+    resume(&out, &[]).assert_code(1).assert_prints("INCOMPLETE");
+    std::fs::write(&file, data).unwrap();
+    resume(&out, &[]).assert_code(0).assert_prints("between steps");
+    let after = stored_steps(&out);
+    assert_eq!(after[..before.len()], before);
+    assert_eq!(after.len(), 5);
+    assert_eq!(failures(&out), 1);
+}
+
 #[test]
 fn ctrl_c_stops_within_a_second_and_run_resumes() {
     let test = TestDir::new();

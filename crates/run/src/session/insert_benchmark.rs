@@ -83,9 +83,7 @@ impl Session<'_> {
                     }
                     RepeatEnd::Failed => {
                         end = MeasurementEnd::Incomplete;
-                        // The copy from before the failed step is kept: a resumed run continues
-                        // there.
-                        one.data(context).remove()?;
+                        self.remove_unusable_data(context, one)?;
                     }
                     RepeatEnd::Interrupted => return Ok(MeasurementEnd::Interrupted),
                 }
@@ -100,20 +98,10 @@ impl Session<'_> {
         context: &RunContext<'_>,
         one: CandidateRepeat<'_>,
     ) -> Result<RepeatEnd, RunError> {
-        let is_own = |row: &&InsertStepRecord| {
-            (row.repeat, row.candidate) == (one.repeat, one.number as u32)
-        };
-        let stored: Vec<&InsertStepRecord> =
-            self.state.insert_steps.iter().filter(is_own).collect();
-        let done = stored.iter().take_while(|row| row.measured.is_some()).count();
-        if done == one.plan().steps.len() {
+        let before = StoredSteps::of(one, &self.state.insert_steps);
+        if before.done == one.plan().steps.len() {
             return Ok(RepeatEnd::Complete);
         }
-        let before = StoredSteps {
-            done,
-            is_broken_off: stored.len() > done,
-            rows: stored.iter().filter_map(|row| row.measured.as_ref()).map(growth).sum(),
-        };
         let mut instance = Instance::at(one.candidate.clone(), one.data(context));
         let mut at = "starting".to_owned();
         match self.run_steps(context, one, before, &mut instance, &mut at) {
@@ -129,6 +117,21 @@ impl Session<'_> {
                 Ok(RepeatEnd::Failed)
             }
         }
+    }
+
+    /// Removes the data of a candidate that failed, but not what a resumed run continues with: the copy from before
+    /// the failed step or, if it failed between two steps and there is no copy, the data itself.
+    fn remove_unusable_data(
+        &self,
+        context: &RunContext<'_>,
+        one: CandidateRepeat<'_>,
+    ) -> Result<(), RunError> {
+        let stored = StoredSteps::of(one, &self.recorder.results.reader()?.insert_steps()?);
+        let data = one.data(context);
+        let is_needed = stored.is_between_steps(one)
+            && data.outlives_session()
+            && !one.copy(context, stored.done).exists();
+        if is_needed { Ok(()) } else { data.remove() }
     }
 
     /// Runs the steps that are not done. `at` is set to the name of the current step.
@@ -186,10 +189,10 @@ impl Session<'_> {
         one: CandidateRepeat<'_>,
         before: &StoredSteps,
     ) -> Result<bool, RunError> {
-        let StoredSteps { done, is_broken_off, .. } = *before;
+        let done = before.done;
         let name = &one.candidate.name;
         let (data, copy) = (one.data(context), one.copy(context, done));
-        if done > 0 && !is_broken_off && data.can_be_copied() && data.exists() {
+        if before.is_between_steps(one) && data.can_be_copied() && data.exists() {
             self.recorder.stage(format!("continuing {name} where it stopped, between steps"));
             return Ok(true);
         }
@@ -200,7 +203,7 @@ impl Session<'_> {
             copy.copy_to(&data)?;
             return Ok(true);
         }
-        if done > 0 || is_broken_off {
+        if done > 0 || before.is_broken_off {
             self.recorder.stage(format!(
                 "restarting {name} from its first step: there is no copy of its data"
             ));
@@ -383,6 +386,26 @@ struct StoredSteps {
     is_broken_off: bool,
     /// Rows that the complete steps left in the tables.
     rows: i128,
+}
+
+impl StoredSteps {
+    fn of(one: CandidateRepeat<'_>, all: &[InsertStepRecord]) -> Self {
+        let is_own = |row: &&InsertStepRecord| {
+            (row.repeat, row.candidate) == (one.repeat, one.number as u32)
+        };
+        let stored: Vec<&InsertStepRecord> = all.iter().filter(is_own).collect();
+        let done = stored.iter().take_while(|row| row.measured.is_some()).count();
+        Self {
+            done,
+            is_broken_off: stored.len() > done,
+            rows: stored.iter().filter_map(|row| row.measured.as_ref()).map(growth).sum(),
+        }
+    }
+
+    /// Whether the next step can continue with the data as it is.
+    fn is_between_steps(&self, one: CandidateRepeat<'_>) -> bool {
+        (1..one.plan().steps.len()).contains(&self.done) && !self.is_broken_off
+    }
 }
 
 /// The number of rows by which a step increased the tables.
