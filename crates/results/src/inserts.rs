@@ -139,14 +139,25 @@ impl RunWriter {
         })
     }
 
-    /// Delete the steps of a candidate in a repeat, because its data is lost and it starts again.
+    /// Delete the steps of a candidate in a repeat, and its state snapshots with these times, because its data is
+    /// lost and it starts again.
     ///
     /// # Errors
     /// The database cannot be written.
-    pub fn forget_insert_steps(&mut self, repeat: u32, candidate: u32) -> Result<(), ResultsError> {
+    pub fn forget_insert_steps(
+        &mut self,
+        repeat: u32,
+        candidate: u32,
+        snapshots: &[String],
+    ) -> Result<(), ResultsError> {
         self.write("storing progress", |database| {
             let sql = "DELETE FROM insert_step WHERE repeat = ?1 AND candidate = ?2";
-            database.execute(sql, params![repeat, candidate]).map(drop)
+            database.execute(sql, params![repeat, candidate])?;
+            for at in snapshots {
+                let sql = "DELETE FROM state_snapshot WHERE candidate = ?1 AND at = ?2";
+                database.execute(sql, params![candidate, at])?;
+            }
+            Ok(())
         })
     }
 }

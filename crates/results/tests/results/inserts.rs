@@ -1,10 +1,11 @@
 //! The insert benchmark in a run directory: steps, seconds, interruptions.
 
 use dbdyno_record::insert::{DeviceUsage, Operations, Second, StepMeasured};
-use dbdyno_record::{Latencies, ServerUsage};
+use dbdyno_record::{Latencies, ServerUsage, StateSnapshot};
 use dbdyno_results::{
     CandidateRecord, FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan,
     InsertStepRecord, NewRun, Role, RunReader, RunWriter, SessionRecord, StartedFrom,
+    StateSnapshotRecord,
 };
 use dbdyno_units::{Bytes, Nanos, Share};
 use rusqlite::Connection;
@@ -153,9 +154,25 @@ fn restarted_step_loses_only_its_first_attempt() {
     assert_eq!(steps.len(), 2);
     assert_eq!(reader.insert_seconds(again).unwrap(), []);
     assert_eq!(reader.insert_seconds(steps[0].id).unwrap().len(), 1);
-    writer.begin_insert_step(&row(1, 0)).unwrap();
-    writer.forget_insert_steps(0, 0).unwrap();
-    assert_eq!(reader.insert_steps().unwrap().len(), 1, "other repeats stay");
+}
+
+#[test]
+fn forgotten_steps_leave_neither_rows_nor_snapshots() {
+    let (dir, mut writer) = started();
+    let at = |repeat: u32| format!("after step-0, repeat {}", repeat + 1);
+    let state_snapshot = StateSnapshot { rows: 1, data_size: Bytes::default(), state: vec![] };
+    for repeat in 0..2 {
+        writer.begin_insert_step(&row(repeat, 0)).unwrap();
+        let state_snapshot = state_snapshot.clone();
+        let record = StateSnapshotRecord { candidate: 0, at: at(repeat), state_snapshot };
+        writer.add_state_snapshot(&record).unwrap();
+    }
+    writer.forget_insert_steps(0, 0, &[at(0)]).unwrap();
+    let reader = RunReader::open(dir.path()).unwrap();
+    let repeats: Vec<u32> = reader.insert_steps().unwrap().iter().map(|one| one.repeat).collect();
+    assert_eq!(repeats, [1], "other repeats stay");
+    let left = reader.state_snapshots().unwrap();
+    assert_eq!(left, [StateSnapshotRecord { candidate: 0, at: at(1), state_snapshot }]);
 }
 
 #[test]

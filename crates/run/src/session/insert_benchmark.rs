@@ -207,7 +207,10 @@ impl Session<'_> {
             self.recorder.stage(format!(
                 "restarting {name} from its first step: there is no copy of its data"
             ));
-            self.recorder.results.forget_insert_steps(one.repeat, one.number as u32)?;
+            let steps = one.plan().steps.iter();
+            let counted: Vec<String> =
+                steps.map(|step| after_step(&step.name, one.repeat)).collect();
+            self.recorder.results.forget_insert_steps(one.repeat, one.number as u32, &counted)?;
         }
         one.remove(context)?;
         Ok(false)
