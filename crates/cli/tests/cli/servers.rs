@@ -8,8 +8,8 @@ use rusqlite::Connection;
 
 use crate::common::{
     Background, INNODB, MYROCKS, MYSQL, POSTGRES, SLEEP, Servers, Slice, Stored, TestDir, call,
-    home_of_servers, is_gone, modify_run, poll, processes_in, read_csv, read_json, resume, send,
-    server_of, slices_of_live_run, wait_until,
+    finish, home_of_servers, is_gone, modify_run, poll, processes_in, read_csv, read_json, resume,
+    send, server_of, slices_of_live_run, wait_until,
 };
 use crate::mysql_release;
 
@@ -461,6 +461,24 @@ fn servers_exit_with_dbdyno_and_run_resumes() {
     }
     call([Path::new("clean"), out.as_path()]).assert_code(0);
     assert!(!home.exists());
+}
+
+#[test]
+fn single_write_settles_before_each_start() {
+    let test = TestDir::new();
+    let servers = Servers {
+        microbenchmarks: "\"update-index_range=100\"",
+        restarts: 3,
+        ..Servers::default()
+    };
+    let mut command = servers.command(&test, &[]);
+    command.env("DBDYNO_LOG", "dbdyno_run=debug");
+    let finished = finish(command);
+    finished.assert_code(0);
+    let starts = count(&test.out(), "SELECT COUNT(DISTINCT restart) FROM slice");
+    assert!(starts >= 3, "{starts} starts");
+    let settled = finished.all().matches(": settling").count();
+    assert_eq!(settled as i64, starts, "{}", finished.all());
 }
 
 #[test]

@@ -128,10 +128,10 @@ impl Session<'_> {
             if runs.iter().all(MicrobenchmarkRun::is_complete) {
                 break;
             }
+            let restores = pass > 0 && alone && self.keeps_copy(runs[0].first().case);
             if pass > 0 {
                 let histories = &self.state.histories;
                 let next = runs.iter().map(|run| run.next_start(histories)).max();
-                let restores = alone && self.keeps_copy(runs[0].first().case);
                 let next = next.unwrap_or_default();
                 runs[0].restart(next, restores, instances, &mut self.recorder)?;
             }
@@ -141,8 +141,11 @@ impl Session<'_> {
                 }
                 let NumberedCase { id, case } = run.first();
                 let keeps_copy = self.keeps_copy(case);
-                if pass == 0 || !alone {
+                // A copy is of settled data.
+                if pass == 0 || (has_passes(self.experiment) && !restores) {
                     self.prepare_data_for(case, settled, instances)?;
+                }
+                if pass == 0 || !alone {
                     if keeps_copy {
                         self.each(instances, "copying its data", |instance| {
                             instance.keep_copy(context)
