@@ -138,8 +138,9 @@ impl<'a> MicrobenchmarkRun<'a> {
         self.cases[0]
     }
 
-    fn phase(&self, doing: &str) -> Phase {
-        let NumberedCase { id, case } = self.first();
+    /// A phase of the first case that needs more starts.
+    pub fn phase(&self, doing: &str) -> Phase {
+        let NumberedCase { id, case } = self.left.first().copied().unwrap_or(self.first());
         let at = format!("{} ({doing})", case.microbenchmark.name);
         Phase { at, microbenchmark: Some(id) }
     }
@@ -182,6 +183,7 @@ impl<'a> MicrobenchmarkRun<'a> {
         &self,
         restart: u32,
         restores_copy: bool,
+        phase: &Phase,
         instances: &mut [Instance],
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
@@ -190,7 +192,7 @@ impl<'a> MicrobenchmarkRun<'a> {
         let mut running = in_order(instances, &order);
         running.retain(|(_, instance)| instance.is_running());
         running.iter_mut().for_each(|(_, instance)| instance.stop());
-        recorder.each(running, &self.phase("restarting"), |_, instance| {
+        recorder.each(running, phase, |_, instance| {
             if restores_copy {
                 instance.restore_copy(self.context)?;
             }
@@ -245,4 +247,38 @@ fn of_other_systems(instances: &[Instance]) -> Vec<usize> {
     let system = |instance: &Instance| instance.candidate.spec.system.name();
     let Some(baseline) = instances.first().map(system) else { return Vec::new() };
     (0..instances.len()).filter(|number| system(&instances[*number]) != baseline).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use dbdyno_machine::CpuAssignment;
+    use dbdyno_results::RunDirectory;
+    use dbdyno_spec::parse;
+
+    use super::*;
+    use crate::cases::cases;
+    use crate::context::WorkerProgram;
+
+    #[test]
+    fn phase_is_of_a_case_that_needs_more_starts() {
+        let text = "name = 'test'\nbaseline = 'a'\n[workload]\nclients = [1, 4]\n\
+                    microbenchmarks = ['point-query.pre_range=100']\n\
+                    [[candidate]]\nname = 'a'\nsystem = 'mariadb'\n\
+                    [[candidate]]\nname = 'b'\nsystem = 'mariadb'\n";
+        let experiment = parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
+        let worker = WorkerProgram { program: "/bin/false".into(), args: Vec::new() };
+        let all = || "0".parse().unwrap();
+        let cpus = CpuAssignment { system: all(), dbdyno: all() };
+        let directory = RunDirectory::at(Path::new("/none"));
+        let context = RunContext::new(&experiment, None, directory, &worker, cpus);
+        let all = cases(&experiment);
+        let numbered: Vec<NumberedCase<'_>> =
+            (0..).zip(&all).map(|(id, case)| NumberedCase { id, case }).collect();
+        let mut run = MicrobenchmarkRun::new(&context, &numbered, None, &[]);
+        assert_eq!(run.phase("restarting").microbenchmark, Some(0));
+        run.left.remove(0);
+        assert_eq!(run.phase("restarting").microbenchmark, Some(1));
+    }
 }

@@ -125,15 +125,14 @@ impl Session<'_> {
         // Otherwise others change the data between two starts.
         let alone = runs.len() == 1;
         for pass in 0.. {
-            if runs.iter().all(MicrobenchmarkRun::is_complete) {
-                break;
-            }
-            let restores = pass > 0 && alone && self.keeps_copy(runs[0].first().case);
+            let Some(first_left) = runs.iter().find(|run| !run.is_complete()) else { break };
+            let restores = pass > 0 && alone && self.keeps_copy(first_left.first().case);
             if pass > 0 {
                 let histories = &self.state.histories;
                 let next = runs.iter().map(|run| run.next_start(histories)).max();
                 let next = next.unwrap_or_default();
-                runs[0].restart(next, restores, instances, &mut self.recorder)?;
+                let phase = first_left.phase("restarting");
+                runs[0].restart(next, restores, &phase, instances, &mut self.recorder)?;
             }
             for (run, visited) in runs.iter_mut().zip(&mut visited) {
                 if !std::mem::replace(visited, true) || run.is_complete() {
