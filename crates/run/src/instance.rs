@@ -22,6 +22,7 @@ use crate::data_location::DataLocation;
 use crate::resolved_candidate::ResolvedCandidate;
 use crate::sampling::SampledProcess;
 
+pub(crate) use copies::KeptCopy;
 use live_optimization::OptimizedProcess;
 pub(crate) use live_optimization::ServerKey;
 use running_server::RunningServer;

@@ -12,7 +12,7 @@ use crate::answer_check::AnswerCheck;
 use crate::cases::MicrobenchmarkCase;
 use crate::context::RunContext;
 use crate::error::RunError;
-use crate::instance::{Instance, in_order, running};
+use crate::instance::{Instance, KeptCopy, in_order, running};
 use crate::live_training::LiveTraining;
 use crate::recorder::{Completion, Phase, Recorder};
 use crate::slice_history::SliceHistory;
@@ -171,8 +171,30 @@ impl<'a> MicrobenchmarkRun<'a> {
         })
     }
 
-    /// Restarts all instances, so that their memory layout changes; with `restores_copy` from the data
-    /// that they kept.
+    /// Keeps or restores a copy of the data of each instance, which restarts all of them. Does nothing if no data can
+    /// be copied.
+    ///
+    /// # Errors
+    /// The baseline failed, or the results cannot be stored.
+    pub fn copy(
+        &self,
+        copy: KeptCopy,
+        instances: &mut [Instance],
+        histories: &[SliceHistory],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), RunError> {
+        if !running(instances).any(|(_, instance)| instance.can_be_copied()) {
+            return Ok(());
+        }
+        let phase = Phase::of_session(match copy {
+            KeptCopy::Keep => "copying its data",
+            KeptCopy::Restore => "restoring its data",
+        });
+        self.restart(self.next_start(histories), Some(copy), &phase, instances, recorder)
+    }
+
+    /// Restarts all instances, so that their memory layout changes, and keeps or restores a copy of their data
+    /// meanwhile.
     ///
     /// All are stopped before the first starts: otherwise an instance would get the same memory
     /// again.
@@ -182,7 +204,7 @@ impl<'a> MicrobenchmarkRun<'a> {
     pub fn restart(
         &self,
         restart: u32,
-        restores_copy: bool,
+        copy: Option<KeptCopy>,
         phase: &Phase,
         instances: &mut [Instance],
         recorder: &mut Recorder<'_>,
@@ -193,10 +215,8 @@ impl<'a> MicrobenchmarkRun<'a> {
         running.retain(|(_, instance)| instance.is_running());
         running.iter_mut().for_each(|(_, instance)| instance.stop());
         recorder.each(running, phase, |_, instance| {
-            if restores_copy {
-                instance.restore_copy(self.context)?;
-            }
-            if instance.is_running() { Ok(()) } else { instance.start(self.context) }
+            copy.map_or(Ok(()), |copy| instance.copy_stopped(self.context, copy))?;
+            instance.start(self.context)
         })
     }
 

@@ -10,6 +10,13 @@ use crate::context::RunContext;
 use crate::data_location::DataLocation;
 use crate::error::RunError;
 
+/// What is done with the copy of an instance's data from before its tables shrink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptCopy {
+    Keep,
+    Restore,
+}
+
 impl Instance {
     /// The directory of its database's files; `None` for an existing server.
     pub fn files(&self) -> Option<PathBuf> {
@@ -37,35 +44,31 @@ impl Instance {
         }
     }
 
-    /// Keeps a copy of its data for [`Self::restore_copy`], and restarts.
-    pub fn keep_copy(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
-        let kept = context.kept_copy(&self.candidate);
-        self.copy_has_diverged = self.has_diverged;
-        self.copy_stopped(context, |location| location.copy_to(&kept)).map(drop)
+    /// Whether its data can be copied.
+    pub const fn can_be_copied(&self) -> bool {
+        self.location.can_be_copied()
     }
 
-    /// Replaces its data by the kept copy, and restarts.
-    pub fn restore_copy(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
-        let kept = context.kept_copy(&self.candidate);
-        if self.copy_stopped(context, |location| kept.copy_to(location))? {
-            self.has_diverged = self.copy_has_diverged;
-        }
-        Ok(())
-    }
-
-    /// Copies while the instance is stopped. Returns false, and does nothing, if its data cannot be
+    /// Keeps a copy of its data, or replaces the data by it, while it is stopped. Does nothing if its data cannot be
     /// copied.
-    fn copy_stopped(
+    pub fn copy_stopped(
         &mut self,
         context: &RunContext<'_>,
-        copy: impl FnOnce(&DataLocation) -> Result<(), RunError>,
-    ) -> Result<bool, WorkerError> {
-        if !self.location.can_be_copied() {
-            return Ok(false);
+        copy: KeptCopy,
+    ) -> Result<(), WorkerError> {
+        if !self.can_be_copied() {
+            return Ok(());
         }
-        self.stop();
-        copy(&self.location).map_err(|error| WorkerError::failed("copying its data", error))?;
-        self.start(context)?;
-        Ok(true)
+        let kept = context.kept_copy(&self.candidate);
+        let copied = match copy {
+            KeptCopy::Keep => self.location.copy_to(&kept),
+            KeptCopy::Restore => kept.copy_to(&self.location),
+        };
+        copied.map_err(|error| WorkerError::failed("copying its data", error))?;
+        match copy {
+            KeptCopy::Keep => self.copy_has_diverged = self.has_diverged,
+            KeptCopy::Restore => self.has_diverged = self.copy_has_diverged,
+        }
+        Ok(())
     }
 }

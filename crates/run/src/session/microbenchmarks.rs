@@ -17,7 +17,7 @@ use crate::cases::{
 };
 use crate::context::RunContext;
 use crate::error::RunError;
-use crate::instance::{Instance, in_order, running};
+use crate::instance::{Instance, KeptCopy, in_order, running};
 use crate::live_plan::training_case;
 use crate::live_training::LiveTraining;
 use crate::microbenchmark::{MicrobenchmarkRun, NumberedCase};
@@ -131,8 +131,9 @@ impl Session<'_> {
                 let histories = &self.state.histories;
                 let next = runs.iter().map(|run| run.next_start(histories)).max();
                 let next = next.unwrap_or_default();
+                let copy = restores.then_some(KeptCopy::Restore);
                 let phase = first_left.phase("restarting");
-                runs[0].restart(next, restores, &phase, instances, &mut self.recorder)?;
+                runs[0].restart(next, copy, &phase, instances, &mut self.recorder)?;
             }
             for (run, visited) in runs.iter_mut().zip(&mut visited) {
                 if !std::mem::replace(visited, true) || run.is_complete() {
@@ -146,9 +147,8 @@ impl Session<'_> {
                 }
                 if pass == 0 || !alone {
                     if keeps_copy {
-                        self.each(instances, "copying its data", |instance| {
-                            instance.keep_copy(context)
-                        })?;
+                        let histories = &self.state.histories;
+                        run.copy(KeptCopy::Keep, instances, histories, &mut self.recorder)?;
                     }
                     self.report_visit(id as usize + 1, all.len(), run);
                 }
@@ -158,9 +158,8 @@ impl Session<'_> {
                     run.measure_start(time_after, instances, histories, &mut self.recorder)?;
                 let interrupted = completion == Completion::Interrupted;
                 if keeps_copy && (!alone || run.is_complete() || interrupted) {
-                    self.each(instances, "restoring its data", |instance| {
-                        instance.restore_copy(context)
-                    })?;
+                    let histories = &self.state.histories;
+                    run.copy(KeptCopy::Restore, instances, histories, &mut self.recorder)?;
                 }
                 if interrupted {
                     return Ok(Completion::Interrupted);
