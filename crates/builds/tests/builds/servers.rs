@@ -300,8 +300,8 @@ fn copied_profile_does_not_hide_incomplete_objects() {
         bench.builder.cancel.store(true, Ordering::Relaxed);
         assert!(building.join().unwrap().is_err());
     });
-    // All files are ten minutes old.
-    let mut waiting = vec![work().unwrap()];
+    // All files in the tree are ten minutes old.
+    let mut waiting = vec![work().unwrap().join("tree")];
     while let Some(folder) = waiting.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() { waiting.push(path) } else { age(&path, 600) }
