@@ -17,10 +17,11 @@ use devtools::Browser;
 
 type Check = fn(&mut Browser);
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("report_fits_wide_and_narrow_in_light_and_dark", report_fits),
     ("other_kinds_of_reports_fit_wide_and_narrow", other_kinds_of_reports_fit),
     ("insert_benchmark_fits_wide_and_narrow", insert_benchmark_fits),
+    ("names_of_a_series_fit", names_of_a_series_fit),
     ("history_fits_wide_and_narrow", history_fits),
     ("sweep_has_a_line_per_candidate_in_every_chart", sweep_charts_are_complete),
     ("details_open_and_close_with_the_keyboard", details_open_with_the_keyboard),
@@ -164,6 +165,17 @@ fn insert_benchmark_fits(browser: &mut Browser) {
         browser.screenshot(&format!("inserts-{width}-{dark}"), true);
     }
     let outside = charts_with_parts_outside("#inserts", "polyline, text, .stall path");
+    assert_eq!(browser.eval(&outside), 0);
+}
+
+fn names_of_a_series_fit(browser: &mut Browser) {
+    let mut report = sample::series(5);
+    report.series[0].candidates = ["innodb", "postgresql", "rocksdb", "tokudb", "wiredtiger"]
+        .map(|name| format!("{name}-with-the-settings-of-{name}"))
+        .into();
+    browser.open(&html::render(&report), 1400, false);
+    take_pictures(browser, "series", &["series"]);
+    let outside = charts_with_parts_outside("#series", "polyline, use, text");
     assert_eq!(browser.eval(&outside), 0);
 }
 

@@ -12,10 +12,11 @@ use crate::metric::{Metric, clients};
 use crate::model::{Report, Role, Series, SeriesCell, SeriesChange, SeriesGroup, SeriesRow};
 pub(super) use crate::series::comes_first;
 use crate::series::{KEY, LISTED, difference, in_words, interval};
+use crate::terminal::paint::cut;
 
 /// Wide and low: names of releases are below the axis.
 const PLOT: Plot =
-    Plot { width: 900.0, height: 260.0, left: 46.0, right: 888.0, top: 10.0, bottom: 200.0 };
+    Plot { width: 900.0, height: 286.0, left: 46.0, right: 888.0, top: 10.0, bottom: 200.0 };
 
 /// The section; nothing without a series.
 pub(super) fn render(report: &Report) -> Markup {
@@ -52,13 +53,7 @@ fn legend(groups: &[&SeriesGroup]) -> Markup {
     html! {
         ul.legend {
             @for (index, group) in groups.iter().enumerate() {
-                @let marker = marker(index);
-                li.(marker.class()) {
-                    svg viewBox="-7 -7 14 14" width="14" height="14" aria-hidden="true" {
-                        use href=(marker.shape()) {}
-                    }
-                    " " (group.group)
-                }
+                li { (marker(index).label(&group.group)) }
             }
         }
     }
@@ -75,7 +70,7 @@ fn chart(report: &Report, series: &Series, groups: &[&SeriesGroup], count: u32) 
     let y = |value: f64| PLOT.y(scale.clamped(value) / 100.0);
     let x = |number: usize| {
         let share = number as f64 / (names.len() - 1).max(1) as f64;
-        PLOT.left + 12.0 + share * (PLOT.right - PLOT.left - 24.0)
+        PLOT.left + FIRST + share * (PLOT.right - PLOT.left - FIRST - 12.0)
     };
     let noise = report.noise.as_ref().map(|noise| noise.typical.as_fraction());
     let content = html! {
@@ -126,10 +121,21 @@ fn chart(report: &Report, series: &Series, groups: &[&SeriesGroup], count: u32) 
     PLOT.figure(&title, &format!("{title}: {}", words.join("; ")), content)
 }
 
+/// Distance of the first candidate from the axis: its name is slanted to the left.
+const FIRST: f64 = 44.0;
+
+/// Characters of a name below the axis for which there is room in [`PLOT`].
+const LONGEST_NAME: usize = 16;
+
 /// A name below the axis, turned so that thirty of them fit.
 fn slanted(x: f64, name: &str) -> Markup {
     let (x, y) = (coordinate(x), coordinate(PLOT.bottom + 12.0));
-    html! { text x=(x) y=(y) text-anchor="end" transform={ "rotate(-40 " (x) " " (y) ")" } { (name) } }
+    html! {
+        text x=(x) y=(y) text-anchor="end" transform={ "rotate(-40 " (x) " " (y) ")" } {
+            title { (name) }
+            (cut(name, LONGEST_NAME))
+        }
+    }
 }
 
 fn heat_table(report: &Report, series: &Series) -> Markup {
