@@ -196,6 +196,8 @@ impl Attachment {
         tracing::info!(pid, "undoing: redirecting to original code");
         let moving = Moving { from: self.maps(), to: AddressMap::default() };
         let newest = self.newest_redoable()?;
+        // Code that counts replaces no optimization.
+        let was_counting = newest.is_some_and(|index| self.generations()[index].counts);
         let before = self.activations()?;
         let switched = self.switch_to(None, &|from| moving.target(from));
         if switched.is_err() && self.activations().is_ok_and(|now| now != before) {
@@ -207,6 +209,7 @@ impl Attachment {
             for (index, generation) in record.generations.iter_mut().enumerate() {
                 match generation.state {
                     GenerationState::Freeing => {}
+                    GenerationState::Inactive if was_counting => {}
                     _ if Some(index) == newest && !generation.counts => {
                         generation.state = GenerationState::Inactive
                     }
@@ -224,23 +227,23 @@ impl Attachment {
     pub fn redo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
         self.forget_unloaded()?;
-        let last = self.newest_redoable()?.filter(|index| {
-            let state = self.generations()[*index].state;
-            !self.generations()[*index].counts
-                && matches!(
-                    state,
-                    GenerationState::Inactive
-                        | GenerationState::Switching
-                        | GenerationState::Active
-                )
-        });
-        let Some(last) = last else { return Err(LiveError::NothingToRedo { pid }) };
-        let number = self.generations()[last].number;
+        let Some(number) = self.redoable()? else { return Err(LiveError::NothingToRedo { pid }) };
         tracing::info!(pid, number, "redoing: redirecting to optimized code");
         let before = self.generations().to_vec();
-        self.journal
-            .change(|record| record.generations[last].state = GenerationState::Switching)?;
+        self.set_state(number, GenerationState::Switching)?;
         self.activate(number, self.journal.map(number), before)
+    }
+
+    /// The generation that a redo activates.
+    fn redoable(&self) -> Result<Option<u32>, LiveError> {
+        let Some(index) = self.newest_redoable()? else { return Ok(None) };
+        let newest = &self.generations()[index];
+        let is_redoable = !newest.counts
+            && matches!(
+                newest.state,
+                GenerationState::Inactive | GenerationState::Switching | GenerationState::Active
+            );
+        Ok(is_redoable.then_some(newest.number))
     }
 
     /// Activates one of several generations that are compared, whatever its state.

@@ -120,14 +120,18 @@ impl Attachment {
             let _ = self.journal.change(|record| record.generations = before);
         }
         let switched = switched?;
+        // Code that counts does not replace an optimization that can be redone.
+        let replaces = self.generation(number).is_some_and(|generation| !generation.counts);
         self.journal.change(|record| {
             for generation in &mut record.generations {
+                let is_replaced = match generation.state {
+                    GenerationState::Active | GenerationState::Switching => true,
+                    GenerationState::Inactive => replaces,
+                    _ => false,
+                };
                 if generation.number == number {
                     generation.state = GenerationState::Active;
-                } else if matches!(
-                    generation.state,
-                    GenerationState::Active | GenerationState::Switching
-                ) {
+                } else if is_replaced {
                     generation.state = GenerationState::Retired;
                 }
             }

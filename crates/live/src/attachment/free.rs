@@ -21,24 +21,24 @@ impl Attachment {
         self.free_if(|_| true)
     }
 
-    /// Retires unused generations, and frees those that may be unmapped without a doubt: that were never
-    /// active, so that no thread has ever entered them. All of them if the options say so.
+    /// Retires unused generations except the one to redo, and frees those that may be unmapped without a doubt:
+    /// that were never active, so that no thread has ever entered them. All of them if the options say so.
     ///
     /// # Errors
     /// As [`Attachment::free`].
     pub(crate) fn clean_up(&mut self) -> Result<(), LiveError> {
-        self.retire_unused()?;
+        self.retire_unused_except(self.redoable()?)?;
         let all = self.process.options().unmap;
         self.free_if(|generation| all || !generation.was_activated())?;
         Ok(())
     }
 
-    /// Retires unused generations, and frees those that were never active.
+    /// Retires unused generations except the one to redo, and frees those that were never active.
     ///
     /// # Errors
     /// As [`Attachment::free`].
     pub(crate) fn free_never_active(&mut self) -> Result<(), LiveError> {
-        self.retire_unused()?;
+        self.retire_unused_except(self.redoable()?)?;
         self.free_if(|generation| !generation.was_activated())?;
         Ok(())
     }
@@ -74,11 +74,16 @@ impl Attachment {
     /// # Errors
     /// As [`Attachment::free`].
     pub fn retire_unused(&mut self) -> Result<(), LiveError> {
+        self.retire_unused_except(None)
+    }
+
+    fn retire_unused_except(&mut self, kept: Option<u32>) -> Result<(), LiveError> {
         let mut idle = Vec::new();
         for generation in self.generations() {
-            let is_kept =
-                !matches!(generation.state, GenerationState::Retired | GenerationState::Freeing);
-            if is_kept && self.activation_of(generation)? == Activation::Inactive {
+            let is_retired =
+                matches!(generation.state, GenerationState::Retired | GenerationState::Freeing);
+            let is_kept = kept == Some(generation.number);
+            if !is_retired && !is_kept && self.activation_of(generation)? == Activation::Inactive {
                 idle.push(generation.number);
             }
         }

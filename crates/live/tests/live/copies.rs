@@ -170,6 +170,12 @@ fn replaced_code_is_kept_by_default_up_to_the_limit() {
     for _ in 0..20 {
         attachment.begin().unwrap();
     }
+    // The one to redo is kept until another one is active.
+    assert_eq!(attachment.areas().copied().collect::<Vec<_>>(), areas[2..]);
+    attachment.retire_unused().unwrap();
+    for _ in 0..20 {
+        attachment.begin().unwrap();
+    }
     assert_eq!(attachment.areas().count(), 0);
     victim.end();
 }
@@ -313,6 +319,36 @@ fn active_generation_stays_active_when_the_next_one_fails() {
     assert_eq!(states(&attachment), [(1, GenerationState::Retired), (2, GenerationState::Active)]);
     victim.assert_alive();
     attachment.undo().unwrap();
+    victim.end();
+}
+
+#[test]
+fn inactive_generation_can_be_redone_until_another_one_is_active() {
+    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let states = |attachment: &Attachment| -> Vec<(u32, GenerationState)> {
+        attachment.generations().iter().map(|it| (it.number, it.state)).collect()
+    };
+    optimize(&program, &mut attachment);
+    attachment.undo().unwrap();
+    // Failed before it was activated.
+    prepare(&program, &mut attachment);
+    assert_eq!(
+        states(&attachment),
+        [(1, GenerationState::Inactive), (2, GenerationState::Preparing)]
+    );
+    attachment.redo().unwrap();
+    assert_eq!(states(&attachment)[0], (1, GenerationState::Active));
+    victim.assert_alive();
+    attachment.undo().unwrap();
+    optimize(&program, &mut attachment);
+    assert_eq!(states(&attachment), [(1, GenerationState::Retired), (2, GenerationState::Active)]);
+    attachment.undo().unwrap();
+    assert_eq!(
+        states(&attachment),
+        [(1, GenerationState::Retired), (2, GenerationState::Inactive)]
+    );
     victim.end();
 }
 

@@ -77,6 +77,24 @@ fn code_that_counts_is_never_redone() {
 }
 
 #[test]
+fn inactive_optimization_can_be_redone_after_counting() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let samples = samples(&attachment);
+    optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
+    attachment.undo().unwrap();
+    let number = attachment.generations().last().unwrap().number;
+    assert_eq!(counted(&mut attachment, &BURSTS).report.fallback, None);
+    assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
+    attachment.redo().unwrap();
+    assert_eq!(active(&attachment), [number]);
+    victim.assert_alive();
+    attachment.undo().unwrap();
+    victim.end();
+}
+
+#[test]
 fn samples_are_used_if_counting_is_ended_or_there_is_nothing_to_count() {
     let program = compile();
     let mut victim = program.start();
