@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dbdyno_units::Nanos;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::LiveError;
 use crate::attachment::Attachment;
 use crate::family::descendants;
+use crate::file_limit::raise_file_limit;
 use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
 use crate::retry::retry_while_busy;
@@ -40,14 +40,6 @@ pub struct GroupSwitched {
     pub retries: u32,
     /// Processes other than the first that are attached and could not be switched. Without exited processes.
     pub failed: Vec<(u32, LiveError)>,
-}
-
-/// Permits as many open files as possible: an attached process needs two, and a server may have thousands of
-/// sessions.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // If it fails, processes that cannot be attached are reported.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 impl AttachedGroup {

@@ -18,6 +18,7 @@ mod attachment;
 mod count;
 mod error;
 mod family;
+mod file_limit;
 mod hot_modules;
 mod journal;
 mod lay_out;

@@ -18,6 +18,7 @@ use dbdyno_stats::median;
 use serde::Serialize;
 
 use crate::LiveError;
+use crate::file_limit::raise_file_limit;
 use crate::threads::threads;
 pub use budget::{DEFAULT_FREQUENCY, SamplingPlan, SamplingRequest};
 pub use cost::SamplingCost;
@@ -122,6 +123,7 @@ pub fn sample(
     options: &SamplingOptions,
     mut until: impl FnMut(Duration) -> bool,
 ) -> Result<Sampled, LiveError> {
+    raise_file_limit();
     let mut members = if family { family_of(pid) } else { HashSet::from([pid]) };
     let mut frequency = options.frequency;
     let (source, mut events) = open(pid, &members, frequency)?;
