@@ -1,5 +1,6 @@
 //! The rate and duration of sampling, from the share of CPU time that it may take.
 
+use std::fs;
 use std::time::Duration;
 
 use dbdyno_units::Share;
@@ -48,11 +49,12 @@ impl SamplingPlan {
     /// The kernel does not permit sampling.
     pub fn new(pid: u32, request: &SamplingRequest) -> Result<Self, LiveError> {
         let cpus = online_cpus().map_err(LiveError::system("listing the CPUs to sample", pid))?;
+        let highest = highest_frequency();
         // At a low rate there would be too few samples to measure.
-        let frequency = request.frequency.unwrap_or_default().max(DEFAULT_FREQUENCY);
+        let frequency = request.frequency.unwrap_or_default().max(DEFAULT_FREQUENCY).min(highest);
         let (source, cost) =
             cost::measure(frequency, &cpus).map_err(|error| refusal(pid, Some(error)))?;
-        Ok(Self { source, options: request.options(cost), cost })
+        Ok(Self { source, options: request.options(cost, highest), cost })
     }
 
     /// Expected share of a busy CPU's time that sampling takes.
@@ -63,11 +65,11 @@ impl SamplingPlan {
 }
 
 impl SamplingRequest {
-    /// Rate and duration at this cost.
-    fn options(&self, cost: SamplingCost) -> SamplingOptions {
+    /// Rate, at most the `highest`, and duration at this cost.
+    fn options(&self, cost: SamplingCost, highest: u32) -> SamplingOptions {
         let default_budget = Share::from_percent(DEFAULT_BUDGET_PERCENT);
         let budget = self.max_overhead.or(self.frequency.is_none().then_some(default_budget));
-        let requested = self.frequency.unwrap_or(DEFAULT_FREQUENCY);
+        let requested = self.frequency.unwrap_or(DEFAULT_FREQUENCY).min(highest);
         let frequency = budget.map_or(requested, |budget| {
             let overhead = cost.overhead(requested).as_fraction();
             lowered(requested, overhead, budget)
@@ -77,6 +79,13 @@ impl SamplingRequest {
         let time = self.time.unwrap_or_else(prolonged);
         SamplingOptions { time, frequency, cost: Some(cost), max_overhead: budget }
     }
+}
+
+/// The highest rate that the kernel permits; with a higher one, no event is opened. The kernel lowers it by itself if
+/// interrupts take long.
+pub(super) fn highest_frequency() -> u32 {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX)
 }
 
 /// The highest rate within a budget, given the overhead at another rate.
@@ -95,9 +104,13 @@ mod tests {
     use super::*;
 
     fn options(request: SamplingRequest, micros: u64) -> (u32, u64) {
+        limited(request, micros, 100_000)
+    }
+
+    fn limited(request: SamplingRequest, micros: u64, highest: u32) -> (u32, u64) {
         let per_sample = Nanos::from_micros(micros);
         let cost = SamplingCost { per_sample, other: Share::from_percent(1.0) };
-        let options = request.options(cost);
+        let options = request.options(cost, highest);
         (options.frequency, options.time.as_secs())
     }
 
@@ -116,6 +129,14 @@ mod tests {
         assert_eq!(options(SamplingRequest { time, ..little }, 20), (500, 3));
         let max_overhead = Some(Share::from_percent(0.01));
         assert_eq!(options(SamplingRequest { max_overhead, ..little }, 20), (5, 300));
+    }
+
+    #[test]
+    fn rate_is_at_most_the_highest_one_of_the_kernel() {
+        assert_eq!(limited(SamplingRequest::default(), 2, 4_000), (4_000, 29));
+        let chosen = SamplingRequest { frequency: Some(11_999), ..SamplingRequest::default() };
+        assert_eq!(limited(chosen, 2, 4_000), (4_000, 29));
+        assert!(highest_frequency() > 0);
     }
 
     #[test]

@@ -125,7 +125,8 @@ pub fn sample(
 ) -> Result<Sampled, LiveError> {
     raise_file_limit();
     let mut members = if family { family_of(pid) } else { HashSet::from([pid]) };
-    let mut frequency = options.frequency;
+    // The kernel may have lowered the highest rate since the plan was made.
+    let mut frequency = options.frequency.min(budget::highest_frequency());
     let (source, mut events) = open(pid, &members, frequency)?;
     tracing::info!(pid, processes = members.len(), ?source, "sampling");
     let failed = || LiveError::system("sampling", pid);
@@ -164,7 +165,7 @@ pub fn sample(
             {
                 tracing::info!(pid, frequency, lower, "sampling exceeds its budget");
                 since_change = overheads.len();
-                frequency = lower;
+                frequency = lower.min(budget::highest_frequency());
                 events.disable().map_err(failed())?;
                 events = open_source(source, frequency, &members).map_err(failed())?;
                 events.enable().map_err(failed())?;
