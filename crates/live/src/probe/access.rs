@@ -57,16 +57,24 @@ pub(crate) fn check_ptrace_scope(pid: u32) -> Result<(), LiveError> {
         const CAP_SYS_PTRACE: u32 = 19;
         Some(capabilities >> CAP_SYS_PTRACE & 1 == 1)
     });
-    refused_by_yama(scope.trim(), may_trace)
+    // The kernel asks Yama for access to the memory, too.
+    let is_permitted = || ProcessMemory::open(pid).is_ok();
+    refused_by_yama(scope.trim(), may_trace, is_permitted)
         .map_or(Ok(()), |what| Err(LiveError::refused(pid, what)))
 }
 
-/// Why Yama forbids to trace. `may_trace`: whether dbdyno has the capability.
-fn refused_by_yama(scope: &str, may_trace: Option<bool>) -> Option<String> {
+/// Why Yama forbids to trace. `may_trace`: whether dbdyno has the capability. `is_permitted`: whether it may trace
+/// this process in particular: with 1, its own descendants, and those that permit it.
+fn refused_by_yama(
+    scope: &str,
+    may_trace: Option<bool>,
+    is_permitted: impl FnOnce() -> bool,
+) -> Option<String> {
     match (scope, may_trace) {
         ("3", _) => Some(
             "kernel.yama.ptrace_scope is 3, which prohibits tracing until the next boot".to_owned(),
         ),
+        ("1", Some(false)) if is_permitted() => None,
         ("1" | "2", Some(false)) => Some(format!(
             "kernel.yama.ptrace_scope is {scope}, which permits only root to trace; run as root, or: \
              sysctl kernel.yama.ptrace_scope=0"
@@ -140,11 +148,18 @@ mod tests {
 
     #[test]
     fn yama_forbids_without_the_capability_or_in_any_case() {
-        assert_eq!(refused_by_yama("", Some(false)), None);
-        assert_eq!(refused_by_yama("0", Some(false)), None);
-        assert_eq!(refused_by_yama("1", Some(true)), None);
-        assert!(refused_by_yama("1", Some(false)).unwrap().contains("ptrace_scope=0"));
-        assert!(refused_by_yama("3", Some(true)).unwrap().contains("until the next boot"));
+        let refused = |scope, may_trace| refused_by_yama(scope, may_trace, || false);
+        assert_eq!(refused("", Some(false)), None);
+        assert_eq!(refused("0", Some(false)), None);
+        assert_eq!(refused("1", Some(true)), None);
+        assert!(refused("1", Some(false)).unwrap().contains("ptrace_scope=0"));
+        assert!(refused("3", Some(true)).unwrap().contains("until the next boot"));
+    }
+
+    #[test]
+    fn yama_permits_tracing_of_own_descendants_only_in_scope_1() {
+        let is_refused = |scope| refused_by_yama(scope, Some(false), || true).is_some();
+        assert_eq!(["1", "2", "3"].map(is_refused), [false, true, true]);
     }
 
     #[test]
