@@ -208,6 +208,14 @@ impl LiveError {
         }
     }
 
+    /// For `map_err`: a file of a process in `/proc` could not be read.
+    pub(crate) fn proc_file(doing: &'static str, pid: u32) -> impl FnOnce(io::Error) -> Self {
+        move |error| match error.kind() {
+            io::ErrorKind::NotFound => Self::Exited { pid },
+            _ => Self::system(doing, pid)(error),
+        }
+    }
+
     /// For `map_err`: a failed operation on a file of dbdyno.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
@@ -231,5 +239,21 @@ fn still_running(missing: usize) -> String {
         0 => String::new(),
         1 => " (1 was still running)".to_owned(),
         n => format!(" ({n} were still running)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_process_has_exited() {
+        let error = |code| {
+            LiveError::proc_file("reading the state of", 7)(io::Error::from_raw_os_error(code))
+        };
+        assert!(matches!(error(libc::ENOENT), LiveError::Exited { pid: 7 }));
+        assert!(matches!(error(libc::ESRCH), LiveError::Exited { pid: 7 }));
+        let text = error(libc::EMFILE).to_string();
+        assert!(text.contains("process 7 failed: Too many open files"), "{text}");
     }
 }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
 use crate::patch::{BytePatch, PAGE, hex};
+use crate::threads::check_alive;
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_machine::safe_files::SafeDir;
 
@@ -447,7 +448,9 @@ fn remove_exited(state: &Path) {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     for directory in entries.map(|entry| entry.path()) {
         let has_exited = match read(&directory) {
-            Ok(Some(record)) => !record.identity.is_alive(),
+            Ok(Some(record)) => {
+                matches!(check_alive(&record.identity), Err(LiveError::Exited { .. }))
+            }
             _ => false,
         };
         if has_exited {

@@ -43,10 +43,8 @@ impl Maps {
     /// # Errors
     /// The process exited, or this user may not read its mappings.
     pub fn of(pid: u32) -> Result<Self, LiveError> {
-        let text = fs::read(format!("/proc/{pid}/maps")).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => LiveError::Exited { pid },
-            _ => LiveError::system("reading the mappings of", pid)(error),
-        })?;
+        let text = fs::read(format!("/proc/{pid}/maps"))
+            .map_err(LiveError::proc_file("reading the mappings of", pid))?;
         Self::parse(&String::from_utf8_lossy(&text))
             .ok_or_else(|| LiveError::refused(pid, "its /proc/PID/maps has an unknown format"))
     }

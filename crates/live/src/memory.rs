@@ -24,14 +24,11 @@ impl ProcessMemory {
     /// # Errors
     /// The process exited, or this user may not access its memory.
     pub fn open(pid: u32) -> Result<Self, LiveError> {
-        let path = format!("/proc/{pid}/mem");
-        let file =
-            File::options().read(true).write(true).open(path).map_err(|error| {
-                match error.kind() {
-                    std::io::ErrorKind::NotFound => LiveError::Exited { pid },
-                    _ => LiveError::system("opening the memory of", pid)(error),
-                }
-            })?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{pid}/mem"))
+            .map_err(LiveError::proc_file("opening the memory of", pid))?;
         Ok(Self { pid, file })
     }
 

@@ -9,28 +9,27 @@ use crate::LiveError;
 /// The identity of a running process.
 ///
 /// # Errors
-/// There is none with this ID.
+/// There is none with this ID, or it cannot be read, without a free file descriptor for instance.
 pub(crate) fn identify(pid: u32) -> Result<ProcessIdentity, LiveError> {
-    ProcessIdentity::of(pid).map_err(|_| LiveError::Exited { pid })
+    ProcessIdentity::of(pid).map_err(LiveError::proc_file("reading the state of", pid))
 }
 
 /// Checks that a process still runs, and still the same program.
 ///
 /// # Errors
-/// It exited or executed another program.
+/// It exited or executed another program, or this cannot be read.
 pub(crate) fn check_alive(identity: &ProcessIdentity) -> Result<(), LiveError> {
-    if identity.is_alive() { Ok(()) } else { Err(LiveError::Exited { pid: identity.pid }) }
+    if identity.is_alive() {
+        return Ok(());
+    }
+    identify(identity.pid)?;
+    Err(LiveError::Exited { pid: identity.pid })
 }
 
 /// The IDs of a process's threads, without ended ones.
 pub(crate) fn threads(pid: u32) -> Result<Vec<i32>, LiveError> {
-    let entries = match fs::read_dir(format!("/proc/{pid}/task")) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(LiveError::Exited { pid });
-        }
-        Err(error) => return Err(LiveError::system("listing the threads of", pid)(error)),
-    };
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))
+        .map_err(LiveError::proc_file("listing the threads of", pid))?;
     Ok(entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()))

@@ -14,10 +14,10 @@ impl Status {
     /// Reads it.
     ///
     /// # Errors
-    /// The process exited.
+    /// The process exited, or there is no free file descriptor.
     pub(crate) fn of(pid: u32) -> Result<Self, LiveError> {
         let text = fs::read_to_string(format!("/proc/{pid}/status"));
-        text.map(Self).map_err(|_| LiveError::Exited { pid })
+        text.map(Self).map_err(LiveError::proc_file("reading the state of", pid))
     }
 
     /// The value of a field.
