@@ -60,11 +60,19 @@ fn optimize_member(
     if has_patch && attachment.activation()? == Activation::Full {
         return Ok(MemberOutcome::Inherited);
     }
-    let switched = optimize_like(&mut attachment, prepared)?;
-    switched.map(MemberOutcome::Switched).ok_or_else(|| {
-        LiveError::refused(
-            pid,
-            "its memory layout differs from its parent's; optimize it separately",
-        )
-    })
+    if let Some(switched) = attachment.activate_inherited(|it| prepared.is_generation(it))? {
+        return Ok(MemberOutcome::Switched(switched));
+    }
+    if let Some(switched) = optimize_like(&mut attachment, prepared)? {
+        return Ok(MemberOutcome::Switched(switched));
+    }
+    Err(LiveError::refused(
+        pid,
+        match prepared.is_mapped_in(&attachment)? {
+            true => {
+                "it was forked while its parent was being optimized; the next optimization includes it"
+            }
+            false => "its memory layout differs from its parent's; optimize it separately",
+        },
+    ))
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::attachment::Attachment;
 use crate::hot_modules::{GENERATED, HotModule, HotModules, hot_modules};
-use crate::journal::Area;
+use crate::journal::{Area, Generation};
 use crate::lay_out::{Begin, FreeMemory, lay_out, lay_out_in, patch};
 use crate::layouts::LayoutCandidate;
 use crate::module::Module;
@@ -310,6 +310,21 @@ impl PreparedPatch {
         if let Some(own) = own {
             attachment.write_symbols(own.number, &self.patch);
         }
+    }
+
+    /// Whether a generation is this patch.
+    pub(crate) fn is_generation(&self, generation: &Generation) -> bool {
+        self.is_in(generation.areas.iter()) && self.patch.entries == generation.entries
+    }
+
+    /// Whether all its memory is mapped in a process.
+    pub(crate) fn is_mapped_in(&self, attachment: &Attachment) -> Result<bool, LiveError> {
+        for (area, _) in &self.areas {
+            if !attachment.is_mapped(area)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether a generation has exactly its memory.

@@ -155,7 +155,7 @@ impl Attachment {
     }
 
     /// Whether an area is mapped as it was added.
-    pub(super) fn is_mapped(&self, area: &Area) -> Result<bool, LiveError> {
+    pub(crate) fn is_mapped(&self, area: &Area) -> Result<bool, LiveError> {
         Ok(is_mapped_in(&self.process.maps()?, area))
     }
 

@@ -8,6 +8,7 @@ use super::{Activation, Attachment};
 use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState, JournalRecord, find_map, live_records};
 use crate::patch::BytePatch;
+use crate::replace::Switched;
 use crate::unwind;
 use dbdyno_machine::ProcessIdentity;
 
@@ -57,6 +58,23 @@ impl Attachment {
             self.journal.store_map(generation.number, &map)?;
         }
         self.journal.change(|record| record.generations = inherited.generations)
+    }
+
+    /// Activates a generation, or the rest of it, that the process got by a fork before it was completely active.
+    /// `None` if there is none that `is_requested`, or it was forked before the code was complete.
+    ///
+    /// # Errors
+    /// As those of [`Attachment::activate_generation`].
+    pub(crate) fn activate_inherited(
+        &mut self,
+        is_requested: impl Fn(&Generation) -> bool,
+    ) -> Result<Option<Switched>, LiveError> {
+        let found = self.generations().iter().rfind(|it| it.digest.is_some() && is_requested(it));
+        let Some(generation) = found else { return Ok(None) };
+        if !self.has_code_of(generation)? || !self.is_registered(generation)? {
+            return Ok(None);
+        }
+        self.activate_generation(generation.number).map(Some)
     }
 
     /// The generations in another process's journal that are in this process, with their states here.

@@ -5,10 +5,13 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Activation, AttachedGroup, Attachment, GenerationState, LiveError, ProbeOptions,
+    Activation, AttachedGroup, Attachment, GenerationState, LiveError, MemberOutcome, ProbeOptions,
+    optimize_descendants,
 };
+use dbdyno_relayout::Options;
 
 use crate::copies::{MAX_PAUSE, attach, attach_to, optimize};
+use crate::sampling::samples;
 use crate::victim::{Program, Victim};
 
 fn victim() -> (Program, Victim) {
@@ -80,6 +83,31 @@ fn child_forked_after_undo_can_redo() {
     assert_ne!(child.activation().unwrap(), Activation::Inactive);
     sleep(SOME_ROUNDS);
     victim.assert_alive();
+    victim.end();
+}
+
+#[test]
+fn child_forked_before_new_code_of_its_parent_was_active_gets_the_same_code() {
+    let (program, mut victim) = victim();
+    let mut parent = attach(&program, &victim);
+    let samples = samples(&parent);
+    let (_, prepared) =
+        dbdyno_live::optimize(&mut parent, &samples, &Options::default(), |_| ()).unwrap();
+    // As just before it was activated.
+    parent.undo().unwrap();
+    let pid = victim.fork();
+    parent.redo().unwrap();
+    let mut outcome = None;
+    let each = |member, it| outcome = (member == pid).then_some(it).or(outcome.take());
+    let probe = ProbeOptions::default();
+    optimize_descendants(victim.pid(), &prepared, &program.state(), probe, MAX_PAUSE, each);
+    assert!(matches!(outcome, Some(Ok(MemberOutcome::Switched(_)))), "{outcome:?}");
+    let mut child = attach_to(&program, pid);
+    assert_eq!(states(&child), [GenerationState::Active]);
+    assert_ne!(child.activation().unwrap(), Activation::Inactive);
+    sleep(SOME_ROUNDS);
+    victim.assert_alive();
+    child.undo().unwrap();
     victim.end();
 }
 
