@@ -13,7 +13,7 @@ use dbdyno_relayout::{Counter, Options, SampleRequirement, Samples};
 use dbdyno_units::Nanos;
 use serde::Serialize;
 
-use crate::attachment::Attachment;
+use crate::attachment::{Activation, Attachment};
 use crate::lay_out::{Begin, lay_out_in, patch};
 use crate::optimize::readable_modules;
 use crate::patch::Patch;
@@ -165,8 +165,10 @@ impl PreparedCounting {
         let counted = match &made {
             Ok((patch, counters)) => {
                 let earlier = attachment.active_number();
+                let is_optimized = attachment.activation()? != Activation::Inactive;
+                let report = &mut report;
                 let mut bursts =
-                    Bursts { attachment, counters, report: &mut report, before: vec![] };
+                    Bursts { attachment, counters, report, before: vec![], is_optimized };
                 let counts = bursts.run(patch, counting, is_cancelled);
                 // Also after an error: the code that counts must not stay active.
                 bursts.end(earlier)?;
@@ -223,6 +225,8 @@ struct Bursts<'a> {
     report: &'a mut CountingReport,
     /// The counters when they were read before.
     before: Vec<u32>,
+    /// Whether an earlier optimization is active before the first burst.
+    is_optimized: bool,
 }
 
 impl Bursts<'_> {
@@ -238,11 +242,14 @@ impl Bursts<'_> {
         let mut counts = vec![0; self.counters.len()];
         let (mut original, mut counted) = (Work::default(), Work::default());
         for burst in 0..options.bursts {
-            original += during(pid, options.burst);
+            let uncounted = during(pid, options.burst);
             if burst == 0
-                && let Some(reason) = too_parallel(original, options.max_cpus_unmeasured)
+                && let Some(reason) = too_parallel(uncounted, options.max_cpus_unmeasured)
             {
                 return Ok(Err(reason));
+            }
+            if burst > 0 || !self.is_optimized {
+                original += uncounted;
             }
             let switched = match burst {
                 0 => self.attachment.install_counting(patch)?,

@@ -95,6 +95,27 @@ fn inactive_optimization_can_be_redone_after_counting() {
 }
 
 #[test]
+fn slowdown_is_relative_to_the_original_code_also_after_an_optimization() {
+    // Its threads wait often enough to measure it.
+    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let samples = samples(&attachment);
+    let one = CountingOptions { bursts: 1, burst: Duration::from_millis(400), ..BURSTS };
+    let slowdown = |attachment: &mut Attachment| {
+        let counted = count(attachment, &samples, &Options::default(), &one, || false).unwrap();
+        assert_eq!(counted.report.fallback, None, "{:?}", counted.report);
+        counted.report.slowdown
+    };
+    assert!(slowdown(&mut attachment).is_some());
+    optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
+    assert_eq!(slowdown(&mut attachment), None, "the original code was never active");
+    victim.assert_alive();
+    attachment.undo().unwrap();
+    victim.end();
+}
+
+#[test]
 fn samples_are_used_if_counting_is_ended_or_there_is_nothing_to_count() {
     let program = compile();
     let mut victim = program.start();
