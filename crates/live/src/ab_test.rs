@@ -198,7 +198,7 @@ impl WorkCounter {
         let result = AbTestResult::of(pairs, planned);
         let active = keep == KeepRule::Always || result.verdict == AbTestVerdict::Better;
         group.add_new_descendants();
-        let applied = group.switch(if active { Attachment::redo } else { Attachment::undo });
+        let applied = if active { group.switch(Attachment::redo) } else { Ok(group.undo_all()) };
         Ok(AbTestOutcome { result, active, applied, missed })
     }
 

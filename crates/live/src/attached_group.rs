@@ -38,7 +38,8 @@ pub struct GroupSwitched {
     pub stops: Vec<Nanos>,
     /// Number of times a process was too busy to be stopped.
     pub retries: u32,
-    /// Processes other than the first that are attached and could not be switched. Without exited processes.
+    /// Processes other than the first that are attached and could not be switched, without exited ones. After
+    /// [`AttachedGroup::undo_all`] also the first.
     pub failed: Vec<(u32, LiveError)>,
 }
 
@@ -115,18 +116,15 @@ impl AttachedGroup {
     /// Switches all processes; each is retried while it is too busy to be stopped.
     ///
     /// # Errors
-    /// The first process could not be switched.
+    /// The first process could not be switched; the others were not.
     pub fn switch(
         &mut self,
         operation: impl Fn(&mut Attachment) -> Result<Switched, LiveError>,
     ) -> Result<GroupSwitched, LiveError> {
         let mut all = GroupSwitched::default();
         for (index, attachment) in self.attachments.iter_mut().enumerate() {
-            let (switched, retries) =
-                retry_while_busy(|| operation(attachment), LiveError::is_transient);
-            all.retries += retries;
-            match switched {
-                Ok(switched) => all.stops.push(switched.longest_stop),
+            match all.switch(attachment, &operation) {
+                Ok(()) => {}
                 Err(error) if index == 0 => return Err(error),
                 // It exited, or was forked while nothing was active.
                 Err(
@@ -138,5 +136,34 @@ impl AttachedGroup {
             }
         }
         Ok(all)
+    }
+
+    /// Undoes the optimization in all processes, also if the first one fails: then that is the first of
+    /// [`GroupSwitched::failed`].
+    pub fn undo_all(&mut self) -> GroupSwitched {
+        let mut all = GroupSwitched::default();
+        for (index, attachment) in self.attachments.iter_mut().enumerate() {
+            match all.switch(attachment, Attachment::undo) {
+                Ok(()) | Err(LiveError::NotOptimized { .. }) => {}
+                Err(LiveError::Exited { .. }) if index > 0 => {}
+                Err(error) => all.failed.push((attachment.process().pid(), error)),
+            }
+        }
+        all
+    }
+}
+
+impl GroupSwitched {
+    /// Switches one more process.
+    fn switch(
+        &mut self,
+        attachment: &mut Attachment,
+        operation: impl Fn(&mut Attachment) -> Result<Switched, LiveError>,
+    ) -> Result<(), LiveError> {
+        let (switched, retries) =
+            retry_while_busy(|| operation(attachment), LiveError::is_transient);
+        self.retries += retries;
+        self.stops.push(switched?.longest_stop);
+        Ok(())
     }
 }

@@ -304,16 +304,27 @@ fn optimization_that_cannot_be_undone_is_reported() {
     };
     let optimized = to(&[&["optimize"], &SAMPLING[..]].concat());
     optimized.assert_code(0).assert_prints("optimized as its parent");
-    let own = |entry: &fs::DirEntry| {
-        entry.file_name().to_str().unwrap().starts_with(&format!("{session}-"))
+    let lock = |pid: u32| {
+        let prefix = format!("{pid}-");
+        let is_own =
+            |entry: &fs::DirEntry| entry.file_name().to_str().unwrap().starts_with(&prefix);
+        let journal = fs::read_dir(&state).unwrap().flatten().find(is_own).unwrap().path();
+        let lock = File::open(journal.join("lock")).unwrap();
+        lock.lock().unwrap();
+        lock
     };
-    let journal = fs::read_dir(&state).unwrap().flatten().find(own).unwrap().path();
-    let lock = File::open(journal.join("lock")).unwrap();
-    lock.lock().unwrap();
+    // The session is undone even if its parent cannot be.
+    let locked = lock(busy.0.id());
+    let finished = to(&["undo"]);
+    finished.assert_code(1).assert_prints(&format!("attached to process {pid};"));
+    finished.assert_prints(&format!("Process {session}: undone"));
+    drop(locked);
+    to(&["redo"]).assert_code(0).assert_prints(&format!("Process {session}: redone"));
+    let locked = lock(session);
     let finished = to(&["undo"]);
     finished.assert_code(1).assert_prints(&format!("Process {pid}: undone"));
     finished.assert_prints(&format!("Process {session}: not undone: another dbdyno is attached"));
-    drop(lock);
+    drop(locked);
     to(&["undo"]).assert_code(0).assert_prints(&format!("Process {session}: undone"));
     to(&["redo"]).assert_code(0).assert_prints(&format!("Process {session}: redone"));
     to(&["undo"]).assert_code(0);

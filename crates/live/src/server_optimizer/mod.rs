@@ -227,14 +227,8 @@ impl ServerOptimizer {
         let members = if self.family { descendants(self.pid) } else { Vec::new() };
         let max_pause = Duration::from(self.options.max_pause);
         let mut group = AttachedGroup::open(self.pid, &members, &self.state, UNMAP, max_pause)?;
-        match group.switch(Attachment::undo) {
-            Ok(switched) => {
-                let failed = switched.failed.into_iter().chain(group.into_unattached());
-                failed.map(|(_, error)| error).try_for_each(Err)?;
-            }
-            Err(LiveError::NotOptimized { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let failed = group.undo_all().failed.into_iter().chain(group.into_unattached());
+        failed.map(|(_, error)| error).try_for_each(Err)?;
         Ok(OptimizedServer {
             layout: NewLayout { source, samples, ..NewLayout::default() },
             refused: Some(refusal(reason, uncounted)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dbdyno_live::{
     Activation, AttachedGroup, Attachment, GenerationState, LiveError, MemberOutcome, ProbeOptions,
-    optimize_descendants,
+    Process, optimize_descendants,
 };
 use dbdyno_relayout::Options;
 
@@ -198,4 +198,33 @@ fn session_forked_after_the_optimization_is_undone_and_an_earlier_one_is_left_al
     drop((group, holder));
     assert_eq!(attach_to(&program, pid).activation().unwrap(), Activation::Inactive);
     victim.assert_alive();
+}
+
+#[test]
+fn group_is_undone_even_if_its_first_process_cannot_be() {
+    let (program, mut victim) = victim();
+    let mut parent = attach(&program, &victim);
+    optimize(&program, &mut parent);
+    let address = parent.generations()[0].entries[0].address;
+    drop(parent);
+    let pid = victim.fork();
+    let process = Process::open(victim.pid(), ProbeOptions::default()).unwrap();
+    let probe = ProbeOptions::default();
+    let mut group =
+        AttachedGroup::open(victim.pid(), &[pid], &program.state(), probe, MAX_PAUSE).unwrap();
+    let ours = process.memory().read(address, 1).unwrap();
+    victim.accept_eintr();
+    victim.stop();
+    process.memory().write(address, &[0xcc]).unwrap();
+    let undone = group.undo_all();
+    process.memory().write(address, &ours).unwrap();
+    victim.signal(libc::SIGCONT);
+    let [(first, LiveError::ModifiedByOthers { .. })] = &undone.failed[..] else {
+        panic!("{undone:?}")
+    };
+    assert_eq!((*first, undone.stops.len()), (victim.pid(), 1));
+    drop(group);
+    assert_eq!(attach_to(&program, pid).activation().unwrap(), Activation::Inactive);
+    assert_ne!(attach(&program, &victim).activation().unwrap(), Activation::Inactive);
+    victim.end();
 }

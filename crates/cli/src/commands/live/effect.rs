@@ -1,6 +1,6 @@
 //! The effect of an optimization, measured by an A/B test.
 
-use dbdyno_live::{AbTestOutcome, AttachedGroup, Attachment, KeepRule, LiveError};
+use dbdyno_live::{AbTestOutcome, AttachedGroup, Attachment, GroupSwitched, KeepRule, LiveError};
 use serde_json::{Value, json};
 
 /// The measured effect of an optimization.
@@ -34,18 +34,20 @@ impl Effect {
             Err(error) => {
                 group.add_new_descendants();
                 let (done, again) = match keep {
-                    KeepRule::IfBetter => ("undone", group.switch(Attachment::undo)),
+                    KeepRule::IfBetter => ("undone", Ok(group.undo_all())),
                     KeepRule::Always => ("active", group.switch(Attachment::redo)),
                 };
-                let mut text = format!("the A/B test failed: {error}; ");
+                let mut text = format!("the A/B test failed: {error}");
                 match again {
                     Ok(all) => {
-                        text.push_str(done);
+                        if is_switched(&all) {
+                            text.push_str(&format!("; {done}"));
+                        }
                         for error in of_processes(all.failed.iter().chain(group.unattached())) {
                             text.push_str(&format!("; not {done}: {error}"));
                         }
                     }
-                    Err(again) => text.push_str(&format!("not {done}: {again}")),
+                    Err(again) => text.push_str(&format!("; not {done}: {again}")),
                 }
                 Self::failed(&text)
             }
@@ -59,10 +61,12 @@ impl Effect {
             if *active { ["active", "not active again"] } else { ["undone", "not undone"] };
         let mut json = serde_json::to_value(result).unwrap_or_default();
         json["active"] = json!(active);
-        let mut text = format!("{result}; ");
+        let mut text = result.to_string();
         let mut errors: Vec<String> = match applied {
             Ok(all) => {
-                text.push_str(done);
+                if is_switched(all) {
+                    text.push_str(&format!("; {done}"));
+                }
                 of_processes(&all.failed).map(|error| format!("{not_done}: {error}")).collect()
             }
             Err(error) => vec![format!("{not_done}: {error}")],
@@ -84,6 +88,11 @@ impl Effect {
     }
 }
 
+/// Whether any process was switched, or none was to be.
+fn is_switched(all: &GroupSwitched) -> bool {
+    !all.stops.is_empty() || all.failed.is_empty()
+}
+
 /// Errors of processes, with their process IDs.
 fn of_processes<'a>(
     failed: impl IntoIterator<Item = &'a (u32, LiveError)>,
@@ -93,7 +102,7 @@ fn of_processes<'a>(
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_live::GroupSwitched;
+    use dbdyno_units::Nanos;
 
     use super::*;
 
@@ -114,10 +123,14 @@ mod tests {
         let effect = Effect::applied(&outcome(Ok(GroupSwitched::default())), &[locked(7)]);
         let expected = "; undone; not in the test: process 7: another dbdyno is attached";
         assert!(effect.has_failed && effect.text.contains(expected), "{}", effect.text);
-        let failed = GroupSwitched { failed: vec![locked(8)], ..GroupSwitched::default() };
+        let failed = |stops| GroupSwitched { stops, failed: vec![locked(8)], retries: 0 };
+        let effect = Effect::applied(&outcome(Ok(failed(vec![]))), &[]);
+        let is_undone = |effect: &Effect| effect.text.contains("; undone");
+        assert!(effect.has_failed && !is_undone(&effect), "{}", effect.text);
+        let failed = failed(vec![Nanos::from_millis(1)]);
         let missed = AbTestOutcome { missed: vec![locked(9)], ..outcome(Ok(failed)) };
         let effect = Effect::applied(&missed, &[]);
-        assert!(effect.has_failed, "{}", effect.text);
+        assert!(effect.has_failed && is_undone(&effect), "{}", effect.text);
         assert!(effect.text.contains("; not undone: process 8: "), "{}", effect.text);
         assert!(effect.text.contains("; not switched in a period: process 9: "), "{}", effect.text);
     }

@@ -28,6 +28,23 @@ use crate::args::{AttachOptions, Live, LiveCommand, Status, Undo};
 use crate::error::CliError;
 use crate::output;
 
+/// What is done with processes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Undo,
+    Redo,
+}
+
+impl Operation {
+    /// What was done afterwards, and the operation.
+    fn parts(self) -> (&'static str, SwitchOperation) {
+        match self {
+            Self::Undo => ("undone", Attachment::undo),
+            Self::Redo => ("redone", Attachment::redo),
+        }
+    }
+}
+
 /// Settings of all commands.
 struct Session {
     state: PathBuf,
@@ -46,7 +63,7 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
             several::refuse(target.pid, &target.more.pids)?;
             target.options.warn_about_former_names();
             let pids = members(target.pid, target.family);
-            session.switch(&pids, Some(target.pid), &target.options, "redone", Attachment::redo)
+            session.switch(&pids, Some(target.pid), &target.options, Operation::Redo)
         }
         LiveCommand::Watch(watch) => watch::watch(&session, watch),
         LiveCommand::GuardCounting(target) => counting_guard::guard(&session, target),
@@ -90,7 +107,7 @@ impl Session {
         if let Some(pid) = undo.pid {
             several::refuse(pid, &undo.more.pids)?;
             let pids = members(pid, undo.family);
-            return self.switch(&pids, Some(pid), &undo.options, "undone", Attachment::undo);
+            return self.switch(&pids, Some(pid), &undo.options, Operation::Undo);
         }
         several::refuse_without_option(&undo.more.pids)?;
         let records = dbdyno_live::live_records(&self.state);
@@ -99,7 +116,7 @@ impl Session {
             self.print(&json!([]), &self.nothing_optimized(None));
             return Ok(ExitCode::SUCCESS);
         }
-        self.switch(&pids, None, &undo.options, "undone", Attachment::undo)
+        self.switch(&pids, None, &undo.options, Operation::Undo)
     }
 
     /// That no process is optimized, or not this one.
@@ -141,20 +158,22 @@ impl Session {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Switches processes. If there is a `first` one, the others are its descendants.
+    /// Switches processes. If there is a `first` one, the others are its descendants, and are not redone if it
+    /// cannot be.
     fn switch(
         &self,
         pids: &[u32],
         first: Option<u32>,
         options: &AttachOptions,
-        done: &str,
-        switch: SwitchOperation,
+        operation: Operation,
     ) -> Result<ExitCode, CliError> {
+        let (done, switch) = operation.parts();
         // On a busy machine, reading the files of a process would take seconds.
         dbdyno_live::raise_priority();
         let mut values = Vec::new();
         let mut lines = String::new();
         let mut code = ExitCode::SUCCESS;
+        let mut error_of_first = None;
         for &pid in pids {
             let attached = self.attach(pid, options.probe(), options.max_pause());
             let outcome = attached.and_then(|mut attachment| {
@@ -168,7 +187,12 @@ impl Session {
                     let how = text::switched(&switched);
                     lines.push_str(&format!("Process {pid}: {done}; {how}.\n"));
                 }
-                Err(error) if Some(pid) == first => return Err(error.into()),
+                Err(error) if Some(pid) == first => {
+                    if operation == Operation::Redo {
+                        return Err(error.into());
+                    }
+                    error_of_first = Some(error);
+                }
                 Err(error) if self.has_nothing(pid, first, &error) => {}
                 Err(error) => {
                     code = ExitCode::FAILURE;
@@ -177,8 +201,15 @@ impl Session {
                 }
             }
         }
-        self.print(&json!(values), &lines);
-        Ok(code)
+        if error_of_first.is_none() || !values.is_empty() {
+            self.print(&json!(values), &lines);
+        }
+        match error_of_first {
+            // Only its descendants were optimized.
+            Some(LiveError::NotOptimized { .. }) if !values.is_empty() => Ok(code),
+            Some(error) => Err(error.into()),
+            None => Ok(code),
+        }
     }
 
     /// Whether this error means that a process, or a descendant of `parent`, has no optimized code.
