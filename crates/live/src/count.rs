@@ -179,6 +179,13 @@ impl PreparedCounting {
             }
             Err(reason) => Err(reason.clone()),
         };
+        if made.is_ok()
+            && counted.is_err()
+            && let Err(error) = attachment.free_never_active()
+        {
+            // The next optimization frees it.
+            tracing::warn!(%error, "code that never counted stays in memory");
+        }
         report.executions = counted.iter().flatten().sum();
         let least = counting.min_executions;
         match counted.and_then(|counts| too_few(report.executions, least).map_or(Ok(counts), Err)) {

@@ -44,6 +44,7 @@ pub(crate) fn lay_out(
     options: &Options,
 ) -> Result<Relayout, OptimizeError> {
     let pid = space.attachment().process().pid();
+    let has_counted = space.attachment().generations().iter().any(|it| it.counts);
     let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
     let mut options = options.clone();
     options.exclude.extend(hot_modules.iter().flat_map(|hot_module| hot_module.modified.clone()));
@@ -53,7 +54,7 @@ pub(crate) fn lay_out(
     let error = space.error;
     layout.map_err(|source| match error {
         Some(error) => OptimizeError::Live(error),
-        None => OptimizeError::Layout { pid, source },
+        None => OptimizeError::Layout { pid, has_counted, source },
     })
 }
 

@@ -84,10 +84,12 @@ pub enum OptimizeError {
     #[error(transparent)]
     Live(#[from] LiveError),
     /// There is no new layout.
-    #[error("process {pid} was not changed: {source}")]
+    #[error("process {pid} {}: {source}", unchanged(*has_counted))]
     Layout {
         /// Process ID.
         pid: u32,
+        /// Whether code that counted its executions stays in its memory.
+        has_counted: bool,
         /// The reason.
         source: LayoutError,
     },
@@ -102,6 +104,14 @@ pub enum OptimizeError {
         /// Share of the samples, in percent.
         percent: u64,
     },
+}
+
+/// What is unchanged after a refusal.
+const fn unchanged(has_counted: bool) -> &'static str {
+    match has_counted {
+        false => "was not changed",
+        true => "was not optimized, and keeps the code that counted its executions, inactive",
+    }
 }
 
 impl OptimizeError {

@@ -8,7 +8,7 @@ use dbdyno_live::{
     Activation, Attachment, Counted, CountingOptions, Generation, GenerationState, LiveError,
     count, live_records, optimize,
 };
-use dbdyno_relayout::{Options, Samples};
+use dbdyno_relayout::{Options, SampleRequirement, Samples};
 use dbdyno_units::Nanos;
 
 use crate::copies::{attach, attach_to};
@@ -112,6 +112,29 @@ fn slowdown_is_relative_to_the_original_code_also_after_an_optimization() {
     assert_eq!(slowdown(&mut attachment), None, "the original code was never active");
     victim.assert_alive();
     attachment.undo().unwrap();
+    victim.end();
+}
+
+#[test]
+fn refusal_after_counting_says_what_stays_in_memory() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let samples = samples(&attachment);
+    let required = Some(SampleRequirement { samples: u64::MAX, unsampled: 1.0 });
+    let refused = Options { required, ..Options::default() };
+    let mut refusal = |counting: &CountingOptions| {
+        count(&mut attachment, &samples, &Options::default(), counting, || false).unwrap();
+        let areas = attachment.areas().count();
+        let done = optimize(&mut attachment, &samples, &refused, |_| ());
+        (areas, done.unwrap_err().to_string())
+    };
+    // Code that was never active is freed.
+    let (areas, text) = refusal(&CountingOptions { max_cpus_unmeasured: 0.0, ..BURSTS });
+    assert!(areas == 0 && text.contains("was not changed: too few samples"), "{text}");
+    let (areas, text) = refusal(&BURSTS);
+    assert!(areas > 0 && text.contains("keeps the code that counted its executions"), "{text}");
+    victim.assert_alive();
     victim.end();
 }
 
