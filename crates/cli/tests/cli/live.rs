@@ -235,6 +235,31 @@ fn counting_ends_after_a_kill() {
     assert!(busy.0.try_wait().unwrap().is_none(), "it died");
 }
 
+#[test]
+fn counting_of_a_stopped_program_ends_when_it_continues() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let busy = busy(directory.path(), "");
+    let pid = busy.0.id();
+    let is_still_counting = (0..20).any(|_| {
+        let mut command = dbdyno();
+        command.args(["live", "optimize", "--max-pause", "500", "--pid", &pid.to_string()]);
+        command.arg("--state").arg(&state).args(SAMPLING);
+        let mut optimizer = Background::start(command, directory.path());
+        optimizer.wait_until("it counts", || is_counting(&state));
+        send(pid, libc::SIGSTOP);
+        optimizer.signal(libc::SIGKILL);
+        optimizer.end();
+        // The guard is refused meanwhile.
+        sleep(Duration::from_secs(1));
+        let was_counting = is_counting(&state);
+        send(pid, libc::SIGCONT);
+        was_counting
+    });
+    assert!(is_still_counting, "it was not interrupted while it counted");
+    wait_until("the original code is active", || !is_counting(&state));
+}
+
 /// Interrupts an optimization and its guard while code that counts is active.
 fn leave_counting(directory: &Path, state: &Path, pid: &str) {
     let is_guard = |pid: &u32| {

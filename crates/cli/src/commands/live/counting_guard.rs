@@ -7,9 +7,9 @@ use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use dbdyno_live::ProbeOptions;
+use dbdyno_live::{LiveError, ProbeOptions};
 
 use super::Session;
 use crate::args::TargetProcess;
@@ -71,16 +71,33 @@ pub(super) fn ended(pid: u32) -> String {
     )
 }
 
+/// Time in which the guard tries again to activate the original code. Right after dbdyno was killed, the kernel may
+/// not have ended its tracing yet; or the process is stopped, or another program traces it.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Waits until the dbdyno that started this process has ended, and then activates the original code, if
 /// code that counts is active.
 pub(super) fn guard(session: &Session, target: &TargetProcess) -> Result<ExitCode, CliError> {
-    let pid = target.pid;
     // An error is the end, too.
     let _ = io::stdin().read_to_end(&mut Vec::new());
+    let start = Instant::now();
+    loop {
+        match end_counting(session, target) {
+            Ok(()) => return Ok(ExitCode::SUCCESS),
+            Err(error @ LiveError::Exited { .. }) => return Err(error.into()),
+            Err(error) if start.elapsed() > PATIENCE => return Err(error.into()),
+            Err(_) => thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn end_counting(session: &Session, target: &TargetProcess) -> Result<(), LiveError> {
+    let pid = target.pid;
     let probe = ProbeOptions { allow_seccomp: true, unmap: false };
     let mut attachment = session.attach(pid, probe, target.options.max_pause())?;
     if attachment.end_abandoned_counting()? {
         output::note(&ended(pid));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
