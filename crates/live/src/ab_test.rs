@@ -197,8 +197,7 @@ impl WorkCounter {
         }
         let result = AbTestResult::of(pairs, planned);
         let active = keep == KeepRule::Always || result.verdict == AbTestVerdict::Better;
-        group.add_new_descendants();
-        let applied = if active { group.switch(Attachment::redo) } else { Ok(group.undo_all()) };
+        let applied = if active { group.redo_all() } else { Ok(group.undo_all()) };
         Ok(AbTestOutcome { result, active, applied, missed })
     }
 

@@ -72,8 +72,8 @@ impl AttachedGroup {
         Ok(group)
     }
 
-    /// Excludes descendants from [`AttachedGroup::add_new_descendants`]: those that were forked before the
-    /// optimization.
+    /// Excludes descendants that were forked before the optimization from [`AttachedGroup::undo_all`] and
+    /// [`AttachedGroup::redo_all`], unless they are members.
     #[must_use]
     pub fn excluding(mut self, earlier: &[u32]) -> Self {
         self.known.extend(earlier);
@@ -105,7 +105,7 @@ impl AttachedGroup {
 
     /// Attaches to all other descendants, which were forked since the optimization, with the code that was active
     /// at the fork.
-    pub fn add_new_descendants(&mut self) {
+    fn add_new_descendants(&mut self) {
         for pid in descendants(self.root) {
             if self.known.insert(pid) {
                 self.add(pid);
@@ -138,16 +138,31 @@ impl AttachedGroup {
         Ok(all)
     }
 
-    /// Undoes the optimization in all processes, also if the first one fails: then that is the first of
-    /// [`GroupSwitched::failed`].
+    /// Redoes the optimization in all processes, and in descendants that were forked meanwhile.
+    ///
+    /// # Errors
+    /// As those of [`AttachedGroup::switch`].
+    pub fn redo_all(&mut self) -> Result<GroupSwitched, LiveError> {
+        self.add_new_descendants();
+        self.switch(Attachment::redo)
+    }
+
+    /// Undoes the optimization in all processes, and in descendants that were forked before the first one was
+    /// undone. If that fails, the others are undone nevertheless, and it is the first of [`GroupSwitched::failed`].
     pub fn undo_all(&mut self) -> GroupSwitched {
         let mut all = GroupSwitched::default();
-        for (index, attachment) in self.attachments.iter_mut().enumerate() {
+        let mut index = 0;
+        while let Some(attachment) = self.attachments.get_mut(index) {
             match all.switch(attachment, Attachment::undo) {
                 Ok(()) | Err(LiveError::NotOptimized { .. }) => {}
                 Err(LiveError::Exited { .. }) if index > 0 => {}
                 Err(error) => all.failed.push((attachment.process().pid(), error)),
             }
+            if index == 0 {
+                // Those that are forked from now on have the original code.
+                self.add_new_descendants();
+            }
+            index += 1;
         }
         all
     }

@@ -191,8 +191,8 @@ fn session_forked_after_the_optimization_is_undone_and_an_earlier_one_is_left_al
     let mut group = AttachedGroup::open(victim.pid(), &[], &program.state(), probe, MAX_PAUSE)
         .unwrap()
         .excluding(&[earlier]);
-    group.add_new_descendants();
-    group.switch(Attachment::undo).unwrap();
+    let undone = group.undo_all();
+    assert!(undone.failed.is_empty(), "{undone:?}");
     let is_listed = group.unattached().iter().any(|(session, _)| *session == earlier);
     assert!(!is_listed, "{:?}", group.unattached());
     drop((group, holder));

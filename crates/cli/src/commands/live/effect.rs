@@ -1,6 +1,6 @@
 //! The effect of an optimization, measured by an A/B test.
 
-use dbdyno_live::{AbTestOutcome, AttachedGroup, Attachment, GroupSwitched, KeepRule, LiveError};
+use dbdyno_live::{AbTestOutcome, AttachedGroup, GroupSwitched, KeepRule, LiveError};
 use serde_json::{Value, json};
 
 /// The measured effect of an optimization.
@@ -32,10 +32,9 @@ impl Effect {
         match ab_test(&mut group) {
             Ok(outcome) => Self::applied(&outcome, group.unattached()),
             Err(error) => {
-                group.add_new_descendants();
                 let (done, again) = match keep {
                     KeepRule::IfBetter => ("undone", Ok(group.undo_all())),
-                    KeepRule::Always => ("active", group.switch(Attachment::redo)),
+                    KeepRule::Always => ("active", group.redo_all()),
                 };
                 let mut text = format!("the A/B test failed: {error}");
                 match again {

@@ -63,7 +63,7 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
             several::refuse(target.pid, &target.more.pids)?;
             target.options.warn_about_former_names();
             let pids = members(target.pid, target.family);
-            session.switch(&pids, Some(target.pid), &target.options, Operation::Redo)
+            session.switch(pids, Some(target.pid), &target.options, Operation::Redo)
         }
         LiveCommand::Watch(watch) => watch::watch(&session, watch),
         LiveCommand::GuardCounting(target) => counting_guard::guard(&session, target),
@@ -107,7 +107,7 @@ impl Session {
         if let Some(pid) = undo.pid {
             several::refuse(pid, &undo.more.pids)?;
             let pids = members(pid, undo.family);
-            return self.switch(&pids, Some(pid), &undo.options, Operation::Undo);
+            return self.switch(pids, Some(pid), &undo.options, Operation::Undo);
         }
         several::refuse_without_option(&undo.more.pids)?;
         let records = dbdyno_live::live_records(&self.state);
@@ -116,7 +116,7 @@ impl Session {
             self.print(&json!([]), &self.nothing_optimized(None));
             return Ok(ExitCode::SUCCESS);
         }
-        self.switch(&pids, None, &undo.options, Operation::Undo)
+        self.switch(pids, None, &undo.options, Operation::Undo)
     }
 
     /// That no process is optimized, or not this one.
@@ -162,7 +162,7 @@ impl Session {
     /// cannot be.
     fn switch(
         &self,
-        pids: &[u32],
+        pids: impl IntoIterator<Item = u32>,
         first: Option<u32>,
         options: &AttachOptions,
         operation: Operation,
@@ -174,7 +174,7 @@ impl Session {
         let mut lines = String::new();
         let mut code = ExitCode::SUCCESS;
         let mut error_of_first = None;
-        for &pid in pids {
+        for pid in pids {
             let attached = self.attach(pid, options.probe(), options.max_pause());
             let outcome = attached.and_then(|mut attachment| {
                 let switched = switch(&mut attachment)?;
@@ -233,13 +233,11 @@ impl Session {
     }
 }
 
-/// The process and, if requested, its descendants.
-fn members(pid: u32, family: bool) -> Vec<u32> {
-    let mut members = vec![pid];
-    if family {
-        members.extend(dbdyno_live::descendants(pid));
-    }
-    members
+/// The process and, if requested, its descendants. They are listed after the process was switched: those that are
+/// forked later are as it is then.
+fn members(pid: u32, family: bool) -> impl Iterator<Item = u32> {
+    let descendants = family.then_some(pid).into_iter().flat_map(dbdyno_live::descendants);
+    std::iter::once(pid).chain(descendants)
 }
 
 /// The status of a process that cannot be probed.
@@ -330,5 +328,25 @@ fn seconds(value: f64, option: &str) -> Result<Duration, CliError> {
     match Duration::try_from_secs_f64(value) {
         Ok(time) if (0.1..=3600.0).contains(&value) => Ok(time),
         _ => Err(CliError::Usage(format!("{option} {value}: must be 0.1 to 3600 seconds"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn processes_forked_until_the_first_one_was_switched_are_members() {
+        let me = std::process::id();
+        let mut all = members(me, true);
+        assert_eq!(all.next(), Some(me));
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let is_member = all.any(|pid| pid == child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_member);
+        assert_eq!(members(me, false).count(), 1);
     }
 }
