@@ -53,6 +53,15 @@ pub(crate) fn is_kernel_worker(pid: u32, tid: i32) -> bool {
         .is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & KERNEL_WORKER != 0))
 }
 
+/// Whether a process is a thread of the kernel.
+pub(crate) fn is_kernel_thread(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & KERNEL_THREAD != 0))
+}
+
+/// `PF_KTHREAD` from `linux/sched.h`.
+const KERNEL_THREAD: u64 = 0x20_0000;
+
 /// `PF_IO_WORKER`, and `PF_USER_WORKER` of Linux 6.4 and later, from `linux/sched.h`.
 const KERNEL_WORKER: u64 = 0x10 | 0x4000;
 

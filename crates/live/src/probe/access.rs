@@ -10,6 +10,7 @@ use rustix::process::geteuid;
 use super::{Found, note, ok};
 use crate::LiveError;
 use crate::memory::ProcessMemory;
+use crate::threads::{has_ended, identify, is_kernel_thread};
 
 /// Path of a process's program.
 ///
@@ -20,13 +21,25 @@ pub(crate) fn program(pid: u32) -> Result<PathBuf, LiveError> {
         return Err(LiveError::refused(pid, "it is dbdyno itself"));
     }
     fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => LiveError::refused(pid, "it is a kernel thread"),
+        std::io::ErrorKind::NotFound if is_kernel_thread(pid) => {
+            LiveError::refused(pid, "it is a kernel thread")
+        }
+        std::io::ErrorKind::NotFound if has_no_main_thread(pid) => {
+            LiveError::refused(pid, "its main thread has ended")
+        }
+        // While it ends, and as a zombie, it has no program.
+        std::io::ErrorKind::NotFound => LiveError::Exited { pid },
         std::io::ErrorKind::PermissionDenied => {
             let owner = fs::metadata(format!("/proc/{pid}")).map(|it| it.uid()).ok();
             LiveError::refused(pid, inaccessible(owner, geteuid().as_raw()))
         }
         _ => LiveError::system("reading the program path of", pid)(error),
     })
+}
+
+/// Whether the main thread of a process has ended, and others run.
+fn has_no_main_thread(pid: u32) -> bool {
+    identify(pid).is_ok() && has_ended(pid, pid.cast_signed())
 }
 
 /// Why this user may not read a process.
@@ -137,6 +150,18 @@ fn selinux(root: &Path, context: &str) -> Result<Found, LiveError> {
 mod tests {
     use super::super::CheckResult;
     use super::*;
+
+    #[test]
+    fn zombie_has_exited() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        while !has_ended(pid, pid.cast_signed()) {
+            std::thread::yield_now();
+        }
+        let found = program(pid);
+        child.wait().unwrap();
+        assert!(matches!(found, Err(LiveError::Exited { .. })), "{found:?}");
+    }
 
     #[test]
     fn process_of_another_user_is_refused_with_both_users() {
