@@ -49,7 +49,7 @@ const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The part of the maximum pause, as a divisor, that is left for resuming threads.
-const RESUMING: u32 = 10;
+const RESUMING: u32 = 5;
 
 /// Writes edits in the given order, in several stops if one would take longer than `max_pause`. Edits at
 /// addresses in use by threads are retried.
