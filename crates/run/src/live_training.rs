@@ -22,8 +22,10 @@ use crate::timing::{pace, slice_length};
 const SHORTEST_SLICE: Nanos = Nanos::from_millis(250);
 
 /// Length of a slice in which executions are counted: the bursts of the optimizer, with the original code between
-/// them, and the switches.
-const COUNTING_SLICE: Nanos = Nanos::from_millis(1_200);
+/// them, and the switches, each of which stops all threads and searches their stacks.
+const fn counting_slice(connections: u32) -> Nanos {
+    Nanos::from_millis(1_500 + 30 * connections as u64)
+}
 
 const AGAIN: &str = "warming up again: a sampled server was restarted";
 
@@ -85,7 +87,9 @@ impl LiveTraining<'_> {
             }
             if self.end_sampling(instances, &servers, recorder)? {
                 recorder.stage("counting executions for the live optimizer");
-                let counted = Warmup { blocks: 1, slice: COUNTING_SLICE, restart };
+                let connections = self.context.experiment.workload.clients.iter().max();
+                let slice = counting_slice(connections.map_or(1, |number| *number));
+                let counted = Warmup { blocks: 1, slice, restart };
                 if self.warm_up(instances, &prepare, counted, history, recorder)?
                     == Completion::Interrupted
                 {
