@@ -39,6 +39,8 @@ mod server_optimizer;
 mod signal_returns;
 mod switch_plan;
 pub mod symbols;
+#[cfg(test)]
+mod testing;
 mod threads;
 mod trace;
 mod unwind;

@@ -131,18 +131,10 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::process::{Child, Command};
+    use std::process::Command;
 
     use super::*;
-
-    struct KillOnDrop(Child);
-
-    impl Drop for KillOnDrop {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
+    use crate::testing::KillOnDrop;
 
     fn refusal(pid: u32) -> String {
         Process::open(pid, ProbeOptions::default()).unwrap_err().to_string()

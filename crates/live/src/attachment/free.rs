@@ -193,20 +193,12 @@ impl Attachment {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::process::{Child, Command, Stdio};
+    use std::process::{Command, Stdio};
     use std::time::Duration;
 
     use super::*;
     use crate::process::{ProbeOptions, Process};
-
-    struct KillOnDrop(Child);
-
-    impl Drop for KillOnDrop {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
+    use crate::testing::KillOnDrop;
 
     #[test]
     fn code_of_an_interrupted_unmapping_is_unmapped() {

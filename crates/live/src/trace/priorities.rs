@@ -123,20 +123,12 @@ pub(crate) fn restore_priorities(pid: u32, directory: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command};
+    use std::process::Command;
 
     use super::*;
+    use crate::testing::KillOnDrop;
     use crate::watchdog::{MIN_LIMIT, watched};
     use crate::{Attachment, DEFAULT_MAX_PAUSE, ProbeOptions, Process};
-
-    struct KillOnDrop(Child);
-
-    impl Drop for KillOnDrop {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
 
     #[test]
     fn raised_priority_is_restored_at_the_end_and_by_the_next_dbdyno() {
