@@ -447,13 +447,8 @@ fn store(directory: &Path, text: &[u8]) -> std::io::Result<()> {
 fn remove_exited(state: &Path) {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     for directory in entries.map(|entry| entry.path()) {
-        let has_exited = match read(&directory) {
-            Ok(Some(record)) => {
-                matches!(check_alive(&record.identity), Err(LiveError::Exited { .. }))
-            }
-            _ => false,
-        };
-        if has_exited {
+        let Ok(Some(record)) = read(&directory) else { continue };
+        if let Err(LiveError::Exited { .. }) = check_alive(&record.identity) {
             // If it fails, it is retried next time.
             let _ = fs::remove_dir_all(&directory);
         }
