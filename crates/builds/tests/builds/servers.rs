@@ -181,6 +181,12 @@ fn broken_source_shows_compiler_message_and_can_be_fixed() {
     bench.build(&bench.request("rel")).0.unwrap();
 }
 
+/// The directory of objects of the only build directory; `None` before there is one.
+fn tree_of(bench: &Bench) -> Option<PathBuf> {
+    let work = fs::read_dir(bench.builder.cache_dir.path().join("work")).ok()?.next()?.ok()?;
+    Some(work.path().join("tree/src/backend"))
+}
+
 #[test]
 fn interrupted_build_is_resumed() {
     let bench = Bench::waiting();
@@ -188,8 +194,7 @@ fn interrupted_build_is_resumed() {
         age(&bench.source.join(format!("src/backend/{name}.c")), 3600);
     }
     let request = bench.request("rel");
-    let work = bench.builder.cache_dir.path().join("work");
-    let tree = || Some(fs::read_dir(&work).ok()?.next()?.ok()?.path().join("tree/src/backend"));
+    let tree = || tree_of(&bench);
     let has = |name: &str| tree().is_some_and(|tree| tree.join(name).is_file());
     thread::scope(|scope| {
         let building = scope.spawn(|| bench.build(&request).0);
@@ -222,8 +227,7 @@ fn interrupted_build_is_resumed() {
 fn source_edited_during_a_build_is_refused() {
     let bench = Bench::waiting();
     let request = bench.request("rel");
-    let work = bench.builder.cache_dir.path().join("work");
-    let tree = || Some(fs::read_dir(&work).ok()?.next()?.ok()?.path().join("tree/src/backend"));
+    let tree = || tree_of(&bench);
     let file = bench.source.join("src/backend/b.c");
     let before = fs::read_to_string(&file).unwrap();
     thread::scope(|scope| {
@@ -246,8 +250,7 @@ fn source_edited_during_a_build_is_refused() {
 fn build_from_edited_and_restored_source_is_not_resumed() {
     let bench = Bench::waiting();
     let request = bench.request("rel");
-    let work = bench.builder.cache_dir.path().join("work");
-    let tree = || Some(fs::read_dir(&work).ok()?.next()?.ok()?.path().join("tree/src/backend"));
+    let tree = || tree_of(&bench);
     let file = bench.source.join("src/backend/b.c");
     let before = fs::read_to_string(&file).unwrap();
     thread::scope(|scope| {
