@@ -1,4 +1,6 @@
+mod client_bound;
 mod counters;
+mod sweep;
 
 use std::path::Path;
 
@@ -11,7 +13,6 @@ use dbdyno_units::{Bytes, Energy};
 use tempfile::{TempDir, tempdir};
 
 use super::*;
-use crate::words::client_bound as client_bound_note;
 
 /// Builds a run: a server as the baseline, another one as the candidate, and the control.
 struct Lab {
@@ -342,75 +343,6 @@ fn existing_server_has_client_cpu_time_only() {
 }
 
 #[test]
-fn busy_client_gives_no_verdict_and_no_summary() {
-    let busy = |candidate, block, measured: &mut SliceMeasured| {
-        faster(candidate, block, measured);
-        measured.cpu = Nanos::from_micros(9_100);
-    };
-    let mut lab = Lab::new(&servers(), &[1], (4, 1));
-    lab.blocks(0, busy);
-    let report = lab.report();
-    let row = &report.microbenchmarks[0].rows[0];
-    assert_eq!(row.verdict, Verdict::ClientBound);
-    assert!(row.relative_qps.is_some(), "the ratio is still shown");
-    assert_eq!(row.cpu_verdict, Verdict::Better);
-    assert!(report.groups.is_empty() && report.noise.is_none());
-    assert!(report.cpu_noise.is_some());
-
-    // Several clients can use all CPUs: a quarter of four CPUs is not busy.
-    let mut lab = Lab::new(&servers(), &[4], (4, 1));
-    lab.blocks(0, busy);
-    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Better);
-}
-
-#[test]
-fn polling_does_not_make_a_client_busy() {
-    let mut lab = Lab::new(&servers(), &[1], (1, 1));
-    lab.blocks(0, |candidate, block, measured| {
-        faster(candidate, block, measured);
-        measured.cpu = Nanos::from_millis(10);
-        measured.polling = Some(Nanos::from_millis(7));
-    });
-    let microbenchmark = &lab.report().microbenchmarks[0];
-    assert_eq!(microbenchmark.rows[0].verdict, Verdict::Better);
-    let base = &microbenchmark.baseline;
-    assert_eq!(base.client_cpu_us_per_query, Some(3.0));
-    assert_eq!(base.client_polling_us_per_query, Some(7.0));
-    assert_eq!(base.client_busy, Some(Share::from_fraction(0.3)));
-}
-
-#[test]
-fn saturated_server_is_not_client_bound() {
-    let mut lab = Lab::new(&servers(), &[1], (1, 1));
-    lab.blocks(0, |candidate, block, measured| {
-        faster(candidate, block, measured);
-        measured.cpu = Nanos::from_micros(9_500);
-        measured.server.as_mut().unwrap().cpu = Nanos::from_micros(9_400);
-    });
-    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Better);
-}
-
-#[test]
-fn busy_client_of_one_candidate_affects_only_its_row() {
-    let mut lab = Lab::new(&servers(), &[1], (1, 1));
-    lab.blocks(0, |candidate, _, measured| {
-        if candidate == 1 {
-            measured.cpu = Nanos::from_millis(9);
-        }
-    });
-    let mut report = lab.report();
-    let verdicts: Vec<Verdict> =
-        report.microbenchmarks[0].rows.iter().map(|row| row.verdict).collect();
-    assert_eq!(verdicts, [Verdict::ClientBound, Verdict::WithinNoise]);
-    let note = |report: &Report| client_bound_note(report).unwrap();
-    assert!(note(&report).contains(", while the server still had idle CPU time."));
-    report.microbenchmarks[0].rows[0].absolute.server_busy = None;
-    assert!(note(&report).contains("is not known everywhere."));
-    let summary: Vec<&str> = report.groups.iter().map(|s| s.candidate.as_str()).collect();
-    assert_eq!(summary, ["control"]);
-}
-
-#[test]
 fn elapsed_time_that_is_not_stored_yet_is_unknown() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     assert_eq!(lab.report().times(), None);
@@ -526,50 +458,6 @@ fn difference_between_equal_instances_started_once_is_a_warning() {
     assert!(differing(&embedded(), 0.05, 4).is_empty(), "other starts will follow");
     let [existing] = &differing(&servers(), 0.05, 1)[..] else { panic!() };
     assert!(existing.advice.contains("does not restart it"), "{existing:?}");
-}
-
-#[test]
-fn each_number_of_clients_has_its_own_rows_and_summaries() {
-    let mut lab = Lab::new(&servers(), &[1, 8], (1, 1));
-    lab.blocks(0, |_, _, _| {});
-    lab.blocks(1, faster);
-    let report = lab.report();
-    assert!(report.is_sweep());
-    assert_eq!(report.clients(), [1, 8]);
-    let of_other: Vec<(u32, f64)> = report
-        .groups
-        .iter()
-        .filter(|summary| summary.candidate == "other")
-        .map(|summary| (summary.clients, summary.median.get()))
-        .collect();
-    assert_eq!(of_other[0], (1, 1.0));
-    assert!(of_other[1].0 == 8 && (of_other[1].1 - 1.2).abs() < 1e-9);
-}
-
-#[test]
-fn numbers_of_clients_are_interleaved_only_if_they_take_turns() {
-    let (restarts, blocks, numbers) = (0..6, 0..4, 0..4);
-    let interleaved = |in_turns: bool| {
-        let mut lab = Lab::new(&servers(), &[1, 2, 4, 8], (1, 1));
-        for restart in restarts.clone() {
-            let mut visits: Vec<(u32, u32)> = numbers
-                .clone()
-                .flat_map(|number| blocks.clone().map(move |b| (number, b)))
-                .collect();
-            if in_turns {
-                // In each round the order is another.
-                visits.sort_by_key(|(number, block)| (*block, number ^ block));
-            }
-            for (number, block) in visits {
-                lab.block(number, restart, 4 * restart + block, |_, _, _| {});
-            }
-        }
-        let rows = lab.report().scaling;
-        let ratios = rows.into_iter().flat_map(|row| [row.to_previous, row.to_smallest]).flatten();
-        ratios.map(|ratio| ratio.interleaved).collect::<Vec<bool>>()
-    };
-    assert_eq!(interleaved(true), [true; 18]);
-    assert_eq!(interleaved(false), [false; 18]);
 }
 
 #[test]
