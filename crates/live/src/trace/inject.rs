@@ -283,7 +283,10 @@ fn own_code(process: &Process) -> Result<Vec<Range<u64>>, LiveError> {
 impl ThreadJob<'_> {
     /// Runs the stub in a suitable thread.
     fn run(&self, is_suitable: impl Fn(&StoppedThread) -> bool + Send) -> Result<(), LiveError> {
-        watched(self.process.pid(), MIN_LIMIT, |watchdog| self.find_thread(is_suitable, watchdog))
+        let (pid, start) = (self.process.pid(), Instant::now());
+        let done = watched(pid, MIN_LIMIT, |watchdog| self.find_thread(is_suitable, watchdog));
+        tracing::debug!(self.task, elapsed = ?start.elapsed(), "running code in a thread");
+        done
     }
 
     fn find_thread(
