@@ -70,7 +70,12 @@ impl ProcessMemory {
 
     /// Reads up to `count` 64-bit words, fewer if unmapped memory follows.
     pub(crate) fn words(&self, address: u64, count: usize) -> Vec<u64> {
-        let mut bytes = vec![0_u8; count * 8];
+        let mut bytes = vec![0; count * WORD];
+        words_of(self.read_up_to(address, &mut bytes)).collect()
+    }
+
+    /// Reads as much of `bytes` as is mapped, and returns it.
+    pub(crate) fn read_up_to<'b>(&self, address: u64, bytes: &'b mut [u8]) -> &'b [u8] {
         let mut filled = 0;
         while filled < bytes.len() {
             match self.file.read_at(&mut bytes[filled..], address + filled as u64) {
@@ -78,10 +83,16 @@ impl ProcessMemory {
                 Ok(got) => filled += got,
             }
         }
-        bytes.truncate(filled);
-        let words = bytes.chunks_exact(8);
-        words.map(|word| word.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte))).collect()
+        &bytes[..filled]
     }
+}
+
+/// Size of a word in bytes.
+pub(crate) const WORD: usize = 8;
+
+/// The 64-bit words in bytes of an x86-64 process.
+pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.as_chunks::<WORD>().0.iter().map(|word| u64::from_le_bytes(*word))
 }
 
 /// Reads many small pieces of memory that does not change meanwhile, each page once.

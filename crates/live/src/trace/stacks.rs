@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::raw::Registers;
 use crate::LiveError;
 use crate::maps::Maps;
-use crate::memory::ProcessMemory;
+use crate::memory::{ProcessMemory, WORD, words_of};
 use crate::process::Process;
 
 /// Data for reading stacks, collected before the threads are stopped.
@@ -39,7 +39,11 @@ pub(crate) enum StackWord {
 const RED_ZONE: u64 = 128;
 
 /// Number of words per read.
-const CHUNK_WORDS: usize = 64 << 10;
+const CHUNK_WORDS: usize = 8 << 10;
+
+/// Bytes of a thread's control block that may hold addresses of code, such as that of the function that the thread
+/// starts with.
+const CONTROL_BLOCK: u64 = 4 << 10;
 
 /// Maximum number of nested signal stacks per thread.
 const STACKS_PER_THREAD: usize = 8;
@@ -55,7 +59,7 @@ impl<'a> Stacks<'a> {
 
     /// Passes every word on the thread's stacks, including the red zone, to `see`; those saved by a signal
     /// handler again. Returns whether the thread is in a signal handler; `None` if `is_over` returned true
-    /// before all words were read. A stack ends with its mapping, which may be a large heap.
+    /// before all words were read.
     pub(crate) fn visit(
         &self,
         memory: &ProcessMemory,
@@ -65,11 +69,12 @@ impl<'a> Stacks<'a> {
     ) -> Option<bool> {
         let mut starts = vec![registers.rsp.saturating_sub(RED_ZONE)];
         let mut visited: Vec<Range<u64>> = Vec::new();
+        let mut buffer = Vec::new();
         let mut in_handler = false;
         while let Some(start) = starts.pop() {
-            let start = start / 8 * 8;
+            let start = start / WORD as u64 * WORD as u64;
             // A stack without a mapping is newer than the list: read as much as possible.
-            let end = self.end_of_stack(start);
+            let end = self.end_of_stack(start, registers.fs_base);
             if visited.iter().any(|range| range.contains(&start)) {
                 continue;
             }
@@ -79,13 +84,15 @@ impl<'a> Stacks<'a> {
                 if is_over() {
                     return None;
                 }
-                let left = usize::try_from((end - at) / 8).unwrap_or(CHUNK_WORDS);
-                let words = memory.words(at, left.clamp(1, CHUNK_WORDS));
-                for (index, word) in words.iter().enumerate() {
-                    see(*word, StackWord::Any);
-                    if self.signal_returns.binary_search(word).is_ok() {
+                let left = usize::try_from(end - at).unwrap_or(usize::MAX) / WORD;
+                let size = left.clamp(1, CHUNK_WORDS) * WORD;
+                buffer.resize(size, 0);
+                let bytes = memory.read_up_to(at, &mut buffer);
+                for (index, word) in words_of(bytes).enumerate() {
+                    see(word, StackWord::Any);
+                    if self.is_signal_return(word) {
                         in_handler = true;
-                        let frame = at + index as u64 * 8;
+                        let frame = at + (index * WORD) as u64;
                         let saved = memory.words(frame + SAVED_REGISTERS, SAVED_COUNT);
                         for (register, word) in saved.iter().enumerate() {
                             see(
@@ -103,19 +110,31 @@ impl<'a> Stacks<'a> {
                         }
                     }
                 }
-                if words.len() < left.min(CHUNK_WORDS) {
+                if bytes.len() < size {
                     break;
                 }
-                at += words.len() as u64 * 8;
+                at += bytes.len() as u64;
             }
         }
         Some(in_handler)
     }
 
-    fn end_of_stack(&self, start: u64) -> u64 {
+    fn is_signal_return(&self, word: u64) -> bool {
+        // Most words are no addresses of code: this is called for each word of each stack.
+        let (Some(first), Some(last)) = (self.signal_returns.first(), self.signal_returns.last())
+        else {
+            return false;
+        };
+        (*first..=*last).contains(&word) && self.signal_returns.binary_search(&word).is_ok()
+    }
+
+    /// The end of the stack that contains an address. A stack ends with its mapping, which may go on with a large heap;
+    /// or with the thread's control block at `fs_base`, which is at its top, or elsewhere, but never within the stack.
+    fn end_of_stack(&self, start: u64, fs_base: u64) -> u64 {
         const UNKNOWN: u64 = 8 << 20;
         let mapping = self.maps.at(start).or_else(|| self.maps.at(start + RED_ZONE + 8));
-        mapping.map_or(start.saturating_add(UNKNOWN), |mapping| mapping.range.end)
+        let end = mapping.map_or(start.saturating_add(UNKNOWN), |mapping| mapping.range.end);
+        if (start..end).contains(&fs_base) { end.min(fs_base + CONTROL_BLOCK) } else { end }
     }
 }
 
@@ -263,6 +282,27 @@ mod tests {
         let ranges = std::slice::from_ref(&range);
         assert_eq!(ranges_in_use(&stacks, &memory, &[registers], ranges, || true), None);
         assert_eq!(is_code_in_use(&stacks, &memory, &[registers], &[], || true), None);
+    }
+
+    #[test]
+    fn stack_ends_with_the_control_block_of_its_thread() {
+        let memory = ProcessMemory::open(std::process::id()).unwrap();
+        let heap = vec![1_u64; 4 * CHUNK_WORDS];
+        let start = heap.as_ptr() as u64;
+        let end = start + 8 * heap.len() as u64;
+        let text = format!("{start:x}-{end:x} rw-p 00000000 00:00 0 \n");
+        let stacks = Stacks { maps: Maps::parse(&text).unwrap(), signal_returns: &[] };
+        let visited = |fs_base: u64| {
+            let mut words = 0;
+            let registers = Registers { rsp: start + RED_ZONE, fs_base, ..zero() };
+            assert_eq!(stacks.visit(&memory, &registers, in_time, |_, _| words += 1), Some(false));
+            words * WORD as u64
+        };
+        assert_eq!(visited(start + 8 * 1000), 8 * 1000 + CONTROL_BLOCK);
+        assert_eq!(visited(end - 64), end - start, "not over the end of the mapping");
+        for elsewhere in [0, start - 64, end, end + 64] {
+            assert_eq!(visited(elsewhere), end - start, "{elsewhere:#x}");
+        }
     }
 
     #[test]
