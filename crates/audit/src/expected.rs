@@ -84,8 +84,10 @@ words!(ExpectedLto, "form of link-time optimization", "off, on, thin, slim, fat"
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExpectedMarch {
-    /// The compiler's default.
+    /// The default of compilers that were configured without another one.
     Baseline,
+    /// The compiler's default, if it was configured with another one: of this name.
+    Default(String),
     /// That of the machine that compiled it.
     Native,
     /// The one of this name.
@@ -100,8 +102,14 @@ impl ExpectedMarch {
             Self::Native => {
                 march == "native" || !(is_baseline(march) || march.starts_with("x86-64-v"))
             }
-            Self::Named(name) => march == name,
+            Self::Named(name) | Self::Default(name) => march == name,
         }
+    }
+
+    /// The default of a compiler, of this name if it is known.
+    #[must_use]
+    pub fn default_of(march: Option<String>) -> Self {
+        march.filter(|march| !is_baseline(march)).map_or(Self::Baseline, Self::Default)
     }
 }
 
@@ -110,7 +118,7 @@ impl fmt::Display for ExpectedMarch {
         f.pad(match self {
             Self::Baseline => "the baseline",
             Self::Native => "native",
-            Self::Named(name) => name,
+            Self::Named(name) | Self::Default(name) => name,
         })
     }
 }

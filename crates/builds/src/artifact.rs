@@ -6,7 +6,7 @@ use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::bolt::BoltUsed;
-use crate::compiler::without_name;
+use crate::compiler::{default_march, without_name};
 use crate::profile::ProfileUsed;
 use crate::recipe::RecipeOptions;
 use crate::{Compiler, CompilerKind, Fingerprint, Sha256, SourceOrigin, System, Variant};
@@ -117,6 +117,13 @@ pub struct CompilerUsed {
 }
 
 impl CompilerUsed {
+    /// The instruction set that it compiles for by default, by its name for `-march`; `None` if it does not tell, or
+    /// is not installed any more.
+    #[must_use]
+    pub fn default_march(&self) -> Option<String> {
+        default_march(self.name, &self.path)
+    }
+
     /// The compiler on this machine.
     pub(crate) fn locate(&self) -> Compiler {
         Compiler {

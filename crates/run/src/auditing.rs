@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use dbdyno_audit::{
-    Audit, AuditError, Check, Expected, Family, Profile, Progress, binary, build_watched,
-    from_json, is_current, to_json, walk,
+    Audit, AuditError, Check, Expected, ExpectedMarch, Family, Profile, Progress, binary,
+    build_watched, from_json, is_current, to_json, walk,
 };
 use dbdyno_builds::variant::compile_flags;
 use dbdyno_builds::{Build, Cache, CompilerKind, Variant};
@@ -30,7 +30,10 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Hardening is checked only if the variant sets it; otherwise what the build system adds is a note.
 #[must_use]
 pub fn expected_of(build: &Build) -> Expected {
-    let from_flags = Expected::of_flags(&build.flags);
+    let mut from_flags = Expected::of_flags(&build.flags);
+    if from_flags.march == Some(ExpectedMarch::Baseline) {
+        from_flags.march = Some(ExpectedMarch::default_of(build.compiler.default_march()));
+    }
     let compiler = Some(match build.compiler.name {
         CompilerKind::Gcc => Family::Gcc,
         CompilerKind::Clang => Family::Clang,

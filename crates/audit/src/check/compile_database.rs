@@ -10,36 +10,74 @@ use crate::machine::Machine;
 use crate::record::ObjectRecord;
 
 pub(super) fn check(audit: &Audit) -> Vec<Finding> {
+    // Without a recorded command line there is nothing to compare the database with.
+    let is_compared = |object: &ObjectRecord| object.flags.is_some() && object.is_checked();
+    let objects = audit.objects.iter().enumerate().filter(|(_, object)| is_compared(object));
+    let objects: Vec<_> = objects
+        .filter_map(|(index, object)| Some((index, object, requested(audit, object)?)))
+        .collect();
+    let defaults = Defaults::of(objects.iter().map(|(_, object, requested)| (requested, *object)));
     let mut findings = Vec::new();
-    for (index, object) in audit.objects.iter().enumerate() {
-        let requested = object.requested.and_then(|set| audit.flag_sets.get(set));
-        // Without a recorded command line there is nothing to compare the database with.
-        if let (Some(requested), true, true) =
-            (requested, object.flags.is_some(), object.is_checked())
-        {
-            let context = CommandContext {
-                compiler: object.effective.compiler.as_ref(),
-                language: None,
-                machine: Machine::default(),
-                macros: false,
-            };
-            let requested = interpret(context, &requested.flags);
-            for (recorded, expected) in differences(&requested, object) {
-                findings.push(Finding {
-                    check: Check::CompileDatabaseMismatch,
-                    severity: Severity::Violation,
-                    location: Location::Object(index),
-                    recorded,
-                    expected: Some(expected),
-                });
-            }
+    for (index, object, requested) in objects {
+        for (recorded, expected) in differences(&requested, object, &defaults) {
+            findings.push(Finding {
+                check: Check::CompileDatabaseMismatch,
+                severity: Severity::Violation,
+                location: Location::Object(index),
+                recorded,
+                expected: Some(expected),
+            });
         }
     }
     findings
 }
 
+/// What the database's command for an object requests; `None` if it has none.
+fn requested(audit: &Audit, object: &ObjectRecord) -> Option<Effective> {
+    let requested = audit.flag_sets.get(object.requested?)?;
+    let context = CommandContext {
+        compiler: object.effective.compiler.as_ref(),
+        language: None,
+        machine: Machine::default(),
+        macros: false,
+    };
+    Some(interpret(context, &requested.flags))
+}
+
+/// The compiler's defaults, which distributions configure: what all objects have whose commands do not set it.
+struct Defaults {
+    march: Option<String>,
+    stack_protector: StackProtector,
+}
+
+impl Defaults {
+    fn of<'a>(objects: impl Iterator<Item = (&'a Effective, &'a ObjectRecord)> + Clone) -> Self {
+        let marches = objects
+            .clone()
+            .filter(|(requested, _)| requested.march.is_none())
+            .filter_map(|(_, object)| object.effective.march.clone());
+        let protectors = objects
+            .filter(|(requested, _)| requested.stack_protector.is_none())
+            .filter_map(|(_, object)| object.effective.stack_protector);
+        Self {
+            march: only_one(marches),
+            stack_protector: only_one(protectors).unwrap_or(StackProtector::Off),
+        }
+    }
+}
+
+/// The value that all have; `None` if they differ, or there is none.
+fn only_one<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
+}
+
 /// Pairs of recorded and requested values that differ.
-fn differences(requested: &Effective, object: &ObjectRecord) -> Vec<(String, String)> {
+fn differences(
+    requested: &Effective,
+    object: &ObjectRecord,
+    defaults: &Defaults,
+) -> Vec<(String, String)> {
     let is = &object.effective;
     let mut differences = Vec::new();
     if let (Some(requested), Some(is)) = (requested.optimization, is.optimization)
@@ -61,15 +99,16 @@ fn differences(requested: &Effective, object: &ObjectRecord) -> Vec<(String, Str
         (Some(requested), Some(is)) if requested != is => {
             differences.push((format!("-march={is}"), format!("-march={requested}")));
         }
-        (None, Some(is)) if !is_baseline(is) => {
+        (None, Some(is)) if !is_baseline(is) && defaults.march.as_deref() != Some(is) => {
             differences.push((format!("-march={is}"), "no -march".to_owned()));
         }
         _ => {}
     }
-    let protector = requested.stack_protector.unwrap_or(StackProtector::Off);
+    let protector = requested.stack_protector.unwrap_or(defaults.stack_protector);
+    // One that only the called functions show was set by no flag: it is the compiler's default.
     if let Some(is) = is.stack_protector
         && is != protector
-        && !(is == StackProtector::Some && protector != StackProtector::Off)
+        && is != StackProtector::Some
     {
         let word = |protector| format!("stack protector {protector}");
         differences.push((word(is), word(protector)));

@@ -292,7 +292,7 @@ fn march(
     let recorded = object.effective.march.as_deref();
     let Some(expected) = expected else { return recorded.is_some() };
     let check = match expected {
-        ExpectedMarch::Baseline => Check::MarchLeaked,
+        ExpectedMarch::Baseline | ExpectedMarch::Default(_) => Check::MarchLeaked,
         ExpectedMarch::Native | ExpectedMarch::Named(_) => Check::MarchMissing,
     };
     if let Some(march) = recorded {
@@ -317,7 +317,9 @@ fn march(
                 );
             }
         }
-        ExpectedMarch::Native | ExpectedMarch::Named(_) => return false,
+        ExpectedMarch::Native | ExpectedMarch::Named(_) | ExpectedMarch::Default(_) => {
+            return false;
+        }
     }
     true
 }

@@ -42,13 +42,14 @@ pub(crate) fn interpret(context: CommandContext<'_>, flags: &[String]) -> Effect
         (_, Machine::Arm | Machine::Other) => None,
     });
     let is_clang = compiler.is_some_and(|compiler| compiler.family == Family::Clang);
-    // gcc always records the target; clang only if specified.
+    // gcc records the instruction set on x86 and where it was specified; clang only where it was.
+    let is_recorded = !is_clang && machine == Machine::X86;
     Effective {
         compiler: compiler.cloned(),
         language: language.map(str::to_owned),
         optimization: Some(optimization),
         lto: Some(lto),
-        march: state.march.or_else(|| if is_clang { machine.baseline() } else { None }),
+        march: state.march.or_else(|| if is_recorded { None } else { machine.baseline() }),
         mtune: state.mtune,
         debug: Some(state.debug.unwrap_or(false)),
         frame_pointers,
@@ -239,6 +240,18 @@ mod tests {
         assert_eq!(of("-O9").optimization, Some(Optimization::O3));
         assert_eq!(of("-g").optimization, Some(Optimization::O0));
         assert_eq!(of("-O2 -Obscure").optimization, Some(Optimization::O2));
+    }
+
+    #[test]
+    fn instruction_set_without_a_flag_is_the_default_where_gcc_records_none() {
+        let march = |machine: Machine, text: &str| {
+            let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+            interpret(CommandContext { machine, ..context(false) }, &words).march
+        };
+        assert_eq!(march(Machine::Arm, "-mlittle-endian -mabi=lp64").as_deref(), Some("armv8-a"));
+        assert_eq!(march(Machine::Arm, "-march=armv8.2-a").as_deref(), Some("armv8.2-a"));
+        assert_eq!(march(Machine::X86, "-O2"), None);
+        assert_eq!(march(Machine::Other, "-O2"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Comparison with a compile database.
 
-use dbdyno_audit::{AuditError, Check, Fortify, build};
+use dbdyno_audit::{AuditError, Check, Expected, ExpectedMarch, Fortify, build};
 
 use crate::lab::{Lab, expected, object, violations};
 
@@ -41,6 +41,23 @@ fn flags_changed_by_wrapper_are_reported() {
         ]
     );
     assert!(violations(&audit).iter().all(|(_, name)| name == "changed.o"));
+}
+
+#[test]
+fn defaults_of_the_compiler_are_not_reported() {
+    let lab = Lab::new();
+    let configured = "-march=x86-64-v2 -fstack-protector-strong";
+    lab.object("gcc", &format!("-g -O2 {configured}"), "a.o");
+    lab.object("gcc", &format!("-g -O2 {configured}"), "b.o");
+    let entries = [entry(&lab, "-g -O2", "a.o"), entry(&lab, "-g -O2", "b.o")];
+    let database = lab.write("compile_commands.json", &format!("[{}]", entries.join(",")));
+    let differing = |march: ExpectedMarch| {
+        let expected = Expected { march: Some(march), ..Expected::default() };
+        let audit = build(lab.path(), &[], Some(&database), &expected).unwrap();
+        audit.findings.iter().map(|finding| finding.check).collect::<Vec<_>>()
+    };
+    assert_eq!(differing(ExpectedMarch::default_of(Some("x86-64-v2".to_owned()))), []);
+    assert_eq!(differing(ExpectedMarch::default_of(None)), [Check::MarchLeaked; 2]);
 }
 
 #[test]

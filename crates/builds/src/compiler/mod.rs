@@ -2,6 +2,7 @@
 
 mod error;
 mod lto;
+mod march;
 mod version;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use crate::BuildError;
 use crate::command::clean_command;
 
 pub use error::CompilerError;
+pub(crate) use march::default_march;
 
 /// A compiler family; it determines the spelling of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -273,13 +275,13 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The output of the program for `args`.
 /// The first line of the version of a compiler's linker.
 fn linker_version(compiler: &Path, which: &[&str]) -> Option<String> {
     let text = output_of(compiler, &[which, &["-Wl,--version"]].concat()).ok()?;
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
+/// The output of the program for `args`.
 fn output_of(path: &Path, args: &[&str]) -> Result<String, CompilerError> {
     let output = clean_command(path).args(args).output().map_err(|source| {
         CompilerError::CannotRun { path: path.to_owned(), source: source.into() }
