@@ -91,6 +91,9 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     let is_server = |one: &candidate::Read<'_>| matches!(one.program, Some(Program::Server(_)));
     let is_live = |one: &candidate::Read<'_>| one.live.as_ref().is_some_and(|it| it.live.is_some());
     let lasts = |one: &candidate::Read<'_>| one.url.is_some() || is_live(one);
+    if let (Some(rows), true) = (workload.rows, candidates.iter().any(is_server)) {
+        workload::check_rows_of_servers(&root, rows);
+    }
     let systems = match candidates.iter().any(is_server) {
         false => schedule::Systems::Embedded,
         true if candidates.iter().any(lasts) => schedule::Systems::LastingServers,

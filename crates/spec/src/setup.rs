@@ -11,14 +11,16 @@ use crate::candidate::{self, Program};
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Maximum length of a script: it is stored with the run.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 24 << 20;
 
 /// Reads the scripts: texts, or files whose names end in `.sql`.
 pub fn read(table: &mut Table<'_>, files: ReadFile<'_>) -> Vec<SetupScript> {
     let Some(values) = table.one_or_more_strings("setup") else { return Vec::new() };
     let mut scripts = Vec::new();
     for value in &values.value {
-        scripts.extend(read_script(table, *value, files));
+        let left = MOST_BYTES
+            - scripts.iter().map(|script: &SetupScript| script.text.len()).sum::<usize>();
+        scripts.extend(read_script(table, *value, files, left));
     }
     if values.value.is_empty() {
         let problem = Problem::new(values.span, "`setup` is empty");
@@ -31,6 +33,7 @@ fn read_script(
     table: &Table<'_>,
     value: Spanned<&str>,
     files: ReadFile<'_>,
+    most_bytes: usize,
 ) -> Option<SetupScript> {
     let refuse = |message: String, help: &str| {
         table.report(Problem::new(value.span, message).help(help));
@@ -49,10 +52,10 @@ fn read_script(
         let line = table.document().line_of(value.span);
         SetupScript { origin: format!("`setup` of line {line}"), text: value.value.to_owned() }
     };
-    if script.text.len() > MOST_BYTES {
+    if script.text.len() > most_bytes {
         return refuse(
             format!("{} has {} bytes", script.origin, script.text.len()),
-            "a script has at most 64 MiB; create rows with INSERT … SELECT",
+            "the scripts have at most 24 MiB in all; create rows with INSERT … SELECT",
         );
     }
     // No dialect finds a statement where another finds none.

@@ -2,6 +2,8 @@
 //!
 //! `setup` is read in `setup`.
 
+use std::collections::HashMap;
+
 use dbdyno_document::{Problem, Span, Spanned, Table};
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Microbenchmark, ParameterSource};
@@ -13,6 +15,9 @@ const DEFAULT_ROWS: u64 = 100_000;
 
 /// More rows than fit on any disk.
 const MOST_ROWS: i64 = 1_000_000_000_000;
+
+/// Maximum number of rows of a server's table: its keys have 32 bits, and some are needed for new rows.
+const MOST_ROWS_OF_SERVERS: u64 = 2_000_000_000;
 
 /// Each client has its own connection, and servers limit their number.
 const MOST_CLIENTS: i64 = 1024;
@@ -27,6 +32,8 @@ pub struct Read {
     pub catalog: Catalog,
     /// The position of `setup`, if there is one.
     pub setup: Option<Span>,
+    /// Rows of each table, if they are from the file or the default.
+    pub rows: Option<Spanned<u64>>,
 }
 
 impl Read {
@@ -37,6 +44,7 @@ impl Read {
             complete: Some(workload),
             catalog: Catalog::builtin(),
             setup: None,
+            rows: None,
         }
     }
 }
@@ -63,7 +71,7 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> Read {
             microbenchmarks,
             setup: Vec::new(),
         };
-        return Read { clients, complete: Some(workload), catalog, setup: None };
+        return Read { clients, complete: Some(workload), catalog, setup: None, rows: None };
     };
     let tables = table.integer("tables", 1..=1024).map_or(1, |tables| tables.value as u32);
     let rows = table.integer("rows", 1000..=MOST_ROWS).map(|rows| rows.map(|rows| rows as u64));
@@ -85,7 +93,7 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> Read {
         microbenchmarks,
         setup,
     });
-    Read { clients, complete, catalog, setup: setup_span }
+    Read { clients, complete, catalog, setup: setup_span, rows }
 }
 
 /// Numbers of concurrent clients: one, or several for a sweep.
@@ -134,6 +142,16 @@ fn select(
     }
 }
 
+/// Checks that the keys of a server's tables are sufficient.
+pub fn check_rows_of_servers(root: &Table<'_>, rows: Spanned<u64>) {
+    if rows.value > MOST_ROWS_OF_SERVERS {
+        let message = format!("{} rows are too many for a table of a server", rows.value);
+        let help =
+            "keys have 32 bits: use at most 2_000_000_000 rows, in several `tables` if needed";
+        root.report(Problem::new(rows.span, message).help(help));
+    }
+}
+
 /// Checks that no range is longer than the table: the microbenchmark would not match its name.
 fn check_rows(table: &Table<'_>, rows: Spanned<u64>, microbenchmarks: &[Microbenchmark]) {
     let widest = microbenchmarks.iter().max_by_key(|one| width(one));
@@ -147,20 +165,28 @@ fn check_rows(table: &Table<'_>, rows: Spanned<u64>, microbenchmarks: &[Microben
 
 /// The maximum number of keys that one of its statements reads.
 fn width(microbenchmark: &Microbenchmark) -> u64 {
-    let draws = microbenchmark.statements.iter().flat_map(|statement| &statement.draw);
-    draws
-        .map(|(_, draw)| match draw {
-            ParameterSource::KeyList { count, .. } | ParameterSource::Middle { count } => {
-                u64::from(*count)
-            }
-            ParameterSource::Offset { plus, .. } => {
-                u64::try_from(*plus).map_or(1, |plus| plus.saturating_add(1))
-            }
-            ParameterSource::Key(_)
-            | ParameterSource::Fixed(_)
-            | ParameterSource::Between { .. }
-            | ParameterSource::Text(_) => 1,
-        })
-        .max()
-        .unwrap_or(0)
+    let mut widest = 0;
+    for statement in &microbenchmark.statements {
+        // Distances from the first parameter of a chain: one refers to another one before it.
+        let mut distances: HashMap<&str, i64> = HashMap::new();
+        for (name, draw) in &statement.draw {
+            let width = match draw {
+                ParameterSource::KeyList { count, .. } | ParameterSource::Middle { count } => {
+                    u64::from(*count)
+                }
+                ParameterSource::Offset { of, plus } => {
+                    let before = distances.get(of.as_str()).copied().unwrap_or(0);
+                    let distance = before.saturating_add(*plus);
+                    distances.insert(name, distance);
+                    u64::try_from(distance).map_or(1, |distance| distance.saturating_add(1))
+                }
+                ParameterSource::Key(_)
+                | ParameterSource::Fixed(_)
+                | ParameterSource::Between { .. }
+                | ParameterSource::Text(_) => 1,
+            };
+            widest = widest.max(width);
+        }
+    }
+    widest
 }

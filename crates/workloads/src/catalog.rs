@@ -214,7 +214,7 @@ impl Catalog {
                 }
                 // Also if only the range differs: `scan_range=200` could be mistaken for the
                 // published scan.
-                Origin::Published | Origin::Extra if same || base(taken) == name.value => {
+                Origin::Published | Origin::Extra if same || base(taken) == base(&name.value) => {
                     let message = format!("`{}` is a built-in microbenchmark", name.value);
                     return refuse(message, "choose another name");
                 }

@@ -188,6 +188,33 @@ fn range_longer_than_the_table_is_rejected() {
 }
 
 #[test]
+fn chained_offsets_add_up_to_the_range() {
+    let text = |rows: u32| {
+        format!(
+            "[workload]\nrows = {rows}\nmicrobenchmarks = ['own']\n[[microbenchmark]]\nname = 'own'\n\
+             group = 'range-1'\nstatements = [{{ sql = 'SELECT :low, :mid, :high FROM {{table}}', rows = 'any', \
+             draw = {{ low = 'uniform', mid = 'low + 5000', high = 'mid + 5000' }} }}]"
+        )
+    };
+    let problems = with(&text(10_001));
+    assert!(problems.contains("10001 rows are not enough for own"), "{problems}");
+    assert!(problems.contains("it reads 10001 keys per statement"), "{problems}");
+    assert!(!with(&text(10_002)).contains("not enough"), "{}", with(&text(10_002)));
+}
+
+#[test]
+fn rows_of_a_server_have_keys_of_32_bits() {
+    let text = |candidate: &str, rows: u64| {
+        shown(&format!("{HEAD}[workload]\nrows = {rows}\n[[candidate]]\nname = 'a'\n{candidate}"))
+    };
+    let server = "system = 'mariadb'\n";
+    let problems = text(server, 2_000_000_001);
+    assert!(problems.contains("test.toml:4:8") && problems.contains("32 bits"), "{problems}");
+    assert_eq!(text(server, 2_000_000_000), "none");
+    assert_eq!(text("system = 'sqlite'\nvariant = 'rel'\n", 3_000_000_000), "none");
+}
+
+#[test]
 fn empty_selection_is_rejected() {
     assert_snapshot!(with("[workload]\nmicrobenchmarks = []"), @r"
     error: `microbenchmarks` is empty

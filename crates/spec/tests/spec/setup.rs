@@ -45,6 +45,19 @@ fn scripts_are_files_or_texts() {
 }
 
 #[test]
+fn scripts_have_a_size_limit_together() {
+    let text = |bytes: usize| format!("'SELECT 1;{}'", " ".repeat(bytes));
+    let (one, half) = (24 << 20, 12 << 20);
+    assert!(experiment(&text(one - 9), "SELECT 1", SQLITE).is_ok());
+    let two = format!("[{}, {}]", text(half), text(half));
+    for setup in [text(one), two] {
+        let problems = problems(&setup, SQLITE);
+        let help = "the scripts have at most 24 MiB in all";
+        assert!(problems.contains(help), "{}", &problems[problems.len() - 200..]);
+    }
+}
+
+#[test]
 fn tables_of_dbdyno_are_loaded_only_if_used() {
     let loaded = |setup: &str, sql: &str| {
         let workload = experiment(setup, sql, SQLITE).unwrap().workload;

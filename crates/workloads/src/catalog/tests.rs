@@ -334,6 +334,8 @@ fn user_defined_names_must_be_unique() {
         (own("scan", ""), "`scan` is a built-in microbenchmark"),
         (own("read-only", "ranges = [7]"), "`read-only` is a built-in microbenchmark"),
         (own("scan_range=100", ""), "`scan_range=100` is a built-in microbenchmark"),
+        (own("scan_range=200", ""), "`scan_range=200` is a built-in microbenchmark"),
+        (own("point-query.pre", ""), "`point-query.pre` is a built-in microbenchmark"),
         (own("all", ""), "`all` cannot be the name of a microbenchmark"),
         (own("point", ""), "`point` cannot be the name of a microbenchmark"),
         (own("oltp-reads", ""), "`oltp-reads` cannot be the name of a microbenchmark"),
