@@ -125,7 +125,7 @@ pub(super) fn create_table(
 ) -> Result<(), Error> {
     let marker = format!("{}.{MARKER}", quoted_name(schema));
     let row = format!("('{TABLE}', {})", quoted_text(table));
-    transaction(connection, &format!("{sql}; INSERT INTO {marker} VALUES {row}"))
+    transaction(connection, &format!("{sql}\n; INSERT INTO {marker} VALUES {row}"))
 }
 
 /// Executes a statement of a setup script, and lists the tables of this role that appear in the schema
@@ -145,7 +145,8 @@ pub(super) fn create_tables(
     let marker = format!("{}.{MARKER}", quoted_name(schema));
     let list =
         format!("INSERT INTO {marker} SELECT '{TABLE}', relname FROM ({tables}) own{is_new}");
-    transaction(connection, &format!("{sql}; {list}"))
+    // On a line of its own: the statement may end with a comment.
+    transaction(connection, &format!("{sql}\n; {list}"))
 }
 
 /// The existing tables of this role that the marker lists, sorted. A partitioned table is represented by its

@@ -165,7 +165,7 @@ fn tables_of_a_setup_script_belong_to_the_run() {
     owner.run("CREATE TABLE ours.stranger (id int)").unwrap();
     let mut connection = ours.connect_for_setup().unwrap();
     for (sql, creates) in [
-        ("CREATE TABLE parent (id int PRIMARY KEY)", TableCreation::Named("parent")),
+        ("CREATE TABLE parent (id int PRIMARY KEY) -- of child", TableCreation::Named("parent")),
         (
             "CREATE TABLE child (id serial REFERENCES parent) PARTITION BY RANGE (id)",
             TableCreation::Named("child"),
