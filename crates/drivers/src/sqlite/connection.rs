@@ -101,8 +101,30 @@ impl SqliteConnection {
         self.db
     }
 
-    /// Prepares the first statement of `sql`; null if there is only white space.
+    /// Prepares the only statement of `sql`.
+    fn prepare_only(&self, sql: &str) -> Result<Stmt, Error> {
+        let FirstStatement { statement, len } = self.prepare_first(sql)?;
+        if statement.is_null() {
+            return Err(cannot_prepare(sql, "the text contains no statement"));
+        }
+        // The rest may be invalid until the first statement is executed.
+        let rest = self.prepare_first(&sql[len..]).map(|rest| rest.statement);
+        if rest.as_ref().is_ok_and(|rest| rest.is_null()) {
+            return Ok(statement);
+        }
+        for statement in [statement, rest.unwrap_or(ptr::null_mut())] {
+            // SAFETY: prepared above and not used again, or null.
+            unsafe { (self.library.functions.finalize)(statement) };
+        }
+        Err(cannot_prepare(sql, "the text contains more than one statement"))
+    }
+
+    /// Prepares the first statement of `sql`; null if there are only white space, comments and semicolons.
     fn prepare_first(&self, sql: &str) -> Result<FirstStatement, Error> {
+        // SQLite ends the text there.
+        if sql.contains('\0') {
+            return Err(cannot_prepare(sql, "the SQL text contains a zero byte"));
+        }
         let mut statement = ptr::null_mut();
         let mut tail: *const c_char = ptr::null();
         // SAFETY: the text's length is given, so it needs no terminator.
@@ -117,7 +139,7 @@ impl SqliteConnection {
             )
         };
         if code != api::SQLITE_OK {
-            return Err(self.error(code, format!("preparing {}", truncate_sql(sql))));
+            return Err(self.error(code, preparing(sql)));
         }
         Ok(FirstStatement { statement, len: tail as usize - sql.as_ptr() as usize })
     }
@@ -162,7 +184,7 @@ impl Connection for SqliteConnection {
     }
 
     fn prepare(&mut self, sql: &str) -> Result<StatementId, Error> {
-        let statement = self.prepare_first(sql)?.statement;
+        let statement = self.prepare_only(sql)?;
         let columns = ColumnType::of_columns(&self.library.functions, statement);
         self.statements.push(Prepared { statement, columns, sql: sql.to_owned() });
         Ok(StatementId(self.statements.len() - 1))
@@ -253,10 +275,10 @@ impl Connection for SqliteConnection {
     }
 
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
-        let statement = self.prepare_first(sql)?.statement;
+        let statement = self.prepare_only(sql)?;
         let mut rows = Vec::new();
         let code = loop {
-            // SAFETY: just prepared; a null statement is refused with an error code.
+            // SAFETY: just prepared.
             let code = unsafe { (self.library.functions.step)(statement) };
             if code != api::SQLITE_ROW {
                 break code;
@@ -297,4 +319,14 @@ impl Drop for SqliteConnection {
         // SAFETY: the handle is open or null, and no statement of it is left.
         unsafe { (self.library.functions.close_v2)(self.db) };
     }
+}
+
+fn preparing(sql: &str) -> String {
+    format!("preparing {}", truncate_sql(sql))
+}
+
+#[cold]
+fn cannot_prepare(sql: &str, message: &str) -> Error {
+    let (doing, message) = (preparing(sql), message.to_owned());
+    Error { doing, message, code: None, kind: ErrorKind::Statement }
 }

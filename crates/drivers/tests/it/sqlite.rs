@@ -161,6 +161,46 @@ fn syntax_error_is_a_statement_error() {
 }
 
 #[test]
+fn text_with_other_than_one_statement_is_refused() {
+    let lab = Lab::new();
+    let mut connection = lab.filled();
+    for sql in ["SELECT 1; -- x", "; /* x */ SELECT 1;;"] {
+        assert_eq!(execute(&mut connection, sql).rows, 1, "{sql}");
+        assert_eq!(connection.query(sql).unwrap().len(), 1, "{sql}");
+    }
+    for (sql, message) in [
+        ("", "the text contains no statement"),
+        (" ; -- x", "the text contains no statement"),
+        ("SELECT 1; SELECT 2", "the text contains more than one statement"),
+        ("CREATE TABLE u (id); INSERT INTO u VALUES (1)", "the text contains more than one"),
+        ("SELECT 1; SELEKT 2", "the text contains more than one statement"),
+    ] {
+        let errors = [connection.prepare(sql).unwrap_err(), connection.query(sql).unwrap_err()];
+        for error in errors {
+            assert_eq!(error.kind, ErrorKind::Statement, "{error}");
+            assert!(error.message.starts_with(message), "{sql}: {error}");
+        }
+    }
+    connection.run("DROP TABLE t").unwrap();
+}
+
+#[test]
+fn zero_byte_in_sql_is_refused() {
+    let lab = Lab::new();
+    let mut connection = lab.connect();
+    for sql in ["SELECT 1 \0", "\0", "SELECT 1; SELECT '\0'"] {
+        let errors = [
+            connection.prepare(sql).unwrap_err(),
+            connection.query(sql).unwrap_err(),
+            connection.run(sql).unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.message, "the SQL text contains a zero byte", "{sql:?}");
+        }
+    }
+}
+
+#[test]
 fn full_database_is_storage_full() {
     let lab = Lab::new();
     let mut connection = lab.filled();
