@@ -14,6 +14,15 @@ use crate::{Error, ErrorCode, ErrorKind};
 /// Timeout for accepting a connection, and for each step of the login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a TCP connection is silent before the first keepalive probe.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+
+/// Time between keepalive probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Number of unanswered keepalive probes after which the connection is lost.
+const KEEPALIVE_PROBES: u32 = 6;
+
 /// A byte stream to a server.
 pub(crate) struct Stream {
     socket: Socket,
@@ -60,8 +69,7 @@ impl Stream {
                 let socket = connect_tcp(host, *port)?;
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(LOGIN_TIMEOUT))?;
-                // Detects a host that disappeared.
-                sockopt::set_socket_keepalive(&socket, true)?;
+                set_keepalive(&socket)?;
                 Socket::Tcp(socket)
             }
         };
@@ -240,6 +248,15 @@ fn none_if_empty(received: io::Result<usize>, wait: bool) -> io::Result<Option<u
     }
 }
 
+/// Detects a host that disappeared within one and a half minutes, where the system's default is two
+/// hours.
+fn set_keepalive(socket: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    Ok(sockopt::set_socket_keepalive(socket, true)?)
+}
+
 fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in (host, port).to_socket_addrs()? {
@@ -249,4 +266,39 @@ fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use dbdyno_record::server::Tls;
+
+    use super::*;
+
+    /// A connection over TCP, and the server's side of it.
+    fn connected() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let target = Target {
+            address: Address::Tcp { host: "127.0.0.1".to_owned(), port },
+            user: "ann".to_owned(),
+            database: None,
+            tls: Tls::Off,
+            server_public_key: None,
+            password: false,
+        };
+        let stream = Stream::connect(&target).unwrap();
+        (stream, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn vanished_host_is_detected_after_90_seconds() {
+        let (stream, _server) = connected();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        let idle = sockopt::tcp_keepidle(&stream).unwrap();
+        let interval = sockopt::tcp_keepintvl(&stream).unwrap();
+        let probes = sockopt::tcp_keepcnt(&stream).unwrap();
+        assert_eq!((idle + interval * probes).as_secs(), 90);
+    }
 }
