@@ -99,8 +99,8 @@ impl Stream {
     pub(crate) fn start_tls(&mut self, target: &Target) -> Result<(), Error> {
         let (tls, transport) = tls::client(target)?;
         let mut tls = Box::new(tls);
-        // Completes the handshake, so that its errors are not reported as login errors.
-        tls.complete_io(&mut Raw { socket: self.socket.as_fd(), wait: true })
+        // Here, so that its errors are not reported as login errors.
+        complete_handshake(&mut tls, &mut Raw { socket: self.socket.as_fd(), wait: true })
             .map_err(|error| tls::handshake_failed(target, &error))?;
         self.tls = Some(tls);
         // A Unix socket remains one.
@@ -193,6 +193,15 @@ impl io::Write for Raw<'_> {
     }
 }
 
+fn complete_handshake(tls: &mut ClientConnection, raw: &mut Raw<'_>) -> io::Result<()> {
+    let done = match tls.complete_io(raw) {
+        // A timeout after a part of the server's messages is no error for rustls.
+        Ok(_) if tls.is_handshaking() => Err(io::ErrorKind::WouldBlock.into()),
+        done => done.map(|(received, _)| received),
+    };
+    none_if_empty(done, true).map(drop)
+}
+
 /// Writes in parts, because rustls limits its buffer of unsent data.
 fn write_tls(tls: &mut ClientConnection, raw: &mut Raw<'_>, bytes: &[u8]) -> io::Result<()> {
     let mut left = bytes;
@@ -277,28 +286,43 @@ mod tests {
     use super::*;
 
     /// A connection over TCP, and the server's side of it.
-    fn connected() -> (Stream, TcpStream) {
+    fn connected() -> (Stream, TcpStream, Target) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let target = Target {
             address: Address::Tcp { host: "127.0.0.1".to_owned(), port },
             user: "ann".to_owned(),
             database: None,
-            tls: Tls::Off,
+            tls: Tls::Required,
             server_public_key: None,
             password: false,
         };
         let stream = Stream::connect(&target).unwrap();
-        (stream, listener.accept().unwrap().0)
+        (stream, listener.accept().unwrap().0, target)
     }
 
     #[test]
     fn vanished_host_is_detected_after_90_seconds() {
-        let (stream, _server) = connected();
+        let (stream, _server, _) = connected();
         assert!(sockopt::socket_keepalive(&stream).unwrap());
         let idle = sockopt::tcp_keepidle(&stream).unwrap();
         let interval = sockopt::tcp_keepintvl(&stream).unwrap();
         let probes = sockopt::tcp_keepcnt(&stream).unwrap();
         assert_eq!((idle + interval * probes).as_secs(), 90);
+    }
+
+    #[test]
+    fn stalled_tls_handshake_is_a_timeout() {
+        // Nothing, and a part of a record of the handshake.
+        for sent in [&b""[..], b"\x16\x03\x03\x00\x7a\x02"] {
+            let (mut stream, mut server, target) = connected();
+            let Socket::Tcp(socket) = &stream.socket else { panic!("another kind of socket") };
+            socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            server.write_all(sent).unwrap();
+            let error = stream.start_tls(&target).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+            assert_eq!(error.message, "no answer for 30 seconds");
+            assert!(error.doing.starts_with("encrypting the connection"), "{error}");
+        }
     }
 }
