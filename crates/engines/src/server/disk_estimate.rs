@@ -55,10 +55,12 @@ impl DiskEstimate {
         writing: Nanos,
     ) -> Self {
         let program = server_program(system);
+        // PostgreSQL's `max_wal_size` without a unit is in megabytes, MySQL's sizes are in bytes.
+        let default_shift = if system == ServerSystem::PostgreSql { 20 } else { 0 };
         let own = |name: &str| {
             let mut settings = configuration.iter().rev();
             let (_, value) = settings.find(|(known, _)| program.canonical_name(known) == name)?;
-            parse_size(value)
+            parse_size(value, default_shift)
         };
         let logged = (writing.as_nanos() / 1_000_000_000).saturating_mul(LOG_BYTES_PER_SECOND);
         let (tables, overhead) = match system {
@@ -105,17 +107,18 @@ impl DiskEstimate {
 }
 
 /// Parses a size from a configuration file, such as `4096M`, `1GB` or `65536`; `None` if it is not
-/// one.
-fn parse_size(value: &str) -> Option<u64> {
+/// one. A number without a unit is in units of 2 to the power of `default_shift` bytes.
+fn parse_size(value: &str, default_shift: u32) -> Option<u64> {
     let value = value.trim();
     let digits = value.len() - value.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = value.split_at(digits);
-    let shift = match unit.trim().to_ascii_uppercase().trim_end_matches('B') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
+    let shift = match unit.trim().to_ascii_uppercase().as_str() {
+        "" => default_shift,
+        "B" => 0,
+        "K" | "KB" => 10,
+        "M" | "MB" => 20,
+        "G" | "GB" => 30,
+        "T" | "TB" => 40,
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
@@ -166,7 +169,9 @@ mod tests {
         assert_eq!(of(SMALL, &[], 3), (51, 81 + 40));
         assert_eq!(of(SMALL, &[], 600), (51, 1_024 + 40));
         assert_eq!(of(LARGE, &[], 600), (41_198, 8_192 + 40));
-        assert_eq!(of(SMALL, &[("max_wal_size", "128MB")], 600), (51, 128 + 40));
+        for limit in ["128MB", "128", "131072 kB", "134217728B"] {
+            assert_eq!(of(SMALL, &[("max_wal_size", limit)], 600), (51, 128 + 40), "{limit}");
+        }
     }
 
     #[test]
@@ -174,7 +179,8 @@ mod tests {
         let sizes = ["64", "4k", " 16MB", "1G", "2 GB", "-1", "many", "8Q", "99999999999T"];
         let expected =
             [Some(64), Some(4 << 10), Some(16 << 20), Some(1 << 30), Some(2 << 30), None, None];
-        assert_eq!(sizes.map(parse_size)[..7], expected);
-        assert_eq!(sizes.map(parse_size)[7..], [None, None]);
+        let parsed = sizes.map(|size| parse_size(size, 0));
+        assert_eq!(parsed[..7], expected);
+        assert_eq!(parsed[7..], [None, None]);
     }
 }
