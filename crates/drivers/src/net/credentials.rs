@@ -32,7 +32,8 @@ impl Password {
 
 /// The password for a MySQL or MariaDB server: `DBDYNO_PASSWORD`, then `MYSQL_PWD`, then
 /// `password` in the section `[client]` of `~/.my.cnf`, unless the file is world-writable (MySQL's
-/// clients ignore it then, too). `None` if there is no password or the target uses none.
+/// clients ignore it then, too). An empty variable counts as unset. `None` if there is no password or
+/// the target uses none.
 ///
 /// # Errors
 /// The file exists and cannot be read.
@@ -42,7 +43,7 @@ pub(crate) fn for_mysql(target: &Target) -> Result<Option<Password>, Error> {
 
 /// The password for a PostgreSQL server: `DBDYNO_PASSWORD`, then `PGPASSWORD`, then the first
 /// matching line in `~/.pgpass` or the file named by `PGPASSFILE`, unless group or others have access
-/// to the file (PostgreSQL's clients ignore it then, too). `None` as for MySQL.
+/// to the file (PostgreSQL's clients ignore it then, too). The rest is as for MySQL.
 ///
 /// # Errors
 /// The file exists and cannot be read.
@@ -102,7 +103,8 @@ impl<V: Fn(&str) -> Option<OsString>> Environment<V> {
     }
 
     fn in_environment(&self, names: &[&str]) -> Option<Password> {
-        let value = names.iter().find_map(|name| (self.variable)(name))?;
+        let non_empty = |name: &&str| (self.variable)(name).filter(|value| !value.is_empty());
+        let value = names.iter().find_map(non_empty)?;
         Some(Password(value.to_string_lossy().into_owned()))
     }
 }
@@ -209,6 +211,20 @@ mod tests {
         let home = home.variable(DBDYNO_PASSWORD, "ours");
         assert_eq!(home.mysql(&target(true)).as_deref(), Some("ours"));
         assert_eq!(home.postgres(&target(true)).as_deref(), Some("ours"));
+    }
+
+    #[test]
+    fn empty_variable_counts_as_unset() {
+        let home = Home::new()
+            .file(".my.cnf", 0o600, "[client]\npassword=file\n")
+            .file(".pgpass", 0o600, "*:*:*:*:pg\n")
+            .variable(DBDYNO_PASSWORD, "")
+            .variable("MYSQL_PWD", "");
+        assert_eq!(home.mysql(&target(true)).as_deref(), Some("file"));
+        assert_eq!(home.postgres(&target(true)).as_deref(), Some("pg"));
+        let home = home.variable("MYSQL_PWD", "theirs").variable("PGPASSWORD", "postgres");
+        assert_eq!(home.mysql(&target(true)).as_deref(), Some("theirs"));
+        assert_eq!(home.postgres(&target(true)).as_deref(), Some("postgres"));
     }
 
     #[test]
