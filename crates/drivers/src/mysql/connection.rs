@@ -42,17 +42,23 @@ pub struct MySqlConnection {
 #[derive(Default)]
 struct KeptRows {
     bytes: Vec<u8>,
-    lengths: Vec<usize>,
-    columns: usize,
+    rows: Vec<KeptRow>,
     /// None are kept.
     too_many: bool,
+}
+
+struct KeptRow {
+    /// In bytes.
+    length: usize,
+    /// Results of one statement may have different ones.
+    columns: usize,
 }
 
 impl KeptRows {
     /// Begins another statement.
     fn clear(&mut self) {
         self.bytes.clear();
-        self.lengths.clear();
+        self.rows.clear();
         self.too_many = false;
     }
 
@@ -60,14 +66,25 @@ impl KeptRows {
         if self.too_many {
             return;
         }
-        let size = self.bytes.len() + row.len() + size_of_val(&*self.lengths);
+        let size = self.bytes.len() + row.len() + size_of_val(&*self.rows);
         if size > TextRows::MAX_SIZE {
             *self = Self { too_many: true, ..Self::default() };
             return;
         }
-        self.columns = columns;
-        self.lengths.push(row.len());
+        self.rows.push(KeptRow { length: row.len(), columns });
         self.bytes.extend_from_slice(row);
+    }
+
+    /// The values as text.
+    fn texts(self) -> Vec<Vec<Option<String>>> {
+        let mut rest = &self.bytes[..];
+        let rows = self.rows.into_iter().map(|KeptRow { length, columns }| {
+            let (row, behind) = rest.split_at(length);
+            rest = behind;
+            // The digest has read every value before.
+            texts(columns, row).unwrap_or_default()
+        });
+        rows.collect()
     }
 }
 
@@ -444,15 +461,7 @@ impl Connection for MySqlConnection {
     }
 
     fn take_rows(&mut self) -> Vec<Vec<Option<String>>> {
-        let KeptRows { bytes, lengths, columns, .. } = std::mem::take(&mut self.kept_rows);
-        let mut rest = &bytes[..];
-        let rows = lengths.into_iter().map(|length| {
-            let (row, behind) = rest.split_at(length);
-            rest = behind;
-            // The digest has read every value before.
-            texts(columns, row).unwrap_or_default()
-        });
-        rows.collect()
+        std::mem::take(&mut self.kept_rows).texts()
     }
 
     fn close_statement(&mut self, statement: StatementId) {
@@ -566,5 +575,22 @@ fn wrong_count(sql: &str, expected: usize, params: &Params) -> Error {
         ),
         code: None,
         kind: ErrorKind::Statement,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_rows_of_several_results_have_their_own_columns() {
+        let value = |text: &str| Some(text.to_owned());
+        let mut kept = KeptRows::default();
+        kept.push(2, b"\x01a\x02bc");
+        kept.push(1, b"\x01d");
+        kept.push(3, b"\xfb\x00\x01e");
+        let expected =
+            [vec![value("a"), value("bc")], vec![value("d")], vec![None, value(""), value("e")]];
+        assert_eq!(kept.texts(), expected);
     }
 }
