@@ -1,8 +1,11 @@
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_record::CertificateFingerprint;
 use dbdyno_record::server::{ServerSystem, Target};
+use dbdyno_units::Bytes;
 
 use super::certificate::ServerCertificate;
 use super::child_guard::ChildGuard;
@@ -24,6 +27,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long a clean shutdown may take: the server writes back its cache.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The limit for the size of a public key file, which has less than 1 KiB.
+const MAX_PUBLIC_KEY: Bytes = Bytes::from_mib(1);
 
 /// Creates a new data directory. If it fails, nothing is left.
 ///
@@ -112,11 +118,14 @@ impl Server {
     /// For MySQL, the public key for passwords on connections without encryption, as PEM.
     ///
     /// # Errors
-    /// Its file cannot be read.
+    /// Its file cannot be read, is not a regular one or is larger than 1 MiB.
     pub fn public_key(&self) -> Result<Option<String>, ServerError> {
-        let Some(file) = self.program.public_key(&self.server_dir) else { return Ok(None) };
-        let text =
-            std::fs::read(&file).map_err(system("reading the server's public key", &file))?;
+        let Some(name) = self.program.public_key() else { return Ok(None) };
+        let data = self.server_dir.data();
+        // The server's user can replace it by anything.
+        let text = SafeDir::open(&data)
+            .and_then(|directory| directory.read(Path::new(name), MAX_PUBLIC_KEY))
+            .map_err(system("reading the server's public key", &data.join(name)))?;
         // MySQL ends the file with a zero byte.
         Ok(Some(String::from_utf8_lossy(&text).trim_end_matches('\0').to_owned()))
     }

@@ -95,9 +95,9 @@ pub(crate) trait ServerProgram: Sync {
         Ok(())
     }
 
-    /// The file with the public key with which passwords are encrypted on connections that are not, if the
-    /// system has one.
-    fn public_key(&self, _server_dir: &ServerDir) -> Option<PathBuf> {
+    /// The name of the file in the data directory with the public key with which passwords are encrypted on
+    /// connections that are not, if the system has one.
+    fn public_key(&self) -> Option<&'static str> {
         None
     }
 

@@ -161,8 +161,8 @@ impl ServerProgram for MySql {
         })
     }
 
-    fn public_key(&self, server_dir: &ServerDir) -> Option<PathBuf> {
-        Some(server_dir.data().join("public_key.pem"))
+    fn public_key(&self) -> Option<&'static str> {
+        Some("public_key.pem")
     }
 
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
