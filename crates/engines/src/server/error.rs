@@ -76,7 +76,7 @@ pub enum ServerError {
         source: io::Error,
     },
     /// The server or one of its programs failed or timed out.
-    #[error("{doing}: {how}{}", log_excerpt(.tail, .log))]
+    #[error("{doing}: {how}{}", log_excerpt(.tail, .log.as_deref()))]
     Program {
         /// The action, such as `starting MariaDB`.
         doing: String,
@@ -84,11 +84,14 @@ pub enum ServerError {
         how: String,
         /// The last lines of its log.
         tail: String,
-        /// Its log file.
-        log: PathBuf,
+        /// Its log file; `None` if it was removed.
+        log: Option<PathBuf>,
     },
     /// The disk is full.
-    #[error("{doing}: the file system of {} is full{}", directory.display(), log_excerpt(.tail, .log))]
+    #[error(
+        "{doing}: the file system of {} is full{}",
+        directory.display(), log_excerpt(.tail, .log.as_deref())
+    )]
     StorageFull {
         /// The action.
         doing: String,
@@ -96,8 +99,8 @@ pub enum ServerError {
         directory: PathBuf,
         /// The last lines of the program's log.
         tail: String,
-        /// Its log file.
-        log: PathBuf,
+        /// Its log file; `None` if it was removed.
+        log: Option<PathBuf>,
     },
     /// Data could not be copied.
     #[error(transparent)]
@@ -105,6 +108,14 @@ pub enum ServerError {
 }
 
 impl ServerError {
+    /// The error without the path of the log, which was removed.
+    pub(super) fn without_log_file(mut self) -> Self {
+        if let Self::Program { log, .. } | Self::StorageFull { log, .. } = &mut self {
+            *log = None;
+        }
+        self
+    }
+
     /// The message without the excerpt of the program's log; one line.
     #[must_use]
     pub fn brief(&self) -> String {
@@ -140,11 +151,12 @@ fn found_releases(name: &str, found: &[String]) -> String {
     }
 }
 
-fn log_excerpt(tail: &str, log: &Path) -> String {
+fn log_excerpt(tail: &str, log: Option<&Path>) -> String {
+    let path = log.map_or_else(String::new, |log| format!(" {}", log.display()));
     if tail.is_empty() {
-        format!(" (its log {} is empty)", log.display())
+        format!(" (its log{path} is empty)")
     } else {
-        format!("; the end of its log {}:\n{tail}", log.display())
+        format!("; the end of its log{path}:\n{tail}")
     }
 }
 

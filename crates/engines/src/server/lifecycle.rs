@@ -37,12 +37,13 @@ const MAX_PUBLIC_KEY: Bytes = Bytes::from_mib(1);
 /// The directory exists already, or the system's own program failed; for example, the disk is full.
 pub fn initialise(plan: &ServerPlan, server_dir: &ServerDir) -> Result<(), ServerError> {
     let program = server_program(plan.installation.system);
-    server_dir.fill(|incomplete| {
+    let filled = server_dir.fill(|incomplete| {
         let launcher = launcher(program, plan, incomplete, None)?;
         tracing::info!(directory = %server_dir.path().display(), "initialising a server");
         incomplete.create(launcher.user.as_ref())?;
         program.initialise(plan, incomplete, &launcher)
-    })
+    });
+    filled.map_err(ServerError::without_log_file)
 }
 
 fn launcher(

@@ -56,7 +56,7 @@ impl LogPosition {
     /// The error for a program that failed since this position; `directory` is on the disk that it
     /// writes to.
     pub(crate) fn failure(&self, doing: &str, how: &str, directory: &Path) -> ServerError {
-        let (doing, tail, log) = (doing.to_owned(), self.tail(), self.file.clone());
+        let (doing, tail, log) = (doing.to_owned(), self.tail(), Some(self.file.clone()));
         // With a full disk the program could not always log it.
         let full = FileSystemSpace::of(directory).is_ok_and(|space| space.free < MIN_FREE);
         if full || self.is_disk_full() {

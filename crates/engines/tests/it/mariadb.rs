@@ -224,6 +224,7 @@ fn failed_start_reports_the_reason() {
     assert!(matches!(error, ServerError::System { .. }), "{error}");
     let error = initialise(&bad, &run.server_dir("c")).unwrap_err().to_string();
     assert!(error.contains("no_such_setting"), "{error}");
+    assert!(!error.contains("server.log"), "it names a file that was removed: {error}");
     assert!(!run.server_dir("c").exists());
     run.end();
 }
