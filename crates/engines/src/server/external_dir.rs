@@ -92,8 +92,10 @@ fn is_orphan(external: &Path) -> bool {
 
 fn is_in_use(external: &Path) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return true };
+    // As the kernel gives working directories.
+    let Ok(external) = external.canonicalize() else { return true };
     processes.flatten().any(|process| {
-        std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(external))
+        std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&external))
     })
 }
 
@@ -119,6 +121,9 @@ mod tests {
             .unwrap();
         remove_orphans();
         assert!(external.exists(), "a process works in it");
+        let alias = run.path().join("alias");
+        std::os::unix::fs::symlink(EXTERNAL_BASE, &alias).unwrap();
+        assert!(is_in_use(&alias.join(external.file_name().unwrap())));
         worker.kill().unwrap();
         worker.wait().unwrap();
         remove_orphans();

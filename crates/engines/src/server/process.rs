@@ -1,6 +1,8 @@
 //! Processes of servers: finding those that belong together, and killing them.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -65,7 +67,8 @@ impl ServerProcess {
     }
 
     /// All processes that run its program in `data` and did not start before it; they may outlive
-    /// it. Process groups do not identify them: each PostgreSQL process has its own.
+    /// it. `data` is a path without symbolic links. Process groups do not identify them: each
+    /// PostgreSQL process has its own.
     pub(crate) fn find_all(&self, data: &Path) -> Vec<ProcessIdentity> {
         let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -76,7 +79,7 @@ impl ServerProcess {
         let working_dir = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
         let identity = ProcessIdentity::of(pid).ok()?;
         let is_same_program = match identity.program() {
-            Ok(program) => program == self.program,
+            Ok(program) => unmarked(&program) == unmarked(&self.program),
             // It is exiting: the program is already released, files and memory are not.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
@@ -85,6 +88,12 @@ impl ServerProcess {
             && is_same_program;
         belongs.then_some(identity)
     }
+}
+
+/// The path of a program file without the kernel's mark for one that was removed or replaced.
+fn unmarked(program: &Path) -> &Path {
+    let path = program.as_os_str().as_bytes();
+    Path::new(OsStr::from_bytes(path.strip_suffix(b" (deleted)").unwrap_or(path)))
 }
 
 #[cfg(test)]
@@ -121,6 +130,17 @@ pub(crate) mod tests {
         process.kill_all(data.path()).unwrap();
         waiter.join().unwrap();
         assert!(!process.identity.is_alive());
+    }
+
+    #[test]
+    fn processes_of_a_removed_program_are_found() {
+        let data = tempfile::tempdir().unwrap();
+        let (mut child, mut process) = sleeper(data.path());
+        process.program.as_mut_os_string().push(" (deleted)");
+        let found = process.find_all(data.path());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [process.identity]);
     }
 
     #[test]

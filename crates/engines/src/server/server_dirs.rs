@@ -52,6 +52,8 @@ impl ServerDirs {
         external_dir::remove_orphans();
         let link = data.join(SERVERS);
         let root = open_root(&data, &link)?;
+        // Processes are recognised by their working directories, which the kernel gives resolved.
+        let root = root.canonicalize().map_err(system("resolving the directory", &root))?;
         remove_incomplete(&root).map_err(system("cleaning up", &root))?;
         Ok(Self { link, root, registry: Arc::new(registry) })
     }
