@@ -20,9 +20,12 @@ pub(crate) fn hierarchies(root: &FsRoot, controller: &str) -> Option<Vec<Hierarc
         let mut parts = line.splitn(3, ':');
         let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
         let is_unified = number == "0" && controllers.is_empty();
+        let all = format!("sys/fs/cgroup/{controllers}");
         let mount = match is_unified {
             true => "sys/fs/cgroup".to_owned(),
-            false => format!("sys/fs/cgroup/{controllers}"),
+            false if root.exists(&all) => all,
+            // RHEL 7 has `cpuacct,cpu` here, and a directory `cpu,cpuacct` with a link for each of them.
+            false => format!("sys/fs/cgroup/{controller}"),
         };
         let has_it = is_unified || controllers.split(',').any(|one| one == controller);
         let directories = ancestors(path).into_iter().map(|group| format!("{mount}/{group}"));
@@ -53,7 +56,8 @@ mod tests {
     #[test]
     fn hierarchies_of_a_controller_have_all_ancestors() {
         let lines = "12:memory:/x\n4:cpu,cpuacct:/x/y\n0::/\n";
-        let tree = Fixture::new(&[("proc/self/cgroup", lines)]);
+        let file = "sys/fs/cgroup/cpu,cpuacct/cpu.shares";
+        let tree = Fixture::new(&[("proc/self/cgroup", lines), (file, "1024\n")]);
         let of = |is_unified, directories: &[&str]| Hierarchy {
             is_unified,
             directories: directories.iter().map(|&directory| directory.to_owned()).collect(),

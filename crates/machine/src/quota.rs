@@ -64,6 +64,10 @@ mod tests {
         let file = "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us";
         assert_eq!(found(&[own, (file, "-1\n")]), Some(false));
         assert_eq!(found(&[own, (file, "20000\n")]), Some(true));
+        // The order of controllers may differ from that of the directory's name.
+        let own = ("proc/self/cgroup", "4:cpuacct,cpu:/x\n");
+        let file = "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us";
+        assert_eq!(found(&[own, (file, "20000\n")]), Some(true));
     }
 
     #[test]
