@@ -1,9 +1,10 @@
 //! CPU quotas of control groups.
 
 use crate::FsRoot;
-use crate::control_groups::hierarchies;
+use crate::control_groups::{Hierarchy, hierarchies};
 
-/// Whether a control group of this process has a CPU quota; `None` if its groups are unknown.
+/// Whether a control group of this process has a CPU quota; `None` if its groups are unknown or not
+/// visible.
 #[must_use]
 pub fn has_cpu_quota(root: &FsRoot) -> Option<bool> {
     Some(!quotas(root)?.is_empty())
@@ -17,7 +18,12 @@ pub(crate) fn cpu_quota(root: &FsRoot) -> Option<f64> {
 
 /// The CPU quotas of this process's control groups, as numbers of CPUs.
 fn quotas(root: &FsRoot) -> Option<Vec<f64>> {
-    let quotas = hierarchies(root, "cpu")?.into_iter().flat_map(|hierarchy| {
+    let hierarchies = hierarchies(root, "cpu")?;
+    let is_visible = |one: &Hierarchy| one.directories.iter().any(|path| root.exists(path));
+    if !hierarchies.iter().all(is_visible) {
+        return None;
+    }
+    let quotas = hierarchies.into_iter().flat_map(|hierarchy| {
         let of = if hierarchy.is_unified { quota_v2 } else { quota_v1 };
         hierarchy.directories.into_iter().filter_map(move |directory| of(root, &directory))
     });
@@ -50,7 +56,6 @@ mod tests {
     #[test]
     fn quota_of_the_group_or_an_ancestor_counts() {
         let own = ("proc/self/cgroup", "0::/a/b\n");
-        assert_eq!(found(&[own]), Some(false));
         let free = ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
         assert_eq!(found(&[own, free]), Some(false));
         let above = ("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
@@ -87,7 +92,10 @@ mod tests {
     }
 
     #[test]
-    fn unknown_without_the_cgroup_file() {
+    fn unknown_without_the_cgroup_file_or_directories() {
         assert_eq!(found(&[("etc/hostname", "x\n")]), None);
+        for groups in ["0::/a/b\n", "4:cpu,cpuacct:/x\n"] {
+            assert_eq!(found(&[("proc/self/cgroup", groups)]), None);
+        }
     }
 }
