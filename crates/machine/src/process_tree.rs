@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 
 use dbdyno_units::{Bytes, Nanos};
+use rustix::thread::gettid;
 
 pub use usage::{ProcessTreeDelta, ProcessTreeUsage};
 
@@ -24,7 +25,7 @@ use usage::Member;
 /// per thread.
 ///
 /// New processes are searched for only if the kernel has assigned new process IDs, and only among
-/// these. Reading every process's children would take longer, and not every kernel supports it. A
+/// these; in containers that hide the last assigned ID, among all processes in each reading. Reading every process's children would take longer, and not every kernel supports it. A
 /// descendant whose parent ends stays in the tree; one whose parent ended before the descendant was
 /// found is missed.
 #[derive(Debug)]
@@ -32,7 +33,8 @@ pub struct ProcessTree {
     root: Process,
     descendants: Vec<Process>,
     reader: Reader,
-    load: CachedFile,
+    /// The file with the last assigned process ID; `None` if it has another number.
+    load: Option<CachedFile>,
     /// The last assigned process ID at the last search, and the time of the last full search.
     listed: (Option<u32>, Nanos),
 }
@@ -49,9 +51,16 @@ impl ProcessTree {
     /// # Errors
     /// There is no such process, or a file of `/proc` has an unknown format.
     pub fn of(root: u32) -> io::Result<Self> {
+        Self::with_load(root, "/proc/loadavg")
+    }
+
+    /// As [`ProcessTree::of`], with this file instead of `/proc/loadavg`.
+    fn with_load(root: u32, load: &str) -> io::Result<Self> {
         let mut reader = Reader::new();
+        let load = CachedFile::new(load.to_owned());
+        // Before the first reading: this starts a thread.
+        let load = with_own_ids(load, &mut reader);
         let (root, _) = Process::of(root, &mut reader).map_err(|error| about(root, &error))?;
-        let load = CachedFile::new("/proc/loadavg".to_owned());
         let mut tree =
             Self { root, descendants: Vec::new(), reader, load, listed: (None, Nanos::ZERO) };
         tree.find_descendants()?;
@@ -134,15 +143,14 @@ impl ProcessTree {
 
     fn find_descendants(&mut self) -> io::Result<()> {
         let now = clock::monotonic();
-        let newest = self.newest_number();
+        let newest = self.load.as_mut().and_then(|load| newest_id(load, &mut self.reader));
         let (known, listed) = self.listed;
         let all_listed = match (known, newest) {
-            // IDs are assigned in ascending order and wrap around at the maximum.
             (Some(known), Some(newest)) if now - listed < ALL_LISTED_EVERY => {
                 if newest == known {
                     return Ok(());
                 }
-                self.list_descendants(|pid| pid.wrapping_sub(known) <= newest.wrapping_sub(known))?;
+                self.list_descendants(|pid| is_assigned_in(pid, known, newest))?;
                 listed
             }
             _ => {
@@ -152,12 +160,6 @@ impl ProcessTree {
         };
         self.listed = (newest, all_listed);
         Ok(())
-    }
-
-    /// The last assigned process or thread ID.
-    fn newest_number(&mut self) -> Option<u32> {
-        let text = self.reader.text(&mut self.load).ok()?;
-        text.split_ascii_whitespace().next_back()?.parse().ok()
     }
 
     fn list_descendants(&mut self, may_be_new: impl Fn(u32) -> bool) -> io::Result<()> {
@@ -189,6 +191,28 @@ impl ProcessTree {
     fn knows(&self, pid: u32) -> bool {
         pid == self.root.pid || self.descendants.iter().any(|process| process.pid == pid)
     }
+}
+
+/// The file if its number is the last ID of this process's own threads and processes: containers may
+/// show that of the host (lxcfs), or always 0 (gVisor).
+fn with_own_ids(mut load: CachedFile, reader: &mut Reader) -> Option<CachedFile> {
+    let before = newest_id(&mut load, reader)?;
+    let id = std::thread::Builder::new().spawn(gettid).ok()?.join().ok()?;
+    let id = id.as_raw_nonzero().get().cast_unsigned();
+    let after = newest_id(&mut load, reader)?;
+    (id != before && is_assigned_in(id, before, after)).then_some(load)
+}
+
+/// The last assigned process or thread ID: the last field of `/proc/loadavg`.
+fn newest_id(load: &mut CachedFile, reader: &mut Reader) -> Option<u32> {
+    let text = reader.text(load).ok()?;
+    text.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// Whether an ID is from `first` to `last`. IDs are assigned in ascending order and wrap around at the
+/// maximum.
+const fn is_assigned_in(id: u32, first: u32, last: u32) -> bool {
+    id.wrapping_sub(first) <= last.wrapping_sub(first)
 }
 
 fn about(root: u32, error: &io::Error) -> io::Error {
@@ -295,6 +319,29 @@ mod tests {
         let used = read_after(&mut tree, &middle, 50).since(&middle);
         assert_eq!(used.processes, 3, "{used:?}");
         assert!(used.minor_faults < 50, "{used:?}");
+    }
+
+    #[test]
+    fn child_is_found_at_once_where_the_last_id_is_not_that_of_this_container() {
+        let directory = tempfile::tempdir().unwrap();
+        let load = directory.path().join("loadavg");
+        for number in [0, 4_000_000] {
+            fs::write(&load, format!("0.00 0.00 0.00 1/1 {number}\n")).unwrap();
+            let mut shell = Shell::start();
+            let load = load.to_str().unwrap();
+            let mut tree = ProcessTree::with_load(shell.child.id(), load).unwrap();
+            let child: u32 = shell.run("sleep 60 & echo $!").parse().unwrap();
+            tree.read().unwrap();
+            assert!(tree.pids().any(|pid| pid == child), "{number}");
+        }
+    }
+
+    #[test]
+    fn ids_wrap_around_at_the_maximum() {
+        assert!(is_assigned_in(7, 5, 7) && is_assigned_in(5, 5, 7));
+        assert!(!is_assigned_in(4, 5, 7) && !is_assigned_in(8, 5, 7));
+        assert!(is_assigned_in(32_767, 32_760, 310) && is_assigned_in(300, 32_760, 310));
+        assert!(!is_assigned_in(311, 32_760, 310) && !is_assigned_in(32_759, 32_760, 310));
     }
 
     #[test]
