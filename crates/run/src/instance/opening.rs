@@ -7,7 +7,7 @@ use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::server::{Server, ServerAccess, ServerPlan};
 use dbdyno_engines::sqlite::{self, Sqlite};
 use dbdyno_hosts::{HostConnection, HostMonitor};
-use dbdyno_spec::experiment::{PrivateServer, SqliteConfig, System};
+use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
 
 use super::Instance;
 use super::running_server::{RunningServer, host_failed, server_failed};
@@ -71,8 +71,7 @@ impl Instance {
             seed: experiment.seed,
             cpus: Some(if embedded { &cpus.system } else { &cpus.dbdyno }.to_string()),
             injected_delay: self.candidate.spec.injected_delay,
-            // The insert benchmark has its own figures for each second.
-            count: experiment.schedule.counters && experiment.insert_benchmark.is_none(),
+            count: counts(experiment),
             insert: experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
         })?;
         if let Some(RunningServer::OnHost(server)) = &self.server {
@@ -139,6 +138,12 @@ impl Instance {
     }
 }
 
+/// Whether counters of a server's process are read in slices. The insert benchmark has its own figures
+/// for each second.
+const fn counts(experiment: &Experiment) -> bool {
+    experiment.schedule.counters && experiment.insert_benchmark.is_none()
+}
+
 /// A monitor of an existing server on this host; `None` for any other server.
 fn monitor(
     context: &RunContext<'_>,
@@ -147,7 +152,7 @@ fn monitor(
 ) -> Result<Option<HostMonitor>, WorkerError> {
     let (Deployment::Existing(server), Some(host)) = (deployment, host) else { return Ok(None) };
     let Some(pid) = server.pid else { return Ok(None) };
-    let count = context.experiment.schedule.counters;
+    let count = counts(context.experiment);
     HostMonitor::of(host, pid, count).map(Some).map_err(host_failed)
 }
 
@@ -165,7 +170,7 @@ fn start_server(
             Some(RunningServer::Here(server))
         }
         DataLocation::HostDir(directory) => {
-            let count = context.experiment.schedule.counters;
+            let count = counts(context.experiment);
             let tls = matches!(system, System::Private(PrivateServer { tls: true, .. }));
             let server = directory.start(plan, tls, count).map_err(host_failed)?;
             Some(RunningServer::OnHost(server))
@@ -180,5 +185,24 @@ fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {
         cache_size: config.cache_size,
         journal_mode: settings::journal_mode(config),
         synchronous: settings::synchronous(config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_spec::parse;
+
+    use super::*;
+
+    #[test]
+    fn counters_are_read_unless_disabled_and_not_in_insert_benchmarks() {
+        let counts = |lines: &str| {
+            let candidate = "[[candidate]]\nname = 'a'\nsystem = 'mariadb'\n";
+            let text = format!("name = 'test'\nbaseline = 'a'\n{lines}{candidate}");
+            counts(&parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}")))
+        };
+        assert!(counts(""));
+        assert!(!counts("[schedule]\ncounters = false\n"));
+        assert!(!counts("[insert_benchmark]\n"));
     }
 }
