@@ -87,9 +87,7 @@ impl Slurm {
 
 impl Cluster for Slurm {
     fn jobs(&mut self) -> Result<Vec<Job>, ClusterError> {
-        let user = format!("--user={}", geteuid().as_raw());
-        let format = format!("--format={}", listing::SQUEUE);
-        let text = call("squeue", ["--noheader", "--states=all", &user, &format])?;
+        let text = call("squeue", listing_arguments(geteuid().as_raw()))?;
         Ok(listing::jobs(&text))
     }
 
@@ -131,6 +129,13 @@ impl Cluster for Slurm {
         errors.sort_by_key(|error| !matches!(error, ClusterError::NoAnswer(_)));
         errors.into_iter().next().map_or(Ok(()), Err)
     }
+}
+
+/// The arguments of `squeue` for the jobs of a user, which may be in hidden partitions.
+fn listing_arguments(user: u32) -> [String; 5] {
+    let format = format!("--format={}", listing::SQUEUE);
+    let user = format!("--user={user}");
+    ["--noheader", "--states=all", "--all", &user, &format].map(str::to_owned)
 }
 
 /// The arguments of `sbatch`.
@@ -233,6 +238,14 @@ mod tests {
         let ids = call("sh", ["-c", ids]).unwrap();
         let (group, process) = ids.trim().split_once(' ').unwrap();
         assert_eq!(group, process, "it has its own process group");
+    }
+
+    #[test]
+    fn jobs_of_the_user_are_listed_in_all_partitions_and_states() {
+        let args = listing_arguments(1000);
+        for expected in ["--all", "--states=all", "--user=1000", "--format=%i|%j|%T|%r"] {
+            assert!(args.iter().any(|arg| arg == expected), "{expected} in {args:?}");
+        }
     }
 
     #[test]
