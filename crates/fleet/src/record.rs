@@ -163,6 +163,11 @@ impl FleetRecord {
         self.tasks.iter().all(has_ended) && self.not_cancelled.is_empty()
     }
 
+    /// Whether Slurm has accepted a job of it.
+    pub(crate) fn has_jobs(&self) -> bool {
+        self.tasks.iter().flat_map(|task| &task.attempts).any(|attempt| attempt.job.is_some())
+    }
+
     /// The jobs of builds that have not ended, for which measuring jobs wait; `None` if one of them is not
     /// submitted yet.
     pub(crate) fn build_jobs(&self) -> Option<Vec<JobId>> {

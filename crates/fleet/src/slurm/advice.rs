@@ -3,7 +3,7 @@
 use crate::controller::ClusterError;
 
 /// Words of errors after which the same command may succeed later.
-const TRANSIENT: [&str; 9] = [
+const TRANSIENT: [&str; 8] = [
     "Unable to contact",
     "timed out",
     "Connection refused",
@@ -11,12 +11,14 @@ const TRANSIENT: [&str; 9] = [
     "temporarily",
     "try again",
     "Communication connection failure",
-    "submit limit",
     "slurmctld is in standby",
 ];
 
+/// Slurm's words for any limit of an account or QOS: on the number of jobs, or on the size or time of one.
+const LIMIT: &str = "accounting/QOS policy";
+
 /// What to change after which error.
-const ADVICE: [(&str, &str); 7] = [
+const ADVICE: [(&str, &str); 8] = [
     ("Invalid partition", "`sinfo` lists the partitions: choose one with --partition"),
     ("Invalid account", "`sacctmgr show associations user=$USER` lists yours: use --account"),
     ("node name", "`sinfo --Node` lists the nodes"),
@@ -29,6 +31,11 @@ const ADVICE: [(&str, &str); 7] = [
     (
         "Invalid qos",
         "`sacctmgr show qos` lists them; dbdyno uses the default of the account: see --account",
+    ),
+    (
+        LIMIT,
+        "`sacctmgr show associations user=$USER` and `sacctmgr show qos` show the limits: compare them \
+         with --time, --account and the number of your jobs",
     ),
 ];
 
@@ -50,9 +57,33 @@ pub(super) fn error(program: &str, printed: &str) -> ClusterError {
     })
 }
 
+/// The error of a submission. After a limit it may succeed later if Slurm has accepted jobs of this
+/// fleet run, which have the same size and time limit.
+pub(super) fn limit(error: ClusterError, has_jobs: bool) -> ClusterError {
+    match error {
+        ClusterError::Refused(text) if has_jobs && text.contains(LIMIT) => {
+            ClusterError::NoAnswer(text)
+        }
+        error => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limit_is_a_refusal_until_a_job_was_accepted() {
+        let printed = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy \
+                       (job submit limit, user's size and/or time limits)\n";
+        let ClusterError::Refused(text) = limit(error("sbatch", printed), false) else {
+            panic!("{printed}")
+        };
+        assert!(text.contains("time limits). `sacctmgr show associations"), "{text}");
+        assert_eq!(limit(error("sbatch", printed), true), ClusterError::NoAnswer(text));
+        let invalid = error("sbatch", "Invalid qos specification");
+        assert_eq!(limit(invalid.clone(), true), invalid);
+    }
 
     #[test]
     fn refusals_have_advice_and_silence_is_no_refusal() {

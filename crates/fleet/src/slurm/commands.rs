@@ -113,7 +113,8 @@ impl Cluster for Slurm {
     }
 
     fn submit(&mut self, job: &Submission<'_>) -> Result<JobId, ClusterError> {
-        let text = call("sbatch", arguments(job))?;
+        let text = call("sbatch", arguments(job))
+            .map_err(|error| advice::limit(error, job.record.has_jobs()))?;
         listing::submitted(&text).ok_or_else(|| {
             ClusterError::NoAnswer(format!("sbatch printed no job number: {}", text.trim()))
         })
