@@ -169,10 +169,14 @@ impl FleetRecord {
     }
 
     /// The jobs of builds that have not ended, for which measuring jobs wait; `None` if one of them is not
-    /// submitted yet.
+    /// submitted yet, or has ended without a result.
     pub(crate) fn build_jobs(&self) -> Option<Vec<JobId>> {
         let open = self.tasks.iter().filter(|task| task.builds && task.outcome.is_none());
-        open.map(|task| task.attempts.iter().find(|attempt| attempt.end.is_none())?.job).collect()
+        open.map(|task| {
+            let attempt = task.attempts.iter().find(|attempt| attempt.end.is_none())?;
+            attempt.job.filter(|_| attempt.missing_since.is_none())
+        })
+        .collect()
     }
 
     /// Whether jobs can be submitted at once because those that they wait for are known now.

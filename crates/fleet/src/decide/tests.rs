@@ -383,6 +383,22 @@ fn measuring_job_of_failed_builds_is_replaced_by_one_for_their_next_attempt() {
 }
 
 #[test]
+fn measuring_job_of_builds_that_died_is_submitted_once_for_their_next_attempt() {
+    let mut scene = Building::new();
+    assert_eq!(scene.0.step(), [SUBMIT_MEASURING]);
+    scene.answer(1, 1, 2);
+    scene.list(&[(1, "OUT_OF_MEMORY", "None"), (2, "PENDING", "DependencyNeverSatisfied")]);
+    assert_eq!(scene.0.step(), [Action::Cancel(2)]);
+    scene.list(&[(1, "OUT_OF_MEMORY", "None")]);
+    assert_eq!(scene.0.step(), [], "the dead job is not waited for");
+    assert_eq!(scene.0.next(), [FENCE_1, SUBMIT_2]);
+    scene.answer(0, 2, 3);
+    let fence = Action::Fence { task: 1, attempt: 1 };
+    assert_eq!(scene.0.step(), [fence, Action::Submit { task: 1, attempt: 2 }]);
+    assert_eq!(scene.0.record.build_jobs(), Some(vec![3]));
+}
+
+#[test]
 fn failed_builds_end_the_fleet_run() {
     let mut scene = Building::new();
     assert_eq!(scene.0.step(), [SUBMIT_MEASURING]);
