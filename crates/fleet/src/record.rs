@@ -194,22 +194,19 @@ impl FleetRecord {
         self.tasks.iter().filter(|task| task.builds).find(has_failed)
     }
 
-    /// Prepares tasks that ended without everything measured for more attempts. Returns their number.
+    /// Prepares tasks that ended without everything measured, or are being cancelled, for more attempts.
+    /// Returns their number.
     pub fn reopen(&mut self) -> usize {
-        self.cancelled = false;
-        // Their tasks go on with these jobs.
-        let attempts = self.tasks.iter().flat_map(|task| &task.attempts);
-        for job in attempts.filter(|attempt| attempt.end.is_none()).filter_map(|one| one.job) {
-            self.not_cancelled.remove(&job);
-        }
+        let was_cancelled = std::mem::take(&mut self.cancelled);
         let mut number = 0;
         for task in &mut self.tasks {
-            if task.outcome.as_ref().is_none_or(Outcome::is_success) {
-                continue;
+            let has_failed = task.outcome.as_ref().is_some_and(|end| !end.is_success());
+            if has_failed {
+                task.outcome = None;
+                task.forgiven = task.attempts.len();
             }
-            task.outcome = None;
-            task.forgiven = task.attempts.len();
-            number += 1;
+            let is_stopped = was_cancelled && task.outcome.is_none() && task.end_cancelled();
+            number += usize::from(has_failed || is_stopped);
         }
         number
     }
@@ -266,6 +263,22 @@ impl TaskRecord {
     #[must_use]
     pub fn has_open_attempt(&self) -> bool {
         self.attempts.iter().any(|attempt| attempt.end.is_none())
+    }
+
+    /// Ends the attempts whose jobs Slurm may be cancelling for the user. Otherwise these would later look
+    /// as if somebody had cancelled them in Slurm. Returns whether there are any.
+    fn end_cancelled(&mut self) -> bool {
+        let mut has_any = false;
+        let is_open = |one: &&mut AttemptRecord| one.end.is_none() && one.job.is_some();
+        for attempt in self.attempts.iter_mut().filter(is_open) {
+            let (reason, kind) = ("cancelled".to_owned(), EndKind::Done);
+            // No pause is needed before the next attempt, so the exact time does not matter.
+            let end = AttemptEnd { seen: attempt.submitted, reason, measured: 0, kind };
+            attempt.end = Some(end);
+            attempt.state.clear();
+            has_any = true;
+        }
+        has_any
     }
 
     /// Number of attempts that failed, or were interrupted without having measured more than those

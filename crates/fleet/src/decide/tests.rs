@@ -298,6 +298,19 @@ fn cancelled_fleet_cancels_its_jobs_and_keeps_complete_runs() {
 }
 
 #[test]
+fn fleet_resumed_while_it_is_cancelled_goes_on_with_another_attempt() {
+    let mut scene = Scene::running();
+    scene.record.cancelled = true;
+    assert_eq!(scene.step(), [Action::Cancel(1)]);
+    assert_eq!(scene.record.reopen(), 1);
+    scene.interrupt(1, 5);
+    scene.list(1, "CANCELLED", "None");
+    assert_eq!(scene.next(), [FENCE_1, SUBMIT_2]);
+    assert_eq!(scene.record.tasks[0].failures(), 0);
+    assert_eq!(scene.outcome(), None);
+}
+
+#[test]
 fn progress_of_an_attempt_without_result_counts() {
     let mut scene = Scene::running();
     let progress = TaskProgress { doing: String::new(), measured: 5 };
