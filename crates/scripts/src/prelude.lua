@@ -646,19 +646,29 @@ if not settings.is_1_1 then
    function db.bulk_insert_next(row) return old_connection():bulk_insert_next(row) end
    function db.bulk_insert_done() return old_connection():bulk_insert_done() end
    function db.prepare(sql) return old_connection():prepare(sql) end
-   function db.execute(prepared)
-      -- Parameters of 0.5 are tables of values, bound by bind_param().
-      for i, one in ipairs(prepared.values or {}) do prepared.given[i]:set(one) end
-      return prepared:execute()
+   -- Parameters of 0.5 are a table of values, which is read when the statement is executed.
+   local function old_parameter(prepared, value)
+      if type(value) == "number" then return prepared:bind_create(T.BIGINT) end
+      return prepared:bind_create(T.VARCHAR, math.max(#tostring(value), 255))
    end
+
    function db.bind_param(prepared, values)
       local bound = {}
-      for i, value in ipairs(values) do
-         bound[i] = type(value) == "number" and prepared:bind_create(T.BIGINT)
-            or prepared:bind_create(T.VARCHAR, math.max(#tostring(value), 255))
-      end
+      for i, value in ipairs(values) do bound[i] = old_parameter(prepared, value) end
       prepared:bind_param(unpack(bound))
       prepared.values = values
+   end
+   function db.execute(prepared)
+      local values, bound = prepared.values, prepared.given
+      for i = 1, values and #bound or 0 do
+         local value, one = values[i], bound[i]
+         if one.type == T.VARCHAR and value ~= nil and #tostring(value) > one.max_len then
+            bound[i] = old_parameter(prepared, tostring(value))
+            prepared:bind_param(unpack(bound))
+         end
+         bound[i]:set(value)
+      end
+      return prepared:execute()
    end
    function db.bind_result() end
    function db.store_results(rows) return rows end

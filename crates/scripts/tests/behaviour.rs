@@ -287,6 +287,34 @@ fn parameters_have_their_types() {
 }
 
 #[test]
+fn parameters_of_0_5_may_become_nil_and_longer() {
+    let text = "
+        function thread_init()
+           s = db_prepare('SELECT ?, ?, ?')
+           p = { 1, 'x', 3 }
+           db_bind_param(s, p)
+        end
+        function event()
+           p[1], p[2], p[3] = 7, nil, 9
+           db_execute(s)
+           p[1], p[2], p[3] = nil, string.rep('y', 300), 8
+           db_execute(s)
+           p[2] = 'z'
+           db_execute(s)
+        end";
+    let mut host = Fake::default();
+    let mut client = start(text, &mut host).unwrap();
+    client.event(&mut host).unwrap();
+    let long = "y".repeat(300);
+    let expected = [
+        [Value::Int(7), Value::Null, Value::Int(9)],
+        [Value::Null, Value::Text(long.as_bytes()), Value::Int(8)],
+        [Value::Null, Value::Text(b"z"), Value::Int(8)],
+    ];
+    assert_eq!(host.statements[1..], expected.map(|values| format!("{values:?}")));
+}
+
+#[test]
 fn same_seed_gives_the_same_block() {
     let text = format!(
         "{CONNECT} function event()
