@@ -13,6 +13,7 @@ mod options;
 mod placeholders;
 mod random;
 mod recorder;
+mod required;
 mod source;
 mod state;
 mod version;

@@ -415,8 +415,8 @@ cmdline.ARG_DOUBLE, cmdline.ARG_STRING, cmdline.ARG_LIST, cmdline.ARG_FILE = 4, 
 cmdline.ARG_MAX = 8
 cmdline.PARALLEL_COMMAND = true
 cmdline.command = settings.command
-cmdline.script_path = settings.script
-cmdline.argv = { [0] = "sysbench", settings.script, settings.command }
+cmdline.script_path = settings.path
+cmdline.argv = { [0] = "sysbench", settings.path, settings.command }
 
 local TYPE_OF_DEFAULT = {
    boolean = cmdline.ARG_BOOL, number = cmdline.ARG_DOUBLE,
@@ -608,7 +608,7 @@ package.loaded.ffi = script_ffi
 
 if not settings.is_1_1 then
    _G.thread_id = settings.client
-   _G.test = settings.script
+   _G.test = settings.path
    _G.db_driver = settings.driver
    _G.mysql_table_engine = settings.storage_engine or "innodb"
    _G.myisam_max_rows = 1000000
@@ -678,6 +678,27 @@ if not settings.is_1_1 then
    for name, value in pairs(db) do
       _G[type(value) == "function" and "db_" .. name or name] = value
    end
+end
+
+-- Files that are stored with the script, by their names relative to its directory
+
+local script_directory = settings.path:match(".*/") or ""
+local load, real_loadfile = load, loadfile
+
+function loadfile(file, ...)
+   local name = tostring(file)
+   if name:sub(1, #script_directory) == script_directory then
+      name = name:sub(#script_directory + 1)
+   end
+   local stored = settings.files[file] and file or name:gsub("^%./", "")
+   if settings.files[stored] == nil then return real_loadfile(file, ...) end
+   return load(settings.files[stored], "@" .. stored, ...)
+end
+
+function dofile(file)
+   local chunk, problem = loadfile(file)
+   if chunk == nil then error(problem, 0) end
+   return chunk()
 end
 
 -- Output and time

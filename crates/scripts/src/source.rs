@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::required::{Required, required};
 use crate::version::Version;
 
 /// A script and its modules. Complete: a run needs no files.
@@ -11,21 +12,24 @@ use crate::version::Version;
 pub struct Source {
     /// The name in messages, such as `oltp_read_only.lua`.
     pub name: String,
+    /// The path as it was given, if it is another one than the name. Scripts see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// The text of the script.
     pub text: String,
-    /// The modules that it or another module requires.
+    /// The modules that it or another module requires, and files that they read as Lua.
     pub modules: Vec<Module>,
     /// The version of sysbench that it is written for.
     #[serde(default, skip_serializing_if = "Version::is_default")]
     pub version: Version,
 }
 
-/// A required module.
+/// A required module, or a file of `dofile` or `loadfile`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
-    /// The name in `require`.
+    /// The name in `require`; of a file, the same as `file`.
     pub name: String,
-    /// The name of its file in messages.
+    /// The name of its file in messages, relative to the directory in which it was found.
     pub file: String,
     /// Its text.
     pub text: String,
@@ -42,7 +46,7 @@ pub struct MissingModule {
     pub line: u32,
 }
 
-/// Where scripts and modules are searched for, after the directory of the script.
+/// Where scripts and modules are searched for, after the directory of the script and the current one.
 const DIRECTORIES: [&str; 2] = ["/usr/local/share/sysbench", "/usr/share/sysbench"];
 
 /// Why a script cannot be read.
@@ -63,7 +67,11 @@ impl fmt::Display for SourceError {
                     let separator = if number > 0 { "\n" } else { "" };
                     write!(f, "{separator}{file}:{line}: module `{name}` was not found")?;
                 }
-                write!(f, "; searched next to the script, and in {}", DIRECTORIES.join(" and "))
+                write!(
+                    f,
+                    "; searched next to the script, in the directory that its path is relative to, and in {}",
+                    DIRECTORIES.join(" and ")
+                )
             }
         }
     }
@@ -90,113 +98,105 @@ impl Source {
         };
         let (directory, name) = found.rsplit_once('/').unwrap_or(("", &found));
         let own = if directory.is_empty() { ".".to_owned() } else { directory.to_owned() };
-        let find = |module: &str| {
-            let file = format!("{}.lua", module.replace('.', "/"));
-            std::iter::once(own.as_str()).chain(DIRECTORIES).find_map(|directory| {
-                Some((file.clone(), read(&format!("{directory}/{file}")).ok()?))
+        let find = |files: &[String]| {
+            let read = |directory: &str, file: &str| match file.starts_with('/') {
+                true => read(file).ok(),
+                false => read(&format!("{directory}/{file}")).ok(),
+            };
+            [own.as_str(), "."].into_iter().chain(DIRECTORIES).find_map(|directory| {
+                files.iter().find_map(|file| Some((file.clone(), read(directory, file)?)))
             })
         };
-        Self::new(name, text, find).map_err(SourceError::Missing)
+        let source = Self::new(name, text, find).map_err(SourceError::Missing)?;
+        Ok(Self { path: (path != source.name).then(|| path.to_owned()), ..source })
     }
 
-    /// A script with the modules that `find` returns for their names: file and text. Names that a script
-    /// computes when it runs are not known here.
+    /// A script with its modules, and with the files that it reads as Lua. `find` returns the first one of several
+    /// files that exists: its name and text. Names that a script computes when it runs are not known here.
     ///
     /// # Errors
     /// Modules that were not found.
     pub fn new(
         name: &str,
         text: String,
-        mut find: impl FnMut(&str) -> Option<(String, String)>,
+        mut find: impl FnMut(&[String]) -> Option<(String, String)>,
     ) -> Result<Self, Vec<MissingModule>> {
         let mut modules: Vec<Module> = Vec::new();
         let mut missing = Vec::new();
         let mut wanted = required(name, &text);
-        while let Some(module) = wanted.pop() {
-            let known = modules.iter().any(|known| known.name == module.name);
-            if known || PROVIDED.contains(&module.name.as_str()) {
+        while let Some(one) = wanted.pop() {
+            let known = modules.iter().any(|known| known.name == one.name);
+            if known || PROVIDED.contains(&one.name.as_str()) {
                 continue;
             }
-            match find(&module.name) {
+            match find(&one.files()) {
                 Some((file, text)) => {
                     wanted.extend(required(&file, &text));
-                    modules.push(Module { name: module.name, file, text });
+                    modules.push(Module { name: one.name, file, text });
                 }
-                None => missing.push(module),
+                // It may be that of another directory, which the script computes.
+                None if one.is_file => {}
+                None => {
+                    let Required { name, by: file, line, .. } = one;
+                    missing.push(MissingModule { name, file, line });
+                }
             }
         }
         modules.sort_by(|a, b| a.name.cmp(&b.name));
         missing.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
         let version = Version::default();
-        let source = Self { name: name.to_owned(), text, modules, version };
+        let source = Self { name: name.to_owned(), path: None, text, modules, version };
         if missing.is_empty() { Ok(source) } else { Err(missing) }
     }
 }
 
 /// Modules that LuaJIT has.
-const PROVIDED: [&str; 12] = [
+const PROVIDED: [&str; 18] = [
     "ffi",
     "bit",
     "jit",
     "jit.util",
     "jit.opt",
+    "jit.profile",
     "string",
+    "string.buffer",
     "table",
+    "table.new",
+    "table.clear",
     "math",
     "io",
     "os",
     "debug",
     "coroutine",
+    "package",
+    "_G",
 ];
-
-/// The modules in `require "NAME"` and `require("NAME")`, where this is not in a line comment.
-fn required(file: &str, text: &str) -> Vec<MissingModule> {
-    let mut found = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let code = line.split("--").next().unwrap_or_default();
-        let mut rest = code;
-        while let Some(at) = rest.find("require") {
-            let before = rest[..at].chars().next_back();
-            rest = &rest[at + "require".len()..];
-            if before.is_some_and(|c| c.is_alphanumeric() || "_.:".contains(c)) {
-                continue;
-            }
-            let argument = rest.trim_start().trim_start_matches('(').trim_start();
-            let Some(quote @ ('"' | '\'')) = argument.chars().next() else { continue };
-            let Some((name, _)) = argument[1..].split_once(quote) else { continue };
-            found.push(MissingModule {
-                name: name.to_owned(),
-                file: file.to_owned(),
-                line: number,
-            });
-        }
-    }
-    found
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn required_modules_are_found_with_their_lines() {
-        let text =
-            "require(\"one\")\n-- require 'two'\nlocal x = require 'three.x'\nmy.require('no')";
-        let found: Vec<(String, u32)> =
-            required("a.lua", text).into_iter().map(|m| (m.name, m.line)).collect();
-        assert_eq!(found, [("one".to_owned(), 1), ("three.x".to_owned(), 3)]);
-    }
-
-    #[test]
     fn modules_of_modules_are_included() {
-        let find = |name: &str| match name {
-            "a" => Some(("a.lua".to_owned(), "require('b') require 'ffi'".to_owned())),
-            "b" => Some(("b.lua".to_owned(), "require('a')".to_owned())),
-            _ => None,
+        let find = |files: &[String]| {
+            let text = match files[0].as_str() {
+                "a.lua" => "require('b') require 'ffi' dofile(dir .. 'c.lua')",
+                "b.lua" => "require('a')",
+                "c.lua" => "require('b') dofile('missing.lua')",
+                _ => return None,
+            };
+            Some((files[0].clone(), text.to_owned()))
         };
         let source = Source::new("s.lua", "require 'a'".to_owned(), find).unwrap();
         let names: Vec<&str> = source.modules.iter().map(|module| module.name.as_str()).collect();
-        assert_eq!(names, ["a", "b"]);
+        assert_eq!(names, ["a", "b", "c.lua"]);
+    }
+
+    #[test]
+    fn modules_of_luajit_are_provided() {
+        let text: String = PROVIDED.map(|name| format!("assert(require('{name}'))\n")).concat();
+        let source = Source::new("s.lua", text, |_| None).unwrap();
+        crate::inspect(&source, crate::Driver::MySql, &crate::Options::new()).unwrap();
     }
 
     #[test]
@@ -208,8 +208,29 @@ mod tests {
         };
         let source = Source::find("s.lua", read).unwrap();
         assert_eq!((source.name.as_str(), source.modules.len()), ("s.lua", 1));
+        assert_eq!(source.path, None);
         let error = Source::find("./s.lua", read).unwrap_err();
         assert_eq!(error.to_string(), "./s.lua does not exist");
+    }
+
+    #[test]
+    fn modules_are_searched_for_next_to_the_script_and_in_the_current_directory() {
+        let read = |path: &str| match path {
+            "my/s.lua" => Ok("require 'one' require 'two' require 'lib'".to_owned()),
+            "my/one.lua" | "./two.lua" | "my/lib/init.lua" => Ok(format!("return '{path}'")),
+            "./one.lua" | "./lib.lua" => Ok("error('not this one')".to_owned()),
+            _ => Err(format!("{path} does not exist")),
+        };
+        let source = Source::find("my/s.lua", read).unwrap();
+        assert_eq!(source.path.as_deref(), Some("my/s.lua"));
+        let found: Vec<(&str, &str)> =
+            source.modules.iter().map(|one| (&*one.file, &*one.text)).collect();
+        let expected = [
+            ("lib/init.lua", "return 'my/lib/init.lua'"),
+            ("one.lua", "return 'my/one.lua'"),
+            ("two.lua", "return './two.lua'"),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

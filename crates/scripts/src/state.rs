@@ -122,7 +122,7 @@ impl State {
         settings.set("is_1_1", source.version == Version::V1_1)?;
         settings.set("storage_engine", setup.storage_engine.as_deref())?;
         settings.set("command", command)?;
-        settings.set("script", source.name.as_str())?;
+        settings.set("path", source.path.as_ref().unwrap_or(&source.name).as_str())?;
         settings.set("connects", connects)?;
         let given = lua.create_table()?;
         for (name, value) in options {
@@ -145,7 +145,9 @@ impl State {
             "./?.lua;./?/init.lua;/usr/local/share/sysbench/?.lua;/usr/share/sysbench/?.lua",
         )?;
         let preload: Table = package.get("preload")?;
+        let files = lua.create_table()?;
         for module in &source.modules {
+            files.set(module.file.as_str(), without_shebang(&module.text))?;
             let chunk =
                 lua.load(without_shebang(&module.text)).set_name(format!("@{}", module.file));
             // A syntax error is reported where the module is required.
@@ -160,6 +162,7 @@ impl State {
                 }
             }
         }
+        settings.set("files", files)?;
         let pointer = LightUserData(std::ptr::from_ref(calls).cast_mut().cast());
         lua.load(PRELUDE).set_name("=dbdyno").call((pointer, settings))
     }

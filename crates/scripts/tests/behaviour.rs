@@ -315,6 +315,30 @@ fn parameters_of_0_5_may_become_nil_and_longer() {
 }
 
 #[test]
+fn files_next_to_the_script_are_those_that_are_stored_with_it() {
+    let text = "
+        local directory = string.match(test, '(.*/)') or ''
+        print(dofile(directory .. 'common.lua'), dofile('common.lua'), loadfile('./common.lua')(), value)
+        print(sysbench.cmdline.script_path, sysbench.cmdline.argv[1], pcall(dofile, '/no/such/common'))
+        print(pcall(function() dofile(directory .. 'broken.lua') end))
+        function event() end";
+    let read = |path: &str| match path {
+        "/no/such/my.lua" => Ok(text.to_owned()),
+        "/no/such/common.lua" => Ok("value = (value or 0) + 1 return 'common'".to_owned()),
+        "/no/such/broken.lua" => Ok("#!/usr/bin/lua\nx = = 1".to_owned()),
+        _ => Err(format!("{path} does not exist")),
+    };
+    let source = Source::find("/no/such/my.lua", read).unwrap();
+    let mut host = Fake::default();
+    Client::start(&source, &setup(), &mut host).unwrap();
+    let path = "/no/such/my.lua";
+    assert_eq!(host.printed[0], "common\tcommon\tcommon\t3");
+    let missing = "cannot open /no/such/common: No such file or directory";
+    assert_eq!(host.printed[1], format!("{path}\t{path}\tfalse\t{missing}"));
+    assert_eq!(host.printed[2], "false\tbroken.lua:2: unexpected symbol near '='");
+}
+
+#[test]
 fn same_seed_gives_the_same_block() {
     let text = format!(
         "{CONNECT} function event()

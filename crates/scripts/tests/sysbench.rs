@@ -32,8 +32,8 @@ fn sysbench(script: &Path, options: &[String]) -> String {
 
 fn source(path: &Path) -> Source {
     let name = path.file_name().unwrap().to_str().unwrap();
-    let find = |module: &str| {
-        let file = format!("{module}.lua");
+    let find = |files: &[String]| {
+        let file = files.first()?;
         Some((file.clone(), std::fs::read_to_string(Path::new(SCRIPTS).join(file)).ok()?))
     };
     Source::new(name, std::fs::read_to_string(path).unwrap(), find).unwrap()
