@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use corosensei::Yielder;
 
 use self::parameter::Parameter;
-use crate::client::{Input, Progress};
+use crate::client::{Input, Progress, START_TIME};
 use crate::host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};
 use crate::random::{Random, Seed};
 
@@ -80,7 +80,7 @@ impl Context {
             checked: (0, Instant::now()),
             limit,
             next_block: None,
-            time: 0.0,
+            time: START_TIME,
         }
     }
 

@@ -31,6 +31,9 @@ pub enum Progress {
     Ended,
 }
 
+/// The time that scripts see before their first block, in seconds since 1970: the start of 2025.
+pub const START_TIME: f64 = 1_735_689_600.0;
+
 type Fiber = Coroutine<Input, Progress, Result<(), ScriptError>, DefaultStack>;
 
 /// Bytes of a client's stack; memory is used as it is needed.

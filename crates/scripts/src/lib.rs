@@ -19,7 +19,7 @@ mod state;
 mod version;
 mod zipfian;
 
-pub use client::{Client, Progress};
+pub use client::{Client, Progress, START_TIME};
 pub use command::{init, prepare};
 pub use error::ScriptError;
 pub use host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use dbdyno_scripts::{
-    Client, Driver, Host, Options, Outcome, Progress, Rows, ScriptError, Seed, Sent, Setup, Source,
-    SqlError, SqlErrorKind, UniquePosition, Value, Version, inspect, prepare,
+    Client, Driver, Host, Options, Outcome, Progress, Rows, START_TIME, ScriptError, Seed, Sent,
+    Setup, Source, SqlError, SqlErrorKind, UniquePosition, Value, Version, init, inspect, prepare,
 };
 
 /// A host whose answers are given in advance; without one, statements succeed.
@@ -312,6 +312,21 @@ fn parameters_of_0_5_may_become_nil_and_longer() {
         [Value::Null, Value::Text(b"z"), Value::Int(8)],
     ];
     assert_eq!(host.statements[1..], expected.map(|values| format!("{values:?}")));
+}
+
+#[test]
+fn time_before_the_first_block_is_that_of_the_server() {
+    let text = "
+        local function show() print(os.time(), os.date('!%Y-%m-%d')) end
+        prepare, init, thread_init = show, show, show
+        show()
+        function event() show() end";
+    let mut host = Fake::default();
+    prepare(&source(text), &setup(), &mut host).unwrap();
+    init(&source(text), &setup(), &mut host).unwrap();
+    start(text, &mut host).unwrap().event(&mut host).unwrap();
+    let expected = format!("{START_TIME}\t2025-01-01");
+    assert_eq!(host.printed, vec![expected; 7]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A sysbench script on one connection.
 
 use dbdyno_drivers::{Answer, Connection, Error, NonBlockingConnection};
-use dbdyno_scripts::{Client, Progress, Seed, Setup, init};
+use dbdyno_scripts::{Client, Progress, START_TIME, Seed, Setup, init};
 use dbdyno_workloads::definition::Script;
 
 use super::error::RequestError;
@@ -42,7 +42,7 @@ impl ScriptClient {
         position: u32,
         seed: u64,
     ) -> Result<Self, RequestError> {
-        script_time::set(connection, target.driver, script_time::START)?;
+        script_time::set(connection, target.driver, START_TIME)?;
         let mut statements = ScriptStatements::new(target.driver);
         let (mut params, mut tally) = (ConnectionParams::default(), Tally::default());
         let host = &mut ScriptHost {
@@ -87,7 +87,8 @@ impl ScriptClient {
         let part = u32::MAX / UNIQUE_PARTS;
         let before = (self.position + 1).min(UNIQUE_PARTS - 1) * part;
         let first_unique = before + block.saturating_mul(UNIQUE_PER_BLOCK).min(part - 1);
-        let time = script_time::START + f64::from(block);
+        // Each block adds a second.
+        let time = START_TIME + f64::from(block);
         script_time::set(connection, self.target.driver, time)?;
         self.client.start_block(Seed::of(&numbers), first_unique, time);
         Ok(())

@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use dbdyno_drivers::Connection;
 use dbdyno_engines::{Engine, TableCreation};
 use dbdyno_scripts::{
-    Driver, Host, Outcome, Recorder, Rows, Seed, Sent, SqlError, SqlErrorKind, Value, prepare,
-    with_values,
+    Driver, Host, Outcome, Recorder, Rows, START_TIME, Seed, Sent, SqlError, SqlErrorKind, Value,
+    prepare, with_values,
 };
 use dbdyno_workloads::definition::Script;
 use dbdyno_workloads::setup::{Dialect, Effect, effect};
@@ -55,7 +55,7 @@ pub(super) fn prepare_scripts<E: Engine>(
             prepared: Vec::new(),
             rows: Rows::new(),
         };
-        script_time::set(host.connection, driver, script_time::START)?;
+        script_time::set(host.connection, driver, START_TIME)?;
         prepare(&script.source, &setup, &mut host)
             .map_err(|error| format!("prepare of {}: {error}", script.source.name))?;
     }

@@ -6,9 +6,6 @@ use std::borrow::Cow;
 use dbdyno_drivers::{Connection, Error, ErrorKind};
 use dbdyno_scripts::Driver;
 
-/// The first time, in seconds since 1970; each block adds a second.
-pub(super) const START: f64 = 1_735_689_600.0;
-
 /// What replaces `now()` on PostgreSQL, whose time cannot be set: a function of a schema before `pg_catalog` in the
 /// search path would not replace the keywords, and would be lost when a script sets its path.
 const POSTGRESQL_NOW: &str = "to_timestamp(current_setting('dbdyno.now')::float8)";
