@@ -12,12 +12,11 @@ pub struct ComparisonOptions {
     #[arg(long, value_name = "FILE")]
     pub script: Option<String>,
     /// Option of the script, such as tables=4; can be repeated
-    #[arg(long = "option", value_name = "NAME=VALUE", requires = "script")]
+    #[arg(long = "option", value_name = "NAME=VALUE")]
     pub options: Vec<String>,
-    /// Version of sysbench that the script is written for: 1.0 or 1.1
-    #[arg(long, value_name = "VERSION", default_value = "1.0", requires = "script",
-          value_parser = super::run::sysbench_version)]
-    pub sysbench: Version,
+    /// Version of sysbench that the script is written for: 1.0 or 1.1 [default: 1.0]
+    #[arg(long, value_name = "VERSION", value_parser = super::run::sysbench_version)]
+    pub sysbench: Option<Version>,
     /// Number of concurrent clients; several numbers, such as 1,4,16, for a sweep [default: 1]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub clients: Vec<String>,
@@ -36,6 +35,14 @@ pub struct ComparisonOptions {
 }
 
 impl ComparisonOptions {
+    /// The first option of a script that is given. clap's `requires` has no effect on options that are given
+    /// together with what conflicts with `--script`.
+    pub fn of_script(&self) -> Option<&'static str> {
+        let given =
+            [(!self.options.is_empty(), "--option"), (self.sysbench.is_some(), "--sysbench")];
+        given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
+
     /// The first option that is given, except those of a script.
     pub fn given(&self) -> Option<&'static str> {
         let given = [

@@ -219,15 +219,17 @@ pub struct Optimize {
     pub unmap: bool,
     /// Make this many layouts, race them against each other inside the process, and A/B test the best one.
     /// Needs --work-command
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["family", "keep_order"],
+    #[arg(long, value_name = "N", default_value_t = 1,
+        conflicts_with_all = ["family", "keep_order", "dry_run"],
         value_parser = clap::value_parser!(u8).range(1..=MAX_LAYOUTS as i64))]
     layouts: u8,
     /// Leave the optimization active whatever the A/B test shows
-    #[arg(long, requires = "work_command")]
+    // `requires` has no effect beside --dry-run, which conflicts with what is required.
+    #[arg(long, requires = "work_command", conflicts_with = "dry_run")]
     pub keep: bool,
     /// Duration of the A/B test in seconds: periods alternate between optimized and original code [default: 20,
     /// after a race of layouts 10]
-    #[arg(long, value_name = "SECONDS", requires = "work_command")]
+    #[arg(long, value_name = "SECONDS", requires = "work_command", conflicts_with = "dry_run")]
     ab_test: Option<f64>,
     /// Former name of --ab-test
     #[arg(
@@ -235,7 +237,7 @@ pub struct Optimize {
         value_name = "SECONDS",
         hide = true,
         requires = "work_command",
-        conflicts_with = "ab_test"
+        conflicts_with_all = ["ab_test", "dry_run"]
     )]
     judge: Option<f64>,
 }

@@ -39,11 +39,11 @@ pub struct Run {
     pub resume: Option<PathBuf>,
     /// Extend the complete run: measure this much more, such as 10min, first where no difference
     /// was found. Loading data and starting instances is not counted
-    #[arg(long, value_name = "TIME", requires = "resume", value_parser = more_time)]
+    #[arg(long, value_name = "TIME", value_parser = more_time)]
     pub more: Option<Nanos>,
     /// Also resume a run that you did not make on this machine: start the programs and connect to
     /// the servers that it names
-    #[arg(long, requires = "resume")]
+    #[arg(long)]
     pub trust: bool,
     /// Build cache [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root
     /// /var/cache/dbdyno]
@@ -117,18 +117,31 @@ pub struct List {
     /// Also print the statements of each microbenchmark, with the source of each parameter
     #[arg(long)]
     pub sql: bool,
-    /// Number of events of the script to print; none of them is executed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub events: u32,
+    /// Number of events of the script to print; none of them is executed [default: 1]
+    #[arg(long, value_name = "N")]
+    pub events: Option<u32>,
     /// Option of the script, such as tables=4; can be repeated
     #[arg(long = "option", value_name = "NAME=VALUE")]
     pub options: Vec<String>,
-    /// Version of sysbench that the script is written for: 1.0 or 1.1
-    #[arg(long, value_name = "VERSION", default_value = "1.0", value_parser = sysbench_version)]
-    pub sysbench: Version,
-    /// Seed of the script's random numbers, as --rand-seed of sysbench
-    #[arg(long, value_name = "N", default_value_t = 42)]
-    pub seed: u32,
+    /// Version of sysbench that the script is written for: 1.0 or 1.1 [default: 1.0]
+    #[arg(long, value_name = "VERSION", value_parser = sysbench_version)]
+    pub sysbench: Option<Version>,
+    /// Seed of the script's random numbers, as --rand-seed of sysbench [default: 42]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u32>,
+}
+
+impl List {
+    /// The first option of a script that is given.
+    pub fn of_script(&self) -> Option<&'static str> {
+        let given = [
+            (self.events.is_some(), "--events"),
+            (!self.options.is_empty(), "--option"),
+            (self.sysbench.is_some(), "--sysbench"),
+            (self.seed.is_some(), "--seed"),
+        ];
+        given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

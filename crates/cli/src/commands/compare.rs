@@ -74,6 +74,7 @@ impl Comparison<'_> {
         };
         let ComparisonOptions { script, options, sysbench, clients, time, rows, save: file } =
             self.options;
+        check_options(self.options)?;
         let path = script.as_deref().map(path_of_script);
         let script = script.as_deref().zip(path.as_deref());
         let words = Words {
@@ -84,7 +85,7 @@ impl Comparison<'_> {
                 file,
                 path,
                 options,
-                version: *sysbench,
+                version: sysbench.unwrap_or_default(),
             }),
             clients,
             time: time.as_deref(),
@@ -117,6 +118,14 @@ impl Comparison<'_> {
             }
         })
     }
+}
+
+/// Refuses options of a script without one.
+fn check_options(options: &ComparisonOptions) -> Result<(), CliError> {
+    if let Some(option) = options.of_script().filter(|_| options.script.is_none()) {
+        return Err(CliError::Usage(format!("{option} needs --script")));
+    }
+    Ok(())
 }
 
 /// How the experiment names a script, wherever its file is: one that does not exist here may be sysbench's.

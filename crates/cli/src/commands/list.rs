@@ -45,6 +45,7 @@ pub fn list(args: &List) -> Result<ExitCode, CliError> {
 fn refuse_without_effect(args: &List) -> Result<(), CliError> {
     let is_script = args.what == Some(Listed::Script);
     let has_microbenchmarks = args.what.is_none_or(|what| what == Listed::Microbenchmarks);
+    let of_script = args.of_script().filter(|_| !is_script);
     let message = match args.words.first() {
         Some(word) if !has_microbenchmarks && !is_script => {
             format!("`{word}` is unexpected: only microbenchmarks are listed by pattern")
@@ -52,10 +53,10 @@ fn refuse_without_effect(args: &List) -> Result<(), CliError> {
         _ if args.sql && !has_microbenchmarks => {
             "--sql is for `dbdyno list microbenchmarks`".to_owned()
         }
-        _ if !args.options.is_empty() && !is_script => {
-            "--option is for `dbdyno list script`".to_owned()
-        }
-        _ => return Ok(()),
+        _ => match of_script {
+            Some(option) => format!("{option} is for `dbdyno list script`"),
+            None => return Ok(()),
+        },
     };
     Err(CliError::Usage(message))
 }

@@ -12,6 +12,9 @@ use crate::args::List;
 use crate::error::CliError;
 use crate::output;
 
+/// The default of `--seed`.
+const SEED: u32 = 42;
+
 /// Prints the statements of the first events of a script, which are not executed.
 pub fn list_script(args: &List) -> Result<ExitCode, CliError> {
     let [file] = &args.words[..] else {
@@ -22,7 +25,7 @@ pub fn list_script(args: &List) -> Result<ExitCode, CliError> {
         std::fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
     };
     let source = Source::find(file, read).map_err(|error| CliError::Usage(error.to_string()))?;
-    let source = Source { version: args.sysbench, ..source };
+    let source = Source { version: args.sysbench.unwrap_or_default(), ..source };
     let options = options(&args.options)?;
     let invalid = |error: dbdyno_scripts::ScriptError| CliError::Usage(error.to_string());
     let declared = inspect(&source, Driver::MySql, &Options::new()).map_err(invalid)?;
@@ -45,13 +48,13 @@ pub fn list_script(args: &List) -> Result<ExitCode, CliError> {
         options,
         client: 0,
         clients: 1,
-        seed: Seed::of_sysbench(args.seed),
+        seed: Seed::of_sysbench(args.seed.unwrap_or(SEED)),
         unique: UniquePosition::default(),
         time_limit: Setup::TIME_LIMIT,
     };
     let mut recorder = Recorder::default();
     let mut client = Client::start(&source, &setup, &mut recorder).map_err(invalid)?;
-    for _ in 0..args.events {
+    for _ in 0..args.events.unwrap_or(1) {
         let progress = client.event(&mut recorder).map_err(invalid)?;
         for statement in recorder.statements.drain(..) {
             output::print(&format!("{}\n", statement.trim_end()));

@@ -36,12 +36,9 @@ pub struct Execution<'a> {
 
 /// Runs or resumes an experiment, and reports.
 pub fn run(args: &Run) -> Result<ExitCode, CliError> {
+    refuse_without_effect(args)?;
     if args.comparison.script.is_some() {
         return run_script(args);
-    }
-    if let Some(option) = args.comparison.given() {
-        let message = format!("{option} needs --script; an experiment file has keys for it");
-        return Err(CliError::Usage(message));
     }
     let execute = |directory: &Path, work: &Work<'_>| {
         let execution = Execution {
@@ -66,11 +63,6 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
             None => continue_run(directory, options),
         });
     }
-    if args.more.is_some() {
-        return Err(CliError::Usage(
-            "--more extends a complete run: dbdyno run --resume DIR --more TIME".to_owned(),
-        ));
-    }
     let [file] = &args.words[..] else {
         return Err(CliError::Usage("name one experiment file".to_owned()));
     };
@@ -78,6 +70,22 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     gate::check(&args.gate.rules, &experiment)?;
     let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
     execute(&directory, &|options| start_run(&experiment, &text, &directory, options))
+}
+
+/// Refuses what would be ignored. clap's `requires` has no effect on options that are given together with what
+/// conflicts with the required one.
+fn refuse_without_effect(args: &Run) -> Result<(), CliError> {
+    let of_script = args.comparison.of_script().or_else(|| args.comparison.given());
+    let message = if args.resume.is_none() && args.more.is_some() {
+        "--more extends a complete run: dbdyno run --resume DIR --more TIME".to_owned()
+    } else if args.resume.is_none() && args.trust {
+        "--trust is for runs that are resumed: dbdyno run --resume DIR --trust".to_owned()
+    } else if let Some(option) = of_script.filter(|_| args.comparison.script.is_none()) {
+        format!("{option} needs --script; an experiment file has keys for it")
+    } else {
+        return Ok(());
+    };
+    Err(CliError::Usage(message))
 }
 
 /// Measures a script without an experiment file.

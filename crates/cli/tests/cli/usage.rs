@@ -206,12 +206,43 @@ fn list_refuses_what_has_no_effect() {
         &["systems", "--sql"],
         &["script", "oltp_read_only.lua", "--sql"],
         &["microbenchmarks", "--option", "tables=4"],
+        &["microbenchmarks", "point-1", "--seed", "7"],
+        &["microbenchmarks", "point-1", "--events", "3"],
+        &["--sysbench", "1.1"],
         &["script", "oltp_read_only.lua", "--option", "tables=1", "--option", "tables=2"],
     ] {
         let refused = call(["list"].iter().chain(args));
         refused.assert_code(2);
         assert_eq!(refused.out, "", "{args:?}");
     }
+}
+
+#[test]
+fn options_without_effect_are_refused_with_their_names() {
+    let test = TestDir::new();
+    let file = test.file(&Experiment::default().text());
+    let out = test.out();
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let optimize = ["live", "optimize", "--pid", "2147483000", "--dry-run"];
+    let optimize = |more: &[&'static str]| [&optimize[..], more].concat();
+    for (args, option) in [
+        (vec!["run", "--script", "oltp_read_only.lua", "--more", "10min"], "--more"),
+        (vec!["run", "--script", "oltp_read_only.lua", "--trust"], "--trust"),
+        (vec!["run", file, "--more", "10min"], "--more"),
+        (vec!["run", file, "--trust"], "--trust"),
+        (vec!["run", file, "--option", "a=1"], "--option"),
+        (vec!["run", "--resume", out, "--option", "a=1"], "--option"),
+        (vec!["run", "--resume", out, "--sysbench", "1.1"], "--sysbench"),
+        (vec!["compare", "sqlite", "-m", "point-1", "--option", "a=1"], "--option"),
+        (vec!["compare", "sqlite", "-m", "point-1", "--sysbench", "1.1"], "--sysbench"),
+        (optimize(&["--keep"]), "--keep"),
+        (optimize(&["--ab-test", "3"]), "--ab-test"),
+        (optimize(&["--judge", "3"]), "--judge"),
+        (optimize(&["--layouts", "4"]), "--layouts"),
+    ] {
+        call(&args).assert_code(2).assert_prints(option);
+    }
+    assert!(!Path::new(out).exists());
 }
 
 #[test]
