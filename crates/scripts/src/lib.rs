@@ -24,7 +24,7 @@ pub use command::{init, prepare};
 pub use error::ScriptError;
 pub use host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};
 pub use inspect::{Declared, OptionKind, inspect, only_reads};
-pub use options::{OptionProblem, OptionValue, Options, check_option};
+pub use options::{OptionProblem, OptionValue, Options, check_option, replaced_on_command_line};
 pub use placeholders::replace_placeholders;
 pub use random::{Distribution, Random, RandomOptions, Seed, UniquePosition};
 pub use recorder::{Recorder, with_values};

@@ -39,27 +39,73 @@ impl OptionValue {
 /// Options by name, with `_` instead of `-`.
 pub type Options = BTreeMap<String, OptionValue>;
 
-/// Options of sysbench that dbdyno does not accept, and what replaces them.
-const REPLACED_OPTIONS: [(&str, &str); 18] = [
-    ("threads", "set `clients` in [workload]"),
-    ("num_threads", "set `clients` in [workload]"),
-    ("time", "set `budget` in [schedule]"),
-    ("max_time", "set `budget` in [schedule]"),
-    ("events", "set `slice` and `budget` in [schedule]"),
-    ("max_requests", "set `slice` and `budget` in [schedule]"),
-    ("rate", "clients send as fast as they can"),
-    ("tx_rate", "clients send as fast as they can"),
-    ("warmup_time", "set `warmup_blocks` in [schedule]"),
-    ("report_interval", "every slice is stored"),
-    ("report_checkpoints", "every slice is stored"),
-    ("percentile", "all percentiles are reported"),
-    ("histogram", "all percentiles are reported"),
-    ("rand_seed", "set `seed` at the top of the experiment"),
-    ("db_driver", "set `system` of the candidate"),
-    ("db_ps_mode", "set `statements` of the candidate"),
-    ("mysql_storage_engine", "set `engine` of the candidate"),
-    ("pgsql_variant", "only PostgreSQL itself is supported"),
+/// An option of sysbench that dbdyno does not accept.
+struct Replaced {
+    name: &'static str,
+    /// What replaces it in an experiment file.
+    in_file: &'static str,
+    /// What replaces it in `run --script` and `compare`.
+    on_command_line: &'static str,
+}
+
+const fn replaced(
+    name: &'static str,
+    in_file: &'static str,
+    on_command_line: &'static str,
+) -> Replaced {
+    Replaced { name, in_file, on_command_line }
+}
+
+const CLIENTS: &str = "set `clients` in [workload]";
+const BUDGET: &str = "set `budget` in [schedule]";
+const SLICE: &str = "set `slice` and `budget` in [schedule]";
+const WARMUP: &str = "set `warmup_blocks` in [schedule]";
+const SEED: &str = "set `seed` at the top of the experiment";
+const UNLIMITED: &str = "clients send as fast as they can";
+const STORED: &str = "every slice is stored";
+const PERCENTILES: &str = "all percentiles are reported";
+const ONLY_POSTGRESQL: &str = "only PostgreSQL itself is supported";
+
+const REPLACED_OPTIONS: [Replaced; 18] = [
+    replaced("threads", CLIENTS, "use `--clients`"),
+    replaced("num_threads", CLIENTS, "use `--clients`"),
+    replaced("time", BUDGET, "use `--for`"),
+    replaced("max_time", BUDGET, "use `--for`"),
+    replaced("events", SLICE, "use `--for`"),
+    replaced("max_requests", SLICE, "use `--for`"),
+    replaced("rate", UNLIMITED, UNLIMITED),
+    replaced("tx_rate", UNLIMITED, UNLIMITED),
+    replaced("warmup_time", WARMUP, "set `warmup_blocks` in the file that `--save` writes"),
+    replaced("report_interval", STORED, STORED),
+    replaced("report_checkpoints", STORED, STORED),
+    replaced("percentile", PERCENTILES, PERCENTILES),
+    replaced("histogram", PERCENTILES, PERCENTILES),
+    replaced("rand_seed", SEED, "set `seed` in the file that `--save` writes"),
+    replaced("db_driver", "set `system` of the candidate", "name candidates, such as `mariadb`"),
+    replaced(
+        "db_ps_mode",
+        "set `statements` of the candidate",
+        "name a candidate such as `mariadb:statements=text`",
+    ),
+    replaced(
+        "mysql_storage_engine",
+        "set `engine` of the candidate",
+        "name a candidate such as `mariadb:engine=myrocks`",
+    ),
+    replaced("pgsql_variant", ONLY_POSTGRESQL, ONLY_POSTGRESQL),
 ];
+
+fn replaced_option(name: &str) -> Option<&'static Replaced> {
+    let name = name.replace('-', "_");
+    REPLACED_OPTIONS.iter().find(|option| option.name == name)
+}
+
+/// What replaces an option of sysbench on the command line of `run --script` and `compare`; `None` if dbdyno does
+/// not replace it.
+#[must_use]
+pub fn replaced_on_command_line(name: &str) -> Option<&'static str> {
+    replaced_option(name).map(|option| option.on_command_line)
+}
 
 /// Options of sysbench that dbdyno accepts for every script.
 const fn random_options(version: Version) -> &'static [&'static str] {
@@ -74,7 +120,7 @@ const fn random_options(version: Version) -> &'static [&'static str] {
 /// An option that cannot be given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionProblem {
-    /// dbdyno does this differently: how.
+    /// dbdyno does this differently: how, in an experiment file.
     Replaced(&'static str),
     /// The script does not declare it. All names that it could be.
     Unknown(Vec<String>),
@@ -85,10 +131,10 @@ pub enum OptionProblem {
 /// # Errors
 /// It has not, or dbdyno replaces it.
 pub fn check_option(name: &str, declared: &Declared) -> Result<(), OptionProblem> {
-    let name = name.replace('-', "_");
-    if let Some((_, instead)) = REPLACED_OPTIONS.iter().find(|(replaced, _)| *replaced == name) {
-        return Err(OptionProblem::Replaced(instead));
+    if let Some(option) = replaced_option(name) {
+        return Err(OptionProblem::Replaced(option.in_file));
     }
+    let name = name.replace('-', "_");
     let has_own = |options: &Vec<(String, _)>| options.iter().any(|(known, _)| *known == name);
     let has_own = declared.options.as_ref().is_some_and(has_own);
     if !has_own && (name.starts_with("mysql_") || name.starts_with("pgsql_")) {
@@ -183,6 +229,8 @@ mod tests {
             let problem = check_option(replaced, &declared).unwrap_err();
             assert!(matches!(problem, OptionProblem::Replaced(_)), "{replaced}");
         }
+        assert_eq!(replaced_on_command_line("num-threads"), Some("use `--clients`"));
+        assert_eq!(replaced_on_command_line("table_size"), None);
         let problem = check_option("tables_size", &declared).unwrap_err();
         assert!(matches!(problem, OptionProblem::Unknown(names) if names[0] == "table_size"));
         let newer = Declared { version: Version::V1_1, ..declared.clone() };

@@ -11,6 +11,7 @@ use dbdyno_report::gate::Rule;
 use dbdyno_report::model::Report;
 use dbdyno_report::{conclusions, export, markdown};
 use dbdyno_run::{Options, Outcome, start_run};
+use dbdyno_scripts::replaced_on_command_line;
 use dbdyno_spec::compare::{ScriptWords, Words, experiment};
 
 use crate::args::{Compare, ComparisonOptions, View};
@@ -120,10 +121,17 @@ impl Comparison<'_> {
     }
 }
 
-/// Refuses options of a script without one.
+/// Refuses options of a script without one, and those of sysbench that dbdyno replaces.
 fn check_options(options: &ComparisonOptions) -> Result<(), CliError> {
     if let Some(option) = options.of_script().filter(|_| options.script.is_none()) {
         return Err(CliError::Usage(format!("{option} needs --script")));
+    }
+    for option in &options.options {
+        let name = option.split('=').next().unwrap_or_default();
+        if let Some(instead) = replaced_on_command_line(name) {
+            let message = format!("option {name} of sysbench has no effect here: {instead}");
+            return Err(CliError::Usage(message));
+        }
     }
     Ok(())
 }

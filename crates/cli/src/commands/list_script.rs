@@ -32,7 +32,12 @@ pub fn list_script(args: &List) -> Result<ExitCode, CliError> {
     for name in options.keys() {
         let problem = match check_option(name, &declared) {
             Ok(()) => continue,
-            Err(OptionProblem::Replaced(instead)) => {
+            Err(OptionProblem::Replaced(in_file)) => {
+                let instead = match name.as_str() {
+                    "events" | "max_requests" => "use `--events`",
+                    "rand_seed" => "use `--seed`",
+                    _ => in_file,
+                };
                 format!("option {name} of sysbench has no effect here: {instead}")
             }
             Err(OptionProblem::Unknown(known)) => {

@@ -246,6 +246,21 @@ fn options_without_effect_are_refused_with_their_names() {
 }
 
 #[test]
+fn options_of_sysbench_have_advice_for_the_command_line() {
+    for (option, advice) in [
+        ("threads=8", "use `--clients`"),
+        ("max-time=60", "use `--for`"),
+        ("rand-seed=1", "set `seed` in the file that `--save` writes"),
+        ("mysql-storage-engine=rocksdb", "mariadb:engine=myrocks"),
+    ] {
+        let words = ["run", "--script", "oltp_read_only.lua", "--option", option, "mariadb"];
+        call(words).assert_code(2).assert_prints(advice);
+    }
+    let words = ["list", "script", "oltp_read_only.lua", "--option", "rand-seed=1"];
+    call(words).assert_code(2).assert_prints("use `--seed`");
+}
+
+#[test]
 fn cache_entries_with_names_beyond_ascii_are_listed() {
     let test = TestDir::new();
     // The first 12 bytes end within the last character.
