@@ -1,4 +1,6 @@
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -168,12 +170,31 @@ fn baseline(path: &Path, args: &args::Audit) -> Result<Audit, CliError> {
     if path.is_dir() {
         return Ok(build(path, &[], database_in(path).as_deref(), &Expected::default())?);
     }
-    if path.extension().is_none_or(|ending| ending != "json") {
-        return Ok(dbdyno_audit::binary(path, None, &Expected::default())?);
+    match json(path).map_err(|source| CliError::Read { path: path.to_owned(), source })? {
+        None => Ok(dbdyno_audit::binary(path, None, &Expected::default())?),
+        Some(text) => from_json(&text).map_err(|reason| {
+            let path = path.display();
+            CliError::Usage(format!("{path} is not output of `dbdyno audit --json`: {reason}"))
+        }),
     }
-    let text = fs::read(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
-    from_json(&text).map_err(|reason| {
-        let path = path.display();
-        CliError::Usage(format!("{path} is not output of `dbdyno audit --json`: {reason}"))
-    })
+}
+
+/// The content of a JSON file or of a pipe; `None` of a program, an object or an archive. It is opened once: a pipe
+/// cannot be read again.
+fn json(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = File::open(path)?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_fifo() {
+        return Ok(None);
+    }
+    let mut reader = BufReader::new(file);
+    let start = reader.fill_buf()?.trim_ascii_start();
+    let is_json = start.starts_with(b"{")
+        || kind.is_fifo()
+        || path.extension().is_some_and(|ending| ending == "json");
+    let mut text = Vec::new();
+    if is_json {
+        reader.read_to_end(&mut text)?;
+    }
+    Ok(is_json.then_some(text))
 }

@@ -1,9 +1,10 @@
 //! Output and exit codes of `dbdyno audit`.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{TestDir, call};
+use crate::common::{TestDir, call, dbdyno, finish};
 
 /// Compiles a source file of this directory.
 #[track_caller]
@@ -50,10 +51,31 @@ fn audit_json_can_be_the_baseline() {
     assert_eq!(json["audit"]["objects"][0]["effective"]["optimization"], "O2");
     let file = baseline.path().join("audit.json");
     std::fs::write(&file, &finished.out).unwrap();
-    for against in [file.as_path(), baseline.path()] {
+    let other_name = baseline.path().join("audit-output");
+    std::fs::write(&other_name, format!("\n {}", finished.out)).unwrap();
+    for against in [file.as_path(), &other_name, baseline.path()] {
         let finished = call(words(test.path(), &["--against", against.to_str().unwrap()]));
         finished.assert_code(0).assert_prints("1 + -O3").assert_prints("1 - -O2");
     }
+}
+
+#[test]
+fn audit_json_can_come_from_a_pipe() {
+    let test = TestDir::new();
+    compile(&test, "-g -O3", "a.o");
+    let json = call(words(test.path(), &["--json"])).out;
+    let compare = |text: &str| {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut command = dbdyno();
+        command.args(words(test.path(), &["--against", "/dev/stdin"])).stdin(reader);
+        let text = text.to_owned();
+        let writing = std::thread::spawn(move || drop(writer.write_all(text.as_bytes())));
+        let finished = finish(command);
+        writing.join().unwrap();
+        finished
+    };
+    compare(&json).assert_code(0);
+    compare("no JSON").assert_code(2).assert_prints("is not output of `dbdyno audit --json`");
 }
 
 #[test]
