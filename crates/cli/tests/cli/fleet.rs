@@ -8,8 +8,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::common::{
-    Background, Experiment, Finished, Slurm, SmallDisk, Stored, TestDir, cache, dbdyno, finish,
-    is_gone, runs_long_tests, send, wait_until,
+    Background, Experiment, Finished, Slurm, SmallDisk, Stored, TestDir, cache, call, dbdyno,
+    finish, is_gone, runs_long_tests, send, wait_until,
 };
 
 /// Of about three seconds.
@@ -438,6 +438,41 @@ fn detached_fleet_run_ends_when_all_jobs_are_known() {
     let tasks = record["tasks"].as_array().unwrap().iter();
     let jobs: Vec<&Value> = tasks.map(|task| &task["attempts"][0]["job"]).collect();
     assert_eq!(jobs, [1, 2], "the builds, and the measuring job");
+}
+
+#[test]
+fn collect_without_a_controller_exits_by_the_results_of_the_jobs() {
+    let test = TestDir::new();
+    let bin = silent_slurm(&test);
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut command = dbdyno();
+    command.args(["fleet", "run", "--nodes", "1", "--detach"]).arg(test.file(&SHORT.text()));
+    command.arg("--out").arg(test.out()).arg("--cache").arg(test.path().join("cache"));
+    command.env("PATH", path);
+    finish(command).assert_code(0);
+    let table = test.path().join("table.tsv");
+    fs::write(&table, "old\tnew\n10\t12\tscan_range=100\n").unwrap();
+    let run = test.path().join("run");
+    call([Path::new("import"), &table, Path::new("--out"), &run]).assert_code(0);
+    let collect = || call([Path::new("fleet"), Path::new("collect"), &test.out()]);
+    collect().assert_code(1).assert_prints("no node is done yet");
+    let record = json(&test.out().join("fleet.json"));
+    let finish_tasks = |failures: usize| {
+        for task in record["tasks"].as_array().unwrap() {
+            let attempt = test.out().join(task["name"].as_str().unwrap()).join("attempts/1");
+            fs::create_dir_all(&attempt).unwrap();
+            fs::copy(run.join("run.sqlite"), attempt.join("run.sqlite")).unwrap();
+            let result = serde_json::json!({
+                "fleet": record["id"], "task": task["name"], "attempt": 1, "node": task["node"],
+                "measured": 1, "end": { "end": "complete", "failures": failures }
+            });
+            fs::write(attempt.join("result.json"), result.to_string()).unwrap();
+        }
+    };
+    finish_tasks(0);
+    collect().assert_code(0).assert_prints("1 complete");
+    finish_tasks(1);
+    collect().assert_code(1);
 }
 
 #[test]

@@ -25,10 +25,13 @@ pub fn report_on(
     out: Option<&Path>,
     view: View,
 ) -> Result<ExitCode, CliError> {
-    let (_, record) = FleetDirectory::read(directory.path())?;
+    let (_, mut record) = FleetDirectory::read(directory.path())?;
+    let outcomes = record.tasks.iter().map(|task| outcome(directory, &record, task));
+    let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
     let mut runs: Vec<PathBuf> = Vec::new();
-    for task in record.tasks.iter().filter(|task| !task.builds) {
-        if is_complete(directory, &record, task)? {
+    for (task, outcome) in record.tasks.iter_mut().zip(outcomes) {
+        task.outcome = outcome;
+        if !task.builds && matches!(task.outcome, Some(Outcome::Complete { .. })) {
             runs.push(shown.join(&task.name));
         }
     }
@@ -58,21 +61,27 @@ fn measured_by(record: &FleetRecord) -> Vec<String> {
     record.tasks.iter().filter_map(line).collect()
 }
 
-/// Whether the run of a task is complete. Takes it over if nothing has done so yet.
-fn is_complete(
+/// How a task ended. If no `fleet run` has seen its result yet, its run is accepted here.
+fn outcome(
     directory: &mut FleetDirectory,
     record: &FleetRecord,
     task: &TaskRecord,
-) -> Result<bool, CliError> {
-    if let Some(outcome) = &task.outcome {
-        return Ok(matches!(outcome, Outcome::Complete { .. }));
+) -> Result<Option<Outcome>, CliError> {
+    if task.outcome.is_some() {
+        return Ok(task.outcome.clone());
     }
     for attempt in &task.attempts {
-        let result = directory.files_of(record, &task.name, attempt.number).result;
-        if result.is_some_and(|result| matches!(result.end, TaskEnd::Complete { .. })) {
-            directory.accept(&task.name, attempt.number)?;
-            return Ok(true);
+        let number = attempt.number;
+        match directory.files_of(record, &task.name, number).result.map(|result| result.end) {
+            Some(TaskEnd::Complete { failures }) => {
+                if !task.builds {
+                    directory.accept(&task.name, number)?;
+                }
+                return Ok(Some(Outcome::Complete { attempt: number, failures }));
+            }
+            Some(TaskEnd::Skipped { reason }) => return Ok(Some(Outcome::Skipped { reason })),
+            Some(TaskEnd::Interrupted | TaskEnd::Failed { .. }) | None => {}
         }
     }
-    Ok(false)
+    Ok(None)
 }
