@@ -57,12 +57,7 @@ pub fn judge(rules: &[Rule], report: &Report, directory: &Path) -> Result<ExitCo
     let Some((judged, text)) = outcome(rules, report)? else { return Ok(ExitCode::SUCCESS) };
     output::print(&gate::terminal(&judged, output::width()));
     write(&judged, &text, report, directory)?;
-    if env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
-        output::print(&gate::annotations(&judged));
-    }
-    if let Some(summary) = env::var_os("GITHUB_STEP_SUMMARY").filter(|file| !file.is_empty()) {
-        append(&PathBuf::from(summary), &text)?;
-    }
+    tell_github(&judged, &text, output::print)?;
     Ok(exit_code(&judged))
 }
 
@@ -77,6 +72,8 @@ pub fn markdown(
         None => Ok((markdown::render(report), ExitCode::SUCCESS)),
         Some((judged, text)) => {
             write(&judged, &text, report, directory)?;
+            // Standard output is only the Markdown.
+            tell_github(&judged, &text, output::write_error)?;
             Ok((text, exit_code(&judged)))
         }
     }
@@ -110,6 +107,17 @@ fn write(
     export::replace(directory, "junit.xml", &xml)?;
     export::replace(directory, "report.md", text)?;
     Ok(())
+}
+
+/// In a job of GitHub Actions, annotates its log by `print`, and appends the report to its summary.
+fn tell_github(judged: &[Judged<'_>], text: &str, print: fn(&str)) -> Result<(), CliError> {
+    if env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
+        print(&gate::annotations(judged));
+    }
+    match env::var_os("GITHUB_STEP_SUMMARY").filter(|file| !file.is_empty()) {
+        Some(summary) => append(&PathBuf::from(summary), text),
+        None => Ok(()),
+    }
 }
 
 fn append(path: &Path, text: &str) -> Result<(), CliError> {

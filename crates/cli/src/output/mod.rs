@@ -61,7 +61,7 @@ fn plain_line(text: &str) {
 }
 
 /// Writes to standard error, above the progress line.
-fn write_error(text: &str) {
+pub fn write_error(text: &str) {
     let text = visible(text);
     let write = || {
         let _ = stderr().write_all(text.as_bytes());

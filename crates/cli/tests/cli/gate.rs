@@ -65,6 +65,12 @@ fn broken_rule_has_an_exit_code_of_its_own() {
     finished.assert_code(3).assert_prints("::error title=dbdyno%3A slower 20%25::slow, range");
     let text = fs::read_to_string(&summary).unwrap();
     assert!(text.starts_with("before\n") && text.contains("### Rules"), "{text}");
+    // Standard output is only the Markdown.
+    let finished = call_with(args.iter().chain(&["--markdown"]), &environment);
+    finished.assert_code(3);
+    assert!(finished.err.contains("::error title=dbdyno%3A slower 20%25::"), "{}", finished.err);
+    let twice = fs::read_to_string(&summary).unwrap();
+    assert_eq!(twice, format!("{text}{}", finished.out));
 }
 
 #[test]
