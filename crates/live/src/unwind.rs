@@ -177,10 +177,15 @@ fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]
     Some(addresses)
 }
 
-/// The reason why exceptions could not pass through a copy of this module's code; `None` if they
-/// can, or if it does not handle exceptions.
+/// The reason why the process could not find its way through frames of copies of this module's code: to pass an
+/// exception, or to collect garbage. `None` if it can, or never does.
 pub(crate) fn obstacle(module: &Module, has_unwinder: bool) -> Option<&'static str> {
     let file = ElfFile64::<Endianness>::parse(module.bytes()).ok()?;
+    if has_table_of_return_addresses(&file) {
+        return Some(
+            "its garbage collector looks up return addresses (OCaml), which those of new code are not among",
+        );
+    }
     file.section_by_name(".gcc_except_table")?;
     if !has_unwinder {
         return Some(
@@ -193,18 +198,65 @@ pub(crate) fn obstacle(module: &Module, has_unwinder: bool) -> Option<&'static s
         .file_name()
         .and_then(|name| name.to_str())
         .is_some_and(|name| name.starts_with("libc."));
-    const SHARED_UNWINDER: [&str; 2] = ["_Unwind_Resume", "__gxx_personality_v0"];
-    let uses_shared_unwinder = file.dynamic_symbols().any(|symbol| {
-        symbol.is_undefined() && symbol.name().is_ok_and(|name| SHARED_UNWINDER.contains(&name))
-    });
-    (!is_c_library && !uses_shared_unwinder).then_some(
+    (!is_c_library && !uses_shared_unwinder(&file)).then_some(
         "it handles exceptions with its own unwinder, which new code cannot be registered with",
     )
+}
+
+/// Whether a module that handles exceptions does so with a shared unwinder. With `-static-libgcc`, only the
+/// personality function is shared: it is in the C++ library.
+fn uses_shared_unwinder(file: &ElfFile64<'_, Endianness>) -> bool {
+    let mut symbols = file.dynamic_symbols();
+    symbols.any(|symbol| symbol.is_undefined() && symbol.name() == Ok("_Unwind_Resume"))
+}
+
+/// Whether it is a program of OCaml, whose garbage collector has a table of all return addresses.
+fn has_table_of_return_addresses(file: &ElfFile64<'_, Endianness>) -> bool {
+    let mut symbols = file.symbols().chain(file.dynamic_symbols());
+    symbols.any(|symbol| symbol.is_definition() && symbol.name() == Ok("caml_frametable"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A library compiled from C++.
+    fn library(program: &str, flags: &[&str]) -> Vec<u8> {
+        let directory = tempfile::tempdir().unwrap();
+        let [source, library] = ["a.cc", "a.so"].map(|name| directory.path().join(name));
+        std::fs::write(&source, program).unwrap();
+        let mut compiler = std::process::Command::new("g++");
+        compiler.args(["-O2", "-shared", "-fPIC"]).args(flags);
+        assert!(compiler.arg("-o").arg(&library).arg(&source).status().unwrap().success());
+        std::fs::read(&library).unwrap()
+    }
+
+    #[test]
+    fn private_unwinder_is_recognized() {
+        let program = "void g(); struct S { ~S(); }; void f() { S s; try { g(); } catch (int) {} }";
+        let is_shared = |flags: &[&str]| {
+            let file = library(program, flags);
+            let file = ElfFile64::<Endianness>::parse(&*file).unwrap();
+            assert!(file.section_by_name(".gcc_except_table").is_some());
+            uses_shared_unwinder(&file)
+        };
+        assert!(is_shared(&[]));
+        assert!(!is_shared(&["-static-libgcc"]));
+    }
+
+    #[test]
+    fn ocaml_is_recognized() {
+        let has_table = |program: &str, flags: &[&str]| {
+            let file = library(program, flags);
+            has_table_of_return_addresses(&ElfFile64::<Endianness>::parse(&*file).unwrap())
+        };
+        let table = "extern \"C\" { long caml_frametable[] = {1}; }";
+        assert!(has_table(table, &[]) && has_table(table, &["-s"]));
+        assert!(!has_table(
+            "extern \"C\" { extern long caml_frametable[]; long f() { return caml_frametable[0]; } }",
+            &[]
+        ));
+    }
 
     #[test]
     fn stack_of_stubs_is_below_the_counters() {

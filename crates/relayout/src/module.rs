@@ -1,6 +1,8 @@
 //! An ELF image as mapped in a process.
 
 mod parse;
+mod static_probes;
+mod stubs;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,6 +27,7 @@ pub struct Module {
     relocated_text: Vec<u64>,
     virtual_slots: Vec<(u64, u64)>,
     restartable: Vec<u64>,
+    static_probes: Vec<u64>,
 }
 
 /// The name of a function.
@@ -237,6 +240,11 @@ impl Module {
     /// Whether a restartable sequence starts in the range.
     pub(crate) fn is_restartable(&self, range: &Range<u64>) -> bool {
         self.restartable.iter().any(|start| range.contains(start))
+    }
+
+    /// Whether a static probe (USDT) is in the range.
+    pub(crate) fn has_static_probe(&self, range: &Range<u64>) -> bool {
+        self.static_probes.iter().any(|probe| range.contains(probe))
     }
 
     pub(crate) fn frames(&self) -> &EhFrameSection {

@@ -32,6 +32,9 @@ pub enum RejectReason {
     /// An address inside the bytes to replace is stored in data, or may be the target of an indirect
     /// jump.
     EntryAddressTaken,
+    /// A static probe (USDT) is in the bytes that the jump to the copy would replace: a tracing tool would change the
+    /// jump.
+    EntryProbe,
     /// Has no frame description, so that its end is not known for certain.
     NoUnwindInfo,
     /// Has a frame description that cannot be copied.
@@ -73,6 +76,7 @@ impl RejectReason {
             Self::EntryBranchTarget => "entry_branch_target",
             Self::EntryReturnAddress => "entry_return_address",
             Self::EntryAddressTaken => "entry_address_taken",
+            Self::EntryProbe => "entry_probe",
             Self::NoUnwindInfo => "no_unwind_info",
             Self::BadUnwindInfo => "bad_unwind_info",
             Self::SignalFrame => "signal_frame",

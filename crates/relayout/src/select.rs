@@ -54,13 +54,13 @@ pub(crate) struct Selector<'a> {
     module: &'a Module,
     references: CodeReferences,
     options: &'a Options,
-    /// Whether the function at an address pops its return address.
-    pops: HashMap<u64, bool>,
+    /// Whether the function at an address uses its return address.
+    users: HashMap<u64, bool>,
 }
 
 impl<'a> Selector<'a> {
     pub(crate) fn new(module: &'a Module, options: &'a Options) -> Self {
-        Self { module, references: CodeReferences::of(module), options, pops: HashMap::new() }
+        Self { module, references: CodeReferences::of(module), options, users: HashMap::new() }
     }
 
     /// Decodes a function and checks everything that could make its copy behave differently.
@@ -171,6 +171,9 @@ impl<'a> Selector<'a> {
                 return Err(RejectReason::EntryReturnAddress);
             }
         }
+        if self.module.has_static_probe(&(patch..patched.end)) {
+            return Err(RejectReason::EntryProbe);
+        }
         if !self.references.entered(patched.clone()).is_empty() {
             return Err(RejectReason::EntryBranchTarget);
         }
@@ -204,18 +207,67 @@ impl<'a> Selector<'a> {
         self.module.slot_name(slot).is_some_and(|name| RETURN_ADDRESS_READERS.contains(&name))
     }
 
-    /// Whether the function at `target` uses its return address as data.
+    /// Whether the function at `target` uses its return address as data, or ends with a jump to one that does.
     fn uses_return_address(&mut self, target: u64) -> bool {
-        if let Some(slot) = self.module.stub_slot(target) {
-            return self.is_reader(slot);
-        }
-        if self.module.symbol_at(target).is_some_and(|name| RETURN_ADDRESS_READERS.contains(&name))
-        {
+        if self.is_reader_at(target) {
             return true;
         }
-        let module = self.module;
-        *self.pops.entry(target).or_insert_with(|| pops_first(module, target))
+        if self.module.stub_slot(target).is_some() {
+            return false;
+        }
+        if let Some(known) = self.users.get(&target) {
+            return *known;
+        }
+        let uses = pops_first(self.module, target)
+            || match tail_jump(self.module, target) {
+                Some(TailJump::To(target)) => self.is_reader_at(target),
+                Some(TailJump::Through(slot)) => self.is_reader(slot),
+                None => false,
+            };
+        self.users.insert(target, uses);
+        uses
     }
+
+    /// Whether one of [`RETURN_ADDRESS_READERS`] is at an address, or its stub.
+    fn is_reader_at(&self, address: u64) -> bool {
+        match self.module.stub_slot(address) {
+            Some(slot) => self.is_reader(slot),
+            None => {
+                let name = self.module.symbol_at(address);
+                name.is_some_and(|name| RETURN_ADDRESS_READERS.contains(&name))
+            }
+        }
+    }
+}
+
+/// The jump at the end of a function without branches, calls and returns.
+enum TailJump {
+    To(u64),
+    /// Through a slot, to what the loader stored there.
+    Through(u64),
+}
+
+/// Maximum length of a function that is searched for a [`TailJump`], in bytes.
+const MAX_WRAPPER: usize = 128;
+
+fn tail_jump(module: &Module, target: u64) -> Option<TailJump> {
+    use iced_x86::{Decoder, DecoderOptions, FlowControl};
+    let bytes = (1..=MAX_WRAPPER).rev().find_map(|size| module.bytes(target, size))?;
+    let mut decoder = Decoder::with_ip(64, bytes, target, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        match instruction.flow_control() {
+            FlowControl::Next => {}
+            FlowControl::UnconditionalBranch => {
+                return Some(TailJump::To(instruction.near_branch_target()));
+            }
+            FlowControl::IndirectBranch if instruction.is_ip_rel_memory_operand() => {
+                return Some(TailJump::Through(instruction.ip_rel_memory_address()));
+            }
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// Whether the first instruction of a function reads its return address from the stack.

@@ -105,6 +105,22 @@ pub(super) fn check_uprobes(maps: &Maps) -> Result<Found, LiveError> {
     )
 }
 
+/// Checks whether the program has static probes.
+pub(super) fn check_static_probes(process: &Process, maps: &Maps) -> Result<Found, LiveError> {
+    let loaded = Module::loaded(maps);
+    let program = loaded.iter().find(|loaded| loaded.path == process.program());
+    let Some(program) = program else { return ok("the file of the program is not mapped") };
+    let module = Module::open(process, program)?;
+    let file = ElfFile64::<Endianness>::parse(module.bytes());
+    if !file.is_ok_and(|file| file.section_by_name(".note.stapsdt").is_some()) {
+        return ok("the program has none");
+    }
+    note(
+        "the program has some (USDT): those in functions that are moved are not seen by tracing tools, \
+         unless they are attached before an optimization; undo it to see all",
+    )
+}
+
 /// Checks whether C++ exceptions can pass through new code, and what that costs.
 pub(super) fn check_unwinder(process: &Process) -> Result<Found, LiveError> {
     match UnwinderVersion::of(process)? {

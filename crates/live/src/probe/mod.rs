@@ -135,6 +135,7 @@ impl Checks {
         self.add("address-space", || content::check_address_space(process.pid(), maps));
         self.add("generated-code", || content::check_generated_code(maps, own));
         self.add("uprobes", || content::check_uprobes(maps));
+        self.add("static-probes", || content::check_static_probes(process, maps));
         self.add("unwinder", || content::check_unwinder(process));
         self.add("restartable-sequences", || content::check_rseq(process, maps));
     }

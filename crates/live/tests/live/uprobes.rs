@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{Attachment, SamplingOptions, map_to_original, optimize, sample};
@@ -17,7 +18,7 @@ use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
 use perf_event_open_sys::perf_event_open;
 
 use crate::copies::attach;
-use crate::victim::Program;
+use crate::victim::{Program, Victim};
 
 /// A uprobe in all processes that execute a file; one event per CPU.
 struct Uprobe(Vec<File>);
@@ -56,6 +57,26 @@ impl Uprobe {
     }
 }
 
+/// The address in the file of a static probe, as `readelf` shows it.
+fn static_probe(program: &Path, name: &str) -> u64 {
+    let output = Command::new("readelf").arg("--notes").arg(program).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines().map(str::trim);
+    lines.find(|line| *line == format!("Name: {name}")).expect("a static probe of this name");
+    let location = lines.next().and_then(|line| line.strip_prefix("Location: 0x")).unwrap();
+    u64::from_str_radix(location.split(',').next().unwrap(), 16).unwrap()
+}
+
+fn wait_for(what: &str, victim: &mut Victim, mut happens: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happens() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no {what}");
+        std::thread::sleep(Duration::from_millis(20));
+        victim.assert_alive();
+    }
+    victim.assert_alive();
+}
+
 /// Whether the start of a function is followed by a jump.
 fn is_moved(attachment: &Attachment, function: u64, size: u64) -> bool {
     let newest = attachment.generations().last();
@@ -91,7 +112,12 @@ fn uprobes_on_moved_functions_do_not_disturb_the_program() {
     // A busy machine leaves few samples: the function that is called through a pointer has some in
     // any case.
     let [by_pointer] = program.functions("leaf_mix")[..] else { panic!("no leaf_mix") };
-    samples.add_hit(base.range.start + by_pointer.0, 1_000);
+    let [probed_early, probed_late] = program.functions("leaf_probed")[..] else {
+        panic!("no probed functions")
+    };
+    for (function, _) in [by_pointer, probed_early, probed_late] {
+        samples.add_hit(base.range.start + function, 1_000);
+    }
     let options = Options { coverage: 1.0, ..Options::default() };
     optimize(&mut attachment, &samples, &options, |_| ()).unwrap();
     let moved: Vec<u64> = functions
@@ -105,24 +131,22 @@ fn uprobes_on_moved_functions_do_not_disturb_the_program() {
         moved.iter().for_each(|function| drop(attach_to(*function).unwrap()));
     }
     victim.assert_alive();
+    // Static probes, behind the jump and where it would be.
+    let [early, late] = ["early", "late"].map(|name| static_probe(&program.path, name));
+    assert!(moved.contains(&probed_late.0) && !moved.contains(&probed_early.0), "{moved:x?}");
+    let mut static_probes = [early, late].map(|probe| attach_to(probe).unwrap());
+    wait_for("hits of a static probe", &mut victim, || static_probes[0].hits() > 0);
     // With hits, through the pointer: it points to the original entry.
     let mut probes: Vec<Uprobe> = moved.iter().map(|it| attach_to(*it).unwrap()).collect();
-    let start = Instant::now();
-    loop {
-        let hits: Vec<u64> = probes.iter_mut().map(Uprobe::hits).collect();
-        if hits.iter().sum::<u64>() >= 1_000 {
-            break;
-        }
-        let expired = start.elapsed() > Duration::from_secs(60);
-        assert!(!expired, "too few hits of {moved:x?}: {hits:?}");
-        std::thread::sleep(Duration::from_millis(20));
-        victim.assert_alive();
-    }
+    wait_for("1,000 hits", &mut victim, || {
+        probes.iter_mut().map(Uprobe::hits).sum::<u64>() >= 1_000
+    });
     attachment.undo().unwrap();
-    victim.assert_alive();
+    let before = static_probes[1].hits();
+    wait_for("hits of the other one", &mut victim, || static_probes[1].hits() > before);
     attachment.redo().unwrap();
     victim.assert_alive();
-    drop(probes);
+    drop((probes, static_probes));
     victim.assert_alive();
     attachment.undo().unwrap();
     victim.assert_alive();

@@ -29,6 +29,30 @@ LEAF uint64_t leaf_sum(const uint64_t *v, uint64_t n) {
     return s;
 }
 
+/* A static probe (USDT), as of SystemTap's sys/sdt.h, which changes nothing. */
+#define PROBE(name, value)                                                                         \
+    __asm__ volatile("0: nop\n"                                                                    \
+                     ".pushsection .note.stapsdt, \"\", \"note\"\n"                                 \
+                     ".balign 4\n"                                                                 \
+                     ".4byte 8, 2f - 1f, 3\n"                                                      \
+                     ".asciz \"stapsdt\"\n"                                                        \
+                     "1: .8byte 0b, 0, 0\n"                                                        \
+                     ".asciz \"victim\", \"" name "\", \"\"\n"                                     \
+                     "2: .balign 4\n"                                                              \
+                     ".popsection"                                                                 \
+                     : "+r"(value))
+
+LEAF uint64_t leaf_probed_early(uint64_t x) {
+    x *= 5;
+    PROBE("early", x);
+    return x * 7 + 1;
+}
+LEAF uint64_t leaf_probed_late(uint64_t x) {
+    for (int i = 0; i < 3; i++) x = x * 5 + (x >> 3);
+    PROBE("late", x);
+    return x | 1;
+}
+
 static void fail(const char *what) {
     fprintf(stderr, "victim: wrong: %s (errno %d)\n", what, errno);
     fflush(stderr);
@@ -49,6 +73,8 @@ static void check_all(void) {
     if (leaf_gcd(2 * 3 * 5 * 7 * 11 * 13, 7 * 11 * 17 * 19) != 77) fail("gcd");
     if (leaf_bits(0xf0f0f0f0f0f0f0f0ULL) != 32) fail("bits");
     if (leaf_sum(values, 64) != expected_sum) fail("sum");
+    if (leaf_probed_early(2) != 71) fail("early probe");
+    if (leaf_probed_late(8) != 1077) fail("late probe");
 }
 
 /* Number of rounds of each thread. */

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use gimli::UnwindSection;
-use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use object::elf::{
     EM_X86_64, PF_W, PF_X, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, R_X86_64_GLOB_DAT,
     R_X86_64_JUMP_SLOT, SectionHeader64,
@@ -15,6 +14,8 @@ use object::{
     RelocationTarget, SymbolKind,
 };
 
+use super::static_probes::static_probes;
+use super::stubs::stubs_in;
 use super::{EhFrameSection, Function, FunctionSymbol, Module, Segment};
 use crate::ModuleError;
 use crate::virtual_tables::{RelocatedWord, virtual_slots};
@@ -61,6 +62,7 @@ pub(super) fn parse(name: &str, file: &[u8], bias: u64) -> Result<Module, Module
         relocated_text: Vec::new(),
         virtual_slots: Vec::new(),
         restartable: Vec::new(),
+        static_probes: static_probes(&elf, bias),
     };
     let linker = linker_ranges(&elf, bias);
     module.functions = functions(name, &module, &symbols, &linker)?;
@@ -430,24 +432,7 @@ fn stubs(elf: &Elf, module: &Module) -> HashMap<u64, u64> {
     };
     for section in elf.sections().filter(is_table).take(MAX_PARTS) {
         let Ok(bytes) = section.data() else { continue };
-        let start = module.to_address(section.address());
-        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
-        let mut marker = None;
-        while decoder.can_decode() {
-            let instruction = decoder.decode();
-            let jumps_through_slot = instruction.mnemonic() == Mnemonic::Jmp
-                && instruction.op0_kind() == OpKind::Memory
-                && instruction.is_ip_rel_memory_operand();
-            if jumps_through_slot {
-                let slot = instruction.ip_rel_memory_address();
-                stubs.insert(instruction.ip(), slot);
-                if let Some(marker) = marker {
-                    stubs.insert(marker, slot);
-                }
-            }
-            let is_marker = instruction.mnemonic() == Mnemonic::Endbr64;
-            marker = is_marker.then_some(instruction.ip());
-        }
+        stubs.extend(stubs_in(bytes, module.to_address(section.address())));
     }
     stubs
 }

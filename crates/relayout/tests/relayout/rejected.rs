@@ -331,6 +331,57 @@ fn functions_of_files_without_section_headers_stay() {
     assert!(matches!(found, Err(LayoutError::NothingHot { .. })), "{found:?}");
 }
 
+/// A tracing tool replaces the first byte of a static probe by a breakpoint, also where a jump is.
+#[test]
+fn function_with_a_probe_in_the_bytes_to_replace_is_rejected() {
+    let rejected_with = |before: &str, after: &str| {
+        let text = format!(
+            "
+            .type f, @function
+        f:  .cfi_startproc
+            movl %edi, %eax
+            {before}
+        0:  nop
+            {after}
+            addl $100, %eax
+            ret
+            .cfi_endproc
+            .size f, . - f
+            .section .note.stapsdt, \"\", \"note\"
+            .balign 4
+            .4byte 8, 2f - 1f, 3
+            .asciz \"stapsdt\"
+        1:  .8byte 0b, 0, 0
+            .asciz \"provider\", \"name\", \"\"
+        2:  .balign 4
+            "
+        );
+        rejected(&assembled(&text, &[]), BIAS)
+    };
+    let entry_probe = [(RejectReason::EntryProbe, 1)];
+    assert_eq!(rejected_with("", "leal 5(%rax), %eax; nop"), entry_probe);
+    assert_eq!(rejected_with("nop; nop; nop; nop", ""), entry_probe);
+    assert_eq!(rejected_with("nop; nop; nop; nop; nop", ""), []);
+}
+
+/// A wrapper that ends with a jump leaves its own return address to the function that looks at it.
+#[test]
+fn function_that_calls_a_wrapper_of_dlsym_is_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let (text, out) = (directory.path().join("a.c"), directory.path().join("a.so"));
+    let program = "
+        void *dlsym(void *, const char *);
+        __attribute__((noinline)) static void *next(char *name) { return dlsym((void *)-1l, name); }
+        void *case_wrapped(char *name) { return (char *)next(name) + (long)next(name + 1); }
+        int movable(int a, int b) { return a > b ? a * 3000 + b : b * 5000 - a; }";
+    std::fs::write(&text, program).unwrap();
+    for arguments in [&["-O2"][..], &["-O2", "-fno-plt"]] {
+        compile("gcc", &text, arguments, &out);
+        let found = rejected(&std::fs::read(&out).unwrap(), BIAS);
+        assert!(found.contains(&(RejectReason::ReturnAddressUsed, 1)), "{arguments:?}: {found:?}");
+    }
+}
+
 #[test]
 fn function_that_loads_the_address_of_dlsym_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
