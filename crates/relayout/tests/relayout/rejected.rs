@@ -364,36 +364,34 @@ fn function_with_a_probe_in_the_bytes_to_replace_is_rejected() {
     assert_eq!(rejected_with("nop; nop; nop; nop; nop", ""), []);
 }
 
+/// Whether a function is rejected because it calls a function that uses its return address. `program` is C code after
+/// a declaration of `dlsym`.
+fn uses_return_address(program: &str, compiler: &str, arguments: &[&str]) -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    let (text, out) = (directory.path().join("a.c"), directory.path().join("a.so"));
+    let movable = "int movable(int a, int b) { return a > b ? a * 3000 + b : b * 5000 - a; }";
+    let program = format!("void *dlsym(void *, const char *);\n{program}\n{movable}\n");
+    std::fs::write(&text, program).unwrap();
+    compile(compiler, &text, arguments, &out);
+    rejected(&std::fs::read(&out).unwrap(), BIAS).contains(&(RejectReason::ReturnAddressUsed, 1))
+}
+
 /// A wrapper that ends with a jump leaves its own return address to the function that looks at it.
 #[test]
 fn function_that_calls_a_wrapper_of_dlsym_is_rejected() {
-    let directory = tempfile::tempdir().unwrap();
-    let (text, out) = (directory.path().join("a.c"), directory.path().join("a.so"));
     let program = "
-        void *dlsym(void *, const char *);
         __attribute__((noinline)) static void *next(char *name) { return dlsym((void *)-1l, name); }
-        void *case_wrapped(char *name) { return (char *)next(name) + (long)next(name + 1); }
-        int movable(int a, int b) { return a > b ? a * 3000 + b : b * 5000 - a; }";
-    std::fs::write(&text, program).unwrap();
+        void *case_wrapped(char *name) { return (char *)next(name) + (long)next(name + 1); }";
     for arguments in [&["-O2"][..], &["-O2", "-fno-plt"]] {
-        compile("gcc", &text, arguments, &out);
-        let found = rejected(&std::fs::read(&out).unwrap(), BIAS);
-        assert!(found.contains(&(RejectReason::ReturnAddressUsed, 1)), "{arguments:?}: {found:?}");
+        assert!(uses_return_address(program, "gcc", arguments), "{arguments:?}");
     }
 }
 
 #[test]
 fn function_that_loads_the_address_of_dlsym_is_rejected() {
-    let directory = tempfile::tempdir().unwrap();
-    let (text, out) = (directory.path().join("a.c"), directory.path().join("a.so"));
     let program = "
-        void *dlsym(void *, const char *);
         void *case_next(char *name) {
             return (char *)dlsym((void *)-1l, name) + (long)dlsym((void *)-1l, name + 1);
-        }
-        int movable(int a, int b) { return a > b ? a * 3000 + b : b * 5000 - a; }";
-    std::fs::write(&text, program).unwrap();
-    compile("clang", &text, &["-O2", "-fno-plt"], &out);
-    let found = rejected(&std::fs::read(&out).unwrap(), BIAS);
-    assert!(found.contains(&(RejectReason::ReturnAddressUsed, 1)), "{found:?}");
+        }";
+    assert!(uses_return_address(program, "clang", &["-O2", "-fno-plt"]));
 }
