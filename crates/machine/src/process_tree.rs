@@ -25,9 +25,9 @@ use usage::Member;
 /// per thread.
 ///
 /// New processes are searched for only if the kernel has assigned new process IDs, and only among
-/// these; in containers that hide the last assigned ID, among all processes in each reading. Reading every process's children would take longer, and not every kernel supports it. A
-/// descendant whose parent ends stays in the tree; one whose parent ended before the descendant was
-/// found is missed.
+/// these; in containers that hide the last assigned ID, among all processes in each reading. Reading
+/// every process's children would take longer, and not every kernel supports it. A descendant whose
+/// parent ends stays in the tree; one whose parent ended before the descendant was found is missed.
 #[derive(Debug)]
 pub struct ProcessTree {
     root: Process,

@@ -10,7 +10,7 @@ use crate::candidate::{self, Program};
 /// read.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// Maximum length of a script: it is stored with the run.
+/// Maximum length of all scripts in bytes. They are one value in the database of a run, where a byte may need two.
 const MOST_BYTES: usize = 24 << 20;
 
 /// Reads the scripts: texts, or files whose names end in `.sql`.
