@@ -247,7 +247,7 @@ fn words_of_run_belong_to_a_file_or_to_a_script() {
     for (words, expected) in [
         (vec!["run", "a.toml", "--clients", "4"], "--clients needs --script"),
         (vec!["run", "a.toml", "b.toml"], "name one experiment file"),
-        (vec!["run", "a.toml", "--option", "tables=4"], "--script <FILE>"),
+        (vec!["run", "a.toml", "--option", "tables=4"], "--option needs --script"),
         (vec!["run", "--script", "oltp_read_only.lua", "mraiadb"], "did you mean `mariadb`?"),
         (
             vec!["run", "--script", "no-such.lua", "mariadb"],

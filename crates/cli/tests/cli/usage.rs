@@ -159,7 +159,7 @@ fn check_prints_the_passes_of_private_servers() {
 fn check_looks_at_the_machine() {
     let test = TestDir::new();
     // A missing compiler, a reserved setting, and more data than any disk.
-    let text = "name = \"big\"\nbaseline = \"a\"\n[workload]\nrows = 1_000_000_000_000\n\
+    let text = "name = \"big\"\nbaseline = \"a\"\n[workload]\ntables = 1_000\nrows = 1_000_000_000\n\
                 [[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\nvariant = \"rel\"\ncompiler = \"gcc-999\"\n\
                 [[candidate]]\nname = \"b\"\nsystem = \"postgresql\"\nprogram = \"/no/postgres\"\n\
                 [[candidate]]\nname = \"c\"\nsystem = \"mariadb\"\nvariant = \"rel\"\n\
