@@ -213,6 +213,11 @@ impl<'a> MicrobenchmarkRun<'a> {
         let order = start_order(seed, Some(self.first().id), restart, instances.len());
         let mut running = in_order(instances, &order);
         running.retain(|(_, instance)| instance.is_running());
+        recorder.restart(match copy {
+            None => "restarting the instances",
+            Some(KeptCopy::Keep) => "restarting the instances, and copying their data",
+            Some(KeptCopy::Restore) => "restarting the instances, and restoring their data",
+        });
         running.iter_mut().for_each(|(_, instance)| instance.stop());
         recorder.each(running, phase, |_, instance| {
             copy.map_or(Ok(()), |copy| instance.copy_stopped(self.context, copy))?;

@@ -13,6 +13,8 @@ pub enum RunEvent<'a> {
     Build(dbdyno_builds::Event<'a>),
     /// A stage starts that may take long.
     Stage(String),
+    /// All instances are being stopped and started again, as these words say. A server may take minutes to stop.
+    Restart(&'static str),
     /// A step of a bisect starts or has ended.
     BisectStep(String),
     /// A microbenchmark starts, or a pass visits it.

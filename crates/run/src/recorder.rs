@@ -80,6 +80,11 @@ impl<'a> Recorder<'a> {
         self.report(RunEvent::Stage(text.into()));
     }
 
+    /// Reports that all instances are being restarted.
+    pub fn restart(&self, words: &'static str) {
+        self.report(RunEvent::Restart(words));
+    }
+
     /// Stores and reports a candidate's failure.
     pub fn fail(&mut self, candidate: &str, failure: &FailureRecord) -> Result<(), ResultsError> {
         let FailureRecord { at, reason, .. } = failure;

@@ -17,6 +17,9 @@ use super::minute_lines::MinuteLines;
 /// Widest half-width of the interval of a first ratio.
 const WIDEST_OF_FIRST_RATIO: Share = Share::from_fraction(0.5);
 
+/// Interval of the spinner while nothing is measured.
+const TICK: Duration = Duration::from_millis(250);
+
 /// Shows events on standard error.
 pub struct Display {
     bar: ProgressBar,
@@ -61,6 +64,11 @@ impl Display {
                 self.status(stage.clone());
                 self.plain(stage);
             }
+            RunEvent::Restart(words) => {
+                self.status(format!("{}: {words}", self.head()));
+                // No slice runs until the next event.
+                self.bar.enable_steady_tick(TICK);
+            }
             RunEvent::BisectStep(line) => self.line(line),
             RunEvent::Microbenchmark { number, of, name, passes: (pass, passes) } => {
                 let pass =
@@ -68,9 +76,8 @@ impl Display {
                 self.status(format!("[{number}/{of}] {name}{pass}: warming up"));
             }
             RunEvent::Block { blocks, at_most, estimates, time_left } => {
-                let prefix = self.bar.message();
-                let head = prefix.split(": ").next().unwrap_or_default();
-                self.first_ratio(head, estimates);
+                let head = self.head();
+                self.first_ratio(&head, estimates);
                 let ratios = ratios(estimates);
                 self.status(format!(
                     "{head}: {ratios}block {blocks}/{at_most}, at most {} left",
@@ -130,6 +137,11 @@ impl Display {
         }
     }
 
+    /// The microbenchmark and the pass in the status line.
+    fn head(&self) -> String {
+        self.bar.message().split(": ").next().unwrap_or_default().to_owned()
+    }
+
     /// The text of the status line.
     pub fn last_status(&self) -> String {
         self.bar.message()
@@ -156,7 +168,7 @@ impl Display {
     fn build(&self, event: &dbdyno_builds::Event<'_>) {
         use dbdyno_builds::Event as Build;
         // Keep the spinner moving while the compiler prints nothing.
-        self.bar.enable_steady_tick(Duration::from_millis(250));
+        self.bar.enable_steady_tick(TICK);
         match event {
             Build::Started { request } => {
                 let text = match request.bolt {

@@ -145,13 +145,11 @@ impl Session<'_> {
                 if pass == 0 || (has_passes(self.experiment) && !restores) {
                     self.prepare_data_for(case, settled, instances)?;
                 }
-                if pass == 0 || !alone {
-                    if keeps_copy {
-                        let histories = &self.state.histories;
-                        run.copy(KeptCopy::Keep, instances, histories, &mut self.recorder)?;
-                    }
-                    self.report_visit(id as usize + 1, all.len(), run);
+                if keeps_copy && (pass == 0 || !alone) {
+                    let histories = &self.state.histories;
+                    run.copy(KeptCopy::Keep, instances, histories, &mut self.recorder)?;
                 }
+                self.report_visit(id as usize + 1, all.len(), run);
                 let time_after = self.time_after(all, run.cases);
                 let histories = &mut self.state.histories;
                 let completion =
