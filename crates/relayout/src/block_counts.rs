@@ -259,7 +259,7 @@ mod tests {
                     }
                 }
                 let from = graph.code(block).last()?.address;
-                let next: Vec<_> = graph.edges.iter().filter(|edge| edge.from == block).collect();
+                let next = graph.edges_from(block);
                 if leaves(graph, block) && (next.is_empty() || random.next_u64().is_multiple_of(4))
                 {
                     recorder.branch(from, OUTSIDE);
@@ -268,7 +268,7 @@ mod tests {
                 if next.is_empty() || step == 1_000 {
                     return None;
                 }
-                let edge = next[(random.next_u64() % next.len() as u64) as usize];
+                let edge = &next[(random.next_u64() % next.len() as u64) as usize];
                 if edge.kind != EdgeKind::FallThrough {
                     recorder.branch(from, graph.start(edge.to));
                 }

@@ -65,7 +65,7 @@ fn used_at_end(module: &Module, graph: &Graph, block: usize, at_start: &[u32]) -
     let Some(last) = graph.code(block).last() else { return CHANGED };
     let mut has_table = false;
     let mut used = 0;
-    for edge in graph.edges.iter().filter(|edge| edge.from == block) {
+    for edge in graph.edges_from(block) {
         has_table |= matches!(edge.kind, EdgeKind::Table(_));
         used |= at_start[edge.to];
     }

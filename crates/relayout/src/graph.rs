@@ -37,6 +37,7 @@ pub(crate) enum EdgeKind {
 pub(crate) struct Graph {
     pub(crate) instructions: Vec<Inst>,
     pub(crate) blocks: Vec<Block>,
+    /// Ordered by `from`.
     pub(crate) edges: Vec<Edge>,
     pub(crate) tables: Vec<JumpTable>,
 }
@@ -117,6 +118,13 @@ impl Graph {
             }
         }
         self.edges = edges;
+    }
+
+    /// The edges that leave a block.
+    pub(crate) fn edges_from(&self, block: usize) -> &[Edge] {
+        let start = self.edges.partition_point(|edge| edge.from < block);
+        let len = self.edges[start..].partition_point(|edge| edge.from == block);
+        &self.edges[start..start + len]
     }
 
     /// The block that starts at an address.

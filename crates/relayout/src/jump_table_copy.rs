@@ -67,9 +67,8 @@ fn is_used_otherwise(module: &Module, graph: &Graph, table: &JumpTable) -> bool 
         return true;
     }
     let mut seen = BTreeSet::new();
-    let from = graph.block_of(table.jump);
-    let mut pending: Vec<usize> =
-        graph.edges.iter().filter(|edge| edge.from == from).map(|edge| edge.to).collect();
+    let next = |block| graph.edges_from(block).iter().map(|edge| edge.to);
+    let mut pending: Vec<usize> = next(graph.block_of(table.jump)).collect();
     while let Some(block) = pending.pop() {
         if !seen.insert(block) {
             continue;
@@ -86,8 +85,7 @@ fn is_used_otherwise(module: &Module, graph: &Graph, table: &JumpTable) -> bool 
             }
         }
         if !overwritten {
-            let next = graph.edges.iter().filter(|edge| edge.from == block);
-            pending.extend(next.map(|edge| edge.to));
+            pending.extend(next(block));
         }
     }
     false
