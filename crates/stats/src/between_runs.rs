@@ -4,7 +4,8 @@
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
-use crate::estimate::{Estimate, Z};
+use crate::estimate::Estimate;
+use crate::student::widening;
 
 /// Half the width of the interval of a run, in noise floors, is at least this.
 ///
@@ -112,7 +113,7 @@ pub fn largest_difference(runs: &[Option<RunValue>]) -> Option<Difference> {
 /// A quotient with one of `pairs` intervals that all contain the true value in 95% of cases.
 fn quotient_of_one_in(pairs: usize, later: &RunValue, earlier: &RunValue) -> Option<Quotient> {
     let (later, earlier) = (Logarithm::of(later)?, Logarithm::of(earlier)?);
-    let widened = normal_quantile(0.025 / pairs as f64) / Z;
+    let widened = widening(pairs, None);
     let centre = later.value - earlier.value;
     let at = |log: f64| Ratio::new(log.exp());
     Some(Quotient {
@@ -140,19 +141,11 @@ impl Logarithm {
     }
 }
 
-/// The value that a standard normal variable exceeds with this probability, below 0.5; accurate to
-/// 0.0005 (Abramowitz and Stegun, 26.2.23).
-fn normal_quantile(probability: f64) -> f64 {
-    let t = (-2.0 * probability.ln()).sqrt();
-    let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);
-    let below = 1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308));
-    t - above / below
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::autocorrelation::tests::autoregressive;
+    use crate::estimate::Z;
     use crate::restarts::restarts_with_interval;
 
     const TRIALS: u64 = 1_000;
@@ -290,12 +283,5 @@ mod tests {
         let run = value(0.5, 0.6, None);
         assert_eq!(quotient(&run, &run), None);
         assert_eq!(quotient(&value(1.0, 0.1, None), &value(0.0, 0.0, None)), None);
-    }
-
-    #[test]
-    fn normal_quantile_agrees_with_the_tables() {
-        for (probability, expected) in [(0.025, 1.960), (0.005, 2.576), (0.000_5, 3.291)] {
-            assert!((normal_quantile(probability) - expected).abs() < 0.001);
-        }
     }
 }

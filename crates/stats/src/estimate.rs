@@ -2,6 +2,7 @@ use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
 use crate::autocorrelation::variance_inflation;
+use crate::student::widening;
 
 /// Minimum number of blocks for an interval: with five, even the full range of the blocks covers
 /// the median in only 94% of cases.
@@ -32,6 +33,17 @@ impl Estimate {
     #[must_use]
     pub fn half_width(&self) -> Share {
         Share::from_fraction((self.high.get() - self.low.get()) / 2.0 / self.median.get())
+    }
+
+    /// With an interval that is one of `comparisons`, which all contain their value in 95% of cases:
+    /// of many 95% intervals of equal candidates, some exclude 1 by chance.
+    #[must_use]
+    pub fn one_of(self, comparisons: usize) -> Self {
+        let freedom = self.starts.map(|starts| starts as f64 - 1.0);
+        let factor = widening(comparisons, freedom);
+        let median = self.median.get();
+        let end = |end: Ratio| Ratio::new(median * (end.get() / median).powf(factor));
+        Self { low: end(self.low), high: end(self.high), ..self }
     }
 
     /// Whether the interval contains 1.

@@ -9,7 +9,7 @@ use dbdyno_spec::experiment::Experiment;
 use super::BisectEnd;
 use super::directory::BisectDirectory;
 use super::error::BisectError;
-use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, Side, largest_difference, verdict};
+use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, Side, StepRatios, largest_difference};
 use super::measuring::{Built, Measured, StepRun};
 use super::record::{
     BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord, RatioRecord, StepRecord,
@@ -18,6 +18,7 @@ use super::record::{
 use super::search::{Next, Position, Search, Verdict};
 use super::step_figures::StepFigures;
 use super::subject::Subject;
+use crate::cases::is_read_after_writes;
 use crate::figures::Figures as _;
 use crate::metric::{Metric, is_difference};
 use crate::progress::RunEvent;
@@ -171,6 +172,10 @@ impl Bisect<'_> {
         let measured = run.measure(|figures| {
             let rows: Vec<_> = (0..figures.cases.len())
                 .map(|case| {
+                    // A step measures it alone, on new data.
+                    if is_read_after_writes(&figures.cases, case) {
+                        return None;
+                    }
                     let metric = figures.trusted_metric(case, BAD);
                     let estimate = figures.estimate(case, metric, BAD)?;
                     Some((estimate, figures.noise_floor(case, metric)))
@@ -248,8 +253,12 @@ impl Bisect<'_> {
             Built::Interrupted => return Err(Halt::Interrupted),
         };
         let measured = run.measure(|figures| {
-            let from_middle = figures.contrast(0, metric, &FROM_MIDDLE);
-            verdict(from_middle.as_ref(), figures.noise_floor(0, metric), bad)
+            let ratios = StepRatios {
+                bad: figures.estimate(0, metric, BAD),
+                from_middle: figures.contrast(0, metric, &FROM_MIDDLE),
+                noise_floor: figures.noise_floor(0, metric),
+            };
+            ratios.verdict(bad)
         })?;
         let (verdict, figures) = match measured {
             Measured::Decided(Verdict::LikeGood, figures) => (StepVerdict::LikeGood, figures),
