@@ -26,7 +26,8 @@ pub(crate) fn store(
     values: &[Value],
     text: String,
 ) -> Result<Imported, ImportError> {
-    let candidates = candidates(request, values)?;
+    let columns = columns(values);
+    let candidates = baseline_first(request, &columns)?;
     let catalog = Catalog::builtin();
     let (microbenchmarks, ungrouped) = microbenchmarks(&catalog, values)?;
     if candidates.len() * microbenchmarks.len() > MAX_PAIRS {
@@ -54,7 +55,11 @@ pub(crate) fn store(
             name,
             baseline: candidates[0].clone(),
             experiment_text: text,
-            experiment: json!({ "imported": files }),
+            // The order of a series.
+            experiment: json!({
+                "imported": files,
+                "candidates": columns.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>(),
+            }),
             settings,
             microbenchmarks: microbenchmarks.clone(),
             insert: None,
@@ -103,14 +108,20 @@ pub(crate) fn store(
     })
 }
 
-/// The candidates in the order of the values, baseline first.
-fn candidates(request: &Request, values: &[Value]) -> Result<Vec<String>, ImportError> {
+/// The candidates in the order of the values.
+fn columns(values: &[Value]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for value in values {
         if !found.contains(&value.candidate) {
             found.push(value.candidate.clone());
         }
     }
+    found
+}
+
+/// The candidates with the baseline before the others.
+fn baseline_first(request: &Request, columns: &[String]) -> Result<Vec<String>, ImportError> {
+    let mut found = columns.to_vec();
     if let Some(name) = &request.baseline {
         let Some(at) = found.iter().position(|candidate| candidate == name) else {
             return Err(ImportError::Baseline { name: name.clone(), known: found });

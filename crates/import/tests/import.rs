@@ -157,6 +157,29 @@ fn baseline_can_be_selected() {
 }
 
 #[test]
+fn series_keeps_the_order_of_the_columns_with_any_baseline() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("releases.tsv");
+    fs::write(&file, "a\tb\tc\td\te\n100\t110\t120\t130\t140\tinsert_range=100\n").unwrap();
+    for (number, baseline) in ["a", "c", "e"].into_iter().enumerate() {
+        let (imported, report) = imported(&Request {
+            baseline: Some(baseline.to_owned()),
+            out: dir.path().join(format!("out-{number}")),
+            ..request(&dir, std::slice::from_ref(&file))
+        });
+        assert_eq!(imported.candidates[0], baseline);
+        let series = &report.series[0];
+        assert_eq!(series.candidates, ["a", "b", "c", "d", "e"]);
+        let mut pairs: Vec<(&str, &str)> =
+            series.changes.iter().map(|one| (one.from.as_str(), one.to.as_str())).collect();
+        pairs.sort_unstable();
+        assert_eq!(pairs, [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]);
+        let last = series.rows[0].cells[4].unwrap();
+        assert!((last.ratio.get() - 1.4).abs() < 1e-12, "{last:?}");
+    }
+}
+
+#[test]
 fn repeated_values_are_blocks_and_six_give_an_interval() {
     let dir = tempdir().unwrap();
     let mut files = Vec::new();

@@ -19,7 +19,7 @@ const IMPORTED: &str = "imported";
 /// side.
 const FEWEST_IMPORTED: usize = 5;
 
-/// The part of a stored experiment that says which candidates are of a series.
+/// The part of a stored experiment that says which candidates are of a series, and in which order.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StoredExperiment {
@@ -40,9 +40,9 @@ pub(super) fn all(
     candidates: &[CandidateRecord],
     qps: &Controls,
 ) -> Vec<Series> {
-    // Imported runs have no experiment.
+    // Runs that earlier versions imported have no candidates here.
     let stored: StoredExperiment = run.experiment().unwrap_or_default();
-    let members = members(stored, candidates);
+    let members = members(&stored, candidates);
     members
         .into_iter()
         .map(|(name, members)| of(name, &members, measured, candidates, qps))
@@ -50,14 +50,14 @@ pub(super) fn all(
 }
 
 /// The names of the series with the numbers of their candidates.
-fn members(stored: StoredExperiment, candidates: &[CandidateRecord]) -> Vec<(String, Vec<u32>)> {
+fn members(stored: &StoredExperiment, candidates: &[CandidateRecord]) -> Vec<(String, Vec<u32>)> {
     let mut all: Vec<(String, Vec<u32>)> = Vec::new();
-    for StoredCandidate { name, series } in stored.candidates {
-        let number = candidates.iter().position(|candidate| candidate.name == name);
+    for StoredCandidate { name, series } in &stored.candidates {
+        let number = candidates.iter().position(|candidate| candidate.name == *name);
         let (Some(number), Some(series)) = (number, series) else { continue };
-        match all.iter_mut().find(|(known, _)| *known == series) {
+        match all.iter_mut().find(|(known, _)| known == series) {
             Some((_, members)) => members.push(number as u32),
-            None => all.push((series, vec![number as u32])),
+            None => all.push((series.clone(), vec![number as u32])),
         }
     }
     if all.is_empty() {
@@ -66,7 +66,12 @@ fn members(stored: StoredExperiment, candidates: &[CandidateRecord]) -> Vec<(Str
         };
         let imported =
             (0..).zip(candidates).filter(|(_, one)| is_imported(one) && one.role != Role::Control);
-        let imported: Vec<u32> = imported.map(|(number, _)| number).collect();
+        let mut imported: Vec<u32> = imported.map(|(number, _)| number).collect();
+        // The baseline may be any column, but is the first candidate.
+        imported.sort_by_key(|&number| {
+            let name = &candidates[number as usize].name;
+            stored.candidates.iter().position(|column| column.name == *name)
+        });
         if imported.len() >= FEWEST_IMPORTED {
             all.push((IMPORTED.to_owned(), imported));
         }
@@ -255,8 +260,8 @@ mod tests {
             })
             .collect();
         let names = [stored("a", Some("s")), stored("b", None), stored("c", Some("s"))];
-        let found = members(StoredExperiment { candidates: names.into() }, &candidates);
+        let found = members(&StoredExperiment { candidates: names.into() }, &candidates);
         assert_eq!(found, [("s".to_owned(), vec![1, 0])]);
-        assert!(members(StoredExperiment::default(), &candidates).is_empty());
+        assert!(members(&StoredExperiment::default(), &candidates).is_empty());
     }
 }
