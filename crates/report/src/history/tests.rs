@@ -164,7 +164,7 @@ fn terminal_fits_80_columns() {
     2 changes in 18 figures: relative QPS and CPU per query of each candidate, by
     microbenchmark and group. Changes that the noise floor or a single run explains
     are not listed. In at most about 5% of the figures with a change nothing
-    changed: a figure needs p ≤ 0.006, which allows for their number.
+    changed: a figure needs p ≤ 0.0055, which allows for their number.
     Left out of figures because they are far from the runs before and after:
     night-05 (6 figures).
 

@@ -108,7 +108,7 @@ pub(super) fn about(history: &History) -> String {
             " In at most about {:.0}% of the figures with a change nothing changed: a figure needs \
              p ≤ {}, which allows for their number.",
             100.0 * FALSE_DISCOVERIES,
-            p_value(history.significance_level)
+            significance_level(history.significance_level)
         ),
     };
     format!(
@@ -171,6 +171,15 @@ pub(super) fn p_value(p: f64) -> String {
             format!("{p:.decimals$}")
         }
     }
+}
+
+/// A significance level with two significant digits, rounded down: `0.00015`.
+fn significance_level(level: f64) -> String {
+    let decimals = (1.0 - level.log10().floor()).clamp(2.0, 17.0) as usize;
+    let scale = 10_f64.powi(decimals as i32);
+    // Rounding errors of the product must not change the last digit.
+    let text = format!("{:.decimals$}", (level * scale * (1.0 + 1e-12)).floor() / scale);
+    text.trim_end_matches('0').to_owned()
 }
 
 /// A p-value with its letter: `p < 0.0001`, `p = 0.003`.
@@ -246,6 +255,17 @@ mod tests {
         let shown = [0.000_01, 0.000_12, 0.0034, 0.05, 0.2, 1.0].map(p_value);
         assert_eq!(shown, ["<0.0001", "0.0001", "0.003", "0.05", "0.2", "1.0"]);
         assert_eq!([0.000_01, 0.01].map(with_p), ["p < 0.0001", "p = 0.01"]);
+    }
+
+    #[test]
+    fn significance_level_is_rounded_down_to_two_digits() {
+        // Of 1222, 658 and 10 figures.
+        let shown = [0.05 / 1222.0, 0.05 * 2.0 / 658.0, 0.05 / 10.0, 0.05].map(significance_level);
+        assert_eq!(shown, ["0.00004", "0.00015", "0.005", "0.05"]);
+        for digit in 10..100 {
+            let level = f64::from(digit) / 1e4;
+            assert_eq!(significance_level(level), level.to_string());
+        }
     }
 
     #[test]
