@@ -41,10 +41,10 @@ impl Series {
             self.changes.iter().filter(|change| is(change)).count()
         };
         let certain = count(&|change| change.is_certain());
-        let with_interval = count(&|change| change.relative_qps.is_some());
+        let tested = count(&|change| change.is_tested());
         let single = count(&|change| change.verdict == Verdict::NoInterval);
-        match (with_interval, single) {
-            (0, 0) => return "No difference between neighbours has an interval.".to_owned(),
+        match (tested, single) {
+            (0, 0) => return "No difference between neighbours has a verdict.".to_owned(),
             (0, _) => {
                 return format!(
                     "Differences between neighbours, the largest of {single}. Single values have no \
@@ -53,14 +53,14 @@ impl Series {
             }
             _ => {}
         }
-        let by_chance = (with_interval as f64 * 0.05).round();
+        let by_chance = (tested as f64 * 0.05).round();
         let floor = match report.noise {
             Some(_) => ", and some of these are also outside the noise floor",
             None if report.has_control() => "; the noise floor is unknown",
             None => "; there is no control that would show the noise",
         };
         let mut text = format!(
-            "{certain} of {with_interval} differences between neighbours are more than noise. Of so \
+            "{certain} of {tested} differences between neighbours are more than noise. Of so \
              many, about {by_chance} are outside their 95% interval by chance{floor}."
         );
         if single > 0 {
@@ -148,6 +148,13 @@ mod tests {
         let mut series = report.series.remove(0);
         let all = series.changes.len();
         assert!(series.about_changes(&report).contains(&format!(" of {all} differences")));
+        let verdicts = [Verdict::Failed, Verdict::ClientBound, Verdict::Unknown];
+        for (change, verdict) in series.changes.iter_mut().zip(verdicts) {
+            change.verdict = verdict;
+        }
+        let tested = format!(" of {} differences", all - 3);
+        assert!(series.about_changes(&report).contains(&tested), "{tested}");
+        series.changes[0].verdict = Verdict::Better;
         for change in &mut series.changes[1..] {
             (change.relative_qps, change.verdict) = (None, Verdict::NoInterval);
         }
@@ -161,7 +168,7 @@ mod tests {
             change.verdict = Verdict::Unknown;
         }
         let unknown = series.about_changes(&report);
-        assert_eq!(unknown, "No difference between neighbours has an interval.");
+        assert_eq!(unknown, "No difference between neighbours has a verdict.");
     }
 
     #[test]

@@ -92,6 +92,11 @@ impl SeriesChange {
         matches!(self.verdict, Verdict::Better | Verdict::Worse)
     }
 
+    /// Whether it could be more than noise: it has an interval, and is of the candidates' own work.
+    pub(crate) const fn is_tested(&self) -> bool {
+        self.is_certain() || matches!(self.verdict, Verdict::WithinNoise)
+    }
+
     /// Whether it is listed: certain, or without an interval that could say so.
     #[must_use]
     pub const fn is_listed(&self) -> bool {
