@@ -260,8 +260,12 @@ impl HistoryClone<'_> {
     fn is_fixed(&self, revision: &str) -> Result<bool, BuildError> {
         let base = base(revision);
         let is_hash = base.len() >= FEWEST_DIGITS && is_hexadecimal(base);
-        let tag = format!("refs/tags/{base}");
-        Ok(self.resolve(if is_hash { base } else { &tag })?.is_some())
+        // A branch may have a name of such digits, too.
+        let digits = base.to_ascii_lowercase();
+        if is_hash && self.resolve(base)?.is_some_and(|id| id.starts_with(&digits)) {
+            return Ok(true);
+        }
+        Ok(self.resolve(&format!("refs/tags/{base}"))?.is_some())
     }
 
     fn range(&self, wanted: &RangeRequest<'_>) -> Result<CommitRange, HistoryError> {

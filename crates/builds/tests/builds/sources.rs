@@ -355,6 +355,17 @@ fn history_is_fetched_once_and_its_commits_need_no_repository() {
 }
 
 #[test]
+fn branch_named_like_a_hash_is_fetched_again() {
+    let bench = Bench::new();
+    let (folder, url) = bench.repository();
+    bench.run_in(&folder, "git", &["tag", "v1", "main~2"]);
+    bench.run_in(&folder, "git", &["checkout", "--quiet", "-b", "20240101"]);
+    assert_eq!(bench.range(&url, "v1", "20240101").unwrap().commits.len(), 2);
+    bench.commit(&folder, "fourth");
+    assert_eq!(bench.range(&url, "v1", "20240101").unwrap().commits.len(), 3);
+}
+
+#[test]
 fn merged_branches_are_listed_unless_only_first_parents_are() {
     let bench = Bench::new();
     let (folder, url) = bench.repository();
