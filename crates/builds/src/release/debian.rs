@@ -24,6 +24,9 @@ pub(super) const TOOLS: [Tool; 5] = [GET, CACHE, apt::DPKG, UNPACK, loader::PATC
 /// What a server does not read, to save space.
 const UNUSED: [&str; 6] = ["doc", "man", "locale", "info", "perl", "icons"];
 
+/// What apt prints about a file that a mirror does not have.
+const NOT_FOUND: &str = " 404 ";
+
 /// The packages of a system: of each list of alternatives the first that exists is used. The first
 /// list is that of the server; packages of the others may be missing.
 const fn packages(system: System) -> &'static [&'static [&'static str]] {
@@ -88,7 +91,7 @@ pub(super) fn fetch(
 
 /// Whether a file of the lists is not on the mirror.
 fn is_missing(error: &BuildError) -> bool {
-    matches!(error, BuildError::Fetching { reason, .. } if reason.contains("404"))
+    matches!(error, BuildError::Fetching { reason, .. } if reason.contains(NOT_FOUND))
 }
 
 /// Downloads the packages into a new directory.
@@ -106,8 +109,23 @@ fn download(
     let mut args = vec!["--quiet=2", "download"];
     args.extend(named.iter().map(String::as_str));
     // apt verifies each file against the signed lists.
-    apt.run(GET, "downloading it", files, &args)?;
+    let downloaded = apt.run(GET, "downloading it", files, &args);
+    downloaded.map_err(|error| explain_missing_file(error, suite))?;
     Ok(all)
+}
+
+/// Says why a mirror does not have a file that is in its lists.
+fn explain_missing_file(error: BuildError, suite: &str) -> BuildError {
+    match error {
+        BuildError::Fetching { what, doing, reason, .. } if reason.contains(NOT_FOUND) => {
+            let advice = format!(
+                "the mirror does not have all packages that are in its lists of {suite}, probably because it \
+                 is being updated: try again later"
+            );
+            BuildError::Fetching { what, doing, reason, advice }
+        }
+        other => other,
+    }
 }
 
 /// The packages to unpack.
@@ -231,6 +249,23 @@ mod tests {
         assert_eq!(package.name, "mariadb-server-core");
         assert_eq!(package.version, "1:11.8.6-0+deb13u1");
         assert_eq!(package.size, Bytes::from_bytes(7_800_000));
+    }
+
+    #[test]
+    fn mirror_that_is_being_updated_is_explained() {
+        let shown = |reason: &str| {
+            let error = BuildError::Fetching {
+                what: "the release of MySQL, Debian sid".to_owned(),
+                doing: "downloading it".to_owned(),
+                reason: reason.to_owned(),
+                advice: "run the command manually".to_owned(),
+            };
+            explain_missing_file(error, "sid").to_string()
+        };
+        let missing = shown("E: Failed to fetch http://x/y.deb  404  Not Found [IP: 192.0.2.1]");
+        assert!(missing.ends_with("is being updated: try again later"), "{missing}");
+        let other = shown("command: apt-get download x=1.404 y=2\nE: Hash Sum mismatch");
+        assert!(other.ends_with("run the command manually"), "{other}");
     }
 
     #[test]
