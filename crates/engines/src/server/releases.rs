@@ -1,5 +1,6 @@
 //! Releases that are installed: side by side, each in a directory with its name, or as the system's only one.
 
+use std::cmp::Reverse;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ pub struct InstalledRelease {
 
 impl Installation {
     /// Finds the release with this name in the usual directories, such as `~/opt/mysql/8.0.37`, or of the
-    /// program that is used without a name. `8.0` is the newest release whose name begins with `8.0.`.
+    /// program that is used without a name. `8.0` is the newest release whose name begins with `8.0.`
+    /// or `8.0-`.
     ///
     /// # Errors
     /// There is no such release, or its program is not usable.
@@ -68,13 +70,17 @@ pub fn installed_releases(system: ServerSystem) -> Vec<InstalledRelease> {
 /// The release with this name, or the newest one of this series.
 fn named<'a>(all: &'a [InstalledRelease], name: &str) -> Option<&'a InstalledRelease> {
     let exact = all.iter().find(|release| release.name == name);
-    let is_of_series = |release: &&InstalledRelease| {
-        release.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
-    };
-    let order = |release: &&InstalledRelease| -> Vec<u64> {
-        numbers_of(&release.name).split('.').map(|part| part.parse().unwrap_or(0)).collect()
-    };
-    exact.or_else(|| all.iter().filter(is_of_series).max_by_key(order))
+    let of_series = all.iter().filter_map(|release| {
+        let rest = release.name.strip_prefix(name)?;
+        // Archives have names such as `8.0.37-linux-glibc2.28-x86_64`.
+        rest.starts_with(['.', '-']).then_some((release, rest))
+    });
+    // Of the same version, the name with the fewest additions.
+    let newest = of_series.max_by_key(|(_, rest)| -> (Vec<u64>, Reverse<usize>) {
+        let numbers = numbers_of(rest).split('.').map(|part| part.parse().unwrap_or(0));
+        (numbers.collect(), Reverse(rest.len()))
+    });
+    exact.or_else(|| newest.map(|(release, _)| release))
 }
 
 /// The numbers and dots at the start of a version.
@@ -118,7 +124,7 @@ impl Place {
 
 fn places(system: ServerSystem, roots: &Roots) -> Vec<Place> {
     let (names, prefixes): (&[&str], &[&'static str]) = match system {
-        // dbdeployer has MariaDB in the directory of MySQL, too.
+        // dbdeployer has MariaDB in the directory of MySQL, too: see `program_in`.
         ServerSystem::MariaDb => (&["mariadb", "mysql"], &["mariadb-"]),
         ServerSystem::MySql => (&["mysql"], &["mysql-"]),
         ServerSystem::PostgreSql => (&["postgresql"], &["postgresql-", "pgsql-"]),
@@ -161,12 +167,17 @@ fn releases_in(system: ServerSystem, places: &[Place]) -> Vec<InstalledRelease> 
     all
 }
 
-/// The server program below the directory of a release.
+/// The server program below the directory of a release. `mysqld` alone is MySQL's: MariaDB's stable releases since
+/// 10.4, the oldest, have `mariadbd` as well.
 fn program_in(system: ServerSystem, folder: &Path) -> Option<PathBuf> {
-    let names = server_program(system).facts().names;
-    let folders = ["bin", "sbin", "libexec"].map(|inner| folder.join(inner));
-    let mut files = names.iter().flat_map(|name| folders.iter().map(move |inner| inner.join(name)));
-    files.find(|file| is_executable(file))
+    let find = |name: &str| {
+        let files = ["bin", "sbin", "libexec"].map(|inner| folder.join(inner).join(name));
+        files.into_iter().find(|file| is_executable(file))
+    };
+    match system {
+        ServerSystem::MySql if find("mariadbd").is_some() => None,
+        _ => find(server_program(system).facts().names.first()?),
+    }
 }
 
 #[cfg(test)]
@@ -189,6 +200,7 @@ mod tests {
         program("opt/mysql/8.0.37/bin/mysqld");
         program("usr/local/mysql-8.4.0/bin/mysqld");
         program("home/opt/mysql/10.11.6/bin/mariadbd");
+        program("home/opt/mysql/10.11.6/bin/mysqld");
         program("opt/mariadb-11.4/bin/mariadbd");
         program("usr/lib/postgresql/17/bin/postgres");
         program("usr/pgsql-16/bin/postgres");
@@ -204,7 +216,7 @@ mod tests {
         };
         assert_eq!(names(ServerSystem::MySql), ["8.0.37", "8.4.0"]);
         assert_eq!(releases(ServerSystem::MySql)[0].program, own);
-        assert_eq!(names(ServerSystem::MariaDb), ["10.11.6", "11.4", "8.0.37"]);
+        assert_eq!(names(ServerSystem::MariaDb), ["10.11.6", "11.4"]);
         assert_eq!(names(ServerSystem::PostgreSql), ["16", "17"]);
     }
 
@@ -218,6 +230,16 @@ mod tests {
         assert_eq!(found("8.0"), Some("8.0"));
         assert_eq!(found("10.11.9"), Some("10.11.9"));
         assert_eq!(found("11"), None);
+        let all = ["ps8.0.37", "ps8.0.9", "8.4.5-linux-glibc2.28-x86_64", "8.4.4", "8.4.4-debug"];
+        let all = all.map(release);
+        let found = |name| named(&all, name).map(|release| release.name.as_str());
+        assert_eq!(found("ps8.0"), Some("ps8.0.37"));
+        assert_eq!(found("8.4.5"), Some("8.4.5-linux-glibc2.28-x86_64"));
+        assert_eq!(found("8.4"), Some("8.4.5-linux-glibc2.28-x86_64"));
+        assert_eq!(found("8.4.4"), Some("8.4.4"));
+        assert_eq!(found("8.4.5-lin"), None);
+        let debug = ["8.4.4", "8.4.4-debug"].map(release);
+        assert_eq!(named(&debug, "8.4").unwrap().name, "8.4.4");
         assert_eq!(numbers_of("10.11.19-MariaDB-0+deb12u1"), "10.11.19");
         assert_eq!(numbers_of("18beta1"), "18");
     }

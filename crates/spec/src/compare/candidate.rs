@@ -252,7 +252,8 @@ impl<'w> Reader<'w, '_> {
         }
         let found = installed(system);
         let is_named = |one: &String| {
-            one.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            let rest = one.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
         };
         if found.iter().any(is_named) {
             return Some(part);

@@ -66,7 +66,7 @@ fn files(name: &str) -> Result<String, String> {
 fn installed(system: ServerSystem) -> Vec<String> {
     let names: &[&str] = match system {
         ServerSystem::PostgreSql => &["15", "18"],
-        ServerSystem::MySql => &["8.0.37"],
+        ServerSystem::MySql => &["8.0.37", "8.4.5-linux-glibc2.28-x86_64"],
         ServerSystem::MariaDb => &[],
     };
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -169,6 +169,8 @@ fn releases_are_compared_with_several_clients() {
     assert_eq!(server(&experiment, 1).release, installed("18"));
     let suite = Some(ReleaseOrigin::Debian { suite: "sid".to_owned() });
     assert_eq!(server(&experiment, 2).release, suite);
+    // Directories of archives have longer names.
+    assert_eq!(server(&valid("mysql@8.4.5 mysql@8.0"), 0).release, installed("8.4.5"));
     assert_eq!(experiment.workload.clients, [16]);
     let sweep = valid("postgresql -m point-1 -m scan* --clients 1,4");
     assert_eq!(sweep.workload.clients, [1, 4]);
