@@ -64,13 +64,24 @@ impl<'a> Apt<'a> {
         suite: &str,
         home: &Path,
     ) -> Result<Self, BuildError> {
+        let targets = ["indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(ORIGIN)"];
+        let targets = fetching.run(GET, "looking up the mirror", fetching.part, &targets)?;
+        Self::with_targets(fetching, lists, suite, home, &targets)
+    }
+
+    /// The same with the mirror in `targets`, as in [`sources`].
+    fn with_targets(
+        fetching: &'a Fetching<'a>,
+        lists: Lists,
+        suite: &str,
+        home: &Path,
+        targets: &str,
+    ) -> Result<Self, BuildError> {
         let home = home.join(lists.name(suite));
         for inner in ["parts", "preferences", "state/lists/partial", "cache/archives/partial"] {
             let folder = home.join(inner);
             open_folder(&folder).map_err(Fetching::io("creating", &folder))?;
         }
-        let targets = ["indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(ORIGIN)"];
-        let targets = fetching.run(GET, "looking up the mirror", fetching.part, &targets)?;
         let mut options = Vec::new();
         let kind = match lists {
             Lists::Sources => "deb-src",
@@ -89,7 +100,7 @@ impl<'a> Apt<'a> {
             fs::write(&file, text).map_err(Fetching::io("writing", &file))
         };
         let updates = lists != Lists::OriginalPackages && has_security_updates(suite);
-        write("sources.list", &sources(kind, &options, (suite, updates), &targets))?;
+        write("sources.list", &sources(kind, &options, (suite, updates), targets))?;
         write("apt.conf", &configuration(&home))?;
         let apt = Self { fetching, config: home.join("apt.conf").to_string_lossy().into_owned() };
         (fetching.report)(format!("querying Debian for {}", fetching.origin));
@@ -195,9 +206,12 @@ fn configuration(home: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use dbdyno_fuzz::Fuzz;
 
     use super::*;
+    use crate::lock::Lock;
 
     const TARGETS: &str = "https://packages.example/apt/|cloud-sdk|\n\
                            https://apt.example/debian|stable|Example\n\
@@ -253,6 +267,38 @@ mod tests {
                 line.contains("\"/cache/apt/bookworm/") || line.contains("/dev/null"),
                 "{line}"
             );
+        }
+    }
+
+    #[test]
+    fn mirror_without_a_signature_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let lists = dir.path().join("debian/dists/sid");
+        fs::create_dir_all(&lists).unwrap();
+        let release = "Origin: Debian\nCodename: sid\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n\
+                       Architectures: amd64 arm64\nComponents: main\nSHA256:\n";
+        fs::write(lists.join("Release"), release).unwrap();
+        let lock = Lock::wait(&dir.path().join("lock")).unwrap();
+        let fetching = Fetching {
+            what: "the release of MySQL, Debian sid",
+            origin: "Debian sid",
+            part: dir.path(),
+            lock: &lock,
+            cancel: &AtomicBool::new(false),
+            report: &|_| {},
+        };
+        let targets = format!("file://{}/debian/|sid|Debian\n", dir.path().display());
+        let home = dir.path().join("apt");
+        let apt = Apt::with_targets(&fetching, Lists::Packages, "sid", &home, &targets);
+        match apt.err().unwrap() {
+            BuildError::MissingTool { tool, .. } => println!("skipped: no {tool} here"),
+            error => {
+                // An error, not a warning, after which apt would miss the list of packages.
+                let text = error.to_string();
+                let is_refused =
+                    text.contains("E: The repository") && text.contains("is not signed");
+                assert!(is_refused, "{text}");
+            }
         }
     }
 
