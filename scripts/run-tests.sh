@@ -46,7 +46,10 @@ list_outside() {
 TMPDIR=$(mktemp -d /tmp/dbdyno-tests.XXXXXX)
 chmod 1777 "$TMPDIR"
 export TMPDIR
-trap 'rm -rf "$TMPDIR" ${own_dir:+"$own_dir"}' EXIT
+# Reasons why tests of MySQL's own program were skipped, which cargo does not show.
+DBDYNO_SKIPPED_TESTS=$(mktemp /tmp/skipped-tests-of-dbdyno.XXXXXX)
+export DBDYNO_SKIPPED_TESTS
+trap 'rm -rf "$TMPDIR" "$DBDYNO_SKIPPED_TESTS" ${own_dir:+"$own_dir"}' EXIT
 trap 'exit 130' INT TERM HUP
 
 # As root, dbdyno trusts only directories that nobody else can change, which a checkout of another
@@ -70,6 +73,7 @@ before=$(list_outside)
 status=0
 # shellcheck disable=SC2086  # a list of arguments
 cargo test --workspace --no-fail-fast $tests || status=$?
+sort -u "$DBDYNO_SKIPPED_TESTS"
 
 left=$({
     find "$TMPDIR" -mindepth 1 -maxdepth 1 | sed 's/^/file /'

@@ -35,7 +35,7 @@ fn unreachable_mirror_is_explained() {
 
 #[test]
 fn unknown_suite_and_missing_package_are_explained() {
-    // Skipped if the mirror cannot be reached.
+    // Skipped without a network.
     let Some(_release) = mysql_release::mysql() else { return };
     let unknown = run_fetching("no-such-suite", &[]);
     unknown.assert_code(1).assert_prints("Debian has no suite no-such-suite");
@@ -50,7 +50,7 @@ fn without_network(command: &Command) -> Option<Command> {
     let isolated = ["--net", "--"];
     let allowed = Command::new("unshare").args(isolated).arg("true").output();
     if !allowed.is_ok_and(|output| output.status.success()) {
-        println!("skipped: a network namespace needs root");
+        mysql_release::skip("a network namespace needs root");
         return None;
     }
     let mut outer = Command::new("unshare");
