@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use crate::common::{INNODB, MYROCKS, POSTGRES, TestDir, call, finish, read_csv, resume};
 use crate::existing::{Theirs, postgresql};
+use crate::servers::{DIFFERING_ANSWERS, count};
 
 /// Two tables without use of dbdyno's.
 const SHOP: &str = "-- 200 customers; 5000 orders
@@ -108,10 +109,7 @@ fn own_tables_have_equal_contents_on_all_systems() {
     let relative = read_csv(&out.join("relative.csv"));
     assert_eq!(relative.len(), 1 + 2 * 4, "{relative:?}");
     assert!(relative[1..].iter().all(|row| row[13] == "0"), "{relative:?}");
-    let run = Connection::open(out.join("run.sqlite")).unwrap();
-    let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
-                     HAVING COUNT(DISTINCT digest) > 1)";
-    assert_eq!(run.query_row(differing, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    assert_eq!(count(&out, DIFFERING_ANSWERS), 0);
 }
 
 #[test]

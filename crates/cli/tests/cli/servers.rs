@@ -15,6 +15,10 @@ use crate::mysql_release;
 
 pub const POINT: &str = "point-query.pre_range=100";
 
+/// Blocks in which candidates gave different answers.
+pub const DIFFERING_ANSWERS: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY \
+                                 microbenchmark, block HAVING COUNT(DISTINCT digest) > 1)";
+
 /// One column of `relative.csv`, by candidate and microbenchmark.
 pub fn column(out: &Path, name: &str) -> Vec<(String, String, String)> {
     let lines = read_csv(&out.join("relative.csv"));
@@ -142,9 +146,7 @@ fn complete_run_of_servers_is_extended_where_cpu_time_shows_no_difference() {
     let after = counts();
     assert!(after[0] > before[0], "{before:?} to {after:?}");
     assert_eq!(after[1], before[1], "the write was measured again");
-    let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
-                     HAVING COUNT(DISTINCT digest) > 1)";
-    assert_eq!(count(&out, differing), 0);
+    assert_eq!(count(&out, DIFFERING_ANSWERS), 0);
     assert!(!out.join("data").exists());
 }
 
@@ -216,9 +218,7 @@ fn postgresql_runs_prepared_and_text_statements() {
     assert_waited(&out, poll());
     assert_eq!(column(&out, "relative_qps").len(), 4);
     assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
-    let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
-                     HAVING COUNT(DISTINCT digest) > 1)";
-    assert_eq!(count(&out, differing), 0);
+    assert_eq!(count(&out, DIFFERING_ANSWERS), 0);
     let with_server_cpu = "SELECT COUNT(*) FROM slice WHERE server_cpu_ns > 0";
     assert_eq!(count(&out, with_server_cpu), count(&out, "SELECT COUNT(*) FROM slice"));
 }
@@ -264,9 +264,27 @@ fn four_systems_return_equal_answers() {
     let errors = column(&out, "errors");
     assert_eq!(errors.len(), 3 * 5, "{errors:?}");
     assert!(errors.iter().all(|(_, _, errors)| errors == "0"), "{errors:?}");
-    let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
-                     HAVING COUNT(DISTINCT digest) > 1)";
-    assert_eq!(count(&out, differing), 0);
+    assert_eq!(count(&out, DIFFERING_ANSWERS), 0);
+}
+
+#[test]
+fn mysql_runs_all_microbenchmarks_with_the_answers_of_mariadb() {
+    let Some(_release) = mysql_release::mysql() else { return };
+    let test = TestDir::new();
+    let servers = Servers {
+        microbenchmarks: "\"all\"",
+        rows: 11_000,
+        budget: "150ms",
+        candidates: &[INNODB, ("mysql", MYSQL)],
+        ..Servers::default()
+    };
+    let out = test.out();
+    servers.run(&test, &[]).assert_code(0);
+    let errors = column(&out, "errors");
+    assert_eq!(errors.len(), 42, "{errors:?}");
+    assert!(errors.iter().all(|(_, _, errors)| errors == "0"), "{errors:?}");
+    assert_eq!(count(&out, "SELECT COUNT(*) FROM failure"), 0);
+    assert_eq!(count(&out, DIFFERING_ANSWERS), 0);
 }
 
 /// Starts a run and waits until its server has loaded some rows.
