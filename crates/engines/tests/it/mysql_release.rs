@@ -10,8 +10,8 @@ use dbdyno_builds::{BuildError, CacheDir, Release, ReleaseOrigin, Releases, Syst
 /// The suite that has it.
 const SUITE: &str = "sid";
 
-/// The release in the tests' cache, fetched once; `None` with a reason if there is no network, or a
-/// tool that fetches it is missing.
+/// The release in the tests' cache, fetched once; `None` with a reason if the suite is out of
+/// reach.
 pub fn mysql() -> Option<Release> {
     static RELEASE: Mutex<Option<Option<Release>>> = Mutex::new(None);
     let mut known = RELEASE.lock().unwrap();
@@ -46,11 +46,14 @@ pub fn skip(reason: &str) {
     }
 }
 
-/// Whether there is no network, a tool is missing, or servers cannot reach the tests' cache.
+/// Whether there is no network, the mirror is being updated, a tool is missing, or servers cannot reach
+/// the tests' cache.
 fn is_out_of_reach(error: &BuildError) -> bool {
     match error {
         BuildError::MissingTool { .. } | BuildError::Unreachable { .. } => true,
-        BuildError::Fetching { advice, .. } => advice.starts_with("no network connection?"),
+        BuildError::Fetching { advice, .. } => {
+            advice.starts_with("no network connection?") || advice.ends_with("try again later")
+        }
         _ => false,
     }
 }
