@@ -1,6 +1,7 @@
 //! Commands of the live optimizer: refusals, and a small program optimized and undone.
 
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::thread::sleep;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use dbdyno_live::GenerationState;
 
-use crate::common::{Background, call, children, dbdyno, send, wait_until};
+use crate::common::{Background, Finished, call, children, dbdyno, finish, send, wait_until};
 
 /// A busy program, killed on drop.
 struct Busy(Child);
@@ -29,6 +30,7 @@ const SOURCE: &str = "
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 __attribute__((noinline)) uint64_t mix(uint64_t x) {
     for (int i = 0; i < 50; i++) x = x % 3 ? x * 5 + 1 : x / 3 + 7;
@@ -453,6 +455,67 @@ fn several_processes_and_none_are_explained() {
     assert!(!help.out.contains("[PID]"), "{}", help.out);
     let budget = ["live", "optimize", "--pid", &pid, "--max-overhead", "5", "--state", &state];
     call(budget).assert_code(2).assert_prints("has no unit");
+}
+
+/// Installs a system call filter when it gets SIGUSR1, which ends the process for any call.
+const CONFINE: &str = "
+    void confine(int signal) {
+        struct sock_filter steps[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        };
+        struct sock_fprog filter = { 4, steps };
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+    }
+    signal(SIGUSR1, confine)";
+
+/// Runs dbdyno under a system call filter that permits everything: so it cannot read those of others.
+fn call_filtered(words: &[&str]) -> Finished {
+    const ALLOW: libc::sock_filter = libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_ALLOW,
+    };
+    let install = || {
+        let mut steps = [ALLOW];
+        let filter = libc::sock_fprog { len: 1, filter: steps.as_mut_ptr() };
+        let mode = libc::SECCOMP_MODE_FILTER;
+        // SAFETY: numbers, and a live filter.
+        let failed = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter) != 0
+        };
+        if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    };
+    let mut command = dbdyno();
+    command.args(words);
+    // SAFETY: it makes system calls only.
+    unsafe { command.pre_exec(install) };
+    finish(command)
+}
+
+#[test]
+fn undo_and_redo_work_under_a_filter_that_permits_no_system_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let mut busy = busy(directory.path(), CONFINE);
+    let pid = busy.0.id().to_string();
+    let rest = ["--pid", &pid, "--state", &state, "--max-pause", "500"];
+    let optimize = [&["live", "optimize"], &SAMPLING[..], &rest].concat();
+    call(&optimize).assert_code(0);
+    send(busy.0.id(), libc::SIGUSR1);
+    let status = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    wait_until("it has a filter", || status().contains("Seccomp:\t2"));
+    call_filtered(&optimize).assert_code(1).assert_prints("system call filter (seccomp)");
+    let to = |operation| call_filtered(&[&["live", operation], &rest[..]].concat());
+    to("undo").assert_code(0).assert_prints("undone; ");
+    to("redo").assert_code(0).assert_prints("redone; ");
+    assert!(busy.0.try_wait().unwrap().is_none(), "it died");
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
 
 /// Work that is independent of what the program does, so that nothing can be proven.

@@ -45,6 +45,8 @@ impl Attachment {
         if !self.journal.record().enabled_huge_pages {
             return Ok(());
         }
+        // The process may have installed a filter since.
+        check_filters(&self.process, &[disable_huge_pages(true)], false)?;
         self.make_calls(&[disable_huge_pages(true)])?;
         self.journal.change(|record| record.enabled_huge_pages = false)
     }

@@ -170,12 +170,14 @@ impl Session {
         let (done, switch) = operation.parts();
         // On a busy machine, reading the files of a process would take seconds.
         dbdyno_live::raise_priority();
+        // The process executes no call for a switch, so its system call filter does not matter.
+        let probe = ProbeOptions { allow_seccomp: true, ..options.probe() };
         let mut values = Vec::new();
         let mut lines = String::new();
         let mut code = ExitCode::SUCCESS;
         let mut error_of_first = None;
         for pid in pids {
-            let attached = self.attach(pid, options.probe(), options.max_pause());
+            let attached = self.attach(pid, probe, options.max_pause());
             let outcome = attached.and_then(|mut attachment| {
                 let switched = switch(&mut attachment)?;
                 let now = attachment.activation()?;
