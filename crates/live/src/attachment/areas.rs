@@ -123,16 +123,13 @@ impl Attachment {
     pub(super) fn check_limit(&self, code: u64) -> Result<(), LiveError> {
         let there: u64 = self.areas().map(|area| area.code).sum();
         if there + code > MAX_CODE.as_bytes() {
-            return Err(LiveError::WrongState {
-                pid: self.process.pid(),
-                state: format!(
-                    "already has {} of new code, including replaced code that is kept, and would get {} \
-                     more, above the limit of {MAX_CODE}; --unmap removes replaced code that no thread \
-                     uses",
-                    Bytes::from_bytes(there),
-                    Bytes::from_bytes(code),
-                ),
-            });
+            let reason = format!(
+                "it already has {} of new code, including replaced code that is kept, and would get {} more, \
+                 above the limit of {MAX_CODE}; --unmap removes replaced code that no thread uses",
+                Bytes::from_bytes(there),
+                Bytes::from_bytes(code),
+            );
+            return Err(LiveError::refused(self.process.pid(), reason));
         }
         Ok(())
     }

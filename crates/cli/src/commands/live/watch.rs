@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use dbdyno_document::{Document, Problem, Spanned};
 use dbdyno_live::{
-    DEFAULT_MAX_PAUSE, ProbeOptions, SamplingPlan, SamplingRequest, coverage, map_to_original,
-    sample,
+    DEFAULT_MAX_PAUSE, LiveError, ProbeOptions, SamplingPlan, SamplingRequest, coverage,
+    map_to_original, sample,
 };
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_machine::clock::process_cpu_of;
@@ -66,9 +66,15 @@ struct Watched {
     used: Option<(Nanos, Instant)>,
     /// Not retried after this, because the reason will be the same.
     refused: bool,
+    /// Number of other errors since the last success, and when it is retried.
+    failures: u32,
+    retry_at: Option<Instant>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// An error is followed by a pause of one poll interval, which doubles with each further error, at most this often.
+const MAX_DOUBLINGS: u32 = 6;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Monitoring,
     Profiling,
@@ -99,15 +105,15 @@ pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliErro
             if entry.identity != identity {
                 *entry = Watched::new(identity);
             }
-            if entry.refused || !entry.is_busy(&rules) {
+            if entry.refused || !entry.is_busy(&rules) || entry.is_waiting() {
                 continue;
             }
-            if let Err(error) = process_busy(session, pid, entry, &rules) {
-                report(session, pid, entry.state, &error.to_string());
-                entry.state = Stage::Monitoring;
-                // Other errors may be transient, such as a server too busy to be stopped.
-                entry.refused =
-                    matches!(error, CliError::Live(dbdyno_live::LiveError::Refused { .. }));
+            match process_busy(session, pid, entry, &rules) {
+                Ok(()) => entry.failures = 0,
+                Err(error) => {
+                    report(session, pid, entry.state, &error.to_string());
+                    entry.failed(&error, rules.poll_interval);
+                }
             }
         }
         watched.retain(|_, entry| entry.identity.is_alive());
@@ -119,7 +125,29 @@ pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliErro
 
 impl Watched {
     fn new(identity: ProcessIdentity) -> Self {
-        Self { identity, state: Stage::Monitoring, used: None, refused: false }
+        Self {
+            identity,
+            state: Stage::Monitoring,
+            used: None,
+            refused: false,
+            failures: 0,
+            retry_at: None,
+        }
+    }
+
+    /// After an error. Other ones than refusals may be transient, such as a server too busy to be stopped, or may
+    /// repeat, such as too few samples.
+    fn failed(&mut self, error: &CliError, poll_interval: Duration) {
+        self.state = Stage::Monitoring;
+        self.refused = matches!(error, CliError::Live(LiveError::Refused { .. }));
+        let pause = poll_interval * (1 << self.failures.min(MAX_DOUBLINGS));
+        self.retry_at = Some(Instant::now() + pause);
+        self.failures += 1;
+    }
+
+    /// Whether the pause after an error is not over.
+    fn is_waiting(&self) -> bool {
+        self.retry_at.is_some_and(|at| Instant::now() < at)
     }
 
     /// Whether its CPU usage since the last poll exceeds the limit: its own, because only the process itself is
@@ -311,6 +339,23 @@ mod tests {
         fs::write(&file, "[watch]\nexecutables = [\"mariadbd\"]\n").unwrap();
         let error = read(&file).err().unwrap().to_string();
         assert!(error.contains("must be absolute"), "{error}");
+    }
+
+    #[test]
+    fn pauses_after_errors_become_longer_and_refusals_are_final() {
+        let mut watched = Watched::new(ProcessIdentity::of(std::process::id()).unwrap());
+        let few = CliError::Other("too few samples".to_owned());
+        let second = Duration::from_secs(1);
+        let mut pause = || {
+            watched.failed(&few, second);
+            assert!(watched.is_waiting() && !watched.refused);
+            (watched.retry_at.unwrap() - Instant::now()).as_secs_f64().round()
+        };
+        let pauses: Vec<f64> = (0..9).map(|_| pause()).collect();
+        assert_eq!(pauses, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 64.0, 64.0]);
+        let reason = "it has too much new code".to_owned();
+        watched.failed(&CliError::Live(LiveError::Refused { pid: 1, reason }), second);
+        assert!(watched.refused);
     }
 
     #[test]
