@@ -302,15 +302,38 @@ fn code_that_counts_is_deactivated_by_the_next_optimization_even_if_that_is_refu
     assert!(!is_counting(&state));
 
     leave_counting(directory.path(), &state, &pid);
-    let rules = directory.path().join("rules.toml");
-    let program = directory.path().join("busy").display().to_string();
-    let watch =
-        "cpu = \"1%\"\npoll_interval = \"100ms\"\nprofile = \"100ms\"\ncounts = \"sampled\"";
-    fs::write(&rules, format!("[watch]\nexecutables = [{program:?}]\n{watch}\n")).unwrap();
-    let file = rules.display().to_string();
+    let file = watch_rules(directory.path());
     let watched = call(["live", "watch", &file, "--seconds", "3"].iter().chain(&to_state).copied());
     watched.assert_code(0).assert_prints("the original code is active now");
     assert!(!is_counting(&state));
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+}
+
+/// Writes rules of `watch` for the busy program, for many attempts in a second.
+fn watch_rules(directory: &Path) -> String {
+    let rules = directory.join("rules.toml");
+    let program = directory.join("busy").display().to_string();
+    let watch =
+        "cpu = \"1%\"\npoll_interval = \"100ms\"\nprofile = \"100ms\"\ncounts = \"sampled\"";
+    fs::write(&rules, format!("[watch]\nexecutables = [{program:?}]\n{watch}\n")).unwrap();
+    rules.display().to_string()
+}
+
+#[test]
+fn watch_leaves_a_program_alone_whose_optimization_was_undone() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), "");
+    let pid = busy.0.id().to_string();
+    let rest = ["--pid", &pid, "--state", &state, "--max-pause", "500"];
+    let optimize = ["live", "optimize", "--counts", "sampled"];
+    call(optimize.iter().chain(&SAMPLING).chain(&rest).copied()).assert_code(0);
+    call(["live", "undo"].iter().chain(&rest).copied()).assert_code(0);
+    let file = watch_rules(directory.path());
+    let watched = call(["live", "watch", &file, "--seconds", "3", "--state", &state]);
+    watched.assert_code(0).assert_prints("undone: left alone until `dbdyno live redo`");
+    assert_eq!(watched.out.lines().count(), 1, "{}", watched.out);
+    call(["live", "status", "--state", &state]).assert_prints("; inactive");
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
 

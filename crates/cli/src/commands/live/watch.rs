@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use dbdyno_document::{Document, Problem, Spanned};
 use dbdyno_live::{
-    DEFAULT_MAX_PAUSE, LiveError, ProbeOptions, SamplingPlan, SamplingRequest, coverage,
-    map_to_original, sample,
+    Activation, Attachment, DEFAULT_MAX_PAUSE, Generation, GenerationState, LiveError,
+    ProbeOptions, SamplingPlan, SamplingRequest, coverage, map_to_original, sample,
 };
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_machine::clock::process_cpu_of;
@@ -80,6 +80,7 @@ enum Stage {
     Profiling,
     Optimizing,
     Optimized,
+    Undone,
 }
 
 impl Stage {
@@ -89,6 +90,7 @@ impl Stage {
             Self::Profiling => "profiling",
             Self::Optimizing => "optimizing",
             Self::Optimized => "optimized",
+            Self::Undone => "undone",
         }
     }
 }
@@ -173,12 +175,10 @@ fn process_busy(
     if entry.state == Stage::Optimized && rules.once {
         return Ok(());
     }
-    let mut attachment = session.attach_to_optimize(pid, rules.probe, DEFAULT_MAX_PAUSE)?;
-    let is_optimized = attachment.activation()? != dbdyno_live::Activation::Inactive;
-    if is_optimized && rules.once {
-        entry.state = Stage::Optimized;
-        return Ok(());
-    }
+    let Some(attachment) = attach(session, pid, entry, rules)? else { return Ok(()) };
+    let is_optimized = attachment.activation()? != Activation::Inactive;
+    // So that it can be undone during the sampling, which takes long.
+    drop(attachment);
     let time = if is_optimized { rules.profile / 4 } else { rules.profile };
     let max_overhead = Some(rules.max_overhead);
     let request = SamplingRequest { time: Some(time), frequency: None, max_overhead };
@@ -188,6 +188,7 @@ fn process_busy(
         report(session, pid, entry.state, &super::profile::announced(pid, &plan));
     }
     let sampled = sample(pid, false, &plan.options, |_| false)?;
+    let Some(mut attachment) = attach(session, pid, entry, rules)? else { return Ok(()) };
     let covered = coverage(&attachment, &attachment.process().maps()?, &sampled.samples);
     if let Some(covered) = covered.filter(|_| is_optimized) {
         if covered >= rules.coverage {
@@ -215,6 +216,34 @@ fn process_busy(
     entry.state = Stage::Optimized;
     report(session, pid, entry.state, &super::text::switched(&done.switched));
     Ok(())
+}
+
+/// Attaches to a process, unless it is to be left alone.
+fn attach(
+    session: &Session,
+    pid: u32,
+    entry: &mut Watched,
+    rules: &Rules,
+) -> Result<Option<Attachment>, CliError> {
+    let attachment = session.attach_to_optimize(pid, rules.probe, DEFAULT_MAX_PAUSE)?;
+    let Some(reason) = left_alone(attachment.generations(), rules.once) else {
+        return Ok(Some(attachment));
+    };
+    if reason == Stage::Undone && entry.state != Stage::Undone {
+        report(session, pid, reason, "left alone until `dbdyno live redo` or `optimize`");
+    }
+    entry.state = reason;
+    Ok(None)
+}
+
+/// Why a process with these generations is not optimized: somebody has undone the newest optimization, or there is
+/// one and only one is allowed.
+fn left_alone(generations: &[Generation], once: bool) -> Option<Stage> {
+    let newest = generations.iter().rfind(|it| !it.counts && it.was_activated())?;
+    match newest.state {
+        GenerationState::Inactive => Some(Stage::Undone),
+        _ => once.then_some(Stage::Optimized),
+    }
 }
 
 fn report(session: &Session, pid: u32, stage: Stage, what: &str) {
@@ -321,6 +350,36 @@ mod tests {
             // SAFETY: takes numbers; the group is that of our child, which was not waited for.
             unsafe { libc::kill(-self.0.id().cast_signed(), libc::SIGKILL) };
             let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn process_is_left_alone_if_its_optimization_was_undone_or_is_the_only_one_allowed() {
+        use GenerationState::{Active, Inactive, Preparing, Retired};
+        let generation = |state, counts| Generation {
+            number: 1,
+            made: 0,
+            state,
+            areas: vec![],
+            entries: vec![],
+            mappings: vec![],
+            exits: vec![],
+            frames: vec![],
+            digest: (state != Preparing).then_some(7),
+            counts,
+        };
+        let [undone, active, replaced] =
+            [Inactive, Active, Retired].map(|it| generation(it, false));
+        let unused = [generation(Retired, true), generation(Preparing, false)];
+        let with = |one: &Generation| [std::slice::from_ref(one), &unused].concat();
+        for (generations, reasons) in [
+            (unused.to_vec(), [None, None]),
+            (with(&undone), [Some(Stage::Undone), Some(Stage::Undone)]),
+            (with(&active), [None, Some(Stage::Optimized)]),
+            (with(&replaced), [None, Some(Stage::Optimized)]),
+        ] {
+            let found = [false, true].map(|once| left_alone(&generations, once));
+            assert_eq!(found, reasons, "{generations:?}");
         }
     }
 
