@@ -14,6 +14,7 @@ use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::attachment::{Activation, Attachment};
+use crate::family::descendants;
 use crate::lay_out::{Begin, lay_out_in, patch};
 use crate::optimize::readable_modules;
 use crate::patch::Patch;
@@ -166,12 +167,14 @@ impl PreparedCounting {
             Ok((patch, counters)) => {
                 let earlier = attachment.active_number();
                 let is_optimized = attachment.activation()? != Activation::Inactive;
+                let forked_before = descendants(attachment.process().pid());
                 let report = &mut report;
                 let mut bursts =
                     Bursts { attachment, counters, report, before: vec![], is_optimized };
                 let counts = bursts.run(patch, counting, is_cancelled);
                 // Also after an error: the code that counts must not stay active.
                 bursts.end(earlier)?;
+                attachment.end_counting_of_descendants(&forked_before);
                 match counts {
                     Err(error @ LiveError::Exited { .. }) => return Err(error.into()),
                     counts => counts.unwrap_or_else(|error| Err(error.to_string())),

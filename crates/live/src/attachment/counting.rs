@@ -1,13 +1,17 @@
 //! Code that counts executions: active in short bursts, never redone by a user.
 
 use std::ops::Range;
+use std::path::Path;
 
-use super::Attachment;
+use super::{Activation, Attachment, redirected};
 use crate::LiveError;
+use crate::family::descendants;
 use crate::journal::{Area, Generation, GenerationState};
 use crate::patch::{PAGE, Patch};
+use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
 use crate::retry::retry_while_busy;
+use crate::threads::identify;
 
 impl Attachment {
     /// As [`Attachment::reserve`], with writable memory for counters.
@@ -39,7 +43,7 @@ impl Attachment {
     }
 
     /// Activates the original code if code that counts is active, because the dbdyno that activated it was
-    /// killed. Returns whether it was.
+    /// killed. Also in descendants. Returns whether it was.
     ///
     /// # Errors
     /// As those of [`Attachment::undo`].
@@ -47,8 +51,43 @@ impl Attachment {
         let abandoned = self.is_counting();
         if abandoned {
             retry_while_busy(|| self.undo(), LiveError::is_transient).0?;
+            self.end_counting_of_descendants(&[]);
         }
         Ok(abandoned)
+    }
+
+    /// Activates the original code in descendants in which code that counts is active, because they were forked
+    /// meanwhile. `others` are left out.
+    pub(crate) fn end_counting_of_descendants(&self, others: &[u32]) {
+        for pid in descendants(self.process.pid()) {
+            if others.contains(&pid) || !self.counts_in(pid).unwrap_or(false) {
+                continue;
+            }
+            match self.end_counting_of(pid) {
+                Ok(()) | Err(LiveError::Exited { .. }) => {}
+                Err(error) => tracing::warn!(%error, pid, "a descendant still counts executions"),
+            }
+        }
+    }
+
+    /// Whether code of this process that counts is active in a descendant.
+    fn counts_in(&self, pid: u32) -> Result<bool, LiveError> {
+        let process = Process::open_unchecked(&identify(pid)?, Path::new(""))?;
+        for generation in self.generations().iter().filter(|it| it.counts) {
+            if redirected(&process, generation)?.1 != Activation::Inactive {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn end_counting_of(&self, pid: u32) -> Result<(), LiveError> {
+        // The process executes no call for that.
+        let options = ProbeOptions { allow_seccomp: true, ..ProbeOptions::default() };
+        let process = Process::open(pid, options)?;
+        let state = self.directory().parent().unwrap_or(Path::new(""));
+        Self::open(process, state, self.max_pause)?.end_abandoned_counting()?;
+        Ok(())
     }
 
     /// Whether code that counts is active, or may be, according to the journal.

@@ -1,7 +1,7 @@
 //! Exact counts of a running program.
 
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{
@@ -230,18 +230,43 @@ fn start_counting(program: &Program, victim: &Victim) -> Counting {
     Counting(child)
 }
 
-/// Waits until the journal has active code that counts.
+/// Whether a journal has active code that counts.
+fn is_counting(program: &Program) -> bool {
+    let records = live_records(&program.state());
+    let mut generations = records.iter().flat_map(|record| &record.generations);
+    generations.any(|it| it.counts && it.state == GenerationState::Active)
+}
+
 fn wait_for_a_burst(program: &Program) {
     let start = Instant::now();
-    let is_counting = || {
-        let records = live_records(&program.state());
-        let mut generations = records.iter().flat_map(|record| &record.generations);
-        generations.any(|it| it.counts && it.state == GenerationState::Active)
-    };
-    while !is_counting() {
+    while !is_counting(program) {
         assert!(start.elapsed() < Duration::from_secs(60), "no burst starts");
         sleep(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn child_forked_in_a_burst_has_the_original_code_afterwards() {
+    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let samples = samples(&attachment);
+    let long = CountingOptions { bursts: 1, burst: Duration::from_secs(2), ..BURSTS };
+    let pid = thread::scope(|scope| {
+        let counting = scope.spawn(|| {
+            count(&mut attachment, &samples, &Options::default(), &long, || false).unwrap()
+        });
+        wait_for_a_burst(&program);
+        let pid = victim.fork();
+        assert!(is_counting(&program), "forked after the burst");
+        counting.join().unwrap();
+        pid
+    });
+    let child = attach_to(&program, pid);
+    assert!(child.generations().iter().any(|it| it.counts));
+    assert_eq!(child.activation().unwrap(), Activation::Inactive);
+    victim.assert_alive();
+    victim.end();
 }
 
 #[test]
