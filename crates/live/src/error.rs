@@ -61,7 +61,8 @@ pub enum LiveError {
     /// After a part of the changes the threads did not stop again.
     #[error(
         "process {pid} was changed only in part: in further attempts its threads did not all stop within \
-         {max_pause}, or one was in a restartable sequence (rseq); `dbdyno live undo` or `redo` finishes it; \
+         {max_pause}, or so late that there was no time for more, or one was in a restartable sequence (rseq); \
+         `dbdyno live undo` or `redo` finishes it; \
          try under less load, or allow a longer pause with --max-pause"
     )]
     ChangedInPart {

@@ -33,7 +33,7 @@ pub struct Switched {
     pub blocked: usize,
     /// Number of changed addresses.
     pub replaced: usize,
-    /// Addresses that were not changed, because threads were inside the bytes to replace.
+    /// Addresses that were not changed, because threads were inside the bytes to replace, or did not stop in time.
     pub busy: Vec<u64>,
     /// Number of threads moved to the equivalent instruction.
     pub moved: usize,
@@ -44,7 +44,8 @@ pub(crate) type Moves<'a> = &'a (dyn Fn(u64) -> Option<u64> + Sync);
 
 /// The watchdog ends a stop after the maximum pause times this, or [`crate::watchdog::MIN_LIMIT`].
 const WATCHDOG_FACTOR: u32 = 4;
-/// Number of attempts for addresses that are in use by threads, and the pause between stops.
+/// Number of attempts for addresses that are in use by threads, or with time for one write at most, and the pause
+/// between stops.
 const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -89,20 +90,19 @@ fn replace_in_stops(
             // Threads may be busy in the kernel.
             Err(error) if is_busy(&error) && attempts < ATTEMPTS => continue,
             // Keep the changes; the remaining edits count as busy.
-            Err(error) if is_busy(&error) && outcome.replaced > 0 => {
-                if left.iter().any(|edit| edit.removes_patch) {
-                    return Err(changed_in_part());
-                }
-                break;
-            }
+            Err(error) if is_busy(&error) && outcome.replaced > 0 => break,
             Err(error) => return Err(error),
         };
-        if round.reached < left.len() {
-            // There was no time for the others, which is no failed attempt.
+        if round.reached < left.len() && round.writes > 1 {
+            // There was no time for the others, which is no failed attempt. But if there is time for one write only,
+            // there would be hundreds of stops.
             attempts = 0;
         }
         let is_left = |(index, _): &(usize, &CodeEdit)| round.is_left(*index);
         left = left.into_iter().enumerate().filter(is_left).map(|(_, edit)| edit).collect();
+    }
+    if left.iter().any(|edit| edit.removes_patch) {
+        return Err(changed_in_part());
     }
     outcome.busy = left.iter().map(|edit| edit.address).collect();
     Ok(outcome)
@@ -118,6 +118,8 @@ struct Round {
     busy: Vec<bool>,
     /// The number of edits for which there was time.
     reached: usize,
+    /// The number of writes made.
+    writes: usize,
 }
 
 impl Round {
@@ -157,8 +159,8 @@ fn replace_once(
         }
         let is_over = || stopped.since.elapsed() >= max_pause - max_pause / RESUMING;
         let write = |write: &Write| memory.write(write.address, &write.bytes);
-        let reached = write_until(&writes, &busy, write, is_over)?.unwrap_or(edits.len());
-        let round = Round { busy, reached };
+        let (unreached, made) = write_until(&writes, &busy, write, is_over)?;
+        let round = Round { busy, reached: unreached.unwrap_or(edits.len()), writes: made };
         let written = stopped.since.elapsed();
         tracing::debug!(
             ?all_stopped,
@@ -231,23 +233,23 @@ fn writes(
     Ok(writes)
 }
 
-/// Makes the writes, at least one of them, until the time is over: then returns the first edit that was not
-/// reached. Those that are busy are left out.
+/// Makes the writes, at least one of them, until the time is over. Those that are busy are left out. Returns the
+/// first edit that was not reached, if there is one, and the number of writes made.
 fn write_until<E>(
     writes: &[Write],
     busy: &[bool],
     mut write: impl FnMut(&Write) -> Result<(), E>,
     mut is_over: impl FnMut() -> bool,
-) -> Result<Option<usize>, E> {
-    let mut is_first = true;
+) -> Result<(Option<usize>, usize), E> {
+    let mut made = 0;
     for next in writes.iter().filter(|write| !busy[write.edit]) {
-        if !is_first && is_over() {
-            return Ok(Some(next.edit));
+        if made > 0 && is_over() {
+            return Ok((Some(next.edit), made));
         }
-        is_first = false;
         write(next)?;
+        made += 1;
     }
-    Ok(None)
+    Ok((None, made))
 }
 
 /// For each of these ranges (ascending), whether a thread is in it or will return to it.
@@ -348,12 +350,36 @@ mod tests {
                     });
                 }
                 outcome.replaced += 1;
-                Ok(Round { busy: vec![false; left.len()], reached: 1 })
+                Ok(Round { busy: vec![false; left.len()], reached: 1, writes: 1 })
             })
         };
         let error = give_up(true).unwrap_err();
         assert!(matches!(error, LiveError::ChangedInPart { .. }) && error.is_transient());
         assert_eq!(give_up(false).unwrap().busy, [0x1008, 0x1010]);
+    }
+
+    #[test]
+    fn stops_with_time_for_one_write_only_are_limited() {
+        let stops = |removes_patch: bool, writes: usize| {
+            let edits: Vec<CodeEdit> = (0..100)
+                .map(|at| CodeEdit { removes_patch, ..edit(0x1000 + 8 * at, &[0xe9, 1, 2, 3, 4]) })
+                .collect();
+            let error = || LiveError::ChangedInPart { pid: 1, max_pause: Nanos::ZERO };
+            let mut stops = 0;
+            let done = replace_in_stops(&edits, error, |left, outcome| {
+                stops += 1;
+                let reached = writes.min(left.len());
+                outcome.replaced += reached;
+                Ok(Round { busy: vec![false; left.len()], reached, writes: reached })
+            });
+            (stops, done)
+        };
+        let (count, late) = stops(true, 1);
+        assert!(count == ATTEMPTS && matches!(late, Err(LiveError::ChangedInPart { .. })));
+        let (count, late) = stops(false, 1);
+        assert_eq!((count, late.unwrap().busy.len()), (ATTEMPTS, 90));
+        let (count, in_time) = stops(true, 5);
+        assert_eq!((count, in_time.unwrap().busy), (20, vec![]));
     }
 
     #[test]
@@ -371,8 +397,9 @@ mod tests {
                 checks += 1;
                 checks > time
             };
-            let reached = write_until(&writes, &busy, write, is_over).unwrap();
-            (done, reached)
+            let (unreached, made) = write_until(&writes, &busy, write, is_over).unwrap();
+            assert_eq!(made, done.len());
+            (done, unreached)
         };
         assert_eq!(until(0), (vec![1], Some(4)), "one is written however late it is");
         assert_eq!(until(1), (vec![1, 4], Some(5)));

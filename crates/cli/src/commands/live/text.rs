@@ -31,7 +31,7 @@ pub(super) fn switched(switched: &Switched) -> String {
         text.push_str(&format!("; {} threads moved", switched.moved));
     }
     if !switched.busy.is_empty() {
-        text.push_str(&format!("; {} skipped because in use", switched.busy.len()));
+        text.push_str(&format!("; {} skipped: in use, or no time left", switched.busy.len()));
     }
     text
 }
