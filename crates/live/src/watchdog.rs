@@ -135,6 +135,11 @@ fn watch(
     const FOREVER: libc::c_int = -1;
     // SAFETY: system calls with numbers and with live variables; `_exit` ends it.
     unsafe {
+        // Signals to all processes of a service or a session, such as those of `systemctl stop`, must not end it
+        // before dbdyno.
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
         // Detach from the terminal, whose Ctrl-Z must not stop it, and from inherited files.
         libc::setsid();
         // So that the pipe ends when dbdyno ends.
@@ -269,6 +274,33 @@ mod tests {
         thread::sleep(LIMIT / 8);
         assert!(watched.try_wait().unwrap().is_none(), "killed after a pause");
         assert_eq!(watched.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn watchdog_ignores_signals_that_end_dbdyno() {
+        let mut watched = Command::new("sleep").arg("600").spawn().unwrap();
+        let watchdog = Watchdog::start(watched.id().cast_signed(), MIN_LIMIT).unwrap();
+        watchdog.arm().unwrap();
+        // Once it has read that, it ignores them.
+        while watchdog.unread() > 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            send(watchdog.pid, signal);
+        }
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = watched.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed() > Duration::from_secs(30) {
+                watched.kill().unwrap();
+                watched.wait().unwrap();
+                panic!("the watchdog has ended");
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        assert_eq!(status.signal(), Some(libc::SIGKILL));
     }
 
     #[test]

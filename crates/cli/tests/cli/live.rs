@@ -212,8 +212,17 @@ fn is_counting(state: &Path) -> bool {
     generations.any(|it| it.counts && may_be_active.contains(&it.state))
 }
 
+/// The guards of an optimization.
+fn guards(optimizer: &Background) -> Vec<u32> {
+    let is_guard = |pid: &u32| {
+        let command = fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        command.is_ok_and(|command| command.contains("guard-counting"))
+    };
+    children(optimizer.pid()).into_iter().filter(is_guard).collect()
+}
+
 #[test]
-fn counting_ends_after_a_kill() {
+fn counting_ends_after_a_kill_also_if_the_guard_gets_signals_of_a_service() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state");
     let mut busy = busy(directory.path(), "");
@@ -225,6 +234,11 @@ fn counting_ends_after_a_kill() {
         command.arg(&state).args(SAMPLING);
         let mut optimizer = Background::start(command, directory.path());
         optimizer.wait_until("it counts", || is_counting(&state));
+        for guard in guards(&optimizer) {
+            for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
+                send(guard, signal);
+            }
+        }
         optimizer.signal(libc::SIGKILL);
         killed_while_counting |= is_counting(&state);
         wait_until("the original code is active", || !is_counting(&state));
@@ -264,19 +278,13 @@ fn counting_of_a_stopped_program_ends_when_it_continues() {
 
 /// Interrupts an optimization and its guard while code that counts is active.
 fn leave_counting(directory: &Path, state: &Path, pid: &str) {
-    let is_guard = |pid: &u32| {
-        let command = fs::read_to_string(format!("/proc/{pid}/cmdline"));
-        command.is_ok_and(|command| command.contains("guard-counting"))
-    };
     for _ in 0..20 {
         let mut command = dbdyno();
         command.args(["live", "optimize", "--max-pause", "500", "--pid", pid, "--state"]);
         command.arg(state).args(SAMPLING);
         let mut optimizer = Background::start(command, directory);
         optimizer.wait_until("it counts", || is_counting(state));
-        for guard in children(optimizer.pid()).into_iter().filter(is_guard) {
-            send(guard, libc::SIGKILL);
-        }
+        guards(&optimizer).into_iter().for_each(|guard| send(guard, libc::SIGKILL));
         optimizer.signal(libc::SIGKILL);
         optimizer.end();
         if is_counting(state) {

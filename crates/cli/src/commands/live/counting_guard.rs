@@ -77,8 +77,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until the dbdyno that started this process has ended, and then activates the original code, if
-/// code that counts is active.
+/// code that counts is active. SIGINT, SIGTERM and SIGHUP are ignored.
 pub(super) fn guard(session: &Session, target: &TargetProcess) -> Result<ExitCode, CliError> {
+    // They may be sent to dbdyno and its guard together, as `systemctl stop` does.
+    ctrlc::set_handler(|| ())
+        .map_err(|error| CliError::Other(format!("handling signals: {error}")))?;
     // An error is the end, too.
     let _ = io::stdin().read_to_end(&mut Vec::new());
     let start = Instant::now();
