@@ -1,6 +1,8 @@
 //! The effect of an optimization, measured by an A/B test.
 
-use dbdyno_live::{AbTestOutcome, AttachedGroup, GroupSwitched, KeepRule, LiveError};
+use dbdyno_live::{
+    AbTestOutcome, AttachedGroup, GroupSwitched, KeepRule, LiveError, retry_while_busy,
+};
 use serde_json::{Value, json};
 
 /// The measured effect of an optimization.
@@ -17,16 +19,22 @@ impl Effect {
         Self { text, json: Value::Null, has_failed: false }
     }
 
-    /// If the A/B test fails, nothing is proven, and the rule for that applies.
+    /// If the A/B test fails, nothing is proven, and the rule for that applies. `open` attaches to the processes; it
+    /// is retried, because without it the optimization cannot be undone either.
     pub(super) fn tested(
-        group: Result<AttachedGroup, LiveError>,
+        open: impl FnMut() -> Result<AttachedGroup, LiveError>,
         keep: KeepRule,
         ab_test: impl FnOnce(&mut AttachedGroup) -> Result<AbTestOutcome, LiveError>,
     ) -> Self {
-        let mut group = match group {
+        let may_recover = |error: &LiveError| !matches!(error, LiveError::Exited { .. });
+        let mut group = match retry_while_busy(open, may_recover).0 {
             Ok(group) => group,
             Err(error) => {
-                return Self::failed(&format!("active, but the A/B test failed: {error}"));
+                let state = match keep {
+                    KeepRule::IfBetter => "active and unproven, because it cannot be undone now",
+                    KeepRule::Always => "active",
+                };
+                return Self::failed(&format!("{state}; the A/B test failed: {error}"));
             }
         };
         match ab_test(&mut group) {
@@ -113,6 +121,26 @@ mod tests {
 
     fn locked(pid: u32) -> (u32, LiveError) {
         (pid, LiveError::Locked { pid })
+    }
+
+    #[test]
+    fn attaching_is_retried_before_an_unproven_optimization_stays_active() {
+        let effect = |keep, error: fn() -> LiveError| {
+            let mut attempts = 0;
+            let open = || {
+                attempts += 1;
+                Err(error())
+            };
+            let effect = Effect::tested(open, keep, |_| Err(error()));
+            (effect, attempts)
+        };
+        let (locked, exited) = (|| LiveError::Locked { pid: 7 }, || LiveError::Exited { pid: 7 });
+        let (unproven, attempts) = effect(KeepRule::IfBetter, locked);
+        assert!(unproven.has_failed && attempts > 5, "{attempts}");
+        assert!(unproven.text.starts_with("active and unproven, "), "{}", unproven.text);
+        let (kept, attempts) = effect(KeepRule::Always, exited);
+        assert!(kept.text.starts_with("active; the A/B test failed: "), "{}", kept.text);
+        assert_eq!(attempts, 1);
     }
 
     #[test]

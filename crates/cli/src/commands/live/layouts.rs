@@ -62,9 +62,11 @@ pub(super) fn optimize(
     ));
     let keep = if args.keep { KeepRule::Always } else { KeepRule::IfBetter };
     let mut raced = None;
-    let group = AttachedGroup::open(pid, &[], &session.state, args.probe(), options.max_pause())
-        .map(|group| group.excluding(&earlier));
-    let effect = Effect::tested(group, keep, |group| -> Result<AbTestOutcome, LiveError> {
+    let open = || {
+        AttachedGroup::open(pid, &[], &session.state, args.probe(), options.max_pause())
+            .map(|group| group.excluding(&earlier))
+    };
+    let effect = Effect::tested(open, keep, |group| -> Result<AbTestOutcome, LiveError> {
         raced = Some(work.race(group, &generations, stop)?);
         work.confirm(group, test_time, keep, stop)
     });

@@ -95,10 +95,12 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         None => Effect::not_requested(),
         Some(work) => {
             output::note(&format!("A/B test of optimized and original code for {test_time:?}"));
-            let group = AttachedGroup::open(pid, &members, &session.state, probe, max_pause)
-                .map(|group| group.excluding(&earlier));
+            let open = || {
+                AttachedGroup::open(pid, &members, &session.state, probe, max_pause)
+                    .map(|group| group.excluding(&earlier))
+            };
             let keep = if args.keep { KeepRule::Always } else { KeepRule::IfBetter };
-            Effect::tested(group, keep, |group| work.ab_test(group, test_time, keep, is_cancelled))
+            Effect::tested(open, keep, |group| work.ab_test(group, test_time, keep, is_cancelled))
         }
     };
     text.push_str(&text::row("effect", &effect.text));
