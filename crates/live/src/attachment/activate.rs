@@ -8,6 +8,7 @@ use crate::journal::{Area, Generation, GenerationState};
 use crate::memory::PagedReader;
 use crate::patch::Patch;
 use crate::replace::{Moves, Switched, replace};
+use crate::retry::retry_while_busy;
 use crate::switch_plan::{GenerationTarget, SwitchPlan};
 use crate::unwind::{self, Unwinder};
 
@@ -137,6 +138,25 @@ impl Attachment {
             }
         })?;
         Ok(switched)
+    }
+
+    /// Activates the generation that was active before, or the original code if there was none or it cannot be
+    /// activated. Retries while the process is too busy to be stopped.
+    ///
+    /// # Errors
+    /// As those of [`Attachment::undo`].
+    pub fn restore(&mut self, earlier: Option<u32>) -> Result<Switched, LiveError> {
+        if let Some(earlier) = earlier {
+            let activate = || self.activate_generation(earlier);
+            match retry_while_busy(activate, LiveError::is_transient).0 {
+                Ok(switched) => return Ok(switched),
+                Err(error @ LiveError::Exited { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, earlier, "the earlier optimization is inactive");
+                }
+            }
+        }
+        retry_while_busy(|| self.undo(), LiveError::is_transient).0
     }
 
     pub(super) fn register(&mut self, frames: &[u64]) -> Result<(), LiveError> {

@@ -98,7 +98,8 @@ impl Attachment {
     }
 
     /// The active generation according to the journal, unless it counts.
-    pub(crate) fn active_number(&self) -> Option<u32> {
+    #[must_use]
+    pub fn active_number(&self) -> Option<u32> {
         let is_active = |it: &&Generation| it.state == GenerationState::Active && !it.counts;
         self.generations().iter().rfind(is_active).map(|it| it.number)
     }

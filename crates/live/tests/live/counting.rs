@@ -192,6 +192,28 @@ fn earlier_optimization_is_active_after_counting_whatever_its_outcome() {
     victim.end();
 }
 
+#[test]
+fn earlier_optimization_or_the_original_code_is_restored() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let samples = samples(&attachment);
+    let options = Options::default();
+    let (first, _) = optimize(&mut attachment, &samples, &options, |_| ()).unwrap();
+    assert_eq!(attachment.active_number(), Some(first.generation));
+    optimize(&mut attachment, &samples, &options, |_| ()).unwrap();
+    attachment.restore(Some(first.generation)).unwrap();
+    assert_eq!(active(&attachment), [first.generation]);
+    victim.assert_alive();
+    const UNKNOWN: Option<u32> = Some(1_000);
+    for earlier in [None, UNKNOWN] {
+        attachment.activate_generation(first.generation).unwrap();
+        attachment.restore(earlier).unwrap();
+        assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
+    }
+    victim.end();
+}
+
 /// A helper process for other tests.
 #[test]
 #[ignore = "started by other tests"]

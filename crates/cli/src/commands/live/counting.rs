@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::output;
 
 /// Why nothing is optimized.
-const CANCELLED: &str = "cancelled; the code that was active before is active again";
+pub(super) const CANCELLED: &str = "cancelled; the code that was active before is active again";
 
 /// How executions are counted.
 pub(super) struct CountingRequest {

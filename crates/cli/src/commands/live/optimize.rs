@@ -54,11 +54,12 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let (samples, counting) =
         with_counts(session, &mut attachment, samples, &layout, &request, is_cancelled)?;
     let earlier = descendants(pid);
+    let replaced = attachment.active_number();
     let (done, prepared) =
         run(&mut attachment, &samples, &layout).map_err(|error| failed(error, text::advice))?;
     if work.is_none() && is_cancelled() {
-        attachment.undo()?;
-        return Err(CliError::Other("cancelled; the original code is active".to_owned()));
+        attachment.restore(replaced)?;
+        return Err(CliError::Other(counting::CANCELLED.to_owned()));
     }
     let gdb = symbols::gdb_script(&session.state, attachment.process().identity());
     let mut text = text::optimized(pid, &done);
