@@ -96,6 +96,8 @@ pub enum KeepRule {
 const PAIRS: u32 = 10;
 /// Duration of a period in a race of layouts and in the test of its winner.
 const SLICE: Duration = Duration::from_millis(250);
+/// Minimum duration of [`WorkCounter::confirm`].
+pub const MIN_CONFIRM_TIME: Duration = SLICE.saturating_mul(2 * PAIRS);
 /// The first of this many parts of a period is not measured, because caches have to be refilled.
 const WARM_UP_PARTS: u32 = 8;
 
@@ -134,7 +136,8 @@ impl WorkCounter {
         Ok(LayoutRace { result, took: start.elapsed().into(), longest_stop, stopped })
     }
 
-    /// As [`WorkCounter::ab_test`] with the same short periods as in a race, for its winner.
+    /// As [`WorkCounter::ab_test`] with the same short periods as in a race, for its winner. Takes at least
+    /// [`MIN_CONFIRM_TIME`].
     ///
     /// # Errors
     /// As [`WorkCounter::ab_test`].

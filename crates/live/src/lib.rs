@@ -46,7 +46,9 @@ mod trace;
 mod unwind;
 mod watchdog;
 
-pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, LayoutRace, WorkCounter};
+pub use ab_test::{
+    AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, LayoutRace, MIN_CONFIRM_TIME, WorkCounter,
+};
 pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE, redirected};
 pub use count::{Counted, CountingOptions, CountingReport, PreparedCounting, count};

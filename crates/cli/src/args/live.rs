@@ -228,7 +228,7 @@ pub struct Optimize {
     #[arg(long, requires = "work_command", conflicts_with = "dry_run")]
     pub keep: bool,
     /// Duration of the A/B test in seconds: periods alternate between optimized and original code [default: 20,
-    /// after a race of layouts 10]
+    /// after a race of layouts 10, and at least 5]
     #[arg(long, value_name = "SECONDS", requires = "work_command", conflicts_with = "dry_run")]
     ab_test: Option<f64>,
     /// Former name of --ab-test

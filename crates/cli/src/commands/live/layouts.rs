@@ -4,8 +4,9 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use dbdyno_live::{
-    AbTestOutcome, AttachedGroup, KeepRule, LayoutCandidate, LayoutRace, LiveError, MadeLayouts,
-    RacedLayout, WorkCounter, descendants, optimize_layouts, race_slices, symbols,
+    AbTestOutcome, AttachedGroup, KeepRule, LayoutCandidate, LayoutRace, LiveError,
+    MIN_CONFIRM_TIME, MadeLayouts, RacedLayout, WorkCounter, descendants, optimize_layouts,
+    race_slices, symbols,
 };
 use dbdyno_machine::OwnUsage;
 use dbdyno_relayout::Options;
@@ -30,11 +31,15 @@ pub(super) fn optimize(
     let Some(command) = &args.work_command else {
         return Err(CliError::Usage("--layouts needs --work-command, to compare them".to_owned()));
     };
+    let test_time = super::seconds(args.ab_test_seconds(), "--ab-test")?;
+    if test_time < MIN_CONFIRM_TIME {
+        let least = format!("--ab-test: at least {MIN_CONFIRM_TIME:?} with --layouts");
+        return Err(CliError::Usage(least));
+    }
     let mut attachment = session.attach_to_optimize(pid, args.probe(), options.max_pause())?;
     // Before the sampling, which takes long.
     attachment.check_filters()?;
     let work = WorkCounter::new(pid, command);
-    let test_time = super::seconds(args.ab_test_seconds(), "--ab-test")?;
     // Fail on a wrong command before anything is changed.
     work.count()?;
     let (samples, profile) = profile(&attachment, args)?;
