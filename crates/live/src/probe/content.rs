@@ -94,6 +94,19 @@ fn is_memory(mapping: &Mapping) -> bool {
     mapping.name.starts_with("/memfd:") || mapping.name.starts_with("/dev/zero")
 }
 
+/// Checks how much code dbdyno has added.
+pub(super) fn check_new_code(own: &[Area]) -> Result<Found, LiveError> {
+    let size = own.iter().map(|area| area.code).sum();
+    let text = format!("{} of at most {MAX_CODE}", Bytes::from_bytes(size));
+    match size * 2 > MAX_CODE.as_bytes() {
+        false => ok(text),
+        true => note(format!(
+            "{text}: an optimization that would exceed the limit is refused; --unmap removes replaced code \
+             that no thread uses"
+        )),
+    }
+}
+
 /// Checks for breakpoints of tracing tools.
 pub(super) fn check_uprobes(maps: &Maps) -> Result<Found, LiveError> {
     if !maps.has_uprobes() {
@@ -180,6 +193,14 @@ mod tests {
         let text = "Limit Soft Limit Hard Limit Units\nMax address space  4096  unlimited  bytes\n";
         assert_eq!(address_space_limit(text), Some(4_096));
         assert_eq!(address_space_limit(&text.replace("4096", "unlimited")), None);
+    }
+
+    #[test]
+    fn much_new_code_is_noted() {
+        let check = |code| check_new_code(&[Area { address: 0, code, data: 4096 }]).unwrap();
+        assert_eq!(check(1 << 20), (CheckResult::Ok, "1 MiB of at most 32 MiB".to_owned()));
+        let (result, text) = check(17 << 20);
+        assert!(result == CheckResult::Note && text.contains("--unmap"), "{text}");
     }
 
     #[test]

@@ -134,6 +134,7 @@ impl Checks {
     fn add_content(&mut self, process: &Process, maps: &Maps, own: &[Area]) {
         self.add("address-space", || content::check_address_space(process.pid(), maps));
         self.add("generated-code", || content::check_generated_code(maps, own));
+        self.add("new-code", || content::check_new_code(own));
         self.add("uprobes", || content::check_uprobes(maps));
         self.add("static-probes", || content::check_static_probes(process, maps));
         self.add("unwinder", || content::check_unwinder(process));
