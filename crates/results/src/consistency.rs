@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use crate::error::ResultsError;
 use crate::writer::database_error;
 
-/// Limit of candidates × microbenchmarks. The largest runs have a few hundred.
+/// Limit of candidates × microbenchmarks. The largest runs have a few hundred, the largest imported
+/// tables a thousand.
 const MAX_PAIRS: i64 = 100_000;
 
 /// Columns with numbers of candidates and microbenchmarks.
