@@ -19,8 +19,8 @@ use crate::pgo_training::PgoTrainer;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 use crate::{releases, server_plan};
 
-/// Builds libraries and servers, finds installed programs, and lists the participants: the baseline
-/// first, the control last.
+/// Builds libraries and servers, finds installed programs, and lists the candidates and the
+/// control: the baseline first, the control last.
 pub(crate) fn resolve_all(
     experiment: &Experiment,
     cache: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! The participants of a run: the candidates and the control, with the programs that they run.
+//! The candidates of a run and the control, with the programs that they run.
 
 use std::sync::Arc;
 
