@@ -33,8 +33,14 @@ pub fn sorted<'a>(
 /// The smallest value that at least `share` of the sorted values do not exceed; NaN if empty.
 #[must_use]
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
+    nearest_rank(sorted, share).unwrap_or(f64::NAN)
+}
+
+/// The smallest value that at least `share` of the sorted values do not exceed; `None` if empty.
+#[must_use]
+pub fn nearest_rank<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
+    sorted.get(rank.max(1) - 1).or(sorted.last()).copied()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dbdyno_bench::protocol::Reading;
+use dbdyno_benches::intervals::nearest_rank;
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
@@ -33,7 +34,7 @@ pub struct Args {
     #[arg(long)]
     address: String,
     /// Slices to measure
-    #[arg(long, default_value_t = 2_000)]
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     slices: u32,
     /// The program to run there; by default the dbdyno beside this program
     #[arg(long)]
@@ -81,19 +82,20 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut requested = Vec::new();
     let mut announced = Vec::new();
     for _ in 0..args.slices {
-        let lead_in = time(monitor, Reading::LeadIn { interrupted: false });
-        let (started, ended) = (time(monitor, Reading::Start), time(monitor, Reading::End));
+        let lead_in = time(monitor, Reading::LeadIn { interrupted: false })?;
+        let (started, ended) = (time(monitor, Reading::Start)?, time(monitor, Reading::End)?);
         requested.push(lead_in + started + ended);
         monitor.announce();
         std::thread::sleep(STORING);
-        let lead_in = time(monitor, Reading::LeadIn { interrupted: false });
-        let (started, ended) = (time(monitor, Reading::Start), time(monitor, Reading::End));
+        let lead_in = time(monitor, Reading::LeadIn { interrupted: false })?;
+        let (started, ended) = (time(monitor, Reading::Start)?, time(monitor, Reading::End)?);
         announced.push(lead_in + started + ended);
         start.push(started);
         end.push(ended);
     }
     server.stop()?;
-    let announced_median = quantile(&mut announced, 0.5);
+    announced.sort_unstable();
+    let announced_median = nearest_rank(&announced, 0.5).context("no slices")?;
     let mut table = Table::new(&["", "median", "90%"]);
     for (title, mut times) in [
         ("echo by ssh (cat)", echo),
@@ -102,8 +104,11 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         ("per slice, three answers", requested),
         ("per slice, two answers", announced),
     ] {
-        let (median, ninety) = (quantile(&mut times, 0.5), quantile(&mut times, 0.9));
-        table.row([title.to_owned(), median.to_string(), ninety.to_string()]);
+        times.sort_unstable();
+        let [median, ninety] = [0.5, 0.9].map(|share| {
+            nearest_rank(&times, share).map_or_else(String::new, |time| time.to_string())
+        });
+        table.row([title.to_owned(), median, ninety]);
     }
     print(&table.render());
     print(&format!("{}\n", connection.timing().describe()));
@@ -113,10 +118,15 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 /// How long a reading takes.
-fn time(monitor: &HostMonitor, reading: Reading) -> Nanos {
+///
+/// # Errors
+/// The reading after the timed part is unknown, as after the loss of the connection.
+fn time(monitor: &HostMonitor, reading: Reading) -> anyhow::Result<Nanos> {
     let started = Instant::now();
-    let _ = monitor.read(reading);
-    Nanos::from(started.elapsed())
+    let usage = monitor.read(reading);
+    let time = Nanos::from(started.elapsed());
+    anyhow::ensure!(reading != Reading::End || usage.is_some(), "the server's usage is unknown");
+    Ok(time)
 }
 
 /// The times of a line to `cat` on the host and back.
@@ -130,7 +140,8 @@ fn echo(destination: &str, count: u32) -> anyhow::Result<Vec<Nanos>> {
     let mut from = BufReader::new(child.stdout.take().context("no pipe")?);
     let mut times = Vec::new();
     let mut line = Vec::new();
-    for _ in 0..count {
+    // The first one waits for the login.
+    for _ in 0..=count {
         let started = Instant::now();
         to.write_all(LINE)?;
         line.clear();
@@ -139,12 +150,5 @@ fn echo(destination: &str, count: u32) -> anyhow::Result<Vec<Nanos>> {
     }
     drop(to);
     child.wait()?;
-    // The first one waits for the login.
     Ok(times.split_off(1))
-}
-
-fn quantile(times: &mut [Nanos], share: f64) -> Nanos {
-    times.sort_unstable();
-    let index = (times.len() as f64 * share) as usize;
-    times.get(index).copied().unwrap_or_default()
 }
