@@ -142,8 +142,12 @@ impl HostMonitor {
         }
         match self.connection.request(&Request::Read(self.server, reading)) {
             Ok(Response::Read(usage)) => usage,
+            Ok(other) => {
+                self.warn_of(&other);
+                None
+            }
             // A lost connection ends the worker, too.
-            Ok(_) | Err(_) => None,
+            Err(_) => None,
         }
     }
 
@@ -152,9 +156,19 @@ impl HostMonitor {
     pub fn read_step(&self, reading: StepReading) -> StepUsages {
         match self.connection.request(&Request::ReadStep(self.server, reading)) {
             Ok(Response::ReadStep(usages)) => *usages,
+            Ok(other) => {
+                self.warn_of(&other);
+                StepUsages::default()
+            }
             // A lost connection ends the worker, too.
-            Ok(_) | Err(_) => StepUsages::default(),
+            Err(_) => StepUsages::default(),
         }
+    }
+
+    /// Logs that the usage is unknown because of a response of another kind than requested.
+    fn warn_of(&self, response: &Response) {
+        let host = self.connection.name();
+        tracing::warn!(host, ?response, "the agent sent another answer than the server's usage");
     }
 }
 
