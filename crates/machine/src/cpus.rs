@@ -1,10 +1,10 @@
 use std::fmt;
-use std::fs;
 use std::io;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::proc_stat::read_lossy;
 use crate::{CpuMask, FsRoot, threads_of};
 
 /// The highest accepted CPU number, twice the limit of Linux: a mistyped range must not fill the
@@ -53,13 +53,14 @@ impl CpuSet {
     /// The CPUs that the threads of the process `pid` may run on.
     ///
     /// # Errors
-    /// There is no such process.
+    /// There is no such process, or it cannot be read.
     pub fn of_process(pid: u32) -> io::Result<Self> {
         let mut all = Vec::new();
         for thread in threads_of(pid)? {
-            // Threads may end at any time.
-            let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")) else {
-                continue;
+            let status = match read_lossy(&format!("/proc/{pid}/task/{thread}/status")) {
+                // Threads may end at any time.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                status => status?,
             };
             let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
             let set = list.and_then(|list| list.trim().parse::<Self>().ok());

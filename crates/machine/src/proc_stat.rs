@@ -51,12 +51,7 @@ impl ProcStat {
     }
 
     fn read(path: &str) -> io::Result<Self> {
-        let bytes = fs::read(path).map_err(|error| match error.raw_os_error() {
-            // It ended between the opening and the reading of the file.
-            Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
-            _ => error,
-        })?;
-        Self::parse(&String::from_utf8_lossy(&bytes)).ok_or_else(|| unknown_format(path))
+        Self::parse(&read_lossy(path)?).ok_or_else(|| unknown_format(path))
     }
 
     /// Whether the process has ended and only waits to be reaped by its parent. A process whose
@@ -114,6 +109,21 @@ pub(crate) fn tick() -> Nanos {
     Nanos::from_nanos(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
+/// A file about a process or thread in `/proc`. Its name in there may be cut inside a UTF-8 character.
+///
+/// # Errors
+/// `NotFound` if it has ended.
+pub(crate) fn read_lossy(path: &str) -> io::Result<String> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        // It ended between the opening and the reading of the file.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+            Err(io::ErrorKind::NotFound.into())
+        }
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -168,5 +178,15 @@ mod tests {
         ) {
             let _ = ProcStat::parse(&text);
         }
+    }
+
+    #[test]
+    fn names_may_be_cut_inside_a_character() {
+        // The kernel keeps 15 bytes of the name.
+        let thread = std::thread::Builder::new().name("é".repeat(8));
+        let status = thread.spawn(|| read_lossy("/proc/thread-self/status").unwrap());
+        let status = status.unwrap().join().unwrap();
+        assert!(status.contains(char::REPLACEMENT_CHARACTER), "{status}");
+        assert!(status.contains("Cpus_allowed_list:"), "{status}");
     }
 }

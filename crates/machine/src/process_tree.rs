@@ -13,7 +13,7 @@ use rustix::thread::gettid;
 pub use usage::{ProcessTreeDelta, ProcessTreeUsage};
 
 use crate::clock;
-use crate::proc_stat::tick;
+use crate::proc_stat::{read_lossy, tick};
 use cached_file::CachedFile;
 use process::{Process, Reader, field};
 use usage::Member;
@@ -98,9 +98,10 @@ impl ProcessTree {
         let (mut files, mut shared) = (0, 0);
         let mut known = false;
         for process in processes {
-            // The process may end meanwhile.
-            let Ok(status) = fs::read_to_string(format!("/proc/{}/status", process.pid)) else {
-                continue;
+            let status = match read_lossy(&format!("/proc/{}/status", process.pid)) {
+                // The process may end meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                status => status.ok()?,
             };
             let Some(anonymous) = field(&status, "RssAnon:") else { continue };
             known = true;
