@@ -46,17 +46,20 @@ pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
         column(connection, "SELECT VERSION()")?.iter().any(|version| version.contains("MariaDB"));
     let can_purge = is_mariadb && knows(connection, WAKE_PURGE)?;
     let shorten = (!is_mariadb).then_some(SHORTEN_HISTORY);
-    for (name, value) in WRITE_BACK.into_iter().chain(shorten) {
-        let was = column(connection, &format!("SELECT @@GLOBAL.{name}"))?;
-        before.extend(was.into_iter().next().map(|was| (name, was)));
-        connection.run(&format!("SET GLOBAL {name} = {value}"))?;
-    }
-    let settled = wait(connection, can_purge);
-    // In reverse order, because the two of each pair limit each other.
+    let mut result = (|| {
+        for (name, value) in WRITE_BACK.into_iter().chain(shorten) {
+            let was = column(connection, &format!("SELECT @@GLOBAL.{name}"))?;
+            before.extend(was.into_iter().next().map(|was| (name, was)));
+            connection.run(&format!("SET GLOBAL {name} = {value}"))?;
+        }
+        wait(connection, can_purge)
+    })();
+    // All of them, even after an error. In reverse order, because the two of each pair limit each other.
     for (name, was) in before.iter().rev() {
-        connection.run(&format!("SET GLOBAL {name} = {was}"))?;
+        let restored = connection.run(&format!("SET GLOBAL {name} = {was}"));
+        result = result.and(restored);
     }
-    settled
+    result
 }
 
 /// Whether the server has this setting.
