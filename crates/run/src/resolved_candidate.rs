@@ -8,10 +8,8 @@ use dbdyno_engines::server::ServerPlan;
 use dbdyno_hosts::HostConnection;
 use dbdyno_relayout::Profile;
 use dbdyno_results::Role;
+use dbdyno_spec::CONTROL;
 use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
-
-/// The name of the second instance of the baseline.
-const CONTROL: &str = "control";
 
 /// A candidate or the control, ready to start.
 #[derive(Clone, Debug)]

@@ -31,5 +31,6 @@ mod training;
 mod variant;
 mod workload;
 
+pub use names::CONTROL;
 pub use parse::{parse, parse_with_warnings};
 pub use setup::ReadFile;
