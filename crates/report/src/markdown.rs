@@ -21,7 +21,7 @@ use escape::{code, plain};
 use table::{Align, table};
 
 /// Differences from the baseline per candidate.
-const FEW: usize = 6;
+const MAX_DIFFERENCES: usize = 6;
 
 /// Render the report, ending with a line feed.
 #[must_use]
@@ -52,7 +52,7 @@ fn introduction(report: &Report) -> String {
     let rows = report.candidates.iter().map(|candidate| {
         let what = match (candidate.role, report.candidates.first()) {
             (Role::Baseline, _) | (_, None) => format!("baseline: {}", identity(candidate)),
-            (_, Some(baseline)) => summary(candidate, baseline, FEW),
+            (_, Some(baseline)) => summary(candidate, baseline, MAX_DIFFERENCES),
         };
         vec![code(&candidate.name), plain(&what)]
     });

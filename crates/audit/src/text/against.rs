@@ -7,7 +7,7 @@ use super::layout::{Lines, counted, shortened};
 use crate::difference::{Change, Difference, FileDifference};
 
 /// Maximum number of file names shown.
-const FEW: usize = 10;
+const MAX_FILE_NAMES: usize = 10;
 
 /// Renders a difference from the baseline of this name, ending with a line feed.
 #[must_use]
@@ -73,7 +73,7 @@ fn files(out: &mut Lines, files: &[FileDifference], options: &TextOptions) {
             .chain(first.removed.iter().map(|flag| format!("- {flag}")))
             .collect();
         out.wrapped("  ", &format!("{}: {}", counted(like.len(), "file"), flags.join("  ")));
-        let shown = options.entries(FEW);
+        let shown = options.entries(MAX_FILE_NAMES);
         for file in like.iter().take(shown) {
             out.wrapped("      ", &file.file);
         }

@@ -9,7 +9,7 @@ use crate::binary::Binary;
 use crate::code::{Code, FunctionsFrom};
 
 /// Maximum number of linked files shown.
-const FEW: usize = 10;
+const MAX_BINARIES: usize = 10;
 
 /// Maximum number of functions with transactions shown.
 const FUNCTIONS: usize = 20;
@@ -17,7 +17,7 @@ const FUNCTIONS: usize = 20;
 pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
     let mut binaries: Vec<&Binary> = audit.binaries.iter().collect();
     binaries.sort_by_key(|binary| std::cmp::Reverse(binary.sizes.stripped));
-    let shown = options.entries(FEW);
+    let shown = options.entries(MAX_BINARIES);
     for binary in binaries.iter().take(shown) {
         out.blank();
         one(out, binary, options);

@@ -8,7 +8,7 @@ use crate::finding::{Finding, Location, Severity};
 use crate::{Audit, Check};
 
 /// The names shown per group.
-const FEW: usize = 8;
+const MAX_NAMES: usize = 8;
 
 pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
     for (severity, heading) in [
@@ -34,7 +34,7 @@ pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
             };
             out.wrapped("  ", &format!("{check}: {}{what}: {recorded}{expected}", check.meaning()));
             let names = names(audit, &findings);
-            let shown = options.entries(FEW);
+            let shown = options.entries(MAX_NAMES);
             for name in names.iter().take(shown) {
                 out.wrapped("      ", name);
             }

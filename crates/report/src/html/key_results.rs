@@ -63,13 +63,13 @@ fn findings(report: &Report) -> Markup {
 }
 
 /// Differences from the baseline per candidate; its card has all.
-const FEW: usize = 4;
+const MAX_DIFFERENCES: usize = 4;
 
 fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup {
     html! {
         h3 {
             (Marker::of(report, name, Role::Candidate).label(name))
-            @if let Some(what) = summary_of(report, name, FEW) { " " small { (what) } }
+            @if let Some(what) = summary_of(report, name, MAX_DIFFERENCES) { " " small { (what) } }
         }
         ul {
             @for result in results {

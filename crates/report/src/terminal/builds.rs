@@ -8,7 +8,7 @@ use crate::words::{NO_COMMON_FILE, SAME_FLAGS, build_remarks};
 use dbdyno_units::Bytes;
 
 /// Number of kinds of differences per candidate; the HTML page lists all.
-const FEW: usize = 4;
+const MAX_KINDS: usize = 4;
 
 /// Maximum width of a candidate's name.
 const NAME: usize = 24;
@@ -178,13 +178,13 @@ fn command_lines(
         if lines.same > 0 {
             add(&files(lines.same), &[SAME_FLAGS.to_owned()]);
         }
-        for kind in lines.kinds.iter().take(FEW) {
+        for kind in lines.kinds.iter().take(MAX_KINDS) {
             let flags = signed(kind).into_iter().map(|(sign, flag)| format!("{sign} {flag}"));
             add(&files(kind.files), &flags.collect::<Vec<_>>());
         }
-        if lines.kinds.len() > FEW {
-            let rest = lines.kinds.len() - FEW;
-            let count = lines.kinds.iter().skip(FEW).map(|kind| kind.files).sum();
+        if lines.kinds.len() > MAX_KINDS {
+            let rest = lines.kinds.len() - MAX_KINDS;
+            let count = lines.kinds.iter().skip(MAX_KINDS).map(|kind| kind.files).sum();
             let kinds = if rest == 1 { "kind" } else { "kinds" };
             add(&files(count), &[format!("{rest} more {kinds} of difference: see report.html")]);
         }

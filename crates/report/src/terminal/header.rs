@@ -8,7 +8,7 @@ use crate::model::{Report, Role, RunStatus};
 use crate::words;
 
 /// Differences from the baseline per candidate; the page lists all.
-const FEW: usize = 4;
+const MAX_DIFFERENCES: usize = 4;
 
 /// The width of the longest label.
 const LABEL: usize = "candidate".len();
@@ -40,7 +40,8 @@ pub(super) fn header(report: &Report, options: &TerminalOptions, paint: Paint) -
         lines.push(("baseline", format!("{}: {}", baseline.name, identity(baseline))));
         let others = report.candidates.iter().filter(|one| one.role == Role::Candidate);
         for candidate in others {
-            let text = format!("{}: {}", candidate.name, summary(candidate, baseline, FEW));
+            let text =
+                format!("{}: {}", candidate.name, summary(candidate, baseline, MAX_DIFFERENCES));
             lines.push(("candidate", text));
         }
     }

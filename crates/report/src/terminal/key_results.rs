@@ -8,7 +8,7 @@ use crate::model::Report;
 use crate::words::CPU_FIRST;
 
 /// Differences from the baseline per candidate.
-const FEW: usize = 2;
+const MAX_DIFFERENCES: usize = 2;
 
 /// Renders the key results and how to measure longer.
 pub(super) fn render(
@@ -32,7 +32,7 @@ pub(super) fn render(
     let groups = results.iter().map(|result| width(&plain(result.group))).max().unwrap_or(0);
     for of_candidate in results.chunk_by(|a, b| a.candidate == b.candidate) {
         let name = of_candidate[0].candidate;
-        let what = summary_of(report, name, FEW).unwrap_or_default();
+        let what = summary_of(report, name, MAX_DIFFERENCES).unwrap_or_default();
         let title = wrap(&plain(&format!("{name}: {what}")), room);
         out.push_str(&format!("{}\n", title.join("\n")));
         if report.is_sweep() {

@@ -7,7 +7,7 @@ use dbdyno_audit::{Audit, Check, Finding, Location, Severity};
 use dbdyno_builds::Build;
 
 /// The objects named per kind of violation.
-const FEW: usize = 10;
+const MAX_OBJECTS: usize = 10;
 
 /// Describes the violations of a build: the check, what was recorded and expected, and how to
 /// ignore it. `None` for a build without violations.
@@ -30,11 +30,11 @@ pub(crate) fn refusal(build: &Build, audit: &Audit, cache: Option<&str>) -> Opti
         };
         let meaning = check.meaning();
         let _ = writeln!(text, "  {check} ({meaning}){count}: recorded: {recorded}{expected}");
-        for name in names.iter().take(FEW) {
+        for name in names.iter().take(MAX_OBJECTS) {
             let _ = writeln!(text, "    {name}");
         }
-        if names.len() > FEW {
-            let _ = writeln!(text, "    … and {} more", names.len() - FEW);
+        if names.len() > MAX_OBJECTS {
+            let _ = writeln!(text, "    … and {} more", names.len() - MAX_OBJECTS);
         }
     }
     let checks: BTreeSet<Check> = violations.iter().map(|finding| finding.check).collect();
