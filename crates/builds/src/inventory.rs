@@ -31,9 +31,11 @@ pub struct CacheEntry {
 #[derive(Clone, Debug)]
 pub enum CacheEntryKind {
     /// The build directory of a server, with its objects.
-    Tree(String),
+    Tree,
     /// A finished build.
     Build(Box<Build>),
+    /// A build whose `build.json` is damaged, or from another version of dbdyno.
+    UnreadableBuild,
     /// The log of a build that failed.
     Failed,
     /// A profile, with a description of its training.
@@ -54,13 +56,15 @@ impl Cache {
         for path in entries(&self.root().join("builds")) {
             let text = fs::read(path.join("build.json")).ok();
             let build = text.and_then(|text| serde_json::from_slice::<Build>(&text).ok());
-            let Some(build) = build else { continue };
+            let kind = build.map_or(CacheEntryKind::UnreadableBuild, |build| {
+                CacheEntryKind::Build(Box::new(build))
+            });
             let used = time(&path.join(USED)).max(time(&path));
-            all.push(entry(CacheEntryKind::Build(Box::new(build)), path, used));
+            all.push(entry(kind, path, used));
         }
         for path in entries(&self.root().join("work")) {
             let used = time(&path.join("log.txt"));
-            all.push(entry(CacheEntryKind::Tree(name(&path)), path, used));
+            all.push(entry(CacheEntryKind::Tree, path, used));
         }
         for path in entries(&self.root().join("failed")) {
             let used = time(&path);
@@ -96,7 +100,7 @@ impl Cache {
     pub fn remove(&self, entry: &CacheEntry) -> io::Result<bool> {
         let name = name(&entry.path);
         let lock = match &entry.kind {
-            CacheEntryKind::Tree(fingerprint) => Some(self.lock_path(fingerprint)),
+            CacheEntryKind::Tree | CacheEntryKind::UnreadableBuild => Some(self.lock_path(&name)),
             CacheEntryKind::Build(build) => Some(self.lock_path(&build.fingerprint.to_string())),
             CacheEntryKind::Profile(_) => Some(self.profile_lock(&name)),
             CacheEntryKind::Release(_) => Some(self.release_lock(&name)),
@@ -144,8 +148,9 @@ impl Cache {
 fn is_kept(entry: &CacheEntry, keep: &[Fingerprint]) -> bool {
     match &entry.kind {
         CacheEntryKind::Build(build) => keep.contains(&build.fingerprint),
-        CacheEntryKind::Tree(name) => {
-            keep.iter().any(|fingerprint| fingerprint.to_string() == *name)
+        CacheEntryKind::Tree | CacheEntryKind::UnreadableBuild => {
+            let name = name(&entry.path);
+            keep.iter().any(|fingerprint| fingerprint.to_string() == name)
         }
         CacheEntryKind::Failed
         | CacheEntryKind::Profile(_)
@@ -158,8 +163,8 @@ fn is_kept(entry: &CacheEntry, keep: &[Fingerprint]) -> bool {
 const fn rank(kind: &CacheEntryKind) -> u8 {
     match kind {
         CacheEntryKind::Failed => 0,
-        CacheEntryKind::Tree(_) => 1,
-        CacheEntryKind::Build(_) => 2,
+        CacheEntryKind::Tree => 1,
+        CacheEntryKind::Build(_) | CacheEntryKind::UnreadableBuild => 2,
         CacheEntryKind::Profile(_) => 3,
         CacheEntryKind::Release(_) => 4,
         CacheEntryKind::Source => 5,

@@ -310,6 +310,22 @@ fn build_is_found_by_prefix() {
 }
 
 #[test]
+fn unreadable_build_is_listed_and_removed() {
+    let bench = Bench::new();
+    build_one(&bench.builder, &request("rel", &[])).0.unwrap();
+    let cache = Cache::new(&bench.builder.cache_dir);
+    let find = |is_wanted: fn(&CacheEntryKind) -> bool| {
+        cache.inventory().into_iter().find(|entry| is_wanted(&entry.kind))
+    };
+    let build = find(|kind| matches!(kind, CacheEntryKind::Build(_))).unwrap();
+    fs::write(build.path.join("build.json"), "{").unwrap();
+    let unreadable = find(|kind| matches!(kind, CacheEntryKind::UnreadableBuild)).unwrap();
+    assert_eq!(unreadable.path, build.path);
+    assert!(cache.remove(&unreadable).unwrap());
+    assert!(!build.path.exists());
+}
+
+#[test]
 fn leased_build_is_not_removed() {
     let bench = Bench::new();
     let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();

@@ -326,7 +326,7 @@ fn cache_is_shrunk_to_its_limit() {
     let cache = Cache::new(&bench.builder.cache_dir);
     let kinds = || {
         let inventory = cache.inventory();
-        let trees = inventory.iter().filter(|k| matches!(k.kind, CacheEntryKind::Tree(_))).count();
+        let trees = inventory.iter().filter(|k| matches!(k.kind, CacheEntryKind::Tree)).count();
         let builds =
             inventory.iter().filter(|k| matches!(k.kind, CacheEntryKind::Build(_))).count();
         (trees, builds)

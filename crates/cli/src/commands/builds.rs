@@ -58,7 +58,10 @@ fn row(entry: &CacheEntry, builds: &BTreeMap<String, &Build>) -> (usize, String,
     let short: String = name.chars().take(12).collect();
     match &entry.kind {
         CacheEntryKind::Build(build) => (0, short, describe(build)),
-        CacheEntryKind::Tree(_) => {
+        CacheEntryKind::UnreadableBuild => {
+            (0, short, "unreadable: damaged, or of another version of dbdyno".to_owned())
+        }
+        CacheEntryKind::Tree => {
             let of = builds.get(&short).map_or_else(
                 || "objects of an incomplete build".to_owned(),
                 |build| format!("objects of {}", describe(build)),
@@ -91,7 +94,7 @@ fn clean(root: &CacheDir, what: &CleanBuilds) -> Result<(), CliError> {
     let matches = |entry: &&CacheEntry| {
         let name = entry.path.file_name().unwrap_or_default().to_string_lossy();
         let named = what.names.iter().any(|start| name.starts_with(start));
-        let tree = matches!(entry.kind, CacheEntryKind::Tree(_) | CacheEntryKind::Failed);
+        let tree = matches!(entry.kind, CacheEntryKind::Tree | CacheEntryKind::Failed);
         what.all || named || (what.trees && tree)
     };
     let all = cache.inventory();
