@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dbdyno_units::Nanos;
+use dbdyno_units::{Nanos, shell_quoted};
 
 use crate::binary::BinarySizes;
 use crate::bolt::{CachedBoltProfile, link_all};
@@ -21,7 +21,6 @@ use crate::prepare::Prepared;
 use crate::profile::Profiling;
 use crate::recipe::{self, BuildPlan, Counts, RecipeInput, Step};
 use crate::request::{Event, Progress};
-use crate::shell::quote;
 use crate::watch::{Counter, Watch};
 use crate::{Build, BuildError, Cache, CompilerUsed, Request, Sha256, prerequisites};
 
@@ -297,7 +296,11 @@ impl Job<'_> {
             Box::new(StepFailure {
                 what: self.prepared.request.to_string(),
                 step: step.name.clone(),
-                command: format!("cd {} && {}", quote(&folder.to_string_lossy()), step.to_shell()),
+                command: format!(
+                    "cd {} && {}",
+                    shell_quoted(&folder.to_string_lossy()),
+                    step.to_shell()
+                ),
                 ended,
                 message: failure::last_lines(&message),
                 log,

@@ -74,6 +74,5 @@ pub use profile::{
 pub use release::{Release, Releases, suites};
 pub use request::{Event, Request};
 pub use samples::{SampleTools, SampledCode};
-pub use shell::quote_command;
 pub use source::{Commit, CommitRange, HistoryError, RangeRequest, Source, Sources};
 pub use system::System;

@@ -1,24 +1,15 @@
 use std::path::Path;
 
+use dbdyno_units::shell_quoted;
+
 /// Quotes a command for a POSIX shell: words with special characters are quoted.
-#[must_use]
-pub fn quote_command(program: &Path, args: &[String]) -> String {
-    let mut text = quote(&program.to_string_lossy());
+pub(crate) fn quote_command(program: &Path, args: &[String]) -> String {
+    let mut text = shell_quoted(&program.to_string_lossy());
     for arg in args {
         text.push(' ');
-        text.push_str(&quote(arg));
+        text.push_str(&shell_quoted(arg));
     }
     text
-}
-
-/// Quotes one word for a POSIX shell.
-pub(crate) fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%^".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    // Within single quotes, only the single quote itself is special.
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -26,11 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_special_words_are_quoted() {
-        assert_eq!(quote("-march=native"), "-march=native");
-        assert_eq!(quote("-DX=("), "'-DX=('");
-        assert_eq!(quote("it's"), r"'it'\''s'");
-        assert_eq!(quote(""), "''");
+    fn words_with_special_characters_are_quoted() {
         let args = ["-O2".to_owned(), "a b.c".to_owned()];
         assert_eq!(quote_command(Path::new("/usr/bin/cc"), &args), "/usr/bin/cc -O2 'a b.c'");
     }

@@ -1,4 +1,4 @@
-//! What every crate shares: units of measure as types, and text that is safe to show.
+//! What every crate shares: units of measure as types, and text that is safe to show or to execute.
 //!
 //! Unlike bare numbers, the types of units cannot be confused: constructors and accessors name the
 //! unit.
@@ -8,6 +8,7 @@ mod energy;
 mod grouped;
 mod nanos;
 mod rates;
+mod shell;
 mod visible;
 
 pub use bytes::Bytes;
@@ -15,4 +16,5 @@ pub use energy::Energy;
 pub use grouped::grouped;
 pub use nanos::Nanos;
 pub use rates::{Qps, Ratio, Share};
+pub use shell::shell_quoted;
 pub use visible::{visible, visible_char};

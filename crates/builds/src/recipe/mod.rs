@@ -122,7 +122,7 @@ impl Step {
         let set: String = self
             .env
             .iter()
-            .map(|(name, value)| format!("{name}={} ", crate::shell::quote(value)))
+            .map(|(name, value)| format!("{name}={} ", dbdyno_units::shell_quoted(value)))
             .collect();
         set + &quote_command(&self.program, &self.args)
     }

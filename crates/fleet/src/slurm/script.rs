@@ -2,20 +2,17 @@
 
 use std::path::Path;
 
+use dbdyno_units::shell_quoted;
+
 /// The script that runs an attempt. Slurm's signals reach dbdyno, which takes the place of the shell.
 #[must_use]
 pub fn job_script(fleet: &Path, task: &str, attempt: u32) -> String {
-    let program = quoted(&fleet.join("dbdyno").to_string_lossy());
-    let (fleet, task) = (quoted(&fleet.to_string_lossy()), quoted(task));
+    let program = shell_quoted(&fleet.join("dbdyno").to_string_lossy());
+    let (fleet, task) = (shell_quoted(&fleet.to_string_lossy()), shell_quoted(task));
     format!(
         "#!/bin/sh\n# One attempt of a task of a fleet run. Submitted by dbdyno.\n\
          exec {program} fleet task {fleet} {task} {attempt}\n"
     )
-}
-
-/// A word for the shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -28,7 +25,7 @@ mod tests {
         let last = script.lines().last().unwrap();
         assert_eq!(
             last,
-            "exec '/home/o'\\''b $(x)/f/dbdyno' fleet task '/home/o'\\''b $(x)/f' 'n1' 2"
+            "exec '/home/o'\\''b $(x)/f/dbdyno' fleet task '/home/o'\\''b $(x)/f' n1 2"
         );
     }
 }

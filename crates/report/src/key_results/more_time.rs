@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use dbdyno_stats::time_to_resolve;
-use dbdyno_units::{Nanos, Share};
+use dbdyno_units::{Nanos, Share, shell_quoted};
 use serde::Serialize;
 
 use super::{Finding, KeyResult};
@@ -91,7 +91,7 @@ pub(crate) fn command(directory: &Path, results: &[KeyResult<'_>]) -> Option<Str
         }
     }
     let total: Nanos = longest.into_values().sum();
-    let directory = quoted(&directory.to_string_lossy());
+    let directory = shell_quoted(&directory.to_string_lossy());
     let more = argument(total);
     (total > Nanos::ZERO).then(|| format!("dbdyno run --resume {directory} --more {more}"))
 }
@@ -109,15 +109,6 @@ fn argument(time: Nanos) -> String {
 fn whole_units(time: Nanos) -> Nanos {
     let unit: u32 = if time > Nanos::from_secs(90) { 60 } else { 1 };
     Nanos::from_secs((time.as_secs_f64() / f64::from(unit)).ceil() as u64 * u64::from(unit))
-}
-
-/// A word for the shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 #[cfg(test)]
@@ -148,12 +139,5 @@ mod tests {
         assert_eq!(more(9_000).words(), "to resolve 2%, 2.5 more hours");
         let arguments = [45, 61, 95, 840].map(|seconds| argument(Nanos::from_secs(seconds)));
         assert_eq!(arguments, ["45s", "61s", "2min", "14min"]);
-    }
-
-    #[test]
-    fn directory_is_quoted_for_the_shell() {
-        assert_eq!(quoted("results/first"), "results/first");
-        assert_eq!(quoted("my runs"), "'my runs'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
     }
 }
