@@ -1,7 +1,8 @@
 //! `release = …`: a compiled release of a server, by name, from Debian or from an archive.
 
 use dbdyno_document::{Problem, Table};
-use dbdyno_record::ReleaseOrigin;
+use dbdyno_record::server::ServerSystem;
+use dbdyno_record::{ReleaseOrigin, suites};
 
 use crate::source::{self, word};
 
@@ -9,9 +10,9 @@ use crate::source::{self, word};
 const KINDS: [&str; 2] = ["debian", "tarball"];
 
 /// Reads the key of a candidate; `None` if it is missing, or after a problem.
-pub fn read(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
+pub fn read(table: &mut Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
     if table.is_table("release") {
-        read_location(table.table("release")?)
+        read_location(table.table("release")?, system)
     } else {
         read_name(table)
     }
@@ -33,10 +34,10 @@ fn read_name(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
     Some(ReleaseOrigin::Installed { name: name.value.to_owned() })
 }
 
-fn read_location(mut table: Table<'_>) -> Option<ReleaseOrigin> {
+fn read_location(mut table: Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
     let named: Vec<&str> = KINDS.into_iter().filter(|kind| table.has(kind)).collect();
     let release = match named[..] {
-        ["debian"] => read_debian(&mut table),
+        ["debian"] => read_debian(&mut table, system),
         ["tarball"] => read_tarball(&mut table),
         _ => {
             let message = match named.len() {
@@ -52,9 +53,9 @@ fn read_location(mut table: Table<'_>) -> Option<ReleaseOrigin> {
     release
 }
 
-fn read_debian(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
+fn read_debian(table: &mut Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
     let suite = word(table, "debian")?;
-    source::check_debian_name(table, suite)?;
+    source::check_suite(table, suite, suites(system))?;
     Some(ReleaseOrigin::Debian { suite: suite.value.to_owned() })
 }
 

@@ -93,7 +93,7 @@ pub fn read(
     let engine = read_engine(table, system).or(system.storage_engines().first().copied());
     let program = table.key_span("program");
     let own = read_over(table, system, defaults);
-    let release = read_release(table, program);
+    let release = read_release(table, system, program);
     let build = read_build(table, system, own.source.as_ref(), program, definitions);
     if system == ServerSystem::PostgreSql && build::is_requested(table) && tls {
         let span = table.key_span("tls").unwrap_or_else(|| table.span());
@@ -121,9 +121,13 @@ pub fn read(
 }
 
 /// Reads `release`, which names the program, as `program` and `variant` do.
-fn read_release(table: &mut Table<'_>, program: Option<Span>) -> Option<ReleaseOrigin> {
+fn read_release(
+    table: &mut Table<'_>,
+    system: ServerSystem,
+    program: Option<Span>,
+) -> Option<ReleaseOrigin> {
     let place = table.key_span("release")?;
-    let release = release::read(table);
+    let release = release::read(table, system);
     let other = if program.is_some() {
         "program"
     } else if build::is_requested(table) {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use dbdyno_document::{Problem, Spanned, Table};
-
+use dbdyno_document::{Problem, Spanned, Table, did_you_mean, nearest};
+use dbdyno_record::SUITES;
 use dbdyno_record::build::SourceOrigin;
 
 /// The keys of a location, of which exactly one must be set.
@@ -122,9 +122,10 @@ fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
     let (package, suite) = (word(table, "debian"), word(table, "suite"));
     let version = if table.has("version") { Some(word(table, "version")?) } else { None };
     let (package, suite) = (package?, suite?);
-    for name in [package, suite] {
-        check_debian_name(table, name)?;
-    }
+    check_debian_name(table, package)?;
+    let compilable: Vec<&str> =
+        SUITES.into_iter().filter(|suite| !TOO_OLD.contains(suite)).collect();
+    check_suite(table, suite, &compilable)?;
     if TOO_OLD.contains(&suite.value) {
         let message = format!("unsupported suite `{}`", suite.value);
         table.report(Problem::new(suite.span, message).help("use bookworm or newer"));
@@ -137,8 +138,20 @@ fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
     })
 }
 
+/// Checks the name of a suite of Debian; `None` after a problem. Names that are near a known suite are
+/// misspelt; others may be suites of another mirror.
+pub fn check_suite(table: &Table<'_>, suite: Spanned<&str>, valid: &[&str]) -> Option<()> {
+    check_debian_name(table, suite)?;
+    if SUITES.contains(&suite.value) || nearest(suite.value, SUITES).is_none() {
+        return Some(());
+    }
+    let message = format!("unknown suite `{}`", suite.value);
+    table.report(Problem::new(suite.span, message).help(did_you_mean(suite.value, valid)));
+    None
+}
+
 /// Checks the name of a package or suite of Debian; `None` after a problem.
-pub fn check_debian_name(table: &Table<'_>, name: Spanned<&str>) -> Option<()> {
+fn check_debian_name(table: &Table<'_>, name: Spanned<&str>) -> Option<()> {
     let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
     if !name.value.chars().all(valid)
         || !name.value.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -97,6 +97,8 @@ fn build_problems_have_help() {
     }
     shows(source("{ debian = 'a' }"), "missing key `suite`");
     shows(source("{ debian = 'a', suite = 'buster' }"), "use bookworm or newer");
+    shows(source("{ debian = 'a', suite = 'bookwrm' }"), "did you mean `bookworm`?");
+    shows(source("{ debian = 'a', suite = 'stable' }"), "none");
     shows(source("{ debian = 'a b', suite = 'sid' }"), "invalid Debian name `a b`");
     shows(source("{ path = '/s', sweet = 'sid' }"), "unknown key `sweet`");
     shows(

@@ -373,6 +373,9 @@ fn releases_are_read() {
     let archive = ReleaseOrigin::Tarball { location, sha256: Some(sha256.clone()) };
     let value = format!("{{ tarball = 'https://x/mysql.tar.xz', sha256 = '{sha256}' }}");
     assert_eq!(release(&value), Some(archive));
+    // Another mirror may have it.
+    let stable = ReleaseOrigin::Debian { suite: "stable".to_owned() };
+    assert_eq!(release("{ debian = 'stable' }"), Some(stable));
     // It replaces the program of the section.
     let section = "[mysql]\nprogram = '/opt/mysqld'\n";
     let server = private(section, "system = 'mysql'\nrelease = '8.0.37'");
@@ -401,6 +404,8 @@ fn problems_of_releases_have_help() {
     for (lines, part) in [
         ("release = {}", "set exactly one of debian, tarball"),
         ("release = { debian = 'Sid' }", "invalid Debian name `Sid`"),
+        ("release = { debian = 'sidd' }", "unknown suite `sidd`"),
+        ("release = { debian = 'trixi' }", "the only valid name is `sid`"),
         ("release = { debian = 'sid', sweet = 1 }", "unknown key `sweet`"),
         ("release = { tarball = 'https://x/y.tar' }", "missing `sha256`"),
         ("release = { tarball = 'y.tar' }", "the path of a release must be absolute"),
