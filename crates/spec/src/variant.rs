@@ -25,6 +25,10 @@ pub const SETTINGS: [&str; 13] = [
     "pgo",
 ];
 
+/// The values of `linker`.
+const LINKERS: [(&str, &str); 4] =
+    [("lld", "lld"), ("gold", "gold"), ("bfd", "bfd"), ("mold", "mold")];
+
 /// Reads all `[variant.NAME]`, each with its name.
 pub fn read_all(root: &mut Table<'_>) -> Vec<(String, VariantOverrides)> {
     let Some(mut all) = root.table("variant") else { return Vec::new() };
@@ -69,7 +73,7 @@ pub fn read_settings(table: &mut Table<'_>) -> VariantOverrides {
         frame_pointers: table.bool("frame_pointers").map(|value| value.value),
         march: read_name(table, "march").or_else(|| native.clone()),
         mtune: read_name(table, "mtune").or(native),
-        linker: read_name(table, "linker"),
+        linker: word(table, "linker", &LINKERS).map(str::to_owned),
         ..VariantOverrides::default()
     }
 }
@@ -105,7 +109,7 @@ fn read_base(table: &mut Table<'_>, presets: &[String]) -> Option<String> {
 /// The preset that settings override if none is named.
 pub const DEFAULT_BASE: &str = "rel";
 
-/// Reads the name of a CPU or a linker, which becomes part of a flag.
+/// Reads the name of a CPU, which becomes part of a flag.
 fn read_name(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     let name: Spanned<&str> = table.string(key)?;
     let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+/".contains(c);

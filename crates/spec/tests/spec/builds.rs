@@ -251,7 +251,7 @@ fn settings_override_the_variant() {
 
 #[test]
 fn unknown_values_of_all_settings_are_reported() {
-    let keys = ["build_type", "optimization", "lto", "hardening", "packaging", "pgo"];
+    let keys = ["build_type", "optimization", "lto", "hardening", "packaging", "pgo", "linker"];
     for key in keys {
         let own = format!("variant = 'rel'\nsource = {{ path = '/s' }}\n{key} = 'nonsense'");
         let text = problems(&candidate(&own));
