@@ -66,7 +66,7 @@ fn report_name(table: &Table<'_>, name: Spanned<&str>) {
 }
 
 /// The canonical spelling of a name with several spellings.
-fn canonical(name: &str, system: ServerSystem) -> String {
+pub fn canonical(name: &str, system: ServerSystem) -> String {
     match system {
         ServerSystem::MariaDb | ServerSystem::MySql => name.replace('-', "_"),
         ServerSystem::PostgreSql => name.to_ascii_lowercase(),

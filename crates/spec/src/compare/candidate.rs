@@ -9,6 +9,7 @@ use dbdyno_record::{SUITES, suites};
 
 use super::InstalledReleases;
 use super::command_line::Word;
+use crate::configuration;
 
 /// A candidate as written. Ranges are parts of its word.
 #[derive(Debug)]
@@ -212,7 +213,7 @@ impl<'w> Reader<'w, '_> {
         for part in parts {
             self.part(part, system, &mut own);
         }
-        self.settings(head_end, &mut own);
+        self.settings(head_end, system, &mut own);
         let kind = Kind::Own(own);
         let candidate = Candidate { word: self.word, system, kind };
         self.check_source(&candidate);
@@ -333,7 +334,7 @@ impl<'w> Reader<'w, '_> {
     }
 
     /// `{SETTING=VALUE,…}` at the end.
-    fn settings(&mut self, start: usize, own: &mut Own) {
+    fn settings(&mut self, start: usize, system: System, own: &mut Own) {
         let text = self.word.text;
         if start == text.len() {
             return;
@@ -350,7 +351,26 @@ impl<'w> Reader<'w, '_> {
                 continue;
             };
             let name = part.start..part.start + equals;
+            self.check_duplicate(name.clone(), system, own);
             own.settings.push((name, part.start + equals + 1..part.end));
+        }
+    }
+
+    /// Reports a setting that is set before, perhaps in another spelling.
+    fn check_duplicate(&mut self, part: Range<usize>, system: System, own: &Own) {
+        let text = self.word.text;
+        let canonical = |name: &str| match system {
+            System::Server(system) => configuration::canonical(name, system),
+            System::Sqlite => name.to_owned(),
+        };
+        let name = &text[part.clone()];
+        let mut others = own.settings.iter().map(|(other, _)| &text[other.clone()]);
+        if let Some(other) = others.find(|other| canonical(other) == canonical(name)) {
+            let help = match other == name {
+                true => "remove one of them".to_owned(),
+                false => format!("`{other}` is the same setting: remove one of them"),
+            };
+            self.report(part, format!("`{name}` is set twice"), help);
         }
     }
 

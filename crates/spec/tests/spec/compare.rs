@@ -331,7 +331,9 @@ fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
         ("mariadb -m point-qeury*", "point-qeury*", "point-qeury*", "did you mean `point-query*`?"),
         ("mariadb{a=b", "{a=b", "missing `}`", "end the word"),
         ("mariadb{fsync}", "fsync", "setting `fsync` has no value", "SETTING=VALUE"),
-        ("mariadb{a=1,a=2}", "a", "duplicate key", ""),
+        ("mariadb{a=1,a=2}", "a", "`a` is set twice", "remove one of them"),
+        ("sqlite{page_size=8KiB,page_size=4KiB}", "page_size", "set twice", "remove one of them"),
+        ("mariadb{a-b=1,a_b=2}", "a_b", "`a_b` is set twice", "`a-b` is the same setting"),
         ("mariadb{1a=b}", "1a", "`1a` cannot be the name of a setting", "names"),
         (
             "sqlite{pgae_size=8KiB}",
