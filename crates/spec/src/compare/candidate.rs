@@ -98,6 +98,10 @@ const KEYS: [Key; 29] = [
     key("linker", Form::String),
 ];
 
+/// Keys of `[[candidate]]` that a word cannot set.
+const KEYS_OF_FILES: [&str; 8] =
+    ["host", "tls", "matrix", "packaging", "build_type", "injected_delay", "schema", "pid"];
+
 const fn key(name: &'static str, form: Form) -> Key {
     Key { name, form }
 }
@@ -286,11 +290,7 @@ impl<'w> Reader<'w, '_> {
         let value = name.end + 1..part.end;
         let key = &text[..equals];
         let Some(key) = KEYS.into_iter().find(|one| one.name == key) else {
-            let names = KEYS.map(|one| one.name);
-            let help = match nearest(key, names) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("for a setting of the database write `{{{text}}}` at the end"),
-            };
+            let help = help_of_unknown_key(key, &self.word.text[value], system);
             let message = format!("unknown key `{key}` of a candidate");
             return self.report(name, message, help);
         };
@@ -384,6 +384,22 @@ impl<'w> Reader<'w, '_> {
             let help = "add `:source=/its/source`, or write an experiment file with `source`";
             self.report(variant.clone(), message, help);
         }
+    }
+}
+
+/// What to write instead of `key=value`, whose key no word has.
+fn help_of_unknown_key(key: &str, value: &str, system: System) -> String {
+    let system = system.name();
+    match key {
+        "variant" => format!("write `{system}:{value}`"),
+        "release" => format!("write `{system}@{value}`"),
+        _ if KEYS_OF_FILES.contains(&key) => {
+            format!("`{key}` needs an experiment file: write one with `--save` and add it there")
+        }
+        _ => match nearest(key, KEYS.map(|one| one.name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("for a setting of the database write `{{{key}={value}}}` at the end"),
+        },
     }
 }
 
