@@ -6,7 +6,7 @@ use dbdyno_record::build::{ConfigureTool, SourceOrigin, Variant, VariantOverride
 use dbdyno_workloads::catalog::Catalog;
 
 use crate::experiment::Build;
-use crate::variant::{DEFAULT_BASE, SETTINGS, read_settings};
+use crate::variant::{DEFAULT_BASE, SETTINGS, help_of_unknown, read_settings};
 use crate::{source, training};
 
 /// The keys that this module reads, in addition to [`SETTINGS`].
@@ -26,8 +26,8 @@ const KEYS: [&str; 11] = [
 
 /// Definitions that a candidate can refer to.
 pub struct Definitions {
-    /// The variants of this experiment.
-    pub variants: Vec<(String, VariantOverrides)>,
+    /// The variants of this experiment; `None` for one with problems.
+    pub variants: Vec<(String, Option<VariantOverrides>)>,
     /// `[source]`, for candidates without `source`.
     pub source: Option<SourceOrigin>,
     /// `audit_ignore` of `[checks]`, for candidates without it.
@@ -129,16 +129,17 @@ fn find_variant(
 ) -> Option<Chosen> {
     let own = definitions.variants.iter().find(|(own, _)| own == name.value);
     if let Some((name, settings)) = own {
+        let settings = settings.clone()?;
         let variant = settings.resolve(name).ok()?;
-        return Some(Chosen { variant, settings: Some(settings.clone()) });
+        return Some(Chosen { variant, settings: Some(settings) });
     }
     let preset = find_preset(name.value);
     if preset.is_none() {
         let presets = Variant::names();
         let own = definitions.variants.iter().map(|(name, _)| name);
-        let all: Vec<&str> = presets.iter().chain(own).map(String::as_str).collect();
+        let all = presets.iter().chain(own).map(String::as_str);
         let message = format!("unknown variant `{}`", name.value);
-        table.report(Problem::new(name.span, message).help(did_you_mean(name.value, &all)));
+        table.report(Problem::new(name.span, message).help(help_of_unknown(name.value, all)));
     }
     preset
 }

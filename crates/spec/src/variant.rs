@@ -1,6 +1,6 @@
 //! Compiler settings: `[variant.NAME]`, and the same keys of a candidate.
 
-use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
+use dbdyno_document::{Problem, Spanned, Table, nearest};
 use dbdyno_record::build::{
     BuildType, Hardening, Lto, Optimization, Packaging, Pgo, Variant, VariantOverrides,
 };
@@ -29,8 +29,8 @@ pub const SETTINGS: [&str; 13] = [
 const LINKERS: [(&str, &str); 4] =
     [("lld", "lld"), ("gold", "gold"), ("bfd", "bfd"), ("mold", "mold")];
 
-/// Reads all `[variant.NAME]`, each with its name.
-pub fn read_all(root: &mut Table<'_>) -> Vec<(String, VariantOverrides)> {
+/// Reads all `[variant.NAME]`, each with its name; `None` for one with problems.
+pub fn read_all(root: &mut Table<'_>) -> Vec<(String, Option<VariantOverrides>)> {
     let Some(mut all) = root.table("variant") else { return Vec::new() };
     let presets = Variant::names();
     let mut variants = Vec::new();
@@ -39,10 +39,9 @@ pub fn read_all(root: &mut Table<'_>) -> Vec<(String, VariantOverrides)> {
         if presets.iter().any(|preset| preset == name.value) {
             let message = format!("`{}` is the name of a preset", name.value);
             all.report(Problem::new(name.span, message).help("choose another name"));
-        } else if let Some(name) = names::of_variant(&all, name)
-            && let Some(overrides) = overrides
-        {
-            variants.push((name.to_owned(), overrides));
+        } else {
+            let valid = names::of_variant(&all, name);
+            variants.push((name.value.to_owned(), overrides.filter(|_| valid.is_some())));
         }
     }
     variants
@@ -101,9 +100,17 @@ fn read_base(table: &mut Table<'_>, presets: &[String]) -> Option<String> {
         return Some(base.value.to_owned());
     }
     let message = format!("unknown preset `{}`", base.value);
-    let names: Vec<&str> = presets.iter().map(String::as_str).collect();
-    table.report(Problem::new(base.span, message).help(did_you_mean(base.value, &names)));
+    let names = presets.iter().map(String::as_str);
+    table.report(Problem::new(base.span, message).help(help_of_unknown(base.value, names)));
     None
+}
+
+/// The help text for an unknown variant: the nearest one, or else where they are listed.
+pub fn help_of_unknown<'v>(name: &str, valid: impl Iterator<Item = &'v str>) -> String {
+    match nearest(name, valid) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`dbdyno list variants` prints the presets".to_owned(),
+    }
 }
 
 /// The preset that settings override if none is named.

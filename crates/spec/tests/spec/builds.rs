@@ -107,10 +107,21 @@ fn build_problems_have_help() {
     );
     let variant = |lines: &str| problems(&format!("[variant.mine]\n{lines}\n{}", candidate("")));
     shows(variant("base = 'rell'"), "unknown preset `rell`");
+    shows(variant("base = 'fastest'"), "`dbdyno list variants` prints the presets");
+    shows(problems(&candidate("variant = 'fastest'")), "`dbdyno list variants` prints the presets");
     shows(variant("lto = 'thick'"), "`off`, `full`, `thin`, `fat`");
     shows(variant("march = 'native -O0'"), "invalid value of `march`");
     shows(variant("optimisation = 'O2'"), "did you mean `optimization`");
     shows(problems("[variant.rel]\nlto = 'full'\n"), "`rel` is the name of a preset");
+}
+
+#[test]
+fn problem_of_a_variant_is_reported_once() {
+    for (name, lines) in [("mine", "base = 'rell'"), ("a b", "lto = 'full'")] {
+        let used = candidate(&format!("variant = '{name}'\nsource = {{ path = '/s' }}"));
+        let shown = problems(&format!("[variant.'{name}']\n{lines}\n{used}"));
+        assert_eq!(shown.matches("error:").count(), 1, "{shown}");
+    }
 }
 
 #[test]
