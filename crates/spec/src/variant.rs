@@ -107,10 +107,19 @@ fn read_base(table: &mut Table<'_>, presets: &[String]) -> Option<String> {
 
 /// The help text for an unknown variant: the nearest one, or else where they are listed.
 pub fn help_of_unknown<'v>(name: &str, valid: impl Iterator<Item = &'v str>) -> String {
-    match nearest(name, valid) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`dbdyno list variants` prints the presets".to_owned(),
+    near_unknown(name, valid)
+        .unwrap_or_else(|| "`dbdyno list variants` prints the presets".to_owned())
+}
+
+/// The help text that names the variant nearest to an unknown one; `None` if none is near.
+pub fn near_unknown<'v>(name: &str, valid: impl Iterator<Item = &'v str>) -> Option<String> {
+    // Presets with -O3 have no level in their name: the nearest name has another level.
+    let lower = name.to_lowercase();
+    let without_level = lower.replace("_o3", "").replace("_03", "");
+    if without_level != lower && Variant::by_name(&without_level).is_ok() {
+        return Some(format!("did you mean `{without_level}`, which is compiled with -O3?"));
     }
+    nearest(name, valid).map(|near| format!("did you mean `{near}`?"))
 }
 
 /// The preset that settings override if none is named.

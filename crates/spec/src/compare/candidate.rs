@@ -10,6 +10,7 @@ use dbdyno_record::{SUITES, suites};
 use super::InstalledReleases;
 use super::command_line::Word;
 use crate::configuration;
+use crate::variant::{help_of_unknown, near_unknown};
 
 /// A candidate as written. Ranges are parts of its word.
 #[derive(Debug)]
@@ -317,12 +318,12 @@ impl<'w> Reader<'w, '_> {
         }
         let variants = Variant::names();
         if !variants.iter().any(|variant| variant == name) {
-            let help = match nearest(name, variants.iter().map(String::as_str)) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => match nearest(name, KEYS.map(|key| key.name)) {
-                    Some(key) => format!("did you mean the key `{key}`? Write `:{key}=VALUE`"),
-                    None => "`dbdyno list variants` prints them".to_owned(),
-                },
+            let valid = variants.iter().map(String::as_str);
+            let help = match nearest(name, KEYS.map(|key| key.name)) {
+                Some(key) if near_unknown(name, valid.clone()).is_none() => {
+                    format!("did you mean the key `{key}`? Write `:{key}=VALUE`")
+                }
+                _ => help_of_unknown(name, valid),
             };
             return report(self, help);
         }

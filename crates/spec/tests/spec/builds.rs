@@ -107,6 +107,12 @@ fn build_problems_have_help() {
     );
     let variant = |lines: &str| problems(&format!("[variant.mine]\n{lines}\n{}", candidate("")));
     shows(variant("base = 'rell'"), "unknown preset `rell`");
+    for (name, near) in [("rel_o3", "rel"), ("rel_03", "rel"), ("rel_O3_lto", "rel_lto")] {
+        let help = format!("did you mean `{near}`, which is compiled with -O3?");
+        shows(problems(&candidate(&format!("variant = '{name}'"))), &help);
+        shows(variant(&format!("base = '{name}'")), &help);
+    }
+    shows(problems(&candidate("variant = 'rel_02'")), "did you mean `rel_o2`?");
     shows(variant("base = 'fastest'"), "`dbdyno list variants` prints the presets");
     shows(problems(&candidate("variant = 'fastest'")), "`dbdyno list variants` prints the presets");
     shows(variant("lto = 'thick'"), "`off`, `full`, `thin`, `fat`");

@@ -320,6 +320,7 @@ fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
         ("mariadb:myrocks", "myrocks", "unknown variant", "did you mean `engine=myrocks`?"),
         ("postgresql:engine=x", "engine=x", "`engine`", "PostgreSQL has only one"),
         ("sqlite:rel_lto_pog", "rel_lto_pog", "unknown variant", "did you mean `rel_lto_pgo`?"),
+        ("sqlite:rel_o3", "rel_o3", "unknown variant", "did you mean `rel`, which is compiled"),
         ("sqlite:xyzzy", "xyzzy", "unknown variant", "dbdyno list variants"),
         ("sqlite:rel:rel_o2", "rel_o2", "second variant", "write two candidates"),
         ("sqlite@15:rel", "15", "SQLite has no releases", "remove it"),
