@@ -57,7 +57,8 @@ pub fn read(
     default: Option<&SourceOrigin>,
 ) -> Option<Build> {
     if !is_requested(table) {
-        table.require("variant");
+        let problem = Problem::new(table.span(), "missing key `variant` in [[candidate]]");
+        table.report(problem.help("add one, such as `variant = \"rel\"`"));
     }
     let chosen = read_variant(table, definitions);
     let default = default.or(definitions.source.as_ref());

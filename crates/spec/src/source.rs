@@ -84,7 +84,7 @@ pub fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<S
 }
 
 fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
-    table.require("revision");
+    require(table, "revision", "add a tag or a commit, such as `revision = \"v1.0\"`");
     let (url, revision) = (word(table, "git"), word(table, "revision"));
     let (url, revision) = (url?, revision?);
     refuse_password(table, url, "use a credential helper of git, see gitcredentials(7)")?;
@@ -98,6 +98,14 @@ fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
         return None;
     }
     Some(SourceOrigin::Git { url: url.value.to_owned(), revision: revision.value.to_owned() })
+}
+
+/// Reports a missing key of a source.
+fn require(table: &Table<'_>, key: &str, help: &str) {
+    if !table.has(key) {
+        let problem = Problem::new(table.span(), format!("missing key `{key}` in `source`"));
+        table.report(problem.help(help));
+    }
 }
 
 /// Whether git takes a location for a URL or for `HOST:PATH`, not for a path.
@@ -118,7 +126,7 @@ fn refuse_password(table: &Table<'_>, url: Spanned<&str>, instead: &str) -> Opti
 }
 
 fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
-    table.require("suite");
+    require(table, "suite", "add a release of Debian, such as `suite = \"bookworm\"`");
     let (package, suite) = (word(table, "debian"), word(table, "suite"));
     let version = if table.has("version") { Some(word(table, "version")?) } else { None };
     let (package, suite) = (package?, suite?);

@@ -90,12 +90,14 @@ fn build_problems_have_help() {
     shows(source("{ tarball = 'https://x/y.tar' }"), "missing `sha256`");
     shows(source("{ tarball = '/x.tar', sha256 = '12' }"), "64 digits");
     shows(source("{ git = 'https://x/y' }"), "missing key `revision`");
+    shows(source("{ git = 'https://x/y' }"), "such as `revision = \"v1.0\"`");
     shows(source("{ git = 'https://x/y', revision = '--all' }"), "invalid revision `--all`");
     for path in ["../pg", "pg", "~/pg", "./a:b"] {
         let git = source(&format!("{{ git = '{path}', revision = 'v1' }}"));
         shows(git, "the path of a repository must be absolute");
     }
     shows(source("{ debian = 'a' }"), "missing key `suite`");
+    shows(source("{ debian = 'a' }"), "such as `suite = \"bookworm\"`");
     shows(source("{ debian = 'a', suite = 'buster' }"), "use bookworm or newer");
     shows(source("{ debian = 'a', suite = 'bookwrm' }"), "did you mean `bookworm`?");
     shows(source("{ debian = 'a', suite = 'stable' }"), "none");

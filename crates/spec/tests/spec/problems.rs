@@ -405,7 +405,7 @@ fn invalid_candidates_are_reported() {
           --> test.toml:13:1
            |
         13 | [[candidate]]
-           | ^^^^^^^^^^^^^
+           | ^^^^^^^^^^^^^ add one, such as `variant = "rel"`
 
         error: reserved name `control`
           --> test.toml:14:8
