@@ -17,9 +17,11 @@ struct Signs {
     made_of: &'static str,
 }
 
-const OF_EXPERIMENT: Signs = Signs { allowed: "-_.", made_of: "letters, digits and - _ ." };
+const OF_EXPERIMENT: Signs =
+    Signs { allowed: "-_.", made_of: "letters a–z and A–Z, digits and - _ ." };
 
-const OF_CANDIDATE: Signs = Signs { allowed: "-_.+", made_of: "letters, digits and - _ . +" };
+const OF_CANDIDATE: Signs =
+    Signs { allowed: "-_.+", made_of: "letters a–z and A–Z, digits and - _ . +" };
 
 /// The experiment's name, used as a prefix of the run directory's name.
 pub fn of_experiment<'d>(table: &mut Table<'d>) -> Option<&'d str> {
@@ -71,7 +73,7 @@ fn stored_name<'de, D: Deserializer<'de>>(stored: D, signs: Signs) -> Result<Str
     let name = String::deserialize(stored)?;
     match problem_of(&name, signs) {
         None => Ok(name),
-        Some(problem) => Err(D::Error::custom(problem)),
+        Some((message, _)) => Err(D::Error::custom(message)),
     }
 }
 
@@ -81,22 +83,23 @@ fn read<'d>(table: &mut Table<'d>, signs: Signs) -> Option<Spanned<&'d str>> {
 }
 
 fn check<'d>(table: &Table<'d>, name: Spanned<&'d str>, signs: Signs) -> Option<Spanned<&'d str>> {
-    let Some(message) = problem_of(name.value, signs) else { return Some(name) };
-    let help = format!("names are made of {}", signs.made_of);
+    let Some((message, help)) = problem_of(name.value, signs) else { return Some(name) };
     table.report(Problem::new(name.span, message).help(help));
     None
 }
 
-/// Why a name is not valid; `None` if it is.
-fn problem_of(name: &str, signs: Signs) -> Option<String> {
+/// Why a name is not valid, and the help text; `None` if it is valid.
+fn problem_of(name: &str, signs: Signs) -> Option<(String, String)> {
+    let made_of = format!("names are made of {}", signs.made_of);
     let valid = |c: char| c.is_ascii_alphanumeric() || signs.allowed.contains(c);
     if !name.chars().all(valid) {
-        Some(format!("`{name}` cannot be a name"))
+        Some((format!("`{name}` cannot be a name"), made_of))
     } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         // A leading dot would hide the run directory; a leading `-` would look like an option.
-        Some("a name must start with a letter or a digit".to_owned())
+        Some(("a name must start with a letter or a digit".to_owned(), made_of))
     } else if name.len() > LONGEST {
-        Some(format!("the name is longer than {LONGEST} characters"))
+        let message = format!("the name is longer than {LONGEST} characters");
+        Some((message, format!("it has {}", name.len())))
     } else {
         None
     }

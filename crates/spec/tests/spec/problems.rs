@@ -117,9 +117,12 @@ fn invalid_names_are_reported() {
      --> test.toml:1:8
       |
     1 | name = 'a b'
-      |        ^^^^^ names are made of letters, digits and - _ .
+      |        ^^^^^ names are made of letters a–z and A–Z, digits and - _ .
     "
     );
+    let long = shown(&format!("name = '{}'\nbaseline = 'a'{CANDIDATE}", "n".repeat(101)));
+    assert!(long.contains("longer than 100 characters"), "{long}");
+    assert!(long.contains("^ it has 101"), "{long}");
     assert_snapshot!(
         shown(&format!("name = '.a'\nbaseline = 'a'{CANDIDATE}")),
         @r"
@@ -127,7 +130,7 @@ fn invalid_names_are_reported() {
      --> test.toml:1:8
       |
     1 | name = '.a'
-      |        ^^^^ names are made of letters, digits and - _ .
+      |        ^^^^ names are made of letters a–z and A–Z, digits and - _ .
     "
     );
 }
