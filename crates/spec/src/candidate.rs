@@ -56,6 +56,10 @@ pub enum Program {
 
 /// Reads all candidates.
 pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<Read<'d>> {
+    if root.is_table("candidate") {
+        root.refuse("candidate", "is a single table", "write `[[candidate]]`");
+        return Vec::new();
+    }
     let tables = root.tables("candidate");
     if tables.is_empty() {
         let problem = Problem::new(root.span(), "missing [[candidate]]");

@@ -457,3 +457,14 @@ fn missing_candidates_are_reported() {
       | ^ add one with `name` and `system`
     ");
 }
+
+#[test]
+fn single_table_of_a_candidate_is_reported_once() {
+    assert_snapshot!(shown("name = 'x'\nbaseline = 'a'\n[candidate]\nname = 'a'"), @r"
+    error: `candidate` is a single table
+     --> test.toml:3:2
+      |
+    3 | [candidate]
+      |  ^^^^^^^^^ write `[[candidate]]`
+    ");
+}
