@@ -77,6 +77,7 @@ pub fn experiment(
     };
     let read = |word| Candidate::read(word, installed, &mut problems);
     let candidates: Vec<Candidate<'_>> = places.into_iter().filter_map(read).collect();
+    check_names(&candidates, &mut problems);
     if let Some(script) = &options.script {
         script.check_file(files, &mut problems);
         script.check_systems(&candidates, &mut problems);
@@ -103,6 +104,19 @@ pub fn experiment(
             write(&options)
         }
         _ => Ok(comparison),
+    }
+}
+
+/// Reports names that several words set.
+fn check_names(candidates: &[Candidate<'_>], problems: &mut Vec<Problem>) {
+    for (number, candidate) in candidates.iter().enumerate() {
+        let Some(place) = candidate.place_of("name") else { continue };
+        let name = candidate.text(place);
+        if candidates[..number].iter().any(|other| other.value("name") == Some(name)) {
+            let message = format!("duplicate candidate name `{name}`");
+            let problem = Problem::new(candidate.word.span(place.clone()), message);
+            problems.push(problem.help("another candidate has it: choose another name"));
+        }
     }
 }
 

@@ -358,6 +358,7 @@ fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
         ("mysql://h/", "h", "`url` has no user", "mysql://user@host"),
         ("mysql://me@h/?tsl=off", "tsl", "unknown key in `url`", "did you mean `tls`?"),
         ("mariadb:name=a/b mysql", "a/b", "`a/b` cannot be a name", "letters"),
+        ("mariadb:name=a mysql:name=a", "a", "duplicate candidate name `a`", "choose another name"),
         ("mariadb:name=control", "control", "reserved name `control`", ""),
         ("mariadb:name=a'b mysql", r"mariadb:name=a'\''b", "`a'b` cannot be a name", "letters"),
         ("mariadb -m a'b", r"a'\''b", "no microbenchmark is called `a'b`", "select by name"),
