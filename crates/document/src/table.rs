@@ -146,6 +146,13 @@ impl<'d> Table<'d> {
         key: &'static str,
         range: RangeInclusive<i64>,
     ) -> Option<Spanned<i64>> {
+        let float = self.item(key).and_then(|item| Some((item.as_float()?, item.span())));
+        if let Some((float, span)) = float.filter(|(float, _)| float.fract() == 0.0) {
+            self.read_keys.push(key);
+            let message = format!("`{key}` must be an integer, not a float");
+            self.report(Problem::new(span_of(span), message).help(format!("write `{float}`")));
+            return None;
+        }
         let value = self.read(key, "an integer", Item::as_integer)?;
         self.within(key, value, range)
     }
@@ -175,7 +182,7 @@ impl<'d> Table<'d> {
         key: &'static str,
         range: RangeInclusive<Nanos>,
     ) -> Option<Spanned<Nanos>> {
-        let text = self.read(key, "a length of time such as \"50ms\"", Item::as_str)?;
+        let text = self.read(key, "a duration such as \"50ms\"", Item::as_str)?;
         let value = self.parsed(key, text, crate::parse_duration)?;
         self.within(key, value, range)
     }
@@ -186,7 +193,7 @@ impl<'d> Table<'d> {
         key: &'static str,
         range: RangeInclusive<Share>,
     ) -> Option<Spanned<Share>> {
-        let text = self.read(key, "a share such as \"0.5%\"", Item::as_str)?;
+        let text = self.read(key, "a percentage such as \"0.5%\"", Item::as_str)?;
         let value = self.parsed(key, text, crate::parse_share)?;
         self.within(key, value, range)
     }
@@ -275,7 +282,7 @@ impl<'d> Table<'d> {
         let texts = match self.item(key) {
             Some(item) if item.is_array() => self.array(key, "lengths of time", Value::as_str)?,
             _ => {
-                let expected = "a length of time such as \"50ms\" or an array of them";
+                let expected = "a duration such as \"50ms\" or an array of them";
                 let one = self.read(key, expected, Item::as_str)?;
                 one.map(|_| vec![one])
             }

@@ -27,10 +27,12 @@ struct Kind {
     units: &'static [(&'static str, f64)],
     /// The units listed in help texts, without alternative spellings.
     listed: &'static str,
+    /// Units of others, with those that are probably meant.
+    foreign: &'static [(&'static str, &'static str)],
 }
 
 const DURATION: Kind = Kind {
-    name: "a length of time",
+    name: "a duration",
     of: "time",
     example: "50ms",
     units: &[
@@ -45,6 +47,7 @@ const DURATION: Kind = Kind {
         ("h", 3600e9),
     ],
     listed: "ns, us, ms, s, min and h",
+    foreign: &[("m", "min"), ("sec", "s"), ("mins", "min")],
 };
 
 const SIZE: Kind = Kind {
@@ -59,10 +62,17 @@ const SIZE: Kind = Kind {
         ("TiB", 1_099_511_627_776.0),
     ],
     listed: "B, KiB, MiB, GiB and TiB",
+    foreign: &[("K", "KiB"), ("M", "MiB"), ("G", "GiB"), ("T", "TiB")],
 };
 
-const SHARE: Kind =
-    Kind { name: "a share", of: "a share", example: "0.5%", units: &[("%", 1.0)], listed: "%" };
+const SHARE: Kind = Kind {
+    name: "a percentage",
+    of: "a percentage",
+    example: "0.5%",
+    units: &[("%", 1.0)],
+    listed: "%",
+    foreign: &[],
+};
 
 /// A duration such as `50ms`, `1.5s`, `5min` or `200us`.
 ///
@@ -108,16 +118,22 @@ impl Kind {
                 format!("write {name} as `{example}`{others}"),
             ));
         }
-        match self.units.iter().find(|(valid, _)| *valid == unit) {
-            Some((_, size)) => Ok(number * size),
-            None => Err(BadValue::new(
-                format!("`{unit}` is not a unit of {of}"),
-                format!(
-                    "{} {listed}",
-                    if self.units.len() > 1 { "units are" } else { "its unit is" }
-                ),
-            )),
+        if let Some((_, size)) = self.units.iter().find(|(valid, _)| *valid == unit) {
+            return Ok(number * size);
         }
+        let corrected = text.replacen(',', ".", 1);
+        if unit.starts_with(',') && self.parse(&corrected).is_ok() {
+            let message = format!("`{text}` has a decimal comma");
+            return Err(BadValue::new(message, format!("write `{corrected}`")));
+        }
+        let help = match self.foreign.iter().find(|(foreign, _)| *foreign == unit) {
+            Some((_, meant)) => {
+                format!("did you mean `{}{meant}`? units are {listed}", &text[..unit_at])
+            }
+            None if self.units.len() > 1 => format!("units are {listed}"),
+            None => format!("its unit is {listed}"),
+        };
+        Err(BadValue::new(format!("`{unit}` is not a unit of {of}"), help))
     }
 
     /// The quantity in its smallest unit, rounded.
@@ -171,17 +187,25 @@ mod tests {
             problem("50"),
             bad(
                 "`50` has no unit",
-                "write a length of time as `50ms`; units are ns, us, ms, s, min and h"
+                "write a duration as `50ms`; units are ns, us, ms, s, min and h"
             )
         );
         assert_eq!(
-            problem("50sec"),
-            bad("`sec` is not a unit of time", "units are ns, us, ms, s, min and h")
+            problem("50secs"),
+            bad("`secs` is not a unit of time", "units are ns, us, ms, s, min and h")
         );
+        assert_eq!(
+            problem("5m"),
+            bad(
+                "`m` is not a unit of time",
+                "did you mean `5min`? units are ns, us, ms, s, min and h"
+            )
+        );
+        assert_eq!(problem("0,5s"), bad("`0,5s` has a decimal comma", "write `0.5s`"));
         for text in ["", "ms", "-5ms", "1.2.3s", ".", "ever", "١ms"] {
             assert_eq!(
                 problem(text),
-                bad(&format!("`{text}` is not a length of time"), "write it as `50ms`")
+                bad(&format!("`{text}` is not a duration"), "write it as `50ms`")
             );
         }
         let many = "9".repeat(400) + "h";

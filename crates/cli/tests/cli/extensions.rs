@@ -115,7 +115,7 @@ fn runs_that_cannot_be_extended_say_why() {
     finished.assert_code(2).assert_prints("--resume");
     test.run(&Experiment::default(), &[]).assert_code(0);
     resume(&out, &["--more", "0s"]).assert_code(2).assert_prints("must be more than 0");
-    resume(&out, &["--more", "ten"]).assert_code(2).assert_prints("length of time");
+    resume(&out, &["--more", "ten"]).assert_code(2).assert_prints("is not a duration");
     let was = "json_extract(json, '$.build.was')";
     modify_run(
         &out,

@@ -101,7 +101,7 @@ fn invalid_values_are_reported() {
         3 | control = "yes"
           |           ^^^^^
 
-        error: `slice` must be a length of time such as "50ms", not an integer
+        error: `slice` must be a duration such as "50ms", not an integer
          --> test.toml:4:9
           |
         4 | slice = 50

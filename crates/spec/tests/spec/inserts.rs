@@ -89,6 +89,7 @@ fn workload_has_the_final_number_of_rows() {
 fn problems_are_shown_at_their_positions() {
     for (section, expected) in [
         ("[insert_benchmark]\nclinets = 2", "did you mean `clients`?"),
+        ("[insert_benchmark]\nclients = 1e3", "write `1000`"),
         ("[insert_benchmark]\nrows = { i3 = 2 }", "unknown key `i3` in `insert_benchmark.rows`"),
         ("[insert_benchmark]\nrows = { i0 = 10 }", "it must be from 1000 to"),
         ("[insert_benchmark]\ntables = 2", "2 tables are more than the 1 clients"),
@@ -96,7 +97,7 @@ fn problems_are_shown_at_their_positions() {
         ("[insert_benchmark]\nrates = 0", "it must be from 1 to"),
         ("[insert_benchmark]\nrates = [1, 0]\nseconds = ['1s', '2s']", "it must be from 1 to"),
         ("[insert_benchmark]\nseconds = ['1s', '2s']", "2 times for 3 rates"),
-        ("[insert_benchmark]\nseconds = 5", "a length of time such as"),
+        ("[insert_benchmark]\nseconds = 5", "a duration such as"),
         ("[insert_benchmark]\nseconds = '5'", "`5` has no unit"),
         ("[insert_benchmark]\nqueries = 'rnage'", "did you mean `range`?"),
         ("[insert_benchmark]\nstall = '0%'", "it must be from 1%"),

@@ -99,7 +99,7 @@ fn wrong_types_are_reported() {
     5 | workload = 1
       |            ^
 
-    error: `slice` must be a length of time such as "50ms", not an integer
+    error: `slice` must be a duration such as "50ms", not an integer
      --> test.toml:6:18
       |
     6 | schedule.slice = 50
@@ -238,7 +238,7 @@ fn invalid_schedule_is_reported() {
      --> test.toml:4:9
       |
     4 | slice = '50'
-      |         ^^^^ write a length of time as `50ms`; units are ns, us, ms, s, min and h
+      |         ^^^^ write a duration as `50ms`; units are ns, us, ms, s, min and h
 
     error: `write_slice` is out of range
      --> test.toml:5:15
@@ -268,13 +268,13 @@ fn invalid_schedule_is_reported() {
      --> test.toml:9:10
       |
     9 | target = '0.5'
-      |          ^^^^^ write a share as `0.5%`
+      |          ^^^^^ write a percentage as `0.5%`
 
     error: `budget`: `sec` is not a unit of time
       --> test.toml:10:10
        |
     10 | budget = '2sec'
-       |          ^^^^^^ units are ns, us, ms, s, min and h
+       |          ^^^^^^ did you mean `2s`? units are ns, us, ms, s, min and h
 
     error: `restarts` is out of range
       --> test.toml:11:12
