@@ -7,12 +7,10 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
-use dbdyno_live::GenerationState;
-
-use crate::common::{Background, Finished, call, children, dbdyno, finish, send, wait_until};
+use crate::common::{Finished, call, children, dbdyno, finish, send, wait_until};
 
 /// A busy program, killed on drop.
-struct Busy(Child);
+pub struct Busy(pub Child);
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -44,13 +42,13 @@ int main(void) {
 ";
 
 /// Samples for half a second. `--force` because that may be too little on a busy machine.
-const SAMPLING: [&str; 5] = ["--seconds", "0.5", "--frequency", "7999", "--force"];
+pub const SAMPLING: [&str; 5] = ["--seconds", "0.5", "--frequency", "7999", "--force"];
 
 /// A few samples.
-const FEW: [&str; 4] = ["--seconds", "0.5", "--frequency", "199"];
+pub const FEW: [&str; 4] = ["--seconds", "0.5", "--frequency", "199"];
 
 /// Runs some code and then a busy loop.
-fn busy(directory: &Path, first: &str) -> Busy {
+pub fn busy(directory: &Path, first: &str) -> Busy {
     busy_with(directory, first, &[])
 }
 
@@ -208,121 +206,8 @@ fn program_is_optimized_undone_and_redone() {
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
 
-/// Whether code that counts is active in a process, or may be.
-fn is_counting(state: &Path) -> bool {
-    let records = dbdyno_live::live_records(state);
-    let mut generations = records.iter().flat_map(|record| &record.generations);
-    let may_be_active = [GenerationState::Switching, GenerationState::Active];
-    generations.any(|it| it.counts && may_be_active.contains(&it.state))
-}
-
-/// The guards of an optimization.
-fn guards(optimizer: &Background) -> Vec<u32> {
-    let is_guard = |pid: &u32| {
-        let command = fs::read_to_string(format!("/proc/{pid}/cmdline"));
-        command.is_ok_and(|command| command.contains("guard-counting"))
-    };
-    children(optimizer.pid()).into_iter().filter(is_guard).collect()
-}
-
-#[test]
-fn counting_ends_after_a_kill_also_if_the_guard_gets_signals_of_a_service() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state");
-    let mut busy = busy(directory.path(), "");
-    let pid = busy.0.id().to_string();
-    let mut killed_while_counting = false;
-    for _ in 0..8 {
-        let mut command = dbdyno();
-        command.args(["live", "optimize", "--max-pause", "500", "--pid", &pid, "--state"]);
-        command.arg(&state).args(SAMPLING);
-        let mut optimizer = Background::start(command, directory.path());
-        optimizer.wait_until("it counts", || is_counting(&state));
-        for guard in guards(&optimizer) {
-            for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
-                send(guard, signal);
-            }
-        }
-        optimizer.signal(libc::SIGKILL);
-        killed_while_counting |= is_counting(&state);
-        wait_until("the original code is active", || !is_counting(&state));
-        let said = optimizer.end().all();
-        assert!(!said.contains("panicked"), "{said}");
-    }
-    assert!(killed_while_counting, "in no attempt");
-    let state = state.display().to_string();
-    call(["live", "status", "--pid", &pid, "--state", &state]).assert_code(0).assert_prints("0 of");
-    assert!(busy.0.try_wait().unwrap().is_none(), "it died");
-}
-
-#[test]
-fn counting_of_a_stopped_program_ends_when_it_continues() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state");
-    let busy = busy(directory.path(), "");
-    let pid = busy.0.id();
-    let is_still_counting = (0..20).any(|_| {
-        let mut command = dbdyno();
-        command.args(["live", "optimize", "--max-pause", "500", "--pid", &pid.to_string()]);
-        command.arg("--state").arg(&state).args(SAMPLING);
-        let mut optimizer = Background::start(command, directory.path());
-        optimizer.wait_until("it counts", || is_counting(&state));
-        send(pid, libc::SIGSTOP);
-        optimizer.signal(libc::SIGKILL);
-        optimizer.end();
-        // The guard is refused meanwhile.
-        sleep(Duration::from_secs(1));
-        let was_counting = is_counting(&state);
-        send(pid, libc::SIGCONT);
-        was_counting
-    });
-    assert!(is_still_counting, "it was not interrupted while it counted");
-    wait_until("the original code is active", || !is_counting(&state));
-}
-
-/// Interrupts an optimization and its guard while code that counts is active.
-fn leave_counting(directory: &Path, state: &Path, pid: &str) {
-    for _ in 0..20 {
-        let mut command = dbdyno();
-        command.args(["live", "optimize", "--max-pause", "500", "--pid", pid, "--state"]);
-        command.arg(state).args(SAMPLING);
-        let mut optimizer = Background::start(command, directory);
-        optimizer.wait_until("it counts", || is_counting(state));
-        guards(&optimizer).into_iter().for_each(|guard| send(guard, libc::SIGKILL));
-        optimizer.signal(libc::SIGKILL);
-        optimizer.end();
-        if is_counting(state) {
-            return;
-        }
-    }
-    panic!("it was not interrupted while it counted");
-}
-
-#[test]
-fn code_that_counts_is_deactivated_by_the_next_optimization_even_if_that_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state");
-    let busy = busy(directory.path(), "");
-    let pid = busy.0.id().to_string();
-    let to_state = ["--state", state.to_str().unwrap()];
-
-    leave_counting(directory.path(), &state, &pid);
-    let optimize = ["live", "optimize", "--pid", &pid, "--max-pause", "500"];
-    let refused = call(optimize.iter().chain(&FEW).chain(&to_state).copied());
-    refused.assert_code(1).assert_prints("too few samples");
-    refused.assert_prints(&format!("counted executions in process {pid}: the original code"));
-    assert!(!is_counting(&state));
-
-    leave_counting(directory.path(), &state, &pid);
-    let file = watch_rules(directory.path());
-    let watched = call(["live", "watch", &file, "--seconds", "3"].iter().chain(&to_state).copied());
-    watched.assert_code(0).assert_prints("the original code is active now");
-    assert!(!is_counting(&state));
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
-}
-
 /// Writes rules of `watch` for the busy program, for many attempts in a second.
-fn watch_rules(directory: &Path) -> String {
+pub fn watch_rules(directory: &Path) -> String {
     let rules = directory.join("rules.toml");
     let program = directory.join("busy").display().to_string();
     let watch =

@@ -27,6 +27,7 @@ mod hosts;
 mod inserts;
 mod interruptions;
 mod live;
+mod live_counting;
 mod live_programs;
 mod live_runs;
 #[path = "../../../engines/tests/it/mysql_release.rs"]
