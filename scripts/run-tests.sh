@@ -46,7 +46,7 @@ list_outside() {
 TMPDIR=$(mktemp -d /tmp/dbdyno-tests.XXXXXX)
 chmod 1777 "$TMPDIR"
 export TMPDIR
-# Reasons why tests of MySQL's own program were skipped, which cargo does not show.
+# Reasons why tests were skipped, one per line; cargo does not show what passing tests print.
 DBDYNO_SKIPPED_TESTS=$(mktemp /tmp/skipped-tests-of-dbdyno.XXXXXX)
 export DBDYNO_SKIPPED_TESTS
 trap 'rm -rf "$TMPDIR" "$DBDYNO_SKIPPED_TESTS" ${own_dir:+"$own_dir"}' EXIT
