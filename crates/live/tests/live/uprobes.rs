@@ -10,15 +10,20 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{Attachment, SamplingOptions, map_to_original, optimize, sample};
-use dbdyno_relayout::Options;
+use dbdyno_relayout::{Options, Samples};
 use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
 use perf_event_open_sys::perf_event_open;
 
 use crate::copies::attach;
+use crate::repetitions;
 use crate::victim::{Program, Victim};
+
+/// The instruction that the kernel writes.
+const BREAKPOINT: u8 = 0xcc;
 
 /// A uprobe in all processes that execute a file; one event per CPU.
 struct Uprobe(Vec<File>);
@@ -67,6 +72,76 @@ fn static_probe(program: &Path, name: &str) -> u64 {
     u64::from_str_radix(location.split(',').next().unwrap(), 16).unwrap()
 }
 
+/// A program that calls its functions all the time, with samples that let all of them be moved.
+struct Target {
+    program: Program,
+    victim: Victim,
+    attachment: Attachment,
+    samples: Samples,
+    /// Difference between addresses in memory and in the file.
+    bias: u64,
+}
+
+impl Target {
+    /// `None` if the kernel permits no uprobes.
+    fn start() -> Option<Self> {
+        // Without `endbr64`, so that functions start with an instruction that does something.
+        let flags = ["-O2", "-mavx", "-fcf-protection=none"];
+        let program = Program::compile("threads.c", "gcc", &flags);
+        // Not to the program itself: a breakpoint that is left makes its function a modified one.
+        let copy = program.path.with_extension("copy");
+        fs::copy(&program.path, &copy).unwrap();
+        if let Err(error) = Uprobe::attach(&copy, program.functions("leaf_")[0].0) {
+            println!("skipped: the kernel permits no uprobes: {error}");
+            return None;
+        }
+        let victim = program.start();
+        let attachment = attach(&program, &victim);
+        let sampling = SamplingOptions {
+            time: Duration::from_millis(600),
+            frequency: 7_999,
+            ..SamplingOptions::default()
+        };
+        let sampled = sample(victim.pid(), false, &sampling, |_| false).unwrap();
+        let mut samples = map_to_original(&attachment, &sampled.samples);
+        let maps = attachment.process().maps().unwrap();
+        let base = maps.all().iter().find(|it| Path::new(&it.name) == program.path).unwrap();
+        let bias = base.range.start;
+        // A busy machine leaves few samples: these have some in any case.
+        for name in ["leaf_mix", "leaf_sum", "leaf_probed"] {
+            for (function, _) in program.functions(name) {
+                samples.add_hit(bias + function, 1_000);
+            }
+        }
+        Some(Self { program, victim, attachment, samples, bias })
+    }
+
+    /// Addresses in the file of the functions whose name has this prefix.
+    fn functions(&self, prefix: &str) -> Vec<u64> {
+        self.program.functions(prefix).iter().map(|(at, _)| *at).collect()
+    }
+
+    fn probe(&self, address: u64) -> Uprobe {
+        Uprobe::attach(&self.program.path, address).unwrap()
+    }
+
+    fn optimize(&mut self) {
+        let options = Options { coverage: 1.0, ..Options::default() };
+        optimize(&mut self.attachment, &self.samples, &options, |_| ()).unwrap();
+    }
+
+    /// Addresses in the file of the functions that the newest generation moved.
+    fn moved(&self) -> Vec<u64> {
+        let Some(newest) = self.attachment.generations().last() else { return Vec::new() };
+        let is_moved = |(at, size): &(u64, u64)| {
+            let function = self.bias + at..self.bias + at + size;
+            newest.entries.iter().any(|entry| function.contains(&entry.address))
+        };
+        let functions = self.program.functions("leaf_").into_iter();
+        functions.filter(is_moved).map(|(at, _)| at).collect()
+    }
+}
+
 fn wait_for(what: &str, victim: &mut Victim, mut happens: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happens() {
@@ -77,81 +152,121 @@ fn wait_for(what: &str, victim: &mut Victim, mut happens: impl FnMut() -> bool) 
     victim.assert_alive();
 }
 
-/// Whether the start of a function is followed by a jump.
-fn is_moved(attachment: &Attachment, function: u64, size: u64) -> bool {
-    let newest = attachment.generations().last();
-    newest.is_some_and(|it| {
-        it.entries.iter().any(|entry| (function..function + size).contains(&entry.address))
-    })
+#[test]
+fn uprobes_on_moved_functions_do_not_disturb_the_program() {
+    let Some(mut target) = Target::start() else { return };
+    let [by_pointer] = target.functions("leaf_mix")[..] else { panic!("no leaf_mix") };
+    let [probed_early, probed_late] = target.functions("leaf_probed")[..] else {
+        panic!("no probed functions")
+    };
+    target.optimize();
+    let moved = target.moved();
+    assert!(moved.len() > 1 && moved.contains(&by_pointer), "{moved:x?}");
+    // Attached and removed, mostly without hits.
+    for _ in 0..3 {
+        moved.iter().for_each(|function| drop(target.probe(*function)));
+    }
+    target.victim.assert_alive();
+    // Static probes, behind the jump and where it would be.
+    let [early, late] = ["early", "late"].map(|name| static_probe(&target.program.path, name));
+    assert!(moved.contains(&probed_late) && !moved.contains(&probed_early), "{moved:x?}");
+    let mut static_probes = [early, late].map(|probe| target.probe(probe));
+    wait_for("hits of a static probe", &mut target.victim, || static_probes[0].hits() > 0);
+    // With hits, through the pointer: it points to the original entry.
+    let mut probes: Vec<Uprobe> = moved.iter().map(|it| target.probe(*it)).collect();
+    wait_for("1,000 hits", &mut target.victim, || {
+        probes.iter_mut().map(Uprobe::hits).sum::<u64>() >= 1_000
+    });
+    target.attachment.undo().unwrap();
+    let before = static_probes[1].hits();
+    wait_for("hits of the other one", &mut target.victim, || static_probes[1].hits() > before);
+    target.attachment.redo().unwrap();
+    target.victim.assert_alive();
+    drop((probes, static_probes));
+    target.victim.assert_alive();
+    target.attachment.undo().unwrap();
+    target.victim.assert_alive();
+    // Return probes keep return addresses in the kernel: a copy may be in use without a trace of it.
+    target.attachment.retire_unused().unwrap();
+    assert_eq!(target.attachment.free().unwrap(), 0);
+    target.victim.end();
 }
 
 #[test]
-fn uprobes_on_moved_functions_do_not_disturb_the_program() {
-    // Without `endbr64`, so that functions start with an instruction that does something.
-    let flags = ["-O2", "-mavx", "-fcf-protection=none"];
-    let program = Program::compile("threads.c", "gcc", &flags);
-    let functions = program.functions("leaf_");
-    let attach_to = |function: u64| Uprobe::attach(&program.path, function);
-    // Not to the program itself: a breakpoint that is left makes its function a modified one.
-    let copy = program.path.with_extension("copy");
-    fs::copy(&program.path, &copy).unwrap();
-    if let Err(error) = Uprobe::attach(&copy, functions[0].0) {
-        return println!("skipped: the kernel permits no uprobes: {error}");
-    }
-    let mut victim = program.start();
-    let mut attachment = attach(&program, &victim);
-    let sampling = SamplingOptions {
-        time: Duration::from_millis(600),
-        frequency: 7_999,
-        ..SamplingOptions::default()
-    };
-    let sampled = sample(victim.pid(), false, &sampling, |_| false).unwrap();
-    let mut samples = map_to_original(&attachment, &sampled.samples);
-    let maps = attachment.process().maps().unwrap();
-    let base = maps.all().iter().find(|it| Path::new(&it.name) == program.path).unwrap();
-    // A busy machine leaves few samples: the function that is called through a pointer has some in
-    // any case.
-    let [by_pointer] = program.functions("leaf_mix")[..] else { panic!("no leaf_mix") };
-    let [probed_early, probed_late] = program.functions("leaf_probed")[..] else {
+fn functions_that_have_a_uprobe_stay_until_it_is_removed() {
+    let Some(mut target) = Target::start() else { return };
+    let [by_pointer] = target.functions("leaf_mix")[..] else { panic!("no leaf_mix") };
+    let late = static_probe(&target.program.path, "late");
+    let [_, probed_late] = target.functions("leaf_probed")[..] else {
         panic!("no probed functions")
     };
-    for (function, _) in [by_pointer, probed_early, probed_late] {
-        samples.add_hit(base.range.start + function, 1_000);
-    }
-    let options = Options { coverage: 1.0, ..Options::default() };
-    optimize(&mut attachment, &samples, &options, |_| ()).unwrap();
-    let moved: Vec<u64> = functions
-        .iter()
-        .filter(|(at, size)| is_moved(&attachment, base.range.start + at, *size))
-        .map(|(at, _)| *at)
-        .collect();
-    assert!(moved.len() > 1 && moved.contains(&by_pointer.0), "{moved:?} of {functions:?}");
-    // Attached and removed, mostly without hits.
-    for _ in 0..3 {
-        moved.iter().for_each(|function| drop(attach_to(*function).unwrap()));
-    }
-    victim.assert_alive();
-    // Static probes, behind the jump and where it would be.
-    let [early, late] = ["early", "late"].map(|name| static_probe(&program.path, name));
-    assert!(moved.contains(&probed_late.0) && !moved.contains(&probed_early.0), "{moved:x?}");
-    let mut static_probes = [early, late].map(|probe| attach_to(probe).unwrap());
-    wait_for("hits of a static probe", &mut victim, || static_probes[0].hits() > 0);
-    // With hits, through the pointer: it points to the original entry.
-    let mut probes: Vec<Uprobe> = moved.iter().map(|it| attach_to(*it).unwrap()).collect();
-    wait_for("1,000 hits", &mut victim, || {
-        probes.iter_mut().map(Uprobe::hits).sum::<u64>() >= 1_000
+    let mut probes = [by_pointer, late].map(|address| target.probe(address));
+    wait_for("hits", &mut target.victim, || probes.iter_mut().all(|it| it.hits() > 0));
+    target.optimize();
+    let moved = target.moved();
+    let stays = |function| !moved.contains(function);
+    assert!(!moved.is_empty() && [by_pointer, probed_late].iter().all(stays), "{moved:x?}");
+    // No call goes around them.
+    let before = probes.each_mut().map(Uprobe::hits);
+    wait_for("further hits", &mut target.victim, || {
+        probes.iter_mut().zip(before).all(|(it, before)| it.hits() > before + 100)
     });
-    attachment.undo().unwrap();
-    let before = static_probes[1].hits();
-    wait_for("hits of the other one", &mut victim, || static_probes[1].hits() > before);
-    attachment.redo().unwrap();
-    victim.assert_alive();
-    drop((probes, static_probes));
-    victim.assert_alive();
-    attachment.undo().unwrap();
-    victim.assert_alive();
-    // Return probes keep return addresses in the kernel: a copy may be in use without a trace of it.
-    attachment.retire_unused().unwrap();
-    assert_eq!(attachment.free().unwrap(), 0);
-    victim.end();
+    drop(probes);
+    // A program that another test starts may keep the events open until it is executed.
+    let memory = target.attachment.process().memory();
+    wait_for("removal", &mut target.victim, || {
+        let is_removed = |at| memory.read(target.bias + at, 1).unwrap() != [BREAKPOINT];
+        is_removed(by_pointer) && is_removed(late)
+    });
+    target.optimize();
+    let moved = target.moved();
+    assert!(moved.contains(&by_pointer) && moved.contains(&probed_late), "{moved:x?}");
+    target.attachment.undo().unwrap();
+    target.victim.end();
+}
+
+#[test]
+fn uprobes_come_and_go_while_functions_are_moved() {
+    let Some(mut target) = Target::start() else { return };
+    let functions = target.functions("leaf_");
+    let path = target.program.path.clone();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let tool = scope.spawn(|| {
+            let (mut rounds, mut hits) = (0, 0);
+            while !is_done.load(Ordering::Relaxed) {
+                for function in &functions {
+                    let mut probe = Uprobe::attach(&path, *function).unwrap();
+                    std::thread::sleep(Duration::from_millis(rounds % 3));
+                    hits += probe.hits();
+                }
+                rounds += 1;
+            }
+            (rounds, hits)
+        });
+        let _done = Done(&is_done);
+        for _ in 0..repetitions(10, 200) {
+            target.optimize();
+            target.victim.assert_alive();
+            target.attachment.undo().unwrap();
+            target.victim.assert_alive();
+            target.attachment.redo().unwrap();
+            target.victim.assert_alive();
+        }
+        is_done.store(true, Ordering::Relaxed);
+        let (rounds, hits) = tool.join().unwrap();
+        assert!(rounds > 1 && hits > 0, "{rounds} rounds, {hits} hits");
+    });
+    target.victim.assert_alive();
+    target.attachment.undo().unwrap();
+    target.victim.end();
+}
+
+/// Ends the tool also if the test fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
