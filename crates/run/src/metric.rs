@@ -45,13 +45,14 @@ impl Metric {
     }
 }
 
-/// The noise floor of one microbenchmark; 0 without a control.
-pub(crate) fn floor_of(control: Option<Ratio>, floor: Option<&NoiseFloor>) -> Share {
-    floor.map_or_else(Share::default, |floor| floor.for_row(control))
+/// The noise floor of one microbenchmark; `None` without a control.
+pub(crate) fn floor_of(control: Option<Ratio>, floor: Option<&NoiseFloor>) -> Option<Share> {
+    floor.map(|floor| floor.for_row(control))
 }
 
 /// Whether a ratio differs from 1: its interval excludes 1, and it is farther from 1 than the noise
-/// floor.
-pub(crate) fn is_difference(estimate: &Estimate, floor: Share) -> bool {
-    !estimate.contains_one() && estimate.median.distance() > floor.as_fraction()
+/// floor, if that is known.
+pub(crate) fn is_difference(estimate: &Estimate, floor: Option<Share>) -> bool {
+    let is_beyond = |floor: Share| estimate.median.distance() > floor.as_fraction();
+    !estimate.contains_one() && floor.is_none_or(is_beyond)
 }

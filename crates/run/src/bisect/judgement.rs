@@ -45,7 +45,7 @@ pub(crate) struct StepRatios {
     pub bad: Option<Estimate>,
     /// The midpoint, relative to the middle between good and bad.
     pub from_middle: Option<Estimate>,
-    pub noise_floor: Share,
+    pub noise_floor: Option<Share>,
 }
 
 impl StepRatios {
@@ -66,7 +66,7 @@ impl StepRatios {
 /// The position of the largest of these differences, each with its noise floor; `None` if none is
 /// beyond interval and noise floor. Intervals are widened for their number and for the repeated
 /// decisions, so that equal candidates differ in 5% of bisects.
-pub(crate) fn largest_difference(rows: &[Option<(Estimate, Share)>]) -> Option<usize> {
+pub(crate) fn largest_difference(rows: &[Option<(Estimate, Option<Share>)>]) -> Option<usize> {
     let comparisons = rows.iter().flatten().count() * (MOST_EXTENSIONS + 1);
     let size = |estimate: &Estimate| estimate.median.get().ln().abs();
     let differing = rows.iter().enumerate().filter_map(|(number, row)| {
@@ -102,7 +102,7 @@ mod tests {
         noise_floor: f64,
         side: Side,
     ) -> Option<Verdict> {
-        let noise_floor = Share::from_percent(noise_floor);
+        let noise_floor = Some(Share::from_percent(noise_floor));
         StepRatios { bad, from_middle, noise_floor }.verdict(side)
     }
 
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn largest_significant_difference_is_chosen() {
-        let floor = Share::from_percent(1.0);
+        let floor = Some(Share::from_percent(1.0));
         let rows = [
             Some((estimate(0.96, 0.97, 0.98), floor)),
             Some((estimate(0.80, 0.90, 1.01), floor)),
@@ -208,7 +208,7 @@ mod tests {
                 let ratios = StepRatios {
                     bad: interval(paired_ratios(&points, BAD, GOOD)),
                     from_middle: interval(contrast(&points, &FROM_MIDDLE)),
-                    noise_floor: Share::from_fraction(control.median.distance()),
+                    noise_floor: Some(Share::from_fraction(control.median.distance())),
                 };
                 ratios.verdict(Side::Below)
             });
@@ -232,7 +232,7 @@ mod tests {
                     machine.measure(points, before, starts, &[1.0, 1.0]);
                     let bad =
                         restarts_with_interval(&paired_ratios(points, BAD, GOOD), Some(STARTS))?;
-                    Some((bad, Share::default()))
+                    Some((bad, Some(Share::default())))
                 })
                 .collect();
             largest_difference(&rows).is_some()

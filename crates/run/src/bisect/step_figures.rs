@@ -67,8 +67,8 @@ impl StepFigures {
         self.rules[case].contrast_of(metric, weights, &self.is_server)
     }
 
-    /// The noise floor of a microbenchmark; 0 without a control.
-    pub fn noise_floor(&self, case: usize, metric: Metric) -> Share {
+    /// The noise floor of a microbenchmark; `None` with too few blocks of the control.
+    pub fn noise_floor(&self, case: usize, metric: Metric) -> Option<Share> {
         let own = self.control_estimate(case, metric).map(|estimate| estimate.median);
         floor_of(own, self.noise_floor_of_run(metric).as_ref())
     }

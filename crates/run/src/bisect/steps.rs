@@ -194,11 +194,10 @@ impl Bisect<'_> {
         };
         let figure = figure.ok_or_else(|| failed(NAMES[1], TOO_FEW_BLOCKS.to_owned()))?;
         self.report(format!(
-            "  {} of bad, by {}: {}, noise floor {}",
+            "  {} of bad, by {}: {}",
             figure.microbenchmark,
             figure.metric.title(),
-            figure.difference,
-            figure.difference.noise_floor
+            figure.difference.with_noise_floor()
         ));
         self.record.figure = Some(figure.clone());
         self.directory.write(&self.record)?;

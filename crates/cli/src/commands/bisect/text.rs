@@ -84,9 +84,9 @@ pub fn no_difference(record: &BisectRecord, figures: &[FigureRecord]) -> String 
     for FigureRecord { microbenchmark, metric, difference } in figures {
         let _ = write!(
             text,
-            "\n  {microbenchmark}: {} {difference}, noise floor {}",
+            "\n  {microbenchmark}: {} {}",
             metric.title(),
-            difference.noise_floor
+            difference.with_noise_floor()
         );
     }
     text.push_str(
@@ -144,7 +144,7 @@ mod tests {
             ratio: Ratio::new(ratio),
             low: Ratio::new(low),
             high: Ratio::new(high),
-            noise_floor: Share::from_percent(0.2),
+            noise_floor: Some(Share::from_percent(0.2)),
         }
     }
 
