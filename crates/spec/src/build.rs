@@ -99,13 +99,16 @@ struct Chosen {
 /// Reads `variant`, and the settings in addition to it or instead of it.
 fn read_variant(table: &mut Table<'_>, definitions: &Definitions) -> Option<Chosen> {
     let named = match table.string("variant") {
-        Some(name) => find_variant(table, definitions, name)?,
-        None if table.has("variant") => return None,
-        None => find_preset(DEFAULT_BASE)?,
+        Some(name) => find_variant(table, definitions, name),
+        None if table.has("variant") => None,
+        None => find_preset(DEFAULT_BASE),
     };
+    // Also after a problem: keys that are not read are unknown.
+    let settings = read_settings(table);
+    let named = named?;
     // If the variant already includes BOLT, `bolt` only decides whether BOLT is run.
     let wants_bolt = table.peek_bool("bolt") == Some(true) && !named.variant.bolt;
-    let own = VariantOverrides { bolt: wants_bolt.then_some(true), ..read_settings(table) };
+    let own = VariantOverrides { bolt: wants_bolt.then_some(true), ..settings };
     if own == VariantOverrides::default() {
         return Some(named);
     }

@@ -113,11 +113,16 @@ pub fn help_of_unknown<'v>(name: &str, valid: impl Iterator<Item = &'v str>) -> 
 
 /// The help text that names the variant nearest to an unknown one; `None` if none is near.
 pub fn near_unknown<'v>(name: &str, valid: impl Iterator<Item = &'v str>) -> Option<String> {
-    // Presets with -O3 have no level in their name: the nearest name has another level.
-    let lower = name.to_lowercase();
-    let without_level = lower.replace("_o3", "").replace("_03", "");
-    if without_level != lower && Variant::by_name(&without_level).is_ok() {
-        return Some(format!("did you mean `{without_level}`, which is compiled with -O3?"));
+    let lower = name.trim_start_matches('-').to_lowercase();
+    // Also a level alone, such as `O2`.
+    for full in [format!("rel_{lower}"), lower] {
+        // Presets with -O3 have no level in their name: the nearest name has another level.
+        let without_level = full.replace("_o3", "").replace("_03", "");
+        let has_level = without_level != full;
+        if Variant::by_name(&without_level).is_ok() {
+            let which = if has_level { ", which is compiled with -O3" } else { "" };
+            return Some(format!("did you mean `{without_level}`{which}?"));
+        }
     }
     nearest(name, valid).map(|near| format!("did you mean `{near}`?"))
 }

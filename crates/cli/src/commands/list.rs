@@ -119,19 +119,26 @@ fn add_statements(text: &mut String, microbenchmark: &Microbenchmark) {
     }
 }
 
+/// What names of presets end with, in this order, and what that means.
+const SUFFIXES: [(&str, &str); 3] = [
+    ("_pgo", "with an instrumented profile"),
+    ("_autofdo", "with a sampled profile"),
+    ("_bolt", "by BOLT; gcc: with -fno-reorder-blocks-and-partition"),
+];
+
 fn variants() -> String {
     let mut text = "Variants\n".to_owned();
     for variant in Variant::all() {
-        let mut flags = compile_flags(&variant, CompilerKind::Gcc).join(" ");
-        flags.push_str(match variant.pgo {
-            Pgo::Off => "",
-            Pgo::Instrument => " + profile",
-            Pgo::Sample => " + sampled profile",
-        });
-        if variant.bolt {
-            flags.push_str(" + BOLT");
+        if variant.pgo == Pgo::Off && !variant.bolt {
+            let flags = compile_flags(&variant, CompilerKind::Gcc).join(" ");
+            text.push_str(&format!("  {:<16} {flags}\n", variant.name));
         }
-        text.push_str(&format!("  {:<16} {flags}\n", variant.name));
+    }
+    text.push_str(
+        "  Each rel… also with a profile, with BOLT, or both, such as rel_lto_pgo_bolt:\n",
+    );
+    for (suffix, what) in SUFFIXES {
+        text.push_str(&format!("  {:<16} {what}\n", format!("…{suffix}")));
     }
     let compilers = installed_compilers();
     let compilers =
@@ -169,4 +176,23 @@ fn systems() -> String {
 
 fn without_trailing_blanks(text: &str) -> String {
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_presets_are_listed_or_have_suffixes() {
+        let text = variants();
+        for preset in Variant::names() {
+            let base = SUFFIXES
+                .iter()
+                .rev()
+                .fold(&*preset, |name, (suffix, _)| name.strip_suffix(suffix).unwrap_or(name));
+            assert!(text.contains(&format!("\n  {base} ")), "{preset} in {text}");
+        }
+        let lines = text.lines().take_while(|line| !line.contains("Compilers"));
+        assert!(lines.map(|line| line.chars().count()).all(|columns| columns <= 80), "{text}");
+    }
 }

@@ -109,12 +109,17 @@ fn build_problems_have_help() {
     );
     let variant = |lines: &str| problems(&format!("[variant.mine]\n{lines}\n{}", candidate("")));
     shows(variant("base = 'rell'"), "unknown preset `rell`");
-    for (name, near) in [("rel_o3", "rel"), ("rel_03", "rel"), ("rel_O3_lto", "rel_lto")] {
+    for (name, near) in
+        [("rel_o3", "rel"), ("rel_03", "rel"), ("rel_O3_lto", "rel_lto"), ("-O3", "rel")]
+    {
         let help = format!("did you mean `{near}`, which is compiled with -O3?");
         shows(problems(&candidate(&format!("variant = '{name}'"))), &help);
         shows(variant(&format!("base = '{name}'")), &help);
     }
     shows(problems(&candidate("variant = 'rel_02'")), "did you mean `rel_o2`?");
+    shows(problems(&candidate("variant = 'O2'")), "did you mean `rel_o2`?");
+    let with_setting = problems(&candidate("variant = 'O2'\nlinker = 'mold'"));
+    assert!(!with_setting.contains("unknown key"), "{with_setting}");
     shows(variant("base = 'fastest'"), "`dbdyno list variants` prints the presets");
     shows(problems(&candidate("variant = 'fastest'")), "`dbdyno list variants` prints the presets");
     shows(variant("lto = 'thick'"), "`off`, `full`, `thin`, `fat`");
