@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
+use dbdyno_record::Sha256;
+
+use crate::HostError;
 use crate::ssh::{self, SshFailure};
-use crate::{HostError, checksum};
 
 /// The directory of the programs on a host, for scripts.
 const DIRECTORY: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/dbdyno/bin";
@@ -34,7 +36,7 @@ impl Program {
         let mut file = File::open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let sha256 = checksum::of_bytes(&bytes);
+        let sha256 = Sha256::of(&bytes).to_string();
         Ok(Self { file, size: bytes.len() as u64, sha256, needs: needed_libc(&bytes) })
     }
 

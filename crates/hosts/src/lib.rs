@@ -11,7 +11,6 @@
 
 pub mod agent;
 mod agent_dir;
-mod checksum;
 mod connection;
 mod copy;
 mod error;

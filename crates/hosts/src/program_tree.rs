@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use dbdyno_record::Sha256;
 use dbdyno_units::Bytes;
 use tempfile::TempDir;
 
 use crate::protocol::{EntryKind, FilePart, Request, Response, TreeEntry, TreeState};
-use crate::{HostConnection, HostError, checksum};
+use crate::{HostConnection, HostError};
 
 /// Bytes of a part of a file.
 const PART: usize = 128 << 10;
@@ -75,7 +76,7 @@ impl ProgramTree {
     /// The checksum of all of it, 64 hexadecimal digits.
     #[must_use]
     pub fn sha256(&self) -> String {
-        checksum::of_bytes(&serde_json::to_vec(&self.entries).unwrap_or_default())
+        Sha256::of(&serde_json::to_vec(&self.entries).unwrap_or_default()).to_string()
     }
 
     fn add_all(
@@ -110,9 +111,10 @@ impl ProgramTree {
                 self.add_all(root, &file, &path, replaced, above)?;
             } else if metadata.is_file() {
                 let source = replaced.get(&path).unwrap_or(&file).clone();
-                let (size, sha256) = checksum::of_file(&source)?;
+                let (size, sha256) = Sha256::with_size_of_file(&source)?;
                 let executable = metadata.permissions().mode() & 0o100 != 0;
                 self.sources.insert(self.entries.len(), source);
+                let (size, sha256) = (size.as_bytes(), sha256.to_string());
                 let kind = EntryKind::File { size, sha256, executable };
                 self.entries.push(TreeEntry { path, kind });
             }

@@ -1,5 +1,6 @@
 //! Measured data and settings as plain types, shared by measurement, storage and reports: slices,
-//! response times, state snapshots, servers, releases, compiler settings, the identity of a run.
+//! response times, state snapshots, servers, releases, compiler settings, checksums, the identity of a
+//! run.
 
 pub mod build;
 mod certificate_fingerprint;
@@ -14,6 +15,7 @@ mod release;
 mod run_identity;
 pub mod server;
 mod server_usage;
+mod sha256;
 mod slice;
 mod state_snapshot;
 mod work;
@@ -28,6 +30,7 @@ pub use new_layout::{BlockCounts, NewLayout};
 pub use release::{ReleaseFile, ReleaseOrigin, SUITES, suites};
 pub use run_identity::{NotARunId, RunId, RunIdentity};
 pub use server_usage::ServerUsage;
+pub use sha256::{NotASha256, Sha256};
 pub use slice::SliceMeasured;
 pub use state_snapshot::StateSnapshot;
 pub use work::Work;

@@ -2,10 +2,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use dbdyno_record::Sha256;
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 
 use super::error::system;
-use super::installation::{join_paths, search, size_and_sha256};
+use super::installation::{join_paths, search};
 use super::program::ProgramFacts;
 use super::program_output::program_output;
 use super::systems::server_program;
@@ -46,8 +47,9 @@ impl Installation {
         })?;
         let files = program.files(&file, engine)?;
         tracing::info!(program = %file.display(), version, "found a server program");
-        let (file_size, sha256) =
-            size_and_sha256(&file).map_err(system("reading the server program", &file))?;
+        let (file_size, sha256) = Sha256::with_size_of_file(&file)
+            .map_err(system("reading the server program", &file))?;
+        let sha256 = sha256.to_string();
         Ok(Self { system: server_system, program: file, version, file_size, sha256, files })
     }
 }

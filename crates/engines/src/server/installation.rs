@@ -1,13 +1,10 @@
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 /// A server program on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,23 +52,4 @@ pub(crate) fn is_executable(file: &Path) -> bool {
 pub(crate) fn join_paths(paths: &[PathBuf]) -> String {
     let names: Vec<_> = paths.iter().map(|path| path.as_os_str()).collect();
     names.join(OsStr::new(", ")).to_string_lossy().into_owned()
-}
-
-/// Size and SHA-256 of a file.
-pub(crate) fn size_and_sha256(file: &Path) -> io::Result<(Bytes, String)> {
-    let mut file = File::open(file)?;
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 64 << 10];
-    let mut size = 0;
-    loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            n => {
-                hasher.update(&buffer[..n]);
-                size += n as u64;
-            }
-        }
-    }
-    let sha256 = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok((Bytes::from_bytes(size), sha256))
 }

@@ -17,8 +17,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use dbdyno_machine::default_cache_path;
 use dbdyno_machine::safe_files::SafeDir;
+use dbdyno_record::Sha256;
 
-use crate::checksum;
 use crate::protocol::{EntryKind, FilePart, TreeEntry, TreeState};
 
 /// Copies that were not used for this time are removed.
@@ -206,7 +206,7 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 }
 
 fn sha256_of(path: &Path) -> io::Result<String> {
-    checksum::of_file(path).map(|(_, sha256)| sha256).map_err(doing("reading", path))
+    Sha256::of_file(path).map(String::from).map_err(doing("reading", path))
 }
 
 /// Removes what is not known in a directory of a copy.
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn entries(content: &[u8]) -> Vec<TreeEntry> {
-        let sha256 = checksum::of_bytes(content);
+        let sha256 = Sha256::of(content).to_string();
         let kind = EntryKind::File { size: content.len() as u64, sha256, executable: true };
         vec![
             TreeEntry { path: "bin".into(), kind: EntryKind::Directory },

@@ -83,18 +83,15 @@ struct Target {
 }
 
 impl Target {
-    /// `None` if the kernel permits no uprobes.
-    fn start() -> Option<Self> {
+    /// An error if the kernel permits no uprobes.
+    fn start() -> io::Result<Self> {
         // Without `endbr64`, so that functions start with an instruction that does something.
         let flags = ["-O2", "-mavx", "-fcf-protection=none"];
         let program = Program::compile("threads.c", "gcc", &flags);
         // Not to the program itself: a breakpoint that is left makes its function a modified one.
         let copy = program.path.with_extension("copy");
         fs::copy(&program.path, &copy).unwrap();
-        if let Err(error) = Uprobe::attach(&copy, program.functions("leaf_")[0].0) {
-            println!("skipped: the kernel permits no uprobes: {error}");
-            return None;
-        }
+        Uprobe::attach(&copy, program.functions("leaf_")[0].0)?;
         let victim = program.start();
         let attachment = attach(&program, &victim);
         let sampling = SamplingOptions {
@@ -113,7 +110,7 @@ impl Target {
                 samples.add_hit(bias + function, 1_000);
             }
         }
-        Some(Self { program, victim, attachment, samples, bias })
+        Ok(Self { program, victim, attachment, samples, bias })
     }
 
     /// Addresses in the file of the functions whose name has this prefix.
@@ -154,7 +151,10 @@ fn wait_for(what: &str, victim: &mut Victim, mut happens: impl FnMut() -> bool) 
 
 #[test]
 fn uprobes_on_moved_functions_do_not_disturb_the_program() {
-    let Some(mut target) = Target::start() else { return };
+    let mut target = match Target::start() {
+        Ok(target) => target,
+        Err(error) => return println!("skipped: the kernel permits no uprobes: {error}"),
+    };
     let [by_pointer] = target.functions("leaf_mix")[..] else { panic!("no leaf_mix") };
     let [probed_early, probed_late] = target.functions("leaf_probed")[..] else {
         panic!("no probed functions")
@@ -194,7 +194,10 @@ fn uprobes_on_moved_functions_do_not_disturb_the_program() {
 
 #[test]
 fn functions_that_have_a_uprobe_stay_until_it_is_removed() {
-    let Some(mut target) = Target::start() else { return };
+    let mut target = match Target::start() {
+        Ok(target) => target,
+        Err(error) => return println!("skipped: the kernel permits no uprobes: {error}"),
+    };
     let [by_pointer] = target.functions("leaf_mix")[..] else { panic!("no leaf_mix") };
     let late = static_probe(&target.program.path, "late");
     let [_, probed_late] = target.functions("leaf_probed")[..] else {
@@ -227,7 +230,10 @@ fn functions_that_have_a_uprobe_stay_until_it_is_removed() {
 
 #[test]
 fn uprobes_come_and_go_while_functions_are_moved() {
-    let Some(mut target) = Target::start() else { return };
+    let mut target = match Target::start() {
+        Ok(target) => target,
+        Err(error) => return println!("skipped: the kernel permits no uprobes: {error}"),
+    };
     let functions = target.functions("leaf_");
     let path = target.program.path.clone();
     let is_done = AtomicBool::new(false);
