@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use dbdyno_live::{
     Activation, Attachment, Generation, GenerationState, JournalRecord, LiveError, MAX_CODE,
-    ProbeOptions, Process, SwitchOperation, exceptions_take_lock, redirected, symbols,
+    ProbeOptions, Process, SwitchOperation, exceptions_take_lock, redirected, retry_while_busy,
+    symbols,
 };
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_units::Bytes;
@@ -179,7 +180,10 @@ impl Session {
         for pid in pids {
             let attached = self.attach(pid, probe, options.max_pause());
             let outcome = attached.and_then(|mut attachment| {
-                let switched = switch(&mut attachment)?;
+                // Half of it is the worst state to be left in.
+                let is_partial =
+                    |error: &LiveError| matches!(error, LiveError::ChangedInPart { .. });
+                let switched = retry_while_busy(|| switch(&mut attachment), is_partial).0?;
                 let now = attachment.activation()?;
                 Ok((switched, now))
             });
