@@ -134,7 +134,15 @@ fn work(
 /// Measured results.
 #[derive(Default)]
 struct Done {
-    optimized: Vec<OptimizedServer>,
+    /// Longest stop of each optimization.
+    stopped: Vec<Nanos>,
+    /// Duration of each optimization.
+    took: Vec<Nanos>,
+    /// The last optimization. All of them would take megabytes each, and the process is forked at each stop.
+    last: Option<OptimizedServer>,
+    /// Largest number of processes, and number of failures of one.
+    processes: usize,
+    failed: u32,
     undone: Vec<Nanos>,
     redone: Vec<Nanos>,
     /// Resident memory of the server after each cycle, in bytes.
@@ -188,7 +196,11 @@ impl<'a> Cycling<'a> {
         let sampled = sample(self.server.pid, self.server.family, &sampling, |_| false)?;
         let optimized = self.server.optimize(&sampled)?;
         self.done.retries += optimized.retries;
-        self.done.optimized.push(optimized);
+        self.done.failed += optimized.failed;
+        self.done.processes = self.done.processes.max(optimized.members.len() + 1);
+        self.done.stopped.push(optimized.stop);
+        self.done.took.push(optimized.took);
+        self.done.last = Some(optimized);
         Ok(())
     }
 
@@ -205,7 +217,7 @@ impl<'a> Cycling<'a> {
     }
 
     fn switch(&mut self, switch: SwitchOperation) -> anyhow::Result<Vec<Nanos>> {
-        let members = self.done.optimized.last().map_or(&[][..], |optimized| &optimized.members);
+        let members = self.done.last.as_ref().map_or(&[][..], |optimized| &optimized.members);
         let mut group = self.server.attach(members)?;
         let all = group.switch(switch)?;
         if let Some((pid, error)) = all.failed.iter().chain(group.unattached()).next() {
@@ -240,19 +252,17 @@ fn conclude(
     worked: &Worked,
     state_snapshot: &str,
 ) -> anyhow::Result<Outcome> {
-    let mut stops: Vec<Nanos> = done.optimized.iter().map(|optimized| optimized.stop).collect();
-    let mut took: Vec<Nanos> = done.optimized.iter().map(|optimized| optimized.took).collect();
     let mut table = Table::new(&["", "n", "median", "95%", "worst"]);
     let mut cases = Vec::new();
     let mut worst = Nanos::ZERO;
     let mut typical = Nanos::ZERO;
-    let (mut undone, mut redone) = (done.undone.clone(), done.redone.clone());
     for (name, times) in [
-        ("stopped to optimize", &mut stops),
-        ("stopped to undo", &mut undone),
-        ("stopped to redo", &mut redone),
-        ("whole optimization, without sampling", &mut took),
+        ("stopped to optimize", &done.stopped),
+        ("stopped to undo", &done.undone),
+        ("stopped to redo", &done.redone),
+        ("whole optimization, without sampling", &done.took),
     ] {
+        let mut times = times.clone();
         times.sort_unstable();
         let at = |share: f64| {
             let last = times.len().saturating_sub(1) as f64;
@@ -268,14 +278,11 @@ fn conclude(
         cases.push(Case::new(name, "ms (median; worst)", millis(median), millis(most)));
     }
     table.print();
-    let last = done.optimized.last().context("it was never optimized")?;
-    let members =
-        done.optimized.iter().map(|optimized| optimized.members.len() + 1).max().unwrap_or(1);
-    let failed: u32 = done.optimized.iter().map(|optimized| optimized.failed).sum();
+    let last = done.last.as_ref().context("it was never optimized")?;
     print(&format!(
         "{} cycles, {} statements by {} clients, none wrong; {} times too busy to be stopped\n\
          after each of {} slices of updates the sum of k had grown by their number\n\
-         last optimization: {} functions, {} KiB hot; {members} processes, {failed} failures of \
+         last optimization: {} functions, {} KiB hot; {} processes, {} failures of \
          one\nnew code in the server: {} KiB after the first cycle, {} at most, {} after the \
          last\nresident: {} MiB after the first cycle, {} after half of them, {} after the last\n{state_snapshot}\n",
         done.resident.len(),
@@ -285,6 +292,8 @@ fn conclude(
         worked.summed,
         last.done.statistics.functions_moved,
         last.done.statistics.hot_bytes >> 10,
+        done.processes,
+        done.failed,
         first(&done.new_code) >> 10,
         done.new_code.iter().max().unwrap_or(&0) >> 10,
         done.new_code.last().unwrap_or(&0) >> 10,
