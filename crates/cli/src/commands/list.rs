@@ -123,7 +123,7 @@ fn add_statements(text: &mut String, microbenchmark: &Microbenchmark) {
 const SUFFIXES: [(&str, &str); 3] = [
     ("_pgo", "with an instrumented profile"),
     ("_autofdo", "with a sampled profile"),
-    ("_bolt", "by BOLT; gcc: with -fno-reorder-blocks-and-partition"),
+    ("_bolt", "with BOLT; gcc adds -fno-reorder-blocks-and-partition"),
 ];
 
 fn variants() -> String {
