@@ -52,9 +52,9 @@ pub struct AbTestResult {
     pub interval: Option<(f64, f64)>,
     /// Ratio of each pair of periods with work.
     pub pairs: Vec<f64>,
-    /// Number of pairs of periods that were planned.
+    /// Number of pairs of periods, with and without work.
     #[serde(skip)]
-    planned: u32,
+    measured: u32,
 }
 
 /// A result, and the outcome of the final switch.
@@ -136,8 +136,8 @@ impl WorkCounter {
         Ok(LayoutRace { result, took: start.elapsed().into(), longest_stop, stopped })
     }
 
-    /// As [`WorkCounter::ab_test`] with the same short periods as in a race, for its winner. Takes at least
-    /// [`MIN_CONFIRM_TIME`].
+    /// As [`WorkCounter::ab_test`] with the same short periods as in a race, for its winner: as many pairs as there is
+    /// time for, at least 10. Takes at least [`MIN_CONFIRM_TIME`].
     ///
     /// # Errors
     /// As [`WorkCounter::ab_test`].
@@ -148,8 +148,9 @@ impl WorkCounter {
         keep: KeepRule,
         stop: impl Fn() -> bool,
     ) -> Result<AbTestOutcome, LiveError> {
-        let pairs = (time.as_secs_f64() / (2.0 * SLICE.as_secs_f64())) as u32;
-        self.compare(group, pairs.max(PAIRS), SLICE, keep, stop)
+        let start = Instant::now();
+        let goes_on = |pairs| (pairs < PAIRS || start.elapsed() < time) && !stop();
+        self.compare(group, SLICE, keep, goes_on)
     }
 
     /// Alternately undoes and redoes an optimization for `time`, or until `stop` returns true, and
@@ -165,25 +166,22 @@ impl WorkCounter {
         keep: KeepRule,
         stop: impl Fn() -> bool,
     ) -> Result<AbTestOutcome, LiveError> {
-        self.compare(group, PAIRS, time / (PAIRS * 2), keep, stop)
+        self.compare(group, time / (PAIRS * 2), keep, |pairs| pairs < PAIRS && !stop())
     }
 
     fn compare(
         &self,
         group: &mut AttachedGroup,
-        planned: u32,
         period: Duration,
         keep: KeepRule,
-        stop: impl Fn() -> bool,
+        goes_on: impl Fn(u32) -> bool,
     ) -> Result<AbTestOutcome, LiveError> {
         let mut pairs = Vec::new();
         let mut missed: Vec<(u32, LiveError)> = Vec::new();
-        for pair in 0..planned {
-            if stop() {
-                break;
-            }
+        let mut measured = 0;
+        while goes_on(measured) {
             // Alternating order, so that drift affects both equally.
-            let order = if pair % 2 == 0 { [true, false] } else { [false, true] };
+            let order = if measured % 2 == 0 { [true, false] } else { [false, true] };
             let mut costs = [None; 2];
             for optimized in order {
                 let switch = if optimized { Attachment::redo } else { Attachment::undo };
@@ -197,8 +195,9 @@ impl WorkCounter {
             if let [Some(original), Some(optimized)] = costs {
                 pairs.push(optimized / original);
             }
+            measured += 1;
         }
-        let result = AbTestResult::of(pairs, planned);
+        let result = AbTestResult::of(pairs, measured);
         let active = keep == KeepRule::Always || result.verdict == AbTestVerdict::Better;
         let applied = if active { group.redo_all() } else { Ok(group.undo_all()) };
         Ok(AbTestOutcome { result, active, applied, missed })
@@ -250,14 +249,14 @@ fn activate(
 }
 
 impl AbTestResult {
-    fn of(pairs: Vec<f64>, planned: u32) -> Self {
+    fn of(pairs: Vec<f64>, measured: u32) -> Self {
         let Some(estimate) = median_with_interval(&pairs) else {
             return Self {
                 verdict: AbTestVerdict::Unknown,
                 ratio: None,
                 interval: None,
                 pairs,
-                planned,
+                measured,
             };
         };
         let interval = (estimate.low.get(), estimate.high.get());
@@ -267,7 +266,7 @@ impl AbTestResult {
             _ => AbTestVerdict::Same,
         };
         let ratio = Some(estimate.median.get());
-        Self { verdict, ratio, interval: Some(interval), pairs, planned }
+        Self { verdict, ratio, interval: Some(interval), pairs, measured }
     }
 }
 
@@ -278,7 +277,7 @@ impl fmt::Display for AbTestResult {
                 f,
                 "not proven: work was done in {} of {} pairs of periods, too few for an interval",
                 self.pairs.len(),
-                self.planned
+                self.measured
             );
         };
         write!(f, "CPU time per work × {ratio:.3} (95% interval {low:.3} to {high:.3}): ")?;
