@@ -74,6 +74,22 @@ impl Samples {
         *sum = sum.saturating_add(count);
     }
 
+    /// Adds the samples and counts of `other`.
+    pub fn add_all(&mut self, other: &Self) {
+        for (&address, &count) in &other.hits {
+            self.add_hit(address, count);
+        }
+        for (&branch, &count) in &other.branches {
+            self.add_branch(branch, count);
+        }
+        for (&code, &count) in &other.fall_throughs {
+            self.add_fall_through(code, count);
+        }
+        for (&block, &count) in &other.block_counts {
+            self.add_block_count(block, count);
+        }
+    }
+
     /// The same samples at the addresses of the original code. `original` maps an address of a copy
     /// to its original, and returns every other address unchanged.
     #[must_use]

@@ -12,6 +12,11 @@ use crate::LiveError;
 /// [`DEFAULT_TIME`] on a server with one busy CPU.
 pub const DEFAULT_FREQUENCY: u32 = 7_999;
 const DEFAULT_TIME: Duration = Duration::from_secs(15);
+/// The same if executions are counted afterwards, so that samples only tell which functions are hot.
+const DEFAULT_TIME_COUNTED: Duration = Duration::from_secs(10);
+/// Samples that tell this for a server with one busy CPU: with as many, the gains in docs/live-optimizer.md were
+/// measured.
+const SAMPLES_COUNTED: f64 = 32_000.0;
 /// Sampling is not prolonged further than this.
 const LONGEST_TIME: Duration = Duration::from_secs(300);
 /// Default of [`SamplingRequest::max_overhead`], in percent.
@@ -20,14 +25,16 @@ const DEFAULT_BUDGET_PERCENT: f64 = 5.0;
 /// How a user wants a process to be sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SamplingRequest {
-    /// Duration; `None`: 15 s, prolonged in proportion if the rate is lower than
-    /// [`DEFAULT_FREQUENCY`].
+    /// Duration; `None`: 15 s, prolonged in proportion if the rate is lower than [`DEFAULT_FREQUENCY`]; 10 s, or as
+    /// long as 32,000 samples of a CPU take, if executions are counted afterwards.
     pub time: Option<Duration>,
     /// Samples per second and CPU; `None`: up to [`DEFAULT_FREQUENCY`].
     pub frequency: Option<u32>,
     /// Share of a busy CPU's time that sampling may take. `None`: 5%, or unlimited if there is a
     /// frequency.
     pub max_overhead: Option<Share>,
+    /// Whether executions are counted afterwards.
+    pub counted: bool,
 }
 
 /// How a process will be sampled.
@@ -39,6 +46,9 @@ pub struct SamplingPlan {
     pub options: SamplingOptions,
     /// The cost per sample, as measured on this machine.
     pub cost: SamplingCost,
+    /// How much longer to sample if executions cannot be counted. 0 if they are not to be counted, or the user chose
+    /// the duration.
+    pub prolonged_without_counts: Duration,
 }
 
 impl SamplingPlan {
@@ -54,7 +64,10 @@ impl SamplingPlan {
         let frequency = request.frequency.unwrap_or_default().max(DEFAULT_FREQUENCY).min(highest);
         let (source, cost) =
             cost::measure(frequency, &cpus).map_err(|error| refusal(pid, Some(error)))?;
-        Ok(Self { source, options: request.options(cost, highest), cost })
+        let options = request.options(cost, highest);
+        let uncounted = SamplingRequest { counted: false, ..*request }.options(cost, highest);
+        let prolonged_without_counts = uncounted.time.saturating_sub(options.time);
+        Ok(Self { source, options, cost, prolonged_without_counts })
     }
 
     /// Expected share of a busy CPU's time that sampling takes.
@@ -74,9 +87,13 @@ impl SamplingRequest {
             let overhead = cost.overhead(requested).as_fraction();
             lowered(requested, overhead, budget)
         });
-        let longer = f64::from(DEFAULT_FREQUENCY) / f64::from(frequency);
-        let prolonged = || DEFAULT_TIME.mul_f64(longer.max(1.0)).min(LONGEST_TIME);
-        let time = self.time.unwrap_or_else(prolonged);
+        let rate = f64::from(frequency);
+        let (shortest, samples) = match self.counted {
+            true => (DEFAULT_TIME_COUNTED, SAMPLES_COUNTED),
+            false => (DEFAULT_TIME, DEFAULT_TIME.as_secs_f64() * f64::from(DEFAULT_FREQUENCY)),
+        };
+        let default = Duration::from_secs_f64(samples / rate).max(shortest).min(LONGEST_TIME);
+        let time = self.time.unwrap_or(default);
         SamplingOptions { time, frequency, cost: Some(cost), max_overhead: budget }
     }
 }
@@ -129,6 +146,15 @@ mod tests {
         assert_eq!(options(SamplingRequest { time, ..little }, 20), (500, 3));
         let max_overhead = Some(Share::from_percent(0.01));
         assert_eq!(options(SamplingRequest { max_overhead, ..little }, 20), (5, 300));
+    }
+
+    #[test]
+    fn fewer_samples_are_taken_if_executions_are_counted() {
+        let counted = SamplingRequest { counted: true, ..SamplingRequest::default() };
+        assert_eq!(options(counted, 2), (7_999, 10));
+        assert_eq!(options(counted, 20), (2_500, 12));
+        let time = Some(Duration::from_secs(20));
+        assert_eq!(options(SamplingRequest { time, ..counted }, 20), (2_500, 20));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use dbdyno_spec::experiment::Counts;
 
 use super::counting_guard::CountingGuard;
 use super::optimize::failed;
+use super::profile::ProfiledProcess;
 use super::{Session, text};
 use crate::args::Optimize;
 use crate::error::CliError;
@@ -24,13 +25,6 @@ pub(super) struct CountingRequest {
     pub family: bool,
     /// Maximum time for which threads may be stopped, if dbdyno is killed.
     pub max_pause: Duration,
-}
-
-impl CountingRequest {
-    pub(super) fn of(args: &Optimize) -> Self {
-        let max_pause = args.target.options.max_pause();
-        Self { counts: args.counts, family: args.target.family, max_pause }
-    }
 }
 
 /// The samples, with exact counts if they are requested and possible.
@@ -63,6 +57,30 @@ pub(super) fn with_counts(
         return Err(CliError::Other(CANCELLED.to_owned()));
     }
     Ok((counted.samples, Some(counted.report)))
+}
+
+/// Adds exact counts to a profile as [`with_counts`] does. If they are impossible, the process is sampled longer.
+pub(super) fn add_counts(
+    session: &Session,
+    attachment: &mut Attachment,
+    profiled: &mut ProfiledProcess,
+    layout: &Options,
+    args: &Optimize,
+    is_cancelled: impl Fn() -> bool,
+) -> Result<Option<CountingReport>, CliError> {
+    let max_pause = args.target.options.max_pause();
+    let request = CountingRequest { counts: args.counts, family: args.target.family, max_pause };
+    let samples = std::mem::take(&mut profiled.samples);
+    let (samples, report) =
+        with_counts(session, attachment, samples, layout, &request, &is_cancelled)?;
+    profiled.samples = samples;
+    if report.as_ref().is_some_and(|report| report.fallback.is_some()) {
+        profiled.prolong(attachment, &is_cancelled)?;
+        if is_cancelled() {
+            return Err(CliError::Other(CANCELLED.to_owned()));
+        }
+    }
+    Ok(report)
 }
 
 /// How executions were counted, as text.

@@ -12,7 +12,7 @@ use dbdyno_machine::OwnUsage;
 use dbdyno_relayout::Options;
 use serde_json::{Value, json};
 
-use super::counting::{CountingRequest, with_counts};
+use super::counting::add_counts;
 use super::effect::Effect;
 use super::optimize::failed;
 use super::profile::profile;
@@ -42,15 +42,13 @@ pub(super) fn optimize(
     let work = WorkCounter::new(pid, command);
     // Fail on a wrong command before anything is changed.
     work.count()?;
-    let (samples, profile) = profile(&attachment, args)?;
+    let mut profiled = profile(&attachment, args)?;
     let cancel = stop_on_signals("stopping")?;
     let stop = || cancel.load(Ordering::Relaxed);
-    let request = CountingRequest::of(args);
-    let (samples, counting) =
-        with_counts(session, &mut attachment, samples, layout, &request, stop)?;
+    let counting = add_counts(session, &mut attachment, &mut profiled, layout, args, stop)?;
     let candidates = LayoutCandidate::first(args.layouts(), layout);
     let earlier = descendants(pid);
-    let made = optimize_layouts(&mut attachment, &samples, &candidates, output::note)
+    let made = optimize_layouts(&mut attachment, &profiled.samples, &candidates, output::note)
         .map_err(|error| failed(error, text::advice))?;
     for layout in made.all() {
         layout.prepared.write_symbols(&attachment);
@@ -90,7 +88,7 @@ pub(super) fn optimize(
     text.push_str(&text::row("own cost", &text::own_cost(own)));
     let value = json!({
         "pid": pid,
-        "profile": profile,
+        "profile": profiled.json(),
         "counting": counting,
         "optimized": best.done,
         "gdb": gdb,

@@ -12,7 +12,7 @@ use dbdyno_relayout::{LayoutError, Options, SampleRequirement, Samples, TooFewSa
 use dbdyno_spec::experiment::Counts;
 use serde_json::{Value, json};
 
-use super::counting::{CountingRequest, with_counts};
+use super::counting::add_counts;
 use super::effect::Effect;
 use super::profile::profile;
 use super::{Session, counting, text};
@@ -41,7 +41,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let test_time = super::seconds(args.ab_test_seconds(), "--ab-test")?;
     // Fail on a wrong command before anything is changed.
     work.as_ref().map(WorkCounter::count).transpose()?;
-    let (samples, profile) = profile(&attachment, args)?;
+    let mut profiled = profile(&attachment, args)?;
     if args.target.family {
         attachment.share_with(descendants(pid));
     }
@@ -50,13 +50,12 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         false => None,
     };
     let is_cancelled = || cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-    let request = CountingRequest::of(args);
-    let (samples, counting) =
-        with_counts(session, &mut attachment, samples, &layout, &request, is_cancelled)?;
+    let counting =
+        add_counts(session, &mut attachment, &mut profiled, &layout, args, is_cancelled)?;
     let earlier = descendants(pid);
     let replaced = attachment.active_number();
-    let (done, prepared) =
-        run(&mut attachment, &samples, &layout).map_err(|error| failed(error, text::advice))?;
+    let (done, prepared) = run(&mut attachment, &profiled.samples, &layout)
+        .map_err(|error| failed(error, text::advice))?;
     if work.is_none() && is_cancelled() {
         attachment.restore(replaced)?;
         return Err(CliError::Other(counting::CANCELLED.to_owned()));
@@ -64,7 +63,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let gdb = symbols::gdb_script(&session.state, attachment.process().identity());
     let mut text = text::optimized(pid, &done);
     let mut value = json!({
-        "pid": pid, "profile": profile, "counting": counting, "optimized": done, "gdb": gdb,
+        "pid": pid, "profile": profiled.json(), "counting": counting, "optimized": done, "gdb": gdb,
     });
     if let Some(counting) = &counting {
         text.push_str(&text::row("counts", &counting::text(counting)));
@@ -120,15 +119,15 @@ fn dry_run(session: &Session, args: &Optimize, layout: Options) -> Result<ExitCo
     let (pid, options) = (args.target.pid, &args.target.options);
     let process = Process::open(pid, options.probe())?;
     let mut attachment = Attachment::open_unchanged(process, &session.state, options.max_pause())?;
-    let (samples, profile) = profile(&attachment, args)?;
+    let profiled = profile(&attachment, args)?;
     if args.target.family {
         attachment.share_with(descendants(pid));
     }
     let required = layout.required;
     // To show the plan even if it would be refused.
     let layout = Options { required: None, ..layout };
-    let planned =
-        plan(&attachment, &samples, &layout).map_err(|error| failed(error, text::advice))?;
+    let planned = plan(&attachment, &profiled.samples, &layout)
+        .map_err(|error| failed(error, text::advice))?;
     let refused = required.and_then(|it| it.check(&planned.statistics.precision).err());
     let mut text = text::planned(pid, &planned, options.max_pause());
     if let Some(reason) = refused {
@@ -136,7 +135,7 @@ fn dry_run(session: &Session, args: &Optimize, layout: Options) -> Result<ExitCo
     }
     let refused = refused.map(|reason| reason.to_string());
     let value = json!({
-        "pid": pid, "dry_run": true, "profile": profile, "planned": planned, "refused": refused,
+        "pid": pid, "dry_run": true, "profile": profiled.json(), "planned": planned, "refused": refused,
     });
     session.print(&json!([value]), &text);
     Ok(if refused.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -5,9 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Attachment, Sampled, SamplingPlan, SamplingRequest, hot_modules, map_to_original, sample,
+    Attachment, Sampled, SamplingOptions, SamplingPlan, SamplingRequest, hot_modules,
+    map_to_original, sample,
 };
 use dbdyno_relayout::{BoltProfile, Profile, Samples};
+use dbdyno_spec::experiment::Counts;
 use serde_json::{Value, json};
 
 use crate::args::Optimize;
@@ -15,45 +17,104 @@ use crate::commands::export_file;
 use crate::error::CliError;
 use crate::output;
 
-/// Samples in original code, and a description of their source.
+/// Samples in original code, and where they are from.
+pub(super) struct ProfiledProcess {
+    pub(super) samples: Samples,
+    source: ProfileSource,
+}
+
+enum ProfileSource {
+    /// A file, described as JSON.
+    File(Value),
+    /// The process, sampled once or more.
+    Process { plan: SamplingPlan, taken: Vec<(Duration, Sampled)> },
+}
+
+/// Samples a process, or reads its profile from a file.
 pub(super) fn profile(
     attachment: &Attachment,
     args: &Optimize,
-) -> Result<(Samples, Value), CliError> {
+) -> Result<ProfiledProcess, CliError> {
     if let Some(path) = &args.profile_in {
         return read_profile(attachment, path);
     }
+    // Before the sampling, which takes long.
+    let files = [&args.profile_out, &args.bolt_out];
+    for file in files.into_iter().flatten() {
+        export_file::check(file)?;
+    }
+    let is_exported = files.into_iter().any(Option::is_some);
     let request = SamplingRequest {
         time: args.seconds.map(|value| super::seconds(value, "--seconds")).transpose()?,
         frequency: args.frequency,
         max_overhead: args.max_overhead,
+        // Other users of the profile have the samples only.
+        counted: args.counts == Counts::Exact
+            && !args.dry_run
+            && !args.target.family
+            && !is_exported,
     };
-    // Before the sampling, which takes long.
-    for file in [&args.profile_out, &args.bolt_out].into_iter().flatten() {
-        export_file::check(file)?;
-    }
     let pid = args.target.pid;
     let plan = SamplingPlan::new(pid, &request)?;
     output::note(&announced(pid, &plan));
     let sampled = sample(pid, args.target.family, &plan.options, |_| false)?;
     output::note(&taken(&plan, &sampled));
     let samples = map_to_original(attachment, &sampled.samples);
-    if args.profile_out.is_some() || args.bolt_out.is_some() {
+    if is_exported {
         write_profiles(attachment, &samples, args)?;
     }
-    let fraction = |share: dbdyno_units::Share| share.as_fraction();
-    let value = json!({
-        "source": sampled.source,
-        "samples": sampled.samples.total(),
-        "lost": sampled.lost,
-        "seconds": plan.options.time.as_secs_f64(),
-        "frequency": plan.options.frequency,
-        "final_frequency": sampled.frequency,
-        "per_sample_ns": plan.cost.per_sample.as_nanos(),
-        "expected_overhead": fraction(plan.overhead()),
-        "overhead": sampled.overhead.map(fraction),
-    });
-    Ok((samples, value))
+    let source = ProfileSource::Process { plan, taken: vec![(plan.options.time, sampled)] };
+    Ok(ProfiledProcess { samples, source })
+}
+
+impl ProfiledProcess {
+    /// Samples the process longer, because its executions could not be counted, until `is_cancelled`.
+    pub(super) fn prolong(
+        &mut self,
+        attachment: &Attachment,
+        is_cancelled: impl Fn() -> bool,
+    ) -> Result<(), CliError> {
+        let ProfileSource::Process { plan, taken: all } = &mut self.source else { return Ok(()) };
+        let time = plan.prolonged_without_counts;
+        if time.is_zero() {
+            return Ok(());
+        }
+        let pid = attachment.process().pid();
+        output::note(&format!(
+            "executions were not counted, so process {pid} is sampled for another {}",
+            seconds_text(time)
+        ));
+        let frequency = all.last().map_or(plan.options.frequency, |(_, last)| last.frequency);
+        let options = SamplingOptions { time, frequency, ..plan.options };
+        let sampled = sample(pid, false, &options, |_| is_cancelled())?;
+        output::note(&taken(plan, &sampled));
+        self.samples.add_all(&map_to_original(attachment, &sampled.samples));
+        all.push((time, sampled));
+        Ok(())
+    }
+
+    /// Where the samples are from, as JSON.
+    pub(super) fn json(&self) -> Value {
+        let (plan, taken) = match &self.source {
+            ProfileSource::File(file) => return file.clone(),
+            ProfileSource::Process { plan, taken } => (plan, taken),
+        };
+        let last = taken.last().map(|(_, sampled)| sampled);
+        let sum = |of: fn(&Sampled) -> u64| taken.iter().map(|(_, it)| of(it)).sum::<u64>();
+        let seconds: f64 = taken.iter().map(|(time, _)| time.as_secs_f64()).sum();
+        let fraction = |share: dbdyno_units::Share| share.as_fraction();
+        json!({
+            "source": last.map(|it| it.source),
+            "samples": sum(|it| it.samples.total()),
+            "lost": sum(|it| it.lost),
+            "seconds": seconds,
+            "frequency": plan.options.frequency,
+            "final_frequency": last.map(|it| it.frequency),
+            "per_sample_ns": plan.cost.per_sample.as_nanos(),
+            "expected_overhead": fraction(plan.overhead()),
+            "overhead": last.and_then(|it| it.overhead).map(fraction),
+        })
+    }
 }
 
 /// What sampling will cost, before it starts.
@@ -131,7 +192,7 @@ fn write_profiles(
     Ok(())
 }
 
-fn read_profile(attachment: &Attachment, path: &Path) -> Result<(Samples, Value), CliError> {
+fn read_profile(attachment: &Attachment, path: &Path) -> Result<ProfiledProcess, CliError> {
     let unread = |source| CliError::Read { path: path.to_owned(), source };
     let text = fs::read_to_string(path).map_err(unread)?;
     let profile: Profile = serde_json::from_str(&text)
@@ -142,13 +203,13 @@ fn read_profile(attachment: &Attachment, path: &Path) -> Result<(Samples, Value)
     for module in &unused {
         output::note(&format!("{}: no file in the process matches {module}", path.display()));
     }
-    let value = json!({ "file": path, "samples": samples.total(), "unused": unused });
-    Ok((samples, value))
+    let file = json!({ "file": path, "samples": samples.total(), "unused": unused });
+    Ok(ProfiledProcess { samples, source: ProfileSource::File(file) })
 }
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_live::{SamplingCost, SamplingOptions};
+    use dbdyno_live::SamplingCost;
     use dbdyno_units::{Nanos, Share};
 
     use dbdyno_live::SampleSource;
@@ -165,7 +226,9 @@ mod tests {
             cost: Some(cost),
             max_overhead: Some(Share::from_percent(5.0)),
         };
-        let plan = SamplingPlan { source: SampleSource::Clock, options, cost };
+        let prolonged_without_counts = Duration::ZERO;
+        let plan =
+            SamplingPlan { source: SampleSource::Clock, options, cost, prolonged_without_counts };
         assert_eq!(
             announced(12, &plan),
             "sampling process 12 for 47 s, 2500 times per second and CPU; this takes about 5.0% of \
