@@ -10,6 +10,7 @@ mod inherit;
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dbdyno_relayout::{AddressMap, VirtualSlot};
@@ -19,6 +20,7 @@ use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, PatchedMapping};
 use crate::memory::PagedReader;
 use crate::patch::Patch;
+use crate::patch_list::PatchList;
 use crate::process::Process;
 use crate::replace::Switched;
 use crate::symbols::{perf_map, symbol_files};
@@ -144,9 +146,9 @@ impl Attachment {
                 made,
                 state: GenerationState::Preparing,
                 areas: Vec::new(),
-                entries: Vec::new(),
+                entries: PatchList::default(),
                 mappings: Vec::new(),
-                exits: Vec::new(),
+                exits: PatchList::default(),
                 frames: Vec::new(),
                 digest: None,
                 counts: false,
@@ -165,8 +167,8 @@ impl Attachment {
         }
         self.register(&patch.frames)?;
         let digest = self.generations().last().map(|last| self.digest(last)).transpose()?;
-        let (entries, exits) = (patch.entries.clone(), patch.exits.clone());
-        let mappings = PatchedMapping::of(&entries, &self.process.maps()?);
+        let (entries, exits) = (patch.entries.clone().into(), patch.exits.clone().into());
+        let mappings = PatchedMapping::of(&patch.entries, &self.process.maps()?);
         let number = self.generations().last().map_or(0, |last| last.number);
         self.journal.store_map(number, &patch.map)?;
         tracing::info!(pid = self.process.pid(), number, "redirecting to optimized code");
@@ -178,7 +180,7 @@ impl Attachment {
                 (last.mappings, last.state) = (mappings, GenerationState::Switching);
             }
         })?;
-        self.activate(number, patch.map.clone(), before)
+        self.activate(number, before)
     }
 
     /// Restores all redirected functions. The new code stays, for threads that are in it and for
@@ -194,7 +196,7 @@ impl Attachment {
         }
         self.forget_unloaded()?;
         tracing::info!(pid, "undoing: redirecting to original code");
-        let moving = Moving { from: self.maps(), to: AddressMap::default() };
+        let moving = Moving { from: self.maps(), to: Arc::default() };
         let newest = self.newest_redoable()?;
         // Code that counts replaces no optimization.
         let was_counting = newest.is_some_and(|index| self.generations()[index].counts);
@@ -231,7 +233,7 @@ impl Attachment {
         tracing::info!(pid, number, "redoing: redirecting to optimized code");
         let before = self.generations().to_vec();
         self.set_state(number, GenerationState::Switching)?;
-        self.activate(number, self.journal.map(number), before)
+        self.activate(number, before)
     }
 
     /// The generation that a redo activates.
@@ -268,7 +270,7 @@ impl Attachment {
                 generation.state = GenerationState::Switching;
             }
         })?;
-        self.activate(number, self.journal.map(number), before)
+        self.activate(number, before)
     }
 
     /// How much is active, according to the memory of the process.
@@ -293,7 +295,7 @@ impl Attachment {
 
     /// The addresses of original and copied instructions of a generation.
     #[must_use]
-    pub fn map(&self, number: u32) -> AddressMap {
+    pub fn map(&self, number: u32) -> Arc<AddressMap> {
         self.journal.map(number)
     }
 
@@ -306,7 +308,7 @@ impl Attachment {
 
     /// The slots of virtual tables that contain their function, or the copy of a generation.
     pub(crate) fn known_slots(&self, slots: &[VirtualSlot]) -> Vec<VirtualSlot> {
-        let patches = self.generations().iter().flat_map(|it| &it.entries);
+        let patches = self.generations().iter().flat_map(|it| it.entries.iter());
         let patches: HashSet<(u64, &[u8])> =
             patches.map(|entry| (entry.address, &*entry.patch)).collect();
         let memory = PagedReader::new(self.process.memory());
@@ -344,7 +346,7 @@ impl Attachment {
     }
 
     /// The address map of each generation.
-    fn maps(&self) -> Vec<AddressMap> {
+    fn maps(&self) -> Vec<Arc<AddressMap>> {
         self.generations().iter().map(|it| self.journal.map(it.number)).collect()
     }
 }
@@ -359,6 +361,6 @@ fn mark_as_switching(record: &mut JournalRecord) {
 }
 
 /// The original of an instruction in the code of any generation; the address itself otherwise.
-fn original_address(maps: &[AddressMap], address: u64) -> u64 {
+fn original_address(maps: &[Arc<AddressMap>], address: u64) -> u64 {
     maps.iter().find_map(|map| map.to_original(address)).unwrap_or(address)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use dbdyno_relayout::{AddressMap, Module as Image, Samples};
 use dbdyno_units::Bytes;
@@ -144,7 +145,7 @@ fn hot_module(
     let own_entries: Vec<Range<u64>> = attachment
         .generations()
         .iter()
-        .flat_map(|generation| &generation.entries)
+        .flat_map(|generation| generation.entries.iter())
         .map(BytePatch::range)
         .collect();
     // A range may contain several of dbdyno's entries.
@@ -181,8 +182,8 @@ fn hot_module(
 /// The samples with addresses in new code replaced by those of the original code.
 #[must_use]
 pub fn map_to_original(attachment: &Attachment, samples: &Samples) -> Samples {
-    let maps: Vec<AddressMap> =
-        attachment.generations().iter().map(|it| attachment.map(it.number)).collect();
+    let generations = attachment.generations().iter();
+    let maps: Vec<Arc<AddressMap>> = generations.map(|it| attachment.map(it.number)).collect();
     if maps.is_empty() {
         return samples.clone();
     }

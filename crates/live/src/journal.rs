@@ -4,12 +4,14 @@
 //! of every changed byte, so that changes can be undone even if dbdyno was killed. It need not
 //! survive a reboot, because no process does.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dbdyno_relayout::AddressMap;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
 use crate::patch::{BytePatch, PAGE, hex};
+use crate::patch_list::PatchList;
 use crate::threads::check_alive;
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_machine::safe_files::SafeDir;
@@ -66,12 +69,12 @@ pub struct Generation {
     /// Memory added to the process.
     pub areas: Vec<Area>,
     /// Jumps from the original code, and addresses in virtual tables.
-    pub entries: Vec<BytePatch>,
+    pub entries: PatchList,
     /// The mappings that the entries are in.
     #[serde(default, alias = "homes")]
     pub mappings: Vec<PatchedMapping>,
     /// Jumps back to the original code, written while it is inactive.
-    pub exits: Vec<BytePatch>,
+    pub exits: PatchList,
     /// Addresses of its unwind information.
     pub frames: Vec<u64>,
     /// Digest of its code; `None` until the code was written.
@@ -200,6 +203,8 @@ impl Area {
 pub struct Journal {
     directory: PathBuf,
     record: JournalRecord,
+    /// Address maps that were stored or read.
+    maps: Mutex<BTreeMap<u32, Arc<AddressMap>>>,
     _lock: File,
 }
 
@@ -238,7 +243,7 @@ impl Journal {
                 generations: Vec::new(),
             },
         };
-        Ok(Self { directory, record, _lock: lock })
+        Ok(Self { directory, record, maps: Mutex::default(), _lock: lock })
     }
 
     /// The record.
@@ -262,18 +267,25 @@ impl Journal {
         let written = postcard::to_allocvec(map)
             .map_err(std::io::Error::other)
             .and_then(|bytes| fs::write(&path, bytes));
-        written.map_err(LiveError::file("writing", &path))
+        written.map_err(LiveError::file("writing", &path))?;
+        self.known_maps().insert(number, Arc::new(map.clone()));
+        Ok(())
     }
 
     /// The address map of a generation; empty if none is stored.
     #[must_use]
-    pub fn map(&self, number: u32) -> AddressMap {
-        let bytes = fs::read(self.map_path(number)).unwrap_or_default();
-        postcard::from_bytes(&bytes).unwrap_or_default()
+    pub fn map(&self, number: u32) -> Arc<AddressMap> {
+        let read = || Arc::new(read_map(&self.map_path(number)));
+        self.known_maps().entry(number).or_insert_with(read).clone()
+    }
+
+    fn known_maps(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<AddressMap>>> {
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes the address map of a generation.
     pub(crate) fn remove_map(&self, number: u32) {
+        self.known_maps().remove(&number);
         // If it fails, the file stays until the process exits.
         let _ = fs::remove_file(self.map_path(number));
     }
@@ -365,7 +377,10 @@ pub fn find_record(
 
 /// The address map of a generation of any process: see [`Journal::store_map`].
 pub(crate) fn find_map(state: &Path, identity: &ProcessIdentity, number: u32) -> AddressMap {
-    let path = directory(state, identity).join(format!("map-{number}"));
+    read_map(&directory(state, identity).join(format!("map-{number}")))
+}
+
+fn read_map(path: &Path) -> AddressMap {
     postcard::from_bytes(&fs::read(path).unwrap_or_default()).unwrap_or_default()
 }
 
@@ -467,9 +482,10 @@ mod tests {
             made: 0,
             state: GenerationState::Preparing,
             areas: vec![Area { address: 4096, code: 8192, data: 4096 }],
-            entries: vec![BytePatch { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }],
+            entries: vec![BytePatch { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }]
+                .into(),
             mappings: Vec::new(),
-            exits: Vec::new(),
+            exits: PatchList::default(),
             frames: vec![5000],
             digest: None,
             counts: false,

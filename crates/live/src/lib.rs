@@ -29,6 +29,7 @@ mod module;
 mod optimize;
 mod own_thread;
 mod patch;
+mod patch_list;
 mod probe;
 mod process;
 mod race;
@@ -69,6 +70,7 @@ pub use optimize::{
 };
 pub use own_thread::raise_priority;
 pub use patch::{BytePatch, CodeSymbol, MemoryBlock, Patch};
+pub use patch_list::PatchList;
 pub use probe::{CheckResult, Probe, ProbeCheck, probe};
 pub use process::{ProbeOptions, Process};
 pub use race::{RaceResult, RacedLayout, Side, race, race_slices};

@@ -112,19 +112,32 @@ impl<'a> PagedReader<'a> {
     /// # Errors
     /// As [`ProcessMemory::read_into`].
     pub(crate) fn read(&self, address: u64, count: usize) -> Result<Vec<u8>, LiveError> {
+        self.inspect(address, count, <[u8]>::to_vec)
+    }
+
+    /// What `of` returns for `count` bytes on one page.
+    ///
+    /// # Errors
+    /// As [`ProcessMemory::read_into`].
+    pub(crate) fn inspect<T>(
+        &self,
+        address: u64,
+        count: usize,
+        of: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, LiveError> {
         let start = address / PAGE * PAGE;
         let offset = (address - start) as usize;
         let mut pages = self.pages.borrow_mut();
         if let Some(bytes) = pages.get(&start).and_then(|page| page.get(offset..offset + count)) {
-            return Ok(bytes.to_vec());
+            return Ok(of(bytes));
         }
         let page = self.memory.read(start, PAGE as usize)?;
         let Some(bytes) = page.get(offset..offset + count) else {
-            return self.memory.read(address, count);
+            return self.memory.read(address, count).map(|bytes| of(&bytes));
         };
-        let bytes = bytes.to_vec();
+        let found = of(bytes);
         pages.insert(start, page);
-        Ok(bytes)
+        Ok(found)
     }
 }
 

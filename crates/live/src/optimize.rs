@@ -324,7 +324,7 @@ impl PreparedPatch {
 
     /// Whether a generation is this patch.
     pub(crate) fn is_generation(&self, generation: &Generation) -> bool {
-        self.is_in(generation.areas.iter()) && self.patch.entries == generation.entries
+        self.is_in(generation.areas.iter()) && *self.patch.entries == *generation.entries
     }
 
     /// Whether all its memory is mapped in a process.

@@ -86,7 +86,9 @@ pub(crate) mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        // Thousands are written at each switch.
+        let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
+        let text: String = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect();
         to.serialize_str(&text)
     }
 

@@ -1,5 +1,7 @@
 //! Activation of new code: check a patch, redirect entries, restore them.
 
+use std::sync::Arc;
+
 use dbdyno_relayout::AddressMap;
 
 use super::{Activation, Attachment, original_address};
@@ -15,9 +17,9 @@ use crate::unwind::{self, Unwinder};
 /// Moves threads between equivalent instructions of the original code and of generations.
 pub(super) struct Moving {
     /// The generations that threads leave.
-    pub(super) from: Vec<AddressMap>,
+    pub(super) from: Vec<Arc<AddressMap>>,
     /// The generation that threads enter; empty for the original code.
-    pub(super) to: AddressMap,
+    pub(super) to: Arc<AddressMap>,
 }
 
 impl Moving {
@@ -108,13 +110,12 @@ impl Attachment {
     pub(super) fn activate(
         &mut self,
         number: u32,
-        to: AddressMap,
         before: Vec<Generation>,
     ) -> Result<Switched, LiveError> {
         let activations = self.activations()?;
         let others = self.generations().iter().filter(|it| it.number != number);
         let from = others.map(|it| self.journal.map(it.number)).collect();
-        let moving = Moving { from, to };
+        let moving = Moving { from, to: self.journal.map(number) };
         let switched = self.switch_to(Some(number), &|from| moving.target(from));
         if switched.is_err() && self.activations().is_ok_and(|now| now == activations) {
             // The first error is more useful than one from the journal.
@@ -187,8 +188,8 @@ impl Attachment {
 mod tests {
     use super::*;
 
-    fn copied(function: u64, copy: u64) -> AddressMap {
-        AddressMap::new(vec![(function, copy)], vec![(copy, function)])
+    fn copied(function: u64, copy: u64) -> Arc<AddressMap> {
+        Arc::new(AddressMap::new(vec![(function, copy)], vec![(copy, function)]))
     }
 
     #[test]

@@ -158,12 +158,9 @@ impl Attachment {
 
     /// Whether a generation has memory and all of it is mapped.
     pub(super) fn are_mapped(&self, generation: &Generation) -> Result<bool, LiveError> {
-        for area in &generation.areas {
-            if !self.is_mapped(area)? {
-                return Ok(false);
-            }
-        }
-        Ok(!generation.areas.is_empty())
+        let maps = self.process.maps()?;
+        let areas = &generation.areas;
+        Ok(!areas.is_empty() && areas.iter().all(|area| is_mapped_in(&maps, area)))
     }
 
     /// A digest of a generation's code in memory, without its exits.
@@ -190,7 +187,7 @@ impl Attachment {
     ) -> Result<Vec<u8>, LiveError> {
         let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let mut bytes = self.process.memory().read(range.start, size)?;
-        for exit in &generation.exits {
+        for exit in generation.exits.iter() {
             let found = exit.address.checked_sub(range.start).and_then(|at| {
                 let start = usize::try_from(at).ok()?;
                 bytes.get_mut(start..start + exit.original.len())

@@ -113,6 +113,6 @@ impl Attachment {
         self.forget_unloaded()?;
         let before = self.generations().to_vec();
         self.set_state(number, GenerationState::Switching)?;
-        self.activate(number, self.journal.map(number), before)
+        self.activate(number, before)
     }
 }

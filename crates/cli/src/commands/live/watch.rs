@@ -181,7 +181,7 @@ fn process_busy(
     drop(attachment);
     let time = if is_optimized { rules.profile / 4 } else { rules.profile };
     let max_overhead = Some(rules.max_overhead);
-    let request = SamplingRequest { time: Some(time), frequency: None, max_overhead };
+    let request = SamplingRequest { time: Some(time), max_overhead, ..SamplingRequest::default() };
     let plan = SamplingPlan::new(pid, &request)?;
     if !is_optimized {
         entry.state = Stage::Profiling;
@@ -334,6 +334,8 @@ mod tests {
     use std::os::unix::process::CommandExt as _;
     use std::process::{Child, Command};
 
+    use dbdyno_live::PatchList;
+
     use super::*;
 
     /// A process group, killed on drop.
@@ -361,9 +363,9 @@ mod tests {
             made: 0,
             state,
             areas: vec![],
-            entries: vec![],
+            entries: PatchList::default(),
             mappings: vec![],
-            exits: vec![],
+            exits: PatchList::default(),
             frames: vec![],
             digest: (state != Preparing).then_some(7),
             counts,
