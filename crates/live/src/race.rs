@@ -40,7 +40,7 @@ pub struct RaceResult {
 }
 
 /// Number of slices per round, about: with fewer layouts left, each gets more.
-const SLICES_PER_ROUND: usize = 30;
+const SLICES_PER_ROUND: usize = 20;
 /// Minimum number of blocks per round.
 const MIN_BLOCKS: usize = 4;
 
@@ -257,8 +257,8 @@ mod tests {
                 assert_eq!(rounds, [1, 1, 1, 1, 2, 2, 3, 3]);
             }
         }
-        // 8 layouts in slices of 250 ms: less than half a minute.
-        assert!(race_slices(8) <= 100, "{}", race_slices(8));
+        // 8 layouts in slices of 250 ms: less than 20 s, without switches and work commands.
+        assert!(race_slices(8) < 80, "{}", race_slices(8));
     }
 
     #[test]
