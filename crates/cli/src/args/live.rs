@@ -181,7 +181,8 @@ pub struct Optimize {
     /// Optimize even with too few samples, which may make the process slower
     #[arg(long)]
     pub force: bool,
-    /// Duration of sampling in seconds [default: 15, longer at less than 7999 samples per second]
+    /// Duration of sampling in seconds [default: 10 before executions are counted, else 15; longer at low
+    /// rates]
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<f64>,
     /// Samples per second and CPU [default: up to 7999, within --max-overhead]

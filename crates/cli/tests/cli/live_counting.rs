@@ -82,6 +82,30 @@ fn counting_of_a_stopped_program_ends_when_it_continues() {
     wait_until("the original code is active", || !is_counting(&state));
 }
 
+#[test]
+fn mostly_idle_program_is_sampled_longer_because_its_executions_are_too_few_to_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    // One instruction that takes long, so that it has many samples for few executions.
+    let fill = "static char memory[1 << 20];
+        for (;; usleep(1000)) {
+            void *to = memory;
+            uint64_t count = sizeof memory;
+            __asm__ volatile(\"rep stosb\" : \"+D\"(to), \"+c\"(count) : \"a\"(0) : \"memory\");
+        }";
+    let idle = busy(directory.path(), fill);
+    let pid = idle.0.id().to_string();
+    let sampling = ["--frequency", "7999", "--force", "--json"];
+    let optimize = ["live", "optimize", "--pid", &pid, "--max-pause", "500", "--state", &state];
+    let optimized = call(optimize.iter().chain(&sampling).copied());
+    optimized.assert_code(0).assert_prints("for 10 s, ").assert_prints("for another 5 s");
+    let json: serde_json::Value = serde_json::from_str(&optimized.out).unwrap();
+    assert_eq!(json[0]["profile"]["seconds"], 15.0, "{json}");
+    let fallback = json[0]["counting"]["fallback"].as_str().unwrap();
+    assert!(fallback.contains("mostly idle"), "{fallback}");
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+}
+
 /// Interrupts an optimization and its guard while code that counts is active.
 fn leave_counting(directory: &Path, state: &Path, pid: &str) {
     for _ in 0..20 {
