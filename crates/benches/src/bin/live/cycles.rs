@@ -34,6 +34,8 @@ const WORK: [&str; 4] = [
 const ADDS: &str = "update-index_range=100";
 /// Duration of each microbenchmark.
 const SLICE: Nanos = Nanos::from_millis(700);
+/// Minimum number of samples for an optimization.
+const MIN_SAMPLES: u64 = 100;
 /// Goals for the median and the longest stop.
 const MEDIAN_GOAL: Nanos = Nanos::from_millis(20);
 const WORST_GOAL: Nanos = Nanos::from_millis(50);
@@ -63,11 +65,12 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let shape = DataShape { tables: 1, rows: args.rows, clients: args.clients };
     let mut server = args.server.start(&harness, &cpus, shape)?;
     let over = AtomicBool::new(false);
-    let (done, worked) = thread::scope(|scope| {
+    let ((done, ended), worked) = thread::scope(|scope| {
         let cycling = scope.spawn(|| {
-            let done = Cycling::new(args, &server.live, &over).run();
+            let mut cycling = Cycling::new(args, &server.live, &over);
+            let ended = cycling.run();
             over.store(true, Ordering::Relaxed);
-            done
+            (cycling.done, ended)
         });
         // On this thread, because workers end with the thread that started them.
         let worked = work(&mut server.worker, &server.server, &harness, args.clients, &over);
@@ -76,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         (done, worked)
     });
     let worked = worked.context("the load")?;
-    let done = done.context("the live optimizer")?;
+    ended.with_context(|| format!("the live optimizer, after {} cycles", done.resident.len()))?;
     server.worker.settle()?;
     let state_snapshot = server.worker.state_snapshot()?;
     conclude(args, &done, &worked, &format!("{state_snapshot:?}"))
@@ -164,7 +167,7 @@ impl<'a> Cycling<'a> {
         Self { args, server, over, done: Done::default() }
     }
 
-    fn run(mut self) -> anyhow::Result<Done> {
+    fn run(&mut self) -> anyhow::Result<()> {
         let progress = Progress::start();
         for cycle in 0..self.args.cycles {
             if self.over.load(Ordering::Relaxed) {
@@ -186,14 +189,18 @@ impl<'a> Cycling<'a> {
             self.done.new_code.push(new_code(self.server.pid)?);
         }
         self.undo()?;
-        self.server.ensure_original()?;
-        Ok(self.done)
+        self.server.ensure_original()
     }
 
     fn optimize(&mut self) -> anyhow::Result<()> {
         let sampling =
             SamplingOptions { time: self.args.profile.into(), ..SamplingOptions::default() };
-        let sampled = sample(self.server.pid, self.server.family, &sampling, |_| false)?;
+        let mut sampled = sample(self.server.pid, self.server.family, &sampling, |_| false)?;
+        // Clients may be between two microbenchmarks for longer on a busy machine.
+        while sampled.samples.total() < MIN_SAMPLES && !self.over.load(Ordering::Relaxed) {
+            let more = sample(self.server.pid, self.server.family, &sampling, |_| false)?;
+            sampled.samples.add_all(&more.samples);
+        }
         let optimized = self.server.optimize(&sampled)?;
         self.done.retries += optimized.retries;
         self.done.failed += optimized.failed;
