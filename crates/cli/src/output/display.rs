@@ -284,6 +284,6 @@ fn are_first_ratios(estimates: &[InterimEstimate<'_>]) -> bool {
 }
 
 /// Rounds up to whole seconds.
-fn coarse(time: Nanos) -> Nanos {
+pub(super) fn coarse(time: Nanos) -> Nanos {
     Nanos::from_secs(time.as_secs_f64().ceil() as u64)
 }

@@ -5,6 +5,7 @@ mod fleet_display;
 mod log;
 mod minute_lines;
 mod safe;
+mod step_progress;
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ pub use log::start_log;
 use crate::args::When;
 use crate::error::CliError;
 use safe::{visible, visible_json, visible_with_colors};
+pub use step_progress::StepProgress;
 
 /// Columns of a terminal of unknown width.
 const DEFAULT_WIDTH: usize = 80;

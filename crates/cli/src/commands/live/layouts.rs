@@ -20,7 +20,7 @@ use super::{Session, counting, text};
 use crate::args::Optimize;
 use crate::commands::stop_on_signals;
 use crate::error::CliError;
-use crate::output;
+use crate::output::{self, StepProgress};
 
 pub(super) fn optimize(
     session: &Session,
@@ -70,8 +70,17 @@ pub(super) fn optimize(
             .map(|group| group.excluding(&earlier))
     };
     let effect = Effect::tested(open, keep, |group| -> Result<AbTestOutcome, LiveError> {
-        raced = Some(work.race(group, &generations, stop)?);
-        work.confirm(group, test_time, keep, stop)
+        let race = StepProgress::start("race of layouts");
+        raced = Some(work.race(group, &generations, || {
+            race.part_starts(slices);
+            stop()
+        })?);
+        drop(race);
+        let test = StepProgress::start("A/B test");
+        work.confirm(group, test_time, keep, || {
+            test.time_passes(test_time);
+            stop()
+        })
     });
     let winner = raced.as_ref().and_then(|race| race.result.winner);
     let best = made.all().nth(winner.unwrap_or(0)).unwrap_or(&made.first);

@@ -19,7 +19,7 @@ use super::{Session, counting, text};
 use crate::args::Optimize;
 use crate::commands::stop_on_signals;
 use crate::error::CliError;
-use crate::output;
+use crate::output::{self, StepProgress};
 
 pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, CliError> {
     args.warn_about_former_names();
@@ -100,7 +100,13 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
                     .map(|group| group.excluding(&earlier))
             };
             let keep = if args.keep { KeepRule::Always } else { KeepRule::IfBetter };
-            Effect::tested(open, keep, |group| work.ab_test(group, test_time, keep, is_cancelled))
+            Effect::tested(open, keep, |group| {
+                let test = StepProgress::start("A/B test");
+                work.ab_test(group, test_time, keep, || {
+                    test.time_passes(test_time);
+                    is_cancelled()
+                })
+            })
         }
     };
     text.push_str(&text::row("effect", &effect.text));

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::args::Optimize;
 use crate::commands::export_file;
 use crate::error::CliError;
-use crate::output;
+use crate::output::{self, StepProgress};
 
 /// Samples in original code, and where they are from.
 pub(super) struct ProfiledProcess {
@@ -57,7 +57,12 @@ pub(super) fn profile(
     let pid = args.target.pid;
     let plan = SamplingPlan::new(pid, &request)?;
     output::note(&announced(pid, &plan));
-    let sampled = sample(pid, args.target.family, &plan.options, |_| false)?;
+    let progress = StepProgress::start("sampling");
+    let sampled = sample(pid, args.target.family, &plan.options, |_| {
+        progress.time_passes(plan.options.time);
+        false
+    })?;
+    drop(progress);
     output::note(&taken(&plan, &sampled));
     let samples = map_to_original(attachment, &sampled.samples);
     if is_exported {
@@ -86,7 +91,12 @@ impl ProfiledProcess {
         ));
         let frequency = all.last().map_or(plan.options.frequency, |(_, last)| last.frequency);
         let options = SamplingOptions { time, frequency, ..plan.options };
-        let sampled = sample(pid, false, &options, |_| is_cancelled())?;
+        let progress = StepProgress::start("sampling");
+        let sampled = sample(pid, false, &options, |_| {
+            progress.time_passes(time);
+            is_cancelled()
+        })?;
+        drop(progress);
         output::note(&taken(plan, &sampled));
         self.samples.add_all(&map_to_original(attachment, &sampled.samples));
         all.push((time, sampled));

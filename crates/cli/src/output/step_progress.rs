@@ -1,0 +1,86 @@
+//! Progress of one step of a command that takes seconds: a status line on a terminal. Elsewhere the message before
+//! the step tells how long it takes.
+
+use std::io::{IsTerminal, stderr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use dbdyno_units::Nanos;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::display::coarse;
+
+/// A status line with the share that is done and the time left. It is erased when this is dropped.
+pub struct StepProgress {
+    bar: ProgressBar,
+    name: String,
+    started: Instant,
+    /// Number of parts that have started.
+    parts: AtomicU64,
+}
+
+impl StepProgress {
+    /// Starts a step.
+    pub fn start(name: &str) -> Self {
+        let is_terminal = stderr().is_terminal();
+        let bar = if is_terminal {
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4))
+                .with_style(style)
+                .with_message(name.to_owned())
+        } else {
+            ProgressBar::hidden()
+        };
+        super::set_progress_line(is_terminal.then(|| bar.clone()));
+        Self { bar, name: name.to_owned(), started: Instant::now(), parts: AtomicU64::new(0) }
+    }
+
+    /// Shows the progress of a step that takes this time in all.
+    pub fn time_passes(&self, total: Duration) {
+        self.show(self.started.elapsed().as_secs_f64() / total.as_secs_f64());
+    }
+
+    /// Shows the progress of a step of this many parts. To be called before each.
+    pub fn part_starts(&self, total: usize) {
+        let done = self.parts.fetch_add(1, Ordering::Relaxed);
+        self.show(done as f64 / total as f64);
+    }
+
+    fn show(&self, share: f64) {
+        self.bar.set_message(text(&self.name, share, self.started.elapsed()));
+        self.bar.tick();
+    }
+}
+
+/// The status line after this time.
+fn text(name: &str, share: f64, elapsed: Duration) -> String {
+    if share <= 0.0 {
+        return name.to_owned();
+    }
+    if share >= 1.0 {
+        return format!("{name}: 100%");
+    }
+    let left = elapsed.mul_f64(1.0 / share - 1.0);
+    format!("{name}: {:.0}%, {} left", share * 100.0, coarse(Nanos::from(left)))
+}
+
+impl Drop for StepProgress {
+    fn drop(&mut self) {
+        super::set_progress_line(None);
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_is_in_proportion_to_what_is_done() {
+        let after = |share, seconds| text("sampling", share, Duration::from_secs(seconds));
+        assert_eq!(after(0.0, 0), "sampling");
+        assert_eq!(after(0.25, 10), "sampling: 25%, 30 s left");
+        assert_eq!(after(1.5, 20), "sampling: 100%");
+    }
+}
