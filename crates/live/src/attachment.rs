@@ -170,7 +170,7 @@ impl Attachment {
         let (entries, exits) = (patch.entries.clone().into(), patch.exits.clone().into());
         let mappings = PatchedMapping::of(&patch.entries, &self.process.maps()?);
         let number = self.generations().last().map_or(0, |last| last.number);
-        self.journal.store_map(number, &patch.map)?;
+        self.journal.maps().store(number, &patch.map)?;
         tracing::info!(pid = self.process.pid(), number, "redirecting to optimized code");
         let before = self.generations().to_vec();
         self.journal.change(|record| {
@@ -296,7 +296,7 @@ impl Attachment {
     /// The addresses of original and copied instructions of a generation.
     #[must_use]
     pub fn map(&self, number: u32) -> Arc<AddressMap> {
-        self.journal.map(number)
+        self.journal.maps().get(number)
     }
 
     /// Writes symbols of a generation for `perf` and debuggers. The process does not need them, so errors
@@ -347,7 +347,7 @@ impl Attachment {
 
     /// The address map of each generation.
     fn maps(&self) -> Vec<Arc<AddressMap>> {
-        self.generations().iter().map(|it| self.journal.map(it.number)).collect()
+        self.generations().iter().map(|it| self.journal.maps().get(it.number)).collect()
     }
 }
 

@@ -4,20 +4,19 @@
 //! of every changed byte, so that changes can be undone even if dbdyno was killed. It need not
 //! survive a reboot, because no process does.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dbdyno_relayout::AddressMap;
 use serde::{Deserialize, Serialize};
 
 use crate::LiveError;
+use crate::address_maps::{self, AddressMaps};
 use crate::maps::{Mapping, Maps};
 use crate::patch::{BytePatch, PAGE, hex};
 use crate::patch_list::PatchList;
@@ -203,8 +202,7 @@ impl Area {
 pub struct Journal {
     directory: PathBuf,
     record: JournalRecord,
-    /// Address maps that were stored or read.
-    maps: Mutex<BTreeMap<u32, Arc<AddressMap>>>,
+    maps: AddressMaps,
     _lock: File,
 }
 
@@ -243,7 +241,8 @@ impl Journal {
                 generations: Vec::new(),
             },
         };
-        Ok(Self { directory, record, maps: Mutex::default(), _lock: lock })
+        let maps = AddressMaps::new(&directory);
+        Ok(Self { directory, record, maps, _lock: lock })
     }
 
     /// The record.
@@ -258,40 +257,9 @@ impl Journal {
         &self.directory
     }
 
-    /// Stores the address map of a generation.
-    ///
-    /// # Errors
-    /// It could not be written.
-    pub fn store_map(&self, number: u32, map: &AddressMap) -> Result<(), LiveError> {
-        let path = self.map_path(number);
-        let written = postcard::to_allocvec(map)
-            .map_err(std::io::Error::other)
-            .and_then(|bytes| fs::write(&path, bytes));
-        written.map_err(LiveError::file("writing", &path))?;
-        self.known_maps().insert(number, Arc::new(map.clone()));
-        Ok(())
-    }
-
-    /// The address map of a generation; empty if none is stored.
-    #[must_use]
-    pub fn map(&self, number: u32) -> Arc<AddressMap> {
-        let read = || Arc::new(read_map(&self.map_path(number)));
-        self.known_maps().entry(number).or_insert_with(read).clone()
-    }
-
-    fn known_maps(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<AddressMap>>> {
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Removes the address map of a generation.
-    pub(crate) fn remove_map(&self, number: u32) {
-        self.known_maps().remove(&number);
-        // If it fails, the file stays until the process exits.
-        let _ = fs::remove_file(self.map_path(number));
-    }
-
-    fn map_path(&self, number: u32) -> PathBuf {
-        self.directory.join(format!("map-{number}"))
+    /// The address maps of the generations.
+    pub(crate) fn maps(&self) -> &AddressMaps {
+        &self.maps
     }
 
     /// Changes the record and stores it.
@@ -375,13 +343,9 @@ pub fn find_record(
     Ok(record.filter(|record| record.identity == *identity))
 }
 
-/// The address map of a generation of any process: see [`Journal::store_map`].
+/// The address map of a generation of any process.
 pub(crate) fn find_map(state: &Path, identity: &ProcessIdentity, number: u32) -> AddressMap {
-    read_map(&directory(state, identity).join(format!("map-{number}")))
-}
-
-fn read_map(path: &Path) -> AddressMap {
-    postcard::from_bytes(&fs::read(path).unwrap_or_default()).unwrap_or_default()
+    address_maps::read(&directory(state, identity), number)
 }
 
 /// The records of all running processes with code of dbdyno, active or not.
@@ -564,7 +528,7 @@ mod tests {
         let mut journal = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
         journal.change(|record| record.generations.push(generation())).unwrap();
         let own = AddressMap::new(vec![(1, 2), (3, 4)], vec![(2, 1)]);
-        journal.store_map(1, &own).unwrap();
+        journal.maps().store(1, &own).unwrap();
         let directory = journal.directory().to_owned();
         let files = ["journal.json", "map-1"].map(|name| directory.join(name));
         let samples = files.iter().map(|file| fs::read(file).unwrap()).collect();

@@ -13,6 +13,7 @@
 //! Linux on x86-64 only.
 
 mod ab_test;
+mod address_maps;
 mod attached_group;
 mod attachment;
 mod count;

@@ -114,8 +114,8 @@ impl Attachment {
     ) -> Result<Switched, LiveError> {
         let activations = self.activations()?;
         let others = self.generations().iter().filter(|it| it.number != number);
-        let from = others.map(|it| self.journal.map(it.number)).collect();
-        let moving = Moving { from, to: self.journal.map(number) };
+        let from = others.map(|it| self.journal.maps().get(it.number)).collect();
+        let moving = Moving { from, to: self.journal.maps().get(number) };
         let switched = self.switch_to(Some(number), &|from| moving.target(from));
         if switched.is_err() && self.activations().is_ok_and(|now| now == activations) {
             // The first error is more useful than one from the journal.

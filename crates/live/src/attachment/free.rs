@@ -167,7 +167,7 @@ impl Attachment {
         calls.extend(half_unmapped.iter().map(unmap_range));
         self.make_calls(&calls)?;
         self.journal.change(|record| record.generations.retain(|it| it.number != number))?;
-        self.journal.remove_map(number);
+        self.journal.maps().remove(number);
         symbol_files::forget(self.journal.directory(), number);
         let left: u64 = half_unmapped.iter().map(|code| code.end - code.start).sum();
         Ok(areas.iter().map(|area| area.code + area.data).sum::<u64>() + left)

@@ -55,7 +55,7 @@ impl Attachment {
         let Some(inherited) = best else { return Ok(()) };
         for generation in &inherited.generations {
             let map = find_map(state, &inherited.identity, generation.number);
-            self.journal.store_map(generation.number, &map)?;
+            self.journal.maps().store(generation.number, &map)?;
         }
         self.journal.change(|record| record.generations = inherited.generations)
     }
