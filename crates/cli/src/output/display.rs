@@ -10,7 +10,7 @@ use dbdyno_results::OptimizationRecord;
 use dbdyno_run::{InsertPlace, InterimEstimate, RunEvent};
 use dbdyno_units::{Nanos, Qps, Share};
 use dbdyno_workloads::insert::Task;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::minute_lines::MinuteLines;
 
@@ -32,17 +32,8 @@ pub struct Display {
 impl Display {
     /// A display with a status line if standard error is a terminal.
     pub fn new() -> Self {
-        let is_terminal = stderr().is_terminal();
-        let bar = if is_terminal {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4))
-                .with_style(style)
-        } else {
-            ProgressBar::hidden()
-        };
-        super::set_progress_line(is_terminal.then(|| bar.clone()));
-        let minute_lines = (!is_terminal).then(|| MinuteLines::start(super::plain_line));
+        let bar = super::status_line();
+        let minute_lines = (!stderr().is_terminal()).then(|| MinuteLines::start(super::plain_line));
         Self { bar, minute_lines, before_first_ratio: Mutex::new(None) }
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub use display::Display;
 pub use fleet_display::FleetDisplay;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub use log::start_log;
 
 use crate::args::When;
@@ -73,6 +73,19 @@ pub fn write_error(text: &str) {
         Some(line) => line.suspend(write),
         None => write(),
     }
+}
+
+/// A status line if standard error is a terminal; hidden otherwise.
+fn status_line() -> ProgressBar {
+    if !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let target = ProgressDrawTarget::stderr_with_hz(4);
+    let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+    set_progress_line(Some(bar.clone()));
+    bar
 }
 
 /// Sets or removes the progress line.

@@ -1,12 +1,11 @@
 //! Progress of one step of a command that takes seconds: a status line on a terminal. Elsewhere the message before
 //! the step tells how long it takes.
 
-use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dbdyno_units::Nanos;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::display::coarse;
 
@@ -22,17 +21,7 @@ pub struct StepProgress {
 impl StepProgress {
     /// Starts a step.
     pub fn start(name: &str) -> Self {
-        let is_terminal = stderr().is_terminal();
-        let bar = if is_terminal {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4))
-                .with_style(style)
-                .with_message(name.to_owned())
-        } else {
-            ProgressBar::hidden()
-        };
-        super::set_progress_line(is_terminal.then(|| bar.clone()));
+        let bar = super::status_line().with_message(name.to_owned());
         Self { bar, name: name.to_owned(), started: Instant::now(), parts: AtomicU64::new(0) }
     }
 
