@@ -272,6 +272,10 @@ impl AbTestResult {
 
 impl fmt::Display for AbTestResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.measured == 0 {
+            return f
+                .write_str("not proven: stopped before the first pair of periods was measured");
+        }
         let (Some(ratio), Some((low, high))) = (self.ratio, self.interval) else {
             return write!(
                 f,
@@ -310,6 +314,8 @@ mod tests {
 
     #[test]
     fn result_says_what_is_proven() {
+        let stopped = AbTestResult::of(Vec::new(), 0).to_string();
+        assert_eq!(stopped, "not proven: stopped before the first pair of periods was measured");
         let text = |pairs: &[f64]| AbTestResult::of(pairs.to_vec(), PAIRS).to_string();
         let wide = [0.765, 0.78, 0.8, 0.82, 0.832, 0.84, 0.9, 1.0, 1.05, 1.103];
         assert_eq!(
