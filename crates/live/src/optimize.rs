@@ -124,7 +124,7 @@ impl OptimizeError {
 
 /// Optimizes the hot code of a process and activates it.
 ///
-/// `samples` must be in original code: see [`map_to_original`]. `step` is called before each step.
+/// `samples` must be in original code: see [`map_to_original`](crate::map_to_original). `step` is called before each step.
 /// The second value is for [`optimize_like`].
 ///
 /// # Errors
@@ -172,7 +172,7 @@ impl MadeLayouts {
 /// Makes several layouts of the hot code of a process, and activates one after the other. Each is a generation
 /// of its own: [`Attachment::activate_generation`] switches between them.
 ///
-/// `samples` must be in original code: see [`map_to_original`]. `step` is called before each step.
+/// `samples` must be in original code: see [`map_to_original`](crate::map_to_original). `step` is called before each step.
 ///
 /// # Errors
 /// The first layout could not be made: see [`optimize()`]. Or the process exited, or could not be switched.

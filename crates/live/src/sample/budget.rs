@@ -9,7 +9,7 @@ use super::{SampleSource, SamplingCost, SamplingOptions, cost, online_cpus, refu
 use crate::LiveError;
 
 /// The rate, in samples per second and CPU, at which a layout has enough samples after
-/// [`DEFAULT_TIME`] on a server with one busy CPU.
+/// 15 s on a server with one busy CPU.
 pub const DEFAULT_FREQUENCY: u32 = 7_999;
 const DEFAULT_TIME: Duration = Duration::from_secs(15);
 /// The same if executions are counted afterwards, so that samples only tell which functions are hot.
