@@ -31,7 +31,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 # The program to install.
 PROGRAM ?= $(TARGET)/release/dbdyno
-# Where `make deb` collects what crates/cli/Cargo.toml names.
+# Where `make deb` collects what crates/7-program/cli/Cargo.toml names.
 SHARE := $(TARGET)/release/share
 
 # No dependency on `build`: `sudo make install` should not compile as root.
@@ -82,58 +82,58 @@ lint: setup ## check format and lints
 	cargo clippy --workspace --all-targets -- -D warnings
 
 bench-overhead: setup ## cost of the hot loop compared with a loop in C
-	cargo run --release -p dbdyno-benches --bin overhead
+	cargo run --release -p dbdyno-selfbench --bin overhead
 
 bench-truth: setup ## error of reported differences of known size
-	cargo run --release -p dbdyno-benches --bin truth -- delays
+	cargo run --release -p dbdyno-selfbench --bin truth -- delays
 
 bench-coverage: setup ## coverage of the confidence intervals
-	cargo run --release -p dbdyno-benches --bin truth -- coverage
+	cargo run --release -p dbdyno-selfbench --bin truth -- coverage
 
 bench-client: ## CPU cost of the load generator compared with sysbench
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin load-generator -- client
+	cargo run --release -p dbdyno-selfbench --bin load-generator -- client
 
 bench-insert-client: ## CPU cost of the insert benchmark compared with a client in Python
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin load-generator -- insert-client
+	cargo run --release -p dbdyno-selfbench --bin load-generator -- insert-client
 
 bench-insert-load: ## check every row that the insert benchmark loads
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin load-generator -- insert-load
+	cargo run --release -p dbdyno-selfbench --bin load-generator -- insert-load
 
 bench-control: ## reported difference between two equal servers
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin truth -- control
+	cargo run --release -p dbdyno-selfbench --bin truth -- control
 
 bench-gate: setup ## how often a rule of `--fail-if` finds a difference of 5%, and one of 0%
-	cargo run --release -p dbdyno-benches --bin truth -- gate
+	cargo run --release -p dbdyno-selfbench --bin truth -- gate
 
 bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin live -- cycles
+	cargo run --release -p dbdyno-selfbench --bin live -- cycles
 
 # mariadb, or `postgresql SOURCE` with the directory of PostgreSQL's source.
 SUITE ?= mariadb
 
 bench-live-suite: ## whether a server passes its own test suite when it is optimized; SUITE
 	@sh scripts/setup.sh bench
-	cargo build --release -p dbdyno-benches --bin live
+	cargo build --release -p dbdyno-selfbench --bin live
 	@TARGET="$(TARGET)" sh scripts/live-suite.sh $(SUITE)
 
 bench-live-throws: ## cost of registered frames for C++ exceptions
 	@sh scripts/setup.sh bench
 	mkdir -p "$${CARGO_TARGET_DIR:-target}"
-	g++ -O2 -pthread -o "$${CARGO_TARGET_DIR:-target}/throws" crates/benches/src/throws.cpp
+	g++ -O2 -pthread -o "$${CARGO_TARGET_DIR:-target}/throws" crates/7-program/selfbench/src/throws.cpp
 	"$${CARGO_TARGET_DIR:-target}/throws"
 
 bench-live-gain: ## gain of the live optimizer, measured within one process
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin live -- gain
+	cargo run --release -p dbdyno-selfbench --bin live -- gain
 
 agree-with-sysbench: ## whether sysbench measures the same ratios of engines
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin load-generator -- sysbench-agreement
+	cargo run --release -p dbdyno-selfbench --bin load-generator -- sysbench-agreement
 
 clean: ## remove compiled files; keeps results/ and the build cache
 	cargo clean

@@ -29,7 +29,7 @@ for percent in "$@"; do
 done
 root=$(dirname "$0")/..
 program=${CARGO_TARGET_DIR:-$root/target}/release/dbdyno
-slurm=$root/crates/cli/tests/fleet/slurm.sh
+slurm=$root/crates/7-program/cli/tests/fleet/slurm.sh
 [ "$(id -u)" -eq 0 ] || fail "run it as root: it starts a Slurm"
 [ -x "$program" ] || fail "$program does not exist: run \`make build\`"
 for needed in slurmctld slurmd munged; do

@@ -10,7 +10,7 @@ if [ "$#" -eq 0 ]; then
     sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
-script=$(dirname "$0")/../crates/cli/tests/common/host.sh
+script=$(dirname "$0")/../crates/7-program/cli/tests/common/host.sh
 name=dbdyno-host
 
 fail() {

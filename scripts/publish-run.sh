@@ -2,7 +2,7 @@
 # Publishes a finished run, or a finished fleet run: the experiment, the report as text, the tables, and the
 # measurements as run.sqlite.xz (of a fleet run NODE.sqlite.xz), without what no figure depends on.
 #
-#     sh scripts/publish-run.sh PROGRAM EXPERIMENT RUN_DIRECTORY docs/runs/NAME
+#     sh scripts/publish-run.sh PROGRAM EXPERIMENT RUN_DIRECTORY runs/NAME
 set -eu
 
 if [ "$#" -ne 4 ]; then

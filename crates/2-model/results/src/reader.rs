@@ -1,0 +1,284 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dbdyno_types::RunIdentity;
+use dbdyno_units::Nanos;
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row};
+use serde::de::DeserializeOwned;
+
+use crate::directory::RunDirectory;
+use crate::error::ResultsError;
+use crate::records::{
+    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord,
+    StateSnapshotRecord,
+};
+use crate::schema::FORMAT;
+use crate::writer::{MAY_HAVE_SCHEMAS, database_error};
+use crate::{consistency, identity, lock, older_formats, untrusted};
+
+/// Reads a run, even while another process writes it.
+#[derive(Debug)]
+pub struct RunReader {
+    pub(crate) directory: RunDirectory,
+    pub(crate) database: Connection,
+}
+
+impl RunReader {
+    /// Open the run in a directory.
+    ///
+    /// # Errors
+    /// There is no run, its format is unsupported, or it contains what no run does.
+    pub fn open(path: &Path) -> Result<Self, ResultsError> {
+        let directory = RunDirectory::at(path);
+        let (database, format) = untrusted::open_to_read(&directory)?;
+        let failed = |source| database_error(path, "reading a run of an older format", source);
+        if format < FORMAT {
+            older_formats::add_views(&database).map_err(failed)?;
+        }
+        consistency::check(&database, path)?;
+        Ok(Self { directory, database })
+    }
+
+    /// The directory of the run.
+    #[must_use]
+    pub fn directory(&self) -> &RunDirectory {
+        &self.directory
+    }
+
+    /// The process that writes to the run; `None` if there is none, or if it is unknown.
+    #[must_use]
+    pub fn writer_pid(&self) -> Option<u32> {
+        lock::holder(&self.directory)
+    }
+
+    /// Whether anything is measured, even if only in part.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn has_measured(&self) -> Result<bool, ResultsError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM slice) OR EXISTS (SELECT 1 FROM insert_step)";
+        Ok(self.rows(sql, |row| row.get::<_, bool>(0))? == [true])
+    }
+
+    /// Number of stored slices and of steps of an insert benchmark.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn measurements(&self) -> Result<u64, ResultsError> {
+        let sql = "SELECT (SELECT count(*) FROM slice) + (SELECT count(*) FROM insert_step)";
+        let counts = self.rows(sql, |row| row.get::<_, i64>(0))?;
+        Ok(counts.into_iter().map(i64::unsigned_abs).sum())
+    }
+
+    /// Whether schemas of the run may be on existing servers. For a run of a version that does not store
+    /// it, they may.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn may_have_schemas(&self) -> Result<bool, ResultsError> {
+        let sql = format!("SELECT value FROM meta WHERE key = '{MAY_HAVE_SCHEMAS}'");
+        Ok(self.rows(&sql, |row| row.get::<_, String>(0))? != ["false"])
+    }
+
+    /// The experiment's name.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn name(&self) -> Result<String, ResultsError> {
+        self.meta("name")
+    }
+
+    /// The identity of the run; `None` if its version of dbdyno stored none.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn identity(&self) -> Result<Option<RunIdentity>, ResultsError> {
+        identity::read(&self.database)
+            .map_err(|source| database_error(self.directory.path(), "reading the run", source))
+    }
+
+    /// The name of the baseline.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn baseline(&self) -> Result<String, ResultsError> {
+        self.meta("baseline")
+    }
+
+    /// The text of the experiment file.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn experiment_text(&self) -> Result<String, ResultsError> {
+        self.meta("experiment_text")
+    }
+
+    /// The experiment with all defaults filled in.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn experiment<T: DeserializeOwned>(&self) -> Result<T, ResultsError> {
+        self.parse("the experiment", &self.meta("experiment")?)
+    }
+
+    /// The number of starts of each microbenchmark that the schedule requires; `None` if it is
+    /// unknown, as for imported results.
+    #[must_use]
+    pub fn planned_restarts(&self) -> Option<u32> {
+        let experiment: serde_json::Value = self.experiment().ok()?;
+        let restarts = experiment.pointer("/schedule/restarts")?.as_u64()?;
+        u32::try_from(restarts).ok()
+    }
+
+    /// The experiment's settings for reports: label and value.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, ResultsError> {
+        self.parse("the settings", &self.meta("settings")?)
+    }
+
+    /// The microbenchmarks in running order, and whether each is complete.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn microbenchmarks(&self) -> Result<Vec<(MicrobenchmarkRecord, bool)>, ResultsError> {
+        let rows = self.rows("SELECT json, done FROM microbenchmark ORDER BY id", |row| {
+            Ok((row.get::<_, String>(0)?, row.get(1)?))
+        })?;
+        rows.into_iter()
+            .map(|(json, done)| Ok((self.parse("a microbenchmark", &json)?, done)))
+            .collect()
+    }
+
+    /// The microbenchmark of the slice that was stored last; `None` if there are no slices.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn last_measured(&self) -> Result<Option<u32>, ResultsError> {
+        let sql = "SELECT microbenchmark FROM slice ORDER BY id DESC LIMIT 1";
+        Ok(self.rows(sql, |row| row.get(0))?.into_iter().next())
+    }
+
+    /// The counted blocks of one microbenchmark, by restart and number, each with the number of its
+    /// baseline's slice in the run's order of execution.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn block_order(
+        &self,
+        microbenchmark: u32,
+    ) -> Result<BTreeMap<(u32, u32), i64>, ResultsError> {
+        let sql = format!(
+            "SELECT restart, block, id FROM slice \
+             WHERE microbenchmark = {microbenchmark} AND candidate = 0 AND warmup = 0"
+        );
+        let rows = self.rows(&sql, |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// The candidates in the order of their numbers; empty until all builds are ready.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn candidates(&self) -> Result<Vec<CandidateRecord>, ResultsError> {
+        let rows = self.rows("SELECT json FROM candidate ORDER BY id", |row| row.get(0))?;
+        rows.iter().map(|json: &String| self.parse("a candidate", json)).collect()
+    }
+
+    /// The sessions, in order.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn sessions(&self) -> Result<Vec<SessionRecord>, ResultsError> {
+        let rows = self.rows("SELECT json, elapsed_ns FROM session ORDER BY id", |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+        })?;
+        rows.into_iter()
+            .map(|(json, elapsed)| {
+                let session: SessionRecord = self.parse("a session", &json)?;
+                Ok(SessionRecord { elapsed: Nanos::from_nanos(elapsed.cast_unsigned()), ..session })
+            })
+            .collect()
+    }
+
+    /// All failures, in order.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn failures(&self) -> Result<Vec<FailureRecord>, ResultsError> {
+        // A failure outside of any microbenchmark, such as while a server starts, is over once the
+        // candidate was measured again, also by a step of an insert benchmark.
+        let sql = "SELECT candidate, microbenchmark, kind, at, reason, EXISTS (SELECT 1 FROM slice \
+                   WHERE slice.microbenchmark = \
+                   coalesce(failure.microbenchmark, slice.microbenchmark) \
+                   AND slice.candidate = failure.candidate \
+                   AND slice.session > failure.session AND NOT slice.warmup) \
+                   OR failure.microbenchmark IS NULL AND EXISTS (SELECT 1 FROM insert_step \
+                   WHERE insert_step.candidate = failure.candidate \
+                   AND insert_step.session > failure.session AND insert_step.done) \
+                   FROM failure ORDER BY id";
+        self.rows(sql, |row| {
+            let kind: String = row.get(2)?;
+            let kind = FailureKind::from_name(&kind).ok_or_else(|| {
+                let error = format!("unknown kind of failure `{kind}`");
+                rusqlite::Error::FromSqlConversionFailure(2, Type::Text, error.into())
+            })?;
+            Ok(FailureRecord {
+                candidate: row.get(0)?,
+                microbenchmark: row.get(1)?,
+                kind,
+                at: row.get(3)?,
+                reason: row.get(4)?,
+                recovered: row.get(5)?,
+            })
+        })
+    }
+
+    /// All state snapshots, in order.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn state_snapshots(&self) -> Result<Vec<StateSnapshotRecord>, ResultsError> {
+        let rows = self
+            .rows("SELECT candidate, at, json FROM state_snapshot ORDER BY id", |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+            })?;
+        rows.into_iter()
+            .map(|(candidate, at, json)| {
+                let state_snapshot = self.parse("a state snapshot", &json)?;
+                Ok(StateSnapshotRecord { candidate, at, state_snapshot })
+            })
+            .collect()
+    }
+
+    pub(crate) fn meta(&self, key: &'static str) -> Result<String, ResultsError> {
+        self.database
+            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+            .map_err(|source| database_error(self.directory.path(), "reading the run", source))
+    }
+
+    pub(crate) fn rows<T>(
+        &self,
+        sql: &str,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, ResultsError> {
+        let failed = |source| database_error(self.directory.path(), "reading the run", source);
+        let mut query = self.database.prepare_cached(sql).map_err(failed)?;
+        let rows = query.query_map([], read).map_err(failed)?;
+        rows.collect::<Result<_, _>>().map_err(failed)
+    }
+
+    pub(crate) fn parse<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        json: &str,
+    ) -> Result<T, ResultsError> {
+        serde_json::from_str(json).map_err(|error| ResultsError::Damaged {
+            path: self.directory.path().to_owned(),
+            what,
+            why: error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,492 @@
+//! The records of a run directory. These types define the file format: an added field must have a
+//! default, and removing one requires a new format number.
+
+use dbdyno_types::insert::StepMeasured;
+use dbdyno_types::server::ServerSystem;
+use dbdyno_types::{ClientWait, Counting, ReleaseFile, SliceMeasured, StateSnapshot};
+use dbdyno_units::{Bytes, Nanos, Share};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The data of a new run.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// The experiment's name.
+    pub name: String,
+    /// The name of the baseline.
+    pub baseline: String,
+    /// The text of the experiment file.
+    pub experiment_text: String,
+    /// The experiment with all defaults filled in.
+    pub experiment: Value,
+    /// The experiment's settings for reports: label and value, in display order.
+    pub settings: Vec<(String, String)>,
+    /// The microbenchmarks, in running order.
+    pub microbenchmarks: Vec<MicrobenchmarkRecord>,
+    /// The insert benchmark; `None` for a run of microbenchmarks.
+    pub insert: Option<InsertPlanRecord>,
+}
+
+/// The parameters of the insert benchmark that reports need.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InsertPlanRecord {
+    /// Number of clients.
+    pub clients: u32,
+    /// Number of tables.
+    pub tables: u32,
+    /// Number of repeats.
+    pub repeats: u32,
+    /// A second with less than this share of the step's median throughput is a write stall.
+    pub stall: Share,
+    /// A step that inserts less than this share of its rate did not sustain it.
+    pub sustained: Share,
+    /// The steps, in order.
+    pub steps: Vec<InsertStepPlan>,
+}
+
+/// A step of the insert benchmark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InsertStepPlan {
+    /// Its published name.
+    pub name: String,
+    /// Description.
+    pub what: String,
+    /// Whether it runs queries.
+    #[serde(alias = "asks")]
+    pub queries: bool,
+    /// Whether it inserts.
+    pub inserts: bool,
+    /// Requested rate of inserts, in rows per second over all clients.
+    pub rate: Option<u64>,
+}
+
+/// One step of one candidate in one repeat.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InsertStepRecord {
+    /// Row ID; ignored when writing.
+    pub id: i64,
+    /// The repeat, from 0.
+    pub repeat: u32,
+    /// The candidate's position within the repeat.
+    pub position: u32,
+    /// The candidate's number.
+    pub candidate: u32,
+    /// The step's number.
+    pub step: u32,
+    /// The step's name.
+    pub name: String,
+    /// Source of its data and caches.
+    pub started_from: StartedFrom,
+    /// Measurements; `None` while it runs, or if it was interrupted.
+    pub measured: Option<StepMeasured>,
+}
+
+/// Source of a step's data and caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartedFrom {
+    /// The previous step, or nothing for the first step.
+    Step,
+    /// A copy from storage after an interruption; the caches were empty.
+    Copy,
+}
+
+impl StartedFrom {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+/// One microbenchmark of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MicrobenchmarkRecord {
+    /// The published name.
+    pub name: String,
+    /// Number of clients. A sweep has one record per microbenchmark and number of clients.
+    pub clients: u32,
+    /// The published group.
+    pub group: String,
+    /// The group in the older scheme with three groups.
+    pub three_group: String,
+    /// Rows read per statement if throughput counts rows instead of statements.
+    pub rows_read_per_statement: Option<u64>,
+    /// Whether it changes data; `None` in runs of earlier versions, where the group shows it.
+    #[serde(default)]
+    pub writes: Option<bool>,
+}
+
+/// A candidate's role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The others are divided by it.
+    Baseline,
+    /// Compared with the baseline.
+    Candidate,
+    /// A second instance of the baseline, which shows the noise floor.
+    Control,
+}
+
+/// One candidate of a run; its number is its index in the run's list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CandidateRecord {
+    /// Its name.
+    pub name: String,
+    /// The role.
+    pub role: Role,
+    /// The system, such as `sqlite`.
+    pub system: String,
+    /// The system's version.
+    pub version: String,
+    /// The storage engine, such as `innodb`; `None` if the system has only one.
+    pub engine: Option<String>,
+    /// How it was built; `None` for a program that dbdyno did not build.
+    pub build: Option<BuildRecord>,
+    /// The program or the address used; `None` for a build.
+    pub origin: Option<OriginRecord>,
+    /// Configuration: key and value, in display order.
+    pub configuration: Vec<(String, String)>,
+    /// Build options and settings that an existing server reported when it was first opened: names
+    /// and values, those that are known to affect speed first. In a run with an existing server, also
+    /// those of private servers. Otherwise, and in runs of versions that do not store them, empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_settings: Vec<(String, String)>,
+    /// Settings whose effective values differ from the baseline's, as text; empty for the
+    /// baseline.
+    #[serde(default, alias = "parity")]
+    pub config_diff: Vec<String>,
+    /// An injected delay, for tests of dbdyno.
+    pub injected_delay: Option<Share>,
+}
+
+/// The only system without a server.
+const EMBEDDED: &str = "sqlite";
+
+impl CandidateRecord {
+    /// Whether the database runs inside the worker: then the clients' CPU time is that of the system
+    /// under test.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
+        self.system == EMBEDDED
+    }
+
+    /// The system's display name with its version and storage engine, such as `MariaDB 10.11.6
+    /// (innodb)`.
+    #[must_use]
+    pub fn system_title(&self) -> String {
+        let server = ServerSystem::ALL.into_iter().find(|system| system.name() == self.system);
+        let name = match self.system.as_str() {
+            "sqlite" => "SQLite",
+            other => server.map_or(other, |server| server.title()),
+        };
+        // MariaDB's version string includes its name.
+        let version = self.version.split_once("-MariaDB").map_or(self.version.as_str(), |v| v.0);
+        let engine = self.engine.as_ref().map_or_else(String::new, |engine| format!(" ({engine})"));
+        format!("{}{engine}", format!("{name} {version}").trim_end())
+    }
+}
+
+/// Origin of a candidate that dbdyno did not build.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OriginRecord {
+    /// An installed program.
+    Program {
+        /// Its path.
+        path: String,
+        /// SHA-256 of the file.
+        sha256: String,
+        /// The file's size.
+        file_size: Bytes,
+        /// The release that it is from, if the experiment names one.
+        #[serde(default)]
+        release: Option<ReleaseRecord>,
+    },
+    /// An existing server.
+    Server {
+        /// Its address, without user and password.
+        address: String,
+    },
+    /// Imported results.
+    Imported {
+        /// The imported file.
+        file: String,
+    },
+}
+
+/// The release that a program is from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseRecord {
+    /// Its name, or where it was fetched from: `Debian sid`.
+    pub origin: String,
+    /// The packages or the archive that it was unpacked from, that with the program first; empty if
+    /// it is installed.
+    pub files: Vec<ReleaseFile>,
+}
+
+/// The properties of a build that reports need.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildRecord {
+    /// The variant's name.
+    pub variant: String,
+    /// What its profile was collected from, as text; `None` without a profile.
+    #[serde(default)]
+    pub trained_on: Option<String>,
+    /// Whether BOLT rewrote the linked file.
+    #[serde(default)]
+    pub bolted: bool,
+    /// The compiler and its version.
+    pub compiler: String,
+    /// The build commands, in shell syntax.
+    pub commands: Vec<String>,
+    /// Identifies the build.
+    pub fingerprint: String,
+    /// SHA-256 of the source.
+    pub source_sha256: String,
+    /// SHA-256 of the library.
+    pub library_sha256: String,
+    /// Size of the machine code in the library.
+    pub text_size: Bytes,
+    /// The library's file.
+    pub file_size: Bytes,
+    /// Size of the library after `strip`; `None` if unknown.
+    #[serde(default)]
+    pub stripped_size: Option<Bytes>,
+    /// Flag audit; `None` if the build was not audited.
+    #[serde(default)]
+    pub audit: Option<AuditRecord>,
+}
+
+impl BuildRecord {
+    /// All commands, one per line.
+    #[must_use]
+    pub fn command(&self) -> String {
+        self.commands.join("\n")
+    }
+}
+
+/// Flag audit of a build, summed over its objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// Number of objects, without those of assembly sources.
+    pub objects: u64,
+    /// Whether the data comes from objects; otherwise it comes from the linked file.
+    pub from_objects: bool,
+    /// Optimization levels, such as `O3`, most frequent first. Objects without data are not counted
+    /// in any of these lists.
+    pub optimization: Vec<NamedCount>,
+    /// Forms of link-time optimization: `none`, `slim`, `fat`, `thin`, `linked`.
+    pub lto: Vec<NamedCount>,
+    /// Instruction sets, such as `x86-64`.
+    pub march: Vec<NamedCount>,
+    /// Assertions: `on`, `off`.
+    pub assertions: Vec<NamedCount>,
+    /// Use of profiles: `none`, `generate`, `use`, `samples`.
+    pub profile: Vec<NamedCount>,
+    /// Hardening options, such as `stack protector strong`; objects may have several.
+    pub hardening: Vec<NamedCount>,
+    /// Violations that the experiment ignores, by check.
+    #[serde(alias = "allowed")]
+    pub ignored: Vec<NamedCount>,
+    /// Warnings, by check.
+    pub warnings: Vec<NamedCount>,
+    /// Differences from the baseline's command lines; `None` for the baseline, and if the baseline
+    /// has no audit.
+    pub against_baseline: Option<CommandLinesRecord>,
+}
+
+/// A name with a count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedCount {
+    /// The name.
+    #[serde(alias = "what")]
+    pub name: String,
+    /// The count.
+    pub count: u64,
+}
+
+/// Differences between the recorded command lines of a build and the baseline's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandLinesRecord {
+    /// Number of files with a recorded command line in both builds.
+    pub compared: u64,
+    /// Number of these files with equal command lines.
+    pub same: u64,
+    /// Number of files only in this build.
+    pub only_here: u64,
+    /// Number of files only in the baseline.
+    pub only_in_baseline: u64,
+    /// Kinds of differences with their files, most frequent first.
+    pub kinds: Vec<CommandLineDifference>,
+}
+
+/// A difference between command lines that several files may share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandLineDifference {
+    /// Flags only in this build.
+    pub added: Vec<String>,
+    /// Flags only in the baseline.
+    pub removed: Vec<String>,
+    /// Number of files.
+    pub files: u64,
+    /// Some of these files.
+    pub examples: Vec<String>,
+}
+
+/// One uninterrupted part of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SessionRecord {
+    /// Start time, RFC 3339.
+    pub started: String,
+    /// dbdyno's version.
+    pub version: String,
+    /// Facts about the host for reports: label and value, in display order.
+    pub host: Vec<(String, String)>,
+    /// All facts about the host.
+    pub facts: Value,
+    /// Conditions that may distort the results.
+    pub warnings: Vec<Warning>,
+    /// CPUs available to the load generator if it is not inside the system under test; used with
+    /// its CPU time to determine whether it was the bottleneck. `None` if unknown, and for a run of
+    /// embedded engines only.
+    #[serde(default)]
+    pub client_cpus: Option<u32>,
+    /// CPUs available to the systems under test; used with a server's CPU time to determine whether
+    /// it was the bottleneck. `None` if unknown, as for a server on another machine.
+    #[serde(default)]
+    pub system_cpus: Option<u32>,
+    /// How the clients of servers waited for answers; `None` without servers, and for a session of a
+    /// version that does not store it, in which they slept.
+    #[serde(default)]
+    pub client_wait: Option<ClientWait>,
+    /// Available and unavailable counters of each candidate, by number; `None` for a candidate
+    /// whose counters were not opened. Empty until all are opened.
+    #[serde(default)]
+    pub counting: Vec<Option<Counting>>,
+    /// Time from the start to the last stored record.
+    #[serde(default)]
+    pub elapsed: Nanos,
+}
+
+/// A condition that may distort the results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// The finding.
+    pub what: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+/// One slice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SliceRecord {
+    /// The microbenchmark's number.
+    pub microbenchmark: u32,
+    /// Number of restarts of the instances for this microbenchmark before this slice.
+    pub restart: u32,
+    /// The block's number.
+    pub block: u32,
+    /// Its position in the block.
+    pub position: u32,
+    /// The candidate's number.
+    pub candidate: u32,
+    /// Whether it is a warm-up slice.
+    pub warmup: bool,
+    /// The measurements.
+    pub measured: SliceMeasured,
+}
+
+/// Kind of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Wrong answers: the measurements are invalid.
+    Wrong,
+    /// The candidate ended or gave up: earlier measurements are valid.
+    Ended,
+    /// Connections or the server were lost, and the candidate continued after a restart: not a
+    /// failure of the candidate, but reported.
+    Lost,
+    /// After a loss its data differs from the others': not a failure, but its answers are not
+    /// compared from then on.
+    Differs,
+}
+
+impl FailureKind {
+    const ALL: [Self; 4] = [Self::Wrong, Self::Ended, Self::Lost, Self::Differs];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Wrong => "wrong",
+            Self::Ended => "ended",
+            Self::Lost => "lost",
+            Self::Differs => "differs",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// A failure or a loss.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureRecord {
+    /// The kind.
+    pub kind: FailureKind,
+    /// Whether a later session completed what this failure had stopped. Determined when reading;
+    /// ignored when writing.
+    pub recovered: bool,
+    /// The candidate's number.
+    pub candidate: u32,
+    /// The microbenchmark's number; `None` if outside of any microbenchmark.
+    pub microbenchmark: Option<u32>,
+    /// The operation.
+    pub at: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl FailureRecord {
+    /// Whether it invalidates the candidate's results: wrong answers do, and an end unless a later
+    /// session completed the measurement. A lost connection does not.
+    #[must_use]
+    pub const fn is_invalidating(&self) -> bool {
+        match self.kind {
+            FailureKind::Wrong => true,
+            FailureKind::Ended => !self.recovered,
+            FailureKind::Lost | FailureKind::Differs => false,
+        }
+    }
+}
+
+/// The state of a candidate's instance at one time of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateSnapshotRecord {
+    /// The candidate's number.
+    pub candidate: u32,
+    /// The time, such as `before the first microbenchmark`.
+    pub at: String,
+    /// The state.
+    pub state_snapshot: StateSnapshot,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_session_makes_up_for_an_end_but_not_for_wrong_answers() {
+        let is_invalidating = |kind, recovered| {
+            let (at, reason) = (String::new(), String::new());
+            FailureRecord { kind, recovered, candidate: 1, microbenchmark: Some(0), at, reason }
+                .is_invalidating()
+        };
+        let of = |kind| [false, true].map(|recovered| is_invalidating(kind, recovered));
+        assert_eq!(of(FailureKind::Wrong), [true, true]);
+        assert_eq!(of(FailureKind::Ended), [true, false]);
+        assert_eq!(of(FailureKind::Lost), [false, false]);
+        assert_eq!(of(FailureKind::Differs), [false, false]);
+    }
+}

@@ -1,0 +1,392 @@
+use std::fs::{DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dbdyno_types::RunIdentity;
+use dbdyno_units::Nanos;
+use rusqlite::{Connection, ErrorCode, params};
+use serde::Serialize;
+
+use crate::directory::RunDirectory;
+use crate::error::ResultsError;
+use crate::reader::RunReader;
+use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
+use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
+use crate::{identity, latency_buckets, lock, older_formats, untrusted};
+
+/// The name of a database that is still being created.
+const UNFINISHED: &str = "run.sqlite.new";
+
+/// The key in `meta` for whether the run may have schemas on existing servers.
+pub(crate) const MAY_HAVE_SCHEMAS: &str = "may_have_schemas";
+
+/// Writes a run. Holds an exclusive lock on the directory.
+#[derive(Debug)]
+pub struct RunWriter {
+    directory: RunDirectory,
+    identity: RunIdentity,
+    database: Connection,
+    pub(crate) session: i64,
+    // The lock is released when the file is closed.
+    _lock: File,
+}
+
+impl RunWriter {
+    /// Create the directory and a new run in it.
+    ///
+    /// # Errors
+    /// The directory already has a run, another process writes to it, or it cannot be written.
+    pub fn create(path: &Path, run: &NewRun) -> Result<Self, ResultsError> {
+        let directory = RunDirectory::at(path);
+        let io = |path: PathBuf| move |source| ResultsError::writing(path, source);
+        if std::fs::symlink_metadata(directory.database()).is_ok() {
+            return Err(ResultsError::Exists(path.display().to_string()));
+        }
+        for path in [path.to_owned(), directory.data(), directory.logs()] {
+            // Data under test and sockets must be private.
+            let mut builder = DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(&path).map_err(io(path))?;
+        }
+        directory.check_own()?;
+        let lock = lock::acquire(&directory)?;
+        // Renamed when complete, so that a process killed earlier leaves no run.
+        let unfinished =
+            ["", "-journal", "-wal", "-shm"].map(|suffix| format!("{UNFINISHED}{suffix}"));
+        // The log of a run whose database was removed would be applied to the new one.
+        let logs = ["-journal", "-wal", "-shm"].map(|suffix| format!("run.sqlite{suffix}"));
+        for name in unfinished.into_iter().chain(logs) {
+            let stale = path.join(name);
+            match std::fs::remove_file(&stale) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(stale)(error)),
+                _ => {}
+            }
+        }
+        let failed = |source| database_error(path, "creating the run's database", source);
+        let database = Connection::open(path.join(UNFINISHED)).map_err(failed)?;
+        fill(&database, path, run, &identity::create(path)?)?;
+        database.close().map_err(|(_, source)| failed(source))?;
+        std::fs::rename(path.join(UNFINISHED), directory.database())
+            .map_err(io(directory.database()))?;
+        let database = Connection::open(directory.database()).map_err(failed)?;
+        Self::with_database(directory, database, lock)
+    }
+
+    /// Open the run in an existing directory to resume it, and convert an older format.
+    ///
+    /// # Errors
+    /// There is no run, its format is unknown, it is not this user's own
+    /// ([`RunDirectory::check_own`]), another process writes to it, or it cannot be written.
+    pub fn resume(path: &Path) -> Result<Self, ResultsError> {
+        let directory = RunDirectory::at(path);
+        // Report a wrong directory before writing to it.
+        RunReader::open(path)?;
+        directory.check_own()?;
+        let lock = lock::acquire(&directory)?;
+        let failed = |source| database_error(path, "opening the run's database", source);
+        let (database, _) = untrusted::open_to_write(&directory)?;
+        let mut writer = Self::with_database(directory, database, lock)?;
+        older_formats::convert(&mut writer.database).map_err(failed)?;
+        Ok(writer)
+    }
+
+    fn with_database(
+        directory: RunDirectory,
+        database: Connection,
+        lock: File,
+    ) -> Result<Self, ResultsError> {
+        // In WAL mode with synchronous = NORMAL, a commit survives a crash of any process,
+        // including kill -9; a power failure may lose the last commits, but does not damage the
+        // file.
+        let set_up = || {
+            database.busy_timeout(Duration::from_secs(10))?;
+            database.pragma_update(None, "journal_mode", "wal")?;
+            database.pragma_update(None, "synchronous", "normal")?;
+            database.pragma_update(None, "foreign_keys", true)
+        };
+        set_up().map_err(|e| database_error(directory.path(), "opening the run's database", e))?;
+        let identity = identity::of_run(&database, &directory)?;
+        Ok(Self { directory, identity, database, session: 0, _lock: lock })
+    }
+
+    /// The directory of the run.
+    #[must_use]
+    pub fn directory(&self) -> &RunDirectory {
+        &self.directory
+    }
+
+    /// The identity of the run.
+    #[must_use]
+    pub fn identity(&self) -> &RunIdentity {
+        &self.identity
+    }
+
+    /// Open a reader of the stored data.
+    ///
+    /// # Errors
+    /// The run cannot be read.
+    pub fn reader(&self) -> Result<RunReader, ResultsError> {
+        RunReader::open(self.directory.path())
+    }
+
+    /// Start a session: all records stored from now on belong to it.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn start_session(&mut self, session: &SessionRecord) -> Result<(), ResultsError> {
+        let json = json(session);
+        self.write("storing the session", |database| {
+            database.execute("INSERT INTO session (json) VALUES (?1)", [&json])?;
+            Ok(database.last_insert_rowid())
+        })
+        .map(|id| self.session = id)
+    }
+
+    /// Replace the record of the session.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn update_session(&mut self, record: &SessionRecord) -> Result<(), ResultsError> {
+        let session = self.session;
+        self.write("storing the session", |database| {
+            let sql = "UPDATE session SET json = ?2 WHERE id = ?1";
+            database.execute(sql, params![session, json(record)]).map(drop)
+        })
+    }
+
+    /// Store the duration of the session so far.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn session_elapsed(&mut self, elapsed: Nanos) -> Result<(), ResultsError> {
+        let session = self.session;
+        self.write("storing the session", |database| {
+            let sql = "UPDATE session SET elapsed_ns = ?2 WHERE id = ?1";
+            database.execute(sql, params![session, elapsed.as_nanos() as i64]).map(drop)
+        })
+    }
+
+    /// Store whether the run may have schemas on existing servers: before the first is created, and
+    /// after all are dropped.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn set_may_have_schemas(&mut self, may_have: bool) -> Result<(), ResultsError> {
+        self.write("storing progress", |database| {
+            let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)";
+            database.execute(sql, params![MAY_HAVE_SCHEMAS, may_have.to_string()]).map(drop)
+        })
+    }
+
+    /// Delete the run, so that a new one can be created in its directory. Its data must be removed
+    /// before.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn delete(self) -> Result<(), ResultsError> {
+        let Self { directory, database, _lock: lock, .. } = self;
+        let path = directory.path();
+        database
+            .close()
+            .map_err(|(_, source)| database_error(path, "closing the run's database", source))?;
+        let removed = |path: PathBuf, removed: std::io::Result<()>| match removed {
+            Err(source) if source.kind() != ErrorKind::NotFound => {
+                Err(ResultsError::Io { path, source })
+            }
+            _ => Ok(()),
+        };
+        let logs = directory.logs();
+        removed(logs.clone(), std::fs::remove_dir_all(logs))?;
+        // A write-ahead log that is left would be applied to the next database of this name.
+        for suffix in ["-wal", "-shm", ""] {
+            let file = path.join(format!("run.sqlite{suffix}"));
+            removed(file.clone(), std::fs::remove_file(file))?;
+        }
+        drop(lock);
+        Ok(())
+    }
+
+    /// Store the candidates, in the order of their numbers.
+    ///
+    /// # Errors
+    /// The database cannot be written, or already contains candidates.
+    pub fn add_candidates(&mut self, candidates: &[CandidateRecord]) -> Result<(), ResultsError> {
+        self.write("storing the candidates", |database| {
+            for (id, candidate) in (0_u32..).zip(candidates) {
+                let role = json(&candidate.role);
+                database.execute(
+                    "INSERT INTO candidate (id, name, role, json) VALUES (?1, ?2, ?3, ?4)",
+                    params![id, candidate.name, role.trim_matches('"'), json(candidate)],
+                )?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Replace the record of a candidate.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn update_candidate(
+        &mut self,
+        number: u32,
+        candidate: &CandidateRecord,
+    ) -> Result<(), ResultsError> {
+        self.write("storing the candidates", |database| {
+            let sql = "UPDATE candidate SET json = ?2 WHERE id = ?1";
+            database.execute(sql, params![number, json(candidate)]).map(drop)
+        })
+    }
+
+    /// Store a failure or a loss.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn add_failure(&mut self, failure: &FailureRecord) -> Result<(), ResultsError> {
+        let session = self.session;
+        self.write("storing a failure", |database| {
+            database.execute(
+                "INSERT INTO failure (session, candidate, microbenchmark, kind, at, reason) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    session,
+                    failure.candidate,
+                    failure.microbenchmark,
+                    failure.kind.name(),
+                    failure.at,
+                    failure.reason
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Store a state snapshot of an instance.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn add_state_snapshot(&mut self, record: &StateSnapshotRecord) -> Result<(), ResultsError> {
+        let session = self.session;
+        self.write("storing a state snapshot", |database| {
+            database.execute(
+                "INSERT INTO state_snapshot (session, candidate, at, json) VALUES (?1, ?2, ?3, ?4)",
+                params![session, record.candidate, record.at, json(&record.state_snapshot)],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Mark a microbenchmark as complete, and store its response times for queries.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn set_done(&mut self, microbenchmark: u32) -> Result<(), ResultsError> {
+        self.write("storing progress", |database| {
+            let sql = "UPDATE microbenchmark SET done = 1 WHERE id = ?1";
+            database.execute(sql, [microbenchmark])?;
+            latency_buckets::store(database, microbenchmark)
+        })
+    }
+
+    /// Run `write` in one transaction.
+    pub(crate) fn write<T>(
+        &mut self,
+        doing: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, ResultsError> {
+        let transaction = self.database.transaction();
+        transaction
+            .and_then(|transaction| {
+                let value = work(&transaction)?;
+                transaction.commit()?;
+                Ok(value)
+            })
+            .map_err(|source| database_error(self.directory.path(), doing, source))
+    }
+}
+
+fn fill(
+    database: &Connection,
+    path: &Path,
+    run: &NewRun,
+    identity: &RunIdentity,
+) -> Result<(), ResultsError> {
+    let meta = [
+        ("name", run.name.clone()),
+        ("baseline", run.baseline.clone()),
+        ("experiment_text", run.experiment_text.clone()),
+        ("experiment", run.experiment.to_string()),
+        ("settings", json(&run.settings)),
+        (MAY_HAVE_SCHEMAS, false.to_string()),
+        (identity::KEY, json(identity)),
+    ];
+    let insert = run.insert.as_ref().map(|insert| ("insert_benchmark", json(insert)));
+    let fill = || {
+        database.pragma_update(None, "application_id", APPLICATION_ID)?;
+        database.pragma_update(None, "user_version", FORMAT)?;
+        let transaction = database.unchecked_transaction()?;
+        transaction.execute_batch(TABLES)?;
+        for (key, value) in meta.into_iter().chain(insert) {
+            let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2)";
+            transaction.execute(sql, [key, &value])?;
+        }
+        for (id, microbenchmark) in (0_u32..).zip(&run.microbenchmarks) {
+            transaction.execute(
+                "INSERT INTO microbenchmark (id, name, clients, \"group\", json) \
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![
+                    id,
+                    microbenchmark.name,
+                    microbenchmark.clients,
+                    microbenchmark.group,
+                    json(microbenchmark)
+                ],
+            )?;
+        }
+        transaction.commit()?;
+        // Before the file has its name: a rollback journal is never beside `run.sqlite`.
+        database.pragma_update(None, "journal_mode", "wal")
+    };
+    fill().map_err(|source| database_error(path, "creating the run's database", source))
+}
+
+pub(crate) fn database_error(
+    path: &Path,
+    doing: &'static str,
+    source: rusqlite::Error,
+) -> ResultsError {
+    // If the index of the write-ahead log cannot grow, SQLite reports an I/O error.
+    let is_index = source
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => ResultsError::StorageFull(path.to_owned()),
+        _ if is_index => ResultsError::StorageFull(path.to_owned()),
+        _ => ResultsError::Database { path: path.to_owned(), doing, source },
+    }
+}
+
+/// A record as JSON.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("records have no maps with odd keys and no odd floats")
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn full_disk_is_recognized_in_all_errors_of_sqlite() {
+        let is_full = |code| {
+            let source = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            database_error(Path::new("/run"), "opening the run's database", source)
+                .is_storage_full()
+        };
+        assert!(is_full(ffi::SQLITE_FULL));
+        assert!(is_full(ffi::SQLITE_IOERR_SHMSIZE));
+        assert!(!is_full(ffi::SQLITE_IOERR_READ));
+    }
+}

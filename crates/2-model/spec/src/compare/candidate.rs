@@ -1,0 +1,424 @@
+//! A word for a candidate: `SYSTEM[@RELEASE][:VARIANT][:KEY=VALUE]…[{SETTING=VALUE,…}]`, or a URL.
+
+use std::ops::Range;
+
+use dbdyno_document::{Problem, did_you_mean, nearest};
+use dbdyno_types::build::{Pgo, Variant};
+use dbdyno_types::server::ServerSystem;
+use dbdyno_types::{SUITES, suites};
+
+use super::InstalledReleases;
+use super::command_line::Word;
+use crate::configuration;
+use crate::variant::{help_of_unknown, near_unknown};
+
+/// A candidate as written. Ranges are parts of its word.
+#[derive(Debug)]
+pub struct Candidate<'w> {
+    pub word: Word<'w>,
+    pub system: System,
+    pub kind: Kind,
+}
+
+/// A database system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    Sqlite,
+    Server(ServerSystem),
+}
+
+#[derive(Debug)]
+pub enum Kind {
+    /// An existing server.
+    Url,
+    /// A system that dbdyno starts or compiles.
+    Own(Own),
+}
+
+/// What follows the name of a system.
+#[derive(Debug, Default)]
+pub struct Own {
+    pub system: Range<usize>,
+    pub release: Option<Range<usize>>,
+    pub variant: Option<Range<usize>>,
+    /// Keys of `[[candidate]]` and their values.
+    pub keys: Vec<(Key, Range<usize>, Range<usize>)>,
+    /// Settings of the database and their values.
+    pub settings: Vec<(Range<usize>, Range<usize>)>,
+}
+
+/// A key of `[[candidate]]` that a word can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub name: &'static str,
+    pub form: Form,
+}
+
+/// How the value of a key is written in an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    String,
+    /// A number, `true` or `false`.
+    Plain,
+    /// A list of strings, separated by spaces in the word.
+    List,
+    /// The directory of a source.
+    Source,
+}
+
+/// The keys, except those that a word expresses in another way, and tables.
+const KEYS: [Key; 29] = [
+    key("name", Form::String),
+    key("engine", Form::String),
+    key("program", Form::String),
+    key("durability", Form::String),
+    key("statements", Form::String),
+    key("restarts_after_death", Form::Plain),
+    key("live", Form::Plain),
+    key("series", Form::String),
+    key("source", Form::Source),
+    key("compiler", Form::String),
+    key("flags", Form::List),
+    key("configure", Form::List),
+    key("configure_with", Form::String),
+    key("audit_ignore", Form::List),
+    key("training", Form::List),
+    key("training_time", Form::String),
+    key("bolt_profile", Form::String),
+    key("bolt", Form::Plain),
+    key("pgo", Form::String),
+    key("optimization", Form::String),
+    key("debug", Form::Plain),
+    key("native", Form::Plain),
+    key("march", Form::String),
+    key("mtune", Form::String),
+    key("lto", Form::String),
+    key("frame_pointers", Form::Plain),
+    key("assertions", Form::Plain),
+    key("hardening", Form::String),
+    key("linker", Form::String),
+];
+
+/// Keys of `[[candidate]]` that a word cannot set.
+const KEYS_OF_FILES: [&str; 8] =
+    ["host", "tls", "matrix", "packaging", "build_type", "injected_delay", "schema", "pid"];
+
+const fn key(name: &'static str, form: Form) -> Key {
+    Key { name, form }
+}
+
+impl System {
+    /// The name in the vocabulary.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Server(system) => system.name(),
+        }
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        [Self::Sqlite].into_iter().chain(ServerSystem::ALL.map(Self::Server))
+    }
+}
+
+impl<'w> Candidate<'w> {
+    /// Reads a word. Parts with problems are left out; `None` if its system is unknown.
+    pub fn read(
+        word: Word<'w>,
+        installed: InstalledReleases<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let reader = Reader { word, problems };
+        // Values of settings may contain `://` too.
+        let head = word.text.split('{').next().unwrap_or_default();
+        if head.contains("://") { reader.url() } else { reader.own(installed) }
+    }
+
+    pub fn text(&self, part: &Range<usize>) -> &'w str {
+        &self.word.text[part.clone()]
+    }
+
+    /// What follows the name of the system; `None` for an existing server.
+    pub const fn own(&self) -> Option<&Own> {
+        match &self.kind {
+            Kind::Own(own) => Some(own),
+            Kind::Url => None,
+        }
+    }
+
+    /// The value of a key.
+    pub fn value(&self, name: &str) -> Option<&'w str> {
+        Some(self.text(self.place_of(name)?))
+    }
+
+    /// Where the value of a key is.
+    pub fn place_of(&self, name: &str) -> Option<&Range<usize>> {
+        let (.., value) = self.own()?.keys.iter().find(|(key, ..)| key.name == name)?;
+        Some(value)
+    }
+
+    /// The variant.
+    pub fn variant(&self) -> Option<&'w str> {
+        self.own()?.variant.as_ref().map(|variant| self.text(variant))
+    }
+
+    /// Whether it is compiled with a profile.
+    pub fn needs_training(&self) -> bool {
+        let variant = self.variant().and_then(|name| Variant::by_name(name).ok());
+        let pgo = match self.value("pgo") {
+            Some(pgo) => pgo != "off",
+            None => variant.as_ref().is_some_and(|variant| variant.pgo != Pgo::Off),
+        };
+        let bolt = match self.value("bolt") {
+            Some(bolt) => bolt == "true",
+            None => variant.is_some_and(|variant| variant.bolt),
+        };
+        pgo || bolt
+    }
+}
+
+struct Reader<'w, 'p> {
+    word: Word<'w>,
+    problems: &'p mut Vec<Problem>,
+}
+
+impl<'w> Reader<'w, '_> {
+    fn report(&mut self, part: Range<usize>, message: impl Into<String>, help: impl Into<String>) {
+        self.problems.push(Problem::new(self.word.span(part), message).help(help));
+    }
+
+    fn url(mut self) -> Option<Candidate<'w>> {
+        let end = self.word.text.find("://")?;
+        let system = match &self.word.text[..end] {
+            "mysql" => ServerSystem::MySql,
+            "mariadb" => ServerSystem::MariaDb,
+            "postgres" | "postgresql" => ServerSystem::PostgreSql,
+            scheme => {
+                let message = format!("unknown scheme `{scheme}` of a URL");
+                let valid = ["mysql", "mariadb", "postgres", "postgresql"];
+                self.report(0..end, message, did_you_mean(scheme, &valid));
+                return None;
+            }
+        };
+        Some(Candidate { word: self.word, system: System::Server(system), kind: Kind::Url })
+    }
+
+    fn own(mut self, installed: InstalledReleases<'_>) -> Option<Candidate<'w>> {
+        let text = self.word.text;
+        let head_end = text.find('{').unwrap_or(text.len());
+        let mut parts = split(text, 0..head_end, ':').into_iter();
+        let first = parts.next().unwrap_or_default();
+        let at = text[first.clone()].find('@').map(|at| first.start + at);
+        let name = first.start..at.unwrap_or(first.end);
+        let system = self.system(name.clone())?;
+        let mut own = Own { system: name, ..Own::default() };
+        if let Some(at) = at {
+            own.release = self.release(at + 1..first.end, system, installed);
+        }
+        for part in parts {
+            self.part(part, system, &mut own);
+        }
+        self.settings(head_end, system, &mut own);
+        let kind = Kind::Own(own);
+        let candidate = Candidate { word: self.word, system, kind };
+        self.check_source(&candidate);
+        Some(candidate)
+    }
+
+    fn system(&mut self, part: Range<usize>) -> Option<System> {
+        let name = &self.word.text[part.clone()];
+        let found = System::all().find(|system| system.name() == name);
+        if found.is_none() {
+            let names: Vec<&str> = System::all().map(System::name).collect();
+            let engines = ServerSystem::MariaDb.storage_engines().iter();
+            let help = match nearest(name, engines.map(|engine| engine.name())) {
+                Some(engine) => format!("did you mean `mariadb:engine={engine}`?"),
+                None => did_you_mean(name, &names),
+            };
+            self.report(part, format!("unknown system `{name}`"), help);
+        }
+        found
+    }
+
+    /// A release: a suite of Debian, or the name of one that is installed, or of a series, such as `8.0`.
+    fn release(
+        &mut self,
+        part: Range<usize>,
+        system: System,
+        installed: InstalledReleases<'_>,
+    ) -> Option<Range<usize>> {
+        let name = &self.word.text[part.clone()];
+        let System::Server(system) = system else {
+            self.report(part, "SQLite has no releases", "remove it, or set `:source=/its/source`");
+            return None;
+        };
+        let suites = suites(system);
+        if suites.contains(&name) {
+            return Some(part);
+        }
+        let found = installed(system);
+        let is_named = |one: &String| {
+            let rest = one.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+        };
+        if found.iter().any(is_named) {
+            return Some(part);
+        }
+        let valid: Vec<&str> =
+            found.iter().map(String::as_str).chain(suites.iter().copied()).collect();
+        let message = match SUITES.contains(&name) {
+            true => format!("Debian's {name} has no packages of {}", system.title()),
+            false => format!("no release `{name}` of {} is installed", system.title()),
+        };
+        let help = match nearest(name, valid.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`? `dbdyno list releases` shows all"),
+            None => {
+                let here = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
+                format!("installed: {here}; of Debian: {}", suites.join(", "))
+            }
+        };
+        self.report(part, message, help);
+        None
+    }
+
+    /// `KEY=VALUE` or a variant.
+    fn part(&mut self, part: Range<usize>, system: System, own: &mut Own) {
+        let text = &self.word.text[part.clone()];
+        let Some(equals) = text.find('=') else {
+            return self.variant(part, system, own);
+        };
+        let name = part.start..part.start + equals;
+        let value = name.end + 1..part.end;
+        let key = &text[..equals];
+        let Some(key) = KEYS.into_iter().find(|one| one.name == key) else {
+            let help = help_of_unknown_key(key, &self.word.text[value], system);
+            let message = format!("unknown key `{key}` of a candidate");
+            return self.report(name, message, help);
+        };
+        if own.keys.iter().any(|(other, ..)| other.name == key.name) {
+            let message = format!("`{}` is set twice", key.name);
+            return self.report(name, message, "remove one of them");
+        }
+        own.keys.push((key, name, value));
+    }
+
+    fn variant(&mut self, part: Range<usize>, system: System, own: &mut Own) {
+        let name = &self.word.text[part.clone()];
+        let report = |this: &mut Self, help: String| {
+            this.report(part.clone(), format!("unknown variant `{name}`"), help);
+        };
+        if let System::Server(server) = system {
+            let engines = server.storage_engines().iter().map(|engine| engine.name());
+            if let Some(engine) = nearest(name, engines) {
+                return report(self, format!("did you mean `engine={engine}`?"));
+            }
+        }
+        if name.starts_with('/') {
+            return report(self, "write a URL as `mysql://…` or `postgresql://…`".to_owned());
+        }
+        let variants = Variant::names();
+        if !variants.iter().any(|variant| variant == name) {
+            let valid = variants.iter().map(String::as_str);
+            let help = match nearest(name, KEYS.map(|key| key.name)) {
+                Some(key) if near_unknown(name, valid.clone()).is_none() => {
+                    format!("did you mean the key `{key}`? Write `:{key}=VALUE`")
+                }
+                _ => help_of_unknown(name, valid),
+            };
+            return report(self, help);
+        }
+        if own.variant.is_some() {
+            let message = format!("second variant `{name}`");
+            return self.report(part, message, "a candidate has one variant: write two candidates");
+        }
+        own.variant = Some(part);
+    }
+
+    /// `{SETTING=VALUE,…}` at the end.
+    fn settings(&mut self, start: usize, system: System, own: &mut Own) {
+        let text = self.word.text;
+        if start == text.len() {
+            return;
+        }
+        let Some(end) = text.strip_suffix('}').map(str::len) else {
+            let help = "end the word with the settings: 'mariadb{innodb_doublewrite=OFF}'";
+            return self.report(start..text.len(), "missing `}` after settings", help);
+        };
+        for part in split(text, start + 1..end, ',') {
+            let setting = &text[part.clone()];
+            let Some(equals) = setting.find('=') else {
+                let message = format!("setting `{setting}` has no value");
+                self.report(part, message, "write `SETTING=VALUE`");
+                continue;
+            };
+            let name = part.start..part.start + equals;
+            self.check_duplicate(name.clone(), system, own);
+            own.settings.push((name, part.start + equals + 1..part.end));
+        }
+    }
+
+    /// Reports a setting that is set before, perhaps in another spelling.
+    fn check_duplicate(&mut self, part: Range<usize>, system: System, own: &Own) {
+        let text = self.word.text;
+        let canonical = |name: &str| match system {
+            System::Server(system) => configuration::canonical(name, system),
+            System::Sqlite => name.to_owned(),
+        };
+        let name = &text[part.clone()];
+        let mut others = own.settings.iter().map(|(other, _)| &text[other.clone()]);
+        if let Some(other) = others.find(|other| canonical(other) == canonical(name)) {
+            let help = match other == name {
+                true => "remove one of them".to_owned(),
+                false => format!("`{other}` is the same setting: remove one of them"),
+            };
+            self.report(part, format!("`{name}` is set twice"), help);
+        }
+    }
+
+    /// Servers are compiled from a source that somebody must name.
+    fn check_source(&mut self, candidate: &Candidate<'_>) {
+        if let (System::Server(system), Some(own), None) =
+            (candidate.system, candidate.own(), candidate.value("source"))
+            && let Some(variant) = &own.variant
+        {
+            let message = format!("{} has no source to compile", system.title());
+            let help = "add `:source=/its/source`, or write an experiment file with `source`";
+            self.report(variant.clone(), message, help);
+        }
+    }
+}
+
+/// What to write instead of `key=value`, whose key no word has.
+fn help_of_unknown_key(key: &str, value: &str, system: System) -> String {
+    let system = system.name();
+    match key {
+        "variant" => format!("write `{system}:{value}`"),
+        "release" => format!("write `{system}@{value}`"),
+        _ if KEYS_OF_FILES.contains(&key) => {
+            format!("`{key}` needs an experiment file: write one with `--save` and add it there")
+        }
+        _ => match nearest(key, KEYS.map(|one| one.name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("for a setting of the database write `{{{key}={value}}}` at the end"),
+        },
+    }
+}
+
+/// The parts of a range of the text between separators. Those in braces do not separate.
+fn split(text: &str, range: Range<usize>, separator: char) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let (mut start, mut depth) = (range.start, 0_usize);
+    for (at, c) in text[range.clone()].char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ if c == separator && depth == 0 => {
+                parts.push(start..range.start + at);
+                start = range.start + at + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    parts.push(start..range.end);
+    parts
+}

@@ -1,0 +1,537 @@
+//! An experiment with all defaults filled in.
+
+use std::path::PathBuf;
+
+use dbdyno_types::build::{
+    BoltProfileMethod, ConfigureTool, SourceOrigin, UnknownVariant, Variant, VariantOverrides,
+};
+use dbdyno_types::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
+use dbdyno_types::{ClientWait, FlagCheck, MatrixCell, ReleaseOrigin};
+use dbdyno_units::{Bytes, Nanos, Share};
+use dbdyno_workloads::definition::{Microbenchmark, Script};
+use dbdyno_workloads::insert::Plan;
+use dbdyno_workloads::setup::{SetupScript, use_sbtest_tables};
+use serde::{Deserialize, Serialize};
+
+use crate::{names, schema};
+
+/// A complete, valid experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// Its name; the name of the run directory starts with it.
+    #[serde(deserialize_with = "names::stored_of_experiment")]
+    pub name: String,
+    /// The name of the candidate that the others are divided by.
+    pub baseline: String,
+    /// Whether a second instance of the baseline is measured too.
+    pub control: bool,
+    /// The seed of all random numbers.
+    pub seed: u64,
+    /// The data and the microbenchmarks; for an insert benchmark only what determines the size of
+    /// caches and limits.
+    pub workload: Workload,
+    /// The insert benchmark; `None` for an experiment with microbenchmarks.
+    #[serde(default)]
+    pub insert_benchmark: Option<InsertBenchmark>,
+    /// The duration of the measurement and its slices.
+    pub schedule: Schedule,
+    /// The CPUs of the systems under test and of dbdyno.
+    pub cpus: Cpus,
+    /// The limits of wrong answers.
+    pub checks: Checks,
+    /// Other machines that servers run on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<Host>,
+    /// The candidates, including the baseline.
+    pub candidates: Vec<Candidate>,
+    /// The machines that `dbdyno fleet` runs it on; `None` if the experiment names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<Fleet>,
+}
+
+/// The machines of a fleet run, and its jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fleet {
+    /// The partition of Slurm; `None` for its default.
+    pub partition: Option<String>,
+    /// Number of nodes.
+    pub nodes: Option<u32>,
+    /// The names of the nodes, such as `node[1-3]`.
+    pub nodelist: Option<String>,
+    /// Features that the nodes must have, such as `epyc&nvme`.
+    pub constraint: Option<String>,
+    /// The account that jobs are charged to.
+    pub account: Option<String>,
+    /// The time limit of a job.
+    pub time: Option<Nanos>,
+    /// Whether the microbenchmarks are divided among the nodes.
+    pub shard: bool,
+    /// A directory on a local disk of each node.
+    pub scratch: Option<String>,
+}
+
+impl Experiment {
+    /// The candidate that is the baseline.
+    ///
+    /// # Panics
+    /// Never for a parsed experiment: its baseline was checked.
+    #[must_use]
+    pub fn baseline_candidate(&self) -> &Candidate {
+        self.candidates
+            .iter()
+            .find(|candidate| candidate.name == self.baseline)
+            .expect("a valid experiment names one of its candidates as the baseline")
+    }
+}
+
+/// Another machine that servers run on, reached with ssh.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name in the experiment.
+    #[serde(deserialize_with = "names::stored_of_host")]
+    pub name: String,
+    /// The destination for ssh, as in `~/.ssh/config`.
+    pub ssh: String,
+    /// IP address or name that the load generator connects to.
+    pub address: String,
+    /// The CPUs of its servers, such as `2-3`; `None` for all.
+    pub cpus: Option<String>,
+    /// The directory for data there; by default `/var/tmp`.
+    pub directory: Option<PathBuf>,
+}
+
+/// The insert benchmark.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InsertBenchmark {
+    /// The steps that each candidate runs.
+    pub plan: Plan,
+    /// How often all steps are repeated, each time from an empty database.
+    pub repeats: u32,
+    /// Whether the data is copied after each step, so that an interrupted run can resume there.
+    pub copies: bool,
+    /// A second with less than this share of its step's median throughput is a write stall.
+    pub stall: Share,
+}
+
+/// The data and the microbenchmarks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Number of tables.
+    pub tables: u32,
+    /// Rows in each table.
+    pub rows: u64,
+    /// Numbers of concurrent clients, each with its own connection. Every microbenchmark is
+    /// measured with each number, in this order; never empty.
+    pub clients: Vec<u32>,
+    /// The microbenchmarks, in the order in which they run.
+    pub microbenchmarks: Vec<Microbenchmark>,
+    /// Scripts that create and fill the user's own tables, in this order.
+    #[serde(default)]
+    pub setup: Vec<SetupScript>,
+}
+
+impl Workload {
+    /// Whether dbdyno's tables are used, and therefore loaded.
+    #[must_use]
+    pub fn uses_sbtest_tables(&self) -> bool {
+        use_sbtest_tables(&self.setup, &self.microbenchmarks)
+    }
+
+    /// The scripts of the microbenchmarks, whose `prepare` makes their data.
+    pub fn scripts(&self) -> impl Iterator<Item = &Script> {
+        self.microbenchmarks.iter().filter_map(|one| one.script.as_ref())
+    }
+
+    /// Whether there are tables that dbdyno did not define: of `setup`, or of scripts.
+    #[must_use]
+    pub fn has_own_tables(&self) -> bool {
+        !self.setup.is_empty() || self.scripts().next().is_some()
+    }
+
+    /// The number of dbdyno's tables that are loaded.
+    #[must_use]
+    pub fn loaded_tables(&self) -> u32 {
+        if self.uses_sbtest_tables() { self.tables } else { 0 }
+    }
+
+    /// The maximum number of concurrent clients.
+    #[must_use]
+    pub fn most_clients(&self) -> u32 {
+        self.clients.iter().copied().max().unwrap_or(1)
+    }
+}
+
+/// The duration of the measurement and its slices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Length of a slice of a microbenchmark that only reads.
+    pub slice: Nanos,
+    /// Length of a slice of a microbenchmark that writes.
+    pub write_slice: Nanos,
+    /// What ends a slice.
+    pub pace: Pace,
+    /// Number of blocks that are run first and not counted.
+    pub warmup_blocks: u32,
+    /// Minimum number of counted blocks.
+    pub min_blocks: u32,
+    /// Half-width of the 95% interval at which a microbenchmark is done.
+    pub target: Share,
+    /// Maximum measuring time per candidate and microbenchmark, without warm-up.
+    pub budget: Nanos,
+    /// Minimum number of times that the instances are started for each microbenchmark. Each start
+    /// changes their memory layout; the interval is computed over the starts. With 1, instances run
+    /// until the run ends.
+    pub restarts: u32,
+    /// Whether CPU and kernel counters are read for the systems under test in each slice.
+    #[serde(default = "counts")]
+    pub counters: bool,
+}
+
+/// Stored runs may predate the key.
+const fn counts() -> bool {
+    true
+}
+
+/// What ends a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// All candidates execute the same number of events in a block: as many as the baseline
+    /// executes in one slice.
+    Events,
+    /// Each candidate runs for the length of a slice, plus the rest of its last event.
+    Time,
+}
+
+/// The CPUs of the systems under test and of dbdyno; `None`: chosen by the machine's layout.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpus {
+    /// CPUs of the systems under test, as a list such as `1` or `2-3,6`.
+    pub system: Option<String>,
+    /// CPUs of dbdyno itself.
+    pub dbdyno: Option<String>,
+    /// Whether these CPUs are kept from idling; by default if wake-ups are expensive.
+    #[serde(default, alias = "awake")]
+    pub prevent_idle: Option<bool>,
+    /// How the clients of servers wait for answers; by default they poll on CPUs of their own.
+    #[serde(default)]
+    pub wait: Option<ClientWait>,
+}
+
+/// The limits of wrong answers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checks {
+    /// The maximum share of a microbenchmark's statements that may fail or return a wrong answer.
+    pub max_error_share: Share,
+}
+
+/// A system to compare.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Its name in results, and in the paths of its data and logs.
+    #[serde(deserialize_with = "names::stored_of_candidate")]
+    pub name: String,
+    /// The database program and its settings.
+    pub system: System,
+    /// Work added to slices, as a share of their time, to verify that dbdyno measures it.
+    pub injected_delay: Option<Share>,
+    /// Options of the live optimizer; `None` if its server is not optimized.
+    #[serde(default)]
+    pub live: Option<Live>,
+    /// Its place in a matrix of settings, if it comes from one.
+    #[serde(default)]
+    pub matrix: Option<MatrixCell>,
+    /// The series that it is a member of: reports show its members in their order in the experiment.
+    #[serde(default)]
+    pub series: Option<String>,
+}
+
+/// Options of the live optimizer for a candidate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Live {
+    /// How long the server is sampled under load.
+    pub profile: Nanos,
+    /// Samples per second and CPU.
+    pub frequency: u32,
+    /// The candidate whose build was sampled for BOLT, if those samples are used and the server
+    /// itself is not sampled.
+    #[serde(default)]
+    pub samples_of: Option<String>,
+    /// The microbenchmarks that it is trained with.
+    pub train: Train,
+    /// Source of the executions of blocks of code.
+    #[serde(default = "sampled")]
+    pub counts: Counts,
+    /// Number of clients while it is sampled, one of the workload's; by default the number that is
+    /// measured.
+    pub clients: Option<u32>,
+    /// Maximum time for which its threads may be stopped.
+    #[serde(alias = "stop")]
+    pub max_pause: Nanos,
+    /// Whether functions are copied in their original order, to measure the effect of reordering.
+    pub keep_order: bool,
+    /// Whether the server is optimized even with too few samples.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Source of the executions of blocks of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Counts {
+    /// Estimated from samples.
+    Sampled,
+    /// Counted in short bursts after the sampling.
+    Exact,
+}
+
+impl Counts {
+    /// The names in experiment files, rules and options.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("exact", Self::Exact), ("sampled", Self::Sampled)];
+}
+
+/// That of experiments that were stored before executions were counted.
+const fn sampled() -> Counts {
+    Counts::Sampled
+}
+
+/// The microbenchmarks that the live optimizer is trained with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Train {
+    /// Each microbenchmark, before it is measured.
+    Each,
+    /// The first microbenchmark; the resulting layout is kept.
+    Once,
+}
+
+/// A database program and its settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// SQLite, compiled for the run and loaded into the worker.
+    Sqlite {
+        /// How it is compiled.
+        build: Build,
+        /// Its settings.
+        config: SqliteConfig,
+    },
+    /// A server that dbdyno starts for the run, with its own data.
+    Private(PrivateServer),
+    /// A server that dbdyno did not start and that others may use too.
+    Existing(ExistingServer),
+}
+
+impl System {
+    /// The name in the vocabulary.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite { .. } => "sqlite",
+            Self::Private(server) => server.system.name(),
+            Self::Existing(server) => server.system.name(),
+        }
+    }
+
+    /// How it is compiled; `None` if it is not compiled for the run.
+    #[must_use]
+    pub const fn build(&self) -> Option<&Build> {
+        match self {
+            Self::Sqlite { build, .. } => Some(build),
+            Self::Private(server) => server.build.as_ref(),
+            Self::Existing(_) => None,
+        }
+    }
+
+    /// The name of the host that a server runs on; `None` for this machine, and for an existing server
+    /// whose usage is not read.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Self::Private(server) => server.host.as_deref(),
+            Self::Existing(server) => server.host.as_deref(),
+            Self::Sqlite { .. } => None,
+        }
+    }
+
+    /// Whether it runs in the worker's process.
+    #[must_use]
+    pub const fn is_embedded(&self) -> bool {
+        matches!(self, Self::Sqlite { .. })
+    }
+}
+
+/// How a system is compiled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Build {
+    /// The origin of its source.
+    #[serde(default)]
+    pub source: SourceOrigin,
+    /// The name of the variant: a preset, or one that the experiment defines.
+    pub variant: String,
+    /// The settings of the variant, unless it is a preset.
+    #[serde(default)]
+    pub settings: Option<VariantOverrides>,
+    /// The C compiler: `gcc`, `clang` or a versioned name or path.
+    pub compiler: String,
+    /// Compiler flags after the variant's.
+    pub flags: Vec<String>,
+    /// The tool that configures the source, if there is a choice.
+    #[serde(default)]
+    pub configure_with: Option<ConfigureTool>,
+    /// Additional arguments for that tool.
+    #[serde(default)]
+    pub configure: Vec<String>,
+    /// The training workload, if the variant uses profiles.
+    #[serde(default)]
+    pub training: Option<Training>,
+    /// For a variant with BOLT: whether BOLT is run. Otherwise the build is only linked for BOLT.
+    #[serde(default = "yes")]
+    pub bolt: bool,
+    /// Checks of the flag audit whose violations are notes only.
+    #[serde(default, alias = "audit_allows")]
+    pub audit_ignore: Vec<FlagCheck>,
+}
+
+impl Build {
+    /// The compiler settings.
+    ///
+    /// # Errors
+    /// The preset is unknown; impossible for a parsed experiment.
+    pub fn resolved_variant(&self) -> Result<Variant, UnknownVariant> {
+        match &self.settings {
+            Some(settings) => settings.resolve(&self.variant),
+            None => Variant::by_name(&self.variant),
+        }
+    }
+
+    /// Whether the result depends on the CPU it is compiled on, by flags such as `-march=native`.
+    #[must_use]
+    pub fn depends_on_cpu(&self) -> bool {
+        const NATIVE: &str = "native";
+        let variant = self.resolved_variant().ok();
+        let settings = variant.iter().flat_map(|variant| [&variant.march, &variant.mtune]);
+        let extra = variant.iter().flat_map(|variant| &variant.extra_flags);
+        let mut flags = self.flags.iter().chain(extra).filter_map(|flag| flag.strip_suffix(NATIVE));
+        settings.flatten().any(|value| value == NATIVE)
+            || flags.any(|flag| ["-march=", "-mtune=", "-mcpu="].contains(&flag))
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// The workload that an instrumented build runs to collect a profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Training {
+    /// The selection as written in the experiment, for display.
+    pub words: Vec<String>,
+    /// The selected microbenchmarks.
+    pub microbenchmarks: Vec<Microbenchmark>,
+    /// How long each of them runs.
+    pub time: Nanos,
+    /// How BOLT's profile is collected, if BOLT uses one.
+    pub bolt_profile: BoltProfileMethod,
+}
+
+/// A server that dbdyno starts for the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrivateServer {
+    /// The program.
+    pub system: ServerSystem,
+    /// The storage engine; `None` if the system has only one.
+    pub engine: Option<StorageEngine>,
+    /// The server's executable; `None`: searched for in the usual directories.
+    pub program: Option<PathBuf>,
+    /// The compiled release whose program is used, instead of `program`.
+    #[serde(default)]
+    pub release: Option<ReleaseOrigin>,
+    /// How it is compiled; `None` if it is not compiled for the run.
+    #[serde(default)]
+    pub build: Option<Build>,
+    /// The name of the host it runs on; `None` for this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Whether connections to its host are encrypted, with a certificate that is verified.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tls: bool,
+    /// The durability of commits.
+    pub durability: Durability,
+    /// Settings that override dbdyno's: the server's own names and values.
+    pub configuration: Vec<(String, String)>,
+    /// How statements are sent to it.
+    pub statements: StatementMode,
+    /// Maximum number of restarts per session after it died.
+    pub restarts_after_death: u32,
+}
+
+/// An existing server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExistingServer {
+    /// The program.
+    pub system: ServerSystem,
+    /// The storage engine for the tables; `None`: the server's default.
+    pub engine: Option<StorageEngine>,
+    /// Its address and the user. The URL's database is only used to connect; dbdyno works only in
+    /// `schema`.
+    pub target: Target,
+    /// The schema that dbdyno creates for its tables.
+    pub schema: String,
+    /// How statements are sent to it.
+    pub statements: StatementMode,
+    /// The server's process, to measure its CPU time; `None` if unknown.
+    pub pid: Option<u32>,
+    /// The name of the host it runs on, where its usage is read; `None` for this machine, or if its usage
+    /// is not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+impl ExistingServer {
+    /// The same server with a separate schema for the control.
+    #[must_use]
+    pub fn for_control(&self) -> Self {
+        Self { schema: schema::of_control(&self.schema), ..self.clone() }
+    }
+}
+
+/// Settings of SQLite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SqliteConfig {
+    /// Bytes per page of the database file.
+    pub page_size: Bytes,
+    /// Memory for the page cache, per connection.
+    pub cache_size: Bytes,
+    /// The journal that makes changes atomic.
+    pub journal_mode: JournalMode,
+    /// When changes are forced to storage.
+    pub synchronous: Synchronous,
+}
+
+/// SQLite's `journal_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JournalMode {
+    /// Write-ahead log.
+    Wal,
+    /// Rollback journal, deleted at commit.
+    Delete,
+    /// Rollback journal, truncated at commit.
+    Truncate,
+    /// Rollback journal, its header zeroed at commit.
+    Persist,
+}
+
+/// SQLite's `synchronous`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Synchronous {
+    /// Never.
+    Off,
+    /// At checkpoints in WAL mode.
+    Normal,
+    /// At every commit.
+    Full,
+}

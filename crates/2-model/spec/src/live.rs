@@ -1,0 +1,175 @@
+//! `live` of a candidate: the live optimizer rewrites its server's code layout while it runs.
+
+use dbdyno_document::{Problem, Span, Spanned, Table, did_you_mean};
+use dbdyno_types::build::BoltProfileMethod;
+use dbdyno_units::Nanos;
+
+use crate::candidate;
+use crate::experiment::{Build, Candidate, Counts, Live, System, Train, Training, Workload};
+
+/// Shorter profiles have too few samples; longer ones do not improve the layout.
+const PROFILES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
+
+/// Each sample costs microseconds of kernel time; above its limit the kernel throttles.
+const FREQUENCIES: std::ops::RangeInclusive<i64> = 50..=20_000;
+
+/// Shorter pauses are not enough to stop all threads; longer ones are unacceptable.
+const PAUSES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(5)..=Nanos::from_secs(10);
+
+/// The options of `live = true`.
+const DEFAULT: Live = Live {
+    profile: Nanos::from_secs(15),
+    frequency: 7_999,
+    samples_of: None,
+    train: Train::Each,
+    counts: Counts::Exact,
+    clients: None,
+    max_pause: Nanos::from_millis(20),
+    keep_order: false,
+    force: false,
+};
+
+/// The options, and the positions of those that must fit the workload.
+pub struct Read {
+    /// The options; `None` for `live = false`.
+    pub live: Option<Live>,
+    /// The position of the key.
+    pub span: Span,
+    /// The position of `clients`.
+    clients: Option<Span>,
+    /// The position of `samples_of`.
+    samples_of: Option<Span>,
+}
+
+/// Reads the key.
+pub fn read(table: &mut Table<'_>) -> Option<Read> {
+    let span = table.key_span("live")?;
+    if !table.is_table("live") {
+        let live = table.bool("live")?.value.then_some(DEFAULT);
+        return Some(Read { live, span, clients: None, samples_of: None });
+    }
+    let mut table = table.table("live")?;
+    let mut live = DEFAULT;
+    if let Some(profile) = table.duration("profile", PROFILES) {
+        live.profile = profile.value;
+    }
+    let samples_of = table.string("samples_of");
+    if let Some(other) = samples_of {
+        live.samples_of = Some(other.value.to_owned());
+        // The same samples would result in the same layout again.
+        live.train = Train::Once;
+        live.counts = Counts::Sampled;
+        for key in ["frequency", "train", "counts", "force"] {
+            table.refuse(key, "cannot be combined with `samples_of`", "leave it out");
+        }
+    }
+    if let Some(frequency) = table.integer("frequency", FREQUENCIES) {
+        live.frequency = frequency.value as u32;
+    }
+    if let Some(train) = table.choice("train", &[("each", Train::Each), ("once", Train::Once)]) {
+        live.train = train.value;
+    }
+    if let Some(counts) = table.choice("counts", &Counts::NAMES) {
+        live.counts = counts.value;
+    }
+    let clients = table.integer("clients", 1..=1024);
+    live.clients = clients.as_ref().map(|clients| clients.value as u32);
+    table.renamed("stop", "max_pause");
+    if let Some(pause) = table.duration("max_pause", PAUSES) {
+        live.max_pause = pause.value;
+    }
+    if let Some(keep) = table.bool("keep_order") {
+        live.keep_order = keep.value;
+    }
+    if let Some(force) = table.bool("force") {
+        live.force = force.value;
+    }
+    table.finish();
+    Some(Read {
+        live: Some(live),
+        span,
+        clients: clients.map(|Spanned { span, .. }| span),
+        samples_of: samples_of.map(|Spanned { span, .. }| span),
+    })
+}
+
+/// Checks that all candidates have the same warm-up, and that its number of clients is measured.
+pub fn check(root: &Table<'_>, reads: &[&Read], workload: &Workload) {
+    let mut others = reads.iter().filter_map(|read| Some((read.span, read.live.as_ref()?)));
+    if let Some((_, first)) = others.next() {
+        for (span, live) in others {
+            if (live.train, live.clients, live.profile)
+                != (first.train, first.clients, first.profile)
+            {
+                let message = "candidates with `live` have different warm-ups";
+                let help = "set the same `train`, `clients` and `profile` in each `live`";
+                root.report(Problem::new(span, message).help(help));
+            }
+        }
+    }
+    for read in reads {
+        let (Some(live), Some(span)) = (&read.live, read.clients) else { continue };
+        if let Some(clients) = live.clients.filter(|one| !workload.clients.contains(one)) {
+            let measured: Vec<String> = workload.clients.iter().map(u32::to_string).collect();
+            let message = format!("{clients} clients are not measured");
+            let help = format!("`clients` of [workload] has {}", measured.join(", "));
+            root.report(Problem::new(span, message).help(help));
+        }
+    }
+}
+
+/// Checks `samples_of`: a build that is sampled for BOLT, and the same build before BOLT.
+pub fn check_samples(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
+    for own in candidates {
+        let Some(read) = &own.live else { continue };
+        let Some((live, span)) = read.live.as_ref().zip(read.samples_of) else { continue };
+        let name = live.samples_of.as_deref().unwrap_or_default();
+        let Some(other) = candidates.iter().find(|other| other.name == Some(name)) else {
+            let names: Vec<&str> = candidates.iter().filter_map(|one| one.name).collect();
+            let problem = Problem::new(span, format!("unknown candidate `{name}`"));
+            root.report(problem.help(did_you_mean(name, &names)));
+            continue;
+        };
+        // Problems of invalid candidates were already reported.
+        let (Some(own), Some(other)) = (&own.complete, &other.complete) else { continue };
+        if !is_sampled_for_bolt(other) {
+            let help = "it needs `bolt = true` and `bolt_profile = \"samples\"`";
+            let problem = Problem::new(span, format!("`{name}` is not sampled for BOLT"));
+            root.report(problem.help(help));
+        } else if !is_before_bolt(own, other) {
+            let message =
+                format!("`{}` is not the build that BOLT optimizes for `{name}`", own.name);
+            let help = format!("use the settings of `{name}`, with `bolt = false`");
+            root.report(Problem::new(span, message).help(help));
+        }
+    }
+}
+
+fn is_sampled_for_bolt(candidate: &Candidate) -> bool {
+    let training = candidate.system.build().filter(|build| build.bolt);
+    let training = training.and_then(|build| build.training.as_ref());
+    training.is_some_and(|training| training.bolt_profile == BoltProfileMethod::Samples)
+}
+
+/// Whether `other` is the same build before BOLT.
+fn is_before_bolt(own: &Candidate, other: &Candidate) -> bool {
+    let (System::Private(server), System::Private(others)) = (&own.system, &other.system) else {
+        return false;
+    };
+    let (Some(build), Some(laid_out)) = (&server.build, &others.build) else { return false };
+    let what = |training: &Training| (training.words.clone(), training.time);
+    // Without `training` there is no PGO profile.
+    let trained_alike = build.training.is_none()
+        || build.training.as_ref().map(what) == laid_out.training.as_ref().map(what);
+    let with_bolt = Build { bolt: true, training: laid_out.training.clone(), ..build.clone() };
+    !build.bolt && trained_alike && with_bolt == *laid_out && server.engine == others.engine
+}
+
+/// Rejects `live` in an insert benchmark, which has no warm-up.
+pub fn refuse_beside_inserts(root: &Table<'_>, reads: &[&Read]) {
+    for read in reads.iter().filter(|read| read.live.is_some()) {
+        let message = "`live` is for microbenchmarks";
+        let help = "remove `live` from an insert benchmark";
+        root.report(Problem::new(read.span, message).help(help));
+    }
+}

@@ -1,0 +1,235 @@
+//! Servers that dbdyno starts: keys of a `[[candidate]]`, and the sections `[mariadb]`, `[mysql]`
+//! and `[postgresql]` with defaults for all candidates of a system.
+
+use std::path::{Path, PathBuf};
+
+use dbdyno_document::{Problem, Span, Table};
+use dbdyno_types::ReleaseOrigin;
+use dbdyno_types::build::SourceOrigin;
+use dbdyno_types::server::{Durability, ServerSystem, StatementMode, StorageEngine};
+
+use crate::build::{self, Definitions};
+use crate::experiment::{Build, Host, PrivateServer};
+use crate::{configuration, host, release, source};
+
+/// A candidate's keys for a private server. Some also apply to an existing server.
+pub const KEYS: [&str; 8] = [
+    "host",
+    "engine",
+    "program",
+    "release",
+    "durability",
+    "statements",
+    "restarts_after_death",
+    "configuration",
+];
+
+/// The keys in [`KEYS`] about starting a server.
+const KEYS_OF_STARTING: [&str; 5] =
+    ["program", "release", "durability", "restarts_after_death", "configuration"];
+
+/// Keys that do not apply to a private server.
+const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
+
+/// Restart limit.
+const MOST_RESTARTS: i64 = 1000;
+
+/// Keys that both a section and a candidate have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// The server's executable.
+    pub program: Option<PathBuf>,
+    /// The source, for candidates that are compiled.
+    pub source: Option<SourceOrigin>,
+    /// The durability of commits.
+    pub durability: Durability,
+    /// How statements are sent.
+    pub statements: StatementMode,
+    /// Maximum number of restarts per session after it died.
+    pub restarts_after_death: u32,
+    /// The server's own settings.
+    pub configuration: Vec<(String, String)>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            program: None,
+            source: None,
+            durability: Durability::Relaxed,
+            statements: StatementMode::Prepared,
+            restarts_after_death: 1,
+            configuration: Vec::new(),
+        }
+    }
+}
+
+/// Reads the sections for servers.
+pub fn read_sections(root: &mut Table<'_>) -> Vec<(ServerSystem, Defaults)> {
+    let mut sections = Vec::with_capacity(ServerSystem::ALL.len());
+    for system in ServerSystem::ALL {
+        let mut defaults = Defaults::default();
+        if let Some(mut table) = root.table(system.name()) {
+            defaults = read_over(&mut table, system, defaults);
+            defaults.source = table.table("source").and_then(source::read);
+            table.finish();
+        }
+        sections.push((system, defaults));
+    }
+    sections
+}
+
+/// Reads a candidate's keys; `defaults` are those of its system's section.
+///
+/// The server is compiled if the candidate has a `variant` or settings of one.
+pub fn read(
+    table: &mut Table<'_>,
+    system: ServerSystem,
+    defaults: Defaults,
+    definitions: &Definitions,
+    hosts: &[Host],
+) -> Option<PrivateServer> {
+    let (host, tls) = host::of_server(table, hosts);
+    let engine = read_engine(table, system).or(system.storage_engines().first().copied());
+    let program = table.key_span("program");
+    let own = read_over(table, system, defaults);
+    let release = read_release(table, system, program);
+    let build = read_build(table, system, own.source.as_ref(), program, definitions);
+    if system == ServerSystem::PostgreSql && build::is_requested(table) && tls {
+        let span = table.key_span("tls").unwrap_or_else(|| table.span());
+        let problem = Problem::new(span, "PostgreSQL that dbdyno compiles has no TLS");
+        table.report(problem.help("remove `tls`, or use an installed server or a `release`"));
+    }
+    for key in KEYS_OF_EXISTING {
+        let help = "add `url`, or remove this";
+        table.refuse(key, "is for an existing server", help);
+    }
+    Some(PrivateServer {
+        system,
+        engine,
+        // A section's program is for candidates that name none.
+        program: own.program.filter(|_| release.is_none()),
+        release,
+        build: build?,
+        host,
+        tls,
+        durability: own.durability,
+        configuration: own.configuration,
+        statements: own.statements,
+        restarts_after_death: own.restarts_after_death,
+    })
+}
+
+/// Reads `release`, which names the program, as `program` and `variant` do.
+fn read_release(
+    table: &mut Table<'_>,
+    system: ServerSystem,
+    program: Option<Span>,
+) -> Option<ReleaseOrigin> {
+    let place = table.key_span("release")?;
+    let release = release::read(table, system);
+    let other = if program.is_some() {
+        "program"
+    } else if build::is_requested(table) {
+        "variant"
+    } else {
+        return release;
+    };
+    let problem = Problem::new(place, format!("`release` and `{other}` exclude each other"));
+    table.report(problem.help(format!("remove `release` or `{other}`")));
+    release
+}
+
+/// Reads the build, if the server is compiled; the outer `None` after a problem.
+fn read_build(
+    table: &mut Table<'_>,
+    system: ServerSystem,
+    source: Option<&SourceOrigin>,
+    program: Option<Span>,
+    definitions: &Definitions,
+) -> Option<Option<Build>> {
+    let title = system.title();
+    if system != ServerSystem::PostgreSql {
+        let help = format!("{title} is configured by CMake");
+        table.refuse("configure_with", "is for PostgreSQL", help);
+    }
+    if !build::is_requested(table) {
+        build::refuse(table, &format!("add a `variant` to compile {title}, or remove this"));
+        return Some(None);
+    }
+    if let Some(program) = program {
+        let problem = Problem::new(program, "`program` and `variant` exclude each other");
+        table.report(problem.help("remove `program` or `variant`"));
+    }
+    let build = build::read(table, definitions, source)?;
+    if build.source == SourceOrigin::Bundled {
+        let message = format!("missing `source`: {title} is compiled for the run");
+        let example = match system {
+            ServerSystem::PostgreSql => "debian = \"postgresql-15\", suite = \"bookworm\"",
+            ServerSystem::MariaDb => "debian = \"mariadb\", suite = \"bookworm\"",
+            ServerSystem::MySql => "debian = \"mysql-9.7\", suite = \"sid\"",
+        };
+        let help = format!("add `source`, such as {{ {example} }}");
+        let span = table.key_span("variant").unwrap_or_else(|| table.span());
+        table.report(Problem::new(span, message).help(help));
+        return None;
+    }
+    Some(Some(build))
+}
+
+/// Reads `engine`.
+pub fn read_engine(table: &mut Table<'_>, system: ServerSystem) -> Option<StorageEngine> {
+    let engines = system.storage_engines();
+    if engines.is_empty() {
+        let message = "is for systems with several storage engines";
+        table.refuse("engine", message, format!("{} has only one", system.title()));
+        return None;
+    }
+    let words: Vec<_> = engines.iter().map(|engine| (engine.name(), *engine)).collect();
+    table.choice("engine", &words).map(|engine| engine.value)
+}
+
+/// Reads `statements`.
+pub fn read_statements(table: &mut Table<'_>) -> Option<StatementMode> {
+    let words = [StatementMode::Prepared, StatementMode::Text].map(|mode| (mode.name(), mode));
+    table.choice("statements", &words).map(|mode| mode.value)
+}
+
+/// Rejects the keys about starting a server.
+pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
+    for key in KEYS_OF_STARTING {
+        let help = "dbdyno does not start or configure a server with a `url`";
+        table.refuse(key, "is for a server that dbdyno starts", help);
+    }
+}
+
+fn read_over(table: &mut Table<'_>, system: ServerSystem, defaults: Defaults) -> Defaults {
+    let durabilities = [Durability::Relaxed, Durability::Strict].map(|one| (one.name(), one));
+    let durability = table.choice("durability", &durabilities);
+    let restarts = table.integer("restarts_after_death", 0..=MOST_RESTARTS);
+    Defaults {
+        program: read_program(table).or(defaults.program),
+        source: defaults.source,
+        durability: durability.map_or(defaults.durability, |durability| durability.value),
+        statements: read_statements(table).unwrap_or(defaults.statements),
+        restarts_after_death: restarts
+            .map_or(defaults.restarts_after_death, |restarts| restarts.value as u32),
+        configuration: configuration::read(
+            table.table("configuration"),
+            system,
+            defaults.configuration,
+        ),
+    }
+}
+
+fn read_program(table: &mut Table<'_>) -> Option<PathBuf> {
+    let program = table.string("program")?;
+    let path = Path::new(program.value);
+    // The server starts in another directory, and as another user.
+    if !path.is_absolute() || program.value.contains(char::is_control) {
+        let problem = Problem::new(program.span, "the path of `program` must be absolute");
+        table.report(problem.help("write the full path, such as \"/usr/sbin/mariadbd\""));
+        return None;
+    }
+    Some(path.to_owned())
+}

@@ -1,0 +1,199 @@
+//! `source = { … }`: the origin of a system's source.
+
+use std::path::{Path, PathBuf};
+
+use dbdyno_document::{Problem, Spanned, Table, did_you_mean, nearest};
+use dbdyno_types::SUITES;
+use dbdyno_types::build::SourceOrigin;
+
+/// The keys of a location, of which exactly one must be set.
+const KINDS: [&str; 5] = ["bundled", "path", "tarball", "git", "debian"];
+
+/// Releases of Debian whose packages do not compile on current releases.
+const TOO_OLD: [&str; 6] = ["wheezy", "jessie", "stretch", "buster", "bullseye", "oldoldstable"];
+
+/// Reads the table; `None` after a problem.
+pub fn read(mut table: Table<'_>) -> Option<SourceOrigin> {
+    let named: Vec<&str> = KINDS.into_iter().filter(|kind| table.has(kind)).collect();
+    let source = match named[..] {
+        ["bundled"] => read_bundled(&mut table),
+        ["path"] => read_path(&mut table),
+        ["tarball"] => read_tarball(&mut table),
+        ["git"] => read_git(&mut table),
+        ["debian"] => read_debian(&mut table),
+        _ => {
+            let message = match named.len() {
+                0 => "`source` has no location".to_owned(),
+                _ => format!("`source` has {}", named.join(" and ")),
+            };
+            let help = format!("set exactly one of {}", KINDS.join(", "));
+            table.report(Problem::new(table.span(), message).help(help));
+            return None;
+        }
+    };
+    table.finish();
+    source
+}
+
+fn read_bundled(table: &mut Table<'_>) -> Option<SourceOrigin> {
+    let bundled = table.bool("bundled")?;
+    if !bundled.value {
+        let help = "remove `source` or set another location";
+        table.report(Problem::new(bundled.span, "`bundled` must be true").help(help));
+        return None;
+    }
+    Some(SourceOrigin::Bundled)
+}
+
+fn read_path(table: &mut Table<'_>) -> Option<SourceOrigin> {
+    let path = word(table, "path")?;
+    whole_path(table, path, "source").map(SourceOrigin::Path)
+}
+
+fn read_tarball(table: &mut Table<'_>) -> Option<SourceOrigin> {
+    let (location, sha256) = read_archive(table, "source")?;
+    Some(SourceOrigin::Tarball { location, sha256 })
+}
+
+/// Reads `tarball` and `sha256`: the location of an archive of a source or release, and its checksum,
+/// which a download must have.
+pub fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<String>)> {
+    let location = word(table, "tarball")?;
+    let sha256 = table.string("sha256");
+    let is_url = location.value.contains("://");
+    refuse_password(table, location, "download the archive and write its path")?;
+    if let Some(sha256) = sha256
+        && !(sha256.value.len() == 64 && sha256.value.bytes().all(is_hexadecimal))
+    {
+        let problem = Problem::new(sha256.span, "invalid `sha256`");
+        table.report(problem.help("it must have 64 digits from 0 to 9 and a to f"));
+        return None;
+    }
+    if is_url && sha256.is_none() {
+        if !table.has("sha256") {
+            let problem = Problem::new(location.span, "missing `sha256` of a download");
+            table.report(problem.help("add the checksum that the project publishes"));
+        }
+        return None;
+    }
+    if !is_url {
+        whole_path(table, location, of)?;
+    }
+    let sha256 = sha256.map(|sha256| sha256.value.to_owned());
+    Some((location.value.to_owned(), sha256))
+}
+
+fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
+    require(table, "revision", "add a tag or a commit, such as `revision = \"v1.0\"`");
+    let (url, revision) = (word(table, "git"), word(table, "revision"));
+    let (url, revision) = (url?, revision?);
+    refuse_password(table, url, "use a credential helper of git, see gitcredentials(7)")?;
+    if !is_git_url(url.value) {
+        whole_path(table, url, "repository")?;
+    }
+    // git would parse it as an option.
+    if revision.value.starts_with('-') {
+        let message = format!("invalid revision `{}`", revision.value);
+        table.report(Problem::new(revision.span, message).help("use a tag or a commit"));
+        return None;
+    }
+    Some(SourceOrigin::Git { url: url.value.to_owned(), revision: revision.value.to_owned() })
+}
+
+/// Reports a missing key of a source.
+fn require(table: &Table<'_>, key: &str, help: &str) {
+    if !table.has(key) {
+        let problem = Problem::new(table.span(), format!("missing key `{key}` in `source`"));
+        table.report(problem.help(help));
+    }
+}
+
+/// Whether git takes a location for a URL or for `HOST:PATH`, not for a path.
+fn is_git_url(location: &str) -> bool {
+    location.contains("://") || location.split('/').next().is_some_and(|host| host.contains(':'))
+}
+
+/// Reports a URL with a password: runs store where a source is from, and reports show it.
+fn refuse_password(table: &Table<'_>, url: Spanned<&str>, instead: &str) -> Option<()> {
+    let rest = url.value.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if !authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
+        return Some(());
+    }
+    let problem = Problem::new(url.span, "the URL contains a password");
+    table.report(problem.help(format!("the experiment is stored with each run: {instead}")));
+    None
+}
+
+fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
+    require(table, "suite", "add a release of Debian, such as `suite = \"bookworm\"`");
+    let (package, suite) = (word(table, "debian"), word(table, "suite"));
+    let version = if table.has("version") { Some(word(table, "version")?) } else { None };
+    let (package, suite) = (package?, suite?);
+    check_debian_name(table, package)?;
+    let compilable: Vec<&str> =
+        SUITES.into_iter().filter(|suite| !TOO_OLD.contains(suite)).collect();
+    check_suite(table, suite, &compilable)?;
+    if TOO_OLD.contains(&suite.value) {
+        let message = format!("unsupported suite `{}`", suite.value);
+        table.report(Problem::new(suite.span, message).help("use bookworm or newer"));
+        return None;
+    }
+    Some(SourceOrigin::Debian {
+        package: package.value.to_owned(),
+        suite: suite.value.to_owned(),
+        version: version.map(|version| version.value.to_owned()),
+    })
+}
+
+/// Checks the name of a suite of Debian; `None` after a problem. Names that are near a known suite are
+/// misspelt; others may be suites of another mirror.
+pub fn check_suite(table: &Table<'_>, suite: Spanned<&str>, valid: &[&str]) -> Option<()> {
+    check_debian_name(table, suite)?;
+    if SUITES.contains(&suite.value) || nearest(suite.value, SUITES).is_none() {
+        return Some(());
+    }
+    let message = format!("unknown suite `{}`", suite.value);
+    table.report(Problem::new(suite.span, message).help(did_you_mean(suite.value, valid)));
+    None
+}
+
+/// Checks the name of a package or suite of Debian; `None` after a problem.
+fn check_debian_name(table: &Table<'_>, name: Spanned<&str>) -> Option<()> {
+    let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+    if !name.value.chars().all(valid)
+        || !name.value.starts_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        let message = format!("invalid Debian name `{}`", name.value);
+        let help = "names consist of lowercase letters, digits and + - .";
+        table.report(Problem::new(name.span, message).help(help));
+        return None;
+    }
+    Some(())
+}
+
+/// A non-empty string without line breaks.
+pub fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>> {
+    let word = table.string(key)?;
+    if word.value.is_empty() || word.value.contains(char::is_control) {
+        let problem =
+            Problem::new(word.span, format!("`{key}` is empty or has control characters"));
+        table.report(problem);
+        return None;
+    }
+    Some(word)
+}
+
+/// An absolute path, because compilers and servers run in another directory.
+fn whole_path(table: &Table<'_>, path: Spanned<&str>, of: &str) -> Option<PathBuf> {
+    if Path::new(path.value).is_absolute() {
+        return Some(PathBuf::from(path.value));
+    }
+    let problem = Problem::new(path.span, format!("the path of a {of} must be absolute"));
+    table.report(problem.help("write the full path, starting with /"));
+    None
+}
+
+fn is_hexadecimal(byte: u8) -> bool {
+    byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
+}

@@ -1,0 +1,358 @@
+//! `url` of a candidate: the server's address, the user, and encryption.
+
+mod encryption;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use dbdyno_document::{Document, Problem, Spanned, did_you_mean, nearest};
+use dbdyno_types::server::{Address, ServerSystem, Target};
+use percent_encoding::percent_decode_str;
+use url::{Host, Url};
+
+use self::encryption::{AUTHORITIES, FINGERPRINT, PUBLIC_KEY, TLS};
+
+/// Parses a URL; `None` after a problem. No problem shows a password: messages never quote the URL,
+/// and anything that may be a password is masked in the line shown.
+pub fn parse(text: Spanned<&str>, system: ServerSystem, document: &Document) -> Option<Target> {
+    let reader = Reader { text, system, document };
+    let target = reader.read();
+    if target.is_none() {
+        reader.conceal_what_may_be_a_password();
+    }
+    target
+}
+
+/// A URL being parsed.
+#[derive(Clone, Copy)]
+struct Reader<'t> {
+    text: Spanned<&'t str>,
+    system: ServerSystem,
+    document: &'t Document,
+}
+
+/// The parts of the URL's text; the library does not report their positions.
+struct Parts<'t> {
+    /// The user, as written.
+    user: &'t str,
+    /// The range of host and port.
+    host: Range<usize>,
+    /// Whether there is a host: any text between the slashes or the `@`, and the port.
+    has_host: bool,
+    /// The range of the database.
+    database: Range<usize>,
+    /// The pairs `key=value`.
+    query: Vec<Pair<'t>>,
+}
+
+/// One `key=value` of the query.
+struct Pair<'t> {
+    key: &'t str,
+    value: String,
+    place: Range<usize>,
+}
+
+impl<'t> Reader<'t> {
+    fn read(self) -> Option<Target> {
+        let authority_start = self.scheme()?;
+        self.refuse_password(authority_start)?;
+        self.check_characters(authority_start)?;
+        let parts = self.split(authority_start)?;
+        let url = self.library_url(&parts)?;
+        self.check_keys(&parts.query)?;
+
+        let user = self.decode(parts.user, parts.host.clone())?;
+        if user.is_empty() {
+            let help = format!("add one before the host, such as \"{}\"", self.example());
+            return self.report(parts.host, "`url` has no user", help);
+        }
+        let database = self.database(&url, parts.database.clone())?;
+        let address = self.address(&url, &parts)?;
+        let tls = self.tls(&address, &parts.query)?;
+        let server_public_key = self.server_public_key(&address, &tls, &parts.query)?;
+        Some(Target { address, user, database, tls, server_public_key, password: true })
+    }
+
+    /// Checks the scheme; returns the offset of the text after it.
+    fn scheme(self) -> Option<usize> {
+        let all = 0..self.text.value.len();
+        let of = |system| match system {
+            ServerSystem::MariaDb | ServerSystem::MySql => ["mysql", "mariadb"],
+            ServerSystem::PostgreSql => ["postgres", "postgresql"],
+        };
+        let Some((scheme, _)) = self.text.value.split_once("://") else {
+            let help = format!("write it as \"{}\"", self.example());
+            return self.report(all, "`url` is not a server URL", help);
+        };
+        if of(self.system).contains(&scheme) {
+            return Some(scheme.len() + "://".len());
+        }
+        let place = 0..scheme.len();
+        let [first, second] = of(self.system);
+        let message = format!("`url` is not for {}", self.system.title());
+        let help = format!("its URLs start with {first}:// or {second}://");
+        self.report(place, message, help)
+    }
+
+    /// Rejects passwords: the text of the experiment is stored with every run.
+    fn refuse_password(self, authority_start: usize) -> Option<()> {
+        let rest = &self.text.value[authority_start..];
+        let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        // Unescaped characters in a password can end the authority early; the `@` then comes later.
+        let user_end = authority
+            .rfind('@')
+            .or_else(|| if authority.contains(':') { rest.rfind('@') } else { None });
+        let in_user = user_end.and_then(|end| Some(rest[..end].find(':')? + 1..end));
+        let in_query = || {
+            let pairs = self.pairs(authority_start);
+            let password = pairs.into_iter().find(|(key, _)| *key == "password");
+            password.map(|(key, place)| {
+                let value = (place.start + key.len() + 1).min(place.end);
+                value - authority_start..place.end - authority_start
+            })
+        };
+        let Some(secret) = in_user.or_else(in_query) else { return Some(()) };
+        let place = authority_start + secret.start..authority_start + secret.end;
+        self.conceal(place.clone());
+        let (variable, file) = match self.system {
+            ServerSystem::MariaDb | ServerSystem::MySql => ("MYSQL_PWD", "~/.my.cnf"),
+            ServerSystem::PostgreSql => ("PGPASSWORD", "~/.pgpass"),
+        };
+        let help = format!(
+            "the experiment is stored with each run: use the environment variable DBDYNO_PASSWORD or {variable}, or {file}"
+        );
+        self.report(place, "`url` contains a password", help)
+    }
+
+    /// Masks text that may be a password. In an invalid URL the end of a password is unknown.
+    fn conceal_what_may_be_a_password(self) {
+        let start = self.text.value.find("://").map_or(0, |at| at + "://".len());
+        let rest = &self.text.value[start..];
+        if let Some(at) = rest.rfind('@')
+            && let Some(colon) = rest[..at].find(':')
+        {
+            self.conceal(start + colon + 1..start + at);
+        }
+    }
+
+    fn conceal(self, place: Range<usize>) {
+        self.document.conceal(self.document.within(self.text.span, self.text.value, place));
+    }
+
+    /// Rejects characters that the library would drop or misinterpret. An `@` in a database's name
+    /// is more likely the end of a password that contains a `/`.
+    fn check_characters(self, authority_start: usize) -> Option<()> {
+        let text = self.text.value;
+        let query = text.find('?').unwrap_or(text.len());
+        let database = text[authority_start..query].find('/').map(|at| authority_start + at);
+        let is_wrong = |(at, c): &(usize, char)| {
+            let in_database = database.is_some_and(|start| (start..query).contains(at));
+            c.is_control() || c.is_whitespace() || *c == '#' || (*c == '@' && in_database)
+        };
+        let Some((at, c)) = text.char_indices().find(is_wrong) else { return Some(()) };
+        let mut utf8 = [0; 4];
+        let code: String =
+            c.encode_utf8(&mut utf8).bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let place = at..at + c.len_utf8();
+        self.report(place, format!("`url` has {c:?} in it"), format!("write it as {code}"))
+    }
+
+    fn split(self, authority_start: usize) -> Option<Parts<'t>> {
+        let text = self.text.value;
+        let rest = &text[authority_start..];
+        let authority_end = authority_start + rest.find(['/', '?']).unwrap_or(rest.len());
+        let authority = &text[authority_start..authority_end];
+        let (user, host_start) = match authority.rfind('@') {
+            Some(at) => (&authority[..at], authority_start + at + 1),
+            None => ("", authority_start),
+        };
+        let host = host_start..authority_end;
+        let has_host = !text[host.clone()].is_empty() && !text[host.clone()].starts_with(':');
+        let database_end = text.find('?').unwrap_or(text.len());
+        let mut query: Vec<Pair<'t>> = Vec::new();
+        for (key, place) in self.pairs(authority_start) {
+            let value = text[place.clone()][key.len()..].trim_start_matches('=');
+            let value = self.decode(value, place.clone())?;
+            if query.iter().any(|pair| pair.key == key) {
+                let help = "say it once".to_owned();
+                return self.report(place, "duplicate key in `url`", help);
+            }
+            query.push(Pair { key, value, place });
+        }
+        let database = authority_end..database_end;
+        Some(Parts { user, host, has_host, database, query })
+    }
+
+    /// The keys of the query, each with the range of its `key=value`.
+    fn pairs(self, authority_start: usize) -> Vec<(&'t str, Range<usize>)> {
+        let text = self.text.value;
+        let Some(mark) = text[authority_start..].find('?') else { return Vec::new() };
+        let mut at = authority_start + mark + 1;
+        let mut pairs = Vec::new();
+        for pair in text[at..].split('&') {
+            if !pair.is_empty() {
+                let key = pair.split_once('=').map_or(pair, |(key, _)| key);
+                pairs.push((key, at..at + pair.len()));
+            }
+            at += pair.len() + 1;
+        }
+        pairs
+    }
+
+    /// The URL, parsed by the library, which decodes hosts, ports and escapes.
+    fn library_url(self, parts: &Parts<'_>) -> Option<Url> {
+        let mut text = self.text.value.to_owned();
+        if !parts.has_host {
+            // As the standard requires, the library expects a host after a user.
+            text.insert_str(parts.host.start, "localhost");
+        }
+        match Url::parse(&text) {
+            Ok(url) => Some(url),
+            Err(error) => {
+                let help = format!("write it as \"{}\"", self.example());
+                self.report(parts.host.clone(), format!("`url` cannot be read: {error}"), help)
+            }
+        }
+    }
+
+    fn check_keys(self, query: &[Pair<'_>]) -> Option<()> {
+        let valid: &[&str] = match self.system {
+            ServerSystem::MariaDb | ServerSystem::MySql => {
+                &["socket", TLS, AUTHORITIES, FINGERPRINT, PUBLIC_KEY]
+            }
+            ServerSystem::PostgreSql => &["host", "port", TLS, AUTHORITIES, FINGERPRINT],
+        };
+        let Some(unknown) = query.iter().find(|pair| !valid.contains(&pair.key)) else {
+            return Some(());
+        };
+        let key = unknown.key;
+        let help = match nearest(key, valid.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if key.starts_with("ssl") => encryption::help_for_client_option(key),
+            None => did_you_mean(key, valid),
+        };
+        let place = unknown.place.start..unknown.place.start + key.len();
+        self.report(place, "unknown key in `url`", help)
+    }
+
+    fn database(self, url: &Url, place: Range<usize>) -> Option<Option<String>> {
+        let path = url.path();
+        let name = path.strip_prefix('/').unwrap_or(path);
+        if name.contains('/') {
+            let help = "only one name is allowed between the host and the `?`".to_owned();
+            return self.report(place, "`url` has more than one database name", help);
+        }
+        let name = self.decode(name, place)?;
+        Some((!name.is_empty()).then_some(name))
+    }
+
+    fn address(self, url: &Url, parts: &Parts<'_>) -> Option<Address> {
+        match self.system {
+            ServerSystem::MariaDb | ServerSystem::MySql => self.mysql_address(url, parts),
+            ServerSystem::PostgreSql => self.postgres_address(url, parts),
+        }
+    }
+
+    fn mysql_address(self, url: &Url, parts: &Parts<'_>) -> Option<Address> {
+        let Some(socket) = find(&parts.query, "socket") else {
+            return self.tcp(url, parts, url.port().unwrap_or(3306));
+        };
+        if url.host_str() != Some("localhost") || url.port().is_some() {
+            let help = "a socket is a local file: remove host and port".to_owned();
+            return self.report(parts.host.clone(), "`url` has a host and a socket", help);
+        }
+        self.absolute(socket, "socket").map(Address::Socket)
+    }
+
+    /// The address of a PostgreSQL server. As in libpq, a host that starts with `/` is the
+    /// directory of a socket, and the socket's file is named after the port.
+    fn postgres_address(self, url: &Url, parts: &Parts<'_>) -> Option<Address> {
+        let port = match find(&parts.query, "port") {
+            None => url.port().unwrap_or(5432),
+            Some(pair) => match pair.value.parse() {
+                Ok(port) if url.port().is_none() => port,
+                Ok(_) => {
+                    let help = "say it once".to_owned();
+                    return self.report(pair.place.clone(), "`url` has two ports", help);
+                }
+                Err(_) => {
+                    let help = "it must be from 1 to 65535".to_owned();
+                    return self.report(pair.place.clone(), "`port` is not a port", help);
+                }
+            },
+        };
+        let socket =
+            |directory: &Path| Some(Address::Socket(directory.join(format!(".s.PGSQL.{port}"))));
+        if let Some(host) = find(&parts.query, "host") {
+            if parts.has_host {
+                let help = "say it once".to_owned();
+                return self.report(host.place.clone(), "`url` has two hosts", help);
+            }
+            if !host.value.starts_with('/') {
+                let help = "write a host before the database; this is for a socket's directory";
+                let message = "`host` is not a whole path";
+                return self.report(host.place.clone(), message, help.to_owned());
+            }
+            return socket(Path::new(&host.value));
+        }
+        let host = self.decode(url.host_str().unwrap_or_default(), parts.host.clone())?;
+        if host.starts_with('/') { socket(Path::new(&host)) } else { self.tcp(url, parts, port) }
+    }
+
+    fn tcp(self, url: &Url, parts: &Parts<'_>, port: u16) -> Option<Address> {
+        let place = parts.host.clone();
+        if !parts.has_host {
+            let help = format!("write it as \"{}\", or name a socket", self.example());
+            return self.report(place, "`url` names no host", help);
+        }
+        if port == 0 {
+            let help = "it must be from 1 to 65535".to_owned();
+            return self.report(place, "`url` has the port 0", help);
+        }
+        let host = match url.host() {
+            Some(Host::Ipv4(address)) => address.to_string(),
+            Some(Host::Ipv6(address)) => address.to_string(),
+            Some(Host::Domain(name)) => self.decode(name, place)?,
+            None => String::new(),
+        };
+        Some(Address::Tcp { host, port })
+    }
+
+    fn absolute(self, pair: &Pair<'_>, what: &str) -> Option<PathBuf> {
+        let path = Path::new(&pair.value);
+        if path.is_absolute() {
+            return Some(path.to_owned());
+        }
+        let message = format!("`{what}` must be a whole path");
+        self.report(pair.place.clone(), message, "write it from / on".to_owned())
+    }
+
+    /// The text with its escapes decoded.
+    fn decode(self, text: &str, place: Range<usize>) -> Option<String> {
+        match percent_decode_str(text).decode_utf8() {
+            Ok(decoded) if !decoded.contains(char::is_control) => Some(decoded.into_owned()),
+            _ => {
+                let help = "what is escaped with % must be text in UTF-8".to_owned();
+                self.report(place, "`url` cannot be read", help)
+            }
+        }
+    }
+
+    fn example(self) -> &'static str {
+        match self.system {
+            ServerSystem::MariaDb | ServerSystem::MySql => "mysql://user@host:3306/",
+            ServerSystem::PostgreSql => "postgres://user@host:5432/database",
+        }
+    }
+
+    /// Reports a problem with a part of the URL; returns `None` for convenience.
+    fn report<T>(self, place: Range<usize>, message: impl Into<String>, help: String) -> Option<T> {
+        let span = self.document.within(self.text.span, self.text.value, place);
+        self.document.report(Problem::new(span, message).help(help));
+        None
+    }
+}
+
+fn find<'p, 't>(query: &'p [Pair<'t>], key: &str) -> Option<&'p Pair<'t>> {
+    query.iter().find(|pair| pair.key == key)
+}

@@ -1,0 +1,495 @@
+//! Words of a command line that become an experiment.
+
+use std::collections::BTreeSet;
+
+use dbdyno_document::Problems;
+use dbdyno_spec::compare::{Comparison, MICROBENCHMARKS, ROWS, ScriptWords, Words, experiment};
+use dbdyno_spec::experiment::{Experiment, PrivateServer, System};
+use dbdyno_spec::{parse, parse_with_warnings};
+use dbdyno_types::ReleaseOrigin;
+use dbdyno_types::server::{Durability, ServerSystem, StorageEngine};
+use dbdyno_units::{Bytes, Nanos};
+use dbdyno_workloads::definition::Version;
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+/// The command of this line, with options before or after candidates, without a shell's quotes.
+fn compare(line: &str) -> Result<Comparison, Problems> {
+    let (mut candidates, mut microbenchmarks, mut clients) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut time, mut rows, mut script, mut options) = (None, None, None, Vec::new());
+    let mut words = line.split(' ');
+    while let Some(word) = words.next() {
+        let mut value = || words.next().unwrap().to_owned();
+        match word {
+            "-m" => microbenchmarks.push(value()),
+            "--clients" => clients.extend(value().split(',').map(str::to_owned)),
+            "--for" => time = Some(value()),
+            "--rows" => rows = Some(value()),
+            "--script" => script = Some(value()),
+            "--option" => options.push(value()),
+            _ => candidates.push(word.to_owned()),
+        }
+    }
+    let path = script.as_ref().map(|file| format!("/scripts/{file}"));
+    let script = script.as_ref().zip(path.as_ref());
+    let words = Words {
+        command: "compare",
+        candidates: &candidates,
+        microbenchmarks: &microbenchmarks,
+        script: script.map(|(file, path)| ScriptWords {
+            file,
+            path,
+            options: &options,
+            version: Version::V1_0,
+        }),
+        clients: &clients,
+        time: time.as_deref(),
+        rows: rows.as_deref(),
+    };
+    experiment(&words, &installed, &files)
+}
+
+fn files(name: &str) -> Result<String, String> {
+    let event = match name {
+        "/scripts/write-rows.lua" => "DELETE FROM t",
+        name if name.starts_with("/scripts/") && name != "/scripts/missing.lua" => "SELECT 1",
+        _ => return Err(format!("reading {name}: no such file")),
+    };
+    Ok(format!(
+        "sysbench.cmdline.options = {{ tables = {{'Tables', 1}}, table_size = {{'Rows', 10}}, level = {{'Level', ''}} }}
+         function prepare() end
+         function thread_init() con = sysbench.sql.driver():connect() end
+         function event() con:query('{event}') end"
+    ))
+}
+
+fn installed(system: ServerSystem) -> Vec<String> {
+    let names: &[&str] = match system {
+        ServerSystem::PostgreSql => &["15", "18"],
+        ServerSystem::MySql => &["8.0.37", "8.4.5-linux-glibc2.28-x86_64"],
+        ServerSystem::MariaDb => &[],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn valid(line: &str) -> Experiment {
+    compare(line).unwrap_or_else(|problems| panic!("{line}\n{problems}")).experiment
+}
+
+fn names(experiment: &Experiment) -> Vec<&str> {
+    experiment.candidates.iter().map(|one| one.name.as_str()).collect()
+}
+
+fn server(experiment: &Experiment, number: usize) -> &PrivateServer {
+    match &experiment.candidates[number].system {
+        System::Private(server) => server,
+        other => panic!("no private server: {other:?}"),
+    }
+}
+
+#[test]
+fn engines_are_compared() {
+    let experiment = valid("mariadb mariadb:engine=myrocks -m point-1");
+    assert_eq!(experiment.name, "mariadb-vs-myrocks");
+    assert_eq!((experiment.baseline.as_str(), experiment.control), ("mariadb", true));
+    assert_eq!(names(&experiment), ["mariadb", "myrocks"]);
+    assert_eq!(server(&experiment, 0).engine, Some(StorageEngine::InnoDb));
+    assert_eq!(server(&experiment, 1).engine, Some(StorageEngine::MyRocks));
+    assert_eq!(experiment.workload.rows, ROWS);
+    let of_group = &experiment.workload.microbenchmarks;
+    assert!(of_group.len() > 5 && of_group.iter().all(|one| one.group.name() == "point-1"));
+}
+
+#[test]
+fn scripts_are_measured_instead_of_microbenchmarks() {
+    let line = "mariadb postgresql --script reads.lua --option tables=4 --option level=on";
+    let Comparison { experiment, text } = compare(line).unwrap();
+    let [one] = &experiment.workload.microbenchmarks[..] else { panic!("{text}") };
+    assert_eq!((one.name.as_str(), one.writes()), ("reads", false));
+    assert_eq!(experiment.workload.rows, 40_000);
+    assert!(text.contains("script = \"/scripts/reads.lua\""), "{text}");
+    assert!(text.contains("[microbenchmark.options]\ntables = 4\nlevel = \"on\"\n"), "{text}");
+    let (saved, _) = parse_with_warnings("saved.toml", &text, &files).unwrap();
+    assert_eq!(saved, experiment);
+
+    let experiment = valid("mariadb --script write-rows.lua --rows 2500 --clients 1,8 --for 8s");
+    let [one] = &experiment.workload.microbenchmarks[..] else { panic!("{experiment:?}") };
+    assert_eq!((one.name.as_str(), one.writes()), ("write-rows", true));
+    assert_eq!((experiment.workload.rows, experiment.schedule.budget), (2500, Nanos::from_secs(2)));
+}
+
+#[test]
+fn script_with_the_name_of_a_builtin_microbenchmark_keeps_its_suffix() {
+    for (file, name) in [
+        ("select_random_points.lua", "select_random_points.lua"),
+        ("insert.lua", "insert.lua"),
+        ("writes.lua", "writes.lua"),
+        ("oltp_read_only.lua", "oltp_read_only"),
+    ] {
+        let experiment = valid(&format!("mariadb --script {file}"));
+        let names: Vec<&str> =
+            experiment.workload.microbenchmarks.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, [name]);
+    }
+}
+
+#[test]
+fn problems_of_scripts_are_shown_at_their_words() {
+    for (line, place) in [
+        ("mariadb --script missing.lua", "missing.lua"),
+        ("mariadb --script reads.lua --option tabels=2", "tabels=2"),
+        ("mariadb --script reads.lua --option tables", "tables"),
+        ("mariadb --script reads.lua --option threads=2", "threads=2"),
+        ("mariadb sqlite --script reads.lua", "sqlite"),
+    ] {
+        let problems = compare(line).unwrap_err();
+        let spans: Vec<&str> =
+            problems.list.iter().map(|one| &problems.text[one.span.start..one.span.end]).collect();
+        assert_eq!(spans, [place], "{problems}");
+    }
+    let twice = problems("mariadb --script reads.lua --option table-size=1 --option table_size=2");
+    let [(place, message, _)] = &twice[..] else { panic!("{twice:?}") };
+    assert_eq!((place.as_str(), message.contains("is set twice")), ("table_size=2", true));
+    // Their product has more than 64 bits.
+    let large = "--option tables=4294967296 --option table_size=4294967296";
+    let large = problems(&format!("mariadb --script reads.lua {large}"));
+    assert!(large[0].1.contains("`rows` is out of range"), "{large:?}");
+    let missing = compare("mariadb --script missing.lua").unwrap_err().to_string();
+    assert!(missing.contains("from the current directory"), "{missing}");
+    assert!(!missing.contains("experiment"), "{missing}");
+}
+
+#[test]
+fn releases_are_compared_with_several_clients() {
+    let line = "postgresql@15 postgresql@18 mysql@sid -m read-only_range=100 --clients 16";
+    let experiment = valid(line);
+    assert_eq!(names(&experiment), ["postgresql-15", "postgresql-18", "mysql-sid"]);
+    let installed = |name: &str| Some(ReleaseOrigin::Installed { name: name.to_owned() });
+    assert_eq!(server(&experiment, 0).release, installed("15"));
+    assert_eq!(server(&experiment, 1).release, installed("18"));
+    let suite = Some(ReleaseOrigin::Debian { suite: "sid".to_owned() });
+    assert_eq!(server(&experiment, 2).release, suite);
+    // Directories of archives have longer names.
+    assert_eq!(server(&valid("mysql@8.4.5 mysql@8.0"), 0).release, installed("8.4.5"));
+    assert_eq!(experiment.workload.clients, [16]);
+    let sweep = valid("postgresql -m point-1 -m scan* --clients 1,4");
+    assert_eq!(sweep.workload.clients, [1, 4]);
+    assert!(sweep.workload.microbenchmarks.iter().any(|one| one.name == "scan_range=100"));
+}
+
+#[test]
+fn settings_are_compared_in_a_given_time() {
+    let experiment = valid(
+        "mariadb mariadb{innodb_doublewrite=OFF,max_connections=300} mariadb:durability=strict \
+         --for 32s --rows 5000 -m update-index* -m point-query_range=100",
+    );
+    assert_eq!(
+        names(&experiment),
+        ["mariadb", "mariadb.doublewrite-OFF.max_connections-300", "mariadb.strict"]
+    );
+    let settings = [("innodb_doublewrite", "OFF"), ("max_connections", "300")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(server(&experiment, 1).configuration, settings);
+    assert_eq!(server(&experiment, 2).durability, Durability::Strict);
+    assert_eq!(experiment.workload.rows, 5000);
+    // Four instances and two microbenchmarks.
+    assert_eq!(experiment.schedule.budget, Nanos::from_secs(4));
+    // A write slice for each of 36 blocks.
+    assert_eq!(experiment.schedule.write_slice, Nanos::from_millis(111));
+}
+
+#[test]
+fn value_of_a_setting_may_look_like_a_url() {
+    let experiment = valid("mariadb mariadb{wsrep_cluster_address=gcomm://a}");
+    let setting = ("wsrep_cluster_address".to_owned(), "gcomm://a".to_owned());
+    assert_eq!(server(&experiment, 1).configuration, [setting]);
+}
+
+#[test]
+fn defaults_are_a_reading_and_a_writing_transaction_with_early_ratios() {
+    let experiment = valid("mariadb postgresql");
+    let selected = &experiment.workload.microbenchmarks;
+    let selected: Vec<&str> = selected.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(selected, MICROBENCHMARKS);
+    let schedule = &experiment.schedule;
+    assert_eq!(schedule.budget, Nanos::from_secs(5));
+    assert_eq!(schedule.write_slice, Nanos::from_millis(200));
+    // An interval needs six blocks: the first start has them.
+    assert!(schedule.min_blocks >= 6 * schedule.restarts, "{schedule:?}");
+}
+
+#[test]
+fn existing_servers_are_compared() {
+    let experiment = valid("mysql://bench@db1/ mariadb://bench@db2:3307/ postgres://me@h/shop");
+    assert_eq!(names(&experiment), ["db1", "db2", "h"]);
+    let systems: Vec<&str> = experiment.candidates.iter().map(|one| one.system.name()).collect();
+    assert_eq!(systems, ["mysql", "mariadb", "postgresql"]);
+    assert_eq!(experiment.schedule.restarts, 1);
+}
+
+#[test]
+fn variants_are_compared_with_a_profile_of_the_same_work() {
+    let line = "sqlite sqlite:rel_o2:compiler=clang sqlite:rel_lto_pgo{page_size=8KiB,cache_size=65536} \
+                -m scan_range=100";
+    let experiment = valid(line);
+    assert_eq!(names(&experiment)[..2], ["sqlite", "rel_o2.clang"]);
+    let builds: Vec<_> =
+        experiment.candidates.iter().map(|one| one.system.build().unwrap()).collect();
+    assert_eq!([&builds[0].variant, &builds[1].variant], ["rel", "rel_o2"]);
+    assert_eq!(builds[1].compiler, "clang");
+    assert_eq!(builds[2].training.as_ref().unwrap().words, ["scan_range=100"]);
+    let System::Sqlite { config, .. } = &experiment.candidates[2].system else { panic!() };
+    assert_eq!(config.page_size, Bytes::from_kib(8));
+    assert_eq!(config.cache_size, Bytes::from_kib(64));
+    // Embedded: the schedule of experiment files.
+    assert_eq!(experiment.schedule.budget, Nanos::from_secs(2));
+    let compiled = valid("postgresql postgresql:rel_o2:source=/src/pg:flags=-fno-plt");
+    assert_eq!(server(&compiled, 1).build.as_ref().unwrap().flags, ["-fno-plt"]);
+}
+
+#[test]
+fn text_says_where_it_is_from_and_why() {
+    let comparison = compare("mariadb@sid mariadb{a.b=x} --for 1min").unwrap();
+    assert_snapshot!(comparison.text, @r#"
+    # Written by this command:
+    # dbdyno compare mariadb@sid 'mariadb{a.b=x}' --for 1min
+    # Run it again with `dbdyno run FILE`. All keys: docs/experiments.md
+
+    name = "mariadb-sid-vs-mariadb.a.b-x"
+    baseline = "mariadb-sid"
+
+    [workload]
+    # Few, so that loading takes seconds. The default of other files is 100_000.
+    rows = 20000
+    microbenchmarks = ["read-only.pre_range=100", "read-write_range=100"]
+
+    [schedule]
+    # 1min for 3 instances, one of them the control, and 2 microbenchmarks.
+    budget = "10s"
+    # At least six blocks in each of six starts, so that the first one gives a ratio.
+    min_blocks = 36
+    # Short, for a ratio within seconds. Remove this for narrower intervals: with the
+    # default of 1s, flushing and compaction disturb other candidates less.
+    write_slice = "200ms"
+
+    [[candidate]]
+    name = "mariadb-sid"
+    system = "mariadb"
+    release = { debian = "sid" }
+
+    [[candidate]]
+    name = "mariadb.a.b-x"
+    system = "mariadb"
+    [candidate.configuration]
+    "a.b" = "x"
+    "#);
+}
+
+/// The problems, each with the part of the line that it points at.
+fn problems(line: &str) -> Vec<(String, String, String)> {
+    let problems = compare(line).unwrap_err();
+    assert_eq!(problems.file, "command line");
+    let shown = |one: &dbdyno_document::Problem| {
+        let at = problems.text[one.span.start..one.span.end].to_owned();
+        (at, one.message.clone(), one.help.clone().unwrap_or_default())
+    };
+    problems.list.iter().map(shown).collect()
+}
+
+#[test]
+fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
+    let mut wrong = Vec::new();
+    for (line, at, message, help) in [
+        ("mraiadb", "mraiadb", "unknown system `mraiadb`", "did you mean `mariadb`?"),
+        ("oracle", "oracle", "unknown system", "valid are `sqlite`, `mariadb`"),
+        ("myrocks", "myrocks", "unknown system", "did you mean `mariadb:engine=myrocks`?"),
+        ("mariadb:engin=x", "engin", "unknown key `engin`", "did you mean `engine`?"),
+        (
+            "mariadb:a_b_c=1",
+            "a_b_c",
+            "unknown key",
+            "for a setting of the database write `{a_b_c=1}`",
+        ),
+        ("mariadb:host=db1", "host", "unknown key", "`host` needs an experiment file"),
+        ("mariadb:tls=off", "tls", "unknown key", "write one with `--save`"),
+        ("mariadb:matrix=a", "matrix", "unknown key", "add it there"),
+        ("sqlite:rel:packaging=flags", "packaging", "unknown key", "needs an experiment file"),
+        ("mariadb:variant=rel", "variant", "unknown key", "write `mariadb:rel`"),
+        ("mariadb:release=trixie", "release", "unknown key", "write `mariadb@trixie`"),
+        ("mariadb:engine=myrock", "myrock", "myrock", "did you mean `myrocks`?"),
+        ("mariadb:myrocks", "myrocks", "unknown variant", "did you mean `engine=myrocks`?"),
+        ("postgresql:engine=x", "engine=x", "`engine`", "PostgreSQL has only one"),
+        ("sqlite:rel_lto_pog", "rel_lto_pog", "unknown variant", "did you mean `rel_lto_pgo`?"),
+        ("sqlite:rel_o3", "rel_o3", "unknown variant", "did you mean `rel`, which is compiled"),
+        ("sqlite:xyzzy", "xyzzy", "unknown variant", "dbdyno list variants"),
+        ("sqlite:rel:rel_o2", "rel_o2", "second variant", "write two candidates"),
+        ("sqlite@15:rel", "15", "SQLite has no releases", "remove it"),
+        ("mariadb:rel", "rel", "no source to compile", ":source="),
+        ("postgresql@51", "51", "no release `51` of PostgreSQL is installed", "`15`"),
+        ("postgresql@99.9", "99.9", "no release", "installed: 15, 18; of Debian: bullseye"),
+        ("mariadb@trixi", "trixi", "no release", "did you mean `trixie`?"),
+        (
+            "mysql@bookworm",
+            "bookworm",
+            "Debian's bookworm has no packages of MySQL",
+            "of Debian: sid",
+        ),
+        ("mysql:/me@host/", "/me@host/", "unknown variant", "write a URL as `mysql://"),
+        ("mariadb -m point-qeury*", "point-qeury*", "point-qeury*", "did you mean `point-query*`?"),
+        ("mariadb{a=b", "{a=b", "missing `}`", "end the word"),
+        ("mariadb{fsync}", "fsync", "setting `fsync` has no value", "SETTING=VALUE"),
+        ("mariadb{a=1,a=2}", "a", "`a` is set twice", "remove one of them"),
+        ("sqlite{page_size=8KiB,page_size=4KiB}", "page_size", "set twice", "remove one of them"),
+        ("mariadb{a-b=1,a_b=2}", "a_b", "`a_b` is set twice", "`a-b` is the same setting"),
+        ("mariadb{1a=b}", "1a", "`1a` cannot be the name of a setting", "names"),
+        (
+            "sqlite{pgae_size=8KiB}",
+            "pgae_size",
+            "unknown key `pgae_size`",
+            "did you mean `page_size`?",
+        ),
+        ("sqlite{page_size=7KiB}", "7KiB", "must be a power of two", "4 KiB"),
+        ("mariadb --rows 10", "10", "rows", ""),
+        ("mariadb --rows many", "many", "rows", ""),
+        ("mariadb --clients 4,4", "4", "duplicate number of clients 4", "once"),
+        ("mariadb --for 30", "30", "30", "s"),
+        ("mariadb --for 9000h", "9000h", "budget", ""),
+        ("mysq://me@h/", "mysq", "unknown scheme `mysq`", "did you mean `mysql`?"),
+        ("mysql://h/", "h", "`url` has no user", "mysql://user@host"),
+        ("mysql://me@h/?tsl=off", "tsl", "unknown key in `url`", "did you mean `tls`?"),
+        ("mariadb:name=a/b mysql", "a/b", "`a/b` cannot be a name", "letters"),
+        ("mariadb:name=a mysql:name=a", "a", "duplicate candidate name `a`", "choose another name"),
+        ("mariadb:name=control", "control", "reserved name `control`", ""),
+        ("mariadb:name=a'b mysql", r"mariadb:name=a'\''b", "`a'b` cannot be a name", "letters"),
+        ("mariadb -m a'b", r"a'\''b", "no microbenchmark is called `a'b`", "select by name"),
+        ("mariadb:live=yes", "live=yes", "live", ""),
+    ] {
+        let found = problems(line);
+        let is_expected = match &found[..] {
+            [(found_at, what, advice)] => {
+                found_at == at && what.contains(message) && advice.contains(help)
+            }
+            _ => false,
+        };
+        if !is_expected {
+            wrong.push(format!("{line}: {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn all_unknown_words_are_reported_together() {
+    let found = problems("mraiadb sqlite:rel_o22 postgresql{x}");
+    let at: Vec<&str> = found.iter().map(|(at, ..)| at.as_str()).collect();
+    assert_eq!(at, ["mraiadb", "rel_o22", "x"]);
+    assert_snapshot!(compare("mariadb mariadb:engine=rocks").unwrap_err(), @r"
+    error: unknown `engine`: `rocks`
+     --> command line:1:39
+      |
+    1 | dbdyno compare mariadb mariadb:engine=rocks
+      |                                       ^^^^^ did you mean `myrocks`?
+    ");
+}
+
+#[test]
+fn passwords_are_never_shown() {
+    for line in [
+        "mysql://me:geheim@h/",
+        "mysql://me:ge/heim@h/",
+        "mysql://me:ge'heim@h/",
+        "mysql://me:ge'heim@h/ mraiadb",
+        "mysql://me:ge\\heim@h/",
+        "mysql://me:geheim@h/ mraiadb",
+        "postgres://me@h/?password=geheim",
+        "mysql://me:geheim@h/?tsl=off",
+    ] {
+        let shown = compare(line).unwrap_err().to_string();
+        assert!(!shown.contains("heim"), "{shown}");
+    }
+}
+
+/// A valid candidate.
+fn candidate() -> impl Strategy<Value = String> {
+    let settings = || {
+        prop::option::of("\\{[a-z][a-z0-9_.-]{0,12}=[ -+.-z]{0,10}\\}")
+            .prop_map(Option::unwrap_or_default)
+    };
+    let server =
+        ("mariadb|mysql", "(:engine=(myrocks|innodb))?(:statements=text)?(:durability=strict)?")
+            .prop_map(|(system, keys)| system + &keys);
+    prop_oneof![
+        (server, settings()).prop_map(|(server, settings)| server + &settings),
+        ("postgresql(@(15|18|sid))?(:program=/[a-z]{1,9})?", settings())
+            .prop_filter("exclude each other", |(words, _)| !(words.contains('@')
+                && words.contains(':')))
+            .prop_map(|(words, settings)| words + &settings),
+        "sqlite(:(rel|rel_o2|rel_lto_pgo|rel_withdbg_bolt))?(:compiler=clang)?(\\{synchronous=full\\})?",
+        "(mysql|mariadb)://[a-z]{1,5}@[a-z]{1,5}(:330[0-9])?/",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn valid_words_give_the_experiment_that_their_saved_text_gives(
+        candidates in prop::collection::vec(candidate(), 1..5),
+        clients in prop::option::of(1_u32..1025),
+        seconds in prop::option::of(1_u32..500),
+        rows in prop::option::of(10_001_u32..1_000_000),
+    ) {
+        let text = |number: u32| number.to_string();
+        let clients: Vec<String> = clients.into_iter().map(text).collect();
+        let (time, rows) = (seconds.map(|seconds| format!("{seconds}s")), rows.map(text));
+        let words = Words {
+            candidates: &candidates,
+            clients: &clients,
+            time: time.as_deref(),
+            rows: rows.as_deref(),
+            command: "compare",
+            ..Words::default()
+        };
+        let Comparison { experiment, text } = experiment(&words, &installed, &files)
+            .map_err(|problems| TestCaseError::fail(format!("{candidates:?}\n{problems}")))?;
+        prop_assert_eq!(experiment.candidates.len(), candidates.len());
+        let names: BTreeSet<&str> = names(&experiment).into_iter().collect();
+        prop_assert_eq!(names.len(), candidates.len());
+        prop_assert_eq!(&experiment.baseline, &experiment.candidates[0].name);
+        for (word, candidate) in candidates.iter().zip(&experiment.candidates) {
+            prop_assert!(word.starts_with(candidate.system.name()), "{} {:?}", word, candidate);
+            let strict = matches!(&candidate.system,
+                System::Private(server) if server.durability == Durability::Strict);
+            prop_assert_eq!(word.contains(":durability=strict"), strict);
+        }
+        let saved = parse("saved.toml", &text);
+        prop_assert_eq!(saved.unwrap(), experiment);
+    }
+
+    #[test]
+    fn arbitrary_words_never_panic(
+        words in prop::collection::vec(
+            "\\PC{0,12}|(mariadb|sqlite|postgresql)[@:{}=,a-z'\"\n\\\\ ]{0,20}|[a-z]{1,8}://\\PC{0,12}",
+            0..4,
+        ),
+        option in prop::option::of("\\PC{0,8}|[0-9]{1,12}(s|ms|h)?"),
+    ) {
+        let list: Vec<String> = option.clone().into_iter().collect();
+        let words = Words {
+            command: "compare",
+            script: None,
+            candidates: &words,
+            microbenchmarks: if words.len() == 1 { &list } else { &[] },
+            clients: if words.len() == 2 { &list } else { &[] },
+            time: option.as_deref().filter(|_| words.len() == 3),
+            rows: option.as_deref().filter(|_| words.is_empty()),
+        };
+        match experiment(&words, &installed, &files) {
+            Ok(Comparison { experiment, text }) => {
+                prop_assert_eq!(parse("saved.toml", &text).unwrap(), experiment);
+            }
+            Err(problems) => {
+                prop_assert!(!problems.list.is_empty());
+                let _ = problems.to_string();
+            }
+        }
+    }
+}

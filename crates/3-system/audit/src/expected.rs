@@ -1,0 +1,378 @@
+//! The expected properties of a build's objects.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use dbdyno_types::FlagCheck as Check;
+use serde::{Deserialize, Serialize};
+
+use crate::effective::{
+    Family, Fortify, LtoForm, Optimization, Profile, StackProtector, is_baseline,
+};
+use crate::flags::{CommandContext, interpret};
+use crate::machine::Machine;
+use crate::words::{UnknownWord, words};
+
+/// The expected properties of a build's objects. `None` is not checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// The variant's name, for messages.
+    pub name: Option<String>,
+    /// The compiler.
+    pub compiler: Option<Family>,
+    /// The optimization level.
+    pub optimization: Option<Optimization>,
+    /// Link-time optimization.
+    pub lto: Option<ExpectedLto>,
+    /// The instruction set.
+    pub march: Option<ExpectedMarch>,
+    /// With debug information.
+    pub debug: Option<bool>,
+    /// With frame pointers.
+    pub frame_pointers: Option<bool>,
+    /// The stack protector.
+    pub stack_protector: Option<StackProtector>,
+    /// `_FORTIFY_SOURCE`.
+    pub fortify: Option<Fortify>,
+    /// With `-fstack-clash-protection`.
+    pub stack_clash: Option<bool>,
+    /// With `-fcf-protection` or `-mbranch-protection`.
+    pub control_flow: Option<bool>,
+    /// With assertions.
+    pub assertions: Option<bool>,
+    /// The use of a profile.
+    pub profile: Option<Profile>,
+    /// Checks whose findings are notes only.
+    #[serde(alias = "allowed")]
+    pub ignored: BTreeSet<Check>,
+}
+
+/// The expected form of link-time optimization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExpectedLto {
+    /// None.
+    None,
+    /// Any form.
+    On,
+    /// clang's ThinLTO.
+    Thin,
+    /// Objects without machine code.
+    Slim,
+    /// Objects that also have machine code.
+    Fat,
+}
+
+impl ExpectedLto {
+    pub(crate) fn is_met_by(self, lto: LtoForm) -> bool {
+        match self {
+            Self::None => !lto.is_on(),
+            Self::On => lto.is_on(),
+            Self::Thin => matches!(lto, LtoForm::Thin | LtoForm::Linked),
+            Self::Slim => matches!(lto, LtoForm::Slim | LtoForm::Linked),
+            Self::Fat => matches!(lto, LtoForm::Fat | LtoForm::Linked),
+        }
+    }
+}
+
+words!(ExpectedLto, "form of link-time optimization", "off, on, thin, slim, fat", {
+    ExpectedLto::None => "none", ExpectedLto::On => "on", ExpectedLto::Thin => "thin",
+    ExpectedLto::Slim => "slim", ExpectedLto::Fat => "fat",
+});
+
+/// The expected instruction set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExpectedMarch {
+    /// The default of compilers that were configured without another one.
+    Baseline,
+    /// The compiler's default, if it was configured with another one: of this name.
+    Default(String),
+    /// That of the machine that compiled it.
+    Native,
+    /// The one of this name.
+    Named(String),
+}
+
+impl ExpectedMarch {
+    pub(crate) fn is_met_by(&self, march: &str) -> bool {
+        match self {
+            Self::Baseline => is_baseline(march),
+            // gcc records the name of the machine's CPU.
+            Self::Native => {
+                march == "native" || !(is_baseline(march) || march.starts_with("x86-64-v"))
+            }
+            Self::Named(name) | Self::Default(name) => march == name,
+        }
+    }
+
+    /// The default of a compiler, of this name if it is known.
+    #[must_use]
+    pub fn default_of(march: Option<String>) -> Self {
+        march.filter(|march| !is_baseline(march)).map_or(Self::Baseline, Self::Default)
+    }
+}
+
+impl fmt::Display for ExpectedMarch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Baseline => "the baseline",
+            Self::Native => "native",
+            Self::Named(name) | Self::Default(name) => name,
+        })
+    }
+}
+
+/// The keys of [`Expected::set`].
+const KEYS: [&str; 14] = [
+    "compiler",
+    "optimization",
+    "lto",
+    "march",
+    "debug",
+    "frame-pointers",
+    "stack-protector",
+    "fortify",
+    "stack-clash",
+    "control-flow",
+    "hardening",
+    "assertions",
+    "profile",
+    "ignore",
+];
+
+/// An invalid expectation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidExpectation {
+    /// It contains no `=`.
+    #[error("`{0}` has no value; write KEY=VALUE, such as optimization=O3")]
+    NoValue(String),
+    /// The key is unknown.
+    #[error("unknown key `{key}`{}; valid keys: {}", did_you_mean(nearest), KEYS.join(", "))]
+    Key {
+        /// The key.
+        key: String,
+        /// The valid key with the most similar spelling.
+        nearest: Option<&'static str>,
+    },
+    /// The value is not valid for the key.
+    #[error("{key}: {source}")]
+    Value {
+        /// The key.
+        key: String,
+        /// The reason.
+        source: UnknownWord,
+    },
+}
+
+fn did_you_mean(nearest: &Option<&'static str>) -> String {
+    nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"))
+}
+
+impl Expected {
+    /// The expectations for a build compiled with exactly these flags.
+    ///
+    /// Debug information and assertions are checked only if a flag sets them. Link-time
+    /// optimization, instruction set, profiles and hardening are always checked: without a flag,
+    /// they are expected to be off.
+    #[must_use]
+    pub fn of_flags<S: AsRef<str>>(flags: &[S]) -> Self {
+        let flags: Vec<String> = flags.iter().map(|flag| flag.as_ref().to_owned()).collect();
+        let context = CommandContext {
+            compiler: None,
+            language: None,
+            machine: Machine::default(),
+            macros: false,
+        };
+        let implied = interpret(context, &flags);
+        Self {
+            optimization: implied.optimization,
+            lto: implied.lto.map(|lto| match lto {
+                LtoForm::None => ExpectedLto::None,
+                LtoForm::Thin => ExpectedLto::Thin,
+                LtoForm::Fat => ExpectedLto::Fat,
+                // Distributions may add `-ffat-lto-objects`, with the same result.
+                LtoForm::Slim | LtoForm::Linked => ExpectedLto::On,
+            }),
+            march: Some(match implied.march.as_deref() {
+                None => ExpectedMarch::Baseline,
+                Some("native") => ExpectedMarch::Native,
+                Some(name) => ExpectedMarch::Named(name.to_owned()),
+            }),
+            debug: implied.debug.filter(|debug| *debug),
+            frame_pointers: flags.iter().rev().find_map(|flag| match flag.as_str() {
+                "-fno-omit-frame-pointer" => Some(true),
+                "-fomit-frame-pointer" => Some(false),
+                _ => None,
+            }),
+            stack_protector: Some(implied.stack_protector.unwrap_or(StackProtector::Off)),
+            fortify: Some(implied.fortify.unwrap_or(Fortify::Off)),
+            stack_clash: Some(implied.stack_clash.unwrap_or(false)),
+            control_flow: Some(implied.control_flow.unwrap_or(false)),
+            assertions: implied.assertions,
+            profile: implied.profile,
+            ..Self::default()
+        }
+    }
+
+    /// Sets one property: `optimization=O3`, `lto=on`, `march=native`, `hardening=off`.
+    ///
+    /// # Errors
+    /// When the key is unknown or the value is not valid for it.
+    pub fn set(&mut self, expectation: &str) -> Result<(), InvalidExpectation> {
+        let (key, value) = expectation
+            .split_once('=')
+            .ok_or_else(|| InvalidExpectation::NoValue(expectation.to_owned()))?;
+        let invalid = |source| InvalidExpectation::Value { key: key.to_owned(), source };
+        let unknown = |what, known: &'static str| invalid(UnknownWord::new(value, what, known));
+        let on_off = || match value {
+            "on" | "yes" | "true" => Ok(true),
+            "off" | "no" | "false" => Ok(false),
+            _ => Err(unknown("value", "on, off")),
+        };
+        match key {
+            "compiler" => self.compiler = Some(value.parse().map_err(invalid)?),
+            "optimization" | "O" => {
+                let level = value.strip_prefix('-').unwrap_or(value);
+                self.optimization = Some(optimization(level).map_err(invalid)?);
+            }
+            "lto" => {
+                self.lto = Some(match value {
+                    "off" => ExpectedLto::None,
+                    "full" => ExpectedLto::On,
+                    _ => value.parse().map_err(invalid)?,
+                });
+            }
+            "march" => {
+                self.march = Some(match value {
+                    "baseline" => ExpectedMarch::Baseline,
+                    "native" => ExpectedMarch::Native,
+                    "" => {
+                        let known = "baseline, native, or a value of -march";
+                        return Err(unknown("instruction set", known));
+                    }
+                    name if is_baseline(name) => ExpectedMarch::Baseline,
+                    name => ExpectedMarch::Named(name.to_owned()),
+                });
+            }
+            "debug" => self.debug = Some(on_off()?),
+            "frame-pointers" => self.frame_pointers = Some(on_off()?),
+            "stack-protector" => {
+                self.stack_protector = Some(match value {
+                    "on" => StackProtector::Some,
+                    _ => value.parse().map_err(invalid)?,
+                });
+            }
+            "fortify" => {
+                self.fortify = Some(match value {
+                    "off" | "0" => Fortify::Off,
+                    "on" => Fortify::On,
+                    _ => Fortify::Level(
+                        value.parse().map_err(|_| unknown("value", "on, off, 1, 2, 3"))?,
+                    ),
+                });
+            }
+            "stack-clash" => self.stack_clash = Some(on_off()?),
+            "control-flow" => self.control_flow = Some(on_off()?),
+            "hardening" => {
+                let on = on_off()?;
+                self.stack_protector =
+                    Some(if on { StackProtector::Some } else { StackProtector::Off });
+                self.fortify = Some(if on { Fortify::On } else { Fortify::Off });
+                // Not all distributions have these.
+                self.stack_clash = (!on).then_some(false);
+                self.control_flow = (!on).then_some(false);
+            }
+            "assertions" => self.assertions = Some(on_off()?),
+            "profile" => self.profile = Some(value.parse().map_err(invalid)?),
+            // `allow` is the former name.
+            "ignore" | "allow" => {
+                let check = Check::by_name(value).or_else(|| Check::by_former_name(value));
+                let check = check.ok_or_else(|| {
+                    let names: Vec<&str> = Check::ALL.iter().map(|check| check.name()).collect();
+                    invalid(UnknownWord::new(value, "check", names.join(", ")))
+                })?;
+                self.ignored.insert(check);
+            }
+            _ => {
+                let nearest = KEYS.iter().map(|name| (strsim::jaro_winkler(key, name), *name));
+                let nearest = nearest.filter(|(likeness, _)| *likeness > 0.75);
+                let nearest = nearest.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name);
+                return Err(InvalidExpectation::Key { key: key.to_owned(), nearest });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn optimization(level: &str) -> Result<Optimization, UnknownWord> {
+    Optimization::from_word(level).ok_or_else(|| {
+        let levels: Vec<&str> = Optimization::WORDS.iter().map(|(word, _)| *word).collect();
+        UnknownWord::new(level, "optimization level", levels.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(expectations: &[&str]) -> Expected {
+        let mut expected = Expected::default();
+        for expectation in expectations {
+            expected.set(expectation).unwrap();
+        }
+        expected
+    }
+
+    #[test]
+    fn flags_imply_expectations() {
+        let expected =
+            Expected::of_flags(&["-O3", "-march=native", "-mtune=native", "-flto", "-DNDEBUG"]);
+        assert_eq!(expected.optimization, Some(Optimization::O3));
+        assert_eq!(expected.lto, Some(ExpectedLto::On));
+        assert_eq!(expected.march, Some(ExpectedMarch::Native));
+        assert_eq!(expected.assertions, Some(false));
+        assert_eq!(expected.debug, None);
+        assert_eq!(expected.stack_protector, Some(StackProtector::Off));
+        let plain = Expected::of_flags(&["-O2", "-g", "-D_FORTIFY_SOURCE=2"]);
+        assert_eq!(plain.lto, Some(ExpectedLto::None));
+        assert_eq!(plain.march, Some(ExpectedMarch::Baseline));
+        assert_eq!(plain.debug, Some(true));
+        assert_eq!(plain.assertions, None);
+        assert_eq!(plain.fortify, Some(Fortify::Level(2)));
+    }
+
+    #[test]
+    fn expectations_are_parsed() {
+        let expected =
+            parsed(&["optimization=-O3", "lto=thin", "march=x86-64-v3", "ignore=unoptimized"]);
+        assert_eq!(expected.optimization, Some(Optimization::O3));
+        assert_eq!(expected.lto, Some(ExpectedLto::Thin));
+        assert_eq!(expected.march, Some(ExpectedMarch::Named("x86-64-v3".to_owned())));
+        assert!(expected.ignored.contains(&Check::Unoptimized));
+        assert_eq!(parsed(&["hardening=off"]).stack_clash, Some(false));
+        assert_eq!(parsed(&["hardening=on"]).stack_protector, Some(StackProtector::Some));
+    }
+
+    #[test]
+    fn invalid_expectation_lists_valid_keys_and_values() {
+        let error =
+            |expectation: &str| Expected::default().set(expectation).unwrap_err().to_string();
+        assert!(error("O3").contains("KEY=VALUE"), "{}", error("O3"));
+        assert!(error("optimisation=O3").contains("did you mean `optimization`?"));
+        assert!(error("optimization=O7").contains("O0, Og"));
+        assert!(error("debug=maybe").contains("unknown value `maybe`; valid values: on, off"));
+        assert!(error("allow=x").contains("unknown check `x`; valid values: unoptimized"));
+    }
+
+    #[test]
+    fn native_excludes_baseline_and_x86_64_levels() {
+        assert!(ExpectedMarch::Native.is_met_by("znver3"));
+        assert!(ExpectedMarch::Native.is_met_by("native"));
+        assert!(!ExpectedMarch::Native.is_met_by("x86-64"));
+        assert!(!ExpectedMarch::Native.is_met_by("x86-64-v3"));
+        assert!(ExpectedMarch::Baseline.is_met_by("x86-64"));
+        assert!(ExpectedMarch::Baseline.is_met_by("armv8-a+crc"));
+        assert!(!ExpectedMarch::Baseline.is_met_by("znver3"));
+    }
+}

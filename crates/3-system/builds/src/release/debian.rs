@@ -1,0 +1,280 @@
+//! The compiled packages of a server in a suite of Debian, with everything that they depend on.
+//!
+//! They are unpacked, not installed: no script of a package runs, and the system's packages do not
+//! change.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dbdyno_types::ReleaseFile;
+use dbdyno_types::server::ServerSystem;
+use dbdyno_units::Bytes;
+
+use super::{loader, program};
+use crate::apt::{self, Apt, CACHE, GET, Lists};
+use crate::fetching::{Fetching, Tool};
+use crate::removal::remove;
+use crate::{BuildError, Sha256, System};
+
+const UNPACK: Tool = Tool { program: "dpkg-deb", package: "dpkg" };
+
+/// The tools that are needed.
+pub(super) const TOOLS: [Tool; 5] = [GET, CACHE, apt::DPKG, UNPACK, loader::PATCHELF];
+
+/// What a server does not read, to save space.
+const UNUSED: [&str; 6] = ["doc", "man", "locale", "info", "perl", "icons"];
+
+/// What apt prints about a file that a mirror does not have.
+const NOT_FOUND: &str = " 404 ";
+
+/// The packages of a system: of each list of alternatives the first that exists is used. The first
+/// list is that of the server; packages of the others may be missing.
+const fn packages(system: System) -> &'static [&'static [&'static str]] {
+    match system {
+        System::MariaDb => &[
+            &["mariadb-server-core", "mariadb-server"],
+            // my_print_defaults, which mariadb-install-db calls.
+            &["mariadb-client-core"],
+            &["mariadb-plugin-rocksdb"],
+        ],
+        System::MySql => &[&["mysql-server-core", "mysql-server-core-8.0"]],
+        System::PostgreSql => &[&["postgresql"]],
+        System::Sqlite => &[],
+    }
+}
+
+/// The suites with packages of a system's server, the oldest first.
+#[must_use]
+pub const fn suites(system: System) -> &'static [&'static str] {
+    match system {
+        System::MariaDb => dbdyno_types::suites(ServerSystem::MariaDb),
+        System::MySql => dbdyno_types::suites(ServerSystem::MySql),
+        System::PostgreSql => dbdyno_types::suites(ServerSystem::PostgreSql),
+        System::Sqlite => &[],
+    }
+}
+
+/// A package to download.
+#[derive(Debug, PartialEq, Eq)]
+struct Package {
+    name: String,
+    version: String,
+    size: Bytes,
+}
+
+/// Unpacks the newest packages into a directory, for use in `folder`. Returns the directory, the
+/// program in it and the packages, that with the program first.
+pub(super) fn fetch(
+    fetching: &Fetching<'_>,
+    system: System,
+    suite: &str,
+    home: &Path,
+    folder: &Path,
+) -> Result<(PathBuf, PathBuf, Vec<ReleaseFile>), BuildError> {
+    let apt = Apt::prepare(fetching, Lists::Packages, suite, home)?;
+    let files = fetching.part.join("files");
+    let all = match download(&apt, system, suite, &files) {
+        Err(error) if is_missing(&error) && apt::has_security_updates(suite) => {
+            (fetching.report)(format!(
+                "the mirror does not have all security updates of {suite} that are in its lists: using \
+                 the packages without them"
+            ));
+            let apt = Apt::prepare(fetching, Lists::OriginalPackages, suite, home)?;
+            fs::remove_dir_all(&files).map_err(Fetching::io("removing", &files))?;
+            download(&apt, system, suite, &files)?
+        }
+        downloaded => downloaded?,
+    };
+    (fetching.report)(format!("unpacking {} packages", all.len()));
+    unpack(fetching, system, &files, &all, folder)
+}
+
+/// Whether a file of the lists is not on the mirror.
+fn is_missing(error: &BuildError) -> bool {
+    matches!(error, BuildError::Fetching { reason, .. } if reason.contains(NOT_FOUND))
+}
+
+/// Downloads the packages into a new directory.
+fn download(
+    apt: &Apt<'_>,
+    system: System,
+    suite: &str,
+    files: &Path,
+) -> Result<Vec<Package>, BuildError> {
+    let all = closure(apt, system, suite)?;
+    fs::create_dir(files).map_err(Fetching::io("creating", files))?;
+    let size = Bytes::from_bytes(all.iter().map(|package| package.size.as_bytes()).sum());
+    (apt.fetching.report)(format!("downloading {} packages of Debian {suite}, {size}", all.len()));
+    let named: Vec<String> = all.iter().map(|p| format!("{}={}", p.name, p.version)).collect();
+    let mut args = vec!["--quiet=2", "download"];
+    args.extend(named.iter().map(String::as_str));
+    // apt verifies each file against the signed lists.
+    let downloaded = apt.run(GET, "downloading it", files, &args);
+    downloaded.map_err(|error| explain_missing_file(error, suite))?;
+    Ok(all)
+}
+
+/// Says why a mirror does not have a file that is in its lists.
+fn explain_missing_file(error: BuildError, suite: &str) -> BuildError {
+    match error {
+        BuildError::Fetching { what, doing, reason, .. } if reason.contains(NOT_FOUND) => {
+            let advice = format!(
+                "the mirror does not have all packages that are in its lists of {suite}, probably because it \
+                 is being updated: try again later"
+            );
+            BuildError::Fetching { what, doing, reason, advice }
+        }
+        other => other,
+    }
+}
+
+/// The packages to unpack.
+fn closure(apt: &Apt<'_>, system: System, suite: &str) -> Result<Vec<Package>, BuildError> {
+    let mut wanted = Vec::new();
+    for choice in packages(system) {
+        for name in *choice {
+            if exists(apt, name)? {
+                wanted.push(*name);
+                break;
+            }
+        }
+        if wanted.is_empty() {
+            return Err(apt.fetching.failed(
+                "looking for it",
+                format!("{suite} has no package {}", choice.join(" or ")),
+                format!("{} is in {}", system.title(), suites(system).join(", ")),
+            ));
+        }
+    }
+    let mut args = vec!["--quiet=2", "--no-install-recommends", "--print-uris", "install"];
+    args.extend(&wanted);
+    let text = apt.run(GET, "resolving its dependencies", apt.fetching.part, &args)?;
+    Ok(text.lines().filter_map(package).collect())
+}
+
+/// Whether a package has a version.
+fn exists(apt: &Apt<'_>, name: &str) -> Result<bool, BuildError> {
+    let text = apt.run(CACHE, "looking for it", apt.fetching.part, &["policy", name])?;
+    Ok(text.lines().any(|line| {
+        line.trim_start().strip_prefix("Candidate: ").is_some_and(|version| version != "(none)")
+    }))
+}
+
+/// A line of `--print-uris`: `'URI' NAME_VERSION_ARCHITECTURE.deb SIZE CHECKSUM`.
+fn package(line: &str) -> Option<Package> {
+    let mut words = line.strip_prefix('\'')?.split_once("' ")?.1.split_whitespace();
+    let mut parts = words.next()?.strip_suffix(".deb")?.splitn(3, '_');
+    let (name, version) = (parts.next()?, parts.next()?);
+    parts.next()?;
+    let size = Bytes::from_bytes(words.next()?.parse().ok()?);
+    let valid = |word: &str| {
+        let is_valid = |c: char| c.is_ascii_alphanumeric() || "+-.:~".contains(c);
+        word.starts_with(|c: char| c.is_ascii_alphanumeric()) && word.chars().all(is_valid)
+    };
+    let version = version.replace("%3a", ":");
+    (valid(name) && valid(&version)).then(|| Package { name: name.to_owned(), version, size })
+}
+
+fn unpack(
+    fetching: &Fetching<'_>,
+    system: System,
+    files: &Path,
+    all: &[Package],
+    folder: &Path,
+) -> Result<(PathBuf, PathBuf, Vec<ReleaseFile>), BuildError> {
+    let tree = fetching.part.join("inside");
+    fs::create_dir(&tree).map_err(Fetching::io("creating", &tree))?;
+    let mut found: Option<PathBuf> = None;
+    let mut records = Vec::new();
+    for package in all {
+        let start = format!("{}_", package.name);
+        let file = crate::removal::listed(files)
+            .find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&start)))
+            .ok_or_else(|| {
+                fetching.failed(
+                    "downloading it",
+                    format!("{} did not come", package.name),
+                    "try again",
+                )
+            })?;
+        let args = ["--extract", &file.to_string_lossy(), "inside"];
+        fetching.run(UNPACK, "unpacking it", fetching.part, &args)?;
+        let sha256 = Sha256::of_file(&file).map_err(Fetching::io("reading", &file))?.to_string();
+        let record =
+            ReleaseFile { name: package.name.clone(), version: package.version.clone(), sha256 };
+        if found.is_none() && program::find(system, &tree).is_some() {
+            found = program::find(system, &tree);
+            records.insert(0, record);
+        } else {
+            records.push(record);
+        }
+    }
+    let found = found.ok_or_else(|| {
+        let names = program::names(system).join(" or ");
+        let reason = format!("its packages do not have the program {names}");
+        fetching.failed("unpacking it", reason, "use another release")
+    })?;
+    for inner in UNUSED {
+        let path = tree.join("usr/share").join(inner);
+        remove(&path).map_err(Fetching::io("removing", &path))?;
+    }
+    loader::set(fetching, &program::linked(system, &tree, &found), &tree, folder)?;
+    Ok((tree, found, records))
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_fuzz::Fuzz;
+
+    use super::*;
+
+    #[test]
+    fn each_suite_that_is_named_as_advice_is_known() {
+        for system in [System::MariaDb, System::MySql, System::PostgreSql] {
+            assert!(!suites(system).is_empty(), "{system}");
+            assert!(
+                suites(system).iter().all(|suite| dbdyno_types::SUITES.contains(suite)),
+                "{system}"
+            );
+            assert!(!packages(system).is_empty(), "{system}");
+        }
+    }
+
+    const LINE: &str = "'http://mirror.example/pool/main/m/mariadb/x_1%3a11.8.6-0%2bdeb13u1_amd64.deb' \
+                        mariadb-server-core_1%3a11.8.6-0+deb13u1_amd64.deb 7800000 MD5Sum:0a";
+
+    #[test]
+    fn package_is_read_from_a_line_of_apt() {
+        let package = package(LINE).unwrap();
+        assert_eq!(package.name, "mariadb-server-core");
+        assert_eq!(package.version, "1:11.8.6-0+deb13u1");
+        assert_eq!(package.size, Bytes::from_bytes(7_800_000));
+    }
+
+    #[test]
+    fn mirror_that_is_being_updated_is_explained() {
+        let shown = |reason: &str| {
+            let error = BuildError::Fetching {
+                what: "the release of MySQL, Debian sid".to_owned(),
+                doing: "downloading it".to_owned(),
+                reason: reason.to_owned(),
+                advice: "run the command manually".to_owned(),
+            };
+            explain_missing_file(error, "sid").to_string()
+        };
+        let missing = shown("E: Failed to fetch http://x/y.deb  404  Not Found [IP: 192.0.2.1]");
+        assert!(missing.ends_with("is being updated: try again later"), "{missing}");
+        let other = shown("command: apt-get download x=1.404 y=2\nE: Hash Sum mismatch");
+        assert!(other.ends_with("run the command manually"), "{other}");
+    }
+
+    #[test]
+    fn damaged_lines_of_apt_name_no_options() {
+        Fuzz::new(vec![LINE.into()]).words(&["'", "' ", "_", ".deb", "%3a", "--"]).run(|line| {
+            if let Some(package) = package(&String::from_utf8_lossy(line)) {
+                assert!(!package.name.starts_with('-') && !package.name.contains('='));
+                assert!(!package.version.contains([' ', '=']));
+            }
+        });
+    }
+}

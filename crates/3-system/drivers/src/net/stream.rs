@@ -1,0 +1,328 @@
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use dbdyno_types::server::{Address, Target};
+use rustix::net::{RecvFlags, SendFlags, sockopt};
+use rustls::ClientConnection;
+
+use super::{Source, Transport, tls};
+use crate::{Error, ErrorCode, ErrorKind};
+
+/// Timeout for accepting a connection, and for each step of the login.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a TCP connection is silent before the first keepalive probe.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+
+/// Time between keepalive probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Number of unanswered keepalive probes after which the connection is lost.
+const KEEPALIVE_PROBES: u32 = 6;
+
+/// A byte stream to a server.
+pub(crate) struct Stream {
+    socket: Socket,
+    transport: Transport,
+    // Boxed: it is large and rarely used.
+    tls: Option<Box<ClientConnection>>,
+}
+
+enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    /// Connects without encryption. Reads time out until [`Stream::disable_timeout`].
+    ///
+    /// # Errors
+    /// The server does not listen or cannot be reached.
+    pub(crate) fn connect(target: &Target) -> Result<Self, Error> {
+        Self::open(&target.address).map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    "; check that the server is running and the address is right"
+                }
+                _ => "",
+            };
+            Error {
+                doing: format!("connecting to {}", target.address),
+                message: format!("{error}{advice}"),
+                code: ErrorCode::of_io(&error),
+                kind: ErrorKind::Connection,
+            }
+        })
+    }
+
+    fn open(address: &Address) -> io::Result<Self> {
+        let socket = match address {
+            Address::Socket(path) => {
+                let socket = UnixStream::connect(path)?;
+                socket.set_read_timeout(Some(LOGIN_TIMEOUT))?;
+                Socket::Unix(socket)
+            }
+            Address::Tcp { host, port } => {
+                let socket = connect_tcp(host, *port)?;
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(LOGIN_TIMEOUT))?;
+                set_keepalive(&socket)?;
+                Socket::Tcp(socket)
+            }
+        };
+        let transport = match &socket {
+            Socket::Unix(_) => Transport::UnixSocket,
+            Socket::Tcp(_) => Transport::PlainTcp,
+        };
+        Ok(Self { socket, transport, tls: None })
+    }
+
+    /// Disables the read timeout: a statement may take any time.
+    ///
+    /// # Errors
+    /// The socket is broken.
+    pub(crate) fn disable_timeout(&self) -> io::Result<()> {
+        match &self.socket {
+            Socket::Unix(socket) => socket.set_read_timeout(None),
+            Socket::Tcp(socket) => socket.set_read_timeout(None),
+        }
+    }
+
+    /// Starts TLS with the target's options.
+    ///
+    /// # Errors
+    /// The server's certificate is not valid, no protocol version is shared, or the authorities'
+    /// certificates cannot be read.
+    pub(crate) fn start_tls(&mut self, target: &Target) -> Result<(), Error> {
+        let (tls, transport) = tls::client(target)?;
+        let mut tls = Box::new(tls);
+        // Here, so that its errors are not reported as login errors.
+        complete_handshake(&mut tls, &mut Raw { socket: self.socket.as_fd(), wait: true })
+            .map_err(|error| tls::handshake_failed(target, &error))?;
+        self.tls = Some(tls);
+        // A Unix socket remains one.
+        if self.transport == Transport::PlainTcp {
+            self.transport = transport;
+        }
+        Ok(())
+    }
+
+    /// Who can read what is sent.
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// Sends all bytes.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    #[inline]
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut raw = Raw { socket: self.socket.as_fd(), wait: true };
+        match &mut self.tls {
+            None => raw.write_all(bytes),
+            Some(tls) => write_tls(tls, &mut raw, bytes),
+        }
+    }
+}
+
+impl Source for Stream {
+    #[inline]
+    fn receive(&mut self, into: &mut [u8], wait: bool) -> io::Result<Option<usize>> {
+        let mut raw = Raw { socket: self.socket.as_fd(), wait };
+        match &mut self.tls {
+            None => none_if_empty(raw.read(into), wait),
+            Some(tls) => receive_tls(tls, &mut raw, into),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Socket {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(socket) => socket.as_fd(),
+            Self::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// The unencrypted stream. The socket is blocking; `wait` decides for each receive.
+struct Raw<'a> {
+    socket: BorrowedFd<'a>,
+    wait: bool,
+}
+
+impl io::Read for Raw<'_> {
+    #[inline]
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let flags = if self.wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        loop {
+            match rustix::net::recv(self.socket, &mut *into, flags) {
+                Ok((count, _)) => return Ok(count),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl io::Write for Raw<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            // A closed connection is an error, not a signal.
+            match rustix::net::send(self.socket, bytes, SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                sent => return Ok(sent?),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn complete_handshake(tls: &mut ClientConnection, raw: &mut Raw<'_>) -> io::Result<()> {
+    let done = match tls.complete_io(raw) {
+        // A timeout after a part of the server's messages is no error for rustls.
+        Ok(_) if tls.is_handshaking() => Err(io::ErrorKind::WouldBlock.into()),
+        done => done.map(|(received, _)| received),
+    };
+    none_if_empty(done, true).map(drop)
+}
+
+/// Writes in parts, because rustls limits its buffer of unsent data.
+fn write_tls(tls: &mut ClientConnection, raw: &mut Raw<'_>, bytes: &[u8]) -> io::Result<()> {
+    let mut left = bytes;
+    while !left.is_empty() {
+        let count = tls.writer().write(left)?;
+        left = &left[count..];
+        while tls.wants_write() {
+            tls.write_tls(raw)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns decrypted data as soon as there is any: one receive may bring several records, and polling
+/// the socket does not report those still in rustls' buffer.
+fn receive_tls(
+    tls: &mut ClientConnection,
+    raw: &mut Raw<'_>,
+    into: &mut [u8],
+) -> io::Result<Option<usize>> {
+    loop {
+        match tls.reader().read(into) {
+            Ok(count) => return Ok(Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        let wait = raw.wait;
+        if none_if_empty(tls.read_tls(raw), wait)?.is_none() {
+            return Ok(None);
+        }
+        tls.process_new_packets().map_err(io::Error::other)?;
+        // Responses of the TLS protocol itself, such as to a key update.
+        while tls.wants_write() {
+            tls.write_tls(raw)?;
+        }
+    }
+}
+
+/// Maps "would block" to `None` for a receive that does not wait, else to a timeout.
+#[inline]
+fn none_if_empty(received: io::Result<usize>, wait: bool) -> io::Result<Option<usize>> {
+    match received {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            if wait {
+                let message = format!("no answer for {} seconds", LOGIN_TIMEOUT.as_secs());
+                Err(io::Error::new(io::ErrorKind::TimedOut, message))
+            } else {
+                Ok(None)
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Detects a host that disappeared within one and a half minutes, where the system's default is two
+/// hours.
+fn set_keepalive(socket: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    Ok(sockopt::set_socket_keepalive(socket, true)?)
+}
+
+fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, LOGIN_TIMEOUT) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use dbdyno_types::server::Tls;
+
+    use super::*;
+
+    /// A connection over TCP, and the server's side of it.
+    fn connected() -> (Stream, TcpStream, Target) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let target = Target {
+            address: Address::Tcp { host: "127.0.0.1".to_owned(), port },
+            user: "ann".to_owned(),
+            database: None,
+            tls: Tls::Required,
+            server_public_key: None,
+            password: false,
+        };
+        let stream = Stream::connect(&target).unwrap();
+        (stream, listener.accept().unwrap().0, target)
+    }
+
+    #[test]
+    fn vanished_host_is_detected_after_90_seconds() {
+        let (stream, _server, _) = connected();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        let idle = sockopt::tcp_keepidle(&stream).unwrap();
+        let interval = sockopt::tcp_keepintvl(&stream).unwrap();
+        let probes = sockopt::tcp_keepcnt(&stream).unwrap();
+        assert_eq!((idle + interval * probes).as_secs(), 90);
+    }
+
+    #[test]
+    fn stalled_tls_handshake_is_a_timeout() {
+        // Nothing, and a part of a record of the handshake.
+        for sent in [&b""[..], b"\x16\x03\x03\x00\x7a\x02"] {
+            let (mut stream, mut server, target) = connected();
+            let Socket::Tcp(socket) = &stream.socket else { panic!("another kind of socket") };
+            socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            server.write_all(sent).unwrap();
+            let error = stream.start_tls(&target).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+            assert_eq!(error.message, "no answer for 30 seconds");
+            assert!(error.doing.starts_with("encrypting the connection"), "{error}");
+        }
+    }
+}

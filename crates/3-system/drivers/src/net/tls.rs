@@ -1,0 +1,235 @@
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dbdyno_types::CertificateFingerprint;
+use dbdyno_types::server::{Address, Target, Tls};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, OtherError, RootCertStore,
+    SignatureScheme,
+};
+use sha2::{Digest as _, Sha256};
+
+use super::Transport;
+use crate::{Error, ErrorCode, ErrorKind};
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+enum TlsError {
+    #[error("reading the authorities' certificates in {}: {source}", file.display())]
+    Authorities { file: PathBuf, source: pem::Error },
+    #[error("the certificates in {} cannot be used: {source}", file.display())]
+    Certificate { file: PathBuf, source: rustls::Error },
+    #[error("{} contains no certificate", .0.display())]
+    NoCertificate(PathBuf),
+    #[error(
+        "this system has no certificates of authorities ({0}); install ca-certificates, or set a \
+         file with them"
+    )]
+    NoSystemCertificates(String),
+    #[error("{0} cannot be the name in a certificate: {1}")]
+    HostName(String, InvalidDnsNameError),
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+}
+
+/// The server has another certificate than the pinned one.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the server's certificate has the SHA-256 fingerprint {found}, but `tls_fingerprint` is \
+     {expected}; if the server has a new certificate, set its fingerprint"
+)]
+struct OtherCertificate {
+    expected: CertificateFingerprint,
+    found: CertificateFingerprint,
+}
+
+/// The client side of a TLS connection to the target, before the handshake, and what the connection
+/// guarantees once the handshake has succeeded.
+pub(super) fn client(target: &Target) -> Result<(ClientConnection, Transport), Error> {
+    try_client(target).map_err(|error| Error {
+        doing: doing(target),
+        message: error.to_string(),
+        code: None,
+        kind: ErrorKind::Refused,
+    })
+}
+
+/// The error for a failed handshake.
+pub(super) fn handshake_failed(target: &Target, error: &io::Error) -> Error {
+    // rustls' errors, which come wrapped, are refusals; others are network errors.
+    let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let mut message = match refusal {
+        Some(rustls::Error::Other(own)) => own.to_string(),
+        _ => error.to_string(),
+    };
+    if let Some(rustls::Error::InvalidCertificate(_)) = refusal {
+        message.push_str(match target.tls {
+            Tls::Verified { .. } => {
+                "; in the candidate's `url`, set tls_authorities=FILE for a certificate of your own \
+                 authority, or tls_fingerprint=SHA256 to accept this certificate only"
+            }
+            _ => "; create a certificate of X.509 version 3 for the server",
+        });
+    }
+    Error {
+        doing: doing(target),
+        message,
+        code: ErrorCode::of_io(error),
+        kind: if refusal.is_some() { ErrorKind::Refused } else { ErrorKind::Connection },
+    }
+}
+
+fn doing(target: &Target) -> String {
+    format!("encrypting the connection to {}", target.address)
+}
+
+fn try_client(target: &Target) -> Result<(ClientConnection, Transport), TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?;
+    let (config, transport) = match &target.tls {
+        Tls::Off | Tls::Required => {
+            let verifier = Arc::new(AcceptAnyCertificate(provider));
+            let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+            (builder, Transport::UnverifiedTls)
+        }
+        Tls::Verified { authorities } => {
+            let roots = match authorities {
+                Some(file) => roots_in(file),
+                None => system_roots(),
+            };
+            (builder.with_root_certificates(roots?), Transport::VerifiedTls)
+        }
+        Tls::Pinned { fingerprint } => {
+            let verifier = Arc::new(AcceptOneCertificate { fingerprint: *fingerprint, provider });
+            let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+            (builder, Transport::VerifiedTls)
+        }
+    };
+    let config = config.with_no_client_auth();
+    let host = match &target.address {
+        Address::Socket(_) => "localhost",
+        Address::Tcp { host, .. } => host.as_str(),
+    };
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|error| TlsError::HostName(host.to_owned(), error))?;
+    Ok((ClientConnection::new(Arc::new(config), name)?, transport))
+}
+
+fn roots_in(file: &Path) -> Result<RootCertStore, TlsError> {
+    let unreadable = |source| TlsError::Authorities { file: file.to_owned(), source };
+    let unusable = |source| TlsError::Certificate { file: file.to_owned(), source };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(unreadable)? {
+        roots.add(certificate.map_err(unreadable)?).map_err(unusable)?;
+    }
+    if roots.is_empty() { Err(TlsError::NoCertificate(file.to_owned())) } else { Ok(roots) }
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // rustls does not support the format of some of them.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(TlsError::NoSystemCertificates(reasons.join("; ")));
+    }
+    Ok(roots)
+}
+
+/// Accepts any certificate, for encryption without authentication of the server. Signatures made with
+/// the certificate prove nothing then and are not checked: servers generate certificates in a format
+/// too old for the verifier.
+#[derive(Debug)]
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Accepts the pinned certificate, whatever names, authority and dates are in it. The server must prove with
+/// a signature that it has the certificate's key.
+#[derive(Debug)]
+struct AcceptOneCertificate {
+    fingerprint: CertificateFingerprint,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AcceptOneCertificate {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let found = CertificateFingerprint::from_digest(Sha256::digest(certificate).into());
+        if found == self.fingerprint {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let error = OtherCertificate { expected: self.fingerprint, found };
+        Err(rustls::Error::Other(OtherError(Arc::new(error))))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

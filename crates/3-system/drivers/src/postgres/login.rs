@@ -1,0 +1,238 @@
+use dbdyno_types::server::{Target, Tls};
+
+use super::auth::{AuthError, Authentication};
+use super::channel::{Channel, ConnectionLost};
+use super::reply::Transaction;
+use super::server_error::ServerError;
+use super::tls;
+use super::wire::{Fields, Malformed, put, put_text, put_untagged};
+use crate::error_text::server_text;
+use crate::net::{Stream, Transport, credentials};
+use crate::{Error, ErrorKind};
+
+/// Protocol version 3.0.
+const PROTOCOL: u32 = 3 << 16;
+
+/// The oldest supported version.
+const OLDEST: u32 = 12;
+
+/// Maximum number of messages from a server during login; there are about twenty.
+const MAX_LOGIN_MESSAGES: usize = 1000;
+
+/// The result of a login.
+pub(super) struct LoginResult {
+    pub(super) channel: Channel,
+    pub(super) server_version: String,
+}
+
+/// Connects and logs in.
+///
+/// # Errors
+/// The server does not listen, refuses the login, or is too old.
+pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
+    let stream = Stream::connect(target)?;
+    let channel = match target.tls {
+        Tls::Off => Channel::new(stream),
+        Tls::Required | Tls::Verified { .. } | Tls::Pinned { .. } => tls::encrypt(stream, target)?,
+    };
+    let authentication = Authentication::new(&target.user, channel.stream.transport());
+    let mut login = LoginExchange { target, channel, authentication, version: String::new() };
+    match login.run() {
+        Ok(()) => {}
+        Err(Failure::Error(error)) => return Err(error),
+        Err(Failure::Lost(lost)) => {
+            let error = login.channel.fail(lost, None, doing(target));
+            return Err(error);
+        }
+    }
+    let LoginExchange { mut channel, version, .. } = login;
+    // It contained the password.
+    channel.out = Vec::new();
+    check_version(target, &version)?;
+    Ok(LoginResult { channel, server_version: version })
+}
+
+/// Why a step failed.
+enum Failure {
+    Error(Error),
+    Lost(ConnectionLost),
+}
+
+impl<T: Into<ConnectionLost>> From<T> for Failure {
+    fn from(lost: T) -> Self {
+        Self::Lost(lost.into())
+    }
+}
+
+struct LoginExchange<'a> {
+    target: &'a Target,
+    channel: Channel,
+    authentication: Authentication<'a>,
+    version: String,
+}
+
+impl LoginExchange<'_> {
+    fn run(&mut self) -> Result<(), Failure> {
+        self.send_startup()?;
+        for _ in 0..MAX_LOGIN_MESSAGES {
+            let (tag, body) = self.channel.message()?;
+            let mut fields = Fields(&body);
+            match tag {
+                b'R' => self.authenticate(&body)?,
+                b'S' => {
+                    if fields.text()? == b"server_version" {
+                        self.version = server_text(fields.text()?);
+                    }
+                }
+                b'E' => return Err(Failure::Error(self.server_error(&body))),
+                // Keys to cancel requests, and notices.
+                b'K' | b'N' => {}
+                b'Z' => {
+                    Transaction::read(&body)?;
+                    self.authentication.check_complete().map_err(|error| self.not_let_in(error))?;
+                    return Ok(self.channel.stream.disable_timeout()?);
+                }
+                tag => return Err(Malformed::unexpected(tag).into()),
+            }
+        }
+        Err(Malformed::new("too many messages").into())
+    }
+
+    fn send_startup(&mut self) -> Result<(), Failure> {
+        let Target { user, database, .. } = self.target;
+        let database = database.as_deref().unwrap_or(user);
+        if user.contains('\0') || database.contains('\0') {
+            return Err(self.refused("the user or database name contains a zero byte".to_owned()));
+        }
+        self.channel.out.clear();
+        put_untagged(&mut self.channel.out, |out| {
+            out.extend_from_slice(&PROTOCOL.to_be_bytes());
+            for (name, value) in [
+                ("user", user.as_str()),
+                ("database", database),
+                ("application_name", "dbdyno"),
+                ("client_encoding", "UTF8"),
+                // Literals in text mode depend on it.
+                ("standard_conforming_strings", "on"),
+            ] {
+                put_text(out, name);
+                put_text(out, value);
+            }
+            out.push(0);
+        });
+        Ok(self.channel.send()?)
+    }
+
+    /// Answers an authentication request.
+    fn authenticate(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let target = self.target;
+        let response = self.authentication.respond(body, &|| password(target));
+        let Some(response) = response.map_err(|error| self.not_let_in(error))? else {
+            return Ok(());
+        };
+        self.channel.out.clear();
+        put(&mut self.channel.out, b'p', |out| out.extend_from_slice(&response));
+        Ok(self.channel.send()?)
+    }
+
+    fn not_let_in(&self, error: AuthError) -> Failure {
+        match error {
+            AuthError::Refused(message) => self.refused(message),
+            AuthError::Malformed(malformed) => malformed.into(),
+            AuthError::Password(error) => Failure::Error(error),
+        }
+    }
+
+    fn server_error(&self, body: &[u8]) -> Error {
+        let error = ServerError::read(body);
+        let kind = error.kind_at_login();
+        // The server's message mentions encryption only in some versions and languages.
+        let suggest_tls =
+            error.state == "28000" && self.channel.stream.transport() == Transport::PlainTcp;
+        let mut error = error.into_error(doing(self.target), kind);
+        if suggest_tls {
+            error.message.push_str(
+                "; the connection is not encrypted: if the server requires encryption, use TLS",
+            );
+        }
+        error
+    }
+
+    fn refused(&self, message: String) -> Failure {
+        Failure::Error(refused(self.target, message))
+    }
+}
+
+/// The password for the target.
+///
+/// # Errors
+/// There is none, or it cannot be sent.
+fn password(target: &Target) -> Result<String, Error> {
+    let Some(password) = credentials::for_postgres(target)? else {
+        return Err(refused(
+            target,
+            if target.password {
+                "the server requests a password, but none was found; set DBDYNO_PASSWORD or \
+                 PGPASSWORD, or add a line to ~/.pgpass (mode 0600)"
+                    .to_owned()
+            } else {
+                "the server requests a password, but this connection uses none".to_owned()
+            },
+        ));
+    };
+    let password = password.reveal();
+    if password.contains('\0') {
+        return Err(refused(target, "the password contains a zero byte".to_owned()));
+    }
+    Ok(password.to_owned())
+}
+
+fn check_version(target: &Target, version: &str) -> Result<(), Error> {
+    let digits = version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    match digits.parse::<u32>() {
+        Ok(major) if major >= OLDEST => Ok(()),
+        _ => Err(refused(
+            target,
+            format!(
+                "the server's version is '{version}'; dbdyno requires PostgreSQL {OLDEST} or later"
+            ),
+        )),
+    }
+}
+
+fn refused(target: &Target, message: String) -> Error {
+    Error { doing: doing(target), message, code: None, kind: ErrorKind::Refused }
+}
+
+fn doing(target: &Target) -> String {
+    let Target { address, user, database, .. } = target;
+    format!("logging in at {address} as {user}, database {}", database.as_ref().unwrap_or(user))
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_types::server::Address;
+
+    use super::*;
+
+    #[test]
+    fn old_versions_are_refused() {
+        let target = Target {
+            address: Address::Socket("/run/s".into()),
+            user: "ann".to_owned(),
+            database: None,
+            tls: Tls::Off,
+            server_public_key: None,
+            password: false,
+        };
+        for good in ["12.0", "15.13 (Debian 15.13-0+deb12u1)", "18beta1", "100"] {
+            check_version(&target, good).unwrap();
+        }
+        for bad in ["11.22", "9.6.24", "", "unknown"] {
+            let error = check_version(&target, bad).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Refused);
+            assert!(error.message.contains(&format!("'{bad}'")), "{error}");
+            assert!(error.message.contains("PostgreSQL 12"), "{error}");
+        }
+    }
+}

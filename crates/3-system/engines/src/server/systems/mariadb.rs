@@ -1,0 +1,196 @@
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_types::server::{StatementMode, StorageEngine, Target};
+
+use super::super::certificate::ServerCertificate;
+use super::super::installation::{ProgramFiles, is_executable, join_paths};
+use super::super::launcher::Launcher;
+use super::super::network::ACCOUNT;
+use super::super::plan::SettingsRequest;
+use super::super::program::{ProgramFacts, ServerProgram, VersionError};
+use super::super::{Network, ServerDir, ServerError, ServerPlan};
+use super::config_file::write_config;
+use super::mysql_config::{
+    self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
+};
+
+/// MariaDB, with InnoDB or with the MyRocks plugin.
+pub(crate) struct MariaDb;
+
+/// Limit for creating a data directory, which usually takes about a second.
+const INITIALISE_TIMEOUT: Duration = Duration::from_secs(300);
+
+impl ServerProgram for MariaDb {
+    fn facts(&self) -> ProgramFacts {
+        ProgramFacts { names: &["mariadbd", "mysqld"], package: "mariadb-server", ..common::FACTS }
+    }
+
+    fn search_dirs(&self) -> Vec<PathBuf> {
+        common::search_dirs()
+    }
+
+    fn version(&self, printed: &str) -> Result<String, VersionError> {
+        match common::version_word(printed) {
+            Some(version) if !version.contains("MariaDB") => Err(VersionError::OtherSystem {
+                found: format!("MySQL {version}, or a fork of it"),
+                advice: "",
+            }),
+            Some(version) if version_numbers(version) < (10, 4, 0) => {
+                Err(VersionError::TooOld { found: version.to_owned(), oldest: "10.4", advice: "" })
+            }
+            Some(version) => Ok(version.to_owned()),
+            None => Err(VersionError::Unrecognised(printed.to_owned())),
+        }
+    }
+
+    fn files(
+        &self,
+        program: &Path,
+        engine: Option<StorageEngine>,
+    ) -> Result<ProgramFiles, ServerError> {
+        let base = base_dir(program);
+        let init_program = ["bin", "scripts"]
+            .iter()
+            .flat_map(|inner| {
+                ["mariadb-install-db", "mysql_install_db"].map(|name| base.join(inner).join(name))
+            })
+            .find(|file| is_executable(file))
+            .ok_or_else(|| ServerError::NotInstalled {
+                what: "mariadb-install-db, which creates MariaDB's data directory,".to_owned(),
+                searched: format!("searched bin and scripts in {}", base.display()),
+                package: "mariadb-server",
+                advice: "",
+            })?;
+        let directories: Vec<PathBuf> =
+            ["lib/mysql/plugin", "lib64/mysql/plugin", "lib/plugin", "lib/mariadb/plugin"]
+                .iter()
+                .map(|inner| base.join(inner))
+                .collect();
+        let plugin_dir = directories.iter().find(|directory| directory.is_dir()).cloned();
+        if engine == Some(StorageEngine::MyRocks)
+            && !plugin_dir
+                .as_ref()
+                .is_some_and(|directory| directory.join(MYROCKS_PLUGIN).is_file())
+        {
+            let searched = plugin_dir.as_ref().map_or_else(
+                || format!("searched {}", join_paths(&directories)),
+                |directory| format!("searched {}", directory.display()),
+            );
+            return Err(ServerError::NotInstalled {
+                what: format!("MyRocks for MariaDB, the plugin {MYROCKS_PLUGIN},"),
+                searched,
+                package: "mariadb-plugin-rocksdb",
+                advice: "",
+            });
+        }
+        Ok(ProgramFiles { init_program, plugin_dir })
+    }
+
+    fn canonical_name(&self, name: &str) -> String {
+        common::canonical_name(name)
+    }
+
+    fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
+        let mut settings = SettingsList(common::settings(request));
+        if request.engine != Some(StorageEngine::MyRocks) {
+            settings.add("innodb_log_file_size", common::redo_log_size(request.shape));
+        }
+        let (charset, collation) =
+            match version_numbers(&request.installation.version) >= (11, 6, 0) {
+                true => ("utf8mb4", "utf8mb4_uca1400_ai_ci"),
+                false => ("latin1", "latin1_swedish_ci"),
+            };
+        settings.add_charset(charset, collation);
+        settings.add("query_cache_type", "OFF");
+        settings.add("query_cache_size", 0);
+        settings.0
+    }
+
+    fn initialise(
+        &self,
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        launcher: &Launcher,
+    ) -> Result<(), ServerError> {
+        let file = common::write_init_config(plan, server_dir, &[])?;
+        let mut command = Command::new(&plan.installation.files.init_program);
+        command
+            .arg(option("--defaults-file=", &file))
+            .arg(option("--basedir=", base_dir(&plan.installation.program)))
+            .arg(option("--datadir=", server_dir.data()))
+            .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
+            .arg("--skip-name-resolve")
+            // Skips the lookup of the host name: dbdyno's builds have no `resolveip`.
+            .arg("--force");
+        launcher.run("creating MariaDB's data directory", command, INITIALISE_TIMEOUT)
+    }
+
+    fn command(
+        &self,
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        network: Option<&Network>,
+        certificate: Option<&ServerCertificate>,
+    ) -> Result<Command, ServerError> {
+        let mut fixed = common::install_dirs(plan);
+        if plan.engine == Some(StorageEngine::MyRocks) {
+            fixed.push(("plugin_load_add", MYROCKS_PLUGIN.trim_end_matches(".so").to_owned()));
+            fixed.push(("default_storage_engine", "ROCKSDB".to_owned()));
+        } else {
+            fixed.push(("default_storage_engine", "InnoDB".to_owned()));
+        }
+        let mut command = common::command(plan, server_dir, &fixed, network, certificate)?;
+        if network.is_some() {
+            close_network(&mut command, plan, server_dir)?;
+        }
+        Ok(command)
+    }
+
+    fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
+        common::target(server_dir)
+    }
+
+    fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
+        let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
+        common::drop_network_accounts(&mut connection)?;
+        let account = format!("'{ACCOUNT}'@'{}'", network.client);
+        connection.run(&format!(
+            "CREATE USER {account} IDENTIFIED BY PASSWORD '{}'{}",
+            network.verifier,
+            common::tls_requirement(network)
+        ))?;
+        connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
+    }
+
+    fn is_ready(&self, target: &Target) -> bool {
+        common::is_ready(target)
+    }
+}
+
+/// Adds the options that keep a server closed on the network until its account is created. Its new data has
+/// a `root` without password at 127.0.0.1, which local users who connect to another address of the machine
+/// may have, too. Options of the command line take precedence over the user's settings.
+fn close_network(
+    command: &mut Command,
+    plan: &ServerPlan,
+    server_dir: &ServerDir,
+) -> Result<(), ServerError> {
+    let accounts = match version_numbers(&plan.installation.version) >= (10, 4, 0) {
+        true => "mysql.global_priv",
+        false => "mysql.user",
+    };
+    // Executed before the server accepts connections.
+    let file = server_dir.path().join("remove-network-accounts.sql");
+    let statements =
+        format!("DELETE FROM {accounts} WHERE Host <> 'localhost';\nFLUSH PRIVILEGES;\n");
+    write_config(&file, &statements)?;
+    command
+        .arg(option("--init-file=", &file))
+        .arg(option("--secure-file-priv=", server_dir.temporary()))
+        .arg("--skip-name-resolve");
+    Ok(())
+}

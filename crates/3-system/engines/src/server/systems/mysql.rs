@@ -1,0 +1,314 @@
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_types::server::{ServerSystem, StatementMode, StorageEngine, Target};
+
+use super::super::certificate::ServerCertificate;
+use super::super::error::system;
+use super::super::installation::ProgramFiles;
+use super::super::launcher::Launcher;
+use super::super::network::ACCOUNT;
+use super::super::plan::SettingsRequest;
+use super::super::program::{ProgramFacts, ServerProgram, VersionError};
+use super::super::program_output::program_output;
+use super::super::{Network, ServerDir, ServerError, ServerPlan};
+use super::mysql_config::{
+    self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
+};
+
+/// MySQL and compatible forks: Percona Server, Facebook's MySQL with MyRocks.
+///
+/// Tested with MySQL 9.7. Older versions and the forks are written from their documentation.
+pub(crate) struct MySql;
+
+/// The oldest version with `caching_sha2_password`.
+const OLDEST_ON_NETWORK: (u32, u32, u32) = (8, 0, 4);
+
+/// Limit for creating a data directory, which usually takes about ten seconds.
+const INITIALISE_TIMEOUT: Duration = Duration::from_secs(600);
+
+impl ServerProgram for MySql {
+    fn facts(&self) -> ProgramFacts {
+        ProgramFacts {
+            names: &["mysqld"],
+            package: "mysql-community-server, from MySQL's own repository",
+            ..common::FACTS
+        }
+    }
+
+    fn search_dirs(&self) -> Vec<PathBuf> {
+        common::search_dirs()
+    }
+
+    fn version(&self, printed: &str) -> Result<String, VersionError> {
+        match common::version_word(printed) {
+            Some(version) if version.contains("MariaDB") => Err(VersionError::OtherSystem {
+                found: format!("MariaDB {version}"),
+                advice: "; use the system mariadb, or set the path of MySQL's program in the \
+                         experiment (Debian's mysqld is a link to MariaDB's)",
+            }),
+            Some(version) if version_numbers(version) < (5, 7, 6) => Err(VersionError::TooOld {
+                found: version.to_owned(),
+                oldest: "5.7.6",
+                advice: "; start an older server yourself and use its url",
+            }),
+            Some(version) => Ok(version.to_owned()),
+            None => Err(VersionError::Unrecognised(printed.to_owned())),
+        }
+    }
+
+    fn files(
+        &self,
+        program: &Path,
+        engine: Option<StorageEngine>,
+    ) -> Result<ProgramFiles, ServerError> {
+        let base = base_dir(program);
+        let plugin_dir = ["lib/plugin", "lib/mysql/plugin", "lib64/mysql/plugin"]
+            .iter()
+            .map(|inner| base.join(inner))
+            .find(|directory| directory.is_dir());
+        let files = ProgramFiles { init_program: program.to_owned(), plugin_dir };
+        if engine == Some(StorageEngine::MyRocks)
+            && !has_plugin(&files)
+            && !help(program)?.contains("--rocksdb-block-cache-size")
+        {
+            return Err(ServerError::Unsuitable {
+                program: program.to_owned(),
+                system: ServerSystem::MySql,
+                message: "it has no MyRocks; Percona Server, Facebook's MySQL and MariaDB have \
+                          (Debian: apt install mariadb-plugin-rocksdb)"
+                    .to_owned(),
+            });
+        }
+        Ok(files)
+    }
+
+    fn canonical_name(&self, name: &str) -> String {
+        common::canonical_name(name)
+    }
+
+    fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
+        let version = version_numbers(&request.installation.version);
+        let mut settings = SettingsList(common::settings(request));
+        if request.engine != Some(StorageEngine::MyRocks) {
+            if version >= (8, 0, 30) {
+                let size = common::redo_log_size(request.shape);
+                settings.add("innodb_redo_log_capacity", size);
+            } else {
+                settings.add("innodb_log_files_in_group", 2);
+                settings.add("innodb_log_file_size", common::redo_log_part(request.shape, 2));
+            }
+        }
+        let (charset, collation) = match version >= (8, 0, 0) {
+            true => ("utf8mb4", "utf8mb4_0900_ai_ci"),
+            false => ("latin1", "latin1_swedish_ci"),
+        };
+        settings.add_charset(charset, collation);
+        // On by default since 8.0; MariaDB's is off.
+        settings.add("skip_log_bin", "ON");
+        if version < (8, 0, 0) {
+            settings.add("query_cache_type", "OFF");
+            settings.add("query_cache_size", 0);
+        }
+        settings.0
+    }
+
+    fn initialise(
+        &self,
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        launcher: &Launcher,
+    ) -> Result<(), ServerError> {
+        let file = common::write_init_config(plan, server_dir, &fixed(plan))?;
+        launcher.run(
+            "creating MySQL's data directory",
+            init_command(plan, &file),
+            INITIALISE_TIMEOUT,
+        )
+    }
+
+    fn command(
+        &self,
+        plan: &ServerPlan,
+        server_dir: &ServerDir,
+        network: Option<&Network>,
+        certificate: Option<&ServerCertificate>,
+    ) -> Result<Command, ServerError> {
+        let mut fixed = fixed(plan);
+        fixed.extend(engine_settings(plan));
+        common::command(plan, server_dir, &fixed, network, certificate)
+    }
+
+    fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
+        common::target(server_dir)
+    }
+
+    fn check_network(&self, plan: &ServerPlan) -> Result<(), ServerError> {
+        let version = &plan.installation.version;
+        if version_numbers(version) >= OLDEST_ON_NETWORK {
+            return Ok(());
+        }
+        let (major, minor, patch) = OLDEST_ON_NETWORK;
+        Err(ServerError::Setting {
+            name: "host".to_owned(),
+            reason: format!(
+                "MySQL {version} has no login that is safe over a network; the oldest with one is \
+                 {major}.{minor}.{patch}"
+            ),
+        })
+    }
+
+    fn public_key(&self) -> Option<&'static str> {
+        Some("public_key.pem")
+    }
+
+    fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
+        let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
+        common::drop_network_accounts(&mut connection)?;
+        let account = format!("'{ACCOUNT}'@'{}'", network.client);
+        let login = format!("IDENTIFIED WITH caching_sha2_password AS '{}'", network.verifier);
+        let requirement = common::tls_requirement(network);
+        connection.run(&format!("CREATE USER {account} {login}{requirement}"))?;
+        connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
+    }
+
+    fn is_ready(&self, target: &Target) -> bool {
+        common::is_ready(target)
+    }
+}
+
+fn init_command(plan: &ServerPlan, file: &Path) -> Command {
+    let mut command = Command::new(&plan.installation.files.init_program);
+    // The file must be the first option. Root's password is empty; the socket is private.
+    command.arg(option("--defaults-file=", file)).arg("--initialize-insecure");
+    command
+}
+
+/// Settings that are not shown: paths and network.
+fn fixed(plan: &ServerPlan) -> Vec<(&'static str, String)> {
+    let mut fixed = common::install_dirs(plan);
+    // The compiled-in default is a directory that must exist.
+    fixed.push(("secure_file_priv", "NULL".to_owned()));
+    if version_numbers(&plan.installation.version) >= (8, 0, 0) {
+        // The X protocol has its own port and socket. Servers that were compiled without it do not know
+        // the setting.
+        fixed.push(("loose_mysqlx", "OFF".to_owned()));
+    }
+    fixed
+}
+
+fn engine_settings(plan: &ServerPlan) -> Vec<(&'static str, String)> {
+    if plan.engine != Some(StorageEngine::MyRocks) {
+        return vec![("default_storage_engine", "InnoDB".to_owned())];
+    }
+    let load = if has_plugin(&plan.installation.files) {
+        ("plugin_load_add", format!("rocksdb={MYROCKS_PLUGIN}"))
+    } else {
+        ("rocksdb", "ON".to_owned())
+    };
+    vec![load, ("default_storage_engine", "ROCKSDB".to_owned())]
+}
+
+fn has_plugin(files: &ProgramFiles) -> bool {
+    files.plugin_dir.as_ref().is_some_and(|directory| directory.join(MYROCKS_PLUGIN).is_file())
+}
+
+/// The program's list of options.
+fn help(program: &Path) -> Result<String, ServerError> {
+    program_output(program, ["--no-defaults", "--verbose", "--help"], MySql.facts().user)
+        .map_err(system("running with --help, as the user for servers,", program))
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_types::server::Durability;
+    use dbdyno_units::Bytes;
+
+    use super::super::super::{DataShape, Installation, ServerDirs};
+    use super::*;
+
+    fn plan(version: &str, engine: StorageEngine) -> ServerPlan {
+        let installation = Installation {
+            system: ServerSystem::MySql,
+            program: "/opt/mysql/bin/mysqld".into(),
+            version: version.to_owned(),
+            file_size: Bytes::from_mib(60),
+            sha256: "0".repeat(64),
+            files: ProgramFiles { init_program: "/opt/mysql/bin/mysqld".into(), plugin_dir: None },
+        };
+        let shape = DataShape { tables: 8, rows: 10_000_000, clients: 24 };
+        ServerPlan::new(installation, Some(engine), Durability::Relaxed, Vec::new(), shape).unwrap()
+    }
+
+    fn config(plan: &ServerPlan) -> (String, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let server_dirs = ServerDirs::open(dir.path()).unwrap();
+        let server_dir = server_dirs.server_dir("a");
+        std::fs::create_dir_all(server_dir.path()).unwrap();
+        let command = MySql.command(plan, &server_dir, None, None).unwrap();
+        let text = std::fs::read_to_string(server_dir.path().join("my.cnf")).unwrap();
+        let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        server_dirs.remove().unwrap();
+        (text, args)
+    }
+
+    #[test]
+    fn version_is_parsed_for_mysql_and_its_forks() {
+        let version = |printed| MySql.version(printed);
+        let oracle =
+            "/usr/sbin/mysqld  Ver 8.0.36 for Linux on x86_64 (MySQL Community Server - GPL)";
+        assert_eq!(version(oracle).unwrap(), "8.0.36");
+        let percona =
+            "mysqld  Ver 8.0.36-28 for Linux on x86_64 (Percona Server (GPL), Release 28)";
+        assert_eq!(version(percona).unwrap(), "8.0.36-28");
+        let mariadb = "mysqld  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64";
+        assert!(version(mariadb).unwrap_err().to_string().contains("it is MariaDB 10.11.19"));
+        assert!(version("mysqld  Ver 5.6.35 for Linux").unwrap_err().to_string().contains("5.7.6"));
+        assert!(version("").is_err());
+    }
+
+    #[test]
+    fn configuration_depends_on_the_version() {
+        let (text, args) = config(&plan("8.4.0", StorageEngine::InnoDb));
+        assert!(args.len() == 1 && args[0].starts_with("--defaults-file=/"), "{args:?}");
+        for line in [
+            "innodb_redo_log_capacity = \"4096M\"",
+            "loose_mysqlx = \"OFF\"",
+            "skip_log_bin = \"ON\"",
+            "collation_server = \"utf8mb4_0900_ai_ci\"",
+            "skip_networking = \"ON\"",
+            "basedir = \"/opt/mysql\"",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("innodb_log_file_size") && !text.contains("query_cache"), "{text}");
+
+        let (text, _) = config(&plan("8.0.28", StorageEngine::InnoDb));
+        assert!(text.contains("innodb_log_file_size = \"2048M\""), "{text}");
+        assert!(!text.contains("innodb_redo_log_capacity"), "{text}");
+
+        let (text, _) = config(&plan("5.7.44", StorageEngine::InnoDb));
+        assert!(!text.contains("mysqlx"), "{text}");
+        assert!(text.contains("query_cache_type = \"OFF\""), "{text}");
+        assert!(text.contains("character_set_server = \"latin1\""), "{text}");
+    }
+
+    #[test]
+    fn built_in_myrocks_is_enabled() {
+        let (text, _) = config(&plan("8.0.32", StorageEngine::MyRocks));
+        assert!(text.contains("rocksdb = \"ON\""), "{text}");
+        assert!(text.contains("default_storage_engine = \"ROCKSDB\""), "{text}");
+        assert!(text.contains("rocksdb_block_cache_size = \"28800M\""), "{text}");
+        assert!(!text.contains("plugin_load_add"), "{text}");
+    }
+
+    #[test]
+    fn init_command_sets_no_password() {
+        let command = init_command(&plan("8.4.0", StorageEngine::InnoDb), Path::new("/a/b.cnf"));
+        let args: Vec<_> = command.get_args().collect();
+        assert_eq!(args, ["--defaults-file=/a/b.cnf", "--initialize-insecure"]);
+    }
+}

@@ -1,0 +1,468 @@
+//! Common to MariaDB and MySQL: setting names, configuration file, default settings, and the
+//! server's address.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_machine::Signal;
+use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
+
+use super::super::certificate::ServerCertificate;
+use super::super::plan::SettingsRequest;
+use super::super::program::ProgramFacts;
+use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan};
+use super::config_file::write_config;
+
+/// File name of the socket.
+const SOCKET: &str = "s";
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes per row in InnoDB with its index entry and half-empty pages: 250 measured after loading
+/// 200,000 rows with one byte per character. A row in MyRocks is smaller.
+pub(crate) const ROW_BYTES: u64 = 250;
+
+/// Connections in addition to the clients': for settling and snapshots, for the control, for users.
+const SPARE_CONNECTIONS: u32 = 64;
+
+/// Maximum number of prepared statements per connection and table; the longest transaction has fewer.
+const STATEMENTS_PER_TABLE: u64 = 64;
+
+/// The plugin file of MyRocks; in some of MySQL's forks, MyRocks is built in.
+pub(crate) const MYROCKS_PLUGIN: &str = "ha_rocksdb.so";
+
+/// The constants of both systems, without names and package.
+pub(crate) const FACTS: ProgramFacts = ProgramFacts {
+    names: &[],
+    package: "",
+    user: "mysql",
+    reserved: RESERVED,
+    format_settings: FORMAT_SETTINGS,
+    stop_signal: Signal::TERM,
+    death_signal: Signal::KILL,
+};
+
+/// Settings that dbdyno sets itself, and others that change paths or network access.
+const RESERVED: &[&str] = &[
+    "admin_address",
+    "admin_port",
+    "aria_log_dir_path",
+    "basedir",
+    "bind_address",
+    "bootstrap",
+    "chroot",
+    "daemonize",
+    "datadir",
+    "default_storage_engine",
+    "defaults_extra_file",
+    "defaults_file",
+    "defaults_group_suffix",
+    "extra_port",
+    "general_log_file",
+    "init_file",
+    "initialize",
+    "initialize_insecure",
+    "innodb_data_home_dir",
+    "innodb_doublewrite_dir",
+    "innodb_log_group_home_dir",
+    "innodb_temp_tablespaces_dir",
+    "innodb_tmpdir",
+    "innodb_undo_directory",
+    "log_error",
+    "mysqlx",
+    "mysqlx_bind_address",
+    "mysqlx_port",
+    "mysqlx_socket",
+    "networking",
+    "no_defaults",
+    "pid_file",
+    "plugin_dir",
+    "plugin_load",
+    "port",
+    "rocksdb_datadir",
+    "rocksdb_wal_dir",
+    "secure_file_priv",
+    "slow_query_log_file",
+    "socket",
+    "storage_engine",
+    "tmpdir",
+    "user",
+];
+
+/// Settings of their own that are prefixes of reserved ones.
+const NOT_RESERVED: &[&str] =
+    &["general_log", "innodb", "innodb_doublewrite", "rocksdb", "slow_query_log"];
+
+/// Settings that affect the format of data on disk.
+const FORMAT_SETTINGS: &[&str] = &[
+    "character_set_server",
+    "collation_server",
+    "innodb_checksum_algorithm",
+    "innodb_compression_default",
+    "innodb_data_file_path",
+    "innodb_default_row_format",
+    "innodb_encrypt_tables",
+    "innodb_file_per_table",
+    "innodb_page_size",
+    "innodb_undo_tablespaces",
+    "lower_case_table_names",
+    "rocksdb_default_cf_options",
+    "rocksdb_override_cf_options",
+];
+
+/// Settings of optional components: written with the prefix `loose_`, so that a server compiled
+/// without the component starts.
+const OPTIONAL_SETTINGS: [&str; 1] = ["performance_schema"];
+
+/// A setting's name as the server reads it: `-` is `_`, case does not matter, and an unambiguous
+/// prefix is accepted unless it is a name itself. A name that the server would read as a reserved one
+/// becomes that one.
+pub(crate) fn canonical_name(name: &str) -> String {
+    let canonical = name.to_ascii_lowercase().replace('-', "_");
+    let mut stem = canonical.as_str();
+    for prefix in ["loose_", "skip_", "enable_", "disable_", "maximum_"] {
+        stem = stem.strip_prefix(prefix).unwrap_or(stem);
+    }
+    if stem.is_empty() || NOT_RESERVED.contains(&stem) {
+        return canonical;
+    }
+    // Of several reserved names, the whole one.
+    let reserved = RESERVED.iter().find(|reserved| **reserved == stem);
+    match reserved.or_else(|| RESERVED.iter().find(|reserved| reserved.starts_with(stem))) {
+        Some(reserved) => (*reserved).to_owned(),
+        None => canonical,
+    }
+}
+
+/// Default settings of both systems: a cache larger than the data, the same durability and isolation
+/// for both engines, limits that suffice for the clients, and no unexpected background work.
+pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
+    let DataShape { tables, clients, .. } = request.shape;
+    let connections = clients + SPARE_CONNECTIONS;
+    let data = request.shape.data_bytes(ROW_BYTES);
+    let mut settings = SettingsList::default();
+    settings.add("max_connections", connections.max(151));
+    settings.add("max_prepared_stmt_count", prepared_limit(tables, connections));
+    settings.add("table_open_cache", table_cache(tables, connections));
+    settings.add("performance_schema", "OFF");
+    // The default of both systems, which MyRocks supports, too: a snapshot per transaction.
+    settings.add("transaction_isolation", "REPEATABLE-READ");
+    let sync = match request.durability {
+        // Written at commit, synced once per second.
+        Durability::Relaxed => 2,
+        Durability::Strict => 1,
+    };
+    let innodb_is_used = request.engine != Some(StorageEngine::MyRocks);
+    settings.add("innodb_flush_log_at_trx_commit", sync);
+    if innodb_is_used {
+        settings.add("innodb_buffer_pool_size", megabytes(data + data / 2 + 128 * MIB, 128));
+        settings.add("innodb_io_capacity", 2000);
+        settings.add("innodb_io_capacity_max", 4000);
+    } else {
+        // InnoDB has only the system tables.
+        settings.add("innodb_buffer_pool_size", "64M");
+        settings.add("rocksdb_block_cache_size", megabytes(data + data / 2 + 128 * MIB, 128));
+        settings.add("rocksdb_flush_log_at_trx_commit", sync);
+        settings.add("rocksdb_max_background_jobs", 4);
+        settings.add("rocksdb_max_open_files", -1);
+        settings.add("rocksdb_default_cf_options", COLUMN_FAMILY);
+    }
+    // Otherwise a start reads pages in the background for an unknown time.
+    settings.add("innodb_buffer_pool_dump_at_shutdown", "OFF");
+    settings.add("innodb_buffer_pool_load_at_startup", "OFF");
+    settings.0
+}
+
+/// MyRocks' column family options, as recommended by its developers for reads by key. The server's
+/// defaults have no Bloom filters, and level sizes that depend on how the data was loaded.
+const COLUMN_FAMILY: &str = "write_buffer_size=64m;target_file_size_base=64m;\
+    max_bytes_for_level_base=256m;level0_file_num_compaction_trigger=4;\
+    level_compaction_dynamic_level_bytes=true;optimize_filters_for_hits=true;\
+    compaction_pri=kMinOverlappingRatio;compression=kLZ4Compression;\
+    block_based_table_factory={cache_index_and_filter_blocks=1;\
+    filter_policy=bloomfilter:10:false;whole_key_filtering=1}";
+
+/// Size of the redo log, large enough that writes do not wait for checkpoints.
+pub(crate) fn redo_log_size(shape: DataShape) -> String {
+    redo_log_part(shape, 1)
+}
+
+/// The same in bytes.
+pub(crate) fn redo_log_bytes(shape: DataShape) -> u64 {
+    shape.data_bytes(ROW_BYTES).clamp(256 * MIB, 4096 * MIB)
+}
+
+/// The size of each file of a redo log of several files.
+pub(crate) fn redo_log_part(shape: DataShape, files: u64) -> String {
+    megabytes(redo_log_bytes(shape) / files, 64)
+}
+
+fn prepared_limit(tables: u32, connections: u32) -> u64 {
+    let statements = STATEMENTS_PER_TABLE * u64::from(tables) * u64::from(connections);
+    // The server's default and maximum.
+    statements.clamp(16_382, 1_048_576)
+}
+
+fn table_cache(tables: u32, connections: u32) -> u64 {
+    (u64::from(tables) * u64::from(connections) + 400).clamp(2_000, 100_000)
+}
+
+/// A size for a configuration file, rounded up to a multiple of `step` megabytes.
+fn megabytes(bytes: u64, step: u64) -> String {
+    format!("{}M", bytes.div_ceil(step * MIB) * step)
+}
+
+/// Settings with their values.
+#[derive(Default)]
+pub(crate) struct SettingsList(pub(crate) Vec<(String, String)>);
+
+impl SettingsList {
+    pub(crate) fn add(&mut self, name: &str, value: impl ToString) {
+        self.0.push((name.to_owned(), value.to_string()));
+    }
+
+    /// Adds the server's default, set explicitly because it depends on the version and affects the
+    /// speed of comparing and sorting.
+    pub(crate) fn add_charset(&mut self, charset: &str, collation: &str) {
+        self.add("character_set_server", charset);
+        self.add("collation_server", collation);
+    }
+}
+
+/// Major, minor and patch number of a version such as `10.11.19-MariaDB`; 0 for missing ones.
+pub(crate) fn version_numbers(version: &str) -> (u32, u32, u32) {
+    let mut numbers =
+        version.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next(), next())
+}
+
+/// The version in the output of `--version`: the word after `Ver`.
+pub(crate) fn version_word(printed: &str) -> Option<&str> {
+    let mut words = printed.split_whitespace();
+    words.find(|word| *word == "Ver")?;
+    words.next().filter(|word| word.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Directories to search after those in `PATH`.
+pub(crate) fn search_dirs() -> Vec<PathBuf> {
+    ["/usr/sbin", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/libexec"]
+        .map(PathBuf::from)
+        .to_vec()
+}
+
+/// Settings for the directories of the installation, which are not shown to the user.
+pub(crate) fn install_dirs(plan: &ServerPlan) -> Vec<(&'static str, String)> {
+    let base = base_dir(&plan.installation.program);
+    let mut dirs = vec![("basedir", base.to_string_lossy().into_owned())];
+    if let Some(plugin_dir) = &plan.installation.files.plugin_dir {
+        dirs.push(("plugin_dir", plugin_dir.to_string_lossy().into_owned()));
+    }
+    // The paths that are compiled in are those of another installation if this one was unpacked
+    // elsewhere.
+    let shares = ["share/mysql", "share/mariadb", "share"].map(|inner| base.join(inner));
+    if let Some(share) = shares.iter().find(|share| share.join("charsets").is_dir()) {
+        let charsets = share.join("charsets");
+        dirs.push(("character_sets_dir", charsets.to_string_lossy().into_owned()));
+        if share.join("english/errmsg.sys").is_file() {
+            dirs.push(("lc_messages_dir", share.to_string_lossy().into_owned()));
+        }
+    }
+    dirs
+}
+
+/// Removes all accounts that can log in over a network.
+pub(crate) fn drop_network_accounts(
+    connection: &mut MySqlConnection,
+) -> Result<(), dbdyno_drivers::Error> {
+    let others = "SELECT QUOTE(User), QUOTE(Host) FROM mysql.user WHERE Host <> 'localhost'";
+    for account in connection.query(others)? {
+        if let [Some(user), Some(host)] = &account[..] {
+            connection.run(&format!("DROP USER {user}@{host}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The end of the statement that creates the account for the network.
+pub(crate) fn tls_requirement(network: &Network) -> &'static str {
+    if network.tls { " REQUIRE SSL" } else { "" }
+}
+
+/// Writes the configuration file; returns the command that starts the server.
+pub(crate) fn command(
+    plan: &ServerPlan,
+    server_dir: &ServerDir,
+    fixed: &[(&str, String)],
+    network: Option<&Network>,
+    certificate: Option<&ServerCertificate>,
+) -> Result<Command, ServerError> {
+    let file = server_dir.path().join("my.cnf");
+    let mut text = config(plan, server_dir, fixed, network);
+    if let Some(ServerCertificate { certificate, key, .. }) = certificate {
+        // Last, so that no setting of the user replaces it.
+        for (name, path) in [("ssl_cert", certificate), ("ssl_key", key)] {
+            text.push_str(&format!("{name} = {}\n", quote(&path.to_string_lossy())));
+        }
+    }
+    write_config(&file, &text)?;
+    let mut command = Command::new(&plan.installation.program);
+    command.arg(option("--defaults-file=", &file));
+    Ok(command)
+}
+
+/// The configuration file of a server. `fixed` are settings that are not shown to the user.
+fn config(
+    plan: &ServerPlan,
+    server_dir: &ServerDir,
+    fixed: &[(&str, String)],
+    network: Option<&Network>,
+) -> String {
+    let mut lines = vec!["# Written by dbdyno at each start of the server.".to_owned()];
+    lines.push("[mysqld]".to_owned());
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let mut line = |name: &str, value: &str| lines.push(format!("{name} = {}", quote(value)));
+    line("datadir", &path(&server_dir.data()));
+    line("tmpdir", &path(&server_dir.temporary()));
+    line("socket", &path(&socket(server_dir)));
+    line("pid_file", &path(&server_dir.data().join("server.pid")));
+    match network {
+        None => line("skip_networking", "ON"),
+        Some(Network { address, port, .. }) => {
+            line("bind_address", &address.to_string());
+            line("port", &port.to_string());
+        }
+    }
+    // Accounts are those of addresses, never of names.
+    line("skip_name_resolve", "ON");
+    for (name, value) in fixed {
+        line(name, value);
+    }
+    for (name, value) in plan.settings() {
+        let loose = if OPTIONAL_SETTINGS.contains(&name.as_str()) { "loose_" } else { "" };
+        line(&format!("{loose}{name}"), value);
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// Writes the configuration file for creating a data directory; returns its path. It has no settings
+/// of MyRocks, because its plugin is not loaded then.
+pub(crate) fn write_init_config(
+    plan: &ServerPlan,
+    server_dir: &ServerDir,
+    fixed: &[(&str, String)],
+) -> Result<PathBuf, ServerError> {
+    let config = config(plan, server_dir, fixed, None);
+    let lines = config.lines().filter(|line| !line.starts_with("rocksdb_"));
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let file = server_dir.path().join("initialise.cnf");
+    write_config(&file, &text)?;
+    Ok(file)
+}
+
+/// The prefix that the program was installed to: `/usr` for `/usr/sbin/mariadbd`.
+pub(crate) fn base_dir(program: &Path) -> PathBuf {
+    program.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_owned()
+}
+
+/// An option with a path, which need not be UTF-8.
+pub(crate) fn option(name: &str, value: impl AsRef<Path>) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(value.as_ref());
+    option
+}
+
+/// A value in quotes, with quotes and backslashes escaped.
+fn quote(value: &str) -> String {
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn socket(server_dir: &ServerDir) -> PathBuf {
+    server_dir.sockets().join(SOCKET)
+}
+
+/// The address of the server in this directory.
+pub(crate) fn target(server_dir: &ServerDir) -> Target {
+    Target {
+        address: Address::Socket(socket(server_dir)),
+        user: "root".to_owned(),
+        database: None,
+        tls: Tls::Off,
+        server_public_key: None,
+        password: false,
+    }
+}
+
+/// Whether the server accepts a login. It listens before it can answer; the driver waits for the
+/// answer up to its own timeout.
+pub(crate) fn is_ready(target: &Target) -> bool {
+    MySqlConnection::connect(target, StatementMode::Text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setting_names_are_canonical() {
+        assert_eq!(canonical_name("Max-Connections"), "max_connections");
+        for name in
+            ["datadir", "DataDir", "datad", "loose-datadir", "skip-networking", "admin-port"]
+        {
+            assert!(RESERVED.contains(&canonical_name(name).as_str()), "{name}");
+        }
+        for (name, is) in [
+            ("general_log_f", "general_log_file"),
+            ("slow-query-log-file", "slow_query_log_file"),
+            ("mysqlx", "mysqlx"),
+            ("innodb-doublewrite-dir", "innodb_doublewrite_dir"),
+            ("slow-query-log", "slow_query_log"),
+            ("general_log", "general_log"),
+            ("skip-innodb", "skip_innodb"),
+        ] {
+            assert_eq!(canonical_name(name), is);
+        }
+        for name in [
+            "general_log",
+            "innodb",
+            "innodb_doublewrite",
+            "innodb_flush_method",
+            "loose-slow-query-log",
+            "port_open_timeout",
+            "rocksdb",
+            "skip_log_bin",
+            "userstat",
+        ] {
+            assert!(!RESERVED.contains(&canonical_name(name).as_str()), "{name}");
+        }
+    }
+
+    #[test]
+    fn versions_are_parsed() {
+        let debian = "mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64";
+        assert_eq!(version_word(debian), Some("10.11.19-MariaDB-0+deb12u1"));
+        assert_eq!(version_numbers("10.11.19-MariaDB-0+deb12u1"), (10, 11, 19));
+        assert_eq!(version_numbers("8.4"), (8, 4, 0));
+        assert_eq!(version_word("something else"), None);
+    }
+
+    #[test]
+    fn sizes_are_rounded_up() {
+        assert_eq!(megabytes(1, 128), "128M");
+        assert_eq!(megabytes(128 * MIB, 128), "128M");
+        assert_eq!(megabytes(128 * MIB + 1, 128), "256M");
+        let shape = DataShape { tables: 8, rows: 10_000_000, clients: 24 };
+        assert_eq!(redo_log_size(shape), "4096M");
+        assert_eq!(redo_log_size(DataShape { rows: 2_000, ..shape }), "256M");
+    }
+
+    #[test]
+    fn values_are_quoted() {
+        assert_eq!(quote("a#b"), "\"a#b\"");
+        assert_eq!(quote(r#"a"b\c"#), r#""a\"b\\c""#);
+    }
+}

@@ -1,0 +1,227 @@
+//! SQLite: a database file, opened in the worker's process.
+
+use std::path::{Path, PathBuf};
+
+use dbdyno_drivers::sqlite::{Library, SqliteConnection};
+use dbdyno_drivers::{Connection, Error, Params};
+use dbdyno_types::StateSnapshot;
+use dbdyno_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{Engine, NextRow, Table};
+
+/// SQLite's settings; the texts are values of pragmas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Bytes per page.
+    pub page_size: Bytes,
+    /// Page cache, per connection.
+    pub cache_size: Bytes,
+    /// `journal_mode`.
+    pub journal_mode: String,
+    /// `synchronous`.
+    pub synchronous: String,
+}
+
+/// A database file, and the library and settings to open it with.
+#[derive(Clone)]
+pub struct Sqlite {
+    library: Library,
+    settings: Settings,
+    file: PathBuf,
+}
+
+/// Rows per transaction while loading.
+const ROWS_PER_COMMIT: u64 = 10_000;
+
+impl Sqlite {
+    /// Loads the library. The file is not opened yet.
+    ///
+    /// # Errors
+    /// The library cannot be loaded.
+    pub fn new(library: &Path, settings: Settings, file: &Path) -> Result<Self, Error> {
+        Ok(Self { library: Library::load(library)?, settings, file: file.to_owned() })
+    }
+
+    /// The database file in a data directory.
+    #[must_use]
+    pub fn file_in(directory: &Path) -> PathBuf {
+        directory.join("data.sqlite")
+    }
+
+    /// The write-ahead log of a database file.
+    #[must_use]
+    pub fn log_of(file: &Path) -> PathBuf {
+        let mut name = file.as_os_str().to_owned();
+        name.push("-wal");
+        PathBuf::from(name)
+    }
+}
+
+impl Engine for Sqlite {
+    type Connection = SqliteConnection;
+
+    const SHARES_CACHE: bool = false;
+
+    fn version(&self) -> String {
+        self.library.version()
+    }
+
+    fn options(&self) -> Vec<(String, String)> {
+        let split = |option: &String| match option.split_once('=') {
+            Some((name, value)) => (name.to_owned(), value.to_owned()),
+            None => (option.clone(), "set".to_owned()),
+        };
+        self.library.compile_options().iter().map(split).collect()
+    }
+
+    fn connect(&self) -> Result<Self::Connection, Error> {
+        let mut connection = SqliteConnection::open(&self.library, &self.file)?;
+        let Settings { page_size, cache_size, journal_mode, synchronous } = &self.settings;
+        // The page size only applies to an empty file, and must precede WAL mode.
+        connection.run(&format!("PRAGMA page_size = {}", page_size.as_bytes()))?;
+        let mode = connection.query_text(&format!("PRAGMA journal_mode = {journal_mode}"))?;
+        if mode != *journal_mode {
+            return Err(Error {
+                doing: format!("setting journal_mode = {journal_mode}"),
+                message: format!("SQLite keeps {mode} for {}", self.file.display()),
+                code: None,
+                kind: dbdyno_drivers::ErrorKind::Statement,
+            });
+        }
+        connection.run(&format!(
+            "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{}",
+            cache_size.as_kib()
+        ))?;
+        Ok(connection)
+    }
+
+    fn load_table(
+        &self,
+        connection: &mut Self::Connection,
+        table: &Table,
+        next: NextRow<'_>,
+    ) -> Result<(), Error> {
+        let Table { name, index } = table;
+        connection.run(&format!(
+            "CREATE TABLE {name} (id INTEGER PRIMARY KEY, k INTEGER NOT NULL, \
+             c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL)"
+        ))?;
+        let sql = format!("INSERT INTO {name} (k, c, pad) VALUES (?, ?, ?)");
+        let insert = connection.prepare(&sql)?;
+        let mut params = Params::default();
+        let mut more = true;
+        while more {
+            connection.run("BEGIN")?;
+            for _ in 0..ROWS_PER_COMMIT {
+                params.clear();
+                more = next(&mut params);
+                if !more {
+                    break;
+                }
+                connection.execute(insert, &params)?;
+            }
+            connection.run("COMMIT")?;
+        }
+        connection.run(&format!("CREATE INDEX {index} ON {name} (k)"))
+    }
+
+    fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {
+        connection.run("ANALYZE")?;
+        if self.settings.journal_mode == "wal" {
+            // The first column is 1 if it could not finish.
+            let busy = connection.query_text("PRAGMA wal_checkpoint(TRUNCATE)")?;
+            if busy != "0" {
+                return Err(Error {
+                    doing: "writing back the write-ahead log".to_owned(),
+                    message: "another connection is still reading or writing".to_owned(),
+                    code: None,
+                    kind: dbdyno_drivers::ErrorKind::Busy,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn warm(&self, connection: &mut Self::Connection, tables: &[Table]) -> Result<(), Error> {
+        for Table { name, index } in tables {
+            connection.run(&format!("SELECT SUM(LENGTH(c)) FROM {name} NOT INDEXED"))?;
+            connection
+                .run(&format!("SELECT COUNT(*) FROM {name} INDEXED BY {index} WHERE k > 0"))?;
+        }
+        Ok(())
+    }
+
+    fn table_names(&self, connection: &mut Self::Connection) -> Result<Vec<String>, Error> {
+        let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' \
+                   AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name";
+        column(connection, sql)
+    }
+
+    fn warm_own(&self, connection: &mut Self::Connection, tables: &[String]) -> Result<(), Error> {
+        for table in tables {
+            let name = quoted_name(table);
+            connection.run(&format!("SELECT * FROM {name} NOT INDEXED"))?;
+            let indexes = format!(
+                "SELECT name FROM pragma_index_list({}) WHERE origin = 'c' AND partial = 0",
+                quoted_text(table)
+            );
+            for index in column(connection, &indexes)? {
+                let index = quoted_name(&index);
+                connection.run(&format!("SELECT COUNT(*) FROM {name} INDEXED BY {index}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn state_snapshot(
+        &self,
+        connection: &mut Self::Connection,
+        tables: &[String],
+    ) -> Result<StateSnapshot, Error> {
+        let mut rows = 0;
+        for table in tables {
+            rows += number(connection, &format!("SELECT COUNT(*) FROM {}", quoted_name(table)))?;
+        }
+        let page_size = number(connection, "PRAGMA page_size")?;
+        let pages = number(connection, "PRAGMA page_count")?;
+        let free = number(connection, "PRAGMA freelist_count")?;
+        let wal = std::fs::metadata(Self::log_of(&self.file)).map_or(0, |metadata| metadata.len());
+        Ok(StateSnapshot {
+            rows,
+            data_size: Bytes::from_bytes(pages * page_size),
+            state: vec![
+                ("page_size".to_owned(), page_size),
+                ("pages".to_owned(), pages),
+                ("free_pages".to_owned(), free),
+                ("wal_bytes".to_owned(), wal),
+            ],
+        })
+    }
+}
+
+/// A quoted identifier.
+fn quoted_name(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A quoted string literal.
+fn quoted_text(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The values of the first column, without NULLs.
+fn column(connection: &mut SqliteConnection, sql: &str) -> Result<Vec<String>, Error> {
+    let rows = connection.query(sql)?;
+    Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+}
+
+fn number(connection: &mut SqliteConnection, sql: &str) -> Result<u64, Error> {
+    let text = connection.query_text(sql)?;
+    text.parse().map_err(|_| Error {
+        doing: format!("executing {sql}"),
+        message: format!("`{text}` is not a number"),
+        code: None,
+        kind: dbdyno_drivers::ErrorKind::Statement,
+    })
+}

@@ -1,0 +1,164 @@
+//! Schemas on existing MariaDB servers: whose they are, and what is dropped.
+
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_engines::mysql::MySql;
+use dbdyno_engines::server::Server;
+use dbdyno_engines::{Engine, SchemaRemoval, TableCreation};
+use dbdyno_types::server::{StatementMode, StorageEngine};
+
+use crate::mariadb::{Run, create_data, engine_of, load, names, plan, tables};
+use crate::runs::{reason, run};
+
+const ROWS: u64 = 1_000;
+
+/// The engine of a run on an existing server, in the schema `dbdyno`.
+fn of_run(server: &Server, id: u8) -> MySql {
+    engine_of(server, StorageEngine::InnoDb, Some(run(id)))
+}
+
+fn load_all(engine: &MySql) {
+    let mut connection = engine.connect().unwrap();
+    for table in tables() {
+        load(engine, &mut connection, &table, ROWS);
+    }
+}
+
+/// Runs a test on a server, with a connection of its owner.
+fn on_server(test: impl FnOnce(&Server, &mut MySqlConnection)) {
+    let run = Run::new();
+    let plan = plan(StorageEngine::InnoDb, &[]);
+    create_data(&plan, &run.server_dir("a"));
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    let mut owner = MySqlConnection::connect(&server.target(), StatementMode::Text).unwrap();
+    test(&server, &mut owner);
+    drop(owner);
+    server.stop().unwrap();
+    run.end();
+}
+
+#[test]
+fn objects_of_others_survive() {
+    on_server(|server, owner| {
+        let ours = of_run(server, 1);
+        ours.create_schema().unwrap();
+        load_all(&ours);
+        owner.run("CREATE DATABASE theirs").unwrap();
+        owner
+            .run(
+                "CREATE TABLE theirs.child (id INT PRIMARY KEY, \
+                 CONSTRAINT parent FOREIGN KEY (id) REFERENCES dbdyno.sbtest1 (id))",
+            )
+            .unwrap();
+        for error in [ours.drop_schema().unwrap_err(), ours.create_schema().unwrap_err()] {
+            let error = error.to_string();
+            assert!(error.contains("foreign key parent of table theirs.child"), "{error}");
+        }
+        let rows = ours.state_snapshot(&mut ours.connect().unwrap(), &names()).unwrap().rows;
+        assert_eq!(rows, 2 * ROWS);
+        owner.run("DROP TABLE theirs.child").unwrap();
+
+        owner.run("CREATE VIEW theirs.v AS SELECT id FROM dbdyno.sbtest1").unwrap();
+        for (create, name, drop) in [
+            ("CREATE TABLE dbdyno.stranger (id INT)", "base table stranger", "TABLE stranger"),
+            ("CREATE VIEW dbdyno.v AS SELECT 1", "view v", "VIEW v"),
+            ("CREATE SEQUENCE dbdyno.s", "sequence s", "SEQUENCE s"),
+            ("CREATE PROCEDURE dbdyno.p() SELECT 1", "procedure p", "PROCEDURE p"),
+            ("CREATE EVENT dbdyno.e ON SCHEDULE EVERY 1 YEAR DO SELECT 1", "event e", "EVENT e"),
+        ] {
+            owner.run(create).unwrap();
+            let error = ours.drop_schema().unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("Drop or move them"), "{error}");
+            owner.run(&format!("DROP {}", drop.replace(' ', " dbdyno."))).unwrap();
+        }
+        // The run's tables are gone, and it may load them again.
+        ours.create_schema().unwrap();
+        load_all(&ours);
+        assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
+        assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Absent);
+        assert_eq!(owner.query("SHOW CREATE VIEW theirs.v").unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn marker_of_others_does_not_make_a_schema_ours() {
+    on_server(|server, owner| {
+        let ours = of_run(server, 1);
+        let rows = format!("SELECT 'run' AS kind, '{}' AS value", run(1).id.as_str());
+        for marker in [
+            // Of an earlier version.
+            "CREATE TABLE dbdyno.dbdyno_marker (id INT PRIMARY KEY, note TEXT)".to_owned(),
+            "CREATE TABLE dbdyno.dbdyno_marker (kind TEXT, value TEXT)".to_owned(),
+            format!("CREATE VIEW dbdyno.dbdyno_marker AS {rows}"),
+        ] {
+            let create = "CREATE DATABASE dbdyno; CREATE TABLE dbdyno.sbtest1 (mine INT)";
+            for sql in create.split(';').chain([marker.as_str()]) {
+                owner.run(sql).unwrap();
+            }
+            let error = ours.create_schema().unwrap_err().to_string();
+            assert!(error.contains("dbdyno did not create"), "{marker}: {error}");
+            reason(ours.drop_schema().unwrap());
+            assert!(owner.query("SELECT mine FROM dbdyno.sbtest1").unwrap().is_empty());
+            owner.run("DROP DATABASE dbdyno").unwrap();
+        }
+    });
+}
+
+#[test]
+fn schema_of_another_run_is_left_alone() {
+    on_server(|server, owner| {
+        let (first, second) = (of_run(server, 1), of_run(server, 2));
+        first.create_schema().unwrap();
+        load_all(&first);
+        let error = second.create_schema().unwrap_err().to_string();
+        assert!(error.contains("`dbdyno clean /runs/1`"), "{error}");
+        assert!(reason(second.drop_schema().unwrap()).contains("/runs/1 on host host"));
+        let rows = owner.query("SELECT COUNT(*) FROM dbdyno.sbtest1").unwrap();
+        assert_eq!(rows[0][0].as_deref(), Some("1000"));
+        // The first run may load again.
+        first.create_schema().unwrap();
+        load_all(&first);
+        assert_eq!(first.drop_schema().unwrap(), SchemaRemoval::Dropped);
+        second.create_schema().unwrap();
+        assert_eq!(second.drop_schema().unwrap(), SchemaRemoval::Dropped);
+    });
+}
+
+#[test]
+fn tables_of_a_setup_script_belong_to_the_run() {
+    on_server(|server, owner| {
+        let ours = of_run(server, 1);
+        ours.create_schema().unwrap();
+        owner.run("CREATE TABLE dbdyno.stranger (id INT)").unwrap();
+        owner.run("CREATE TABLE dbdyno.versioned (id INT) WITH SYSTEM VERSIONING").unwrap();
+        let mut connection = ours.connect_for_setup().unwrap();
+        for (sql, creates) in [
+            ("CREATE TABLE parent (id INT PRIMARY KEY)", TableCreation::Named("parent")),
+            (
+                "CREATE TABLE child (id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES parent (id))",
+                TableCreation::Named("child"),
+            ),
+            ("INSERT INTO parent VALUES (1), (2)", TableCreation::None),
+            ("CREATE INDEX unused ON parent (id) IGNORED", TableCreation::None),
+            // Others' tables stay others'.
+            ("CREATE TABLE IF NOT EXISTS stranger (id INT)", TableCreation::Named("stranger")),
+            ("CREATE TABLE IF NOT EXISTS versioned (id INT)", TableCreation::Named("versioned")),
+            (
+                "CREATE TABLE history (id INT PRIMARY KEY) WITH SYSTEM VERSIONING",
+                TableCreation::Named("history"),
+            ),
+            ("ALTER TABLE child RENAME TO youngest", TableCreation::Possible),
+        ] {
+            ours.run_setup(&mut connection, sql, creates).unwrap();
+        }
+        let listed = ours.table_names(&mut connection).unwrap();
+        assert_eq!(listed, ["history", "parent", "youngest"]);
+        ours.warm_own(&mut connection, &listed).unwrap();
+        assert_eq!(ours.state_snapshot(&mut connection, &listed).unwrap().rows, 2);
+        let error = ours.drop_schema().unwrap_err().to_string();
+        assert!(error.contains("base table stranger"), "{error}");
+        assert!(error.contains("system versioned versioned"), "{error}");
+        owner.run("DROP TABLE dbdyno.stranger, dbdyno.versioned").unwrap();
+        assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
+    });
+}

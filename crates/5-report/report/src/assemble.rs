@@ -1,0 +1,474 @@
+//! Build a [`Report`] from a run directory; neither the files nor the machine of the run are
+//! needed.
+
+mod absolute;
+mod background;
+mod counters;
+mod descriptions;
+mod effects;
+mod one_start;
+mod optimizations;
+mod response_times;
+mod scaling;
+mod series;
+mod state_snapshots;
+
+use std::collections::BTreeMap;
+
+use dbdyno_results::{
+    CandidateRecord, FailureRecord, MicrobenchmarkRecord, ResultsError, Role, RunReader,
+    SliceRecord,
+};
+use dbdyno_stats::{
+    ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
+    restarts_with_interval,
+};
+use dbdyno_types::Work;
+use dbdyno_units::{Nanos, Qps, Ratio, Share};
+
+use crate::candidates::reported;
+use crate::counter_summaries::summarise as summarise_counters;
+use crate::inserts;
+use crate::metric::{Grouping, Metric, summarise};
+use crate::model::CounterFigure;
+use crate::model::{
+    self, Absolute, Estimate, MicrobenchmarkRows, Percentile, RelativePercentile, Report, Row,
+    Verdict,
+};
+use absolute::{Cpus, SystemKind, absolute, cpu_per_query, switches_per_query};
+use background::Background;
+use response_times::PercentileRatios;
+
+/// Share of its CPUs above which a server or a client counts as the bottleneck.
+const LIMIT: f64 = 0.9;
+
+/// Appended to the interval method if results were imported.
+const IMPORTED_METHOD: &str = " Results that others measured are paired in the order of their \
+     values; where there are fewer than six, their median stands alone, without an interval.";
+
+/// Build the report of a complete or an incomplete run.
+///
+/// # Errors
+/// The run is damaged.
+pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
+    let sessions = run.sessions()?;
+    let failures = run.failures()?;
+    let records = run.candidates()?;
+    let planned = run.planned_restarts();
+    let mut all_done = true;
+    let mut measuring_time = Nanos::ZERO;
+    let (mut measured, mut unmeasured) = (Vec::new(), Vec::new());
+    for (id, (record, done)) in (0..).zip(run.microbenchmarks()?) {
+        all_done &= done;
+        let slices: Vec<SliceRecord> =
+            run.slices(id)?.into_iter().filter(|slice| !slice.warmup).collect();
+        measuring_time += slices.iter().map(|slice| slice.measured.wall).sum();
+        if slices.iter().any(|slice| slice.candidate == 0) {
+            let cpus = Cpus::of(&sessions, record.clients);
+            let order = run.block_order(id)?;
+            let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
+            measured.push(Measured { order, ..one });
+        } else {
+            unmeasured.push(without_rows(record));
+        }
+    }
+    let sweep = measured.windows(2).any(|pair| pair[0].record.clients != pair[1].record.clients);
+    let qps = Controls::of(&measured, sweep, |measured| measured.control.usable_qps());
+    let cpu = Controls::of(&measured, sweep, |measured| measured.control.usable_cpu());
+    let times = [0, 1, 2].map(|percentile| {
+        Controls::of(&measured, sweep, |measured| measured.control.usable_percentile(percentile))
+    });
+    let microbenchmarks: Vec<MicrobenchmarkRows> =
+        measured.iter().map(|measured| measured.rows(&records, &qps, &cpu, &times)).collect();
+    let mut insert = None;
+    if let Some(plan) = run.insert_plan()? {
+        let (report, done) = inserts::assemble(run, &plan, &records)?;
+        all_done &= done;
+        let runs = report.steps.iter().flat_map(|step| &step.candidates);
+        measuring_time += runs.flat_map(|one| &one.repeats).map(|run| run.wall).sum();
+        insert = Some(report);
+    }
+    let mut warnings = descriptions::warnings(&sessions);
+    warnings.extend(one_start::warning(&measured, &records, qps.floor.as_ref()));
+    let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
+    let report = Report {
+        name: run.name()?,
+        directory: run.directory().path().to_owned(),
+        status: if all_done { model::RunStatus::Complete } else { model::RunStatus::Incomplete },
+        running_pid: run.writer_pid(),
+        started: sessions.first().map_or_else(String::new, |session| session.started.clone()),
+        sessions: sessions.len(),
+        measuring_time,
+        elapsed: sessions.iter().map(|session| session.elapsed).sum(),
+        version: sessions.last().map_or_else(String::new, |session| session.version.clone()),
+        baseline: run.baseline()?,
+        groups: groups(Grouping::Five),
+        three_groups: groups(Grouping::Three),
+        effects: effects::all(run, &measured, &records, &qps),
+        series: series::all(run, &measured, &records, &qps),
+        counter_groups: summarise_counters(&microbenchmarks, &records),
+        not_counted: counters::not_counted(&sessions, &records),
+        scaling: scaling::rows(&measured, &records),
+        microbenchmarks,
+        unmeasured,
+        insert,
+        noise: qps.floor,
+        cpu_noise: cpu.floor,
+        interval_method: METHOD.to_owned(),
+        warnings,
+        failures: descriptions::failures(&failures, &records),
+        lost: descriptions::lost(&failures, &records),
+        optimizations: optimizations::all(run, &records)?,
+        state_snapshots: state_snapshots::by_time(&run.state_snapshots()?, &records),
+        client_wait: sessions.last().and_then(|session| session.client_wait),
+        host: sessions.last().map_or_else(Vec::new, |session| session.host.clone()),
+        settings: run.settings()?,
+        experiment_text: run.experiment_text()?,
+        candidates: with_reported_differences(records),
+    };
+    let more = if report.is_imported() { IMPORTED_METHOD } else { "" };
+    Ok(Report { interval_method: format!("{METHOD}{more}"), ..report })
+}
+
+/// The candidates, with the settings that their servers reported differently from the baseline's among
+/// the configuration differences.
+fn with_reported_differences(mut records: Vec<CandidateRecord>) -> Vec<CandidateRecord> {
+    let baseline = records.iter().find(|one| one.role == Role::Baseline).cloned();
+    if let Some(baseline) = baseline {
+        for candidate in records.iter_mut().filter(|one| one.role == Role::Candidate) {
+            let differing: Vec<String> = reported(candidate, &baseline)
+                .into_iter()
+                .map(|(name, value, other)| format!("{name}: {value}; the baseline: {other}"))
+                .collect();
+            candidate.config_diff.extend(differing);
+        }
+    }
+    records
+}
+
+/// A microbenchmark with its counted slices, and the figures of each candidate.
+struct Measured {
+    record: MicrobenchmarkRecord,
+    slices: Vec<SliceRecord>,
+    /// The number of starts that the schedule requires; `None` if unknown.
+    planned_restarts: Option<u32>,
+    background: Background,
+    /// When each block was measured relative to others: its restart and number, and its slice's number
+    /// in the run.
+    order: BTreeMap<(u32, u32), i64>,
+    /// By candidate number, including the baseline.
+    own: Vec<Own>,
+    control: ControlEstimates,
+}
+
+/// One candidate on one microbenchmark.
+struct Own {
+    kind: SystemKind,
+    /// `None` without slices.
+    absolute: Option<Absolute>,
+    failed: bool,
+    /// Whether the load generator was the bottleneck.
+    client_bound: bool,
+}
+
+/// The control's usable results on a microbenchmark.
+#[derive(Default)]
+struct ControlEstimates {
+    qps: Option<Estimate>,
+    cpu: Option<Estimate>,
+    percentiles: PercentileRatios,
+    failed: bool,
+    client_bound: bool,
+}
+
+impl ControlEstimates {
+    /// `None` if the control failed or was client-bound: then it does not show noise.
+    fn usable_qps(&self) -> Option<Estimate> {
+        self.qps.filter(|_| !self.failed && !self.client_bound)
+    }
+
+    /// Also usable if client-bound: CPU per query does not depend on the bottleneck.
+    fn usable_cpu(&self) -> Option<Estimate> {
+        self.cpu.filter(|_| !self.failed)
+    }
+
+    fn usable_percentile(&self, number: usize) -> Option<Estimate> {
+        self.percentiles[number].filter(|_| !self.failed && !self.client_bound)
+    }
+}
+
+impl Measured {
+    fn new(
+        id: u32,
+        record: MicrobenchmarkRecord,
+        slices: Vec<SliceRecord>,
+        candidates: &[CandidateRecord],
+        failures: &[FailureRecord],
+        (cpus, planned_restarts): (Cpus, Option<u32>),
+    ) -> Self {
+        let background = Background::of(&slices);
+        let own = (0..)
+            .zip(candidates)
+            .map(|(number, candidate)| {
+                let kind = SystemKind::of(candidate);
+                let of: Vec<&SliceRecord> =
+                    slices.iter().filter(|slice| slice.candidate == number).collect();
+                let absolute = absolute(&record, &of, kind, (cpus, planned_restarts), &background);
+                Own {
+                    kind,
+                    failed: failures.iter().any(|f| invalidates(f, id, number)),
+                    client_bound: absolute.as_ref().is_some_and(client_bound),
+                    absolute,
+                }
+            })
+            .collect();
+        let control = ControlEstimates::default();
+        let order = BTreeMap::new();
+        let mut measured =
+            Self { record, slices, planned_restarts, background, order, own, control };
+        if let Some(control) = candidates.iter().position(|c| c.role == Role::Control) {
+            measured.control = ControlEstimates {
+                qps: measured.estimate(&measured.qps_ratios(control)),
+                cpu: measured.estimate(&measured.cpu_ratios(control)),
+                percentiles: measured.percentile_ratios(control),
+                failed: measured.own[control].failed || measured.own[0].failed,
+                client_bound: measured.client_bound(control),
+            };
+        }
+        measured
+    }
+
+    /// Whether the load generator was the bottleneck of the candidate or of the baseline. In both
+    /// cases the ratio of their throughputs does not describe them.
+    fn client_bound(&self, candidate: usize) -> bool {
+        self.own[candidate].client_bound || self.own[0].client_bound
+    }
+
+    fn estimate(&self, ratios: &[Vec<f64>]) -> Option<Estimate> {
+        restarts_with_interval(ratios, self.planned_restarts)
+    }
+
+    /// The values of one figure, from each slice that has it.
+    fn points(&self, figure: impl Fn(&SliceRecord, SystemKind) -> Option<f64>) -> Vec<Point> {
+        self.slices
+            .iter()
+            .filter_map(|slice| {
+                let SliceRecord { restart, block, candidate, .. } = *slice;
+                let kind = self.own.get(candidate as usize)?.kind;
+                Some(Point { restart, block, candidate, value: figure(slice, kind)? })
+            })
+            .collect()
+    }
+
+    fn qps_points(&self) -> Vec<Point> {
+        self.points(|slice, _| slice.measured.throughput.map(Qps::per_second))
+    }
+
+    fn qps_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
+        paired_ratios(&self.qps_points(), candidate as u32, 0)
+    }
+
+    /// CPU time per query of candidates to compare, including background CPU, unless that is unknown for
+    /// one of them, which would then look better. A database inside the worker has no background CPU.
+    fn cpu_points(&self, candidates: &[usize]) -> Vec<Point> {
+        let known = |number: &usize| {
+            self.own[*number].kind == SystemKind::Embedded
+                || self.background.is_known(*number as u32)
+        };
+        let whole = candidates.iter().all(known);
+        self.points(|slice, kind| {
+            let own = cpu_per_query(&slice.measured, kind)?;
+            let background = self.background.per_query(slice.candidate, slice.restart);
+            Some(if whole { own + background } else { own })
+        })
+    }
+
+    fn cpu_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
+        paired_ratios(&self.cpu_points(&[candidate, 0]), candidate as u32, 0)
+    }
+
+    fn switch_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
+        self.ratios_of(candidate, |slice| switches_per_query(&slice.measured))
+    }
+
+    /// Counter figures relative to the baseline's.
+    fn counter_ratios(&self, candidate: usize) -> BTreeMap<CounterFigure, Estimate> {
+        let known = self.own[candidate].absolute.iter().flat_map(|own| own.counters.keys());
+        let ratio = |figure: &CounterFigure| {
+            let ratios =
+                self.ratios_of(candidate, |slice| counters::in_slice(*figure, &slice.measured));
+            Some((*figure, self.estimate(&ratios)?))
+        };
+        known.filter_map(ratio).collect()
+    }
+
+    /// Ratios by block. Empty if the value of any slice is zero: a median without these blocks
+    /// would not represent all of them.
+    fn ratios_of(
+        &self,
+        candidate: usize,
+        figure: impl Fn(&SliceRecord) -> Option<f64>,
+    ) -> Vec<Vec<f64>> {
+        let points = self.points(|slice, _| figure(slice));
+        let of_both = |point: &&Point| [0, candidate as u32].contains(&point.candidate);
+        if points.iter().filter(of_both).any(|point| point.value <= 0.0) {
+            return Vec::new();
+        }
+        paired_ratios(&points, candidate as u32, 0)
+    }
+
+    /// Percentiles relative to the baseline's, with verdicts; empty without response times.
+    fn response_times(
+        &self,
+        candidate: usize,
+        failed: bool,
+        controls: &[Controls; 3],
+    ) -> Vec<RelativePercentile> {
+        if self.own[candidate].absolute.as_ref().is_none_or(|own| own.latency.is_none()) {
+            return Vec::new();
+        }
+        let ratios = self.percentile_ratios(candidate);
+        let percentile = |(number, percentile): (usize, Percentile)| {
+            let floor = controls[number].floor_of(self.control.usable_percentile(number));
+            let verdict = match &ratios[number] {
+                _ if failed => Verdict::Failed,
+                None => Verdict::Unknown,
+                Some(_) if self.client_bound(candidate) => Verdict::ClientBound,
+                // As for CPU time, less is better.
+                Some(ratio) => Metric::Cpu.verdict_of_estimate(ratio, floor),
+            };
+            RelativePercentile { percentile, relative: ratios[number], verdict }
+        };
+        Percentile::ALL.into_iter().enumerate().map(percentile).collect()
+    }
+
+    fn rows(
+        &self,
+        candidates: &[CandidateRecord],
+        qps: &Controls,
+        cpu: &Controls,
+        times: &[Controls; 3],
+    ) -> MicrobenchmarkRows {
+        let qps_floor = qps.floor_of(self.control.usable_qps());
+        let cpu_floor = cpu.floor_of(self.control.usable_cpu());
+        let row = |(number, candidate): (usize, &CandidateRecord)| {
+            let own = &self.own[number];
+            let ratios = self.qps_ratios(number);
+            let estimate = self.estimate(&ratios);
+            let relative_cpu = self.estimate(&self.cpu_ratios(number));
+            let alone = estimate.is_none() && own.kind == SystemKind::Imported;
+            let failed = own.failed || self.own[0].failed;
+            let unknown = if alone { Verdict::NoInterval } else { Verdict::Unknown };
+            let work = Work {
+                writes: writes(&self.record),
+                clients: self.record.clients,
+                on_server: [number, 0].iter().any(|one| self.own[*one].kind == SystemKind::Server),
+                client_bound: self.client_bound(number),
+            };
+            Some(Row {
+                candidate: candidate.name.clone(),
+                role: candidate.role,
+                relative_qps: estimate,
+                single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
+                relative_cpu,
+                relative_cs: self.estimate(&self.switch_ratios(number)),
+                relative_counters: self.counter_ratios(number),
+                response_times: self.response_times(number, failed, times),
+                verdict: match estimate {
+                    _ if failed => Verdict::Failed,
+                    Some(_) if self.client_bound(number) => Verdict::ClientBound,
+                    Some(estimate) => Metric::Qps.verdict_of_estimate(&estimate, qps_floor),
+                    None => unknown,
+                },
+                cpu_verdict: match relative_cpu {
+                    _ if failed => Verdict::Failed,
+                    None => Verdict::Unknown,
+                    Some(estimate) => Metric::Cpu.verdict_of_estimate(&estimate, cpu_floor),
+                },
+                trusted_metric: Metric::trusted(work, relative_cpu.is_some()),
+                blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
+                absolute: own.absolute.clone()?,
+                restart_medians: restart_medians(&ratios),
+                ratios: ratios.concat(),
+            })
+        };
+        MicrobenchmarkRows {
+            measuring_time: self.slices.iter().map(|slice| slice.measured.wall).sum(),
+            baseline: self.own[0].absolute.clone().unwrap_or_default(),
+            baseline_failed: self.own[0].failed,
+            rows: candidates.iter().enumerate().skip(1).filter_map(row).collect(),
+            ..without_rows(self.record.clone())
+        }
+    }
+}
+
+/// A microbenchmark as planned.
+fn without_rows(record: MicrobenchmarkRecord) -> MicrobenchmarkRows {
+    MicrobenchmarkRows {
+        writes: writes(&record),
+        name: record.name,
+        clients: record.clients,
+        group: record.group,
+        three_group: record.three_group,
+        throughput_unit: match record.rows_read_per_statement {
+            None => "statements/s".to_owned(),
+            Some(_) => "million rows/s".to_owned(),
+        },
+        measuring_time: Nanos::ZERO,
+        baseline: Absolute::default(),
+        baseline_failed: false,
+        rows: Vec::new(),
+    }
+}
+
+/// Whether a microbenchmark changes data. Runs of earlier versions do not record it.
+fn writes(record: &MicrobenchmarkRecord) -> bool {
+    record.writes.unwrap_or(record.group == "writes")
+}
+
+/// Whether a failure invalidates a candidate's results on a microbenchmark.
+fn invalidates(failure: &FailureRecord, microbenchmark: u32, candidate: u32) -> bool {
+    failure.microbenchmark == Some(microbenchmark)
+        && failure.candidate == candidate
+        && failure.is_invalidating()
+}
+
+/// Whether the load generator used up its CPUs while the server did not use up its own.
+pub(crate) fn client_bound(absolute: &Absolute) -> bool {
+    let is_limit = |busy: Share| busy.as_fraction() >= LIMIT;
+    absolute.client_busy.is_some_and(is_limit) && !absolute.server_busy.is_some_and(is_limit)
+}
+
+/// The control's results for one metric.
+struct Controls {
+    floor: Option<NoiseFloor>,
+}
+
+impl Controls {
+    fn of(
+        measured: &[Measured],
+        sweep: bool,
+        estimate: impl Fn(&Measured) -> Option<Estimate>,
+    ) -> Self {
+        let row = |one: &Measured| {
+            let MicrobenchmarkRecord { name, clients, .. } = &one.record;
+            Some(ControlRow {
+                microbenchmark: match (sweep, clients) {
+                    (false, _) => name.clone(),
+                    (true, 1) => format!("{name} at 1 client"),
+                    (true, _) => format!("{name} at {clients} clients"),
+                },
+                estimate: estimate(one)?,
+            })
+        };
+        let rows: Vec<ControlRow> = measured.iter().filter_map(row).collect();
+        Self { floor: NoiseFloor::of(&rows) }
+    }
+
+    fn floor_of(&self, own: Option<Estimate>) -> Option<Share> {
+        self.floor.as_ref().map(|floor| floor.for_row(own.map(|estimate| estimate.median)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,539 @@
+mod client_bound;
+mod counters;
+mod sweep;
+
+use std::path::Path;
+
+use dbdyno_results::{
+    BuildRecord, FailureKind, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter,
+    SessionRecord, StateSnapshotRecord,
+};
+use dbdyno_types::{Latencies, ServerUsage, SliceMeasured, StateSnapshot};
+use dbdyno_units::{Bytes, Energy};
+use tempfile::{TempDir, tempdir};
+
+use super::*;
+
+/// Builds a run: a server as the baseline, another one as the candidate, and the control.
+struct Lab {
+    dir: TempDir,
+    writer: RunWriter,
+}
+
+fn candidate(name: &str, role: Role) -> CandidateRecord {
+    CandidateRecord {
+        name: name.to_owned(),
+        role,
+        system: "mariadb".to_owned(),
+        version: "10.11.19-MariaDB".to_owned(),
+        engine: Some("innodb".to_owned()),
+        build: None,
+        origin: Some(OriginRecord::Server { address: "db:3306".to_owned() }),
+        configuration: Vec::new(),
+        server_settings: Vec::new(),
+        config_diff: Vec::new(),
+        injected_delay: None,
+    }
+}
+
+fn servers() -> Vec<CandidateRecord> {
+    vec![
+        candidate("base", Role::Baseline),
+        candidate("other", Role::Candidate),
+        candidate("control", Role::Control),
+    ]
+}
+
+fn embedded() -> Vec<CandidateRecord> {
+    let build = || BuildRecord {
+        variant: "rel".to_owned(),
+        trained_on: None,
+        bolted: false,
+        compiler: "gcc".to_owned(),
+        commands: vec!["gcc -c sqlite3.c".to_owned()],
+        fingerprint: "abc".to_owned(),
+        source_sha256: "12".to_owned(),
+        library_sha256: "34".to_owned(),
+        text_size: Bytes::from_kib(900),
+        file_size: Bytes::from_mib(2),
+        stripped_size: None,
+        audit: None,
+    };
+    let inside = |one: CandidateRecord| CandidateRecord {
+        system: "sqlite".to_owned(),
+        version: "3.50.0".to_owned(),
+        engine: None,
+        build: Some(build()),
+        origin: None,
+        ..one
+    };
+    servers().into_iter().map(inside).collect()
+}
+
+impl Lab {
+    fn new(candidates: &[CandidateRecord], clients: &[u32], cpus: (u32, u32)) -> Self {
+        Self::of(candidates, clients, cpus, serde_json::json!({}))
+    }
+
+    fn of(
+        candidates: &[CandidateRecord],
+        clients: &[u32],
+        cpus: (u32, u32),
+        experiment: serde_json::Value,
+    ) -> Self {
+        let dir = tempdir().unwrap();
+        let microbenchmark = |clients: &u32| MicrobenchmarkRecord {
+            name: "point-query_range=100".to_owned(),
+            clients: *clients,
+            group: "point-1".to_owned(),
+            three_group: "point".to_owned(),
+            rows_read_per_statement: None,
+            writes: Some(false),
+        };
+        let mut writer = RunWriter::create(
+            dir.path(),
+            &NewRun {
+                name: "test".to_owned(),
+                baseline: "base".to_owned(),
+                experiment_text: String::new(),
+                experiment,
+                settings: Vec::new(),
+                microbenchmarks: clients.iter().map(microbenchmark).collect(),
+                insert: None,
+            },
+        )
+        .unwrap();
+        writer
+            .start_session(&SessionRecord {
+                started: String::new(),
+                version: String::new(),
+                host: Vec::new(),
+                facts: serde_json::json!({}),
+                warnings: Vec::new(),
+                client_cpus: Some(cpus.0),
+                system_cpus: Some(cpus.1),
+                client_wait: None,
+                counting: Vec::new(),
+                elapsed: Nanos::ZERO,
+            })
+            .unwrap();
+        writer.add_candidates(candidates).unwrap();
+        Self { dir, writer }
+    }
+
+    /// Ten blocks in which the slices are equal except for `change`.
+    fn blocks(&mut self, microbenchmark: u32, change: impl Fn(u32, u32, &mut SliceMeasured)) {
+        for block in 0..10 {
+            self.block(microbenchmark, 0, block, &change);
+        }
+    }
+
+    fn block(
+        &mut self,
+        microbenchmark: u32,
+        restart: u32,
+        block: u32,
+        change: impl Fn(u32, u32, &mut SliceMeasured),
+    ) {
+        for candidate in 0..3 {
+            let mut measured = slice();
+            change(candidate, block, &mut measured);
+            let row = SliceRecord {
+                microbenchmark,
+                restart,
+                block,
+                position: candidate,
+                candidate,
+                warmup: false,
+                measured,
+            };
+            self.writer.add_slice(&row).unwrap();
+        }
+    }
+
+    fn fail(&mut self, kind: FailureKind, candidate: u32) {
+        let failure = FailureRecord {
+            kind,
+            recovered: false,
+            candidate,
+            microbenchmark: Some(0),
+            at: "point-query_range=100".to_owned(),
+            reason: "signal 9".to_owned(),
+        };
+        self.writer.add_failure(&failure).unwrap();
+    }
+
+    fn report(&self) -> Report {
+        read(self.dir.path())
+    }
+}
+
+fn read(dir: &Path) -> Report {
+    assemble(&RunReader::open(dir).unwrap()).unwrap()
+}
+
+/// 1000 statements in 10 ms; CPU time is 2 ms for the client and 5 ms for the server.
+fn slice() -> SliceMeasured {
+    SliceMeasured {
+        wall: Nanos::from_millis(10),
+        cpu: Nanos::from_millis(2),
+        server: Some(ServerUsage {
+            cpu: Nanos::from_millis(5),
+            background_cpu: None,
+            user: Nanos::from_millis(4),
+            system: Nanos::from_millis(1),
+            context_switches: Some(2_000),
+            page_faults: 500,
+            read_from_storage: Some(Bytes::from_bytes(0)),
+            written_to_storage: Some(Bytes::from_bytes(64_000)),
+        }),
+        throughput: Some(Qps::from_per_second(100_000.0)),
+        events: 1_000,
+        statements: 1_000,
+        context_switches: 77,
+        page_faults: 7,
+        ..SliceMeasured::default()
+    }
+}
+
+/// The candidate has 20% more throughput and uses 10% less server CPU time.
+fn faster(candidate: u32, _: u32, measured: &mut SliceMeasured) {
+    if candidate == 1 {
+        measured.throughput = Some(Qps::from_per_second(120_000.0));
+        measured.server.as_mut().unwrap().cpu = Nanos::from_micros(4_500);
+        measured.server.as_mut().unwrap().context_switches = Some(3_000);
+    }
+}
+
+#[test]
+fn absolute_figures_have_intervals_around_them() {
+    let mut lab = Lab::new(&servers(), &[1, 2], (1, 1));
+    let varying = |_: u32, block: u32, measured: &mut SliceMeasured| {
+        measured.throughput = Some(Qps::from_per_second(100_000.0 + f64::from(block)));
+        measured.server.as_mut().unwrap().cpu = Nanos::from_micros(5_000 + u64::from(block));
+        let slowest = 100_000 + 1_000 * u64::from(block);
+        measured.latencies = Latencies::new(vec![(10_000, 980), (slowest, 20)]);
+    };
+    lab.blocks(0, varying);
+    lab.blocks(1, |candidate, block, measured| {
+        varying(candidate, block, measured);
+        measured.latencies = Latencies::new(vec![(10_000, 9)]);
+    });
+    let report = lab.report();
+    let base = &report.microbenchmarks[0].baseline;
+    let (low, high) = base.qps_interval.unwrap();
+    assert!(99_999.0 < low.per_second() && low < base.qps.unwrap() && base.qps.unwrap() < high);
+    let (low, high) = base.cpu_interval.unwrap();
+    assert!(4.99 < low && low < base.cpu_us_per_query.unwrap() && high < 5.02);
+    let (low, high) = base.p99_interval.unwrap();
+    let p99 = base.latency.unwrap().p99;
+    assert!(low < p99 && p99 < high, "{low} {p99} {high}");
+    assert_eq!(report.microbenchmarks[1].baseline.p99_interval, None, "18 events in a part");
+}
+
+#[test]
+fn cpu_time_of_server_and_client_are_separate() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, faster);
+    let report = lab.report();
+    assert_eq!(report.candidates[0].system_title(), "MariaDB 10.11.19 (innodb)");
+    let microbenchmark = &report.microbenchmarks[0];
+    let base = &microbenchmark.baseline;
+    assert_eq!(base.cpu_us_per_query, Some(5.0));
+    assert_eq!((base.user_us_per_query, base.system_us_per_query), (Some(4.0), Some(1.0)));
+    assert_eq!(base.client_cpu_us_per_query, Some(2.0));
+    assert_eq!((base.cs_per_query, base.page_faults_per_query), (Some(2.0), Some(0.5)));
+    assert_eq!((base.read_bytes_per_query, base.written_bytes_per_query), (Some(0.0), Some(64.0)));
+    assert_eq!(base.client_busy, Some(Share::from_fraction(0.2)));
+    assert_eq!(base.server_busy, Some(Share::from_fraction(0.5)));
+    let row = &microbenchmark.rows[0];
+    assert!((row.relative_qps.unwrap().median.get() - 1.2).abs() < 1e-9);
+    assert!((row.relative_cpu.unwrap().median.get() - 0.9).abs() < 1e-9);
+    assert!((row.relative_cs.unwrap().median.get() - 1.5).abs() < 1e-9);
+    assert_eq!((row.verdict, row.cpu_verdict), (Verdict::Better, Verdict::Better));
+}
+
+/// Sets the background CPU time of a server before the slice.
+fn background(measured: &mut SliceMeasured, micros: u64) {
+    measured.server.as_mut().unwrap().background_cpu = Some(Nanos::from_micros(micros));
+}
+
+#[test]
+fn background_cpu_is_added_to_the_candidate_that_used_it() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        // The candidate uses it in one burst: 3 µs per query over all ten blocks.
+        let burst = if block == 3 { 30_000 } else { 0 };
+        background(measured, if candidate == 1 { burst } else { 1_000 });
+    });
+    let report = lab.report();
+    let microbenchmark = &report.microbenchmarks[0];
+    let (base, row) = (&microbenchmark.baseline, &microbenchmark.rows[0]);
+    assert_eq!(base.cpu_us_per_query, Some(6.0));
+    assert_eq!(base.background_cpu_us_per_query, Some(1.0));
+    assert_eq!(row.absolute.cpu_us_per_query, Some(8.0));
+    assert_eq!(row.absolute.background_share(), Some(Share::from_fraction(0.375)));
+    // The figures of the slices do not change.
+    assert_eq!(
+        (base.user_us_per_query, base.server_busy),
+        (Some(4.0), Some(Share::from_fraction(0.5)))
+    );
+    assert!((row.relative_cpu.unwrap().median.get() - 8.0 / 6.0).abs() < 1e-9);
+    assert_eq!((row.verdict, row.cpu_verdict), (Verdict::WithinNoise, Verdict::Worse));
+}
+
+#[test]
+fn background_cpu_known_of_one_server_only_is_not_compared() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, _, measured| {
+        if candidate == 0 {
+            background(measured, 1_000);
+        }
+    });
+    let report = lab.report();
+    let microbenchmark = &report.microbenchmarks[0];
+    assert_eq!(microbenchmark.baseline.cpu_us_per_query, Some(6.0));
+    assert!((microbenchmark.rows[0].relative_cpu.unwrap().median.get() - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn embedded_database_has_the_workers_cpu_time_and_no_client() {
+    let mut lab = Lab::new(&embedded(), &[1], (1, 1));
+    lab.blocks(0, |_, _, measured| measured.server = None);
+    let report = lab.report();
+    assert_eq!(report.candidates[0].system_title(), "SQLite 3.50.0");
+    let base = &report.microbenchmarks[0].baseline;
+    assert_eq!((base.cpu_us_per_query, base.client_cpu_us_per_query), (Some(2.0), None));
+    assert_eq!((base.cs_per_query, base.user_us_per_query), (Some(0.077), None));
+    assert_eq!(base.client_busy, None);
+    assert_eq!(report.microbenchmarks[0].rows[0].relative_cs, None);
+}
+
+#[test]
+fn compiled_server_has_a_client() {
+    let build = embedded()[0].build.clone();
+    let compiled = |one| CandidateRecord { build: build.clone(), origin: None, ..one };
+    let candidates: Vec<_> = servers().into_iter().map(compiled).collect();
+    let mut lab = Lab::new(&candidates, &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        faster(candidate, block, measured);
+        // Unreadable server CPU time is not replaced by the client's.
+        if block == 0 {
+            measured.server = None;
+        }
+    });
+    let report = lab.report();
+    let base = &report.microbenchmarks[0].baseline;
+    assert_eq!(base.client_cpu_us_per_query, Some(2.0));
+    assert_eq!(base.client_busy, Some(Share::from_fraction(0.2)));
+    assert_eq!(base.cpu_us_per_query, Some(5.0));
+}
+
+#[test]
+fn existing_server_has_client_cpu_time_only() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |_, _, measured| measured.server = None);
+    let report = lab.report();
+    let microbenchmark = &report.microbenchmarks[0];
+    assert_eq!(microbenchmark.baseline.cpu_us_per_query, None);
+    assert_eq!(microbenchmark.baseline.cs_per_query, None);
+    assert_eq!(microbenchmark.baseline.client_cpu_us_per_query, Some(2.0));
+    assert_eq!(microbenchmark.rows[0].relative_cpu, None);
+    assert_eq!(microbenchmark.rows[0].cpu_verdict, Verdict::Unknown);
+}
+
+#[test]
+fn elapsed_time_that_is_not_stored_yet_is_unknown() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    assert_eq!(lab.report().times(), None);
+    lab.blocks(0, |_, _, _| {});
+    let report = lab.report();
+    let measured = Nanos::from_millis(300);
+    assert_eq!(report.times(), Some((measured, None)));
+    let elapsed = Nanos::from_secs(1);
+    assert_eq!(Report { elapsed, ..report }.times(), Some((measured, Some(elapsed))));
+}
+
+#[test]
+fn failed_control_gives_no_noise_floor() {
+    let mut lab = Lab::new(&servers(), &[1, 2], (1, 1));
+    let off_by = |share: f64| {
+        move |candidate: u32, _: u32, measured: &mut SliceMeasured| {
+            if candidate == 2 {
+                measured.throughput = Some(Qps::from_per_second(100_000.0 * (1.0 + share)));
+            }
+        }
+    };
+    lab.blocks(0, off_by(0.5));
+    lab.blocks(1, off_by(0.01));
+    assert!((lab.report().noise.unwrap().greatest.as_percent() - 50.0).abs() < 1e-9);
+    lab.fail(FailureKind::Wrong, 2);
+    let noise = lab.report().noise.unwrap();
+    assert!((noise.greatest.as_percent() - 1.0).abs() < 1e-9);
+    assert_eq!(
+        (noise.count, noise.greatest_at.as_str()),
+        (1, "point-query_range=100 at 2 clients")
+    );
+}
+
+#[test]
+fn microbenchmark_without_slices_is_unmeasured() {
+    let mut lab = Lab::new(&servers(), &[1, 8], (1, 1));
+    lab.blocks(0, faster);
+    let report = lab.report();
+    assert_eq!(report.clients(), [1]);
+    let [one] = &report.unmeasured[..] else { panic!("{:?}", report.unmeasured) };
+    assert_eq!((one.name.as_str(), one.clients), ("point-query_range=100", 8));
+    assert_eq!((one.group.as_str(), one.rows.len()), ("point-1", 0));
+}
+
+#[test]
+fn failure_of_the_baseline_is_its_own() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, faster);
+    lab.fail(FailureKind::Wrong, 1);
+    lab.fail(FailureKind::Wrong, 2);
+    assert!(!lab.report().microbenchmarks[0].baseline_failed);
+    lab.fail(FailureKind::Wrong, 0);
+    assert!(lab.report().microbenchmarks[0].baseline_failed);
+}
+
+#[test]
+fn cpu_verdict_uses_the_control_of_its_row() {
+    let mut lab = Lab::new(&servers(), &[1, 2, 4], (1, 1));
+    // The candidate's server uses 3% more CPU everywhere; on the first microbenchmark so does the
+    // control's.
+    for microbenchmark in 0..3 {
+        lab.blocks(microbenchmark, |candidate, _, measured| {
+            if candidate == 1 || (candidate == 2 && microbenchmark == 0) {
+                measured.server.as_mut().unwrap().cpu = Nanos::from_micros(5_150);
+            }
+        });
+    }
+    let verdicts: Vec<Verdict> =
+        lab.report().microbenchmarks.iter().map(|m| m.rows[0].cpu_verdict).collect();
+    assert_eq!(verdicts, [Verdict::WithinNoise, Verdict::Worse, Verdict::Worse]);
+}
+
+#[test]
+fn losses_are_counted_and_are_no_failures() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, faster);
+    lab.fail(FailureKind::Lost, 1);
+    lab.fail(FailureKind::Lost, 1);
+    let report = lab.report();
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Better);
+    assert!(report.failures.is_empty());
+    assert_eq!(report.lost.len(), 1);
+    assert_eq!((report.lost[0].candidate.as_str(), report.lost[0].count), ("other", 2));
+    assert_eq!(report.lost[0].data_differs_from, None);
+    lab.fail(FailureKind::Differs, 1);
+    let report = lab.report();
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Better);
+    assert!(report.failures.is_empty());
+    assert_eq!(report.lost[0].data_differs_from.as_deref(), Some("point-query_range=100"));
+    lab.fail(FailureKind::Ended, 1);
+    let report = lab.report();
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Failed);
+    assert_eq!(report.failures.len(), 1);
+}
+
+#[test]
+fn difference_between_equal_instances_started_once_is_a_warning() {
+    let differing = |candidates: &[CandidateRecord], control: f64, restarts: u32| {
+        let experiment = serde_json::json!({ "schedule": { "restarts": restarts } });
+        let mut lab = Lab::of(candidates, &[1, 2, 4, 8], (1, 1), experiment);
+        for microbenchmark in 0..4 {
+            lab.blocks(microbenchmark, |candidate, block, measured| {
+                let off = if candidate == 2 { control } else { f64::from(block % 2) / 1_000.0 };
+                measured.throughput = Some(Qps::from_per_second(100_000.0 * (1.0 + off)));
+            });
+        }
+        lab.report().warnings
+    };
+    let [warning] = &differing(&embedded(), 0.05, 1)[..] else { panic!() };
+    assert!(warning.what.contains("beyond their intervals in 4 of 4"), "{warning:?}");
+    assert!(warning.advice.contains("restarts = 4"), "{warning:?}");
+    assert!(differing(&embedded(), 0.0005, 1).is_empty());
+    assert!(differing(&embedded(), 0.05, 4).is_empty(), "other starts will follow");
+    let [existing] = &differing(&servers(), 0.05, 1)[..] else { panic!() };
+    assert!(existing.advice.contains("does not restart it"), "{existing:?}");
+}
+
+#[test]
+fn zero_context_switches_have_no_ratio() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        if candidate == 1 && block == 3 {
+            measured.server.as_mut().unwrap().context_switches = Some(0);
+        }
+    });
+    let report = lab.report();
+    assert_eq!(report.microbenchmarks[0].rows[0].relative_cs, None);
+    assert!(report.microbenchmarks[0].rows[1].relative_cs.is_some());
+}
+
+#[test]
+fn state_snapshots_are_grouped_by_time() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    for (at, pages) in [("at the start", 1), ("after the writes", 2), ("after the writes", 3)] {
+        for candidate in 0..2 {
+            let mut state = vec![("pages".to_owned(), pages)];
+            if candidate == 1 {
+                state.push(("levels".to_owned(), 6));
+            }
+            let state_snapshot = StateSnapshot { rows: 10, data_size: Bytes::from_kib(4), state };
+            let at = at.to_owned();
+            lab.writer
+                .add_state_snapshot(&StateSnapshotRecord { candidate, at, state_snapshot })
+                .unwrap();
+        }
+    }
+    let state_snapshots = lab.report().state_snapshots;
+    let times: Vec<&str> = state_snapshots.iter().map(|one| one.at.as_str()).collect();
+    assert_eq!(times, ["at the start", "after the writes", "after the writes (2)"]);
+    assert_eq!(state_snapshots[2].candidates, ["base", "other"]);
+    let state = &state_snapshots[2].state;
+    let row = |name: &str| state.iter().find(|(n, _)| n == name).unwrap().1.clone();
+    assert_eq!(row("rows"), [Some(10), Some(10)]);
+    assert_eq!(row("data_size"), [Some(4_096), Some(4_096)]);
+    assert_eq!(row("pages"), [Some(3), Some(3)]);
+    assert_eq!(row("levels"), [None, Some(6)]);
+}
+
+#[test]
+fn optimizations_show_names_instead_of_numbers() {
+    let mut lab = Lab::new(&servers(), &[1, 4], (1, 1));
+    let optimization = OptimizationRecord {
+        candidate: 1,
+        trained_with: 1,
+        measured_next: 0,
+        after_restart: false,
+        refused: None,
+        layout: NewLayout {
+            source: "clock".to_owned(),
+            samples: 9_000,
+            covered: None,
+            functions: 412,
+            skipped: Vec::new(),
+            files: Vec::new(),
+            hot: Bytes::from_kib(300),
+            cold: Bytes::from_kib(700),
+            added: Bytes::from_mib(2),
+            processes: 1,
+            unchanged: None,
+            counts: None,
+            longest_pause: Nanos::from_millis(3),
+            threads: 12,
+            took: Nanos::from_secs(2),
+        },
+    };
+    lab.writer.add_optimization(&optimization).unwrap();
+    let report = lab.report();
+    let found = &report.optimizations[0];
+    assert_eq!(found.candidate, "other");
+    assert_eq!(found.trained_with, "point-query_range=100, 4 clients");
+    assert_eq!(found.measured_next, "point-query_range=100, 1 client");
+    let json = crate::export::run_json(&report).unwrap();
+    assert!(json.contains("\"functions\": 412"), "{json}");
+}

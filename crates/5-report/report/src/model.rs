@@ -1,0 +1,460 @@
+//! The data of a report, independent of output formats: all numbers with units and intervals.
+
+mod counters;
+mod effects;
+mod insert_metrics;
+mod inserts;
+mod response_times;
+mod scaling;
+mod series;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use dbdyno_results::NewLayout;
+pub use dbdyno_results::{
+    BlockCounts, BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role, Warning,
+};
+pub use dbdyno_stats::{Estimate, LatencySummary, NoiseFloor};
+use dbdyno_types::ClientWait;
+use dbdyno_units::{Nanos, Qps, Ratio, Share};
+use serde::Serialize;
+
+pub use crate::metric::Metric;
+pub use counters::{CounterFigure, CounterSummary, NotCounted};
+pub use effects::{Change, Effect};
+pub use insert_metrics::{Better, INSERT_METRICS, InsertFigures, InsertMetric};
+pub use inserts::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
+pub use response_times::{Percentile, RelativePercentile};
+pub use scaling::{ScalingRatio, ScalingRow};
+pub use series::{Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint, SeriesRow};
+
+/// All data for the terminal report, the HTML page and the exports.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The experiment's name.
+    pub name: String,
+    /// The run directory, as the user named it; not in `run.json`.
+    #[serde(skip)]
+    pub directory: PathBuf,
+    /// Whether the run is complete.
+    pub status: RunStatus,
+    /// The process that is measuring; `None` if no process is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_pid: Option<u32>,
+    /// When the run started, RFC 3339.
+    pub started: String,
+    /// Number of sessions.
+    pub sessions: usize,
+    /// Time spent in counted slices, over all candidates.
+    pub measuring_time: Nanos,
+    /// Time from start to end, without the time between sessions.
+    pub elapsed: Nanos,
+    /// dbdyno's version.
+    pub version: String,
+    /// The name of the baseline.
+    pub baseline: String,
+    /// All candidates, baseline first, control last.
+    pub candidates: Vec<CandidateRecord>,
+    /// One per microbenchmark and number of clients that has at least one row, in running order.
+    pub microbenchmarks: Vec<MicrobenchmarkRows>,
+    /// Planned microbenchmarks of which the baseline has no counted slice, without rows; not in
+    /// `run.json`.
+    #[serde(skip)]
+    pub unmeasured: Vec<MicrobenchmarkRows>,
+    /// The insert benchmark; `None` for a run of microbenchmarks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub insert: Option<InsertReport>,
+    /// Summaries of relative QPS in five groups, for each number of clients.
+    pub groups: Vec<GroupSummary>,
+    /// Summaries of relative QPS in three groups.
+    pub three_groups: Vec<GroupSummary>,
+    /// Effects of the settings of matrices, by matrix, microbenchmark and setting.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
+    /// Candidates in an order, such as the releases of a server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
+    /// Summaries of counter figures relative to the baseline, in five groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counter_groups: Vec<CounterSummary>,
+    /// Unavailable counters, with reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_counted: Vec<NotCounted>,
+    /// Results with more clients relative to those with fewer; empty without a sweep.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scaling: Vec<ScalingRow>,
+    /// Noise floor of relative QPS; `None` without a control.
+    pub noise: Option<NoiseFloor>,
+    /// Noise floor of relative CPU per query.
+    pub cpu_noise: Option<NoiseFloor>,
+    /// How the intervals were calculated, as a sentence.
+    pub interval_method: String,
+    /// Conditions that may distort the results, with advice.
+    pub warnings: Vec<Warning>,
+    /// Candidates or microbenchmarks that failed.
+    pub failures: Vec<Failure>,
+    /// Lost connections or servers, after which the candidate continued.
+    pub lost: Vec<Lost>,
+    /// Optimizations by the live optimizer, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub optimizations: Vec<Optimization>,
+    /// State snapshots of the instances, in order.
+    pub state_snapshots: Vec<StateSnapshots>,
+    /// How the clients of servers waited for answers in the last session; `None` without servers, and
+    /// for versions in which they always slept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_wait: Option<ClientWait>,
+    /// Facts about the host: label and value, in display order.
+    pub host: Vec<(String, String)>,
+    /// Settings of the experiment: label and value, in display order.
+    pub settings: Vec<(String, String)>,
+    /// The unchanged text of the experiment file; for imported results, the imported files.
+    pub experiment_text: String,
+}
+
+impl Report {
+    /// The measured numbers of clients, in ascending order.
+    #[must_use]
+    pub fn clients(&self) -> Vec<u32> {
+        let all: BTreeSet<u32> = self.microbenchmarks.iter().map(|m| m.clients).collect();
+        all.into_iter().collect()
+    }
+
+    /// Whether the run is a sweep over numbers of clients.
+    #[must_use]
+    pub fn is_sweep(&self) -> bool {
+        self.microbenchmarks.windows(2).any(|pair| pair[0].clients != pair[1].clients)
+    }
+
+    /// The measuring time and the elapsed time; `None` if nothing was measured here, as of imported results.
+    /// The elapsed time of a session is stored after each visit to a microbenchmark, and so is unknown
+    /// before the first one has ended, and behind the measuring time while one lasts.
+    #[must_use]
+    pub fn times(&self) -> Option<(Nanos, Option<Nanos>)> {
+        let measured = !self.is_imported() && self.measuring_time.max(self.elapsed) > Nanos::ZERO;
+        let elapsed = (self.elapsed >= self.measuring_time).then_some(self.elapsed);
+        measured.then_some((self.measuring_time, elapsed))
+    }
+
+    /// Whether there is a second instance of the baseline.
+    #[must_use]
+    pub fn has_control(&self) -> bool {
+        self.candidates.iter().any(|one| one.role == Role::Control)
+    }
+
+    /// Whether some results are imported.
+    #[must_use]
+    pub fn is_imported(&self) -> bool {
+        self.candidates.iter().any(|one| matches!(one.origin, Some(OriginRecord::Imported { .. })))
+    }
+
+    /// Whether a candidate is a server, as opposed to a library inside the worker.
+    #[must_use]
+    pub fn has_servers(&self) -> bool {
+        self.candidates.iter().any(|one| {
+            matches!(one.origin, Some(OriginRecord::Program { .. } | OriginRecord::Server { .. }))
+        })
+    }
+}
+
+/// State of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunStatus {
+    /// All planned measurements are complete.
+    Complete,
+    /// Still running ([`Report::running_pid`]), or stopped early and can be resumed.
+    Incomplete,
+}
+
+/// The rows of one microbenchmark at one number of clients.
+#[derive(Clone, Debug, Serialize)]
+pub struct MicrobenchmarkRows {
+    /// The published name.
+    pub name: String,
+    /// Number of clients.
+    pub clients: u32,
+    /// The published group.
+    pub group: String,
+    /// The group in the older scheme with three groups.
+    pub three_group: String,
+    /// Unit of throughput: `statements/s` or `million rows/s`.
+    pub throughput_unit: String,
+    /// Whether it changes data.
+    pub writes: bool,
+    /// Time spent in its counted slices, over all candidates.
+    pub measuring_time: Nanos,
+    /// The baseline's absolute figures.
+    pub baseline: Absolute,
+    /// Whether the baseline failed; not in `run.json`, where all other candidates have failed then.
+    #[serde(skip)]
+    pub baseline_failed: bool,
+    /// The other candidates and the control, in the order of the candidates, without failed ones.
+    pub rows: Vec<Row>,
+}
+
+/// Absolute figures of one candidate on one microbenchmark.
+///
+/// The system under test is the server, or the worker if the database is embedded in it. `None` is
+/// unknown.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Absolute {
+    /// Throughput over the counted slices, in the microbenchmark's unit.
+    pub qps: Option<Qps>,
+    /// The 95% interval of `qps`; `None` with too few slices.
+    pub qps_interval: Option<(Qps, Qps)>,
+    /// First and third quartile of the slices' throughput.
+    pub qps_middle_half: Option<(Qps, Qps)>,
+    /// CPU time of the system under test per statement, in µs, including a server's background CPU
+    /// time between slices if known.
+    pub cpu_us_per_query: Option<f64>,
+    /// The 95% interval of `cpu_us_per_query`, without the variation of the background; `None`
+    /// with too few slices.
+    pub cpu_interval: Option<(f64, f64)>,
+    /// The background part of it, in µs.
+    pub background_cpu_us_per_query: Option<f64>,
+    /// First and third quartile of the slices' CPU time per statement, in µs.
+    pub cpu_middle_half: Option<(f64, f64)>,
+    /// User CPU time of a server in its slices per statement, in µs.
+    pub user_us_per_query: Option<f64>,
+    /// System CPU time of a server in its slices per statement, in µs.
+    pub system_us_per_query: Option<f64>,
+    /// CPU time of the load generator per statement, in µs, without polling; `None` for an embedded
+    /// database.
+    pub client_cpu_us_per_query: Option<f64>,
+    /// CPU time in which the load generator polled in vain, per statement, in µs; `None` if it slept
+    /// instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_polling_us_per_query: Option<f64>,
+    /// CPU utilization of the load generator's CPUs without polling: the median over the slices.
+    pub client_busy: Option<Share>,
+    /// CPU utilization of the server's CPUs: the median over the slices.
+    pub server_busy: Option<Share>,
+    /// Context switches of the system under test per statement.
+    pub cs_per_query: Option<f64>,
+    /// Page faults of the system under test per statement.
+    pub page_faults_per_query: Option<f64>,
+    /// Bytes that a server read from storage per statement.
+    pub read_bytes_per_query: Option<f64>,
+    /// Bytes that a server wrote to storage per statement.
+    pub written_bytes_per_query: Option<f64>,
+    /// Counter figures; missing ones are unknown.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<CounterFigure, f64>,
+    /// The lowest share of time for which one of the CPU's counters was active: below 1, counters
+    /// were multiplexed and their values are estimates. `None` if the CPU counted nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_time: Option<Share>,
+    /// Response time of one event.
+    pub latency: Option<LatencySummary>,
+    /// The 95% interval of the 99th percentile of `latency`; `None` with too few slices or events.
+    pub p99_interval: Option<(Nanos, Nanos)>,
+    /// Statements executed in the counted slices.
+    pub statements: u64,
+    /// Statements that failed or had a wrong answer.
+    pub errors: u64,
+    /// Number of times that a statement waited for another client's lock and was repeated.
+    pub busy_retries: u64,
+}
+
+/// One candidate compared with the baseline on one microbenchmark.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The candidate's name.
+    pub candidate: String,
+    /// The candidate's role.
+    pub role: Role,
+    /// Relative QPS; `None` with too few blocks.
+    pub relative_qps: Option<Estimate>,
+    /// Relative QPS of imported results with too few values for an interval: the median.
+    pub single: Option<Ratio>,
+    /// CPU time per query relative to the baseline's: below 1 is better.
+    pub relative_cpu: Option<Estimate>,
+    /// Context switches per query relative to the baseline's.
+    pub relative_cs: Option<Estimate>,
+    /// Counter figures relative to the baseline's; a missing one is unknown, or zero in some slice.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub relative_counters: BTreeMap<CounterFigure, Estimate>,
+    /// Percentiles of response times relative to the baseline's; empty if unknown.
+    pub response_times: Vec<RelativePercentile>,
+    /// Verdict on relative QPS.
+    pub verdict: Verdict,
+    /// Verdict on relative CPU per query.
+    pub cpu_verdict: Verdict,
+    /// The metric to trust.
+    pub trusted_metric: Metric,
+    /// Number of counted blocks.
+    pub blocks: u64,
+    /// The candidate's absolute figures.
+    pub absolute: Absolute,
+    /// Relative QPS of every counted block, in order; not in `run.json`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ratios: Vec<f64>,
+    /// The median of each restart, in order; one value without restarts.
+    pub restart_medians: Vec<f64>,
+}
+
+/// Verdict on a ratio to the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// More throughput or less CPU than the baseline, by more than the noise.
+    #[serde(rename = "faster")]
+    Better,
+    /// Less throughput or more CPU than the baseline, by more than the noise.
+    #[serde(rename = "slower")]
+    Worse,
+    /// The interval contains 1, or the difference is smaller than the noise floor.
+    WithinNoise,
+    /// The load generator was the bottleneck, not the candidate or the baseline.
+    ClientBound,
+    /// Imported, with too few values for an interval.
+    NoInterval,
+    /// Too few blocks.
+    Unknown,
+    /// The candidate or the baseline had too many wrong answers here, or ended before its
+    /// measurement was complete.
+    Failed,
+}
+
+impl Absolute {
+    /// Background CPU time of a server between its slices, as a share of its CPU time.
+    #[must_use]
+    pub fn background_share(&self) -> Option<Share> {
+        let (background, all) = (self.background_cpu_us_per_query?, self.cpu_us_per_query?);
+        (all > 0.0).then(|| Share::from_fraction(background / all))
+    }
+}
+
+impl Verdict {
+    /// Whether there is an interval that it is based on.
+    #[must_use]
+    pub const fn has_interval(self) -> bool {
+        matches!(self, Self::Better | Self::Worse | Self::WithinNoise)
+    }
+
+    /// The text in tables and exports, for relative QPS.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Better => "faster",
+            Self::Worse => "slower",
+            Self::WithinNoise => "within noise",
+            Self::ClientBound => "client-bound",
+            Self::NoInterval => "no interval",
+            Self::Unknown => "unknown",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// A sign that is readable without colour.
+    pub(crate) const fn sign(self) -> char {
+        match self {
+            Self::Better => '+',
+            Self::Worse => '-',
+            Self::WithinNoise => '~',
+            Self::ClientBound => 'c',
+            Self::NoInterval => '·',
+            Self::Unknown => '?',
+            Self::Failed => '!',
+        }
+    }
+}
+
+/// The summary of one group, one number of clients and one candidate.
+///
+/// Failed and client-bound rows are left out.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupSummary {
+    /// The group's name.
+    pub group: String,
+    /// Number of clients.
+    pub clients: u32,
+    /// The candidate's name.
+    pub candidate: String,
+    /// The candidate's role.
+    pub role: Role,
+    /// Number of microbenchmarks included.
+    pub count: usize,
+    /// Number of microbenchmarks left out because they were client-bound.
+    pub client_bound: usize,
+    /// Minimum relative QPS.
+    pub min: Ratio,
+    /// Maximum relative QPS.
+    pub max: Ratio,
+    /// Arithmetic mean of relative QPS.
+    pub avg: Ratio,
+    /// Median of relative QPS.
+    pub median: Ratio,
+    /// Sample standard deviation of relative QPS; `None` for fewer than two.
+    pub stddev: Option<f64>,
+    /// The microbenchmark with the minimum relative QPS.
+    pub worst: String,
+    /// The microbenchmark with the maximum relative QPS.
+    pub best: String,
+}
+
+impl GroupSummary {
+    /// Whether it summarizes more than one figure.
+    pub(crate) const fn has_spread(&self) -> bool {
+        self.count > 1
+    }
+}
+
+/// A failure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// The candidate.
+    pub candidate: String,
+    /// The microbenchmark or the stage.
+    pub at: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// Lost connections or servers of one candidate, after which it continued.
+#[derive(Clone, Debug, Serialize)]
+pub struct Lost {
+    /// The candidate.
+    pub candidate: String,
+    /// Number of losses.
+    pub count: u64,
+    /// The microbenchmark or the stage of the last one.
+    pub at: String,
+    /// The reason of the last one.
+    pub reason: String,
+    /// The microbenchmark of the first lost slice of writes, if any: after it the candidate's data differed
+    /// from the others', and answers were not compared.
+    pub data_differs_from: Option<String>,
+}
+
+/// An optimization of a running server by the live optimizer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Optimization {
+    /// The candidate.
+    pub candidate: String,
+    /// The microbenchmark during which it was sampled, with the number of clients in a sweep.
+    pub trained_with: String,
+    /// The next measured microbenchmark.
+    pub measured_next: String,
+    /// Whether it was repeated for a restarted server.
+    pub after_restart: bool,
+    /// Why the server was not optimized.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// The optimization.
+    #[serde(flatten)]
+    pub layout: NewLayout,
+}
+
+/// State snapshots of all instances at one time of the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct StateSnapshots {
+    /// The time.
+    pub at: String,
+    /// The candidates with a state snapshot, in order.
+    pub candidates: Vec<String>,
+    /// Each figure's name and its value per candidate; `None` where a candidate has none.
+    pub state: Vec<(String, Vec<Option<u64>>)>,
+}

@@ -1,0 +1,68 @@
+//! Published runs still report the figures that were committed with them, to the digit.
+
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dbdyno_report::assemble::assemble;
+use dbdyno_report::comparison;
+use dbdyno_report::export::write_all;
+use dbdyno_report::model::Report;
+use dbdyno_results::RunReader;
+
+/// Tables that are published if a run has them.
+const PUBLISHED: [&str; 4] = ["relative.csv", "summary.csv", "changes.csv", "insert_steps.csv"];
+
+fn published(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../runs").join(name)
+}
+
+fn report(name: &str, run: &str) -> Report {
+    let packed = published(name).join(format!("{run}.sqlite.xz"));
+    let dir = tempfile::tempdir().unwrap();
+    let unpacked = File::create(dir.path().join("run.sqlite")).unwrap();
+    let xz = Command::new("xz").arg("-dc").arg(&packed).stdout(unpacked).status();
+    assert!(xz.expect("install xz-utils").success(), "{}", packed.display());
+    assemble(&RunReader::open(dir.path()).unwrap()).unwrap()
+}
+
+fn assert_same_table(name: &str, file: &str, produced: &str) {
+    let committed = fs::read_to_string(published(name).join(file)).unwrap();
+    for (produced, committed) in produced.lines().zip(committed.lines()) {
+        // Later versions append columns.
+        let appended = produced.strip_prefix(committed);
+        let is_same = appended.is_some_and(|rest| rest.is_empty() || rest.starts_with(','));
+        assert!(is_same, "{name}/{file}: {produced}\nnot {committed}");
+    }
+    assert_eq!(produced.lines().count(), committed.lines().count(), "{name}/{file}");
+}
+
+#[test]
+fn figures_of_published_runs_stay_the_same() {
+    let mut runs = 0;
+    for directory in fs::read_dir(published("")).unwrap() {
+        let directory = directory.unwrap();
+        if !directory.path().join("run.sqlite.xz").exists() {
+            continue;
+        }
+        let name = directory.file_name().into_string().unwrap();
+        let produced = tempfile::tempdir().unwrap();
+        write_all(&report(&name, "run"), produced.path()).unwrap();
+        for table in PUBLISHED {
+            if let Ok(produced) = fs::read_to_string(produced.path().join(table)) {
+                assert_same_table(&name, table, &produced);
+            }
+        }
+        runs += 1;
+    }
+    assert!(runs > 10, "{runs}");
+}
+
+#[test]
+fn figures_of_a_published_fleet_run_stay_the_same() {
+    let of_node = |node: &str| Report { directory: node.into(), ..report("study-c-fleet", node) };
+    let compared = comparison::compare(&["node1", "node2", "node3"].map(of_node));
+    assert_same_table("study-c-fleet", "comparison.csv", &comparison::csv(&compared).unwrap());
+}

@@ -1,0 +1,147 @@
+//! The threads of an agent that notice when nobody needs it any more.
+
+use std::io::{self, BufRead, Write, stdin, stdout};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dbdyno_worker::protocol::Reading;
+use rustix::process::{Signal, getpid, kill_process};
+
+use super::readings::Readings;
+use crate::guard::Guard;
+use crate::protocol::{LOST_AFTER, Request, Response};
+
+/// How long the main thread may take to end after a loss.
+const END_AFTER: Duration = Duration::from_secs(4);
+
+/// Standard output, one response per line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answers(Arc<Mutex<()>>);
+
+impl Answers {
+    pub fn send(&self, response: &Response) -> io::Result<()> {
+        let mut line = serde_json::to_vec(response)?;
+        line.push(b'\n');
+        let _one_at_a_time = lock(&self.0);
+        let mut output = stdout().lock();
+        output.write_all(&line)?;
+        output.flush()
+    }
+}
+
+/// What the threads know.
+#[derive(Debug)]
+struct State {
+    heard: Instant,
+    /// The connection is lost, since then.
+    lost: Option<Instant>,
+    /// The end was requested: it may take its time.
+    ending: bool,
+    /// `None` until the main thread waits for requests.
+    requests: Option<Sender<Request>>,
+    guard: Option<Guard>,
+}
+
+/// Watches standard input. When it ends, or nothing was heard for a while, the main thread gets no more
+/// requests; if it does not end soon, because it is busy, the agent kills itself, and its guard cleans up.
+#[derive(Debug)]
+pub(super) struct Watch(Arc<Mutex<State>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    pub fn start(
+        requests: Sender<Request>,
+        answers: Answers,
+        readings: Readings,
+    ) -> io::Result<Self> {
+        let state = Arc::new(Mutex::new(State {
+            heard: Instant::now(),
+            lost: None,
+            ending: false,
+            requests: Some(requests),
+            guard: None,
+        }));
+        let (reading, timing) = (Arc::clone(&state), Arc::clone(&state));
+        thread::Builder::new().spawn(move || read(&reading, &answers, &readings))?;
+        thread::Builder::new().spawn(move || time(&timing))?;
+        Ok(Self(state))
+    }
+
+    /// Keeps this guard running.
+    pub fn guard(&self, guard: Guard) {
+        lock(&self.0).guard = Some(guard);
+    }
+
+    /// The end was requested.
+    pub fn end(&self) {
+        lock(&self.0).ending = true;
+    }
+}
+
+fn read(state: &Mutex<State>, answers: &Answers, readings: &Readings) {
+    for line in stdin().lock().lines() {
+        let Some(request) = line.ok().and_then(|line| serde_json::from_str(&line).ok()) else {
+            break;
+        };
+        lock(state).heard = Instant::now();
+        if matches!(request, Request::Heartbeat) {
+            if let Some(guard) = &mut lock(state).guard {
+                guard.ensure();
+            }
+            // If nobody reads it, the input ends, too.
+            let _ = answers.send(&Response::Alive);
+            continue;
+        }
+        match request {
+            Request::Read(server, reading) => {
+                let _ = answers.send(&Response::Read(readings.take(server, reading)));
+                continue;
+            }
+            Request::ReadStep(server, reading) => {
+                let usages = Box::new(readings.take_in_step(server, reading));
+                let _ = answers.send(&Response::ReadStep(usages));
+                continue;
+            }
+            Request::LeadIn(server) => {
+                // Nobody waits for it.
+                let _ = readings.take(server, Reading::LeadIn { interrupted: false });
+                continue;
+            }
+            _ => {}
+        }
+        match &lock(state).requests {
+            Some(requests) if requests.send(request).is_ok() => {}
+            _ => break,
+        }
+    }
+    lose(state);
+}
+
+fn lose(state: &Mutex<State>) {
+    let mut state = lock(state);
+    state.requests = None;
+    state.lost.get_or_insert_with(Instant::now);
+}
+
+fn time(state: &Mutex<State>) {
+    loop {
+        thread::sleep(Duration::from_millis(200));
+        let (heard, lost, ending) = {
+            let state = lock(state);
+            (state.heard, state.lost, state.ending)
+        };
+        match lost {
+            None if heard.elapsed() > LOST_AFTER => lose(state),
+            Some(since) if !ending && since.elapsed() > END_AFTER => {
+                // An error is not possible: every process may signal itself.
+                let _ = kill_process(getpid(), Signal::KILL);
+            }
+            None | Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,559 @@
+//! dbdyno's side of a connection to an agent.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dbdyno_drivers::verifier;
+use dbdyno_engines::server::{Network, ProcessFound, ProcessSearch, ServerPlan};
+use dbdyno_machine::{ProcessIdentity, Signal};
+use dbdyno_types::server::ServerSystem;
+use dbdyno_units::{Bytes, Nanos};
+use rustix::fs::OFlags;
+
+use crate::copy::{LibcVersion, Program};
+use crate::network_path::{NetworkPath, Timing};
+use crate::password::Password;
+use crate::protocol::{
+    Failed, HEARTBEAT, LONGEST_RESPONSE, LOST_AFTER, PlanRequest, Request, Response,
+};
+use crate::{HostDir, HostError, ssh};
+
+/// How many requests and connections are timed.
+const TIMED: u32 = 15;
+
+/// Bytes that are read of what ssh and the agent printed.
+const PRINTED_SHOWN: u64 = 8 << 10;
+
+/// How long an agent may take to remove everything at the end.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How a host is reached.
+#[derive(Clone, Copy, Debug)]
+pub struct HostOptions<'a> {
+    /// Its name in the experiment.
+    pub name: &'a str,
+    /// The destination for ssh.
+    pub ssh: &'a str,
+    /// IP address or name that the load generator connects to.
+    pub address: &'a str,
+    /// CPUs for its servers; `None` for all.
+    pub cpus: Option<&'a str>,
+    /// Directory for data there; `None` for `/var/tmp`.
+    pub directory: Option<&'a Path>,
+    /// This program, which is copied to the host and runs there with the argument `agent`.
+    pub program: &'a Path,
+    /// A file for what ssh and the agent print; `None` for one without a name.
+    pub log: Option<&'a Path>,
+}
+
+/// A connection to the agent on a host. When the last clone is dropped, the agent ends all servers there
+/// and removes their data.
+///
+/// The kernel ends ssh when the thread that connected ends: connect on dbdyno's main thread.
+#[derive(Clone, Debug)]
+pub struct HostConnection(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    name: String,
+    cpus: Option<String>,
+    path: NetworkPath,
+    password: Password,
+    /// The version of its GNU C library.
+    libc: LibcVersion,
+    /// What ssh and the agent print.
+    printed: File,
+    timing: Timing,
+    /// Held during a request; the answers come in the order of the requests.
+    responses: Mutex<Receiver<Response>>,
+    link: Arc<Link>,
+}
+
+/// What the threads of a connection share.
+#[derive(Debug)]
+struct Link {
+    child: Mutex<Child>,
+    /// `None` after the end.
+    requests: Mutex<Option<ChildStdin>>,
+    heard: Mutex<Instant>,
+    /// Why the connection was lost, or was ended.
+    lost: Mutex<Option<String>>,
+    /// Processes that wait for servers on the host, killed when the connection is lost.
+    dependents: Mutex<Vec<ProcessIdentity>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HostConnection {
+    /// Copies dbdyno to the host, if it is not there, starts the agent, and measures how long answers
+    /// take. The agent first ends what killed agents of this user left there.
+    ///
+    /// # Errors
+    /// The address is unknown, ssh cannot log in, dbdyno cannot run there, or the load generator cannot
+    /// reach the address.
+    pub fn connect(options: &HostOptions<'_>) -> Result<Self, HostError> {
+        let HostOptions { name, ssh: destination, address, .. } = *options;
+        let address_error = |reason| HostError::Address {
+            host: name.to_owned(),
+            address: address.to_owned(),
+            reason,
+        };
+        let failed = |doing: &'static str| {
+            move |error: io::Error| HostError::Ssh {
+                host: name.to_owned(),
+                doing,
+                message: error.to_string(),
+                advice: String::new(),
+            }
+        };
+        let password = Password::draw().map_err(failed("drawing a password"))?;
+        let mut program = Program::open(options.program).map_err(failed("reading this program"))?;
+        let libc = program.copy_to(name, destination)?;
+        let path = NetworkPath::find(address).map_err(address_error)?;
+        let starting = failed("starting the agent");
+        let printed = open_log(options.log).map_err(starting)?;
+        let script = program.start_script("agent");
+        let (link, responses) = Link::start(destination, &script, &printed).map_err(starting)?;
+        let mut shared = Shared {
+            name: name.to_owned(),
+            cpus: options.cpus.map(str::to_owned),
+            path,
+            password,
+            libc,
+            printed,
+            timing: Timing { agent: Nanos::ZERO, network: Nanos::ZERO, clock_offset: 0 },
+            responses: Mutex::new(responses),
+            link,
+        };
+        let directory = options.directory.map(Path::to_owned);
+        match shared.request(&Request::Open(directory))? {
+            Response::Opened(directory) => {
+                tracing::info!(host = name, directory = %directory.display(), "started an agent");
+            }
+            other => return Err(shared.unexpected(&other)),
+        }
+        (shared.timing.agent, shared.timing.clock_offset) = shared.time_agent()?;
+        shared.timing.network = shared.time_network()?.map_err(address_error)?;
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// Its name in the experiment.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// How long answers took when the connection was opened.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        self.0.timing
+    }
+
+    /// The password of the servers' accounts, for the environment of workers only.
+    #[must_use]
+    pub fn password(&self) -> &str {
+        self.0.password.reveal()
+    }
+
+    /// Kills this process when the connection is lost: it would wait for a server that is gone.
+    pub fn kill_on_loss(&self, pid: u32) {
+        if let Ok(process) = ProcessIdentity::of(pid) {
+            let mut dependents = lock(&self.0.link.dependents);
+            dependents.retain(ProcessIdentity::is_alive);
+            dependents.push(process);
+        }
+        if lock(&self.0.link.lost).is_some() {
+            self.0.link.kill_dependents();
+        }
+    }
+
+    /// The error if the connection is lost.
+    #[must_use]
+    pub fn lost(&self) -> Option<HostError> {
+        let lost = lock(&self.0.link.lost).is_some();
+        lost.then(|| self.0.lost())
+    }
+
+    /// Finds a program there, and derives the settings of a server.
+    ///
+    /// # Errors
+    /// It is not installed or not usable, or a setting cannot be used.
+    pub fn plan(&self, request: PlanRequest) -> Result<ServerPlan, HostError> {
+        match self.request(&Request::Plan(Box::new(request)))? {
+            Response::Plan(plan) => Ok(*plan),
+            other => Err(self.0.unexpected(&other)),
+        }
+    }
+
+    /// Finds the process of a server there that somebody else started.
+    ///
+    /// # Errors
+    /// The experiment names a process that is not the server.
+    pub fn find(&self, search: ProcessSearch) -> Result<ProcessFound, HostError> {
+        match self.request(&Request::Find(search))? {
+            Response::Found(found) => Ok(found),
+            other => Err(self.0.unexpected(&other)),
+        }
+    }
+
+    /// The directory of the server with this name there.
+    #[must_use]
+    pub fn dir(&self, name: &str) -> HostDir {
+        HostDir::new(self.clone(), name)
+    }
+
+    pub(crate) fn cpus(&self) -> Option<String> {
+        self.0.cpus.clone()
+    }
+
+    /// Where a server of this system listens, at a port that the agent chooses.
+    pub(crate) fn network(&self, system: ServerSystem, tls: bool) -> Network {
+        let NetworkPath { host, client } = self.0.path;
+        let verifier = verifier(system, self.0.password.reveal());
+        Network { address: host, port: 0, client, verifier, tls }
+    }
+
+    /// Checks that a program of this machine finds a C library there that is not too old.
+    ///
+    /// # Errors
+    /// It is older; or the program cannot be read here.
+    pub fn check_libc(&self, program: &Path) -> Result<(), HostError> {
+        let needs = LibcVersion::needed_by(program)
+            .map_err(|error| self.failed(format!("reading {} here: {error}", program.display())))?;
+        if needs <= self.0.libc {
+            return Ok(());
+        }
+        let (program, libc) = (program.display(), self.0.libc);
+        Err(self.failed(format!(
+            "its GNU C library is version {libc}, and {program} was compiled here for {needs}: compile \
+             it on the older system, or install a program there"
+        )))
+    }
+
+    /// The text of its `/proc/cpuinfo`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn cpuinfo(&self) -> Result<String, HostError> {
+        match self.request(&Request::Machine)? {
+            Response::Machine(text) => Ok(text),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// The directory for data there, and its free disk space; `None` if it is unknown.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn free_space(&self) -> Result<Option<(PathBuf, Bytes)>, HostError> {
+        match self.request(&Request::FreeSpace)? {
+            Response::FreeSpace(space) => Ok(space),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// An error about something on this host.
+    #[must_use]
+    pub fn failed(&self, reason: String) -> HostError {
+        HostError::Failed { host: self.0.name.clone(), failed: Failed::because(reason) }
+    }
+
+    pub(crate) fn request(&self, request: &Request) -> Result<Response, HostError> {
+        self.0.request(request)
+    }
+
+    /// Sends a request that has no response.
+    pub(crate) fn send(&self, request: &Request) -> io::Result<()> {
+        self.0.link.send(request)
+    }
+
+    pub(crate) fn request_done(&self, request: &Request) -> Result<(), HostError> {
+        match self.request(request)? {
+            Response::Done => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Sends requests without waiting for the responses in between.
+    pub(crate) fn request_all(&self, requests: &[Request]) -> Result<(), HostError> {
+        self.0.request_all(requests)
+    }
+
+    pub(crate) fn unexpected(&self, response: &Response) -> HostError {
+        self.0.unexpected(response)
+    }
+}
+
+impl Shared {
+    fn request(&self, request: &Request) -> Result<Response, HostError> {
+        let responses = lock(&self.responses);
+        self.link.send(request).map_err(|_| self.lost())?;
+        match responses.recv() {
+            Ok(Response::Failed(failed)) => {
+                Err(HostError::Failed { host: self.name.clone(), failed })
+            }
+            Ok(response) => Ok(response),
+            Err(_) => Err(self.lost()),
+        }
+    }
+
+    fn request_all(&self, requests: &[Request]) -> Result<(), HostError> {
+        let responses = lock(&self.responses);
+        for request in requests {
+            self.link.send(request).map_err(|_| self.lost())?;
+        }
+        let mut outcome = Ok(());
+        for _ in requests {
+            let failed = match responses.recv().map_err(|_| self.lost())? {
+                Response::Done => continue,
+                Response::Failed(failed) => HostError::Failed { host: self.name.clone(), failed },
+                other => self.unexpected(&other),
+            };
+            outcome = outcome.and(Err(failed));
+        }
+        outcome
+    }
+
+    fn unexpected(&self, response: &Response) -> HostError {
+        HostError::Lost {
+            host: self.name.clone(),
+            reason: format!("unexpected response: {response:?}"),
+        }
+    }
+
+    /// The error after a loss, with what ssh printed.
+    fn lost(&self) -> HostError {
+        let reason = lock(&self.link.lost).clone();
+        let reason = reason.unwrap_or_else(|| "the agent does not read requests".to_owned());
+        let printed = ssh::last_lines(&end_of(&self.printed));
+        let reason = match printed.is_empty() {
+            true => reason,
+            false => format!("{reason} ({printed})"),
+        };
+        HostError::Lost { host: self.name.clone(), reason }
+    }
+
+    /// The median time of a request, and the difference of the clocks.
+    fn time_agent(&self) -> Result<(Nanos, i64), HostError> {
+        let mut timed = Vec::new();
+        for _ in 0..TIMED {
+            let (before, started) = (now(), Instant::now());
+            let Response::Time(there) = self.request(&Request::Time)? else { continue };
+            let time = Nanos::from(started.elapsed());
+            let here = before + time.as_nanos() / 2;
+            timed.push((time, there.cast_signed().wrapping_sub(here.cast_signed())));
+        }
+        timed.sort_unstable();
+        let first = timed.first().copied().unwrap_or_default();
+        // The fastest answer tells most about the clock.
+        Ok((timed.get(timed.len() / 2).copied().unwrap_or_default().0, first.1))
+    }
+
+    /// The median round trip of the network.
+    fn time_network(&self) -> Result<Result<Nanos, String>, HostError> {
+        let port = match self.request(&Request::Listen(self.path.host, TIMED))? {
+            Response::Listening(port) => port,
+            other => return Err(self.unexpected(&other)),
+        };
+        Ok(self.path.round_trip(port, TIMED))
+    }
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Link {
+    /// Starts ssh with an agent, and the threads that read its answers and send heartbeats.
+    fn start(
+        destination: &str,
+        script: &str,
+        printed: &File,
+    ) -> io::Result<(Arc<Self>, Receiver<Response>)> {
+        let mut command = ssh::command(destination, script);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(printed.try_clone()?);
+        let mut child = command.spawn()?;
+        let (requests, output) = (child.stdin.take(), child.stdout.take());
+        let output = output.ok_or_else(|| io::Error::other("ssh has no pipes"))?;
+        let link = Arc::new(Self {
+            child: Mutex::new(child),
+            requests: Mutex::new(requests),
+            heard: Mutex::new(Instant::now()),
+            lost: Mutex::default(),
+            dependents: Mutex::default(),
+        });
+        let (sender, receiver) = channel();
+        let (reading, beating) = (Arc::clone(&link), Arc::downgrade(&link));
+        thread::Builder::new().spawn(move || reading.read(BufReader::new(output), &sender))?;
+        thread::Builder::new().spawn(move || beat(&beating))?;
+        Ok((link, receiver))
+    }
+
+    /// Passes on responses until the end of the output.
+    fn read(&self, mut output: BufReader<ChildStdout>, responses: &Sender<Response>) {
+        let mut line = Vec::new();
+        let mut greeted = false;
+        let reason = loop {
+            line.clear();
+            match output.by_ref().take(LONGEST_RESPONSE).read_until(b'\n', &mut line) {
+                Ok(0) => break "ssh ended".to_owned(),
+                Ok(_) if line.len() as u64 == LONGEST_RESPONSE => {
+                    break "a response is too long".to_owned();
+                }
+                Ok(_) => {}
+                Err(error) => break format!("reading from ssh: {error}"),
+            }
+            *lock(&self.heard) = Instant::now();
+            match serde_json::from_slice(&line) {
+                Ok(Response::Alive) => {}
+                Ok(response) => {
+                    greeted = true;
+                    if responses.send(response).is_err() {
+                        break "it was ended".to_owned();
+                    }
+                }
+                // A login shell may print something first.
+                Err(_) if !greeted => {}
+                Err(error) => break format!("invalid response: {error}"),
+            }
+        };
+        self.lose(reason);
+    }
+
+    fn lose(&self, reason: String) {
+        lock(&self.lost).get_or_insert(reason);
+        // An error means that ssh has already exited.
+        let _ = lock(&self.child).kill();
+        self.kill_dependents();
+    }
+
+    fn kill_dependents(&self) {
+        for process in lock(&self.dependents).drain(..) {
+            // One that may not be signalled has ended.
+            let _ = process.signal(Signal::KILL);
+        }
+    }
+
+    fn send(&self, request: &Request) -> io::Result<()> {
+        let line = line_of(request)?;
+        write_line(lock(&self.requests), &line)
+    }
+
+    /// Sends a heartbeat, unless a request is being sent, which may block until the connection is lost.
+    fn beat(&self) -> io::Result<()> {
+        let line = line_of(&Request::Heartbeat)?;
+        match self.requests.try_lock() {
+            Ok(requests) => write_line(requests, &line),
+            Err(TryLockError::Poisoned(error)) => write_line(error.into_inner(), &line),
+            Err(TryLockError::WouldBlock) => Ok(()),
+        }
+    }
+
+    /// Waits for ssh to exit.
+    fn wait(&self, timeout: Duration) {
+        let started = Instant::now();
+        while matches!(lock(&self.child).try_wait(), Ok(None)) && started.elapsed() < timeout {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn line_of(request: &Request) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn write_line(mut requests: MutexGuard<'_, Option<ChildStdin>>, line: &[u8]) -> io::Result<()> {
+    match &mut *requests {
+        Some(requests) => requests.write_all(line),
+        None => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+/// Sends heartbeats while the connection is in use, and ends ssh if they are not answered.
+fn beat(link: &Weak<Link>) {
+    loop {
+        thread::sleep(HEARTBEAT);
+        let Some(link) = link.upgrade() else { return };
+        if lock(&link.lost).is_some() || link.beat().is_err() {
+            return;
+        }
+        if lock(&link.heard).elapsed() > LOST_AFTER {
+            return link.lose(format!("no answer for {} s", LOST_AFTER.as_secs()));
+        }
+    }
+}
+
+/// The end of a log; empty if it cannot be read.
+fn end_of(log: &File) -> String {
+    let start = log.metadata().map_or(0, |data| data.len()).saturating_sub(PRINTED_SHOWN);
+    let mut printed = vec![0; PRINTED_SHOWN as usize];
+    let length = log.read_at(&mut printed, start).unwrap_or_default();
+    String::from_utf8_lossy(&printed[..length]).into_owned()
+}
+
+/// A new log, or a file without a name. A symbolic link of this name is not followed.
+fn open_log(log: Option<&Path>) -> io::Result<File> {
+    let Some(log) = log else { return tempfile::tempfile() };
+    let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true).custom_flags(nofollow).open(log)
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if lock(&self.link.lost).is_none() && self.link.send(&Request::End).is_ok() {
+            *lock(&self.link.requests) = None;
+            self.link.wait(END_TIMEOUT);
+        }
+        *lock(&self.link.requests) = None;
+        let mut child = lock(&self.link.child);
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn connection_is_lost_also_while_a_request_cannot_be_sent() {
+        let mut silent = Command::new("sleep").arg("60").stdin(Stdio::piped()).spawn().unwrap();
+        let link = Arc::new(Link {
+            requests: Mutex::new(silent.stdin.take()),
+            child: Mutex::new(silent),
+            heard: Mutex::new(Instant::now().checked_sub(LOST_AFTER).unwrap()),
+            lost: Mutex::default(),
+            dependents: Mutex::default(),
+        });
+        let beating = Arc::downgrade(&link);
+        thread::spawn(move || beat(&beating));
+        // More than a pipe holds.
+        assert!(link.send(&Request::OpenTree("x".repeat(1 << 20))).is_err());
+        assert!(lock(&link.lost).as_ref().unwrap().contains("no answer"));
+        lock(&link.child).wait().unwrap();
+    }
+
+    #[test]
+    fn end_of_a_long_log_is_shown() {
+        let mut log = tempfile::tempfile().unwrap();
+        log.write_all("first\n".repeat(10_000).as_bytes()).unwrap();
+        log.write_all(b"the reason\n").unwrap();
+        assert!(end_of(&log).ends_with("first\nthe reason\n"));
+    }
+}

@@ -1,0 +1,329 @@
+//! Building and measuring a step: a run, which is extended until its figures are decided.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use dbdyno_builds::{BuildError, Fingerprint};
+use dbdyno_results::{FailureRecord, RunDirectory, RunReader};
+use dbdyno_spec::experiment::Experiment;
+use jiff::{Timestamp, Unit};
+
+use super::error::BisectError;
+use super::judgement::MOST_EXTENSIONS;
+use super::step_figures::StepFigures;
+use crate::build_only::build_candidates_in;
+use crate::data;
+use crate::error::{RunError, SamplingError};
+use crate::progress::{Outcome, Progress, RunEvent};
+use crate::session::{Options, continue_run, extend_run, start_run};
+
+/// How measuring a step ended.
+pub(crate) enum Measured<T> {
+    /// With a decision.
+    Decided(T, StepFigures),
+    /// Without one, although it was measured for the longest time.
+    Undecided(StepFigures),
+    /// The candidate in question failed.
+    Failed(String),
+    /// The user stopped it.
+    Interrupted,
+}
+
+/// How building a step ended.
+pub(crate) enum Built {
+    /// With these builds, by candidate.
+    Complete(Vec<Fingerprint>),
+    /// The candidate in question failed.
+    Failed(String),
+    /// The user stopped it.
+    Interrupted,
+}
+
+/// The run of a step.
+pub(crate) struct StepRun<'a> {
+    pub directory: PathBuf,
+    /// A directory for the databases of training, which exists while the step is built.
+    pub scratch: PathBuf,
+    pub experiment: &'a Experiment,
+    /// The text of the experiment file that the step is made of.
+    pub text: &'a str,
+    /// The number of the candidate that may fail; `None` if none may.
+    pub in_question: Option<u32>,
+    pub options: &'a Options<'a>,
+}
+
+impl StepRun<'_> {
+    /// Builds the candidates before there is a run directory, so that a commit that cannot be built
+    /// leaves none.
+    ///
+    /// # Errors
+    /// Another candidate cannot be built, or something other than the source is the reason.
+    pub fn build(&self) -> Result<Built, BisectError> {
+        match build_candidates_in(&self.scratch, self.experiment, &self.options_now()) {
+            Ok(builds) => {
+                Ok(Built::Complete(builds.iter().map(|built| built.build.fingerprint).collect()))
+            }
+            Err(_) if self.options.cancel.load(Ordering::Relaxed) => Ok(Built::Interrupted),
+            Err(error) => self.failure(error).map(Built::Failed),
+        }
+    }
+
+    /// Starts or resumes the run, and doubles its measuring time until `decide` has a decision.
+    ///
+    /// # Errors
+    /// A candidate other than the one in question failed, or the run cannot continue.
+    pub fn measure<T>(
+        &self,
+        decide: impl Fn(&StepFigures) -> Option<T>,
+    ) -> Result<Measured<T>, BisectError> {
+        if !self.exists() {
+            let text = format!(
+                "# A step of a bisect: other candidates and microbenchmarks than in this file.\n{}",
+                self.text
+            );
+            let started = start_run(self.experiment, &text, &self.directory, &self.options_now());
+            if let Some(end) = self.early_end(started)? {
+                return Ok(end);
+            }
+        } else if !self.is_complete()? {
+            let continued = continue_run(&self.directory, &self.options_now());
+            if let Some(end) = self.early_end(continued)? {
+                return Ok(end);
+            }
+        }
+        loop {
+            let figures = StepFigures::read(&self.directory, self.experiment)?;
+            if let Some(failure) = figures.failures.first() {
+                return self.failed(failure).map(Measured::Failed);
+            }
+            if let Some(decision) = decide(&figures) {
+                return Ok(Measured::Decided(decision, figures));
+            }
+            if figures.extensions >= MOST_EXTENSIONS {
+                return Ok(Measured::Undecided(figures));
+            }
+            let more = figures.time();
+            (self.options.progress)(RunEvent::BisectStep(format!(
+                "  not decided yet: measuring {more} more"
+            )));
+            let extended = extend_run(&self.directory, more, &self.options_now());
+            if let Some(end) = self.early_end(extended)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    fn exists(&self) -> bool {
+        RunReader::open(&self.directory).is_ok()
+    }
+
+    fn is_complete(&self) -> Result<bool, BisectError> {
+        let microbenchmarks = RunReader::open(&self.directory)?.microbenchmarks()?;
+        Ok(microbenchmarks.iter().all(|(_, done)| *done))
+    }
+
+    /// How measuring ended, unless it is complete.
+    fn early_end<T>(
+        &self,
+        outcome: Result<Outcome, RunError>,
+    ) -> Result<Option<Measured<T>>, BisectError> {
+        match outcome {
+            Ok(Outcome::Interrupted) => Ok(Some(Measured::Interrupted)),
+            Ok(_) => Ok(None),
+            Err(_) if self.options.cancel.load(Ordering::Relaxed) => {
+                Ok(Some(Measured::Interrupted))
+            }
+            Err(error) => {
+                let reason = self.failure(error)?;
+                // The run is not resumed.
+                data::remove(&RunDirectory::at(&self.directory))?;
+                Ok(Some(Measured::Failed(reason)))
+            }
+        }
+    }
+
+    /// Why the candidate in question failed.
+    ///
+    /// # Errors
+    /// The error, if it is not that of this candidate alone.
+    fn failure(&self, error: RunError) -> Result<String, BisectError> {
+        let in_question =
+            self.in_question.and_then(|number| self.experiment.candidates.get(number as usize));
+        let failure = in_question.and_then(|candidate| failure_of(&candidate.name, &error));
+        failure.ok_or_else(|| error.into())
+    }
+
+    /// Why the candidate in question failed, as stored in the run.
+    fn failed(&self, failure: &FailureRecord) -> Result<String, BisectError> {
+        let FailureRecord { candidate, at, reason, .. } = failure;
+        if self.in_question == Some(*candidate) {
+            return Ok(format!("it failed at {at}: {}", first_line(reason)));
+        }
+        let name = self.experiment.candidates.get(*candidate as usize);
+        let candidate = name.map_or("the control", |candidate| &candidate.name).to_owned();
+        Err(BisectError::Failed { candidate, at: at.clone(), reason: reason.clone() })
+    }
+
+    /// The options with the current time.
+    fn options_now(&self) -> Options<'_> {
+        Options { now: now(), ..with_progress(self.options, self.options.progress) }
+    }
+}
+
+/// The options of a step, with another receiver of events.
+pub(crate) fn with_progress<'a>(options: &Options<'_>, progress: Progress<'a>) -> Options<'a> {
+    Options {
+        worker: options.worker.clone(),
+        cache: options.cache.clone(),
+        trust: options.trust,
+        keep_data: false,
+        cancel: options.cancel.clone(),
+        progress,
+        version: options.version.clone(),
+        now: options.now.clone(),
+    }
+}
+
+/// The current time, RFC 3339.
+fn now() -> String {
+    Timestamp::now().round(Unit::Second).unwrap_or_default().to_string()
+}
+
+/// Why a candidate failed, in one line; `None` if others failed, too, or if its source cannot be the
+/// reason.
+fn failure_of(name: &str, error: &RunError) -> Option<String> {
+    let is_of = |candidate: &String| {
+        candidate == name || candidate.strip_prefix("training-").is_some_and(|of| of == name)
+    };
+    let text = match error {
+        RunError::Build(failures) => match &failures[..] {
+            [(candidate, error)] if is_of(candidate) && may_be_of_source(error) => {
+                error.to_string()
+            }
+            _ => return None,
+        },
+        RunError::NotAsNamed(refusals) => match &refusals[..] {
+            [(candidate, refusal)] if is_of(candidate) => refusal.clone(),
+            _ => return None,
+        },
+        RunError::Audit { candidate, .. }
+        | RunError::Load { candidate, .. }
+        | RunError::Server { candidate, .. }
+        | RunError::Sampling {
+            candidate,
+            source: SamplingError::TooFew { .. } | SamplingError::NotLoaded(_),
+        } if is_of(candidate) => error.to_string(),
+        _ => return None,
+    };
+    Some(first_line(&text))
+}
+
+/// Whether the source may be the reason, directly or because the training failed.
+const fn may_be_of_source(error: &BuildError) -> bool {
+    error.is_of_source() || matches!(error, BuildError::Profile { .. })
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use dbdyno_audit::AuditError;
+    use dbdyno_spec::parse;
+    use dbdyno_worker::worker::WorkerError;
+
+    use super::*;
+    use crate::context::WorkerProgram;
+
+    fn load(candidate: &str) -> RunError {
+        let source = WorkerError::NotStarted("no memory\nlog".to_owned());
+        RunError::Load { candidate: candidate.to_owned(), source }
+    }
+
+    fn refused(candidates: &[&str]) -> RunError {
+        let refusal = |name: &&str| ((*name).to_owned(), "not optimized\nin 1 file".to_owned());
+        RunError::NotAsNamed(candidates.iter().map(refusal).collect())
+    }
+
+    fn failed(candidate: &str, error: BuildError) -> RunError {
+        RunError::Build(vec![(candidate.to_owned(), error)])
+    }
+
+    #[test]
+    fn run_of_a_skipped_step_leaves_no_data() {
+        let text = "name = 'test'\nbaseline = 'a'\n[[candidate]]\nname = 'a'\nsystem = 'mariadb'\n\
+                    [[candidate]]\nname = 'b'\nsystem = 'mariadb'\n";
+        let experiment = parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
+        let options = Options {
+            worker: WorkerProgram { program: "/bin/false".into(), args: Vec::new() },
+            cache: None,
+            trust: false,
+            keep_data: false,
+            cancel: Arc::default(),
+            progress: &|_| {},
+            version: String::new(),
+            now: String::new(),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let run = StepRun {
+            directory: dir.path().to_owned(),
+            scratch: PathBuf::new(),
+            experiment: &experiment,
+            text,
+            in_question: Some(1),
+            options: &options,
+        };
+        let loaded = RunDirectory::at(dir.path()).data().join(".loaded-0");
+        fs::create_dir_all(&loaded).unwrap();
+        assert!(run.early_end::<()>(Err(load("a"))).is_err());
+        assert!(loaded.exists(), "the bisect can be continued");
+        let end = run.early_end::<()>(Err(load("b"))).unwrap();
+        assert!(matches!(end, Some(Measured::Failed(_))));
+        assert!(!loaded.exists());
+    }
+
+    #[test]
+    fn errors_of_the_candidate_in_question_alone_are_its_failures() {
+        let reason = |error: RunError| failure_of("abc", &error);
+        assert_eq!(reason(refused(&["abc"])).as_deref(), Some("not optimized"));
+        for name in ["abc", "training-abc"] {
+            let reason = reason(load(name)).unwrap();
+            assert!(
+                reason.contains(&format!("with {name}: ")) && !reason.contains('\n'),
+                "{reason}"
+            );
+        }
+        let audit = |candidate: &str| RunError::Audit {
+            candidate: candidate.to_owned(),
+            source: AuditError::NotCompiled(PathBuf::from("/x")),
+        };
+        assert!(reason(audit("abc")).is_some());
+        let too_few = SamplingError::TooFew { found: 1, total: 2 };
+        assert!(
+            reason(RunError::Sampling { candidate: "abc".to_owned(), source: too_few }).is_some()
+        );
+        let profile = || BuildError::Profile {
+            what: "sqlite".to_owned(),
+            profile: PathBuf::from("/profile"),
+            reason: "it has no counts".to_owned(),
+        };
+        assert!(reason(failed("abc", profile())).unwrap().contains("it has no counts"));
+
+        let cancelled = BuildError::Cancelled { what: "sqlite".to_owned() };
+        for error in [
+            refused(&["abc", "good"]),
+            refused(&["good"]),
+            load("good"),
+            load("training-good"),
+            audit("bad"),
+            failed("good", profile()),
+            failed("abc", cancelled),
+        ] {
+            assert_eq!(failure_of("abc", &error), None, "{error}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The build pipeline: candidates that dbdyno compiles.
+
+mod auditor;
+mod requests;
+
+use std::cell::RefCell;
+use std::iter;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dbdyno_audit::Audit;
+use dbdyno_builds::{
+    Bolt, Build, BuildError, Builder, Cache, CacheDir, CacheLease, Profiles, Profiling, Request,
+    SampleTools, Sources, check_profile_tools,
+};
+use dbdyno_spec::experiment::{self, Candidate, Training};
+use dbdyno_types::build::{BoltProfileMethod, Pgo};
+
+use auditor::Auditor;
+use requests::Requests;
+pub(crate) use requests::of_server;
+
+use crate::error::RunError;
+use crate::pgo_training::{PgoTrainer, TrainingTarget};
+use crate::progress::RunEvent;
+use crate::sampling;
+
+/// The build of a candidate.
+#[derive(Clone, Debug)]
+pub(crate) struct BuiltCandidate {
+    pub build: Build,
+    /// Its flag audit.
+    pub audit: Arc<Audit>,
+    /// The file with the samples that BOLT used, if it used any.
+    pub samples: Option<PathBuf>,
+    /// Keeps all builds of the experiment in the cache.
+    pub held: Arc<Vec<CacheLease>>,
+}
+
+/// Builds the candidates that are to be compiled, in the order of the list; `None` for the others.
+pub(crate) fn build(
+    candidates: &[&Candidate],
+    cache: Option<PathBuf>,
+    trainer: &PgoTrainer<'_>,
+) -> Result<Vec<Option<BuiltCandidate>>, RunError> {
+    let mut built: Vec<Option<BuiltCandidate>> = vec![None; candidates.len()];
+    if candidates.iter().all(|candidate| candidate.system.build().is_none()) {
+        return Ok(built);
+    }
+    let mut pipeline = BuildPipeline::open(candidates, cache, trainer)?;
+    pipeline.train_for_compilers()?;
+    let mut all = pipeline.compile()?;
+    pipeline.optimize_with_bolt(&mut all)?;
+    let held = Arc::new(pipeline.held.take());
+    for (planned, one) in pipeline.planned.iter().zip(all) {
+        built[planned.position] = Some(BuiltCandidate { held: Arc::clone(&held), ..one });
+    }
+    Ok(built)
+}
+
+/// A candidate to build.
+struct PlannedBuild<'a> {
+    /// Its position in the list of candidates.
+    position: usize,
+    candidate: &'a Candidate,
+    build: &'a experiment::Build,
+    request: Request,
+    /// Tools that convert samples for its compiler; `None` if the compiler gets no samples.
+    tools: Option<SampleTools>,
+}
+
+impl<'a> PlannedBuild<'a> {
+    /// The training and the build for its compiler's profile; `None` if the compiler gets none.
+    fn compiler_training(&self) -> Option<(&'a Training, Request)> {
+        let variant = &self.request.variant;
+        let profiling = match variant.pgo {
+            Pgo::Instrument => Profiling::Collect,
+            Pgo::Sample => Profiling::Sample,
+            Pgo::Off => return None,
+        };
+        let variant = variant.without_bolt();
+        let request = Request { variant, profiling, ..self.request.clone() };
+        Some((self.build.training.as_ref()?, request))
+    }
+
+    /// The training for BOLT; `None` if BOLT is not used.
+    fn bolt_training(&self) -> Option<&'a Training> {
+        let is_for_bolt = self.request.variant.bolt && self.build.bolt;
+        self.build.training.as_ref().filter(|_| is_for_bolt)
+    }
+
+    fn is_sampled(&self) -> bool {
+        let bolt = self.bolt_training().map(|training| training.bolt_profile);
+        self.request.variant.pgo == Pgo::Sample || bolt == Some(BoltProfileMethod::Samples)
+    }
+}
+
+/// Builds the planned builds: trains, compiles, audits, optimizes with BOLT.
+struct BuildPipeline<'a> {
+    planned: Vec<PlannedBuild<'a>>,
+    builder: Builder,
+    auditor: Auditor<'a>,
+    cache: Cache,
+    profiles: Profiles,
+    /// Locks that keep builds in the cache.
+    held: RefCell<Vec<CacheLease>>,
+    /// `None` if no candidate uses it.
+    bolt: Option<Bolt>,
+    trainer: &'a PgoTrainer<'a>,
+}
+
+impl<'a> BuildPipeline<'a> {
+    /// Checks everything that can be checked before the first compilation.
+    fn open(
+        candidates: &[&'a Candidate],
+        cache: Option<PathBuf>,
+        trainer: &'a PgoTrainer<'a>,
+    ) -> Result<Self, RunError> {
+        let (cancel, progress) = (trainer.cancel, trainer.progress);
+        let custom_cache = cache.as_ref().map(|cache| cache.display().to_string());
+        let cache = CacheDir::chosen_or_default(cache.as_deref())?;
+        let mut builder = Builder::new(cache.clone());
+        builder.cancel = Arc::clone(cancel);
+
+        let mut requests = Requests::new(Sources::new(&cache, Arc::clone(cancel)), progress);
+        let mut planned = Vec::new();
+        let mut failures = Vec::new();
+        for (position, &candidate) in candidates.iter().enumerate() {
+            let Some(build) = candidate.system.build() else { continue };
+            let one = requests.request(candidate, build).and_then(|request| {
+                check_profile_tools(&request.compiler, request.variant.pgo)?;
+                let compiler = (request.variant.pgo == Pgo::Sample).then_some(&request.compiler);
+                let tools = compiler.map(SampleTools::of).transpose()?;
+                Ok(PlannedBuild { position, candidate, build, request, tools })
+            });
+            match one {
+                Ok(one) => planned.push(one),
+                Err(error) => failures.push((candidate.name.clone(), error)),
+            }
+        }
+        if !failures.is_empty() {
+            return Err(RunError::Build(failures));
+        }
+        if let Some(PlannedBuild { candidate, .. }) = planned.iter().find(|one| one.is_sampled()) {
+            sampling::check_permitted().map_err(|source| RunError::Sampling {
+                candidate: candidate.name.clone(),
+                source,
+            })?;
+        }
+        let first = planned.iter().find(|one| one.bolt_training().is_some());
+        let bolt = first.map(|first| Bolt::find().map_err(|e| failed(first.candidate, e)));
+        Ok(Self {
+            bolt: bolt.transpose()?,
+            planned,
+            builder,
+            auditor: Auditor::new(Cache::new(&cache), custom_cache, trainer),
+            profiles: Profiles::new(&cache),
+            cache: Cache::new(&cache),
+            held: RefCell::default(),
+            trainer,
+        })
+    }
+
+    /// Collects the profiles for compilers.
+    fn train_for_compilers(&mut self) -> Result<(), RunError> {
+        let mut trained = Vec::new();
+        for (number, planned) in self.planned.iter().enumerate() {
+            trained.extend(
+                planned.compiler_training().map(|(training, with)| (number, training, with)),
+            );
+        }
+        let candidates: Vec<&Candidate> =
+            trained.iter().map(|(number, ..)| self.planned[*number].candidate).collect();
+        let requests: Vec<Request> = trained.iter().map(|(.., with)| with.clone()).collect();
+        let builds = self.make(&requests, &candidates)?;
+        self.auditor.audit(&candidates, &builds)?;
+        for ((number, training, _), build) in trained.iter().zip(&builds) {
+            let planned = &mut self.planned[*number];
+            let target = TrainingTarget { candidate: planned.candidate, training, build };
+            let tools = planned.tools.as_ref();
+            let profile = self.trainer.compilers_profile(&target, tools, &self.profiles)?;
+            planned.request.profiling = Profiling::Use(Box::new(profile));
+        }
+        Ok(())
+    }
+
+    /// Compiles, links and audits all builds.
+    fn compile(&self) -> Result<Vec<BuiltCandidate>, RunError> {
+        let candidates: Vec<&Candidate> = self.planned.iter().map(|one| one.candidate).collect();
+        let requests: Vec<Request> = self.planned.iter().map(|one| one.request.clone()).collect();
+        let builds = self.make(&requests, &candidates)?;
+        let audits = self.auditor.audit(&candidates, &builds)?;
+        let built =
+            |(build, audit)| BuiltCandidate { build, audit, samples: None, held: Arc::default() };
+        Ok(builds.into_iter().zip(audits).map(built).collect())
+    }
+
+    /// Optimizes builds with BOLT, whose profiles need the linked builds.
+    fn optimize_with_bolt(&self, built: &mut [BuiltCandidate]) -> Result<(), RunError> {
+        let Some(bolt) = &self.bolt else { return Ok(()) };
+        let mut numbers = Vec::new();
+        let mut candidates = Vec::new();
+        let mut requests = Vec::new();
+        for (number, planned) in self.planned.iter().enumerate() {
+            let Some(training) = planned.bolt_training() else { continue };
+            let candidate = planned.candidate;
+            let target = TrainingTarget { candidate, training, build: &built[number].build };
+            let profile = self.trainer.bolts_profile(&target, bolt, &self.profiles)?;
+            built[number].samples = profile.samples();
+            numbers.push(number);
+            candidates.push(candidate);
+            requests.push(Request { bolt: Some(profile), ..planned.request.clone() });
+        }
+        // The objects are the same, so the audits still hold.
+        for (number, build) in numbers.into_iter().zip(self.make(&requests, &candidates)?) {
+            built[number].build = build;
+        }
+        Ok(())
+    }
+
+    fn make(
+        &self,
+        requests: &[Request],
+        candidates: &[&Candidate],
+    ) -> Result<Vec<Build>, RunError> {
+        // Audits each server before the next is compiled.
+        let mut refused = None;
+        let mut audit = |at: usize, build: &Build| {
+            // The others may take hours, in which another process may shrink the cache.
+            self.hold(build);
+            if requests[at].bolt.is_some() || !build.system.is_server() {
+                return ControlFlow::Continue(());
+            }
+            match self.auditor.audit(&[candidates[at]], std::slice::from_ref(build)) {
+                Ok(_) => ControlFlow::Continue(()),
+                Err(error) => {
+                    refused = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        let report =
+            |event: dbdyno_builds::Event<'_>| (self.trainer.progress)(RunEvent::Build(event));
+        let outcomes = self.builder.build_while(requests, &report, &mut audit);
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let mut builds = Vec::new();
+        let mut failures = Vec::new();
+        for (candidate, outcome) in candidates.iter().zip(outcomes) {
+            match outcome {
+                Ok(build) => {
+                    self.hold(&build);
+                    builds.push(build);
+                }
+                Err(error) => failures.push((candidate.name.clone(), error)),
+            }
+        }
+        if failures.is_empty() { Ok(builds) } else { Err(RunError::Build(failures)) }
+    }
+}
+
+impl BuildPipeline<'_> {
+    /// Keeps a build, and the build that BOLT optimized, in the cache. From a read-only cache nothing
+    /// is removed, so errors are ignored.
+    fn hold(&self, build: &Build) {
+        let base = build.bolt.as_ref().map(|bolt| bolt.base);
+        for fingerprint in iter::once(build.fingerprint).chain(base) {
+            let held = self.cache.lease(&fingerprint, self.trainer.cancel);
+            self.held.borrow_mut().extend(held.ok().flatten());
+        }
+    }
+}
+
+fn failed(candidate: &Candidate, error: BuildError) -> RunError {
+    RunError::Build(vec![(candidate.name.clone(), error)])
+}

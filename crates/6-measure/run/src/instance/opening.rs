@@ -1,0 +1,208 @@
+//! Opening an instance: starting its server and its worker.
+
+use std::path::PathBuf;
+
+use dbdyno_engines::server::{Server, ServerAccess, ServerPlan};
+use dbdyno_engines::sqlite::{self, Sqlite};
+use dbdyno_hosts::{HostConnection, HostMonitor};
+use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
+use dbdyno_worker::protocol::{Open, SystemUnderTest};
+use dbdyno_worker::worker::WorkerError;
+
+use super::Instance;
+use super::running_server::{RunningServer, host_failed, server_failed};
+use crate::context::RunContext;
+use crate::data_location::DataLocation;
+use crate::resolved_candidate::Deployment;
+use crate::settings;
+
+/// The schema of dbdyno's tables on a private server.
+const SCHEMA: &str = "dbdyno";
+
+/// The environment variable in which a worker gets the password of a server on another host.
+const PASSWORD: &str = "DBDYNO_PASSWORD";
+
+impl Instance {
+    /// Starts the private server, unless it runs, and a worker with this number of connections.
+    /// Set `create` if the location has no tables yet.
+    pub fn open(
+        &mut self,
+        context: &RunContext<'_>,
+        clients: u32,
+        create: bool,
+    ) -> Result<(), WorkerError> {
+        self.worker = None;
+        self.monitor = None;
+        if let (Deployment::Private(plan), None) = (&self.candidate.deployment, &self.server) {
+            self.server = start_server(context, &self.candidate.spec.system, plan, &self.location)?;
+        }
+        let RunContext { experiment, cpus, .. } = context;
+        let embedded = self.candidate.spec.system.is_embedded();
+        let log = context.directory.logs().join(format!("{}.log", self.candidate.name));
+        let logs_in = matches!(self.candidate.deployment, Deployment::Existing(_));
+        let host = self.candidate.host.as_ref();
+        // Before the worker connects: counters miss the threads that exist already.
+        self.monitor = monitor(context, &self.candidate.deployment, host)?;
+        let mut environment = context.environment.clone();
+        if let (Some(host), false) = (host, logs_in) {
+            environment.push((PASSWORD.to_owned(), host.password().to_owned()));
+        }
+        let mut worker = context.worker.start(&log, &environment, logs_in)?;
+        if let Some(host) = host {
+            host.kill_on_loss(worker.pid());
+        }
+        let mut opened = worker.open(Open {
+            system: self.system_under_test(context),
+            create,
+            clients,
+            threads: if embedded { clients } else { cpus.dbdyno.len() as u32 },
+            wait: context.client_wait,
+            tables: experiment.workload.tables,
+            load_tables: experiment.workload.uses_sbtest_tables(),
+            own_tables: experiment.workload.has_own_tables(),
+            setup: if create { experiment.workload.setup.clone() } else { Vec::new() },
+            scripts: if create {
+                experiment.workload.scripts().cloned().collect()
+            } else {
+                Vec::new()
+            },
+            script_clients: experiment.workload.most_clients(),
+            rows: experiment.workload.rows,
+            seed: experiment.seed,
+            cpus: Some(if embedded { &cpus.system } else { &cpus.dbdyno }.to_string()),
+            injected_delay: self.candidate.spec.injected_delay,
+            count: counts(experiment),
+            insert: experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
+        })?;
+        if let Some(RunningServer::OnHost(server)) = &self.server {
+            opened.counting = server.monitor().counting().cloned();
+        }
+        if let Some(monitor) = &self.monitor {
+            opened.counting = monitor.counting().cloned();
+        }
+        self.opened = Some(opened);
+        if create && matches!(self.location, DataLocation::Schema) {
+            context.used_schemas.borrow_mut().insert(self.candidate.name.clone());
+        }
+        self.worker = Some(worker);
+        Ok(())
+    }
+
+    fn system_under_test(&self, context: &RunContext<'_>) -> SystemUnderTest {
+        match (&self.candidate.spec.system, &self.candidate.deployment, &self.server) {
+            (System::Sqlite { config, .. }, Deployment::Library(build), _) => {
+                SystemUnderTest::Sqlite {
+                    library: build.artifact.clone(),
+                    settings: sqlite_settings(config),
+                    file: match &self.location {
+                        DataLocation::Directory(directory) => Sqlite::file_in(directory),
+                        DataLocation::ServerDir(_)
+                        | DataLocation::HostDir(_)
+                        | DataLocation::Schema => PathBuf::new(),
+                    },
+                }
+            }
+            (System::Private(private), Deployment::Private(plan), Some(server)) => {
+                let PrivateServer { system, statements, .. } = *private;
+                SystemUnderTest::Server {
+                    settings: ServerAccess {
+                        system,
+                        engine: plan.engine(),
+                        target: server.target(),
+                        schema: SCHEMA.to_owned(),
+                        statements,
+                        owner: None,
+                    },
+                    pid: server.pid(),
+                    on_host: self.candidate.host.is_some(),
+                }
+            }
+            (_, Deployment::Existing(server), _) => {
+                let owner = context.run.clone().expect("training uses no existing servers");
+                SystemUnderTest::Server {
+                    settings: ServerAccess {
+                        system: server.system,
+                        engine: server.engine,
+                        target: server.target.clone(),
+                        schema: server.schema.clone(),
+                        statements: server.statements,
+                        owner: Some(owner),
+                    },
+                    // On a host, it is the number of a process there.
+                    pid: server.pid.filter(|_| server.host.is_none()),
+                    on_host: self.monitor.is_some(),
+                }
+            }
+            _ => unreachable!("a candidate's deployment fits its system"),
+        }
+    }
+}
+
+/// Whether counters of a server's process are read in slices. The insert benchmark has its own figures
+/// for each second.
+const fn counts(experiment: &Experiment) -> bool {
+    experiment.schedule.counters && experiment.insert_benchmark.is_none()
+}
+
+/// A monitor of an existing server on this host; `None` for any other server.
+fn monitor(
+    context: &RunContext<'_>,
+    deployment: &Deployment,
+    host: Option<&HostConnection>,
+) -> Result<Option<HostMonitor>, WorkerError> {
+    let (Deployment::Existing(server), Some(host)) = (deployment, host) else { return Ok(None) };
+    let Some(pid) = server.pid else { return Ok(None) };
+    let count = counts(context.experiment);
+    HostMonitor::of(host, pid, count).map(Some).map_err(host_failed)
+}
+
+/// Starts the private server with its data in this location; `None` in one that is not a server's.
+fn start_server(
+    context: &RunContext<'_>,
+    system: &System,
+    plan: &ServerPlan,
+    location: &DataLocation,
+) -> Result<Option<RunningServer>, WorkerError> {
+    Ok(match location {
+        DataLocation::ServerDir(directory) => {
+            let cpus = context.cpus.system.to_string();
+            let server = Server::start(plan, directory, Some(&cpus)).map_err(server_failed)?;
+            Some(RunningServer::Here(server))
+        }
+        DataLocation::HostDir(directory) => {
+            let count = counts(context.experiment);
+            let tls = matches!(system, System::Private(PrivateServer { tls: true, .. }));
+            let server = directory.start(plan, tls, count).map_err(host_failed)?;
+            Some(RunningServer::OnHost(server))
+        }
+        DataLocation::Directory(_) | DataLocation::Schema => None,
+    })
+}
+
+fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {
+    sqlite::Settings {
+        page_size: config.page_size,
+        cache_size: config.cache_size,
+        journal_mode: settings::journal_mode(config),
+        synchronous: settings::synchronous(config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_spec::parse;
+
+    use super::*;
+
+    #[test]
+    fn counters_are_read_unless_disabled_and_not_in_insert_benchmarks() {
+        let counts = |lines: &str| {
+            let candidate = "[[candidate]]\nname = 'a'\nsystem = 'mariadb'\n";
+            let text = format!("name = 'test'\nbaseline = 'a'\n{lines}{candidate}");
+            counts(&parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}")))
+        };
+        assert!(counts(""));
+        assert!(!counts("[schedule]\ncounters = false\n"));
+        assert!(!counts("[insert_benchmark]\n"));
+    }
+}

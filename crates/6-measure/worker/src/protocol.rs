@@ -1,0 +1,259 @@
+//! The protocol between dbdyno and a worker: one JSON value per line, one response per request. A
+//! step of the insert benchmark has an additional response for each second. During a slice or a step on a
+//! server of another host, the worker asks for readings of its usage.
+
+use std::path::PathBuf;
+
+use dbdyno_engines::server::ServerAccess;
+use dbdyno_engines::{SchemaRemoval, sqlite};
+use dbdyno_types::insert::{DeviceUsage, Second, StepMeasured};
+use dbdyno_types::{ClientWait, Counting, Counts, ServerUsage, SliceMeasured, StateSnapshot};
+use dbdyno_units::{Bytes, Energy, Share};
+use dbdyno_workloads::definition::{Microbenchmark, Script};
+use dbdyno_workloads::insert::Plan;
+use dbdyno_workloads::setup::SetupScript;
+use serde::{Deserialize, Serialize};
+
+use crate::slice::SliceRequest;
+
+/// A request to a worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Connect every client; must be the first request.
+    Open(Box<Open>),
+    /// Create and fill the tables, then run the setup scripts.
+    Load,
+    /// Read all tables and indexes once, through every client's connection.
+    Warm,
+    /// Settle the database: write back pending changes.
+    Settle,
+    /// Read the state of the database.
+    StateSnapshot,
+    /// Prepare a microbenchmark's statements on every connection.
+    Prepare(Box<Prepare>),
+    /// Run one slice of the prepared microbenchmark.
+    Slice(SliceRequest),
+    /// The requested reading was taken.
+    Read,
+    /// The requested reading of a step; all unknown if it failed.
+    ReadStep(Box<StepUsages>),
+    /// Prepare the statements of these microbenchmarks once, to find those that the system refuses.
+    CheckStatements(Vec<Microbenchmark>),
+    /// Log in to an existing server and check that the run can create its schema.
+    CheckAccess,
+    /// Free the prepared statements.
+    FreeStatements,
+    /// Remove the tables of the run, and its schema if nothing else is in it.
+    Remove,
+    /// Create the tables of the insert benchmark.
+    InsertTables,
+    /// Run one step of the insert benchmark, with a response for each second.
+    InsertStep(InsertStep),
+}
+
+/// The instance that a worker connects to, and how.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Open {
+    /// The system under test.
+    pub system: SystemUnderTest,
+    /// Whether to create the schema first, for data that is about to be loaded.
+    pub create: bool,
+    /// Connections to open: the largest number of clients.
+    pub clients: u32,
+    /// Threads that drive the connections; an embedded system has one per client.
+    pub threads: u32,
+    /// How the clients of a server wait for answers.
+    pub wait: ClientWait,
+    /// Number of tables that statements choose from, at least 1.
+    pub tables: u32,
+    /// Whether these tables are loaded: some statement uses them.
+    pub load_tables: bool,
+    /// Whether there are other tables, created by setup scripts.
+    pub own_tables: bool,
+    /// The setup scripts, for data that is about to be loaded.
+    pub setup: Vec<SetupScript>,
+    /// The sysbench scripts, for data that is about to be loaded.
+    pub scripts: Vec<Script>,
+    /// Number of clients that scripts make their data for: the largest that is measured.
+    pub script_clients: u32,
+    /// Rows in each table.
+    pub rows: u64,
+    /// Seed of all random draws.
+    pub seed: u64,
+    /// CPUs that the worker may run on, such as `1` or `2-3`; `None` for all.
+    pub cpus: Option<String>,
+    /// Work added to slices, as a share of their time.
+    pub injected_delay: Option<Share>,
+    /// Whether to read counters of the CPU and the kernel in each slice.
+    pub count: bool,
+    /// The insert benchmark; `None` for microbenchmarks.
+    pub insert: Option<Plan>,
+}
+
+/// A step of the insert benchmark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InsertStep {
+    /// The step's number in the plan, from 0.
+    pub step: u32,
+    /// The repeat, from 0, which selects the streams of rows and queries.
+    pub repeat: u32,
+    /// The directory of the database's files, if known and on this machine.
+    pub data: Option<PathBuf>,
+}
+
+/// A system that a worker can hold connections to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SystemUnderTest {
+    /// SQLite, loaded into the worker.
+    Sqlite {
+        /// The shared library.
+        library: PathBuf,
+        /// Its settings.
+        settings: sqlite::Settings,
+        /// The database file.
+        file: PathBuf,
+    },
+    /// A running server.
+    Server {
+        /// How to connect.
+        settings: ServerAccess,
+        /// The server's first process, if it runs on this machine and its usage may be read.
+        pid: Option<u32>,
+        /// Whether it runs on another host, where its usage is read on request.
+        on_host: bool,
+    },
+}
+
+/// A reading of a server's usage in a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// Before the lead-in.
+    LeadIn {
+        /// Whether other requests came since the last slice, so that its work since then is not in the
+        /// background.
+        interrupted: bool,
+    },
+    /// Before the timed part.
+    Start,
+    /// After the timed part.
+    End,
+}
+
+/// A server's usage in a timed part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimedUsage {
+    /// CPU time and other resources; `None` if unknown.
+    pub server: Option<ServerUsage>,
+    /// Counters of the CPU and the kernel.
+    pub counts: Counts,
+    /// The machine's energy.
+    pub energy: Option<Energy>,
+}
+
+/// A reading of a server's usage in a step of the insert benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepReading {
+    /// At the start.
+    Start,
+    /// At the end of a second.
+    Second,
+}
+
+/// A server's usage in a part of a step; what is unknown is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepUsage {
+    /// CPU time and other resources.
+    pub server: Option<ServerUsage>,
+    /// Reads and writes of the device with its files, by all processes.
+    pub device: Option<DeviceUsage>,
+    /// Size of its files on storage, at the end.
+    pub database: Option<Bytes>,
+    /// Its memory, at the end.
+    pub resident: Option<Bytes>,
+}
+
+/// A server's usage at the end of a second of a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepUsages {
+    /// Since the last reading.
+    pub second: StepUsage,
+    /// Since the start.
+    pub total: StepUsage,
+}
+
+/// A microbenchmark to prepare.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Prepare {
+    /// The microbenchmark.
+    pub microbenchmark: Microbenchmark,
+    /// Position in the running order, which selects the streams of events.
+    pub position: u32,
+    /// Number of concurrent clients, at most the number of connections.
+    pub clients: u32,
+}
+
+/// A worker's response.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Response {
+    /// Done.
+    Done,
+    /// The instance is open.
+    Opened(Opened),
+    /// The state of the database.
+    StateSnapshot(StateSnapshot),
+    /// The statements that the system refuses.
+    RefusedStatements(Vec<RefusedStatement>),
+    /// What became of the schema.
+    Removed(SchemaRemoval),
+    /// Take a reading of the server on another host, before the lead-in or the timed part; answered with
+    /// [`Request::Read`]. The one after the timed part is taken at [`Response::Sliced`].
+    Read(Reading),
+    /// Take a reading of the server on another host in a step; answered with [`Request::ReadStep`].
+    ReadStep(StepReading),
+    /// The measurements of a slice.
+    Sliced(Box<SliceMeasured>),
+    /// The measurements of one second of a step; more responses follow.
+    Second(Box<Second>),
+    /// The measurements of a step.
+    Stepped(Box<StepMeasured>),
+    /// The request failed. The worker continues to run.
+    Failed(Failed),
+}
+
+/// Facts about an opened instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The system's version.
+    pub version: String,
+    /// Its compile options or settings.
+    pub options: Vec<(String, String)>,
+    /// The clock for response times of events.
+    pub ticks: String,
+    /// Which counters are available; `None` if none were requested.
+    pub counting: Option<Counting>,
+}
+
+/// A statement that the system refuses to prepare.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedStatement {
+    /// The microbenchmark.
+    pub microbenchmark: String,
+    /// Its number in the microbenchmark, from 1.
+    pub number: u32,
+    /// The system's error.
+    pub error: String,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// The reason.
+    pub message: String,
+    /// Whether a connection is lost.
+    pub lost_connection: bool,
+}

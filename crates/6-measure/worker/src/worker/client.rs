@@ -1,0 +1,461 @@
+//! One client and its hot loop.
+
+use dbdyno_drivers::{Answer, Connection, Error, NonBlockingConnection, Received};
+use dbdyno_machine::tsc::{Calibration, TickSource};
+use dbdyno_types::SliceMeasured;
+use dbdyno_units::{Nanos, Share};
+use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::events::Events;
+use dbdyno_workloads::program::Tables;
+
+use super::deadline::Deadline;
+use super::delay::Delay;
+use super::error::RequestError;
+use super::meter::Meter;
+use super::prepared::{ConnectionParams, Prepared};
+use super::readings::Readings;
+use super::script_client::ScriptClient;
+use super::script_host::{ScriptTarget, print};
+use super::tally::Tally;
+use super::waiting::{Asleep, Waiting};
+use crate::latency::TickHistogram;
+use crate::slice::SliceRequest;
+
+/// Parameters of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientSetup {
+    /// The client's number, from 0.
+    pub number: u32,
+    /// The tables.
+    pub tables: Tables,
+    /// Seed of all random draws.
+    pub seed: u64,
+    /// The length of a tick.
+    pub calibration: Calibration,
+    /// Work added to slices, as a share of their time.
+    pub injected_delay: Option<Share>,
+    /// How sysbench scripts are run; `None` if they cannot be.
+    pub scripts: Option<ScriptTarget>,
+}
+
+/// How far a client came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advance {
+    /// Nothing has arrived.
+    Nothing,
+    /// An event is in progress.
+    Continues,
+    /// The deadline has passed, and no event is started.
+    Stopped,
+}
+
+/// What a client executes.
+enum Work {
+    Statements(Box<Prepared>),
+    Script(Box<ScriptClient>),
+}
+
+impl Work {
+    /// Runs one event.
+    #[inline]
+    fn event<C: Connection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+        waiting: &mut impl Waiting<C>,
+    ) -> Result<(), RequestError> {
+        match self {
+            Self::Statements(prepared) => prepared.event(connection, params, tally, waiting),
+            Self::Script(script) => waiting.script_event(script, connection, params, tally),
+        }
+    }
+
+    /// Runs one event of another stream. A script has no other.
+    fn event_of<C: Connection>(
+        &mut self,
+        events: &mut Events,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+        waiting: &mut impl Waiting<C>,
+    ) -> Result<(), RequestError> {
+        let Self::Statements(prepared) = self else { return Ok(()) };
+        std::mem::swap(&mut prepared.events, events);
+        let done = prepared.event(connection, params, tally, waiting);
+        std::mem::swap(&mut prepared.events, events);
+        done
+    }
+
+    /// Starts an event. Returns whether it is complete already.
+    #[inline]
+    fn begin_event<C: NonBlockingConnection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<bool, RequestError> {
+        match self {
+            Self::Statements(prepared) => prepared.begin_event(connection, params, tally),
+            Self::Script(script) => script.begin_event(connection, params, tally),
+        }
+    }
+
+    /// Continues an event after an answer. Returns whether it is complete.
+    #[inline]
+    fn received<C: NonBlockingConnection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+        answer: Result<Answer, Error>,
+    ) -> Result<bool, RequestError> {
+        match self {
+            Self::Statements(prepared) => prepared.received(connection, params, tally, answer),
+            Self::Script(script) => script.received(connection, params, tally, answer),
+        }
+    }
+}
+
+/// One client: a connection, its prepared microbenchmark, and its measurements.
+pub struct Client<C> {
+    connection: C,
+    setup: ClientSetup,
+    prepared: Option<Work>,
+    delay: Option<Delay>,
+    histogram: TickHistogram,
+    params: ConnectionParams,
+    tally: Tally,
+    /// The connection's count of lock waits at the start of the timed part.
+    busy_before: u64,
+    /// Values of the unique sequence that scripts of this client have passed.
+    passed_unique_values: u32,
+    /// The tick at which the current event began.
+    event_began: u64,
+}
+
+impl<C: Connection> Client<C> {
+    /// A client on a connection.
+    #[must_use]
+    pub fn new(connection: C, setup: ClientSetup) -> Self {
+        Self {
+            connection,
+            setup,
+            prepared: None,
+            delay: None,
+            histogram: TickHistogram::new(),
+            params: ConnectionParams::default(),
+            tally: Tally::default(),
+            busy_before: 0,
+            passed_unique_values: 0,
+            event_began: 0,
+        }
+    }
+
+    /// The connection, for work between slices.
+    pub fn connection(&mut self) -> &mut C {
+        &mut self.connection
+    }
+
+    /// Prepares every statement of `microbenchmark` for every table, or starts its script as one of `clients`.
+    ///
+    /// # Errors
+    /// The definition is inconsistent, or the database refuses a statement.
+    pub fn prepare(
+        &mut self,
+        microbenchmark: &Microbenchmark,
+        position: u32,
+        clients: u32,
+    ) -> Result<(), RequestError> {
+        self.free_statements();
+        let ClientSetup { number, tables, seed, scripts, injected_delay, .. } = self.setup;
+        let connection = &mut self.connection;
+        self.prepared = Some(match &microbenchmark.script {
+            None => {
+                let prepared = Prepared::new(connection, microbenchmark, tables, number, position)?;
+                self.delay = injected_delay.map(|share| Delay::new(share, &prepared.events));
+                Work::Statements(Box::new(prepared))
+            }
+            Some(script) => {
+                let target = scripts.ok_or("sysbench scripts cannot run on this system")?;
+                let client = (number, clients, self.passed_unique_values);
+                let script = ScriptClient::new(connection, script, target, client, position, seed)?;
+                self.delay = injected_delay.map(Delay::waiting);
+                Work::Script(Box::new(script))
+            }
+        });
+        Ok(())
+    }
+
+    /// Ends what was prepared: runs the `thread_done` of a script, and frees the statements.
+    pub fn free_statements(&mut self) {
+        self.end_script();
+        self.prepared = None;
+        self.connection.close_statements();
+    }
+
+    /// Ends a script with its `thread_done`, whose error is logged: all events are measured.
+    pub(super) fn end_script(&mut self) {
+        let Some(Work::Script(script)) = &mut self.prepared else { return };
+        if let Err(error) = script.finish(&mut self.connection) {
+            print(&format!("thread_done of client {}: {error}", self.setup.number));
+        }
+        self.passed_unique_values = script.passed_unique_values();
+        self.prepared = None;
+    }
+
+    /// Runs one slice of the prepared microbenchmark, with response times in ticks of `T`.
+    ///
+    /// # Errors
+    /// The connection is unusable, or nothing is prepared. Other failed statements are counted.
+    pub fn slice<T: TickSource>(
+        &mut self,
+        request: SliceRequest,
+    ) -> Result<SliceMeasured, RequestError> {
+        self.lead_in::<T>(request, &mut Asleep)?;
+        self.timed::<T>(request, &Meter::none(), &mut Asleep)
+    }
+
+    /// Runs the lead-in of a slice.
+    ///
+    /// # Errors
+    /// As [`Self::slice`].
+    pub(super) fn lead_in<T: TickSource>(
+        &mut self,
+        request: SliceRequest,
+        waiting: &mut impl Waiting<C>,
+    ) -> Result<(), RequestError> {
+        self.start_block(request)?;
+        let Some(lead_in) = request.lead_in else { return Ok(()) };
+        let Self { connection, setup, prepared, params, tally, .. } = self;
+        let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
+        let deadline = Deadline::of::<T>(lead_in, setup.calibration);
+        while !deadline.is_over(tally, T::now()) {
+            prepared.event(connection, params, tally, waiting)?;
+            tally.events += 1;
+        }
+        tally.start_counting();
+        Ok(())
+    }
+
+    /// Runs the timed part of a slice.
+    ///
+    /// # Errors
+    /// As [`Self::slice`].
+    pub(super) fn timed<T: TickSource>(
+        &mut self,
+        request: SliceRequest,
+        meter: &Meter,
+        waiting: &mut impl Waiting<C>,
+    ) -> Result<SliceMeasured, RequestError> {
+        let Self { connection, setup, prepared, delay, histogram, params, tally, .. } = self;
+        let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
+        let busy_before = connection.busy_retries();
+        let readings = Readings::now(meter);
+        let start = T::now();
+        let mut last = start;
+        let deadline = Deadline::of::<T>(request.quota, setup.calibration);
+        loop {
+            prepared.event(connection, params, tally, waiting)?;
+            let mut now = T::now();
+            if let Some(delay) = &mut *delay {
+                now = delay.after_event::<T>(now, |events, tally| {
+                    prepared.event_of(events, connection, params, tally, waiting)
+                })?;
+            }
+            histogram.record(now.saturating_sub(last));
+            last = now;
+            tally.events += 1;
+            if deadline.is_over(tally, now) {
+                break;
+            }
+        }
+        if let Some(delay) = &mut *delay {
+            let additional = delay.settle::<T>(tally.events, start, last);
+            tally.add_problems(additional);
+        }
+        let wall = dbdyno_machine::clock::monotonic() - readings.started;
+        let mut measured = tally.finish(wall);
+        readings.finish(&mut measured);
+        measured.polling = waiting.polling(last.saturating_sub(start), measured.cpu);
+        measured.busy_retries += connection.busy_retries() - busy_before;
+        measured.latencies = histogram.drain(|ticks| setup.calibration.to_nanos(ticks));
+        Ok(measured)
+    }
+
+    fn start_block(&mut self, request: SliceRequest) -> Result<(), RequestError> {
+        match self.prepared.as_mut().ok_or(NOT_PREPARED)? {
+            Work::Statements(prepared) => {
+                prepared.events.start_block(self.setup.seed, prepared.position, request.block);
+                if let Some(delay) = &mut self.delay {
+                    delay.start_block(self.setup.seed, prepared.position, request.block);
+                }
+            }
+            Work::Script(script) => {
+                script.start_block(&mut self.connection, self.setup.seed, request.block)?;
+                if let Some(delay) = &mut self.delay {
+                    delay.start_block(self.setup.seed, 0, request.block);
+                }
+            }
+        }
+        self.tally = Tally::default();
+        Ok(())
+    }
+}
+
+/// Single steps, for a thread that drives several clients.
+impl<C: NonBlockingConnection> Client<C> {
+    /// The length of a tick.
+    pub(super) const fn calibration(&self) -> Calibration {
+        self.setup.calibration
+    }
+
+    /// The connection, to wait until it is readable.
+    pub(super) const fn readable(&self) -> &C {
+        &self.connection
+    }
+
+    /// Prepares for a slice's lead-in.
+    pub(super) fn begin_slice(&mut self, request: SliceRequest) -> Result<(), RequestError> {
+        self.start_block(request)
+    }
+
+    /// Prepares for a slice's timed part.
+    pub(super) fn start_counting(&mut self) {
+        self.tally.start_counting();
+        self.busy_before = self.connection.busy_retries();
+    }
+
+    /// Starts an event, and the next ones if it is complete at once and the deadline has not passed.
+    /// Returns whether the client has stopped, with no event started.
+    #[inline]
+    pub(super) fn begin_events<T: TickSource>(
+        &mut self,
+        deadline: Deadline,
+        histogram: &mut TickHistogram,
+        mut now: u64,
+    ) -> Result<bool, RequestError> {
+        loop {
+            let Self { connection, prepared, params, tally, .. } = self;
+            self.event_began = now;
+            if !prepared.as_mut().ok_or(NOT_PREPARED)?.begin_event(connection, params, tally)? {
+                return Ok(false);
+            }
+            now = T::now();
+            if self.end_event(deadline, histogram, now) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Reads what has arrived, without blocking. After an answer, continues the current event, and starts the
+    /// next one if it is complete and the deadline has not passed.
+    #[inline]
+    pub(super) fn advance<T: TickSource>(
+        &mut self,
+        deadline: Deadline,
+        histogram: &mut TickHistogram,
+    ) -> Result<Advance, RequestError> {
+        let Self { connection, prepared, params, tally, .. } = self;
+        let answer = match connection.receive_available() {
+            Ok(Received::Nothing) => return Ok(Advance::Nothing),
+            Ok(Received::Part) => return Ok(Advance::Continues),
+            Ok(Received::Answer(answer)) => Ok(answer),
+            Err(error) => Err(error),
+        };
+        let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
+        if !prepared.received(connection, params, tally, answer)? {
+            return Ok(Advance::Continues);
+        }
+        let now = T::now();
+        if self.end_event(deadline, histogram, now)
+            || self.begin_events::<T>(deadline, histogram, now)?
+        {
+            return Ok(Advance::Stopped);
+        }
+        Ok(Advance::Continues)
+    }
+
+    /// Counts an event. Returns whether the deadline has passed.
+    #[inline]
+    fn end_event(&mut self, deadline: Deadline, histogram: &mut TickHistogram, now: u64) -> bool {
+        histogram.record(now.saturating_sub(self.event_began));
+        self.tally.events += 1;
+        deadline.is_over(&self.tally, now)
+    }
+
+    /// The client's measurements in the timed part, which took `wall`, without response times.
+    pub(super) fn finish(&mut self, wall: Nanos) -> SliceMeasured {
+        let mut measured = self.tally.finish(wall);
+        measured.busy_retries += self.connection.busy_retries() - self.busy_before;
+        measured
+    }
+}
+
+const NOT_PREPARED: &str = "no microbenchmark is prepared";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dbdyno_machine::tsc::MonotonicTicks;
+    use dbdyno_scripts::{Driver, Options, Source};
+    use dbdyno_workloads::catalog::Catalog;
+    use dbdyno_workloads::definition::Script;
+
+    use super::super::fake_server::{FakeConnection, Reaction};
+    use super::*;
+    use crate::slice::Quota;
+
+    const SCRIPT: &str = "
+function thread_init() con = sysbench.sql.driver():connect() end
+function event() con:query('SELECT 1') end
+function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
+
+    /// A client that has started the script.
+    fn client(script: &str, seed: u64) -> Client<FakeConnection> {
+        let scripts =
+            Some(ScriptTarget { driver: Driver::MySql, storage_engine: None, connections: 1 });
+        let (tables, calibration) = (Tables { count: 1, rows: 1 }, Calibration::NANOS);
+        let setup =
+            ClientSetup { number: 0, tables, seed, calibration, injected_delay: None, scripts };
+        let connection = FakeConnection::new(|_| Reaction::AnswerAfter(Duration::ZERO));
+        let mut client = Client::new(connection, setup);
+        let source = Source::new("my.lua", script.to_owned(), |_| None).unwrap();
+        let script = Some(Script { source, options: Options::new() });
+        let of_catalog = Catalog::builtin().get("point-query_range=100").cloned().unwrap();
+        client.prepare(&Microbenchmark { script, ..of_catalog }, 0, 1).unwrap();
+        client
+    }
+
+    #[test]
+    fn script_ends_with_its_thread_done() {
+        let mut client = client(SCRIPT, 5);
+        let quota = Quota::Events(2);
+        let request = SliceRequest { block: 0, clients: None, lead_in: None, quota };
+        client.slice::<MonotonicTicks>(request).unwrap();
+        client.free_statements();
+        let expected = ["SELECT 1", "SELECT 1", "INSERT INTO ended VALUES (1)"];
+        assert_eq!(client.connection().texts, expected);
+        client.end_script();
+        assert_eq!(client.connection().texts.len(), 3, "it has ended");
+    }
+
+    #[test]
+    fn random_numbers_of_a_starting_script_depend_on_the_seed_and_the_function() {
+        const SCRIPT: &str = "
+local function draw()
+   con = sysbench.sql.driver():connect()
+   con:query('SELECT ' .. sysbench.rand.uniform(1, 1000000000))
+end
+function init() draw() end
+function thread_init() draw() end
+function event() end";
+        let drawn = |seed| client(SCRIPT, seed).connection().texts.clone();
+        assert_eq!(drawn(5), drawn(5));
+        let mut all = [drawn(5), drawn(6)].concat();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 4, "{all:?}");
+    }
+}

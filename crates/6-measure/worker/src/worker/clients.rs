@@ -1,0 +1,257 @@
+//! The clients of a worker, on a few threads that receive commands through channels.
+
+use std::marker::PhantomData;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
+
+use dbdyno_drivers::Connection;
+use dbdyno_machine::tsc::TickSource;
+use dbdyno_types::{ClientWait, SliceMeasured};
+
+use super::client::{Client, ClientSetup};
+use super::client_driver::ClientDriver;
+use super::error::RequestError;
+use super::meter::Meter;
+use crate::protocol::Prepare;
+use crate::slice::SliceRequest;
+
+/// Work between slices, on one client's connection.
+type Task<C> = Box<dyn FnOnce(&mut C) -> Result<(), RequestError> + Send>;
+
+enum Command<C> {
+    /// Prepare this number of the thread's clients, starting with the first.
+    Prepare(usize, Arc<Prepare>),
+    /// Run a part of a slice on this number of the thread's clients; the others stay idle.
+    Slice(usize, Part, SliceRequest, Arc<Barrier>),
+    FreeStatements,
+    /// Run a task on the connection of the thread's client with this number.
+    Run(usize, Task<C>),
+}
+
+/// The part of a slice to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Whole,
+    LeadIn,
+    Timed,
+}
+
+type Outcome = Result<SliceMeasured, RequestError>;
+
+struct Thread<C> {
+    commands: Option<Sender<Command<C>>>,
+    outcomes: Receiver<Outcome>,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// The clients of one instance. Client number n is on thread n modulo the number of threads.
+pub(super) struct Clients<C, D, T> {
+    threads: Vec<Thread<C>>,
+    connections: usize,
+    /// Number of clients for which the microbenchmark is prepared.
+    prepared: usize,
+    kinds: PhantomData<(D, T)>,
+}
+
+impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<C, D, T> {
+    /// Distributes the connections over `threads` threads, which wait for answers in this way. With
+    /// `inside`, the system under test runs in these threads, so counters are read for them.
+    pub fn start(
+        connections: Vec<C>,
+        (threads, wait): (usize, ClientWait),
+        inside: bool,
+        setup: ClientSetup,
+    ) -> std::io::Result<Self> {
+        let count = connections.len();
+        let threads = threads.clamp(1, count.max(1));
+        let mut of_threads: Vec<Vec<Client<C>>> = (0..threads).map(|_| Vec::new()).collect();
+        for (number, connection) in (0..).zip(connections) {
+            let client = Client::new(connection, ClientSetup { number, ..setup });
+            of_threads[number as usize % threads].push(client);
+        }
+        let threads = of_threads
+            .into_iter()
+            .enumerate()
+            .map(|(number, clients)| Thread::start::<D, T>(number, inside, clients, wait))
+            .collect::<std::io::Result<_>>()?;
+        Ok(Self { threads, connections: count, prepared: count, kinds: PhantomData })
+    }
+
+    /// Prepares a microbenchmark for the requested number of clients.
+    pub fn prepare(&mut self, prepare: Prepare) -> Result<(), RequestError> {
+        self.free_statements()?;
+        let (clients, connections) = (prepare.clients as usize, self.connections);
+        if clients == 0 || clients > connections {
+            return Err(format!("{clients} clients requested, {connections} connected").into());
+        }
+        self.prepared = clients;
+        let prepare = Arc::new(prepare);
+        self.all(self.busy_threads(clients), |number| {
+            Command::Prepare(self.of_thread(number, clients), Arc::clone(&prepare))
+        })
+        .map(drop)
+    }
+
+    /// Runs a part of a slice on the requested clients concurrently.
+    pub fn slice(&self, part: Part, request: SliceRequest) -> Outcome {
+        let clients = request.clients.map_or(self.prepared, |clients| clients as usize);
+        if clients == 0 || clients > self.prepared {
+            return Err(format!("{clients} clients requested, {} prepared", self.prepared).into());
+        }
+        // Start all clients at the same time, so that they compete from the first event.
+        let busy = self.busy_threads(clients);
+        let start_line = Arc::new(Barrier::new(busy));
+        let slice = |number| {
+            let clients = self.of_thread(number, clients);
+            Command::Slice(clients, part, request, Arc::clone(&start_line))
+        };
+        let mut measured = self.all(busy, slice)?.into_iter();
+        let mut total = measured.next().ok_or("a worker needs a client")?;
+        measured.for_each(|thread| total.merge(thread));
+        Ok(total)
+    }
+
+    /// Frees all prepared statements.
+    pub fn free_statements(&self) -> Result<(), RequestError> {
+        self.all(self.threads.len(), |_| Command::FreeStatements).map(drop)
+    }
+
+    /// Runs `task` on every connection, one after another.
+    pub fn each(
+        &self,
+        task: impl Fn(&mut C) -> Result<(), RequestError> + Clone + Send + 'static,
+    ) -> Result<(), RequestError> {
+        (0..self.connections).try_for_each(|client| self.on(client, task.clone()))
+    }
+
+    /// Runs `task` on the first client's connection.
+    pub fn first(
+        &self,
+        task: impl FnOnce(&mut C) -> Result<(), RequestError> + Send + 'static,
+    ) -> Result<(), RequestError> {
+        self.on(0, task)
+    }
+
+    fn on(
+        &self,
+        client: usize,
+        task: impl FnOnce(&mut C) -> Result<(), RequestError> + Send + 'static,
+    ) -> Result<(), RequestError> {
+        let thread = &self.threads[client % self.threads.len()];
+        thread.send(Command::Run(client / self.threads.len(), Box::new(task)))?;
+        thread.outcome().map(drop)
+    }
+
+    /// Number of threads that have one of the first `clients` clients.
+    fn busy_threads(&self, clients: usize) -> usize {
+        self.threads.len().min(clients)
+    }
+
+    /// Number of the first `clients` clients that a busy thread has: number, number + threads,
+    /// number + 2 × threads, …
+    fn of_thread(&self, number: usize, clients: usize) -> usize {
+        (clients - number).div_ceil(self.threads.len())
+    }
+
+    /// Sends a command to each of the first `threads` threads. Waits for all, even if one fails.
+    fn all(
+        &self,
+        threads: usize,
+        command: impl Fn(usize) -> Command<C>,
+    ) -> Result<Vec<SliceMeasured>, RequestError> {
+        let threads = &self.threads[..threads];
+        for (number, thread) in threads.iter().enumerate() {
+            thread.send(command(number))?;
+        }
+        let outcomes: Vec<Outcome> = threads.iter().map(Thread::outcome).collect();
+        outcomes.into_iter().collect()
+    }
+}
+
+impl<C: Connection + Send + 'static> Thread<C> {
+    fn start<D: ClientDriver<C>, T: TickSource>(
+        number: usize,
+        inside: bool,
+        mut clients: Vec<Client<C>>,
+        wait: ClientWait,
+    ) -> std::io::Result<Self> {
+        let (commands, to_do) = channel::<Command<C>>();
+        let (done, outcomes) = channel();
+        let mut driver = D::new(&mut clients, wait)?;
+        let work = move || {
+            let meter = if inside { Meter::of_this_thread(number == 0) } else { Meter::none() };
+            for command in to_do {
+                let outcome = match command {
+                    Command::Prepare(count, prepare) => {
+                        let Prepare { microbenchmark, position, clients: all } = &*prepare;
+                        nothing(
+                            clients[..count].iter_mut().try_for_each(|client| {
+                                client.prepare(microbenchmark, *position, *all)
+                            }),
+                        )
+                    }
+                    Command::Slice(count, part, request, start_line) => {
+                        start_line.wait();
+                        slice::<C, D, T>(&mut driver, &mut clients[..count], &meter, part, request)
+                    }
+                    Command::FreeStatements => {
+                        clients.iter_mut().for_each(Client::free_statements);
+                        Ok(SliceMeasured::default())
+                    }
+                    Command::Run(client, task) => {
+                        driver.connections_may_change();
+                        nothing(task(clients[client].connection()))
+                    }
+                };
+                if done.send(outcome).is_err() {
+                    break;
+                }
+            }
+            clients.iter_mut().for_each(Client::end_script);
+        };
+        let handle = std::thread::Builder::new().name(format!("clients-{number}")).spawn(work)?;
+        Ok(Self { commands: Some(commands), outcomes, handle: Some(handle) })
+    }
+
+    fn send(&self, command: Command<C>) -> Result<(), RequestError> {
+        self.commands.as_ref().ok_or(ENDED)?.send(command).map_err(|_| ENDED.into())
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.outcomes.recv().unwrap_or_else(|_| Err(ENDED.into()))
+    }
+}
+
+/// The error if a thread does not respond.
+const ENDED: &str = "a client's thread has ended";
+
+fn slice<C, D: ClientDriver<C>, T: TickSource>(
+    driver: &mut D,
+    clients: &mut [Client<C>],
+    meter: &Meter,
+    part: Part,
+    request: SliceRequest,
+) -> Outcome {
+    if part != Part::Timed {
+        driver.lead_in::<T>(clients, request)?;
+    }
+    if part == Part::LeadIn {
+        return Ok(SliceMeasured::default());
+    }
+    driver.timed::<T>(clients, request, meter)
+}
+
+fn nothing(done: Result<(), RequestError>) -> Outcome {
+    done.map(|()| SliceMeasured::default())
+}
+
+impl<C> Drop for Thread<C> {
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(handle) = self.handle.take() {
+            // A panic has already been reported as an outcome.
+            let _ = handle.join();
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! dbdyno's side of the protocol.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use dbdyno_engines::SchemaRemoval;
+use dbdyno_machine::{Signal, die_with_parent};
+use dbdyno_types::insert::{Second, StepMeasured};
+use dbdyno_types::{SliceMeasured, StateSnapshot};
+use dbdyno_workloads::definition::Microbenchmark;
+use rustix::fs::OFlags;
+
+use crate::protocol::{
+    Failed, InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response,
+    StepReading, StepUsages, TimedUsage,
+};
+use crate::slice::SliceRequest;
+
+/// An error of a request to a worker.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkerError {
+    /// The worker could not be started.
+    #[error("starting a worker: {0}")]
+    NotStarted(String),
+    /// The server failed.
+    #[error("{whole}")]
+    Server {
+        /// The message, in one line.
+        brief: String,
+        /// The message with the last lines of the server's log.
+        whole: String,
+    },
+    /// The worker exited: the system under test crashed, or the worker was killed.
+    #[error("the worker {ended} while {doing}{}", last_lines(.log))]
+    Died {
+        /// The exit status, such as `was killed by signal 9 (SIGKILL)`.
+        ended: String,
+        /// The request.
+        doing: &'static str,
+        /// The last lines of its error output.
+        log: String,
+    },
+    /// The request failed.
+    #[error("{doing}: {message}")]
+    Failed {
+        /// The request.
+        doing: &'static str,
+        /// The reason.
+        message: String,
+        /// Whether a connection is lost.
+        lost_connection: bool,
+    },
+}
+
+impl WorkerError {
+    /// A failed request, without the loss of a connection.
+    pub fn failed(doing: &'static str, message: impl ToString) -> Self {
+        Self::Failed { doing, message: message.to_string(), lost_connection: false }
+    }
+
+    /// Whether the worker, its server, or a connection between them is lost: the same request may
+    /// succeed after a restart. Other failures, such as a full disk, would occur again.
+    #[must_use]
+    pub const fn is_loss(&self) -> bool {
+        match self {
+            Self::Server { .. } | Self::Died { .. } => true,
+            Self::Failed { lost_connection, .. } => *lost_connection,
+            Self::NotStarted(_) => false,
+        }
+    }
+
+    /// The message without lines of logs.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Server { brief, .. } => brief.clone(),
+            Self::Died { ended, doing, .. } => format!("the worker {ended} while {doing}"),
+            Self::NotStarted(_) | Self::Failed { .. } => self.to_string(),
+        }
+    }
+}
+
+fn last_lines(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("; last lines of its log: {log}") }
+}
+
+/// A running worker. Dropping it kills the process.
+#[derive(Debug)]
+pub struct WorkerHandle {
+    child: Child,
+    requests: Option<ChildStdin>,
+    responses: BufReader<ChildStdout>,
+    log: PathBuf,
+}
+
+/// An empty log. A symbolic link of this name is not followed.
+fn new_log(log: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options.open(log)
+}
+
+impl WorkerHandle {
+    /// Starts `command` as a worker, with its error output in the file `log`. The command must
+    /// call [`super::serve`] on its standard input and output.
+    ///
+    /// The kernel kills the worker when the calling thread ends, even if dbdyno is killed. The
+    /// worker has its own process group, so that Ctrl-C in a terminal does not affect it.
+    ///
+    /// # Errors
+    /// The program cannot be started, or the log file cannot be created.
+    pub fn start(command: &mut Command, log: &Path) -> Result<Self, WorkerError> {
+        let failed = |error: io::Error| WorkerError::NotStarted(error.to_string());
+        let errors = new_log(log).map_err(|error| {
+            WorkerError::NotStarted(format!("creating its log {}: {error}", log.display()))
+        })?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).process_group(0);
+        let parent = std::process::id();
+        // SAFETY: `die_with_parent` is async-signal-safe.
+        unsafe { command.pre_exec(move || die_with_parent(Signal::KILL, parent)) };
+        let mut child = command.spawn().map_err(failed)?;
+        let no_pipes = || WorkerError::NotStarted("it has no pipes".to_owned());
+        let requests = Some(child.stdin.take().ok_or_else(no_pipes)?);
+        let responses = BufReader::new(child.stdout.take().ok_or_else(no_pipes)?);
+        Ok(Self { child, requests, responses, log: log.to_owned() })
+    }
+
+    /// The worker's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Connects to the instance.
+    ///
+    /// # Errors
+    /// The worker exited, or the database failed.
+    pub fn open(&mut self, open: Open) -> Result<Opened, WorkerError> {
+        let doing = "opening the instance";
+        match self.request(&Request::Open(Box::new(open)), doing)? {
+            Response::Opened(opened) => Ok(opened),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    /// Creates and fills the tables.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn load(&mut self) -> Result<(), WorkerError> {
+        self.request_done(&Request::Load, "loading the tables")
+    }
+
+    /// Reads all tables and indexes once.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn warm(&mut self) -> Result<(), WorkerError> {
+        self.request_done(&Request::Warm, "warming the caches")
+    }
+
+    /// Settles the database: writes back pending changes.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn settle(&mut self) -> Result<(), WorkerError> {
+        self.request_done(&Request::Settle, "settling the database")
+    }
+
+    /// Reads the state of the database.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn state_snapshot(&mut self) -> Result<StateSnapshot, WorkerError> {
+        let doing = "reading the state of the database";
+        match self.request(&Request::StateSnapshot, doing)? {
+            Response::StateSnapshot(state_snapshot) => Ok(state_snapshot),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    /// Prepares a microbenchmark.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn prepare(&mut self, prepare: Prepare) -> Result<(), WorkerError> {
+        self.request_done(&Request::Prepare(Box::new(prepare)), "preparing statements")
+    }
+
+    /// Runs one slice.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, WorkerError> {
+        self.slice_on_host(order, &mut |_| None)
+    }
+
+    /// Runs one slice on a server of another host; `read` takes the readings of its usage there.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn slice_on_host(
+        &mut self,
+        order: SliceRequest,
+        read: &mut dyn FnMut(Reading) -> Option<TimedUsage>,
+    ) -> Result<SliceMeasured, WorkerError> {
+        let doing = "running a slice";
+        self.send(&Request::Slice(order), doing)?;
+        loop {
+            match self.receive(doing)? {
+                Response::Read(reading) => {
+                    read(reading);
+                    self.send(&Request::Read, doing)?;
+                }
+                Response::Sliced(measured) => {
+                    let Some(TimedUsage { server, counts, energy }) = read(Reading::End) else {
+                        return Ok(*measured);
+                    };
+                    return Ok(SliceMeasured { server, counts, energy, ..*measured });
+                }
+                other => return Err(unexpected(doing, &other)),
+            }
+        }
+    }
+
+    /// Prepares the statements of these microbenchmarks once. Returns those that the system refuses.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn check_statements(
+        &mut self,
+        microbenchmarks: &[Microbenchmark],
+    ) -> Result<Vec<RefusedStatement>, WorkerError> {
+        let doing = "preparing all statements";
+        match self.request(&Request::CheckStatements(microbenchmarks.to_vec()), doing)? {
+            Response::RefusedStatements(refused) => Ok(refused),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    /// Logs in to an existing server and checks that the run can create its schema.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; the login failed, or a privilege is missing.
+    pub fn check_access(&mut self) -> Result<(), WorkerError> {
+        self.request_done(&Request::CheckAccess, "checking the access")
+    }
+
+    /// Frees the prepared statements.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn free_statements(&mut self) -> Result<(), WorkerError> {
+        self.request_done(&Request::FreeStatements, "freeing statements")
+    }
+
+    /// Removes the tables of the run, and its schema if nothing else is in it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn remove(&mut self) -> Result<SchemaRemoval, WorkerError> {
+        let doing = "removing dbdyno's tables";
+        match self.request(&Request::Remove, doing)? {
+            Response::Removed(removal) => Ok(removal),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    /// Creates the tables of the insert benchmark.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn insert_tables(&mut self) -> Result<(), WorkerError> {
+        self.request_done(&Request::InsertTables, "creating the tables")
+    }
+
+    /// Runs a step of the insert benchmark and calls `on_second` after each of its seconds. If that
+    /// returns false, kills the worker and returns `None`. `read` takes the readings of a server on another
+    /// host.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and those of `on_second`, after which the worker is also killed.
+    pub fn insert_step<X: From<WorkerError>>(
+        &mut self,
+        step: InsertStep,
+        read: &mut dyn FnMut(StepReading) -> StepUsages,
+        mut on_second: impl FnMut(Second) -> Result<bool, X>,
+    ) -> Result<Option<StepMeasured>, X> {
+        let doing = "running a step of the insert benchmark";
+        self.send(&Request::InsertStep(step), doing)?;
+        loop {
+            match self.receive(doing)? {
+                Response::Second(second) => {
+                    let continues = on_second(*second);
+                    if !matches!(continues, Ok(true)) {
+                        self.kill();
+                        return continues.map(|_| None);
+                    }
+                }
+                Response::ReadStep(reading) => {
+                    self.send(&Request::ReadStep(Box::new(read(reading))), doing)?;
+                }
+                Response::Stepped(measured) => return Ok(Some(*measured)),
+                other => return Err(unexpected(doing, &other).into()),
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        self.requests = None;
+        // An error means that it has already exited.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Lets the worker close its connections and waits for its exit.
+    ///
+    /// # Errors
+    /// The worker did not exit cleanly.
+    pub fn close(mut self) -> Result<(), WorkerError> {
+        self.requests = None;
+        match self.child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            _ => Err(self.died("closing")),
+        }
+    }
+
+    fn request_done(&mut self, request: &Request, doing: &'static str) -> Result<(), WorkerError> {
+        match self.request(request, doing)? {
+            Response::Done => Ok(()),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    fn request(&mut self, request: &Request, doing: &'static str) -> Result<Response, WorkerError> {
+        self.send(request, doing)?;
+        self.receive(doing)
+    }
+
+    fn send(&mut self, request: &Request, doing: &'static str) -> Result<(), WorkerError> {
+        let mut line =
+            serde_json::to_vec(request).map_err(|error| WorkerError::failed(doing, error))?;
+        line.push(b'\n');
+        let sent = match &mut self.requests {
+            Some(requests) => requests.write_all(&line).is_ok(),
+            None => false,
+        };
+        if sent { Ok(()) } else { Err(self.died(doing)) }
+    }
+
+    fn receive(&mut self, doing: &'static str) -> Result<Response, WorkerError> {
+        let mut response = String::new();
+        // An incomplete line means that the worker exited while it was writing.
+        let complete = self.responses.read_line(&mut response).is_ok() && response.ends_with('\n');
+        if !complete {
+            return Err(self.died(doing));
+        }
+        match serde_json::from_str(&response) {
+            Ok(Response::Failed(Failed { message, lost_connection })) => {
+                Err(WorkerError::Failed { doing, message, lost_connection })
+            }
+            Ok(response) => Ok(response),
+            Err(error) => Err(WorkerError::failed(doing, format!("invalid response: {error}"))),
+        }
+    }
+
+    fn died(&mut self, doing: &'static str) -> WorkerError {
+        // The worker closed its pipe. The kill prevents waiting forever for a stuck worker; it has
+        // no effect on a process that has exited.
+        let _ = self.child.kill();
+        let ended = match self.child.wait() {
+            Ok(status) => match (status.signal(), status.code()) {
+                (Some(signal), _) => {
+                    format!("was killed by signal {signal}{}", signal_name(signal))
+                }
+                (None, Some(code)) => format!("exited with code {code}"),
+                (None, None) => "exited".to_owned(),
+            },
+            Err(error) => format!("exited with unknown status ({error})"),
+        };
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.trim().lines().collect();
+        let log = lines[lines.len().saturating_sub(5)..].join(" | ");
+        WorkerError::Died { ended, doing, log }
+    }
+}
+
+impl Drop for WorkerHandle {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn unexpected(doing: &'static str, response: &Response) -> WorkerError {
+    WorkerError::failed(doing, format!("unexpected response: {response:?}"))
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match Signal::from_named_raw(signal) {
+        Some(Signal::KILL) => " (SIGKILL: by a user, or by the kernel when out of memory)",
+        Some(Signal::SEGV) => " (SIGSEGV)",
+        Some(Signal::BUS) => " (SIGBUS)",
+        Some(Signal::ABORT) => " (SIGABRT)",
+        Some(Signal::ILL) => " (SIGILL: possibly built for another CPU)",
+        Some(Signal::FPE) => " (SIGFPE)",
+        Some(Signal::TERM) => " (SIGTERM)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn link_in_place_of_a_log_is_refused_and_its_target_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, target) = (dir.path().join("base.log"), dir.path().join("target"));
+        fs::write(&target, "kept").unwrap();
+        symlink(&target, &log).unwrap();
+        let started = WorkerHandle::start(&mut Command::new("/bin/true"), &log);
+        let error = started.unwrap_err().to_string();
+        assert!(error.contains("creating its log"), "{error}");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+    }
+
+    #[test]
+    fn log_of_an_earlier_worker_is_emptied() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("base.log");
+        fs::write(&log, "earlier").unwrap();
+        drop(WorkerHandle::start(&mut Command::new("/bin/true"), &log).unwrap());
+        assert_eq!(fs::read_to_string(&log).unwrap(), "");
+    }
+
+    #[test]
+    fn answer_says_whether_a_connection_was_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let error_of = |answer: &str| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &format!("read -r request; {answer}")]);
+            let mut worker = WorkerHandle::start(&mut command, &dir.path().join("log")).unwrap();
+            worker.free_statements().unwrap_err()
+        };
+        let failed = |lost_connection| {
+            let message = "no space left".to_owned();
+            let response = Response::Failed(Failed { message, lost_connection });
+            error_of(&format!("echo '{}'", serde_json::to_string(&response).unwrap()))
+        };
+        assert!(failed(true).is_loss());
+        let error = failed(false);
+        assert_eq!(error.to_string(), "freeing statements: no space left");
+        assert!(!error.is_loss());
+        assert!(error_of("exit 3").is_loss(), "the worker died");
+    }
+}

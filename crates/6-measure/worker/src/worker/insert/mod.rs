@@ -1,0 +1,366 @@
+//! Steps of the insert benchmark on one instance: threads that insert and query, and a sampler that
+//! reports every second.
+
+mod due;
+mod progress;
+mod reader;
+mod sampler;
+mod tally;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use dbdyno_drivers::Connection;
+use dbdyno_engines::InsertEngine;
+use dbdyno_machine::{clock, set_minimal_timer_slack};
+use dbdyno_types::ClientWait;
+use dbdyno_types::insert::{Second, StepMeasured};
+use dbdyno_units::Nanos;
+use dbdyno_workloads::insert::{
+    Inserts as InsertTask, Mix, Plan, RowStream, Task, indexes, table_name, table_of,
+};
+use dbdyno_workloads::seeds::{Purpose, rng_for};
+
+use super::error::RequestError;
+use crate::protocol::{InsertStep, StepReading, StepUsages};
+use due::Due;
+use progress::ClientProgress;
+use reader::Reader;
+use sampler::Sampler;
+use tally::add;
+use writer::{Oldest, Pace, Writer, described};
+
+/// Maximum sleep of a client that waits for its next commit, before it checks whether to stop.
+const LONGEST_SLEEP: Duration = Duration::from_millis(200);
+
+/// How long before a commit is due a client that polls wakes up: longer than a virtual machine takes to
+/// wake an idle CPU.
+const POLLED: Nanos = Nanos::from_micros(200);
+
+/// A last second shorter than this is not reported.
+const SHORTEST_SECOND: Nanos = Nanos::from_millis(1);
+
+/// A flag that stops all threads: one has failed, or dbdyno has exited.
+#[derive(Debug, Default)]
+pub(super) struct Stop(AtomicBool);
+
+impl Stop {
+    #[inline]
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits until a time or until `stop` is set; returns the time. A client that polls reads the clock
+/// for the last [`POLLED`] of it.
+fn wait_until(at: Nanos, wait: ClientWait, stop: &Stop) -> Nanos {
+    let polled = match wait {
+        ClientWait::Poll => POLLED,
+        ClientWait::Sleep => Nanos::ZERO,
+    };
+    loop {
+        let now = clock::monotonic();
+        if now >= at || stop.is_set() {
+            return now;
+        }
+        let asleep = (at - now).saturating_sub(polled);
+        if asleep > Nanos::ZERO {
+            std::thread::sleep(Duration::from(asleep).min(LONGEST_SLEEP));
+        }
+    }
+}
+
+/// What a step needs from outside: readings of the usage of the system under test, and somebody to report
+/// to. An error stops the step.
+pub(super) trait StepLink {
+    /// Takes a reading. What it starts with is not used.
+    fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError>;
+
+    /// Reports a second.
+    fn report(&mut self, second: Second) -> Result<(), RequestError>;
+}
+
+/// The insert benchmark on one instance. Connections stay open between steps, which keeps their
+/// caches.
+pub(super) struct InsertBenchmark<E: InsertEngine> {
+    engine: E,
+    plan: Plan,
+    seed: u64,
+    embedded: bool,
+    /// How clients wait until a commit is due.
+    wait: ClientWait,
+    /// Connections of the inserting threads, one per client.
+    writers: Vec<E::Connection>,
+    /// Connections of the querying threads.
+    readers: Vec<E::Connection>,
+}
+
+/// The work of one thread, from its start time until it is done or stopped.
+type Work<'a> = Box<dyn FnOnce(Nanos, &Stop) -> Result<StepMeasured, RequestError> + Send + 'a>;
+
+impl<E: InsertEngine> InsertBenchmark<E> {
+    pub fn new(engine: E, plan: Plan, seed: u64, embedded: bool, wait: ClientWait) -> Self {
+        Self { engine, plan, seed, embedded, wait, writers: Vec::new(), readers: Vec::new() }
+    }
+
+    /// Whether the database is inside this process.
+    pub const fn is_embedded(&self) -> bool {
+        self.embedded
+    }
+
+    /// Creates the tables.
+    pub fn create_tables(&mut self) -> Result<(), RequestError> {
+        self.connect(1, 0)?;
+        for table in 0..self.plan.tables {
+            let name = table_name(table);
+            let sql = self.engine.table_sql(&name);
+            self.engine.create_table(&mut self.writers[0], &name, &sql).map_err(described)?;
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, writers: u32, readers: u32) -> Result<(), RequestError> {
+        let engine = &self.engine;
+        let fill = |connections: &mut Vec<E::Connection>, count: u32| {
+            while connections.len() < count as usize {
+                connections.push(engine.connect().map_err(described)?);
+            }
+            Ok::<(), RequestError>(())
+        };
+        fill(&mut self.writers, writers)?;
+        fill(&mut self.readers, readers)
+    }
+
+    /// Runs a step.
+    pub fn step(
+        &mut self,
+        request: &InsertStep,
+        link: &mut dyn StepLink,
+    ) -> Result<StepMeasured, RequestError> {
+        let number = request.step as usize;
+        let task = self.plan.steps.get(number).ok_or("there is no such step")?.task;
+        let clients = self.plan.clients;
+        match task {
+            Task::Insert(_) => self.connect(clients, 0)?,
+            Task::Mix(_) => self.connect(clients, clients)?,
+            Task::Index => self.connect(self.plan.tables, 0)?,
+            Task::Settle => self.connect(1, 0)?,
+        }
+        let progress: Vec<ClientProgress> =
+            (0..clients).map(|_| ClientProgress::default()).collect();
+        let embedded = self.embedded;
+        let mut work = match task {
+            Task::Insert(inserts) => self.inserts(request, inserts, &progress)?,
+            Task::Mix(mix) => self.mix(request, mix, &progress)?,
+            Task::Index => self.index(),
+            Task::Settle => self.settle(),
+        };
+        let outcome = Sampler::start(embedded, link)
+            .and_then(|sampler| run(&mut work, sampler, &progress, link));
+        drop(work);
+        for connection in self.writers.iter_mut().chain(&mut self.readers) {
+            connection.close_statements();
+        }
+        outcome
+    }
+
+    fn stream(&self, request: &InsertStep, client: u32) -> RowStream {
+        RowStream::new(self.seed, request.repeat, request.step, client, self.plan.data_length)
+    }
+
+    fn inserts<'a>(
+        &'a mut self,
+        request: &InsertStep,
+        inserts: InsertTask,
+        progress: &'a [ClientProgress],
+    ) -> Result<Vec<Work<'a>>, RequestError> {
+        let InsertTask { rows_per_client, rows_per_commit, indexed } = inserts;
+        let streams: Vec<RowStream> =
+            (0..self.plan.clients).map(|client| self.stream(request, client)).collect();
+        let deletes = self.plan.delete_per_insert && indexed;
+        let fronts = if deletes { Some(self.fronts()?) } else { None };
+        let mut work: Vec<Work<'a>> = Vec::new();
+        let connections = self.writers.iter_mut().zip(progress).zip(streams);
+        for (client, ((connection, progress), stream)) in (0..).zip(connections) {
+            let table = table_of(client, self.plan.tables);
+            let oldest = fronts.as_ref().map(|fronts| fronts[&table].0.clone());
+            let most = E::rows_per_statement(self.plan.data_length);
+            let name = table_name(table);
+            let mut writer = Writer::new(connection, name, stream, rows_per_commit, most, oldest)
+                .map_err(described)?;
+            work.push(Box::new(move |start, stop| {
+                writer.work(Pace::Rows(rows_per_client), start, progress, stop)
+            }));
+        }
+        Ok(work)
+    }
+
+    fn mix<'a>(
+        &'a mut self,
+        request: &InsertStep,
+        mix: Mix,
+        progress: &'a [ClientProgress],
+    ) -> Result<Vec<Work<'a>>, RequestError> {
+        let Mix { rate, rows_per_commit, time, queries } = mix;
+        let (clients, wait) = (self.plan.clients, self.wait);
+        let streams: Vec<RowStream> =
+            (0..clients).map(|client| self.stream(request, client)).collect();
+        let fronts = self.fronts()?;
+        let mut work: Vec<Work<'a>> = Vec::new();
+        let connections = self.writers.iter_mut().zip(&mut self.readers).zip(progress).zip(streams);
+        for (client, (((writer, reader), progress), stream)) in (0..).zip(connections) {
+            let table = table_of(client, self.plan.tables);
+            let (oldest, newest) = fronts[&table].clone();
+            let name = table_name(table);
+            let InsertStep { repeat, step, .. } = *request;
+            let rng = rng_for(self.seed, Purpose::Queries { repeat, step, client });
+            let mut reader = Reader::new(reader, &name, queries, rng, (oldest.clone(), newest))
+                .map_err(described)?;
+            let deletes = self.plan.delete_per_insert.then_some(oldest);
+            let most = E::rows_per_statement(self.plan.data_length);
+            let mut writer = Writer::new(writer, name, stream, rows_per_commit, most, deletes)
+                .map_err(described)?;
+            work.push(Box::new(move |start, stop| {
+                set_minimal_timer_slack();
+                let due = Due::new(start, rows_per_commit, rate, (client, clients));
+                writer.work(Pace::Rate { due, end: start + time, wait }, start, progress, stop)
+            }));
+            work.push(Box::new(move |start, stop| {
+                reader.work(start + time, start, progress, stop)
+            }));
+        }
+        Ok(work)
+    }
+
+    /// The oldest row of each table, advanced by deletes, and the newest.
+    fn fronts(&mut self) -> Result<BTreeMap<u32, (Oldest, i64)>, RequestError> {
+        let mut fronts = BTreeMap::new();
+        for table in 0..self.plan.tables {
+            let keys =
+                self.engine.keys(&mut self.writers[0], &table_name(table)).map_err(described)?;
+            let (oldest, newest) = keys.unwrap_or((1, 1));
+            fronts.insert(table, (Oldest::new(AtomicI64::new(oldest)), newest));
+        }
+        Ok(fronts)
+    }
+
+    fn index(&mut self) -> Vec<Work<'_>> {
+        let mut of_tables: Vec<Vec<String>> = (0..self.plan.tables)
+            .map(|table| {
+                let sql = |index: dbdyno_workloads::insert::Index| {
+                    let columns = index.columns.join(", ");
+                    format!("CREATE INDEX {} ON {} ({columns})", index.name, table_name(table))
+                };
+                indexes(table).into_iter().map(sql).collect()
+            })
+            .collect();
+        if !E::CONCURRENT_INDEX_BUILDS {
+            of_tables = vec![of_tables.concat()];
+        }
+        let work = self.writers.iter_mut().zip(of_tables);
+        work.map(|(connection, statements)| -> Work<'_> {
+            Box::new(move |start, stop| {
+                for sql in statements {
+                    if stop.is_set() {
+                        break;
+                    }
+                    connection.run(&sql).map_err(described)?;
+                }
+                Ok(StepMeasured { wall: clock::monotonic() - start, ..StepMeasured::default() })
+            })
+        })
+        .collect()
+    }
+
+    fn settle(&mut self) -> Vec<Work<'_>> {
+        let engine = self.engine.clone();
+        let connection = &mut self.writers[0];
+        vec![Box::new(move |start, _| {
+            engine.settle(connection).map_err(described)?;
+            Ok(StepMeasured { wall: clock::monotonic() - start, ..StepMeasured::default() })
+        })]
+    }
+}
+
+/// Runs all work concurrently, one thread each, and reports each second.
+fn run(
+    work: &mut Vec<Work<'_>>,
+    mut sampler: Sampler,
+    progress: &[ClientProgress],
+    link: &mut dyn StepLink,
+) -> Result<StepMeasured, RequestError> {
+    let stop = Stop::default();
+    let count = work.len();
+    let (start_line, end_line) = (Barrier::new(count + 1), Barrier::new(count + 1));
+    let (done, outcomes) = channel();
+    let mut total = StepMeasured::default();
+    let mut failure = None;
+    std::thread::scope(|scope| {
+        for work in work.drain(..) {
+            let (stop, lines, done) = (&stop, (&start_line, &end_line), done.clone());
+            scope.spawn(move || thread(work, stop, lines, &done));
+        }
+        start_line.wait();
+        let mut running = count;
+        while running > 0 {
+            let timeout = sampler.next_at().saturating_sub(clock::monotonic());
+            match outcomes.recv_timeout(timeout.into()) {
+                Ok(Ok(measured)) => {
+                    running -= 1;
+                    add(&mut total, &measured);
+                }
+                Ok(Err(why)) => {
+                    running -= 1;
+                    failure.get_or_insert(why);
+                    stop.set();
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let second = sampler.second(progress, link);
+                    if let Err(why) = second.and_then(|second| link.report(second)) {
+                        failure.get_or_insert(why);
+                        stop.set();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // The threads are still alive, so that their usage can be read.
+        if failure.is_none() {
+            let short = sampler.since_last() < SHORTEST_SECOND && sampler.has_reported();
+            let last = sampler.second(progress, link);
+            sampler.finish(&mut total);
+            failure = match last {
+                Ok(last) if !short => link.report(last).err(),
+                Ok(_) => None,
+                Err(why) => Some(why),
+            };
+        }
+        end_line.wait();
+    });
+    failure.map_or(Ok(total), Err)
+}
+
+fn thread(
+    work: Work<'_>,
+    stop: &Stop,
+    (start_line, end_line): (&Barrier, &Barrier),
+    done: &Sender<Result<StepMeasured, RequestError>>,
+) {
+    start_line.wait();
+    let start = clock::monotonic();
+    // The receiver needs an outcome even after a panic.
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(start, stop)))
+        .unwrap_or_else(|_| Err("a client's thread has panicked".into()));
+    // Without a receiver, the step was aborted.
+    let _ = done.send(outcome);
+    end_line.wait();
+}

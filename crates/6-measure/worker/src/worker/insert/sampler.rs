@@ -1,0 +1,163 @@
+//! Measurements of one second: the system under test, the load generator and the storage device.
+
+use dbdyno_machine::clock;
+use dbdyno_types::insert::{Second, StepMeasured};
+use dbdyno_units::Nanos;
+
+use super::super::error::RequestError;
+use super::progress::{ClientProgress, OperationProgress};
+use super::{StepLink, StepReading};
+use crate::protocol::{StepUsage, StepUsages};
+
+/// Takes the measurements of each second.
+pub(super) struct Sampler {
+    embedded: bool,
+    first: Reading,
+    last: Reading,
+    /// Usage of the system under test until the end of the last second.
+    total: StepUsage,
+    rows: [u64; 3],
+    number: u32,
+}
+
+/// The clocks of this process.
+#[derive(Clone, Copy)]
+struct Reading {
+    at: Nanos,
+    client: Nanos,
+}
+
+impl Reading {
+    fn now() -> Self {
+        Self { at: clock::monotonic(), client: clock::process_cpu() }
+    }
+}
+
+impl Sampler {
+    /// A sampler that starts now. `embedded` tells whether the database is in this process.
+    ///
+    /// # Errors
+    /// The link to dbdyno is broken.
+    pub fn start(embedded: bool, link: &mut dyn StepLink) -> Result<Self, RequestError> {
+        link.read(StepReading::Start)?;
+        let now = Reading::now();
+        let total = StepUsage::default();
+        Ok(Self { embedded, first: now, last: now, total, rows: [0; 3], number: 0 })
+    }
+
+    /// The end of the next second.
+    pub fn next_at(&self) -> Nanos {
+        self.first.at + Nanos::from_secs(u64::from(self.number) + 1)
+    }
+
+    /// The time since the end of the last second.
+    pub fn since_last(&self) -> Nanos {
+        clock::monotonic().saturating_sub(self.last.at)
+    }
+
+    /// Whether a second was already reported.
+    pub const fn has_reported(&self) -> bool {
+        self.number > 0
+    }
+
+    /// Ends a second.
+    ///
+    /// # Errors
+    /// The link to dbdyno is broken.
+    pub fn second(
+        &mut self,
+        clients: &[ClientProgress],
+        link: &mut dyn StepLink,
+    ) -> Result<Second, RequestError> {
+        let now = Reading::now();
+        // Before the reading of the usage, which may take long: these are of the time until `now`.
+        let rows = [
+            sum(clients, |client| client.inserts.rows()),
+            sum(clients, |client| client.queries.rows()),
+            sum(clients, |client| client.deletes.rows()),
+        ];
+        let worst = |kind: fn(&ClientProgress) -> &OperationProgress| {
+            clients.iter().filter_map(|client| kind(client).take_worst()).max()
+        };
+        let [insert_worst, query_worst, delete_worst] = [
+            worst(|client| &client.inserts),
+            worst(|client| &client.queries),
+            worst(|client| &client.deletes),
+        ];
+        let StepUsages { second: used, total } = link.read(StepReading::Second)?;
+        self.total = total;
+        let grown = |kind: usize| rows[kind] - self.rows[kind];
+        let second = Second {
+            number: self.number,
+            elapsed: now.at.saturating_sub(self.last.at),
+            inserts: grown(0),
+            queries: grown(1),
+            deletes: grown(2),
+            insert_worst,
+            query_worst,
+            delete_worst,
+            system: used.server,
+            client_cpu: self.client(&now, &self.last),
+            device: used.device,
+            database: used.database,
+            resident: used.resident,
+        };
+        self.rows = rows;
+        self.last = now;
+        // Seconds in which this thread did not run are part of this one; see its length.
+        let whole = (self.last.at - self.first.at).as_nanos() / 1_000_000_000;
+        self.number = u32::try_from(whole).unwrap_or(u32::MAX).max(self.number + 1);
+        Ok(second)
+    }
+
+    /// Writes the usage from the start to the end of the last second to `measured`.
+    pub fn finish(self, measured: &mut StepMeasured) {
+        measured.client_cpu = self.client(&self.last, &self.first);
+        let StepUsage { server, device, database, resident } = self.total;
+        measured.system = server;
+        measured.device = device;
+        measured.database = database;
+        measured.resident = resident;
+    }
+
+    fn client(&self, now: &Reading, then: &Reading) -> Option<Nanos> {
+        (!self.embedded).then(|| now.client.saturating_sub(then.client))
+    }
+}
+
+fn sum(clients: &[ClientProgress], rows: impl Fn(&ClientProgress) -> u64) -> u64 {
+    clients.iter().map(rows).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients go on inserting while the usage is read.
+    struct SlowLink<'a>(&'a ClientProgress);
+
+    impl StepLink for SlowLink<'_> {
+        fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError> {
+            if reading == StepReading::Second {
+                self.0.inserts.note(50, Nanos::from_millis(9));
+            }
+            Ok(StepUsages::default())
+        }
+
+        fn report(&mut self, _: Second) -> Result<(), RequestError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn operations_during_the_reading_of_the_usage_are_of_the_next_second() {
+        let clients = [ClientProgress::default()];
+        let mut link = SlowLink(&clients[0]);
+        let mut sampler = Sampler::start(false, &mut link).unwrap();
+        clients[0].inserts.note(3, Nanos::from_millis(2));
+        let first = sampler.second(&clients, &mut link).unwrap();
+        assert_eq!((first.inserts, first.insert_worst), (3, Some(Nanos::from_millis(2))));
+        let next = sampler.second(&clients, &mut link).unwrap();
+        assert_eq!((next.inserts, next.insert_worst), (50, Some(Nanos::from_millis(9))));
+    }
+}

@@ -1,0 +1,343 @@
+//! The inserting thread of a client, which also deletes old rows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use dbdyno_drivers::{Connection, Error, ErrorKind, StatementId};
+use dbdyno_machine::clock;
+use dbdyno_types::ClientWait;
+use dbdyno_types::insert::StepMeasured;
+use dbdyno_units::Nanos;
+use dbdyno_workloads::insert::{COLUMNS, RowStream};
+
+use super::due::Due;
+use super::progress::ClientProgress;
+use super::tally::Times;
+use super::{Stop, wait_until};
+use crate::worker::error::RequestError;
+use crate::worker::prepared::ConnectionParams;
+
+/// The pace of a client's commits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// This number of rows, as fast as possible.
+    Rows(u64),
+    /// At a fixed rate until this time, with this way to wait for the time at which a commit is due.
+    Rate { due: Due, end: Nanos, wait: ClientWait },
+}
+
+/// The oldest row of a table, shared by all clients that delete from it.
+pub(super) type Oldest = Arc<AtomicI64>;
+
+/// Maximum size of a delete, as a multiple of the rows of a commit, however many were missed.
+const MAX_CATCH_UP: i64 = 10;
+
+/// A client's inserts, prepared on its connection.
+pub(super) struct Writer<'a, C> {
+    connection: &'a mut C,
+    params: ConnectionParams,
+    rows: RowStream,
+    rows_per_commit: u32,
+    table: String,
+    /// Prepared inserts with their number of rows.
+    inserts: Vec<(u32, StatementId)>,
+    most_rows: u32,
+    transaction: Option<Transaction>,
+    delete: Option<Delete>,
+    retries: u64,
+    wrong: u64,
+    complaint: Option<String>,
+}
+
+struct Transaction {
+    begin: StatementId,
+    commit: StatementId,
+    rollback: StatementId,
+}
+
+struct Delete {
+    statement: StatementId,
+    oldest: Oldest,
+    /// Rows not deleted because they did not exist: databases leave gaps between keys.
+    missed: i64,
+}
+
+impl<'a, C: Connection> Writer<'a, C> {
+    /// Prepares the statements, of at most `most_rows` rows each.
+    pub fn new(
+        connection: &'a mut C,
+        table: String,
+        rows: RowStream,
+        rows_per_commit: u32,
+        most_rows: usize,
+        oldest: Option<Oldest>,
+    ) -> Result<Self, Error> {
+        let most_rows = u32::try_from(most_rows).unwrap_or(u32::MAX).min(rows_per_commit);
+        let transaction = if rows_per_commit > most_rows {
+            Some(Transaction {
+                begin: connection.prepare(C::begin_sql(true))?,
+                commit: connection.prepare("COMMIT")?,
+                rollback: connection.prepare("ROLLBACK")?,
+            })
+        } else {
+            None
+        };
+        let delete = match oldest {
+            None => None,
+            Some(oldest) => {
+                let (from, to) = (C::placeholder(1), C::placeholder(2));
+                let sql = format!(
+                    "DELETE FROM {table} WHERE transactionid >= {from} AND transactionid < {to}"
+                );
+                Some(Delete { statement: connection.prepare(&sql)?, oldest, missed: 0 })
+            }
+        };
+        let mut writer = Self {
+            connection,
+            params: ConnectionParams::default(),
+            rows,
+            rows_per_commit,
+            table,
+            inserts: Vec::new(),
+            most_rows,
+            transaction,
+            delete,
+            retries: 0,
+            wrong: 0,
+            complaint: None,
+        };
+        writer.insert_of(most_rows)?;
+        writer.insert_of(rows_per_commit % most_rows)?;
+        Ok(writer)
+    }
+
+    /// The statement that inserts `rows` rows, prepared on first use.
+    fn insert_of(&mut self, rows: u32) -> Result<Option<StatementId>, Error> {
+        if rows == 0 {
+            return Ok(None);
+        }
+        if let Some((_, statement)) = self.inserts.iter().find(|(count, _)| *count == rows) {
+            return Ok(Some(*statement));
+        }
+        let columns = COLUMNS.join(", ");
+        let values: Vec<String> = (0..rows as usize)
+            .map(|row| {
+                let first = row * COLUMNS.len() + 1;
+                let places: Vec<String> =
+                    (first..first + COLUMNS.len()).map(C::placeholder).collect();
+                format!("({})", places.join(", "))
+            })
+            .collect();
+        let sql = format!("INSERT INTO {} ({columns}) VALUES {}", self.table, values.join(", "));
+        let statement = self.connection.prepare(&sql)?;
+        self.inserts.push((rows, statement));
+        Ok(Some(statement))
+    }
+
+    /// Inserts at this pace, and deletes if configured.
+    pub fn work(
+        &mut self,
+        pace: Pace,
+        start: Nanos,
+        progress: &ClientProgress,
+        stop: &Stop,
+    ) -> Result<StepMeasured, RequestError> {
+        let waits_before = self.connection.busy_retries();
+        let (mut response, mut service) = (Times::new(), Times::new());
+        let mut deletes = Times::new();
+        let mut commits = 0_u64;
+        let mut left = match pace {
+            Pace::Rows(rows) => rows,
+            Pace::Rate { .. } => u64::MAX,
+        };
+        let mut now = clock::monotonic();
+        while left > 0 && !stop.is_set() {
+            let due = match pace {
+                Pace::Rows(_) => now,
+                Pace::Rate { due, end, wait } => {
+                    let at = due.at(commits);
+                    if at >= end || now >= end {
+                        break;
+                    }
+                    if now < at {
+                        now = wait_until(at, wait, stop);
+                    }
+                    at
+                }
+            };
+            let rows = self.rows_per_commit.min(u32::try_from(left).unwrap_or(u32::MAX));
+            let sent = now;
+            self.insert(rows, stop)?;
+            now = clock::monotonic();
+            if stop.is_set() {
+                break;
+            }
+            commits += 1;
+            left -= u64::from(rows);
+            let took = now.saturating_sub(due);
+            response.record(rows.into(), took);
+            if matches!(pace, Pace::Rate { .. }) {
+                service.record(rows.into(), now - sent);
+            }
+            progress.inserts.note(rows.into(), took);
+            if self.delete.is_some() {
+                let sent = now;
+                let deleted = self.delete(rows, stop)?;
+                now = clock::monotonic();
+                deletes.record(deleted, now - sent);
+                progress.deletes.note(deleted, now - sent);
+            }
+        }
+        let (inserts, overdue) = match pace {
+            Pace::Rows(_) => (response.finish(), 0),
+            Pace::Rate { due, end, .. } => (
+                response.finish_with(service),
+                due.before(end).saturating_sub(commits) * u64::from(self.rows_per_commit),
+            ),
+        };
+        Ok(StepMeasured {
+            wall: now.saturating_sub(start),
+            inserts,
+            deletes: deletes.finish(),
+            overdue,
+            retries: self.retries,
+            lock_waits: self.connection.busy_retries() - waits_before,
+            wrong: self.wrong,
+            first_complaint: self.complaint.take(),
+            ..StepMeasured::default()
+        })
+    }
+
+    /// Runs one commit, with retries until it succeeds.
+    #[inline]
+    fn insert(&mut self, rows: u32, stop: &Stop) -> Result<(), RequestError> {
+        self.rows.begin_commit();
+        if self.transaction.is_none() {
+            let statement = self.insert_of(rows).map_err(described)?.ok_or("a commit has rows")?;
+            self.draw(rows);
+            loop {
+                match self.connection.execute(statement, &self.params.0) {
+                    Ok(answer) => {
+                        self.check(answer.affected, rows);
+                        return Ok(());
+                    }
+                    Err(error) => self.may_retry(error)?,
+                }
+                if stop.is_set() {
+                    return Ok(());
+                }
+            }
+        }
+        let start = self.rows.position();
+        while let Err(error) = self.insert_in_transaction(rows) {
+            self.may_retry(error)?;
+            if stop.is_set() {
+                return Ok(());
+            }
+            self.rows.restore(start.clone());
+        }
+        Ok(())
+    }
+
+    fn insert_in_transaction(&mut self, rows: u32) -> Result<(), Error> {
+        let Some(Transaction { begin, commit, rollback }) = &self.transaction else {
+            return Ok(());
+        };
+        let (begin, commit, rollback) = (*begin, *commit, *rollback);
+        self.params.0.clear();
+        self.connection.execute(begin, &self.params.0)?;
+        let inserted = self.insert_statements(rows).and_then(|()| {
+            self.params.0.clear();
+            self.connection.execute(commit, &self.params.0)
+        });
+        if let Err(error) = inserted {
+            self.params.0.clear();
+            // Fails if the database has rolled back already.
+            let _ = self.connection.execute(rollback, &self.params.0);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn insert_statements(&mut self, rows: u32) -> Result<(), Error> {
+        let mut left = rows;
+        while left > 0 {
+            let count = self.most_rows.min(left);
+            let Some(statement) = self.insert_of(count)? else { break };
+            self.draw(count);
+            let answer = self.connection.execute(statement, &self.params.0)?;
+            self.check(answer.affected, count);
+            left -= count;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn draw(&mut self, rows: u32) {
+        self.params.0.clear();
+        for _ in 0..rows {
+            self.rows.draw(&mut self.params);
+        }
+    }
+
+    #[inline]
+    fn check(&mut self, affected: u64, rows: u32) {
+        if affected != u64::from(rows) {
+            self.complain(affected, rows);
+        }
+    }
+
+    #[cold]
+    fn complain(&mut self, affected: u64, rows: u32) {
+        self.wrong += 1;
+        if self.complaint.is_none() {
+            self.complaint = Some(format!("an insert of {rows} rows inserted {affected}"));
+        }
+    }
+
+    /// Deletes as many of the oldest rows as were inserted. Returns the number of deleted rows.
+    fn delete(&mut self, rows: u32, stop: &Stop) -> Result<u64, RequestError> {
+        let Some(delete) = &mut self.delete else { return Ok(0) };
+        let rows = i64::from(rows);
+        let count = (rows + delete.missed).min(MAX_CATCH_UP * rows);
+        let first = delete.oldest.fetch_add(count, Ordering::Relaxed);
+        self.params.0.clear();
+        self.params.0.push_int(first);
+        self.params.0.push_int(first + count);
+        loop {
+            match self.connection.execute(delete.statement, &self.params.0) {
+                Ok(answer) => {
+                    delete.missed = (count - answer.affected as i64).max(0);
+                    return Ok(answer.affected);
+                }
+                Err(error) if is_temporary(&error) && !stop.is_set() => self.retries += 1,
+                Err(error) => return Err(described(error)),
+            }
+        }
+    }
+
+    #[cold]
+    fn may_retry(&mut self, error: Error) -> Result<(), RequestError> {
+        if !is_temporary(&error) {
+            return Err(described(error));
+        }
+        self.retries += 1;
+        Ok(())
+    }
+}
+
+/// Whether a retry can succeed.
+pub(super) const fn is_temporary(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Busy | ErrorKind::Conflict)
+}
+
+/// Converts an error and adds advice.
+pub(super) fn described(error: Error) -> RequestError {
+    match error.kind {
+        ErrorKind::StorageFull => {
+            format!("{error}: the disk is full; free disk space or lower the number of rows").into()
+        }
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,299 @@
+//! What sysbench scripts send their statements to: a connection of the worker.
+
+use std::io::Write as _;
+
+use dbdyno_drivers::{Answer, Connection, Error, ErrorCode, ErrorKind, Params, StatementId};
+use dbdyno_scripts::{
+    Driver, Host, Outcome, Rows, Seed, Sent, Setup, SqlError, SqlErrorKind, UniquePosition, Value,
+    replace_placeholders,
+};
+use dbdyno_types::server::{ServerSystem, StorageEngine};
+use dbdyno_workloads::definition::Script;
+
+use super::script_time;
+use super::tally::Tally;
+use crate::protocol::{Open, SystemUnderTest};
+
+/// Lines of a script's output that are kept in the worker's log.
+const MOST_LINES: u32 = 1000;
+
+/// What is the same for all scripts of an instance.
+#[derive(Clone, Copy, Debug)]
+pub struct ScriptTarget {
+    /// The driver that scripts see.
+    pub(super) driver: Driver,
+    /// The storage engine that scripts see.
+    pub(super) storage_engine: Option<&'static str>,
+    /// The number of connections.
+    pub(super) connections: u32,
+}
+
+impl ScriptTarget {
+    /// The target for an instance; `None` for SQLite, on which scripts cannot run.
+    pub(super) fn of(open: &Open) -> Option<Self> {
+        let SystemUnderTest::Server { settings, .. } = &open.system else { return None };
+        let driver = match settings.system {
+            ServerSystem::MariaDb | ServerSystem::MySql => Driver::MySql,
+            ServerSystem::PostgreSql => Driver::PostgreSql,
+        };
+        let storage_engine = settings.engine.map(|engine| match engine {
+            StorageEngine::InnoDb => "innodb",
+            StorageEngine::MyRocks => "rocksdb",
+        });
+        Some(Self {
+            driver,
+            storage_engine,
+            connections: open.clients.max(open.script_clients).max(1),
+        })
+    }
+
+    /// How a script is run for a client that has passed this many unique values.
+    pub(super) fn setup(
+        &self,
+        script: &Script,
+        client: u32,
+        clients: u32,
+        seed: Seed,
+        passed: u32,
+    ) -> Setup {
+        Setup {
+            driver: self.driver,
+            storage_engine: self.storage_engine.map(str::to_owned),
+            options: script.options.clone(),
+            client,
+            clients,
+            seed,
+            unique: UniquePosition { stride: self.connections, passed },
+            time_limit: Setup::TIME_LIMIT,
+        }
+    }
+}
+
+/// The statements of a script on one connection.
+pub(super) struct ScriptStatements {
+    driver: Driver,
+    /// `None` for a closed one.
+    prepared: Vec<Option<ScriptStatement>>,
+    /// Whether the statement in progress returns rows.
+    pub returns_rows: bool,
+    lines: u32,
+}
+
+#[derive(Clone, Copy)]
+struct ScriptStatement {
+    id: StatementId,
+    returns_rows: bool,
+}
+
+/// Sends a statement without waiting.
+pub(super) type SendStatement<C> = fn(&mut C, StatementId, &Params) -> Result<(), Error>;
+
+/// A connection that a script uses.
+pub(super) struct ScriptHost<'a, C> {
+    pub connection: &'a mut C,
+    pub params: &'a mut Params,
+    pub tally: &'a mut Tally,
+    pub statements: &'a mut ScriptStatements,
+    /// How to send without waiting; `None` to wait.
+    pub send: Option<SendStatement<C>>,
+}
+
+impl<C: Connection> ScriptHost<'_, C> {
+    fn run(&mut self, statement: StatementId) -> Sent {
+        if let Some(send) = self.send {
+            return match send(self.connection, statement, self.params) {
+                Ok(()) => Sent::Waiting,
+                Err(error) => Sent::Done(Err(self.failed(error))),
+            };
+        }
+        let answer = self.connection.execute(statement, self.params);
+        Sent::Done(self.received(answer))
+    }
+
+    /// Counts an answer.
+    pub fn received(&mut self, answer: Result<Answer, Error>) -> Result<Outcome, SqlError> {
+        match answer {
+            Ok(answer) => {
+                self.tally.add_unchecked(answer);
+                let has_rows = self.statements.returns_rows || answer.rows > 0;
+                Ok(Outcome { has_rows, rows: answer.rows })
+            }
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, error: Error) -> SqlError {
+        let failure = sql_error(error);
+        if failure.kind == SqlErrorKind::Restart && failure.number == 0 {
+            // PostgreSQL refuses everything else in a failed transaction.
+            let _ = self.connection.run("ROLLBACK");
+        }
+        failure
+    }
+}
+
+/// An error as scripts see it. The numbers are those that sysbench ignores by default.
+pub(super) fn sql_error(error: Error) -> SqlError {
+    let number = error.code.and_then(ErrorCode::number).unwrap_or_default();
+    let state = error.code.and_then(ErrorCode::sqlstate);
+    let state =
+        state.map_or_else(String::new, |state| String::from_utf8_lossy(&state).into_owned());
+    // Only errors of PostgreSQL have no number.
+    let restarts = match number {
+        0 => matches!(state.as_str(), "40P01" | "40001" | "23505"),
+        number => matches!(number, 1213 | 1205 | 1020),
+    };
+    let kind = match error.kind {
+        ErrorKind::Connection | ErrorKind::Refused => SqlErrorKind::Lost,
+        _ if restarts => SqlErrorKind::Restart,
+        _ => SqlErrorKind::Failed,
+    };
+    SqlError { number, state, message: error.message, kind }
+}
+
+impl<C: Connection> Host for ScriptHost<'_, C> {
+    fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
+        let driver = self.statements.driver;
+        let fixed = script_time::fixed(sql, driver);
+        let sql_of_driver = replace_placeholders(&fixed, driver, |number, text| {
+            text.push_str(&C::placeholder(number));
+        });
+        let id = self.connection.prepare(&sql_of_driver).map_err(sql_error)?;
+        let statement = ScriptStatement { id, returns_rows: returns_rows(sql) };
+        Ok(self.statements.add(statement))
+    }
+
+    #[inline]
+    fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent {
+        let known = self.statements.prepared.get(statement as usize);
+        let Some(ScriptStatement { id, returns_rows }) = known.copied().flatten() else {
+            return Sent::Done(Err(closed()));
+        };
+        self.statements.returns_rows = returns_rows;
+        self.params.clear();
+        for value in values {
+            match value {
+                Value::Int(value) => self.params.push_int(*value),
+                Value::Text(text) => self.params.push_text(text),
+                Value::Double(value) => self.params.push_text(value.to_string().as_bytes()),
+                Value::Null => self.params.push_null(),
+            }
+        }
+        self.run(id)
+    }
+
+    fn query(&mut self, sql: &str) -> Sent {
+        let fixed = script_time::fixed(sql, self.statements.driver);
+        match self.connection.text_statement(&fixed) {
+            Ok(statement) => {
+                self.statements.returns_rows = returns_rows(sql);
+                self.params.clear();
+                self.run(statement)
+            }
+            Err(error) => Sent::Done(Err(sql_error(error))),
+        }
+    }
+
+    fn take_rows(&mut self) -> Rows {
+        as_bytes(self.connection.take_rows())
+    }
+
+    fn close(&mut self, statement: u32) {
+        let known = self.statements.prepared.get_mut(statement as usize);
+        if let Some(ScriptStatement { id, .. }) = known.and_then(Option::take) {
+            self.connection.close_statement(id);
+        }
+    }
+
+    fn print(&mut self, text: &str) {
+        if self.statements.lines < MOST_LINES {
+            self.statements.lines += 1;
+            print(text);
+        }
+    }
+
+    fn restarted(&mut self) {
+        self.tally.conflicts += 1;
+    }
+}
+
+/// Writes a line to the worker's log.
+pub(super) fn print(text: &str) {
+    // The log may be gone.
+    let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
+}
+
+pub(super) fn as_bytes(rows: Vec<Vec<Option<String>>>) -> Rows {
+    let row = |row: Vec<Option<String>>| {
+        row.into_iter().map(|value| value.map(String::into_bytes)).collect()
+    };
+    rows.into_iter().map(row).collect()
+}
+
+impl ScriptStatements {
+    /// No statements yet.
+    pub fn new(driver: Driver) -> Self {
+        Self { driver, prepared: Vec::new(), returns_rows: false, lines: 0 }
+    }
+
+    /// Adds a statement in place of a closed one. Returns its number.
+    fn add(&mut self, statement: ScriptStatement) -> u32 {
+        let free = self.prepared.iter().position(Option::is_none);
+        let number = free.unwrap_or(self.prepared.len());
+        match self.prepared.get_mut(number) {
+            Some(place) => *place = Some(statement),
+            None => self.prepared.push(Some(statement)),
+        }
+        number as u32
+    }
+}
+
+fn closed() -> SqlError {
+    SqlError {
+        number: 0,
+        state: String::new(),
+        message: "the statement is closed".to_owned(),
+        kind: SqlErrorKind::Failed,
+    }
+}
+
+/// Whether a statement returns rows, by its first word.
+pub(super) fn returns_rows(sql: &str) -> bool {
+    const WORDS: [&str; 7] = ["select", "show", "with", "values", "explain", "describe", "table"];
+    let word = sql.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
+    let word = word.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_known_by_their_first_word() {
+        for sql in ["SELECT 1", " select\n1", "(SELECT 1)", "SHOW TABLES", "with a as (select 1)"] {
+            assert!(returns_rows(sql), "{sql}");
+        }
+        for sql in ["INSERT INTO t SELECT 1", "BEGIN", "", "selected"] {
+            assert!(!returns_rows(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn errors_that_sysbench_ignores_restart_the_event() {
+        let error = |code, kind| {
+            sql_error(Error { doing: "executing".to_owned(), message: "no".to_owned(), code, kind })
+        };
+        let state = |state: &[u8; 5]| Some(ErrorCode::SqlState(*state));
+        let both = |number, state: &[u8; 5]| Some(ErrorCode::NumberAndState(number, *state));
+        for code in [both(1213, b"40001"), state(b"40P01"), state(b"40001")] {
+            assert_eq!(error(code, ErrorKind::Conflict).kind, SqlErrorKind::Restart);
+        }
+        let duplicate = error(both(1062, b"23000"), ErrorKind::Conflict);
+        assert_eq!((duplicate.kind, duplicate.number), (SqlErrorKind::Failed, 1062));
+        assert_eq!(duplicate.state, "23000");
+        assert_eq!(error(state(b"42601"), ErrorKind::Statement).state, "42601");
+        assert_eq!(error(None, ErrorKind::Connection).kind, SqlErrorKind::Lost);
+    }
+}

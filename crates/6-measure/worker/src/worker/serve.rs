@@ -1,0 +1,435 @@
+//! The worker's side of the protocol.
+
+use std::io::{BufRead, Write};
+use std::marker::PhantomData;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use dbdyno_drivers::Connection;
+use dbdyno_engines::mysql::MySql;
+use dbdyno_engines::postgres::Postgres;
+use dbdyno_engines::sqlite::Sqlite;
+use dbdyno_engines::{Engine, InsertEngine, Table};
+use dbdyno_machine::{Calibration, CpuSet, ProcessTree, TickSource, Ticks, WithTicks, pin_process};
+use dbdyno_types::server::ServerSystem;
+use dbdyno_types::{SliceMeasured, StateSnapshot};
+use dbdyno_workloads::insert;
+use dbdyno_workloads::program::Tables;
+use dbdyno_workloads::rows::{Row, Rows};
+use dbdyno_workloads::schema::{index_name, table_name};
+
+use super::client::ClientSetup;
+use super::client_driver::{Blocking, ClientDriver, Epoll};
+use super::clients::{Clients, Part};
+use super::error::{RequestError, ServeError};
+use super::insert::{InsertBenchmark, StepLink};
+use super::meter::Meter;
+use super::own_data::{dialect, own_table_names, run_scripts};
+use super::script_data::prepare_scripts;
+use super::script_host::ScriptTarget;
+use super::server_monitor::ServerMonitor;
+use super::statement_check::refused_statements;
+use super::step_link::{Here, OnHost};
+use crate::protocol::{
+    Failed, InsertStep, Open, Opened, Reading, Request, Response, SystemUnderTest, TimedUsage,
+};
+use crate::slice::SliceRequest;
+
+/// Duration of the calibration of the CPU's time stamp counter when an instance is opened. The
+/// result is accurate to 30 ppm; response times have a resolution of 1%.
+const CALIBRATION: Duration = Duration::from_millis(2);
+
+/// Serves requests until the end of input.
+///
+/// # Errors
+/// Reading or sending failed, or a line is not a request. All other errors are sent as responses.
+pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<(), ServeError> {
+    let Some(request) = receive(requests)? else { return Ok(()) };
+    let Request::Open(open) = request else { return Err(ServeError::NotOpened) };
+    match &open.system {
+        SystemUnderTest::Sqlite { library, settings, file } => {
+            match Sqlite::new(library, settings.clone(), file) {
+                Ok(engine) => serve_engine::<_, Blocking>(engine, None, &open, requests, responses),
+                Err(error) => send(responses, &failed(error)),
+            }
+        }
+        SystemUnderTest::Server { settings, pid, .. } => {
+            let monitor = match pid.map(ProcessTree::of).transpose() {
+                Ok(family) => family.map(|family| {
+                    let mut monitor = ServerMonitor::new(family, settings.is_private());
+                    if open.count {
+                        monitor.count();
+                    }
+                    monitor
+                }),
+                Err(error) => {
+                    let message = format!("reading the server's processes: {error}");
+                    return send(responses, &failed(message));
+                }
+            };
+            let settings = settings.clone();
+            match settings.system {
+                ServerSystem::MariaDb | ServerSystem::MySql => {
+                    let engine = MySql::new(settings);
+                    serve_engine::<_, Epoll>(engine, monitor, &open, requests, responses)
+                }
+                ServerSystem::PostgreSql => {
+                    let engine = Postgres::new(settings);
+                    serve_engine::<_, Epoll>(engine, monitor, &open, requests, responses)
+                }
+            }
+        }
+    }
+}
+
+fn serve_engine<E: InsertEngine, D: ClientDriver<E::Connection>>(
+    engine: E,
+    monitor: Option<ServerMonitor>,
+    open: &Open,
+    requests: &mut impl BufRead,
+    responses: &mut impl Write,
+) -> Result<(), ServeError> {
+    if let Some(cpus) = &open.cpus
+        && let Err(error) = pin(cpus)
+    {
+        return send(responses, &failed(error));
+    }
+    let ticks = Ticks::choose(CALIBRATION);
+    let driver = PhantomData::<D>;
+    ticks.run(Serving { engine, driver, monitor, open, ticks: ticks.name(), requests, responses })
+}
+
+fn pin(cpus: &str) -> Result<(), RequestError> {
+    let set: CpuSet = cpus.parse().map_err(|error| format!("CPUs `{cpus}`: {error}"))?;
+    Ok(pin_process(std::process::id(), &set).map_err(|error| error.to_string())?)
+}
+
+/// Serves the requests for one engine; compiled once per source of ticks.
+struct Serving<'a, E, D, R, W> {
+    engine: E,
+    driver: PhantomData<D>,
+    monitor: Option<ServerMonitor>,
+    open: &'a Open,
+    ticks: &'static str,
+    requests: &'a mut R,
+    responses: &'a mut W,
+}
+
+impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> WithTicks
+    for Serving<'_, E, D, R, W>
+{
+    type Output = Result<(), ServeError>;
+
+    fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output {
+        let Self { engine, monitor, open, ticks, requests, responses, .. } = self;
+        let clients = match connect::<E, D, T>(&engine, open, calibration) {
+            Ok(clients) => clients,
+            Err(error) => return send(responses, &failed(error)),
+        };
+        let counting = match (&open.system, &monitor) {
+            _ if !open.count => None,
+            // The client threads have the same permissions as this one.
+            (SystemUnderTest::Sqlite { .. }, _) => Some(Meter::of_this_thread(false).counting()),
+            (SystemUnderTest::Server { .. }, Some(monitor)) => Some(monitor.counting()),
+            (SystemUnderTest::Server { .. }, None) => Some(Meter::none().counting()),
+        };
+        let opened = Opened {
+            version: engine.version(),
+            options: engine.options(),
+            ticks: ticks.into(),
+            counting,
+        };
+        send(responses, &Response::Opened(opened))?;
+        let insert = open.insert.as_ref().map(|plan| {
+            let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });
+            InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded, open.wait)
+        });
+        let (tables, own_tables) = (tables(open), open.own_tables);
+        let on_host = matches!(open.system, SystemUnderTest::Server { on_host: true, .. });
+        let mut instance =
+            Instance { engine, clients, monitor, insert, tables, own_tables, ran_script: false };
+        let mut interrupted = false;
+        while let Some(request) = receive(requests)? {
+            let is_slice = matches!(request, Request::Slice(_));
+            let response = match request {
+                Request::Slice(request) if on_host => {
+                    instance.slice_on_host(request, interrupted, requests, responses)
+                }
+                Request::InsertStep(step) if on_host => {
+                    instance.insert_step(&step, &mut OnHost { requests, responses })
+                }
+                Request::InsertStep(step) => instance.insert_step_here(&step, responses),
+                request => instance.answer(request, open),
+            };
+            interrupted = !is_slice;
+            send(responses, &response.unwrap_or_else(failed))?;
+        }
+        Ok(())
+    }
+}
+
+fn connect<E: Engine, D: ClientDriver<E::Connection>, T: TickSource>(
+    engine: &E,
+    open: &Open,
+    calibration: Calibration,
+) -> Result<Clients<E::Connection, D, T>, RequestError> {
+    if open.create {
+        engine.create_schema()?;
+    }
+    let connections = (0..open.clients)
+        .map(|_| engine.connect())
+        .collect::<Result<_, dbdyno_drivers::Error>>()?;
+    let setup = ClientSetup {
+        number: 0,
+        tables: Tables { count: open.tables, rows: open.rows },
+        seed: open.seed,
+        calibration,
+        injected_delay: open.injected_delay,
+        scripts: ScriptTarget::of(open),
+    };
+    let inside = matches!(open.system, SystemUnderTest::Sqlite { .. }) && open.count;
+    Clients::start(connections, (open.threads as usize, open.wait), inside, setup)
+        .map_err(|error| format!("starting a client: {error}").into())
+}
+
+/// The error if a step of the insert benchmark cannot run.
+const NOT_FOR_INSERTS: &str = "the instance was not opened for the insert benchmark";
+
+/// An open instance.
+struct Instance<E: InsertEngine, D, T> {
+    engine: E,
+    clients: Clients<E::Connection, D, T>,
+    /// `None` if the server's processes are unknown.
+    monitor: Option<ServerMonitor>,
+    /// `None` if the instance runs microbenchmarks.
+    insert: Option<InsertBenchmark<E>>,
+    /// dbdyno's tables.
+    tables: Vec<Table>,
+    /// Whether there are tables of the user.
+    own_tables: bool,
+    /// Whether a script may have changed settings of the connections.
+    ran_script: bool,
+}
+
+impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E, D, T> {
+    fn answer(&mut self, request: Request, open: &Open) -> Result<Response, RequestError> {
+        if let (Some(monitor), false) = (&mut self.monitor, matches!(request, Request::Slice(_))) {
+            monitor.interrupt();
+        }
+        match request {
+            Request::Open(_) => return Err("the instance is open already".into()),
+            Request::InsertTables => match &mut self.insert {
+                Some(insert) => insert.create_tables()?,
+                None => return Err(NOT_FOR_INSERTS.into()),
+            },
+            Request::InsertStep(_) => {
+                return Err("a step of the insert benchmark has several responses".into());
+            }
+            Request::Load => self.load(open)?,
+            Request::Warm => self.warm()?,
+            Request::Settle => {
+                let engine = self.engine.clone();
+                self.clients.first(move |connection| Ok(engine.settle(connection)?))?;
+            }
+            Request::StateSnapshot => return self.state_snapshot().map(Response::StateSnapshot),
+            Request::Prepare(prepare) => {
+                self.end_script()?;
+                self.ran_script = prepare.microbenchmark.script.is_some();
+                self.clients.prepare(*prepare)?;
+            }
+            Request::Slice(request) => {
+                return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
+            }
+            Request::Read | Request::ReadStep(_) => {
+                return Err("no reading was requested".into());
+            }
+            Request::CheckStatements(microbenchmarks) => {
+                let tables = Tables { count: open.tables, rows: open.rows };
+                let refused = refused_statements(&self.engine, &microbenchmarks, tables)?;
+                return Ok(Response::RefusedStatements(refused));
+            }
+            Request::CheckAccess => self.engine.check_access()?,
+            Request::FreeStatements => {
+                self.clients.free_statements()?;
+                self.end_script()?;
+            }
+            Request::Remove => return Ok(Response::Removed(self.engine.drop_schema()?)),
+        }
+        Ok(Response::Done)
+    }
+
+    /// Opens new connections after a script, whose settings and transactions end with the old ones.
+    fn end_script(&mut self) -> Result<(), RequestError> {
+        if std::mem::take(&mut self.ran_script) {
+            self.clients.free_statements()?;
+            let engine = self.engine.clone();
+            self.clients.each(move |connection| {
+                *connection = engine.connect()?;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Runs a step of the insert benchmark, with a response for each second. The usage is that of the server,
+    /// or of this process for an embedded database.
+    fn insert_step_here(
+        &mut self,
+        step: &InsertStep,
+        responses: &mut impl Write,
+    ) -> Result<Response, RequestError> {
+        let mut monitor = self.monitor.take();
+        let mut own = None;
+        if self.insert.as_ref().is_some_and(InsertBenchmark::is_embedded) {
+            own = ProcessTree::of(std::process::id()).ok();
+        }
+        let family = own.as_mut().or(monitor.as_mut().map(ServerMonitor::family));
+        let outcome = self.insert_step(step, &mut Here::new(family, step.data.clone(), responses));
+        self.monitor = monitor;
+        outcome
+    }
+
+    fn insert_step(
+        &mut self,
+        step: &InsertStep,
+        link: &mut dyn StepLink,
+    ) -> Result<Response, RequestError> {
+        let insert = self.insert.as_mut().ok_or(NOT_FOR_INSERTS)?;
+        Ok(Response::Stepped(Box::new(insert.step(step, link)?)))
+    }
+
+    /// Runs a slice. A server's usage is read before the lead-in, and before and after the timed
+    /// part.
+    fn slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, RequestError> {
+        let Some(monitor) = &mut self.monitor else {
+            return self.clients.slice(Part::Whole, request);
+        };
+        let background = monitor.background();
+        self.clients.slice(Part::LeadIn, request)?;
+        let started = monitor.start(background);
+        let measured = self.clients.slice(Part::Timed, request)?;
+        let TimedUsage { server, counts, energy } = monitor.end(started);
+        Ok(SliceMeasured { server, counts, energy, ..measured })
+    }
+
+    /// As [`Self::slice`], for a server on another host: dbdyno takes the readings there, on request. None
+    /// is inside the timed part.
+    fn slice_on_host(
+        &mut self,
+        request: SliceRequest,
+        interrupted: bool,
+        requests: &mut impl BufRead,
+        responses: &mut impl Write,
+    ) -> Result<Response, RequestError> {
+        let mut read = |reading| -> Result<(), RequestError> {
+            send(responses, &Response::Read(reading)).map_err(|error| error.to_string())?;
+            match receive(requests).map_err(|error| error.to_string())? {
+                Some(Request::Read) => Ok(()),
+                _ => Err("a reading was not answered".into()),
+            }
+        };
+        read(Reading::LeadIn { interrupted })?;
+        self.clients.slice(Part::LeadIn, request)?;
+        read(Reading::Start)?;
+        // dbdyno takes the last reading when it gets this response.
+        Ok(Response::Sliced(Box::new(self.clients.slice(Part::Timed, request)?)))
+    }
+
+    /// Reads all tables: through every connection of an embedded engine, which has a cache per
+    /// connection; through one of a server.
+    fn warm(&self) -> Result<(), RequestError> {
+        let (engine, tables) = (self.engine.clone(), self.tables.clone());
+        let own_tables = self.own_tables;
+        let warm = move |connection: &mut E::Connection| -> Result<(), RequestError> {
+            engine.warm(connection, &tables)?;
+            if own_tables {
+                let own = own_table_names(&engine, connection, &tables)?;
+                engine.warm_own(connection, &own)?;
+            }
+            Ok(())
+        };
+        if E::SHARES_CACHE { self.clients.first(warm) } else { self.clients.each(warm) }
+    }
+
+    fn load(&self, open: &Open) -> Result<(), RequestError> {
+        for (number, table) in (0..).zip(&self.tables) {
+            let mut rows = Rows::of_table(open.seed, number, open.rows);
+            let (engine, table) = (self.engine.clone(), table.clone());
+            self.clients.first(move |connection| {
+                let mut row = Row::default();
+                let mut next = |params: &mut dbdyno_drivers::Params| {
+                    let more = rows.next_into(&mut row);
+                    if more {
+                        params.push_int(row.k);
+                        params.push_text(&row.c);
+                        params.push_text(&row.pad);
+                    }
+                    more
+                };
+                let loaded = engine.load_table(connection, &table, &mut next);
+                connection.close_statements();
+                Ok(loaded?)
+            })?;
+        }
+        if open.setup.is_empty() && open.scripts.is_empty() {
+            return Ok(());
+        }
+        let connection = &mut self.engine.connect_for_setup()?;
+        let dialect = dialect(&open.system);
+        run_scripts(&self.engine, connection, dialect, &open.setup)?;
+        if let Some(target) = ScriptTarget::of(open) {
+            let seed = (open.seed, open.script_clients);
+            prepare_scripts(&self.engine, connection, dialect, target, &open.scripts, seed)?;
+        }
+        Ok(())
+    }
+
+    fn state_snapshot(&self) -> Result<StateSnapshot, RequestError> {
+        let (engine, tables) = (self.engine.clone(), self.tables.clone());
+        let own_tables = self.own_tables;
+        let (sender, receiver) = channel();
+        self.clients.first(move |connection| {
+            let mut names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
+            if own_tables {
+                names.extend(own_table_names(&engine, connection, &tables)?);
+            }
+            let state_snapshot = engine.state_snapshot(connection, &names)?;
+            Ok(sender.send(state_snapshot).map_err(|error| error.to_string())?)
+        })?;
+        Ok(receiver.recv().map_err(|error| error.to_string())?)
+    }
+}
+
+fn tables(open: &Open) -> Vec<Table> {
+    let of_sales = |table| {
+        let [index, ..] = insert::indexes(table);
+        Table { name: insert::table_name(table), index: index.name }
+    };
+    match open.insert {
+        Some(_) => (0..open.tables).map(of_sales).collect(),
+        None if !open.load_tables => Vec::new(),
+        None => (0..open.tables)
+            .map(|table| Table { name: table_name(table), index: index_name(table) })
+            .collect(),
+    }
+}
+
+fn failed(error: impl Into<RequestError>) -> Response {
+    let error = error.into();
+    let lost_connection = error.lost_connection;
+    Response::Failed(Failed { message: error.to_string(), lost_connection })
+}
+
+pub(super) fn receive(requests: &mut impl BufRead) -> Result<Option<Request>, ServeError> {
+    let mut line = String::new();
+    match requests.read_line(&mut line).map_err(ServeError::Read)? {
+        0 => Ok(None),
+        _ => Ok(Some(serde_json::from_str(&line)?)),
+    }
+}
+
+pub(super) fn send(responses: &mut impl Write, response: &Response) -> Result<(), ServeError> {
+    let mut line = serde_json::to_vec(response)?;
+    line.push(b'\n');
+    responses.write_all(&line).and_then(|()| responses.flush()).map_err(ServeError::Send)
+}

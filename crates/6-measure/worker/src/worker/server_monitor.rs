@@ -1,0 +1,261 @@
+//! Resource usage of a server: in the timed part of a slice, and in the background since the
+//! previous slice.
+
+use dbdyno_machine::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
+use dbdyno_types::{Counting, Counts, ServerUsage};
+use dbdyno_units::Nanos;
+
+use super::meter::{Meter, MeterReading, covers};
+use crate::protocol::TimedUsage;
+
+/// Maximum number of times counters are reopened because they missed threads. Counts that do not
+/// cover the CPU time are unknown.
+const ATTEMPTS: u32 = 3;
+
+/// Reads the usage of a server's processes before and after slices.
+///
+/// If a reading fails, for example because the server has exited, the usage is unknown.
+pub struct ServerMonitor {
+    family: ProcessTree,
+    /// Whether only this worker uses the server. Otherwise its background work may be caused by
+    /// others, such as the control.
+    private: bool,
+    /// Counters of the server's threads.
+    meter: Meter,
+    /// Number of times the counters were reopened.
+    reopened: u32,
+    /// Usage at the end of the last slice; `None` after other requests.
+    last: Option<ProcessTreeUsage>,
+}
+
+/// Readings at the start of a timed part.
+pub struct TimedPart {
+    before: Option<ProcessTreeUsage>,
+    background: Option<Nanos>,
+    reading: MeterReading,
+}
+
+impl ServerMonitor {
+    /// A monitor without counters of the server with these processes. `private` tells whether only one
+    /// worker uses it.
+    #[must_use]
+    pub fn new(family: ProcessTree, private: bool) -> Self {
+        Self { family, private, meter: Meter::none(), reopened: 0, last: None }
+    }
+
+    /// Starts counters for all threads of the server and all that they start later. Must be called
+    /// before connecting, while the server is idle.
+    pub fn count(&mut self) {
+        let pids = |family: &mut ProcessTree| -> Vec<u32> {
+            // An error occurs again when the slice is read.
+            let _ = family.read();
+            family.pids().collect()
+        };
+        let mut before = pids(&mut self.family);
+        for _ in 0..ATTEMPTS {
+            self.meter = Meter::of_processes(before.clone());
+            let after = pids(&mut self.family);
+            // A process started in between may have been missed.
+            if after == before {
+                return;
+            }
+            before = after;
+        }
+    }
+
+    /// Which counters are available.
+    #[must_use]
+    pub fn counting(&self) -> Counting {
+        self.meter.counting()
+    }
+
+    /// The server's processes.
+    pub fn family(&mut self) -> &mut ProcessTree {
+        &mut self.family
+    }
+
+    /// Handles a request other than a slice: its usage is not part of the next background.
+    pub fn interrupt(&mut self) {
+        self.last = None;
+    }
+
+    /// CPU time since the last slice. Must be called before the lead-in.
+    pub fn background(&mut self) -> Option<Nanos> {
+        let last = self.last.take()?;
+        Some(self.family.read().ok()?.since(&last).cpu)
+    }
+
+    /// Starts the timed part.
+    pub fn start(&mut self, background: Option<Nanos>) -> TimedPart {
+        TimedPart { before: self.family.read().ok(), background, reading: self.meter.read() }
+    }
+
+    /// Ends the timed part.
+    pub fn end(&mut self, started: TimedPart) -> TimedUsage {
+        let (mut counts, energy) = self.meter.since(&started.reading);
+        let after = self.family.read().ok();
+        let used = after.as_ref().zip(started.before).map(|(after, before)| after.since(&before));
+        if let Some(used) = &used
+            && !covers(&counts, used.cpu)
+        {
+            counts = Counts::default();
+            if self.reopened < ATTEMPTS {
+                self.reopened += 1;
+                self.count();
+            }
+        }
+        self.last = after.filter(|_| self.private);
+        let server = used.map(|used| server_usage(&used, started.background));
+        TimedUsage { server, counts, energy }
+    }
+}
+
+pub(super) fn server_usage(used: &ProcessTreeDelta, background_cpu: Option<Nanos>) -> ServerUsage {
+    ServerUsage {
+        cpu: used.cpu,
+        background_cpu,
+        user: used.user,
+        system: used.system,
+        context_switches: used.context_switches,
+        page_faults: used.minor_faults + used.major_faults,
+        read_from_storage: used.read_from_storage,
+        written_to_storage: used.written_to_storage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
+    use dbdyno_machine::clock;
+
+    use super::*;
+
+    /// A process that is always busy, or idle.
+    struct Server(Child);
+
+    impl Server {
+        fn busy() -> Self {
+            Self(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+        }
+
+        fn idle() -> Self {
+            Self(Command::new("sleep").arg("600").spawn().unwrap())
+        }
+
+        fn monitor(&self, private: bool) -> ServerMonitor {
+            ServerMonitor::new(ProcessTree::of(self.0.id()).unwrap(), private)
+        }
+
+        /// Waits until the process has used this CPU time.
+        fn work(&self, millis: u64) {
+            let cpu = || clock::process_cpu_of(self.0.id()).unwrap();
+            let (before, start) = (cpu(), Instant::now());
+            while cpu() - before < Nanos::from_millis(millis) {
+                assert!(start.elapsed() < Duration::from_secs(60), "it does not run");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Runs a slice with this CPU time in the lead-in and in the timed part.
+    fn slice(monitor: &mut ServerMonitor, server: &Server, millis: u64) -> ServerUsage {
+        let background = monitor.background();
+        server.work(millis);
+        let started = monitor.start(background);
+        server.work(millis);
+        monitor.end(started).server.unwrap()
+    }
+
+    #[test]
+    fn background_is_cpu_time_since_the_previous_slice() {
+        let server = Server::busy();
+        let mut monitor = server.monitor(true);
+        assert_eq!(slice(&mut monitor, &server, 5).background_cpu, None, "nothing came before");
+        let before = clock::process_cpu_of(server.0.id()).unwrap();
+        server.work(100);
+        let second = slice(&mut monitor, &server, 20);
+        let whole = clock::process_cpu_of(server.0.id()).unwrap() - before;
+        let background = second.background_cpu.unwrap();
+        assert!(background >= Nanos::from_millis(100), "{second:?}");
+        // The background includes neither the lead-in nor the slice.
+        assert!(background + second.cpu + Nanos::from_millis(20) <= whole, "{second:?} of {whole}");
+    }
+
+    #[test]
+    fn idle_server_has_no_background() {
+        let server = Server::idle();
+        let mut monitor = server.monitor(true);
+        // Wait until it sleeps.
+        std::thread::sleep(Duration::from_millis(200));
+        slice(&mut monitor, &server, 0);
+        let second = slice(&mut monitor, &server, 0);
+        assert_eq!((second.background_cpu, second.cpu), (Some(Nanos::ZERO), Nanos::ZERO));
+    }
+
+    #[test]
+    fn other_requests_are_not_background() {
+        let server = Server::busy();
+        let mut monitor = server.monitor(true);
+        slice(&mut monitor, &server, 5);
+        monitor.interrupt();
+        server.work(50);
+        assert_eq!(slice(&mut monitor, &server, 5).background_cpu, None);
+        assert!(slice(&mut monitor, &server, 5).background_cpu.is_some());
+    }
+
+    #[test]
+    fn later_processes_are_counted_and_missed_ones_are_detected() {
+        // The child starts during the slice, is busy, and ends with its parent.
+        let child = "n=0; while kill -0 $PPID 2>/dev/null; do n=$((n+1)); done";
+        let script = format!("sleep 0.2; sh -c '{child}' & while :; do :; done");
+        let server = Server(Command::new("sh").args(["-c", &script]).spawn().unwrap());
+        let mut monitor = server.monitor(true);
+        monitor.count();
+        if monitor.counting().counted.is_empty() {
+            // A sandbox may forbid the system call altogether.
+            assert!(!monitor.counting().missing.is_empty());
+            return;
+        }
+        let started = monitor.start(None);
+        std::thread::sleep(Duration::from_millis(300));
+        server.work(40);
+        let ended = monitor.end(started);
+        let (cpu, covered) = (ended.server.unwrap().cpu, ended.counts.covered().unwrap());
+        assert!(covered.as_nanos() as f64 > 0.6 * cpu.as_nanos() as f64, "{covered} of {cpu}");
+        // Starting programs causes page faults.
+        let faults = ended.counts.estimate(dbdyno_types::Counter::MinorFaults).unwrap();
+        assert!(faults > 20.0, "{faults}");
+
+        // Counters of another process miss it.
+        let other = Server::idle();
+        monitor.meter = Meter::of_processes(vec![other.0.id()]);
+        let started = monitor.start(None);
+        server.work(40);
+        let ended = monitor.end(started);
+        assert!(ended.server.is_some());
+        assert_eq!(ended.counts, Counts::default());
+        // The counters were reopened.
+        let started = monitor.start(None);
+        server.work(40);
+        assert!(monitor.end(started).counts.covered() > Some(Nanos::from_millis(20)));
+    }
+
+    #[test]
+    fn shared_server_has_no_background() {
+        let server = Server::busy();
+        let mut monitor = server.monitor(false);
+        slice(&mut monitor, &server, 5);
+        let second = slice(&mut monitor, &server, 5);
+        assert_eq!(second.background_cpu, None);
+        assert!(second.cpu >= Nanos::from_millis(5), "{second:?}");
+    }
+}

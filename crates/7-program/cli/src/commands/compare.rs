@@ -1,0 +1,189 @@
+//! `dbdyno compare`, and `dbdyno run --script`.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use dbdyno_engines::server::installed_releases;
+use dbdyno_report::gate::Rule;
+use dbdyno_report::model::Report;
+use dbdyno_report::{conclusions, export, markdown};
+use dbdyno_run::{Options, Outcome, start_run};
+use dbdyno_scripts::replaced_on_command_line;
+use dbdyno_spec::compare::{ScriptWords, Words, experiment};
+use dbdyno_types::server::ServerSystem;
+
+use crate::args::{Compare, ComparisonOptions, View};
+use crate::commands::run::Execution;
+use crate::commands::{directory_for, export_file, gate};
+use crate::error::CliError;
+use crate::output::{self, Display};
+
+/// A comparison of a command line.
+pub struct Comparison<'a> {
+    /// The command of dbdyno.
+    pub command: &'a str,
+    /// The candidates as written.
+    pub candidates: &'a [String],
+    /// Names, groups and patterns; none with a script.
+    pub microbenchmarks: &'a [String],
+    /// The script and all numbers.
+    pub options: &'a ComparisonOptions,
+    /// Rules of a gate.
+    pub rules: &'a [Rule],
+    /// The run directory, if it is given.
+    pub out: Option<&'a Path>,
+    /// Build cache.
+    pub cache: Option<&'a Path>,
+    /// Whether to keep the databases after a complete run.
+    pub keep_data: bool,
+    /// How the report is printed.
+    pub view: View,
+}
+
+/// Runs the experiment that the words describe, and reports.
+pub fn compare(args: &Compare) -> Result<ExitCode, CliError> {
+    for file in [&args.export_json, &args.export_csv, &args.export_markdown].into_iter().flatten() {
+        export_file::check(file)?;
+    }
+    let comparison = Comparison {
+        command: "compare",
+        candidates: &args.candidates,
+        microbenchmarks: &args.microbenchmarks,
+        options: &args.comparison,
+        rules: &[],
+        out: args.out.as_deref(),
+        cache: args.cache.as_deref(),
+        keep_data: args.keep_data,
+        view: args.view,
+    };
+    comparison.run(&|report| export(report, args))
+}
+
+impl Comparison<'_> {
+    /// Runs it. `after` gets the report.
+    pub fn run(
+        &self,
+        after: &dyn Fn(&Report) -> Result<(), CliError>,
+    ) -> Result<ExitCode, CliError> {
+        let installed = |system: ServerSystem| {
+            installed_releases(system).into_iter().map(|release| release.name).collect()
+        };
+        let read = |path: &str| {
+            fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
+        };
+        let ComparisonOptions { script, options, sysbench, clients, time, rows, save: file } =
+            self.options;
+        check_options(self.options)?;
+        let path = script.as_deref().map(path_of_script);
+        let script = script.as_deref().zip(path.as_deref());
+        let words = Words {
+            command: self.command,
+            candidates: self.candidates,
+            microbenchmarks: self.microbenchmarks,
+            script: script.map(|(file, path)| ScriptWords {
+                file,
+                path,
+                options,
+                version: sysbench.unwrap_or_default(),
+            }),
+            clients,
+            time: time.as_deref(),
+            rows: rows.as_deref(),
+        };
+        let described = experiment(&words, &installed, &read)
+            .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+        let (experiment, text) = (&described.experiment, &described.text);
+        gate::check(self.rules, experiment)?;
+        if let Some(file) = file {
+            save(file, text)?;
+        }
+        let default = || directory_for(&experiment.name);
+        let directory = self.out.map_or_else(default, Path::to_owned);
+        let execution = Execution {
+            directory: &directory,
+            cache: self.cache,
+            keep_data: self.keep_data,
+            trust: false,
+            view: self.view,
+            display: Display::with_first_ratio(),
+        };
+        let start = |options: &Options<'_>| start_run(experiment, text, &directory, options);
+        execution.execute(&start, &|report, outcome| {
+            conclude(report);
+            after(report)?;
+            match outcome {
+                Outcome::Complete { .. } => gate::judge(self.rules, report, &directory),
+                Outcome::Interrupted => Ok(ExitCode::SUCCESS),
+            }
+        })
+    }
+}
+
+/// Refuses options of a script without one, and those of sysbench that dbdyno replaces.
+fn check_options(options: &ComparisonOptions) -> Result<(), CliError> {
+    if let Some(option) = options.of_script().filter(|_| options.script.is_none()) {
+        return Err(CliError::Usage(format!("{option} needs --script")));
+    }
+    for option in &options.options {
+        let name = option.split('=').next().unwrap_or_default();
+        if let Some(instead) = replaced_on_command_line(name) {
+            let message = format!("option {name} of sysbench has no effect here: {instead}");
+            return Err(CliError::Usage(message));
+        }
+    }
+    Ok(())
+}
+
+/// How the experiment names a script, wherever its file is: one that does not exist here may be sysbench's.
+fn path_of_script(file: &str) -> String {
+    let absolute = fs::canonicalize(file).ok();
+    let absolute = absolute.and_then(|path| path.into_os_string().into_string().ok());
+    absolute.unwrap_or_else(|| file.to_owned())
+}
+
+/// Prints a sentence per result.
+fn conclude(report: &Report) {
+    let mut text = String::new();
+    for sentence in conclusions(report) {
+        output::wrapped(&mut text, "", &sentence);
+    }
+    if !text.is_empty() {
+        output::print(&format!("\n{text}"));
+    }
+}
+
+/// Writes the files that were asked for.
+fn export(report: &Report, args: &Compare) -> Result<(), CliError> {
+    let exports = [
+        (&args.export_json, export::run_json as fn(&Report) -> _),
+        (&args.export_csv, export::relative_csv),
+        (&args.export_markdown, |report| Ok(markdown::render(report))),
+    ];
+    for (file, content) in exports {
+        if let Some(file) = file {
+            export_file::write(file, &content(report)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the experiment to a new file. An existing one may have been edited: it is only accepted if it
+/// has the same text.
+fn save(file: &Path, text: &str) -> Result<(), CliError> {
+    export_file::check(file)?;
+    let write = |source| CliError::Write { path: file.to_owned(), source };
+    match OpenOptions::new().write(true).create_new(true).open(file) {
+        Ok(mut new) => new.write_all(text.as_bytes()).map_err(write),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            if fs::read_to_string(file).is_ok_and(|old| old == text) {
+                return Ok(());
+            }
+            let message =
+                format!("{} exists and is another experiment: choose another name", file.display());
+            Err(CliError::Usage(message))
+        }
+        Err(error) => Err(write(error)),
+    }
+}

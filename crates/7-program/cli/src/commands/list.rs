@@ -1,0 +1,198 @@
+//! `dbdyno list`.
+
+mod releases;
+
+use std::process::ExitCode;
+
+use dbdyno_builds::variant::compile_flags;
+use dbdyno_builds::{CompilerKind, Source, Variant, installed_compilers};
+use dbdyno_engines::server::Installation;
+use dbdyno_types::build::Pgo;
+use dbdyno_types::server::{ServerSystem, StorageEngine};
+use dbdyno_workloads::catalog::{Catalog, Origin};
+use dbdyno_workloads::definition::{Microbenchmark, Statement};
+
+use super::list_script::list_script;
+use crate::args::{List, Listed};
+use crate::error::CliError;
+use crate::output;
+
+/// Lists the names an experiment can use.
+pub fn list(args: &List) -> Result<ExitCode, CliError> {
+    refuse_without_effect(args)?;
+    if args.what == Some(Listed::Script) {
+        return list_script(args);
+    }
+    let wants = |what| args.what.is_none_or(|wanted| wanted == what);
+    let mut sections = Vec::new();
+    if wants(Listed::Microbenchmarks) {
+        sections.push(microbenchmarks(&args.words, args.sql)?);
+    }
+    if wants(Listed::Variants) {
+        sections.push(variants());
+    }
+    if wants(Listed::Systems) {
+        sections.push(systems());
+    }
+    if wants(Listed::Releases) {
+        sections.push(releases::releases());
+    }
+    output::print(&sections.join("\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses what would be ignored.
+fn refuse_without_effect(args: &List) -> Result<(), CliError> {
+    let is_script = args.what == Some(Listed::Script);
+    let has_microbenchmarks = args.what.is_none_or(|what| what == Listed::Microbenchmarks);
+    let of_script = args.of_script().filter(|_| !is_script);
+    let message = match args.words.first() {
+        Some(word) if !has_microbenchmarks && !is_script => {
+            format!("`{word}` is unexpected: only microbenchmarks are listed by pattern")
+        }
+        _ if args.sql && !has_microbenchmarks => {
+            "--sql is for `dbdyno list microbenchmarks`".to_owned()
+        }
+        _ => match of_script {
+            Some(option) => format!("{option} is for `dbdyno list script`"),
+            None => return Ok(()),
+        },
+    };
+    Err(CliError::Usage(message))
+}
+
+fn microbenchmarks(words: &[String], sql: bool) -> Result<String, CliError> {
+    let catalog = Catalog::builtin();
+    let chosen: Vec<Microbenchmark> = if words.is_empty() {
+        catalog.entries().iter().map(|entry| entry.microbenchmark.clone()).collect()
+    } else {
+        catalog.select(words.iter().map(String::as_str)).map_err(|unmatched| {
+            let problems: Vec<String> =
+                unmatched.iter().map(|u| format!("{u}: {}", u.help())).collect();
+            CliError::Usage(problems.join("\n"))
+        })?
+    };
+    let mut text = "Microbenchmarks, in running order, with their names in sysbench\n".to_owned();
+    for microbenchmark in chosen {
+        let mut entries = catalog.entries().iter();
+        let entry = entries.find(|entry| entry.microbenchmark.name == microbenchmark.name);
+        let mut remarks: Vec<String> =
+            entry.and_then(|entry| entry.sysbench_name.clone()).into_iter().collect();
+        if microbenchmark.transaction {
+            remarks.push("transaction".to_owned());
+        }
+        match entry.map(|entry| (entry.set, entry.origin)) {
+            Some((Some(set), _)) => remarks.push(format!("in `{set}`, not in `all`")),
+            Some((None, Origin::Extra)) => remarks.push("not in `all`".to_owned()),
+            _ => {}
+        }
+        text.push_str(&format!(
+            "  {:<36} {:<8} {}\n",
+            microbenchmark.name,
+            microbenchmark.group.name(),
+            remarks.join(", ")
+        ));
+        if sql {
+            add_statements(&mut text, &microbenchmark);
+        }
+    }
+    Ok(without_trailing_blanks(&text))
+}
+
+/// Appends the statements of an event, each followed by the sources of the parameters it draws.
+fn add_statements(text: &mut String, microbenchmark: &Microbenchmark) {
+    const INDENT: &str = "      ";
+    if microbenchmark.transaction {
+        text.push_str(&format!("{INDENT}BEGIN\n"));
+    }
+    for Statement { sql, draw, repeat, .. } in &microbenchmark.statements {
+        let times = if *repeat > 1 { format!("{repeat} × ") } else { String::new() };
+        output::wrapped(text, &format!("{INDENT}{times}"), sql);
+        let sources: Vec<String> =
+            draw.iter().map(|(name, source)| format!(":{name} {source}")).collect();
+        if !sources.is_empty() {
+            output::wrapped(text, &format!("{INDENT}  -- "), &sources.join(", "));
+        }
+    }
+    if microbenchmark.transaction {
+        text.push_str(&format!("{INDENT}COMMIT\n"));
+    }
+}
+
+/// What names of presets end with, in this order, and what that means.
+const SUFFIXES: [(&str, &str); 3] = [
+    ("_pgo", "with an instrumented profile"),
+    ("_autofdo", "with a sampled profile"),
+    ("_bolt", "with BOLT; gcc adds -fno-reorder-blocks-and-partition"),
+];
+
+fn variants() -> String {
+    let mut text = "Variants\n".to_owned();
+    for variant in Variant::all() {
+        if variant.pgo == Pgo::Off && !variant.bolt {
+            let flags = compile_flags(&variant, CompilerKind::Gcc).join(" ");
+            text.push_str(&format!("  {:<16} {flags}\n", variant.name));
+        }
+    }
+    text.push_str(
+        "  Each rel… also with a profile, with BOLT, or both, such as rel_lto_pgo_bolt:\n",
+    );
+    for (suffix, what) in SUFFIXES {
+        text.push_str(&format!("  {:<16} {what}\n", format!("…{suffix}")));
+    }
+    let compilers = installed_compilers();
+    let compilers =
+        if compilers.is_empty() { "none found".to_owned() } else { compilers.join(", ") };
+    text.push_str(&format!("  Compilers on this machine: {compilers}\n"));
+    text
+}
+
+fn systems() -> String {
+    let sqlite = Source::bundled_sqlite();
+    let mut text = format!(
+        "Systems\n  {:<16} {}, bundled, runs in the worker process\n",
+        "sqlite",
+        sqlite.version()
+    );
+    for system in ServerSystem::ALL {
+        let engines: Vec<Option<StorageEngine>> = match system.storage_engines() {
+            [] => vec![None],
+            engines => engines.iter().copied().map(Some).collect(),
+        };
+        for engine in engines {
+            let name = match engine {
+                Some(engine) => format!("{}, {}", system.name(), engine.name()),
+                None => system.name().to_owned(),
+            };
+            let found = match Installation::find(system, engine, None) {
+                Ok(found) => format!("{} in {}", found.version, found.program.display()),
+                Err(error) => format!("not installed: {error}"),
+            };
+            output::wrapped(&mut text, &format!("  {name:<16} "), &found);
+        }
+    }
+    text
+}
+
+fn without_trailing_blanks(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_presets_are_listed_or_have_suffixes() {
+        let text = variants();
+        for preset in Variant::names() {
+            let base = SUFFIXES
+                .iter()
+                .rev()
+                .fold(&*preset, |name, (suffix, _)| name.strip_suffix(suffix).unwrap_or(name));
+            assert!(text.contains(&format!("\n  {base} ")), "{preset} in {text}");
+        }
+        let lines = text.lines().take_while(|line| !line.contains("Compilers"));
+        assert!(lines.map(|line| line.chars().count()).all(|columns| columns <= 80), "{text}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Comparisons in one line.
+
+use std::fs;
+use std::path::Path;
+
+use dbdyno_types::server::ServerSystem;
+
+use crate::common::{Finished, Stored, TestDir, cache, call, call_with, read_json};
+use crate::existing::{PASSWORD, Theirs};
+
+/// Compares builds of SQLite with these arguments.
+fn compare(test: &TestDir, out: &Path, more: &[&str]) -> Finished {
+    let file = |name: &str| test.path().join(name).display().to_string();
+    let words = ["compare", "sqlite:o0", "sqlite:o0{page_size=8KiB}", "-m", "scan_range=100"];
+    let mut args: Vec<String> = words.map(str::to_owned).to_vec();
+    args.extend(["--rows", "1000", "--for", "600ms"].map(str::to_owned));
+    for (option, name) in [
+        ("--save", "saved.toml"),
+        ("--export-json", "all.json"),
+        ("--export-csv", "all.csv"),
+        ("--export-markdown", "all.md"),
+    ] {
+        args.extend([option.to_owned(), file(name)]);
+    }
+    args.extend(["--out".to_owned(), out.display().to_string()]);
+    args.extend(["--cache".to_owned(), cache().display().to_string()]);
+    args.extend(more.iter().map(|word| (*word).to_owned()));
+    call(args)
+}
+
+#[test]
+fn words_are_compared_saved_and_exported() {
+    let test = TestDir::new();
+    let out = test.out();
+    let finished = compare(&test, &out, &[]);
+    finished.assert_code(0).assert_prints("key results");
+    let last = finished.out.split("\n\n").last().unwrap().replace('\n', " ");
+    // One sentence; what it says depends on the noise.
+    assert!(last.contains("o0.page_size-8KiB") && last.contains("on scan_range=100"), "{last}");
+
+    let json = read_json(&fs::read_to_string(test.path().join("all.json")).unwrap());
+    assert_eq!(json["baseline"], "o0");
+    let read = |file: &Path| fs::read_to_string(file).unwrap();
+    assert_eq!(read(&test.path().join("all.csv")), read(&out.join("relative.csv")));
+    let markdown = read(&test.path().join("all.md"));
+    assert!(markdown.contains("o0.page_size-8KiB"), "{markdown}");
+
+    // The saved experiment is the one that was run.
+    let saved = test.path().join("saved.toml");
+    let stored = Stored::open(&out).experiment_text();
+    assert_eq!(read(&saved), stored);
+    call([Path::new("check"), &saved]).assert_code(0).assert_prints("o0.page_size-8KiB");
+    // An edited file is not replaced.
+    fs::write(&saved, stored + "# mine\n").unwrap();
+    let refused = compare(&test, &test.path().join("second"), &[]);
+    refused.assert_code(2).assert_prints("saved.toml exists");
+    assert!(!test.path().join("second").exists());
+}
+
+#[test]
+fn existing_servers_are_compared_by_their_urls() {
+    let test = TestDir::new();
+    let theirs = Theirs::start(ServerSystem::MariaDb);
+    drop(theirs.mariadb());
+    let url = |scheme: &str| format!("{scheme}://bench@/?socket={}", theirs.socket());
+    let (mariadb, mysql) = (url("mariadb"), url("mysql"));
+    let out = test.out().display().to_string();
+    let options = ["-m", "point-query.pre_range=100", "--rows", "2000", "--for", "900ms", "--out"];
+    let compare = |candidates: [&str; 2], out: &str| {
+        let words = ["compare"].into_iter().chain(candidates).chain(options).chain([out]);
+        call_with(words, &[("DBDYNO_PASSWORD", PASSWORD)])
+    };
+    let finished = compare([&mariadb, &mariadb], &out);
+    finished.assert_code(0).assert_prints("mariadb-2").assert_prints("on point-query");
+    // MySQL's scheme is common for servers of MariaDB, too.
+    let other = test.path().join("other").display().to_string();
+    compare([&mysql, &mysql], &other).assert_code(0).assert_prints("mysql-2");
+    theirs.end();
+}
+
+#[test]
+fn words_that_are_not_understood_are_pointed_at_with_the_nearest_valid_ones() {
+    let test = TestDir::new();
+    let out = test.out();
+    let finished = compare(&test, &out, &["mraiadb", "sqlite:rel_o22"]);
+    finished.assert_code(2).assert_prints("did you mean `mariadb`?");
+    finished.assert_prints("^^^^^^^ did you mean `rel_o2`?").assert_prints("command line:1:");
+    let finished = compare(&test, &out, &["-m", "scna*"]);
+    finished.assert_code(2).assert_prints("^^^^^ did you mean `scan*`?");
+    let below = test.path().join("missing/all.json").display().to_string();
+    let finished = call(["compare", "sqlite", "--export-json", &below]);
+    finished.assert_code(2).assert_prints("a directory that does not exist");
+    assert!(!out.exists());
+    assert_eq!(fs::read_dir(test.path()).unwrap().count(), 0, "nothing is written");
+}

@@ -1,0 +1,265 @@
+//! The cost of the worker's hot loop, compared with a loop in C on the same connection.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use clap::Parser;
+use dbdyno_builds::Compiler;
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::sqlite::SqliteConnection;
+use dbdyno_machine::{
+    Calibration, CpuAssignment, CpuSet, FsRoot, TickSource, Ticks, Topology, WithTicks,
+    pin_current_thread,
+};
+use dbdyno_selfbench::bare_loop::{self, BareLoop};
+use dbdyno_selfbench::figures::{Case, write_csv};
+use dbdyno_selfbench::harness::{duration, stop_on_signals};
+use dbdyno_selfbench::outcome::{Outcome, exit_code};
+use dbdyno_selfbench::progress::Progress;
+use dbdyno_selfbench::subject;
+use dbdyno_selfbench::table::{Table, print};
+use dbdyno_stats::{Estimate, median, median_with_interval};
+use dbdyno_units::Nanos;
+use dbdyno_worker::slice::{Quota, SliceRequest};
+use dbdyno_worker::worker::{Client, ClientSetup};
+use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::keys::below;
+use dbdyno_workloads::program::{Program, Tables};
+use dbdyno_workloads::seeds::{Purpose, rng_for};
+
+const MICROBENCHMARK: &str = "point-query_range=100";
+const TABLES: Tables = Tables { count: 1, rows: 100_000 };
+const SEED: u64 = 1;
+
+/// Compares the cost per query of dbdyno's hot loop with a loop in C.
+#[derive(Parser)]
+#[command(name = "overhead")]
+struct Args {
+    /// Blocks per case; a block is one slice of each loop, in random order
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(6..))]
+    blocks: u32,
+    /// Length of a slice
+    #[arg(long, default_value = "5ms", value_parser = duration)]
+    slice: Nanos,
+}
+
+/// The two cases in which the loops are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Situation {
+    /// Every query is its own transaction.
+    Autocommit,
+    /// One transaction for all: SQLite does the least work, so the loop's own share is largest.
+    InTransaction,
+}
+
+impl Situation {
+    const ALL: [Self; 2] = [Self::Autocommit, Self::InTransaction];
+
+    /// The maximum ratio of the two times per query.
+    const fn goal(self) -> f64 {
+        match self {
+            Self::Autocommit => 1.03,
+            Self::InTransaction => 1.05,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Autocommit => "cached point query",
+            Self::InTransaction => "cached point query inside a transaction",
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    exit_code(overhead(&Args::parse()))
+}
+
+fn overhead(args: &Args) -> anyhow::Result<Outcome> {
+    let cancel = stop_on_signals()?;
+    let compiler = Compiler::find("gcc")?;
+    let library = subject::build_sqlite(&compiler)?;
+    let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
+    let bare_loop = bare_loop::compile(&compiler, directory.path())?;
+    // On the CPUs of a worker.
+    let allowed = CpuSet::allowed()?;
+    pin_current_thread(
+        &CpuAssignment::choose(&allowed, &Topology::read(&FsRoot::this_machine()), 1, true).system,
+    )?;
+
+    let connection = subject::load(&library, directory.path(), SEED, TABLES.rows)?;
+    let db = connection.raw_handle();
+    let catalog = Catalog::builtin();
+    let microbenchmark =
+        catalog.get(MICROBENCHMARK).context("the built-in point query does not exist")?;
+    let sql =
+        Program::new(microbenchmark, TABLES)?.statements[0].sql(0, SqliteConnection::placeholder);
+
+    let ticks = Ticks::choose(Duration::from_millis(20));
+    let setup = ClientSetup {
+        number: 0,
+        tables: TABLES,
+        seed: SEED,
+        calibration: ticks.calibration(),
+        injected_delay: None,
+        scripts: None,
+    };
+    let mut client = Client::new(connection, setup);
+    client.prepare(microbenchmark, 0, 1)?;
+    // SAFETY: the connection is the client's, which is declared before and so dropped after.
+    let peer = unsafe { BareLoop::prepare(bare_loop, &library, db, &sql, TABLES.rows) }?;
+    let progress = Progress::start();
+    let mut pair = Pair { client, peer, args, cancel: &cancel, progress };
+
+    let mut compared = Vec::new();
+    for situation in Situation::ALL {
+        compared.push((situation, ticks.run(Comparing { pair: &mut pair, situation })?));
+    }
+    drop(pair);
+    report(&compared)
+}
+
+/// Both loops on one connection.
+struct Pair<'a> {
+    // Declared, and so dropped, before the client, whose connection it uses.
+    peer: BareLoop,
+    client: Client<SqliteConnection>,
+    args: &'a Args,
+    cancel: &'a AtomicBool,
+    progress: Progress,
+}
+
+/// Times per query, in nanoseconds.
+struct Compared {
+    ours: f64,
+    peer: f64,
+    ratio: Estimate,
+}
+
+/// The measurement, compiled for each tick source as in a worker.
+struct Comparing<'a, 'b> {
+    pair: &'a mut Pair<'b>,
+    situation: Situation,
+}
+
+impl WithTicks for Comparing<'_, '_> {
+    type Output = anyhow::Result<Compared>;
+
+    fn run<T: TickSource>(self, _: Calibration) -> Self::Output {
+        let Self { pair, situation } = self;
+        if situation == Situation::Autocommit {
+            return pair.compare::<T>(situation);
+        }
+        let failed = |error: dbdyno_drivers::Error| anyhow!("{error}");
+        pair.client.connection().run("BEGIN").map_err(failed)?;
+        let compared = pair.compare::<T>(situation);
+        pair.client.connection().run("COMMIT").map_err(failed)?;
+        compared
+    }
+}
+
+impl Pair<'_> {
+    fn compare<T: TickSource>(&mut self, situation: Situation) -> anyhow::Result<Compared> {
+        let queries = self.queries_per_slice::<T>()?;
+        let blocks = self.args.blocks;
+        let mut times: Vec<(f64, f64)> = Vec::with_capacity(blocks as usize);
+        for block in 0..blocks {
+            if self.cancel.load(Ordering::Relaxed) {
+                bail!("stopped");
+            }
+            let before = if situation == Situation::Autocommit { 0 } else { blocks };
+            let share = f64::from(before + block) / f64::from(blocks * 2);
+            self.progress.show(share, situation.name());
+            let mut order = rng_for(SEED, Purpose::Order { microbenchmark: 0, block });
+            times.push(if below(&mut order, 2) == 0 {
+                let ours = self.ours::<T>(block, queries)?;
+                (ours, self.peer(queries)?)
+            } else {
+                let peer = self.peer(queries)?;
+                (self.ours::<T>(block, queries)?, peer)
+            });
+        }
+        let of = |one: fn(&(f64, f64)) -> f64| times.iter().map(one).collect::<Vec<f64>>();
+        let few = "too few blocks for an interval";
+        Ok(Compared {
+            ours: median(&of(|(ours, _)| *ours)).context(few)?,
+            peer: median(&of(|(_, peer)| *peer)).context(few)?,
+            ratio: median_with_interval(&of(|(ours, peer)| ours / peer)).context(few)?,
+        })
+    }
+
+    /// The number of queries that take one slice, after a warm-up of both loops.
+    fn queries_per_slice<T: TickSource>(&mut self) -> anyhow::Result<u64> {
+        const WARMUP: u32 = 20;
+        let mut queries = 1;
+        for block in 0..WARMUP {
+            let quota = Quota::Time(self.args.slice);
+            let request = SliceRequest {
+                block,
+                clients: None,
+                lead_in: quota.lead_in(self.args.slice),
+                quota,
+            };
+            let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
+            queries = measured.events.max(1);
+            self.peer.run(queries)?;
+        }
+        Ok(queries)
+    }
+
+    fn ours<T: TickSource>(&mut self, block: u32, queries: u64) -> anyhow::Result<f64> {
+        let quota = Quota::Events(queries);
+        let request =
+            SliceRequest { block, clients: None, lead_in: quota.lead_in(self.args.slice), quota };
+        let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
+        ensure!(
+            measured.statements == queries && measured.errors + measured.wrong == 0,
+            "dbdyno ran {} of {queries} queries, with {} errors and {} wrong answers: {}",
+            measured.statements,
+            measured.errors,
+            measured.wrong,
+            measured.first_complaint.unwrap_or_default()
+        );
+        Ok(measured.wall.as_nanos() as f64 / queries as f64)
+    }
+
+    fn peer(&mut self, queries: u64) -> anyhow::Result<f64> {
+        // dbdyno's slices have a lead-in too, after the other loop has used the caches.
+        if let Some(Quota::Events(lead_in)) = Quota::Events(queries).lead_in(self.args.slice) {
+            self.peer.run(lead_in)?;
+        }
+        Ok(self.peer.run(queries)?.as_nanos() as f64 / queries as f64)
+    }
+}
+
+fn report(compared: &[(Situation, Compared)]) -> anyhow::Result<Outcome> {
+    let mut table =
+        Table::new(&["case", "dbdyno ns", "C loop ns", "ratio", "95% interval", "goal", "met"]);
+    let mut cases = Vec::new();
+    let mut missed = Vec::new();
+    for (situation, Compared { ours, peer, ratio }) in compared {
+        let (name, goal) = (situation.name(), situation.goal());
+        let median = ratio.median.get();
+        let met = median <= goal;
+        table.row([
+            name.to_owned(),
+            format!("{ours:.1}"),
+            format!("{peer:.1}"),
+            format!("{median:.4}"),
+            format!("{:.4} to {:.4}", ratio.low, ratio.high),
+            format!("≤ {goal}"),
+            if met { "yes" } else { "no" }.to_owned(),
+        ]);
+        cases.push(Case { ratio: median, ..Case::new(name, "ns/query", *ours, *peer) });
+        if !met {
+            missed.push(format!(
+                "a {name} takes {median:.4} times as long as in a bare C loop, not {goal}"
+            ));
+        }
+    }
+    table.print();
+    print(&format!("written to {}\n", write_csv("overhead", &cases)?.display()));
+    Ok(Outcome::of(missed.is_empty(), || missed.join("; ")))
+}
