@@ -18,7 +18,6 @@ impl From<Range<usize>> for Span {
 /// A value and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spanned<T> {
-    /// The value.
     pub value: T,
     /// Its position.
     pub span: Span,

@@ -17,7 +17,6 @@ const NOISE_FLOORS: f64 = 3.0;
 /// figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunValue {
-    /// The value.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -39,7 +38,6 @@ impl RunValue {
 /// A value of one run divided by that of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quotient {
-    /// The quotient.
     pub ratio: Ratio,
     /// Lower end of the 95% interval.
     pub low: Ratio,
@@ -69,7 +67,6 @@ pub struct Difference {
     pub later: usize,
     /// The index of the value that it is divided by.
     pub earlier: usize,
-    /// The quotient.
     pub quotient: Quotient,
 }
 

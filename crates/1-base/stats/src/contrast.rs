@@ -5,7 +5,6 @@ use crate::pairing::Point;
 /// A candidate's part in a contrast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
-    /// The candidate.
     pub candidate: u32,
     /// The exponent of its value.
     pub weight: f64,

@@ -14,7 +14,6 @@ pub(crate) const Z: f64 = 1.959_964;
 /// The median of per-block ratios with its 95% interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The median.
     pub median: Ratio,
     /// Lower end of the 95% interval.
     pub low: Ratio,

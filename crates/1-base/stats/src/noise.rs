@@ -6,7 +6,6 @@ use crate::estimate::{Estimate, median};
 /// The control's result on one microbenchmark.
 #[derive(Clone, Debug)]
 pub struct ControlRow {
-    /// The microbenchmark.
     pub microbenchmark: String,
     /// The control's ratio to the baseline, of throughput or of CPU time per query.
     pub estimate: Estimate,

@@ -7,11 +7,8 @@ use dbdyno_units::Ratio;
 pub struct Point {
     /// Number of earlier restarts of the instances.
     pub restart: u32,
-    /// The block.
     pub block: u32,
-    /// The candidate.
     pub candidate: u32,
-    /// The value.
     pub value: f64,
 }
 

@@ -29,7 +29,6 @@ const MIN_HALVES: usize = 3;
 pub struct BlockTimes<'a> {
     /// Number of earlier restarts of the instances.
     pub restart: u32,
-    /// The block.
     pub block: u32,
     /// Pairs of nanoseconds and numbers of events.
     pub counts: &'a [(u64, u64)],

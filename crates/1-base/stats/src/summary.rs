@@ -13,7 +13,6 @@ pub struct Summary {
     pub max: Ratio,
     /// Arithmetic mean, as in the published tables.
     pub avg: Ratio,
-    /// Median.
     pub median: Ratio,
     /// Sample standard deviation; `None` with fewer than two.
     pub stddev: Option<f64>,

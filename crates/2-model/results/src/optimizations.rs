@@ -24,7 +24,6 @@ pub struct OptimizationRecord {
     /// Why the server was not optimized; then its code is the original one and there is no new layout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// The new layout.
     #[serde(flatten)]
     pub layout: NewLayout,
 }

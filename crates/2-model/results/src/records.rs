@@ -132,9 +132,7 @@ pub enum Role {
 /// One candidate of a run; its number is its index in the run's list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CandidateRecord {
-    /// Its name.
     pub name: String,
-    /// The role.
     pub role: Role,
     /// The system, such as `sqlite`.
     pub system: String,
@@ -194,7 +192,6 @@ impl CandidateRecord {
 pub enum OriginRecord {
     /// An installed program.
     Program {
-        /// Its path.
         path: String,
         /// SHA-256 of the file.
         sha256: String,
@@ -300,10 +297,8 @@ pub struct AuditRecord {
 /// A name with a count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedCount {
-    /// The name.
     #[serde(alias = "what")]
     pub name: String,
-    /// The count.
     pub count: u64,
 }
 
@@ -394,7 +389,6 @@ pub struct SliceRecord {
     pub candidate: u32,
     /// Whether it is a warm-up slice.
     pub warmup: bool,
-    /// The measurements.
     pub measured: SliceMeasured,
 }
 
@@ -433,7 +427,6 @@ impl FailureKind {
 /// A failure or a loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureRecord {
-    /// The kind.
     pub kind: FailureKind,
     /// Whether a later session completed what this failure had stopped. Determined when reading;
     /// ignored when writing.
@@ -444,7 +437,6 @@ pub struct FailureRecord {
     pub microbenchmark: Option<u32>,
     /// The operation.
     pub at: String,
-    /// The reason.
     pub reason: String,
 }
 
@@ -468,7 +460,6 @@ pub struct StateSnapshotRecord {
     pub candidate: u32,
     /// The time, such as `before the first microbenchmark`.
     pub at: String,
-    /// The state.
     pub state_snapshot: StateSnapshot,
 }
 

@@ -3,13 +3,11 @@
 /// A value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// NULL.
     Null,
     /// An integer.
     Int(i64),
     /// A floating point number.
     Double(f64),
-    /// A text.
     Text(&'a [u8]),
 }
 

@@ -29,7 +29,6 @@ pub struct Declared {
 pub enum OptionKind {
     /// true or false.
     Bool,
-    /// A number.
     Number,
     /// A text or a list.
     Text,

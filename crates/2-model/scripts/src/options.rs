@@ -18,7 +18,6 @@ pub enum OptionValue {
     Int(i64),
     /// A number.
     Float(f64),
-    /// A text.
     Text(String),
 }
 

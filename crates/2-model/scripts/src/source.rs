@@ -31,7 +31,6 @@ pub struct Module {
     pub name: String,
     /// The name of its file in messages, relative to the directory in which it was found.
     pub file: String,
-    /// Its text.
     pub text: String,
 }
 

@@ -19,7 +19,6 @@ const PRELUDE: &str = include_str!("prelude.lua");
 pub enum Driver {
     /// MariaDB and MySQL.
     MySql,
-    /// PostgreSQL.
     PostgreSql,
 }
 
@@ -37,7 +36,6 @@ impl Driver {
 /// How a script is run.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The driver.
     pub driver: Driver,
     /// The storage engine of tables in MySQL's words, if the candidate has one.
     pub storage_engine: Option<String>,

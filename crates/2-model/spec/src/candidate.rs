@@ -14,7 +14,6 @@ use crate::{existing, live, matrix, names, sqlite};
 pub struct Sections {
     /// Defaults for SQLite.
     pub sqlite: SqliteConfig,
-    /// Defaults for each server.
     pub servers: Vec<(ServerSystem, Defaults)>,
     /// Variants and sources.
     pub definitions: Definitions,
@@ -48,9 +47,7 @@ impl Read<'_> {
 /// A value of `system`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// SQLite.
     Sqlite,
-    /// A server.
     Server(ServerSystem),
 }
 

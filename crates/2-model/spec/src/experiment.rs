@@ -365,7 +365,6 @@ impl System {
 /// How a system is compiled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Build {
-    /// The origin of its source.
     #[serde(default)]
     pub source: SourceOrigin,
     /// The name of the variant: a preset, or one that the experiment defines.

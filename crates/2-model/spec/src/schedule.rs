@@ -70,7 +70,6 @@ const SHORTEST_WRITE_SLICE_OF_SERVERS: Nanos = Nanos::from_secs(1);
 
 /// The schedule as read.
 pub struct Read {
-    /// The schedule.
     pub schedule: Schedule,
     /// The position of the key that requires restarts of instances, if set.
     pub restarts_anew: Option<Span>,

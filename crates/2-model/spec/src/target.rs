@@ -39,7 +39,6 @@ struct Parts<'t> {
     host: Range<usize>,
     /// Whether there is a host: any text between the slashes or the `@`, and the port.
     has_host: bool,
-    /// The range of the database.
     database: Range<usize>,
     /// The pairs `key=value`.
     query: Vec<Pair<'t>>,

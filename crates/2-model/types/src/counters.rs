@@ -81,7 +81,6 @@ impl fmt::Display for Counter {
 /// The value of one counter, summed over all counted threads: since it was opened, or of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// The counter.
     pub counter: Counter,
     /// Events counted.
     pub count: u64,
@@ -200,7 +199,6 @@ pub struct Counting {
 /// An available counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
-    /// The counter.
     pub counter: Counter,
     /// Whether it counts user mode only, because kernel mode is not permitted.
     pub user_only: bool,
@@ -209,7 +207,6 @@ pub struct Counted {
 /// An unavailable counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// The counter.
     pub counter: Counter,
     /// Why.
     pub reason: String,

@@ -43,11 +43,9 @@ pub struct Second {
 pub struct DeviceUsage {
     /// Completed reads.
     pub reads: u64,
-    /// Bytes read.
     pub read: Bytes,
     /// Completed writes.
     pub writes: u64,
-    /// Bytes written.
     pub written: Bytes,
 }
 
@@ -58,7 +56,6 @@ pub struct StepMeasured {
     pub wall: Nanos,
     /// Commits of inserts; response times start when a commit is due.
     pub inserts: Operations,
-    /// Queries.
     pub queries: Operations,
     /// Deletes of old rows.
     pub deletes: Operations,

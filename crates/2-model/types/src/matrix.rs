@@ -12,8 +12,6 @@ pub struct MatrixCell {
 /// A value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MatrixLevel {
-    /// The setting.
     pub setting: String,
-    /// Its value.
     pub value: String,
 }

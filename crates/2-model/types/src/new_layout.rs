@@ -46,7 +46,6 @@ pub struct NewLayout {
 pub enum BlockCounts {
     /// They were counted.
     Counted {
-        /// Executions of blocks.
         executions: u64,
         /// The server's time that was lost.
         lost: Nanos,

@@ -11,11 +11,9 @@ use crate::CertificateFingerprint;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerSystem {
-    /// MariaDB.
     MariaDb,
     /// MySQL, and forks with the same variables and initialization of the data directory.
     MySql,
-    /// PostgreSQL.
     PostgreSql,
 }
 
@@ -160,7 +158,6 @@ pub enum Address {
     Tcp {
         /// Name or address.
         host: String,
-        /// Port.
         port: u16,
     },
 }

@@ -26,9 +26,7 @@ pub struct Catalog {
 /// One microbenchmark of a catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The microbenchmark.
     pub microbenchmark: Microbenchmark,
-    /// Its origin.
     pub origin: Origin,
     /// The word that selects its set; `None` if it is part of `all`, or of no set.
     pub set: Option<&'static str>,
@@ -52,7 +50,6 @@ pub enum Origin {
 pub struct Unmatched {
     /// The word's position in the selection, from 0.
     pub index: usize,
-    /// The word.
     pub word: String,
     /// The most similar valid word.
     pub nearest: Option<String>,

@@ -125,7 +125,6 @@ pub(crate) enum SlotBound {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("microbenchmark {microbenchmark}: {message}")]
 pub struct ProgramError {
-    /// The microbenchmark.
     pub microbenchmark: String,
     /// The problem.
     pub message: String,

@@ -15,7 +15,6 @@ pub enum Purpose {
     Events {
         /// The microbenchmark's position in the running order.
         microbenchmark: u32,
-        /// The block.
         block: u32,
         /// The client's number, from 0.
         client: u32,
@@ -24,14 +23,12 @@ pub enum Purpose {
     Order {
         /// The microbenchmark's position in the running order.
         microbenchmark: u32,
-        /// The block.
         block: u32,
     },
     /// The order of the numbers of clients in the rounds of one microbenchmark.
     Clients {
         /// The position of its first number of clients in the running order.
         microbenchmark: u32,
-        /// The round.
         round: u32,
     },
     /// The order in which instances are started.

@@ -16,7 +16,6 @@ use crate::record::{FlagSet, ObjectRecord};
 pub struct Audit {
     /// The audited directory or file.
     pub root: PathBuf,
-    /// The expectations.
     #[serde(alias = "intent")]
     pub expected: Expected,
     /// The compiled source files.
@@ -39,7 +38,6 @@ pub struct Audit {
 pub struct Unreadable {
     /// The file.
     pub path: PathBuf,
-    /// The reason.
     pub reason: String,
 }
 

@@ -105,7 +105,6 @@ pub struct Protections {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Relro {
-    /// None.
     None,
     /// Some: functions are still resolved at their first call.
     Partial,

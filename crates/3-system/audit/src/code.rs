@@ -68,13 +68,11 @@ pub enum FunctionsFrom {
 pub enum Extension {
     /// SSE3 to SSE4.2, POPCNT.
     Sse4,
-    /// AVX.
     Avx,
     /// BMI1 and BMI2.
     Bmi,
     /// FMA, F16C, LZCNT, MOVBE.
     Fma,
-    /// AVX2.
     Avx2,
     /// AVX-512 in any form.
     Avx512,

@@ -19,7 +19,6 @@ pub struct Difference {
     pub added: Vec<Change>,
     /// Flags that are only in the baseline.
     pub removed: Vec<Change>,
-    /// The files that differ.
     pub files: Vec<FileDifference>,
     /// Files that are not in the baseline.
     pub only_here: Vec<String>,
@@ -32,7 +31,6 @@ pub struct Difference {
 /// A flag with the number of files in which it changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// The flag.
     pub flag: String,
     /// Number of files.
     pub files: usize,

@@ -8,7 +8,6 @@ use crate::words::words;
 /// The effective settings of one object, as far as recorded; `None` if not recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effective {
-    /// The compiler.
     pub compiler: Option<RecordedCompiler>,
     /// The source language as recorded: `C17`, `C++17`, `GIMPLE`.
     pub language: Option<String>,
@@ -24,7 +23,6 @@ pub struct Effective {
     pub debug: Option<bool>,
     /// Whether every function keeps a frame pointer.
     pub frame_pointers: Option<bool>,
-    /// The stack protector.
     pub stack_protector: Option<StackProtector>,
     /// `_FORTIFY_SOURCE`.
     pub fortify: Option<Fortify>,
@@ -43,7 +41,6 @@ pub struct Effective {
 /// The compiler of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RecordedCompiler {
-    /// Its family.
     pub family: Family,
     /// Its version: `12.2.0`; empty if it is not recorded.
     pub version: String,
@@ -55,11 +52,9 @@ pub struct RecordedCompiler {
 pub enum Family {
     /// GNU.
     Gcc,
-    /// Clang.
     Clang,
     /// An assembler: no optimization.
     Assembler,
-    /// rustc.
     Rustc,
     /// Any other.
     Other,
@@ -109,7 +104,6 @@ pub enum StackProtector {
     Basic,
     /// Those with any array or address of a local variable.
     Strong,
-    /// All.
     All,
     /// Some: functions call its handler; the rule is not recorded.
     Some,
@@ -119,9 +113,7 @@ pub enum StackProtector {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fortify {
-    /// Off.
     Off,
-    /// On, at this level.
     Level(u8),
     /// On, because checked functions are called; the level is not recorded.
     On,
@@ -139,7 +131,6 @@ impl Fortify {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Position {
-    /// Fixed.
     Fixed,
     /// Position-independent, for programs.
     Pie,
@@ -151,7 +142,6 @@ pub enum Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// None.
     None,
     /// Instrumented: counts executions, and is slow.
     Generate,

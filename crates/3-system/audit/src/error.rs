@@ -109,7 +109,6 @@ pub enum DatabaseError {
     OpenQuote {
         /// The number of the entry, from 1.
         entry: usize,
-        /// The command.
         command: String,
     },
     /// An entry has no command.

@@ -18,7 +18,6 @@ use crate::words::{UnknownWord, words};
 pub struct Expected {
     /// The variant's name, for messages.
     pub name: Option<String>,
-    /// The compiler.
     pub compiler: Option<Family>,
     /// The optimization level.
     pub optimization: Option<Optimization>,
@@ -28,9 +27,7 @@ pub struct Expected {
     pub march: Option<ExpectedMarch>,
     /// With debug information.
     pub debug: Option<bool>,
-    /// With frame pointers.
     pub frame_pointers: Option<bool>,
-    /// The stack protector.
     pub stack_protector: Option<StackProtector>,
     /// `_FORTIFY_SOURCE`.
     pub fortify: Option<Fortify>,
@@ -38,7 +35,6 @@ pub struct Expected {
     pub stack_clash: Option<bool>,
     /// With `-fcf-protection` or `-mbranch-protection`.
     pub control_flow: Option<bool>,
-    /// With assertions.
     pub assertions: Option<bool>,
     /// The use of a profile.
     pub profile: Option<Profile>,
@@ -51,7 +47,6 @@ pub struct Expected {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExpectedLto {
-    /// None.
     None,
     /// Any form.
     On,
@@ -90,7 +85,6 @@ pub enum ExpectedMarch {
     Default(String),
     /// That of the machine that compiled it.
     Native,
-    /// The one of this name.
     Named(String),
 }
 
@@ -150,7 +144,6 @@ pub enum InvalidExpectation {
     /// The key is unknown.
     #[error("unknown key `{key}`{}; valid keys: {}", did_you_mean(nearest), KEYS.join(", "))]
     Key {
-        /// The key.
         key: String,
         /// The valid key with the most similar spelling.
         nearest: Option<&'static str>,
@@ -158,7 +151,6 @@ pub enum InvalidExpectation {
     /// The value is not valid for the key.
     #[error("{key}: {source}")]
     Value {
-        /// The key.
         key: String,
         /// The reason.
         source: UnknownWord,

@@ -33,9 +33,7 @@ pub enum Location {
 pub struct Finding {
     /// The check that failed.
     pub check: Check,
-    /// Its severity.
     pub severity: Severity,
-    /// Its location.
     #[serde(alias = "place")]
     pub location: Location,
     /// The recorded value.

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} `{word}`; valid values: {known}")]
 pub struct UnknownWord {
-    /// The word.
     pub word: String,
     /// The expected kind of value.
     pub what: &'static str,

@@ -14,13 +14,10 @@ use crate::{Compiler, CompilerKind, Fingerprint, Sha256, SourceOrigin, System, V
 /// The result of compiling one source with one variant, as stored in `build.json` in its directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// The fingerprint.
     pub fingerprint: Fingerprint,
-    /// The system.
     pub system: System,
     /// The version of the system.
     pub source_version: String,
-    /// The origin of the source.
     pub source_origin: SourceOrigin,
     /// The revision, such as a commit.
     pub source_revision: Option<String>,
@@ -31,7 +28,6 @@ pub struct Build {
     /// The settings of the variant, which the flag audit checks.
     #[serde(rename = "intent")]
     pub settings: Variant,
-    /// Options of the recipe.
     pub options: RecipeOptions,
     /// Whether it is instrumented, to collect a profile.
     pub instrumented: bool,
@@ -40,11 +36,9 @@ pub struct Build {
     /// How BOLT optimized it.
     #[serde(default)]
     pub bolt: Option<BoltUsed>,
-    /// The compiler.
     pub compiler: CompilerUsed,
     /// The compiler flags: the recipe's, the variant's, the extra ones.
     pub flags: Vec<String>,
-    /// The linker flags.
     pub link_flags: Vec<String>,
     /// The commands, quoted for a shell.
     pub commands: Vec<String>,

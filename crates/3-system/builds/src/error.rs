@@ -10,7 +10,6 @@ pub enum BuildError {
     /// The compiler cannot be used.
     #[error(transparent)]
     Compiler(#[from] CompilerError),
-    /// The variant is unknown.
     #[error(transparent)]
     Variant(#[from] UnknownVariant),
     /// The compiler or the linker failed.
@@ -47,7 +46,6 @@ pub enum BuildError {
         what: String,
         /// The failed action, as a participle.
         doing: String,
-        /// The reason.
         reason: String,
         /// Advice for the user.
         advice: String,
@@ -60,9 +58,7 @@ pub enum BuildError {
     Unrecognised {
         /// What was fetched, with its origin.
         what: String,
-        /// The system.
         system: System,
-        /// The reason.
         reason: String,
     },
     /// A program is not installed.
@@ -70,7 +66,6 @@ pub enum BuildError {
     MissingTool {
         /// The program.
         tool: String,
-        /// The purpose.
         purpose: String,
         /// The Debian package that contains it.
         package: String,
@@ -105,7 +100,6 @@ pub enum BuildError {
         what: String,
         /// The profile's directory.
         profile: PathBuf,
-        /// The reason.
         reason: String,
     },
     /// The compiler cannot use a sampled profile.
@@ -115,7 +109,6 @@ pub enum BuildError {
          clang, or use `pgo = \"instrument\"`"
     )]
     NoSampledProfiles {
-        /// The compiler.
         compiler: String,
     },
     /// The system's build system ignores the linker.
@@ -125,11 +118,8 @@ pub enum BuildError {
         system.title()
     )]
     IgnoredLinker {
-        /// The build.
         what: String,
-        /// Its system.
         system: System,
-        /// The linker.
         linker: String,
     },
     /// The server's user could not access a build made by root.
@@ -139,7 +129,6 @@ pub enum BuildError {
         cache.display(), folder.display()
     )]
     Unreachable {
-        /// The cache.
         cache: PathBuf,
         /// The inaccessible directory.
         folder: PathBuf,
@@ -151,7 +140,6 @@ pub enum BuildError {
         path.display()
     )]
     Edited {
-        /// The build.
         what: String,
         /// The directory of the source.
         path: PathBuf,
@@ -159,17 +147,14 @@ pub enum BuildError {
     /// [`crate::Builder::cancel`] was set.
     #[error("build cancelled: {what}")]
     Cancelled {
-        /// The build.
         what: String,
     },
     /// The compiler succeeded, but its output cannot be used.
     #[error("unusable output {} of {what}: {reason}", path.display())]
     Unusable {
-        /// The build.
         what: String,
         /// The file.
         path: PathBuf,
-        /// The reason.
         reason: String,
     },
     /// A file or directory could not be read or written.

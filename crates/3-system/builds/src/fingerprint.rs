@@ -31,7 +31,6 @@ impl fmt::Display for Fingerprint {
 /// Everything that a build depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ingredients<'a> {
-    /// The system.
     pub system: System,
     /// The checksum of its source.
     pub source: &'a Sha256,
@@ -42,13 +41,11 @@ pub struct Ingredients<'a> {
     pub variant: &'a Variant,
     /// The recipe's flags for the variant, with the extra ones.
     pub flags: &'a Flags,
-    /// Options of the recipe.
     pub options: &'a RecipeOptions,
     /// The role in profile-guided optimization, with the profile's checksum.
     pub profiling: &'a str,
     /// BOLT's profile and options; empty without BOLT.
     pub bolt: &'a str,
-    /// The compiler.
     pub compiler: &'a Compiler,
     /// The version of the linker that the flags name; `None` if they name none.
     pub linker: Option<&'a str>,

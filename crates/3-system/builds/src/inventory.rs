@@ -17,7 +17,6 @@ use crate::{Build, Cache, Fingerprint, release};
 /// An entry of the cache.
 #[derive(Clone, Debug)]
 pub struct CacheEntry {
-    /// Its kind.
     pub kind: CacheEntryKind,
     /// Its directory or file.
     pub path: PathBuf,

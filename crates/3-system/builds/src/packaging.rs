@@ -13,9 +13,7 @@ use crate::{BuildError, CompilerKind};
 /// The distribution's flags for compiling and linking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackagingFlags {
-    /// Compiler flags.
     pub compile: Vec<String>,
-    /// Linker flags.
     pub link: Vec<String>,
 }
 

@@ -47,7 +47,6 @@ pub struct ProfileWriter {
 /// The role of a build in profile-guided optimization.
 #[derive(Clone, Debug, Default)]
 pub enum Profiling {
-    /// None.
     #[default]
     None,
     /// Instrumented, to collect a profile.

@@ -16,11 +16,9 @@ pub struct Request {
     pub source: Source,
     /// The compiler settings.
     pub variant: Variant,
-    /// The compiler.
     pub compiler: Compiler,
     /// Flags added after the variant's own.
     pub extra_flags: Vec<String>,
-    /// Options of the recipe.
     pub options: RecipeOptions,
     /// Its role in profile-guided optimization.
     pub profiling: Profiling,
@@ -59,24 +57,20 @@ impl fmt::Display for Request {
 pub enum Event<'a> {
     /// Another dbdyno process is making this build; this one waits for it.
     Waiting {
-        /// The request.
         request: &'a Request,
     },
     /// The compiler starts.
     Started {
-        /// The request.
         request: &'a Request,
     },
     /// Preparation before compiling, such as installing build dependencies.
     Preparing {
-        /// The request.
         request: &'a Request,
         /// A description.
         what: &'a str,
     },
     /// Progress of a step.
     Progress {
-        /// The request.
         request: &'a Request,
         /// The step, such as `compiling src/backend`.
         step: &'a str,
@@ -87,21 +81,17 @@ pub enum Event<'a> {
     },
     /// The build is in the cache.
     Cached {
-        /// The request.
         request: &'a Request,
     },
     /// The build is complete.
     Finished {
-        /// The request.
         request: &'a Request,
         /// The time for compiling and linking.
         time: Nanos,
     },
     /// The build failed.
     Failed {
-        /// The request.
         request: &'a Request,
-        /// The error.
         error: &'a BuildError,
     },
 }

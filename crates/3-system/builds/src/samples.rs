@@ -19,7 +19,6 @@ use crate::{Build, BuildError, Compiler, CompilerKind};
 /// Executed code of one file of a build. Addresses are the file's virtual addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampledCode {
-    /// The file.
     pub file: PathBuf,
     /// Number of samples in the file.
     pub samples: u64,

@@ -115,7 +115,6 @@ pub enum Received {
     Answer(Answer),
     /// A part, which was processed.
     Part,
-    /// Nothing.
     Nothing,
 }
 

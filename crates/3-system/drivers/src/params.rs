@@ -10,9 +10,7 @@ pub struct Params {
 pub enum Param {
     /// A 64-bit integer.
     Int(i64),
-    /// NULL.
     Null,
-    /// A text.
     Text {
         /// Offset of its first byte.
         start: u32,

@@ -177,10 +177,7 @@ pub struct Table {
 /// What a statement of a setup script creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableCreation<'a> {
-    /// The table of this name.
     Named(&'a str),
-    /// Possibly tables.
     Possible,
-    /// No table.
     None,
 }

@@ -80,7 +80,6 @@ impl SchemaOwner {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchemaRemoval {
-    /// It was dropped.
     Dropped,
     /// It does not exist.
     Absent,

@@ -46,7 +46,6 @@ impl fmt::Display for Severity {
 pub struct Finding {
     /// The check's name, which is stable across versions.
     pub id: String,
-    /// The severity.
     pub severity: Severity,
     /// The finding, as a sentence without a full stop.
     pub what: String,

@@ -61,9 +61,7 @@ pub struct HostFacts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CounterAccess {
-    /// Available, in this scope.
     Available(Scope),
-    /// Unavailable.
     Unavailable(Reason),
 }
 

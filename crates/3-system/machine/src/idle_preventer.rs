@@ -33,7 +33,6 @@ pub enum IdlePreventerError {
     /// The thread could not be started or given the scheduling policy `SCHED_IDLE`.
     #[error("cannot keep CPU {cpu} from idling: {source}")]
     Thread {
-        /// The CPU.
         cpu: u32,
         /// The kernel's error.
         source: io::Error,

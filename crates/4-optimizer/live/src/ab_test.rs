@@ -44,7 +44,6 @@ pub enum AbTestVerdict {
 /// CPU time per unit of work of a process and its descendants: new code divided by original code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AbTestResult {
-    /// Verdict.
     pub verdict: AbTestVerdict,
     /// Median of the pairs; `None` if there are too few.
     pub ratio: Option<f64>,
@@ -60,7 +59,6 @@ pub struct AbTestResult {
 /// A result, and the outcome of the final switch.
 #[derive(Debug)]
 pub struct AbTestOutcome {
-    /// Result.
     pub result: AbTestResult,
     /// Whether the optimization was to be active at the end.
     pub active: bool,
@@ -73,7 +71,6 @@ pub struct AbTestOutcome {
 /// A race of layouts in a process.
 #[derive(Clone, Debug)]
 pub struct LayoutRace {
-    /// Result.
     pub result: RaceResult,
     /// Duration.
     pub took: Nanos,

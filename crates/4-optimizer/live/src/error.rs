@@ -147,7 +147,6 @@ pub enum LiveError {
     /// The command that counts work failed.
     #[error("the work command `{command}` {what}")]
     WorkCommand {
-        /// The command.
         command: String,
         /// What is wrong with it or its output.
         what: String,

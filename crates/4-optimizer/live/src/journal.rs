@@ -32,9 +32,7 @@ const FORMAT: u32 = 1;
 pub struct JournalRecord {
     /// Format version.
     pub format: u32,
-    /// The process.
     pub identity: ProcessIdentity,
-    /// Path of its program.
     pub program: PathBuf,
     /// Code of the program that is temporarily overwritten.
     #[serde(alias = "scratch")]
@@ -49,7 +47,6 @@ pub struct JournalRecord {
 /// Code of the program that is temporarily overwritten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BorrowedCode {
-    /// Address.
     pub address: u64,
     /// The bytes before.
     #[serde(with = "hex")]
@@ -63,7 +60,6 @@ pub struct Generation {
     pub number: u32,
     /// Creation time in seconds since 1970.
     pub made: u64,
-    /// State.
     pub state: GenerationState,
     /// Memory added to the process.
     pub areas: Vec<Area>,

@@ -12,7 +12,6 @@ pub const MAX_LAYOUTS: usize = 8;
 pub struct LayoutCandidate {
     /// How it differs from the default one.
     pub name: &'static str,
-    /// Options of the layout.
     pub options: Options,
     /// Move functions of the file with the most samples only.
     pub only_first_file: bool,

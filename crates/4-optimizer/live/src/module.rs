@@ -23,7 +23,6 @@ pub struct LoadedModule {
     pub path: PathBuf,
     /// From the start of its first mapping to the end of its last one.
     pub range: Range<u64>,
-    /// Mappings.
     pub mappings: Vec<Mapping>,
 }
 

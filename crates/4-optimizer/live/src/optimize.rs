@@ -33,7 +33,6 @@ pub struct Optimized {
     pub on_two_pages: usize,
     /// Slots of virtual tables that refer to the new code.
     pub virtual_slots: usize,
-    /// The switch.
     pub switched: Switched,
     /// Size of the code added to the process, in bytes.
     pub added: u64,
@@ -145,7 +144,6 @@ pub fn optimize(
 pub struct MadeLayout {
     /// How it differs from the default one.
     pub name: &'static str,
-    /// The optimization.
     pub done: Optimized,
     /// For other processes and for symbols.
     pub prepared: PreparedPatch,
@@ -154,9 +152,7 @@ pub struct MadeLayout {
 /// Several layouts of the same code in a process. The last one is active.
 #[derive(Clone, Debug)]
 pub struct MadeLayouts {
-    /// The first one.
     pub first: MadeLayout,
-    /// The others.
     pub others: Vec<MadeLayout>,
     /// Layouts after the first that could not be made, and why.
     pub skipped: Vec<(&'static str, String)>,

@@ -49,7 +49,6 @@ pub(crate) enum InstKind {
     IndirectCall,
     /// Jumps to the address in a register or in memory.
     IndirectJump,
-    /// Returns.
     Return,
 }
 

@@ -8,7 +8,6 @@ pub enum ModuleError {
     /// The file is not an ELF file, or is damaged.
     #[error("{name}: cannot be read as an ELF file: {reason}")]
     Elf {
-        /// The module.
         name: String,
         /// Message of the parser.
         reason: String,
@@ -18,7 +17,6 @@ pub enum ModuleError {
         "{name}: is {found}; only 64-bit x86-64 executables and shared libraries can be optimized"
     )]
     Unsupported {
-        /// The module.
         name: String,
         /// Kind of the file.
         found: String,
@@ -26,7 +24,6 @@ pub enum ModuleError {
     /// The unwind information is damaged.
     #[error("{name}: unwind information (.eh_frame) at offset {offset:#x}: {reason}")]
     Unwind {
-        /// The module.
         name: String,
         /// Offset in the section.
         offset: usize,
@@ -91,7 +88,6 @@ pub enum LayoutError {
         "{module}: no {size} bytes of free addresses for new code between {earliest:#x} and {latest:#x}"
     )]
     NoSpace {
-        /// The module.
         module: String,
         /// Requested bytes.
         size: u64,
@@ -106,7 +102,6 @@ pub enum LayoutError {
          {earliest:#x} and {latest:#x}"
     )]
     InvalidAddress {
-        /// The module.
         module: String,
         /// The reserved address.
         given: u64,

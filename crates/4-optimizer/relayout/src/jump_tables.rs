@@ -36,7 +36,6 @@ pub(crate) struct JumpTable {
     pub(crate) jump: usize,
     /// Index of the instruction that loads the table's address.
     pub(crate) lea: usize,
-    /// Address of the table.
     pub(crate) address: u64,
     /// Targets of its entries. Only targets inside the function, if the bounds are unknown.
     pub(crate) targets: Vec<u64>,

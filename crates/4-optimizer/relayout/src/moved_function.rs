@@ -9,7 +9,6 @@ use crate::graph::Graph;
 pub(crate) struct MovedFunction {
     /// Position among all hot functions, hottest first.
     pub(crate) rank: usize,
-    /// Samples in it.
     pub(crate) samples: u64,
     pub(crate) start: u64,
     /// Address of the jump to the copy.

@@ -16,7 +16,6 @@ pub struct Options {
     pub copy_cold: bool,
     /// Reorder blocks. Otherwise they are copied in their original order.
     pub reorder_blocks: bool,
-    /// Order of the functions.
     pub function_order: FunctionOrder,
     /// Alignment of hot functions and loops.
     pub alignment: Alignment,

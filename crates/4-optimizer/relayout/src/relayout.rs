@@ -106,7 +106,6 @@ pub struct FrameSection {
 /// Content of a slot that the loader has made read-only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
-    /// Address of the slot.
     pub address: u64,
     /// Content, as returned by [`crate::AddressSpace::read_slot`].
     pub content: u64,
@@ -117,7 +116,6 @@ pub struct Slot {
 pub struct Counter {
     /// Original start address of the block.
     pub block: u64,
-    /// Address of the counter.
     pub address: u64,
 }
 
@@ -189,7 +187,6 @@ pub struct Statistics {
     pub jump_tables_copied: u64,
     /// Calls that bypass a linkage stub (PLT).
     pub stubs_bypassed: u64,
-    /// Predicted effect.
     pub effect: PredictedEffect,
 }
 

@@ -218,7 +218,6 @@ fn countable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ModuleProfile>, D
 /// The samples of one file. Offsets are link-time addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleProfile {
-    /// Name of the module.
     pub name: String,
     /// Build ID of the file in hexadecimal. `None`: it has none, and modules are matched by name.
     pub build_id: Option<String>,

@@ -22,7 +22,6 @@ pub(crate) struct ClaimedAttempt {
     index: usize,
     number: u32,
     pub(crate) node: String,
-    /// Its directory.
     pub(crate) directory: PathBuf,
 }
 

@@ -74,13 +74,9 @@ pub trait Store {
 /// A job to submit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission<'a> {
-    /// Its name.
     pub name: String,
-    /// The task.
     pub task: &'a str,
-    /// The attempt.
     pub attempt: u32,
-    /// The node.
     pub node: &'a str,
     /// The directory with its script.
     pub directory: PathBuf,
@@ -96,7 +92,6 @@ pub enum ClusterError {
     /// It did not answer; it may later.
     #[error("{0}")]
     NoAnswer(String),
-    /// It refused.
     #[error("{0}")]
     Refused(String),
     /// It does not have the partition or the nodes that were asked for.

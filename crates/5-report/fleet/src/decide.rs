@@ -21,7 +21,6 @@ const SUBMIT_WAIT: Nanos = Nanos::from_secs(30);
 /// What is known at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
-    /// The time.
     pub now: UnixTime,
     /// The jobs that Slurm lists; `None` if it did not answer.
     pub jobs: Option<&'a [Job]>,
@@ -40,23 +39,19 @@ pub enum Action {
     Submit {
         /// The index of the task.
         task: usize,
-        /// The attempt.
         attempt: u32,
     },
-    /// Cancel a job.
     Cancel(JobId),
     /// Tell an attempt to stop, if it still runs.
     Fence {
         /// The index of the task.
         task: usize,
-        /// The attempt.
         attempt: u32,
     },
     /// Take the run of a complete attempt as that of the task.
     Accept {
         /// The index of the task.
         task: usize,
-        /// The attempt.
         attempt: u32,
     },
 }

@@ -54,7 +54,6 @@ pub enum FleetError {
     NoFleet {
         /// The directory.
         path: PathBuf,
-        /// Why not.
         why: String,
     },
     /// It holds something.

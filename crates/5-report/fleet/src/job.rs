@@ -7,9 +7,7 @@ use crate::record::JobId;
 pub struct Job {
     /// Its number.
     pub id: JobId,
-    /// Its name.
     pub name: String,
-    /// Its state.
     pub state: JobState,
     /// Why it is in this state, in Slurm's words.
     pub reason: String,
@@ -22,7 +20,6 @@ pub enum JobState {
     Pending,
     /// It runs, is suspended, or is ending; also a state that this version does not know.
     Active(String),
-    /// It has ended.
     Ended(JobEnd),
 }
 
@@ -119,11 +116,9 @@ impl Job {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
     pub name: String,
     /// Its state, in Slurm's words.
     pub state: String,
-    /// Its features.
     pub features: Vec<String>,
     /// Number of its CPUs.
     pub cpus: u32,

@@ -22,10 +22,8 @@ pub enum PlanError {
         /// The others with their states, in words.
         broken: String,
     },
-    /// A node is unknown.
     #[error("unknown node {node} in {partition}; its nodes are {known}")]
     UnknownNode {
-        /// The node.
         node: String,
         /// The partition, in words.
         partition: String,

@@ -84,7 +84,6 @@ pub struct AttemptEnd {
     pub reason: String,
     /// How much was measured: see [`TaskProgress::measured`](crate::TaskProgress).
     pub measured: u64,
-    /// The kind of its end.
     pub kind: EndKind,
 }
 
@@ -96,7 +95,6 @@ pub enum EndKind {
     Done,
     /// It was interrupted, such as by a time limit: not a failure if it measured something.
     Interrupted,
-    /// It failed.
     Failed,
     /// It never started because its node was down: the next attempt needs another node.
     NodeDown,

@@ -6,9 +6,7 @@ use crate::task_result::{AttemptFiles, TaskEnd};
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct TaskStatus {
-    /// The task.
     pub name: String,
-    /// The node.
     pub node: String,
     /// Whether it compiles what the others measure.
     pub builds: bool,

@@ -10,11 +10,8 @@ use crate::record::JobId;
 pub struct TaskResult {
     /// The fleet run.
     pub fleet: String,
-    /// The task.
     pub task: String,
-    /// The attempt.
     pub attempt: u32,
-    /// The node.
     pub node: String,
     /// How much is measured in the run beside it: see [`TaskProgress::measured`].
     pub measured: u64,
@@ -33,7 +30,6 @@ pub enum TaskEnd {
     },
     /// Builds would be of no use to the other tasks.
     Skipped {
-        /// The reason.
         reason: String,
     },
     /// It was told to stop, by Slurm before a time limit or by a user; it can be resumed.
@@ -52,7 +48,6 @@ pub enum TaskEnd {
 pub struct Claim {
     /// The job; `None` outside Slurm.
     pub job: Option<JobId>,
-    /// The node.
     pub node: String,
 }
 

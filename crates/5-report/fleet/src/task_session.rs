@@ -45,9 +45,7 @@ pub enum TaskError {
     /// There is no such task or attempt.
     #[error("the fleet run has no attempt {attempt} of task {task}")]
     Unknown {
-        /// The task.
         task: String,
-        /// The attempt.
         attempt: u32,
     },
     /// The local directory cannot be used.
@@ -66,9 +64,7 @@ pub enum TaskError {
 /// The node and the job that this process runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskPlace {
-    /// The node.
     pub node: String,
-    /// The job.
     pub job: Option<JobId>,
 }
 
@@ -77,7 +73,6 @@ pub struct TaskPlace {
 pub enum Begin {
     /// It is to measure.
     Run(Box<TaskSession>),
-    /// It is to build.
     Build(Box<BuildSession>),
     /// Another job runs it, or it is not needed any more; with the reason.
     NotNeeded(String),

@@ -186,9 +186,7 @@ impl Comparison {
 /// Summaries of one candidate and group, by column.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupRow {
-    /// The candidate.
     pub candidate: String,
-    /// The group.
     pub group: String,
     /// By column; `None` if nothing was measured.
     pub cells: Vec<Option<GroupSummary>>,
@@ -197,11 +195,8 @@ pub struct GroupRow {
 /// Ratios of one candidate and microbenchmark, by column.
 #[derive(Clone, Debug, Serialize)]
 pub struct RatioRow {
-    /// The candidate.
     pub candidate: String,
-    /// The group.
     pub group: String,
-    /// The microbenchmark.
     pub microbenchmark: String,
     /// By column; `None` if not measured.
     pub cells: Vec<Option<Cell>>,
@@ -220,7 +215,6 @@ pub struct Cell {
     pub estimate: Option<Estimate>,
     /// The noise floor of the run on this microbenchmark; `None` without a control.
     pub floor: Option<Share>,
-    /// The verdict.
     pub verdict: Verdict,
 }
 

@@ -24,7 +24,6 @@ use crate::model::{MicrobenchmarkRows, Report, Role, Row, Verdict};
 /// What a run says about one rule.
 #[derive(Debug)]
 pub struct Judged<'a> {
-    /// The rule.
     pub rule: &'a Rule,
     /// One for each candidate, microbenchmark (or group) and number of clients that the rule is about.
     pub comparisons: Vec<Comparison>,
@@ -33,19 +32,15 @@ pub struct Judged<'a> {
 /// One comparison that a rule is about.
 #[derive(Debug)]
 pub struct Comparison {
-    /// The candidate.
     pub candidate: String,
-    /// The group.
     pub group: String,
     /// The microbenchmark; `None` for a whole group.
     pub microbenchmark: Option<String>,
     /// The number of clients, in a run with several numbers.
     pub clients: Option<u32>,
-    /// The metric.
     pub metric: Metric,
     /// The difference that is permitted: the rule's, or the noise floor if that is larger.
     pub limit: Share,
-    /// The outcome.
     pub outcome: Outcome,
 }
 

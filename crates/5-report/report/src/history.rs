@@ -55,9 +55,7 @@ pub struct History {
 /// What is followed over the runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Figure {
-    /// The candidate.
     pub candidate: String,
-    /// The group.
     pub group: String,
     /// The microbenchmark; `None` for the geometric mean of the group.
     pub microbenchmark: Option<String>,
@@ -70,7 +68,6 @@ pub struct Figure {
 /// A figure over the runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct FigureHistory {
-    /// The figure.
     #[serde(flatten)]
     pub figure: Figure,
     /// Number of microbenchmarks in it.
@@ -103,7 +100,6 @@ pub struct Value {
 /// A lasting change of a figure. Runs are named by their indices.
 #[derive(Clone, Debug, Serialize)]
 pub struct FigureChange {
-    /// The figure.
     #[serde(flatten)]
     pub figure: Figure,
     /// Whether it is for the better.

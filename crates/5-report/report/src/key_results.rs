@@ -25,9 +25,7 @@ use crate::model::{Estimate, MicrobenchmarkRows, Report, Role, Row, RunStatus, V
 /// The key result of a candidate in one group, at one number of clients.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct KeyResult<'a> {
-    /// The candidate.
     pub(crate) candidate: &'a str,
-    /// The group.
     pub(crate) group: &'a str,
     /// Number of clients.
     pub(crate) clients: u32,
@@ -43,9 +41,7 @@ pub(crate) struct KeyResult<'a> {
 /// What was found with one metric in the microbenchmarks of a group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Finding {
-    /// The metric.
     pub(crate) metric: Metric,
-    /// The outcome.
     pub(crate) outcome: Outcome,
     /// The median of the ratios to the baseline; `None` without usable ratios.
     pub(crate) ratio: Option<Ratio>,

@@ -282,7 +282,6 @@ pub struct Row {
     pub verdict: Verdict,
     /// Verdict on relative CPU per query.
     pub cpu_verdict: Verdict,
-    /// The metric to trust.
     pub trusted_metric: Metric,
     /// Number of counted blocks.
     pub blocks: u64,
@@ -405,18 +404,15 @@ impl GroupSummary {
 /// A failure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// The candidate.
     pub candidate: String,
     /// The microbenchmark or the stage.
     pub at: String,
-    /// The reason.
     pub reason: String,
 }
 
 /// Lost connections or servers of one candidate, after which it continued.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lost {
-    /// The candidate.
     pub candidate: String,
     /// Number of losses.
     pub count: u64,
@@ -432,7 +428,6 @@ pub struct Lost {
 /// An optimization of a running server by the live optimizer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Optimization {
-    /// The candidate.
     pub candidate: String,
     /// The microbenchmark during which it was sampled, with the number of clients in a sweep.
     pub trained_with: String,
@@ -443,7 +438,6 @@ pub struct Optimization {
     /// Why the server was not optimized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// The optimization.
     #[serde(flatten)]
     pub layout: NewLayout,
 }

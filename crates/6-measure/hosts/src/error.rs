@@ -20,7 +20,6 @@ pub enum HostError {
     Unsuitable {
         /// The host's name.
         host: String,
-        /// The reason.
         reason: String,
     },
     /// The load generator cannot reach the host's address.
@@ -28,7 +27,6 @@ pub enum HostError {
     Address {
         /// The host's name.
         host: String,
-        /// Its address.
         address: String,
         /// The reason and what to do.
         reason: String,
@@ -46,7 +44,6 @@ pub enum HostError {
     Lost {
         /// The host's name.
         host: String,
-        /// The reason.
         reason: String,
     },
 }

@@ -98,9 +98,7 @@ pub struct TreeEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryKind {
-    /// A directory.
     Directory,
-    /// A file.
     File {
         /// Its size in bytes.
         size: u64,
@@ -140,7 +138,6 @@ pub enum TreeState {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LiveRequest {
-    /// Start sampling.
     StartSampling(ServerOptions),
     /// End sampling, and make code that counts.
     EndSampling,
@@ -157,9 +154,7 @@ pub enum LiveRequest {
 /// A server to find.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanRequest {
-    /// The system.
     pub system: ServerSystem,
-    /// The storage engine.
     pub engine: Option<StorageEngine>,
     /// The program; `None`: searched for.
     pub program: Option<PathBuf>,
@@ -176,11 +171,9 @@ pub struct PlanRequest {
 /// A server to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartRequest {
-    /// The plan.
     pub plan: ServerPlan,
     /// The name of its data directory.
     pub directory: String,
-    /// Its CPUs.
     pub cpus: Option<String>,
     /// Where it listens. The agent chooses the port.
     pub network: Network,
@@ -192,7 +185,6 @@ pub struct StartRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Response {
-    /// Done.
     Done,
     /// The agent is ready, with its data in this directory.
     Opened(PathBuf),

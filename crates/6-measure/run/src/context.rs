@@ -19,7 +19,6 @@ use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 /// How a worker is started: a program that runs as a worker when called with these arguments.
 #[derive(Clone, Debug)]
 pub struct WorkerProgram {
-    /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,

@@ -200,7 +200,6 @@ pub(crate) struct SpaceOnHost {
     pub path: PathBuf,
     /// Estimated need.
     pub needed: Bytes,
-    /// Free space.
     pub free: Bytes,
 }
 

@@ -58,7 +58,6 @@ pub enum RunError {
     /// A profile could not be sampled.
     #[error("candidate {candidate}: sampling its profile: {source}")]
     Sampling {
-        /// The candidate.
         candidate: String,
         /// Why, and what to try.
         source: SamplingError,
@@ -69,7 +68,6 @@ pub enum RunError {
     /// A build could not be audited.
     #[error("auditing the build of {candidate}: {source}")]
     Audit {
-        /// The candidate.
         candidate: String,
         /// Why not.
         source: AuditError,
@@ -85,7 +83,6 @@ pub enum RunError {
     /// The tables of a run could not be removed from a server.
     #[error("removing the tables of {candidate}: {source}")]
     Clean {
-        /// The candidate.
         candidate: String,
         /// Why not.
         source: WorkerError,
@@ -93,7 +90,6 @@ pub enum RunError {
     /// A candidate's server could not be found or set up.
     #[error("candidate {candidate}: {source}")]
     Server {
-        /// The candidate.
         candidate: String,
         /// Why not.
         source: Box<ServerError>,
@@ -107,7 +103,6 @@ pub enum RunError {
     /// A candidate's server could not be found or set up on its host.
     #[error("candidate {candidate}: {source}")]
     OnHost {
-        /// The candidate.
         candidate: String,
         /// Why not.
         source: HostError,
@@ -172,7 +167,6 @@ pub enum RunError {
          with --resume, or start a new run"
     )]
     Changed {
-        /// The candidate.
         candidate: String,
         /// Its identity when the run started.
         was: String,
@@ -182,7 +176,6 @@ pub enum RunError {
     /// `pid` is not the process of the candidate's server.
     #[error("candidate {candidate}: {reason}")]
     WrongPid {
-        /// The candidate.
         candidate: String,
         /// Why not, and what to do.
         reason: String,
@@ -229,7 +222,6 @@ pub enum RunError {
     PollsOnServerCpus {
         /// The server's candidate.
         candidate: String,
-        /// The CPUs.
         shared: CpuSet,
     },
     /// CPUs could not be kept from idling.

@@ -23,7 +23,6 @@ pub enum RunEvent<'a> {
         number: usize,
         /// Total number.
         of: usize,
-        /// Its name.
         name: &'a str,
         /// The number of its pass, from 1, and the number of passes that are planned.
         passes: (u32, u32),
@@ -52,7 +51,6 @@ pub enum RunEvent<'a> {
         number: usize,
         /// Total number.
         of: usize,
-        /// Its name.
         name: &'a str,
         /// Number of counted blocks.
         blocks: u32,
@@ -99,7 +97,6 @@ pub enum RunEvent<'a> {
         candidate: &'a str,
         /// The stage or microbenchmark.
         at: &'a str,
-        /// The reason.
         reason: &'a str,
     },
 }

@@ -12,7 +12,6 @@ use crate::instance::Instance;
 /// A statement that a candidate's system refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementProblem {
-    /// The candidate.
     pub candidate: String,
     /// The statement, and the system's error.
     pub refused: RefusedStatement,

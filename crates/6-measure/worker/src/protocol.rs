@@ -55,7 +55,6 @@ pub enum Request {
 /// The instance that a worker connects to, and how.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Open {
-    /// The system under test.
     pub system: SystemUnderTest,
     /// Whether to create the schema first, for data that is about to be loaded.
     pub create: bool,
@@ -110,7 +109,6 @@ pub enum SystemUnderTest {
     Sqlite {
         /// The shared library.
         library: PathBuf,
-        /// Its settings.
         settings: sqlite::Settings,
         /// The database file.
         file: PathBuf,
@@ -157,7 +155,6 @@ pub struct TimedUsage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepReading {
-    /// At the start.
     Start,
     /// At the end of a second.
     Second,
@@ -188,7 +185,6 @@ pub struct StepUsages {
 /// A microbenchmark to prepare.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepare {
-    /// The microbenchmark.
     pub microbenchmark: Microbenchmark,
     /// Position in the running order, which selects the streams of events.
     pub position: u32,
@@ -200,7 +196,6 @@ pub struct Prepare {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Response {
-    /// Done.
     Done,
     /// The instance is open.
     Opened(Opened),
@@ -215,11 +210,9 @@ pub enum Response {
     Read(Reading),
     /// Take a reading of the server on another host in a step; answered with [`Request::ReadStep`].
     ReadStep(StepReading),
-    /// The measurements of a slice.
     Sliced(Box<SliceMeasured>),
     /// The measurements of one second of a step; more responses follow.
     Second(Box<Second>),
-    /// The measurements of a step.
     Stepped(Box<StepMeasured>),
     /// The request failed. The worker continues to run.
     Failed(Failed),
@@ -241,7 +234,6 @@ pub struct Opened {
 /// A statement that the system refuses to prepare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedStatement {
-    /// The microbenchmark.
     pub microbenchmark: String,
     /// Its number in the microbenchmark, from 1.
     pub number: u32,

@@ -99,7 +99,6 @@ pub struct BlockPlan {
 /// One slice to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledSlice {
-    /// The block.
     pub block: u32,
     /// Position in the block, from 0.
     pub position: u32,

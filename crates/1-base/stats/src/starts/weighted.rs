@@ -12,9 +12,7 @@ pub(super) struct WeightedStarts<'a> {
     values: &'a [f64],
     /// Number of blocks of each start.
     blocks: &'a [f64],
-    /// σ².
     within: f64,
-    /// τ².
     between: f64,
 }
 

@@ -50,7 +50,6 @@ pub struct Words<'a> {
 /// An experiment and its text.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The experiment.
     pub experiment: Experiment,
     /// The text of its file, with comments.
     pub text: String,

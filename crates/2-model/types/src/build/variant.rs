@@ -243,7 +243,6 @@ impl VariantOverrides {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown variant `{name}`; presets: {}", Variant::names().join(", "))]
 pub struct UnknownVariant {
-    /// The name.
     pub name: String,
 }
 

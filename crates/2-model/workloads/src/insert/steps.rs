@@ -40,7 +40,6 @@ impl Plan {
 pub struct Step {
     /// The published name: `l.i0`, `l.x`, `l.i1`, `settle`, `q100`.
     pub name: String,
-    /// The task.
     pub task: Task,
 }
 
@@ -107,9 +106,7 @@ impl Task {
 /// Inserts at full speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inserts {
-    /// Rows that each client inserts.
     pub rows_per_client: u64,
-    /// Rows per commit.
     pub rows_per_commit: u32,
     /// Whether the secondary indexes exist, and old rows may be deleted.
     pub indexed: bool,
@@ -120,10 +117,8 @@ pub struct Inserts {
 pub struct Mix {
     /// Rows that each client inserts per second.
     pub rate: u32,
-    /// Rows per commit.
     pub rows_per_commit: u32,
     /// Duration.
     pub time: Nanos,
-    /// The queries.
     pub queries: QueryKind,
 }

@@ -3,7 +3,6 @@
 /// The lexical rules that differ between systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// SQLite.
     Sqlite,
     /// MariaDB and MySQL: backslashes escape in strings, `#` starts a comment.
     MySql,

@@ -51,7 +51,6 @@ pub enum CompilerError {
         path: PathBuf,
         /// The compiler family.
         kind: CompilerKind,
-        /// Its version.
         version: String,
         /// The output of the trial link.
         output: String,

@@ -27,9 +27,7 @@ pub use prerequisites::{Prerequisite, Probe};
 /// The flags of a recipe, without file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flags {
-    /// Compiler flags.
     pub compile: Vec<String>,
-    /// Linker flags.
     pub link: Vec<String>,
 }
 
@@ -83,7 +81,6 @@ impl RecipeOptions {
 pub struct Step {
     /// A description for messages: `compiling sqlite3.c`.
     pub name: String,
-    /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
@@ -157,9 +154,7 @@ pub struct ExtraFiles {
 /// The input of [`plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeInput<'a> {
-    /// The system.
     pub system: System,
-    /// Its version.
     pub version: &'a str,
     /// The directory of its source.
     pub source: &'a Path,
@@ -169,13 +164,10 @@ pub struct RecipeInput<'a> {
     pub home: &'a Path,
     /// The staging directory, `DESTDIR` of installations.
     pub staging: &'a Path,
-    /// The variant.
     pub variant: &'a Variant,
     /// The flags of the variant.
     pub flags: &'a Flags,
-    /// The compiler.
     pub compiler: &'a Compiler,
-    /// The options.
     pub options: &'a RecipeOptions,
     /// Maximum number of concurrent compilers.
     pub jobs: NonZeroUsize,

@@ -19,7 +19,6 @@ pub enum Probe {
     Program(String),
     /// A header that the C compiler finds.
     Header(String),
-    /// A file.
     File(PathBuf),
     /// Modules of Perl, which Debian packages separately.
     PerlModules(&'static [&'static str]),

@@ -82,7 +82,6 @@ pub enum HistoryError {
          branch; `git ls-remote {url}` lists tags and branches"
     )]
     Unknown {
-        /// The revision.
         revision: String,
         /// The repository.
         url: String,

@@ -1,7 +1,6 @@
 /// What a connection guarantees about who can read what is sent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// A Unix socket.
     UnixSocket,
     /// TLS, and the server's certificate was verified or is pinned.
     VerifiedTls,

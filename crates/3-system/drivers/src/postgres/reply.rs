@@ -10,7 +10,6 @@ use crate::Answer;
 pub(super) enum Transaction {
     /// No transaction is open.
     Idle,
-    /// A transaction is open.
     Open,
     /// A transaction has failed and must be rolled back.
     Failed,

@@ -24,7 +24,6 @@ pub enum ServerError {
     /// A program exists but cannot be used.
     #[error("{} is not usable as {}: {message}", program.display(), system.title())]
     Unsuitable {
-        /// The program.
         program: PathBuf,
         /// The system it should be.
         system: ServerSystem,
@@ -34,7 +33,6 @@ pub enum ServerError {
     /// A program cannot be started on this machine.
     #[error("{} does not start: {reason}; {advice}", program.display())]
     DoesNotStart {
-        /// The program.
         program: PathBuf,
         /// What the system or the program's loader said.
         reason: String,
@@ -48,9 +46,7 @@ pub enum ServerError {
         system.title(), found_releases(name, found)
     )]
     NoRelease {
-        /// The system.
         system: ServerSystem,
-        /// The name.
         name: String,
         /// Where it was searched for.
         searched: String,

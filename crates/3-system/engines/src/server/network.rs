@@ -14,7 +14,6 @@ pub(crate) const ACCOUNT: &str = "dbdyno";
 pub struct Network {
     /// The only address that the server listens at, one of this machine.
     pub address: IpAddr,
-    /// Its port.
     pub port: u16,
     /// The only address that may log in.
     pub client: IpAddr,

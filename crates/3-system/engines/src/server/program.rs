@@ -123,7 +123,6 @@ pub(crate) enum VersionError {
         /// What to do; empty if obvious.
         advice: &'static str,
     },
-    /// The version is too old.
     #[error("it is version {found}; dbdyno requires {oldest} or later{advice}")]
     TooOld {
         /// The program's version.

@@ -10,7 +10,6 @@ use crate::FsRoot;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("cannot count {counter}: {reason}")]
 pub struct Unavailable {
-    /// The counter.
     pub counter: Counter,
     /// Why.
     pub reason: Reason,

@@ -9,7 +9,6 @@ use crate::fs_root::FsRoot;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelFacts {
-    /// The clock source.
     pub clock_source: Option<String>,
     /// CPU vulnerabilities and their mitigations.
     pub mitigations: Option<Mitigations>,

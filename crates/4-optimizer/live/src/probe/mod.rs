@@ -37,7 +37,6 @@ pub enum CheckResult {
 pub struct ProbeCheck {
     /// Name, which is stable across versions.
     pub id: &'static str,
-    /// Result.
     pub result: CheckResult,
     /// The finding, as a sentence without a full stop.
     pub what: String,
@@ -52,7 +51,6 @@ pub struct Probe {
     pub program: Option<PathBuf>,
     /// Whether no check forbids to optimize it.
     pub optimizable: bool,
-    /// The checks.
     pub checks: Vec<ProbeCheck>,
 }
 

@@ -42,7 +42,6 @@ pub struct SamplingRequest {
 pub struct SamplingPlan {
     /// What triggers a sample.
     pub source: SampleSource,
-    /// The options.
     pub options: SamplingOptions,
     /// The cost per sample, as measured on this machine.
     pub cost: SamplingCost,

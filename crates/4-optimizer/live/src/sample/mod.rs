@@ -56,7 +56,6 @@ impl fmt::Display for SampleSource {
 /// How to sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingOptions {
-    /// Duration.
     pub time: Duration,
     /// Samples per second and CPU. The kernel needs one or two microseconds for each, in a virtual
     /// machine 20 or more. Executed blocks without a sample are treated as cold, so a layout from too

@@ -57,7 +57,6 @@ pub struct ServerOptions {
 /// The outcome of an optimization.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizedServer {
-    /// The new layout.
     pub layout: NewLayout,
     /// Why the server has its original code instead.
     pub refused: Option<String>,

@@ -17,7 +17,6 @@ pub(crate) enum ThreadStop {
     Signal(i32),
     /// Its whole process was stopped, by SIGSTOP for instance.
     Group,
-    /// It ended.
     Ended,
 }
 

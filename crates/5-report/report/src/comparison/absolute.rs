@@ -108,9 +108,7 @@ fn p99_of_control(microbenchmark: &MicrobenchmarkRows) -> Option<f64> {
 pub struct AbsoluteRow {
     /// The candidate; both names if single candidates with different names are compared.
     pub candidate: String,
-    /// The group.
     pub group: String,
-    /// The microbenchmark.
     pub microbenchmark: String,
     /// Unit of throughput: `statements/s` or `million rows/s`.
     pub throughput_unit: String,
@@ -144,7 +142,6 @@ impl AbsoluteCell {
 /// A value with its interval, and its change from the column that it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// The value.
     pub value: f64,
     /// Its 95% interval; `None` with too few slices.
     pub interval: Option<(f64, f64)>,
@@ -167,7 +164,6 @@ pub struct Change {
 /// The changes of one candidate's QPS between two columns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangeSummary {
-    /// The candidate.
     pub candidate: String,
     /// The index of the column.
     pub column: usize,

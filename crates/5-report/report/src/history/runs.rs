@@ -28,7 +28,6 @@ pub struct HistoryRun {
 /// Which program a candidate was in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CandidateVersion {
-    /// The candidate.
     pub name: String,
     /// Its system and version, and the release, build or program; empty if nothing is recorded.
     pub version: String,

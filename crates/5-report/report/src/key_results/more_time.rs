@@ -26,7 +26,6 @@ const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 /// The additional time to resolve a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct MoreTime {
-    /// The difference.
     pub(crate) difference: Share,
     /// The expected time, of the whole run.
     pub(crate) time: Nanos,

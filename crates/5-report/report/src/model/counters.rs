@@ -128,7 +128,6 @@ pub struct CounterSummary {
     pub candidate: String,
     /// The candidate's role.
     pub role: Role,
-    /// The figure.
     pub figure: CounterFigure,
     /// Microbenchmarks counted.
     pub count: usize,
@@ -138,7 +137,6 @@ pub struct CounterSummary {
     pub max: Ratio,
     /// Arithmetic mean.
     pub avg: Ratio,
-    /// The median.
     pub median: Ratio,
 }
 
@@ -149,7 +147,6 @@ pub struct NotCounted {
     pub what: String,
     /// The affected candidates; empty for all.
     pub candidates: Vec<String>,
-    /// The reason.
     pub reason: String,
     /// How to make it available.
     pub advice: Option<String>,

@@ -10,9 +10,7 @@ use super::{Estimate, Verdict};
 /// divided by the effect with the second setting's first value.
 #[derive(Clone, Debug, Serialize)]
 pub struct Effect {
-    /// The matrix.
     pub matrix: String,
-    /// The microbenchmark.
     pub microbenchmark: String,
     /// Number of clients.
     pub clients: u32,
@@ -37,9 +35,7 @@ pub struct Effect {
 /// A setting with two values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The setting.
     pub setting: String,
-    /// The value.
     pub value: String,
     /// The first value in the matrix, which it is compared with.
     pub reference: String,

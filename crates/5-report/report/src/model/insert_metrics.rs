@@ -16,9 +16,7 @@ pub struct InsertMetric {
 /// Whether more or less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// More is better.
     More,
-    /// Less is better.
     Less,
     /// Neither: it is an amount of work.
     Neither,

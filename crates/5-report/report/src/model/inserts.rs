@@ -90,7 +90,6 @@ pub struct CandidateStep {
     /// The least and the greatest value over the repeats, each relative to the baseline in the same
     /// repeat; `None` with fewer than two repeats, and for the baseline.
     pub relative_spread: Option<(InsertFigures, InsertFigures)>,
-    /// The repeats.
     pub repeats: Vec<StepRun>,
 }
 
@@ -126,7 +125,6 @@ pub struct StepRun {
     pub rows_returned: u64,
     /// Rows deleted.
     pub deleted: u64,
-    /// The figures.
     pub figures: InsertFigures,
     /// Whether the requested rate was sustained; `None` without a rate.
     pub sustained: Option<bool>,

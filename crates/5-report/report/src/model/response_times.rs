@@ -20,7 +20,6 @@ pub enum Percentile {
 /// A percentile relative to the baseline's.
 #[derive(Clone, Debug, Serialize)]
 pub struct RelativePercentile {
-    /// The percentile.
     pub percentile: Percentile,
     /// The ratio: below 1 is better. `None` with too few blocks or events.
     pub relative: Option<Estimate>,

@@ -8,9 +8,7 @@ use super::{Estimate, Role, Verdict};
 /// One candidate on one microbenchmark with one number of clients.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScalingRow {
-    /// The microbenchmark.
     pub microbenchmark: String,
-    /// Its group.
     pub group: String,
     /// Its group in the older scheme with three groups.
     pub three_group: String,

@@ -21,7 +21,6 @@ pub struct Series {
 /// A microbenchmark over a series.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesRow {
-    /// The microbenchmark.
     pub microbenchmark: String,
     /// Number of clients.
     pub clients: u32,
@@ -38,14 +37,12 @@ pub struct SeriesCell {
     pub ratio: Ratio,
     /// The ratio with its interval; `None` with too few blocks, and for the first candidate.
     pub relative_qps: Option<Estimate>,
-    /// The verdict.
     pub verdict: Verdict,
 }
 
 /// A group over a series.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesGroup {
-    /// The group.
     pub group: String,
     /// Number of clients.
     pub clients: u32,
@@ -65,7 +62,6 @@ pub struct SeriesPoint {
 /// A difference between neighbours in a series.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesChange {
-    /// The microbenchmark.
     pub microbenchmark: String,
     /// Number of clients.
     pub clients: u32,
@@ -79,7 +75,6 @@ pub struct SeriesChange {
     pub ratio: Ratio,
     /// The ratio with its interval; `None` with too few blocks.
     pub relative_qps: Option<Estimate>,
-    /// The verdict.
     pub verdict: Verdict,
     /// Number of blocks in which both were measured.
     pub blocks: u64,

@@ -46,7 +46,6 @@ pub enum BisectError {
          --out"
     )]
     Failed {
-        /// The candidate.
         candidate: String,
         /// The stage or microbenchmark.
         at: String,

@@ -37,7 +37,6 @@ use crate::session::Options;
 /// A bisect to start or to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct BisectRequest<'a> {
-    /// The experiment.
     pub experiment: &'a Experiment,
     /// The text of its file.
     pub text: &'a str,
@@ -58,7 +57,6 @@ pub struct BisectRequest<'a> {
 /// How a bisect ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BisectEnd {
-    /// With this result.
     Complete(Box<BisectRecord>, BisectResult),
     /// The user stopped it; it can be continued.
     Interrupted,

@@ -70,7 +70,6 @@ pub struct CommitRecord {
 /// What is judged, and how much it changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FigureRecord {
-    /// The microbenchmark.
     pub microbenchmark: String,
     /// The metric to trust.
     pub metric: Metric,
@@ -94,7 +93,6 @@ pub struct RatioRecord {
 /// A commit that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// The commit.
     pub commit: CommitRecord,
     /// What was found.
     pub verdict: StepVerdict,
@@ -139,7 +137,6 @@ pub enum BisectResult {
     },
     /// Good and bad are one build: nothing that is compiled differs.
     SameBuild {
-        /// The build.
         build: Fingerprint,
     },
     /// Good and bad do not differ.
@@ -152,7 +149,6 @@ pub enum BisectResult {
 /// The commit that changed the figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundRecord {
-    /// The commit.
     pub commit: CommitRecord,
     /// The commit that it was compared with: its parent, or good if the parent was not measured.
     pub reference: CommitRecord,

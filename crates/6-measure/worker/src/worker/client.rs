@@ -26,7 +26,6 @@ use crate::slice::SliceRequest;
 pub struct ClientSetup {
     /// The client's number, from 0.
     pub number: u32,
-    /// The tables.
     pub tables: Tables,
     /// Seed of all random draws.
     pub seed: u64,

@@ -66,7 +66,6 @@ impl Method {
 /// What a server asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// The response of a method.
     Response(Method),
     /// The password itself, as full authentication of `caching_sha2_password`: the server has no hash of it in
     /// its cache.
