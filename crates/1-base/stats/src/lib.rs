@@ -18,6 +18,7 @@ mod student;
 mod summary;
 mod time_to_resolve;
 mod unpaired;
+mod verdict;
 
 pub use between_runs::{Difference, Quotient, RunValue, largest_difference, quotient};
 pub use change_points::{
@@ -33,6 +34,7 @@ pub use restarts::{restart_medians, restarts_with_interval};
 pub use summary::Summary;
 pub use time_to_resolve::time_to_resolve;
 pub use unpaired::unpaired_ratio;
+pub use verdict::{Direction, Side, Verdict};
 
 /// A description of how intervals are computed, for reports.
 pub const METHOD: &str = "Median of the per-block ratios. The 95% interval is taken over restarts \

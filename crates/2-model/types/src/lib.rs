@@ -33,4 +33,4 @@ pub use server_usage::ServerUsage;
 pub use sha256::{NotASha256, Sha256};
 pub use slice::SliceMeasured;
 pub use state_snapshot::StateSnapshot;
-pub use work::Work;
+pub use work::{Metric, Work};

@@ -1,4 +1,6 @@
-//! Which metric to trust: the one decision, for measurement and reports.
+//! The metrics of a comparison, and which to trust: the one decision, for measurement and reports.
+
+use serde::{Deserialize, Serialize};
 
 /// The properties of a microbenchmark that decide how well throughput describes a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,51 @@ impl Work {
     #[must_use]
     pub const fn trusts_cpu(self) -> bool {
         self.writes || (self.on_server && self.clients == 1) || self.client_bound
+    }
+}
+
+/// A figure that is compared with the baseline's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// Throughput: above 1 is better.
+    Qps,
+    /// CPU time per statement: below 1 is better.
+    Cpu,
+}
+
+impl Metric {
+    /// The metric to trust for this work.
+    #[must_use]
+    pub fn trusted(work: Work, cpu_is_known: impl FnOnce() -> bool) -> Self {
+        if work.trusts_cpu() && cpu_is_known() { Self::Cpu } else { Self::Qps }
+    }
+
+    /// The name in headings.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Qps => "relative QPS",
+            Self::Cpu => "relative CPU per query",
+        }
+    }
+
+    /// The name in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Qps => "qps",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// The quantity of which a candidate has more or less than the baseline.
+    #[must_use]
+    pub const fn quantity(self) -> &'static str {
+        match self {
+            Self::Qps => "QPS",
+            Self::Cpu => "CPU per query",
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_machine::ProcessTree;
-use dbdyno_stats::median_with_interval;
+use dbdyno_stats::{Direction, Verdict, median_with_interval};
 use dbdyno_units::Nanos;
 use serde::Serialize;
 
@@ -257,10 +257,10 @@ impl AbTestResult {
             };
         };
         let interval = (estimate.low.get(), estimate.high.get());
-        let verdict = match interval {
-            (_, high) if high < 1.0 => AbTestVerdict::Better,
-            (low, _) if low > 1.0 => AbTestVerdict::Worse,
-            _ => AbTestVerdict::Same,
+        let verdict = match Direction::LessIsBetter.verdict(estimate.difference(None)) {
+            Verdict::Better => AbTestVerdict::Better,
+            Verdict::Worse => AbTestVerdict::Worse,
+            Verdict::Noise => AbTestVerdict::Same,
         };
         let ratio = Some(estimate.median.get());
         Self { verdict, ratio, interval: Some(interval), pairs, measured }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use dbdyno_stats::Summary;
+use dbdyno_stats::{Direction, Side, Summary};
 use dbdyno_types::Work;
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
@@ -82,23 +82,21 @@ impl Metric {
         }
     }
 
+    const fn direction(self) -> Direction {
+        match self {
+            Self::Qps => Direction::MoreIsBetter,
+            Self::Cpu => Direction::LessIsBetter,
+        }
+    }
+
     /// Better or worse than 1 if the distance exceeds the noise.
     pub(crate) fn verdict_of(self, ratio: Ratio, noise: Option<Share>) -> Verdict {
-        if ratio.distance() <= noise.map_or(0.0, Share::as_fraction) {
-            Verdict::WithinNoise
-        } else if (ratio > Ratio::ONE) == (self == Self::Qps) {
-            Verdict::Better
-        } else {
-            Verdict::Worse
-        }
+        self.direction().verdict(Side::beyond(ratio, noise)).into()
     }
 
     /// The verdict on an estimate with this noise floor; `None` for a run without a control.
     pub(crate) fn verdict_of_estimate(self, estimate: &Estimate, floor: Option<Share>) -> Verdict {
-        match estimate.contains_one() {
-            true => Verdict::WithinNoise,
-            false => self.verdict_of(estimate.median, floor),
-        }
+        self.direction().verdict(estimate.difference(floor)).into()
     }
 
     /// The verdict on a row.
@@ -354,29 +352,6 @@ fn summary(
 mod tests {
     use super::*;
     use crate::{key_results, sample};
-
-    #[test]
-    fn less_cpu_is_better() {
-        let noise = Some(Share::from_percent(0.5));
-        let of = |ratio| Metric::Cpu.verdict_of(Ratio::new(ratio), noise);
-        assert_eq!(of(0.9), Verdict::Better);
-        assert_eq!(of(1.1), Verdict::Worse);
-        assert_eq!(of(1.004), Verdict::WithinNoise);
-    }
-
-    #[test]
-    fn difference_below_the_floor_or_with_1_in_the_interval_is_within_noise() {
-        let verdict = |low, median, high, floor: Option<Share>| {
-            let [median, low, high] = [median, low, high].map(Ratio::new);
-            Metric::Qps.verdict_of_estimate(&sample::interval(median, low, high), floor)
-        };
-        let floor = Some(Share::from_percent(0.5));
-        assert_eq!(verdict(1.001, 1.004, 1.006, floor), Verdict::WithinNoise);
-        assert_eq!(verdict(0.999, 1.010, 1.020, floor), Verdict::WithinNoise);
-        assert_eq!(verdict(1.008, 1.010, 1.020, floor), Verdict::Better);
-        assert_eq!(verdict(0.980, 0.990, 0.995, floor), Verdict::Worse);
-        assert_eq!(verdict(1.001, 1.004, 1.006, None), Verdict::Better);
-    }
 
     #[test]
     fn best_cpu_is_the_minimum() {

@@ -326,6 +326,16 @@ impl Absolute {
     }
 }
 
+impl From<dbdyno_stats::Verdict> for Verdict {
+    fn from(verdict: dbdyno_stats::Verdict) -> Self {
+        match verdict {
+            dbdyno_stats::Verdict::Better => Self::Better,
+            dbdyno_stats::Verdict::Worse => Self::Worse,
+            dbdyno_stats::Verdict::Noise => Self::WithinNoise,
+        }
+    }
+}
+
 impl Verdict {
     /// Whether there is an interval that it is based on.
     #[must_use]

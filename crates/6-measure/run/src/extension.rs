@@ -7,9 +7,9 @@ use dbdyno_units::Nanos;
 
 use crate::cases::{MicrobenchmarkCase, is_read_after_writes};
 use crate::figures::Figures;
-use crate::metric::{Metric, floor_of, is_difference};
 use crate::slice_history::SliceHistory;
 use crate::stopping_rule::StoppingRule;
+use dbdyno_types::Metric;
 
 /// The label of an extension in the settings of a run.
 pub(crate) const SETTING: &str = "extended";
@@ -141,8 +141,8 @@ impl Measured<'_> {
             };
             let own = self.control_estimate(case, metric).map(|estimate| estimate.median);
             let estimate = self.estimate(case, metric, candidate);
-            let floor = floor_of(own, floor.as_ref());
-            estimate.is_some_and(|estimate| is_difference(&estimate, floor))
+            let floor = floor.as_ref().map(|floor| floor.for_row(own));
+            estimate.is_some_and(|estimate| estimate.difference(floor).is_some())
         };
         let width = |case: usize| {
             let of = |candidate: &u32| {

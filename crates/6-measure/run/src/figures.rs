@@ -1,9 +1,9 @@
 //! What was measured, compared with the baseline.
 
 use dbdyno_stats::{ControlRow, Estimate, NoiseFloor};
+use dbdyno_types::{Metric, Work};
 
 use crate::cases::MicrobenchmarkCase;
-use crate::metric::Metric;
 use crate::stopping_rule::StoppingRule;
 
 /// The figures of a run.
@@ -35,7 +35,11 @@ pub(crate) trait Figures {
         let is_server = |number: u32| self.is_server().get(number as usize) == Some(&true);
         let on_server = is_server(0) || is_server(candidate);
         let cpu_is_known = || self.estimate(case, Metric::Cpu, candidate).is_some();
-        Metric::trusted(&self.cases()[case], on_server, cpu_is_known)
+        let MicrobenchmarkCase { microbenchmark, clients } = &self.cases()[case];
+        let writes = microbenchmark.writes();
+        // No throughput is known to be that of the load generator.
+        let work = Work { writes, clients: *clients, on_server, client_bound: false };
+        Metric::trusted(work, cpu_is_known)
     }
 
     /// The noise floor of the run; `None` without a control.

@@ -8,7 +8,7 @@ use dbdyno_spec::experiment::Schedule;
 use dbdyno_stats::{Estimate, Point, Weight, contrast, paired_ratios, restarts_with_interval};
 use dbdyno_units::Nanos;
 
-use crate::metric::Metric;
+use dbdyno_types::Metric;
 
 /// Number of blocks between checks of the interval. Checking after each block would too often stop
 /// when the interval is narrow by chance.

@@ -4,7 +4,7 @@
 //! candidate that is equal in both runs shows how much that is, together with the effect of the
 //! other candidates of the run, which share its caches.
 
-use dbdyno_stats::{Quotient, RunValue, median, quotient};
+use dbdyno_stats::{Direction, Quotient, RunValue, median, quotient};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
@@ -56,6 +56,13 @@ impl AbsoluteFigure {
             (Self::P99, Verdict::Worse) => "longer",
             (_, Verdict::WithinNoise) => "not certain",
             _ => verdict.name(),
+        }
+    }
+
+    const fn direction(self) -> Direction {
+        match self {
+            Self::Qps => Direction::MoreIsBetter,
+            Self::Cpu | Self::P99 => Direction::LessIsBetter,
         }
     }
 
@@ -230,10 +237,11 @@ impl<'a> Measured<'a> {
             _ if self.failed || earlier.failed => Verdict::Failed,
             _ if bound => Verdict::ClientBound,
             None => Verdict::NoInterval,
-            Some(quotient) if !quotient.is_certain() => Verdict::WithinNoise,
-            Some(_) if ratio.get().ln().abs() <= drift => Verdict::WithinNoise,
-            Some(_) if (ratio > Ratio::ONE) == (figure == AbsoluteFigure::Qps) => Verdict::Better,
-            Some(_) => Verdict::Worse,
+            Some(quotient) => {
+                let exceeds_drift = ratio.get().ln().abs() > drift;
+                let difference = quotient.difference().filter(|_| exceeds_drift);
+                figure.direction().verdict(difference).into()
+            }
         };
         Some(Change { ratio, quotient, verdict })
     }

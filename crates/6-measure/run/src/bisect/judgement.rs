@@ -1,10 +1,9 @@
 //! Whether a commit is like good or like bad: decisions without input or output.
 
-use dbdyno_stats::{Estimate, Weight};
-use dbdyno_units::{Ratio, Share};
+use dbdyno_stats::{Estimate, Side, Weight};
+use dbdyno_units::Share;
 
 use super::search::Verdict;
-use crate::metric::is_difference;
 
 /// How often the measuring time of a step is doubled before it is given up: to 16 times the
 /// schedule's, which makes intervals four times as narrow.
@@ -24,20 +23,6 @@ pub(crate) const FROM_MIDDLE: [Weight; 3] = [
     Weight { candidate: BAD, weight: -0.5 },
 ];
 
-/// Which side of good bad is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Above,
-    Below,
-}
-
-impl Side {
-    /// The side of 1 that a ratio is on.
-    pub fn of(ratio: Ratio) -> Self {
-        if ratio > Ratio::ONE { Self::Above } else { Self::Below }
-    }
-}
-
 /// What the run of a step shows; each `None` with too few blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepRatios {
@@ -54,10 +39,7 @@ impl StepRatios {
     /// chance. Also if the interval of the midpoint contains the middle, or if it is not farther from it
     /// than the noise floor.
     pub fn verdict(&self, bad: Side) -> Option<Verdict> {
-        let side = |estimate: Option<Estimate>| {
-            let estimate = estimate.filter(|one| is_difference(one, self.noise_floor))?;
-            Some(Side::of(estimate.median))
-        };
+        let side = |estimate: Option<Estimate>| estimate?.difference(self.noise_floor);
         let from_middle = side(self.from_middle).filter(|_| side(self.bad) == Some(bad))?;
         Some(if from_middle == bad { Verdict::LikeBad } else { Verdict::LikeGood })
     }
@@ -71,7 +53,7 @@ pub(crate) fn largest_difference(rows: &[Option<(Estimate, Option<Share>)>]) -> 
     let size = |estimate: &Estimate| estimate.median.get().ln().abs();
     let differing = rows.iter().enumerate().filter_map(|(number, row)| {
         let (estimate, floor) = row.as_ref()?;
-        is_difference(&estimate.one_of(comparisons), *floor).then(|| (number, size(estimate)))
+        estimate.one_of(comparisons).difference(*floor).is_some().then(|| (number, size(estimate)))
     });
     differing.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(number, _)| number)
 }
@@ -79,6 +61,7 @@ pub(crate) fn largest_difference(rows: &[Option<(Estimate, Option<Share>)>]) -> 
 #[cfg(test)]
 mod tests {
     use dbdyno_stats::{Point, contrast, paired_ratios, restarts_with_interval};
+    use dbdyno_units::Ratio;
     use rand_core::SeedableRng;
     use rand_distr::{Distribution, StandardNormal};
     use rand_xoshiro::Xoshiro256PlusPlus;

@@ -5,7 +5,7 @@ use dbdyno_stats::Estimate;
 use dbdyno_units::{Ratio, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Metric;
+use dbdyno_types::Metric;
 
 /// The version of the format of `bisect.json`.
 pub(crate) const FORMAT: u32 = 1;
@@ -136,9 +136,7 @@ pub enum BisectResult {
         undecided: Option<CommitRecord>,
     },
     /// Good and bad are one build: nothing that is compiled differs.
-    SameBuild {
-        build: Fingerprint,
-    },
+    SameBuild { build: Fingerprint },
     /// Good and bad do not differ.
     NoDifference {
         /// What was measured: microbenchmark, metric and ratio of bad to good.

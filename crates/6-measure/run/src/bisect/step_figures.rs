@@ -10,9 +10,9 @@ use dbdyno_units::{Nanos, Share};
 use crate::cases::{MicrobenchmarkCase, cases};
 use crate::extension;
 use crate::figures::Figures;
-use crate::metric::{Metric, floor_of};
 use crate::stopping_rule::StoppingRule;
 use crate::timing::slice_length;
+use dbdyno_types::Metric;
 
 /// The figures of a run.
 pub(crate) struct StepFigures {
@@ -70,7 +70,7 @@ impl StepFigures {
     /// The noise floor of a microbenchmark; `None` with too few blocks of the control.
     pub fn noise_floor(&self, case: usize, metric: Metric) -> Option<Share> {
         let own = self.control_estimate(case, metric).map(|estimate| estimate.median);
-        floor_of(own, self.noise_floor_of_run(metric).as_ref())
+        self.noise_floor_of_run(metric).map(|floor| floor.for_row(own))
     }
 }
 

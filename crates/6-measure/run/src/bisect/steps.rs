@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 use dbdyno_builds::{Commit, CommitRange, Fingerprint};
 use dbdyno_spec::experiment::Experiment;
+use dbdyno_stats::Side;
+use dbdyno_types::Metric;
 
 use super::BisectEnd;
 use super::directory::BisectDirectory;
 use super::error::BisectError;
-use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, Side, StepRatios, largest_difference};
+use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, StepRatios, largest_difference};
 use super::measuring::{Built, Measured, StepRun};
 use super::record::{
     BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord, RatioRecord, StepRecord,
@@ -20,7 +22,6 @@ use super::step_figures::StepFigures;
 use super::subject::Subject;
 use crate::cases::is_read_after_writes;
 use crate::figures::Figures as _;
-use crate::metric::{Metric, is_difference};
 use crate::progress::RunEvent;
 use crate::session::Options;
 
@@ -325,8 +326,8 @@ impl Bisect<'_> {
         }
         let measured = run.measure(|figures| {
             let estimate = figures.estimate(0, metric, BAD)?;
-            let differs = is_difference(&estimate, figures.noise_floor(0, metric));
-            differs.then(|| Side::of(estimate.median) == judged.bad)
+            let side = estimate.difference(figures.noise_floor(0, metric))?;
+            Some(side == judged.bad)
         })?;
         let (differs, figures) = match measured {
             Measured::Decided(differs, figures) => (differs, figures),

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use dbdyno_run::{BisectRecord, CommitRecord, FigureRecord, FoundRecord, Metric, RatioRecord};
+use dbdyno_run::{BisectRecord, CommitRecord, FigureRecord, FoundRecord, RatioRecord};
+use dbdyno_types::Metric;
 use dbdyno_units::Share;
 
 /// The commit that was found, with its effect.
