@@ -108,20 +108,14 @@ pub enum BuildError {
          create_gcov in Debian's autofdo (string lengths in words instead of bytes); compile with \
          clang, or use `pgo = \"instrument\"`"
     )]
-    NoSampledProfiles {
-        compiler: String,
-    },
+    NoSampledProfiles { compiler: String },
     /// The system's build system ignores the linker.
     #[error(
         "linker {linker} is not supported for {what}: {}'s build system removes \
          `-fuse-ld={linker}`; use lld, mold or bfd",
         system.title()
     )]
-    IgnoredLinker {
-        what: String,
-        system: System,
-        linker: String,
-    },
+    IgnoredLinker { what: String, system: System, linker: String },
     /// The server's user could not access a build made by root.
     #[error(
         "builds in {} are accessible to root only, and servers do not run as root: other users \
@@ -146,9 +140,7 @@ pub enum BuildError {
     },
     /// [`crate::Builder::cancel`] was set.
     #[error("build cancelled: {what}")]
-    Cancelled {
-        what: String,
-    },
+    Cancelled { what: String },
     /// The compiler succeeded, but its output cannot be used.
     #[error("unusable output {} of {what}: {reason}", path.display())]
     Unusable {

@@ -56,13 +56,9 @@ impl fmt::Display for Request {
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// Another dbdyno process is making this build; this one waits for it.
-    Waiting {
-        request: &'a Request,
-    },
+    Waiting { request: &'a Request },
     /// The compiler starts.
-    Started {
-        request: &'a Request,
-    },
+    Started { request: &'a Request },
     /// Preparation before compiling, such as installing build dependencies.
     Preparing {
         request: &'a Request,
@@ -80,9 +76,7 @@ pub enum Event<'a> {
         of: usize,
     },
     /// The build is in the cache.
-    Cached {
-        request: &'a Request,
-    },
+    Cached { request: &'a Request },
     /// The build is complete.
     Finished {
         request: &'a Request,
@@ -90,10 +84,7 @@ pub enum Event<'a> {
         time: Nanos,
     },
     /// The build failed.
-    Failed {
-        request: &'a Request,
-        error: &'a BuildError,
-    },
+    Failed { request: &'a Request, error: &'a BuildError },
 }
 
 /// A receiver of events, called from several threads.

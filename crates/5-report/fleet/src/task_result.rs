@@ -29,9 +29,7 @@ pub enum TaskEnd {
         failures: usize,
     },
     /// Builds would be of no use to the other tasks.
-    Skipped {
-        reason: String,
-    },
+    Skipped { reason: String },
     /// It was told to stop, by Slurm before a time limit or by a user; it can be resumed.
     Interrupted,
     /// The run failed.

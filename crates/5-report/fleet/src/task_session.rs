@@ -44,10 +44,7 @@ pub enum TaskError {
     Results(#[from] ResultsError),
     /// There is no such task or attempt.
     #[error("the fleet run has no attempt {attempt} of task {task}")]
-    Unknown {
-        task: String,
-        attempt: u32,
-    },
+    Unknown { task: String, attempt: u32 },
     /// The local directory cannot be used.
     #[error(
         "{}: {source}. Runs of a fleet need a directory on a local disk of each node: choose one with \
