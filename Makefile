@@ -7,7 +7,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup fuzz lint clean
+.PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup fuzz lint size clean
 .PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain bench-live-suite bench-live-throws agree-with-sysbench
 
 help: ## list the targets
@@ -80,6 +80,9 @@ test-setup:
 lint: setup ## check format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+
+size: ## lines of code, comments, tests, and files of each crate
+	@sh scripts/size.sh
 
 bench-overhead: setup ## cost of the hot loop compared with a loop in C
 	cargo run --release -p dbdyno-selfbench --bin overhead
