@@ -6,17 +6,15 @@
 use std::fmt;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dbdyno_machine::ProcessTree;
 use dbdyno_stats::{Direction, Verdict, median_with_interval};
-use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::LiveError;
 use crate::attached_group::{AttachedGroup, GroupSwitched};
 use crate::attachment::Attachment;
-use crate::race::{RaceResult, Side, race};
 
 /// A command that prints a counter of the work done by a process.
 #[derive(Clone, Debug)]
@@ -68,18 +66,6 @@ pub struct AbTestOutcome {
     pub missed: Vec<(u32, LiveError)>,
 }
 
-/// A race of layouts in a process.
-#[derive(Clone, Debug)]
-pub struct LayoutRace {
-    pub result: RaceResult,
-    /// Duration.
-    pub took: Nanos,
-    /// The longest time for which threads were stopped.
-    pub longest_stop: Nanos,
-    /// The total time for which threads were stopped.
-    pub stopped: Nanos,
-}
-
 /// Which verdicts leave the optimization active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepRule {
@@ -89,12 +75,8 @@ pub enum KeepRule {
     Always,
 }
 
-/// Number of pairs of periods in an A/B test of a single layout.
+/// Number of pairs of periods.
 const PAIRS: u32 = 10;
-/// Duration of a period in a race of layouts and in the test of its winner.
-const SLICE: Duration = Duration::from_millis(250);
-/// Minimum duration of [`WorkCounter::confirm`].
-pub const MIN_CONFIRM_TIME: Duration = SLICE.saturating_mul(2 * PAIRS);
 /// The first of this many parts of a period is not measured, because caches have to be refilled.
 const WARM_UP_PARTS: u32 = 8;
 
@@ -103,51 +85,6 @@ impl WorkCounter {
     #[must_use]
     pub fn new(pid: u32, command: &str) -> Self {
         Self { pid, command: command.to_owned() }
-    }
-
-    /// Races layouts, given by their generations, against each other for their CPU time per unit of work, in
-    /// slices of 250 ms: see [`race()`]. The winner is active then; the first layout if there is none.
-    ///
-    /// # Errors
-    /// The command failed or printed no number, the process exited, or it could not be switched. The first
-    /// layout is then active if it could be activated.
-    pub fn race(
-        &self,
-        group: &mut AttachedGroup,
-        generations: &[u32],
-        stop: impl Fn() -> bool,
-    ) -> Result<LayoutRace, LiveError> {
-        let start = Instant::now();
-        let mut stops = Vec::new();
-        let measure = |side| {
-            stops.extend(activate(group, generations, side)?.stops);
-            self.cost(SLICE)
-        };
-        let result = race(generations.len(), u64::from(self.pid), measure, stop);
-        let best = result.as_ref().ok().and_then(|result| result.winner).unwrap_or(0);
-        let activated = activate(group, generations, Side::Layout(best));
-        let result = result?;
-        stops.extend(activated?.stops);
-        let longest_stop = stops.iter().copied().max().unwrap_or_default();
-        let stopped = stops.into_iter().fold(Nanos::ZERO, |sum, stop| sum + stop);
-        Ok(LayoutRace { result, took: start.elapsed().into(), longest_stop, stopped })
-    }
-
-    /// As [`WorkCounter::ab_test`] with the same short periods as in a race, for its winner: as many pairs as there is
-    /// time for, at least 10. Takes at least [`MIN_CONFIRM_TIME`].
-    ///
-    /// # Errors
-    /// As [`WorkCounter::ab_test`].
-    pub fn confirm(
-        &self,
-        group: &mut AttachedGroup,
-        time: Duration,
-        keep: KeepRule,
-        stop: impl Fn() -> bool,
-    ) -> Result<AbTestOutcome, LiveError> {
-        let start = Instant::now();
-        let goes_on = |pairs| (pairs < PAIRS || start.elapsed() < time) && !stop();
-        self.compare(group, SLICE, keep, goes_on)
     }
 
     /// Alternately undoes and redoes an optimization for `time`, or until `stop` returns true, and
@@ -163,20 +100,11 @@ impl WorkCounter {
         keep: KeepRule,
         stop: impl Fn() -> bool,
     ) -> Result<AbTestOutcome, LiveError> {
-        self.compare(group, time / (PAIRS * 2), keep, |pairs| pairs < PAIRS && !stop())
-    }
-
-    fn compare(
-        &self,
-        group: &mut AttachedGroup,
-        period: Duration,
-        keep: KeepRule,
-        goes_on: impl Fn(u32) -> bool,
-    ) -> Result<AbTestOutcome, LiveError> {
+        let period = time / (PAIRS * 2);
         let mut pairs = Vec::new();
         let mut missed: Vec<(u32, LiveError)> = Vec::new();
         let mut measured = 0;
-        while goes_on(measured) {
+        while measured < PAIRS && !stop() {
             // Alternating order, so that drift affects both equally.
             let order = if measured % 2 == 0 { [true, false] } else { [false, true] };
             let mut costs = [None; 2];
@@ -231,17 +159,6 @@ impl WorkCounter {
         }
         let number = text.split_ascii_whitespace().next_back().and_then(|word| word.parse().ok());
         number.ok_or_else(|| failed(format!("printed no number: {}", text.trim())))
-    }
-}
-
-fn activate(
-    group: &mut AttachedGroup,
-    generations: &[u32],
-    side: Side,
-) -> Result<GroupSwitched, LiveError> {
-    match side {
-        Side::Original => group.switch(Attachment::undo),
-        Side::Layout(index) => group.switch(|it| it.activate_generation(generations[index])),
     }
 }
 

@@ -124,20 +124,6 @@ impl Attachment {
         self.check_filters()?;
         self.forget_unloaded()?;
         self.clean_up()?;
-        self.add_generation()
-    }
-
-    /// Starts a new generation that is compared with existing ones: none of them is freed that was ever active.
-    ///
-    /// # Errors
-    /// As [`Attachment::begin`].
-    pub fn begin_another(&mut self) -> Result<(), LiveError> {
-        self.forget_unloaded()?;
-        self.free_never_active()?;
-        self.add_generation()
-    }
-
-    fn add_generation(&mut self) -> Result<(), LiveError> {
         let number = self.generations().last().map_or(1, |last| last.number + 1);
         let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.journal.change(|record| {
@@ -248,7 +234,7 @@ impl Attachment {
         Ok(is_redoable.then_some(newest.number))
     }
 
-    /// Activates one of several generations that are compared, whatever its state.
+    /// Activates a generation, whatever its state.
     ///
     /// # Errors
     /// It was never activated or was freed; otherwise as in [`Attachment::undo`].

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::attachment::{Activation, Attachment};
 use crate::family::descendants;
-use crate::lay_out::{Begin, lay_out_in, patch};
+use crate::lay_out::{lay_out_in, patch};
 use crate::optimize::readable_modules;
 use crate::patch::Patch;
 use crate::replace::Switched;
@@ -218,7 +218,7 @@ fn prepare(
     // Blocks without a sample are counted, too.
     let required = layout.required.map(|it| SampleRequirement { unsampled: 1.0, ..it });
     let options = Options { count: true, required, ..layout.clone() };
-    let (layout, _) = lay_out_in(attachment, &modules.found, samples, &options, Begin::Replace)?;
+    let (layout, _) = lay_out_in(attachment, &modules.found, samples, &options)?;
     report.counters = layout.counters.len() as u64;
     let uncountable = &layout.statistics.uncountable;
     report.functions = layout.statistics.functions_moved.saturating_sub(uncountable.len() as u64);

@@ -20,9 +20,8 @@ pub(crate) fn lay_out_in(
     hot_modules: &[HotModule],
     samples: &Samples,
     options: &Options,
-    begin: Begin,
 ) -> Result<(Relayout, Vec<(Area, bool)>), OptimizeError> {
-    let mut space = NewMemory { attachment, areas: Vec::new(), begin, has_begun: false };
+    let mut space = NewMemory { attachment, areas: Vec::new(), has_begun: false };
     let laid_out = lay_out(&mut space, hot_modules, samples, options);
     let NewMemory { attachment, areas, has_begun, .. } = space;
     match laid_out {
@@ -73,20 +72,10 @@ pub(crate) trait Reserve {
     ) -> Result<Area, LiveError>;
 }
 
-/// What a new generation means for the existing ones.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Begin {
-    /// It replaces them: see [`Attachment::begin`].
-    Replace,
-    /// It is compared with them: see [`Attachment::begin_another`].
-    Add,
-}
-
 /// Memory that the process maps.
 struct NewMemory<'a> {
     attachment: &'a mut Attachment,
     areas: Vec<(Area, bool)>,
-    begin: Begin,
     /// Whether a generation was started.
     has_begun: bool,
 }
@@ -105,10 +94,7 @@ impl Reserve for NewMemory<'_> {
     ) -> Result<Area, LiveError> {
         // Only now, because a layout that is refused must not change the process.
         if !self.has_begun {
-            match self.begin {
-                Begin::Replace => self.attachment.begin()?,
-                Begin::Add => self.attachment.begin_another()?,
-            }
+            self.attachment.begin()?;
             self.has_begun = true;
         }
         let area = match counters {

@@ -23,7 +23,6 @@ mod file_limit;
 mod hot_modules;
 mod journal;
 mod lay_out;
-mod layouts;
 mod maps;
 mod memory;
 mod module;
@@ -33,7 +32,6 @@ mod patch;
 mod patch_list;
 mod probe;
 mod process;
-mod race;
 mod replace;
 mod retry;
 mod sample;
@@ -48,9 +46,7 @@ mod trace;
 mod unwind;
 mod watchdog;
 
-pub use ab_test::{
-    AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, LayoutRace, MIN_CONFIRM_TIME, WorkCounter,
-};
+pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, WorkCounter};
 pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE, redirected};
 pub use count::{Counted, CountingOptions, CountingReport, PreparedCounting, count};
@@ -61,20 +57,17 @@ pub use journal::{
     Area, Generation, GenerationState, JournalRecord, PatchedMapping, find_record, live_records,
     state_dir,
 };
-pub use layouts::{LayoutCandidate, MAX_LAYOUTS};
 pub use maps::{Mapping, Maps};
 pub use memory::ProcessMemory;
 pub use module::{LoadedModule, Module};
 pub use optimize::{
-    MadeLayout, MadeLayouts, OptimizeError, Optimized, PlannedOptimization, PreparedPatch,
-    optimize, optimize_layouts, optimize_like, plan,
+    OptimizeError, Optimized, PlannedOptimization, PreparedPatch, optimize, optimize_like, plan,
 };
 pub use own_thread::raise_priority;
 pub use patch::{BytePatch, CodeSymbol, MemoryBlock, Patch};
 pub use patch_list::PatchList;
 pub use probe::{CheckResult, Probe, ProbeCheck, probe};
 pub use process::{ProbeOptions, Process};
-pub use race::{RaceResult, RacedLayout, Side, race, race_slices};
 pub use replace::Switched;
 pub use retry::retry_while_busy;
 pub use sample::{

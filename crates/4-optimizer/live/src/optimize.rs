@@ -9,12 +9,10 @@ use serde::Serialize;
 use crate::attachment::Attachment;
 use crate::hot_modules::{GENERATED, HotModule, HotModules, hot_modules};
 use crate::journal::{Area, Generation};
-use crate::lay_out::{Begin, FreeMemory, lay_out, lay_out_in, patch};
-use crate::layouts::LayoutCandidate;
+use crate::lay_out::{FreeMemory, lay_out, lay_out_in, patch};
 use crate::module::Module;
 use crate::patch::Patch;
 use crate::replace::Switched;
-use crate::retry::retry_while_busy;
 use crate::threads::threads;
 use crate::{LiveError, LoadedModule, Maps};
 
@@ -132,101 +130,19 @@ pub fn optimize(
     attachment: &mut Attachment,
     samples: &Samples,
     options: &Options,
-    step: impl FnMut(&str),
-) -> Result<(Optimized, PreparedPatch), OptimizeError> {
-    let candidate = LayoutCandidate::of(options.clone());
-    let all = optimize_layouts(attachment, samples, &[candidate], step)?;
-    Ok((all.first.done, all.first.prepared))
-}
-
-/// One of several layouts in a process.
-#[derive(Clone, Debug)]
-pub struct MadeLayout {
-    /// How it differs from the default one.
-    pub name: &'static str,
-    pub done: Optimized,
-    /// For other processes and for symbols.
-    pub prepared: PreparedPatch,
-}
-
-/// Several layouts of the same code in a process. The last one is active.
-#[derive(Clone, Debug)]
-pub struct MadeLayouts {
-    pub first: MadeLayout,
-    pub others: Vec<MadeLayout>,
-    /// Layouts after the first that could not be made, and why.
-    pub skipped: Vec<(&'static str, String)>,
-}
-
-impl MadeLayouts {
-    /// All layouts that were made.
-    pub fn all(&self) -> impl Iterator<Item = &MadeLayout> {
-        std::iter::once(&self.first).chain(&self.others)
-    }
-}
-
-/// Makes several layouts of the hot code of a process, and activates one after the other. Each is a generation
-/// of its own: [`Attachment::activate_generation`] switches between them.
-///
-/// `samples` must be in original code: see [`map_to_original`](crate::map_to_original). `step` is called before each step.
-///
-/// # Errors
-/// The first layout could not be made: see [`optimize()`]. Or the process exited, or could not be switched.
-///
-/// # Panics
-/// There is no candidate.
-pub fn optimize_layouts(
-    attachment: &mut Attachment,
-    samples: &Samples,
-    candidates: &[LayoutCandidate],
     mut step: impl FnMut(&str),
-) -> Result<MadeLayouts, OptimizeError> {
-    let [first, others @ ..] = candidates else { panic!("no layout") };
-    let start = Instant::now();
-    step("reading programs and libraries");
-    let hot = readable_modules(attachment, samples)?;
-    let reading = Nanos::from(start.elapsed());
-    let mut made = make(attachment, samples, &hot, first, Begin::Replace, &mut step)?;
-    made.done.steps.insert(0, ("reading".to_owned(), reading));
-    let mut all = MadeLayouts { first: made, others: Vec::new(), skipped: Vec::new() };
-    for (index, candidate) in others.iter().enumerate() {
-        step(&format!("layout {} of {}: {}", index + 2, candidates.len(), candidate.name));
-        let (made, _) = retry_while_busy(
-            || make(attachment, samples, &hot, candidate, Begin::Add, &mut step),
-            OptimizeError::is_transient,
-        );
-        match made {
-            Ok(made) => all.others.push(made),
-            Err(OptimizeError::Live(LiveError::Exited { pid })) => {
-                return Err(LiveError::Exited { pid }.into());
-            }
-            // The others can be compared without it.
-            Err(error) => all.skipped.push((candidate.name, error.to_string())),
-        }
-    }
-    Ok(all)
-}
-
-/// Makes and activates one layout.
-fn make(
-    attachment: &mut Attachment,
-    samples: &Samples,
-    hot: &HotModules,
-    candidate: &LayoutCandidate,
-    begin: Begin,
-    step: &mut impl FnMut(&str),
-) -> Result<MadeLayout, OptimizeError> {
+) -> Result<(Optimized, PreparedPatch), OptimizeError> {
     let mut steps = Vec::new();
     let mut start = Instant::now();
     let mut next = |name: &str| {
         steps.push((name.to_owned(), Nanos::from(start.elapsed())));
         start = Instant::now();
     };
-    let hot_modules = &hot.found;
+    step("reading programs and libraries");
+    let HotModules { found: hot_modules, left_alone, .. } = readable_modules(attachment, samples)?;
+    next("reading");
     step("optimizing the layout");
-    let extents = hot_modules.iter().map(|hot_module| hot_module.image.extent());
-    let options = candidate.options_for(extents);
-    let (layout, areas) = lay_out_in(attachment, hot_modules, samples, &options, begin)?;
+    let (layout, areas) = lay_out_in(attachment, &hot_modules, samples, options)?;
     next("layout");
     let slots = attachment.known_slots(&layout.virtual_slots);
     let (patch, on_two_pages) = patch(&layout, &slots);
@@ -235,8 +151,8 @@ fn make(
     next("installing");
     let done = Optimized {
         generation: attachment.generations().last().map_or(0, |last| last.number),
-        modules: names(hot_modules),
-        left_alone: hot.left_alone.clone(),
+        modules: names(&hot_modules),
+        left_alone,
         statistics: layout.statistics,
         on_two_pages,
         virtual_slots: slots.len(),
@@ -244,11 +160,10 @@ fn make(
         added: code_size(&areas),
         steps,
     };
-    let files = files(&attachment.process().maps()?, hot_modules);
+    let files = files(&attachment.process().maps()?, &hot_modules);
     let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
     let profile = samples.to_profile(&images);
-    let prepared = PreparedPatch { patch, areas, files, slots: layout.slots, profile };
-    Ok(MadeLayout { name: candidate.name, done, prepared })
+    Ok((done, PreparedPatch { patch, areas, files, slots: layout.slots, profile }))
 }
 
 /// Plans an optimization without changing the process: the same steps as [`optimize()`] before the first

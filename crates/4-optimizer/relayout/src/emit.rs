@@ -66,7 +66,7 @@ impl<'a> Emitter<'a> {
         moved: &'a [MovedFunction],
         options: &Options,
     ) -> Self {
-        let mut assembly = Assembly::new(module, options.bypass_plt, options.alignment);
+        let mut assembly = Assembly::new(module, options.bypass_plt);
         for (function, moved) in moved.iter().enumerate() {
             let loops = match options.align_loops {
                 true => layout::loops(&moved.graph, &moved.flow, &moved.hot),

@@ -26,12 +26,7 @@ pub(crate) fn arrange(
         let start = graph.start(block);
         start < patch + EntryPatch::SIZE && patch < start + graph.size(block)
     };
-    let most = flow.blocks.iter().copied().max().unwrap_or(0);
-    let least = (most as f64 * options.warm_share) as u64;
-    let is_hot = |block: usize| {
-        let count = flow.blocks[block];
-        block == 0 || is_patched(block) || (count > 0 && count >= least)
-    };
+    let is_hot = |block: usize| block == 0 || is_patched(block) || flow.blocks[block] > 0;
     let hot: Vec<usize> = all.clone().filter(|&block| is_hot(block)).collect();
     let cold =
         if options.copy_cold { all.filter(|&block| !is_hot(block)).collect() } else { vec![] };
@@ -89,21 +84,11 @@ fn hot_size(moved: &MovedFunction) -> u64 {
     moved.hot.iter().map(|&block| moved.graph.size(block)).sum()
 }
 
-/// Samples per byte of hot code.
-fn density(moved: &MovedFunction) -> f64 {
-    moved.samples as f64 / hot_size(moved).max(1) as f64
-}
-
 /// Sorts functions into their new order.
 pub(crate) fn order_functions(moved: &mut [MovedFunction], options: &Options) {
     moved.sort_by_key(|moved| moved.start);
-    match options.function_order {
-        FunctionOrder::Address => return,
-        FunctionOrder::Calls => {}
-        FunctionOrder::Hotness => {
-            moved.sort_by(|a, b| density(b).total_cmp(&density(a)));
-            return;
-        }
+    if options.function_order == FunctionOrder::Address {
+        return;
     }
     let nodes: Vec<FunctionNode> = moved
         .iter()

@@ -72,7 +72,6 @@ mod code;
 mod code_references;
 mod eh_frame;
 mod emit;
-mod entry_cost;
 mod error;
 mod exact_counts;
 mod exceptions;
@@ -107,7 +106,7 @@ pub use executions::{ExecutedRange, Executions};
 pub use map::AddressMap;
 pub use module::{Function, Module};
 pub use optimize::{LOWEST_ADDRESS, REACH, optimize};
-pub use options::{AddressSpace, Alignment, FunctionOrder, Options, RegionRequest};
+pub use options::{AddressSpace, FunctionOrder, Options, RegionRequest};
 pub use prove::optimize_proven;
 pub use reject_reason::RejectReason;
 pub use relayout::{

@@ -11,7 +11,7 @@ use crate::prediction::Prediction;
 use crate::select::Selector;
 use crate::{
     AddressMap, AddressSpace, EntryPatch, LayoutError, Module, Options, RegionRequest,
-    RejectReason, Relayout, Samples, Statistics, VirtualSlot, entry_cost, layout,
+    RejectReason, Relayout, Samples, Statistics, VirtualSlot, layout,
 };
 
 /// Reach of a relative address, less a margin for the instructions at both ends.
@@ -35,9 +35,6 @@ pub fn optimize(
     let mut moved = choose(modules, &hot, samples, options, &mut statistics);
     if let Some(required) = &options.required {
         required.check(&statistics.precision)?;
-    }
-    if options.only_gaining {
-        drop_losing(&mut moved, &mut statistics);
     }
     keep_within(modules, &mut moved, options, &mut statistics);
     let mut result = EmittedCode::default();
@@ -193,20 +190,6 @@ fn choose(
         layout::order_functions(moved, options);
     }
     moved
-}
-
-/// Drops functions whose jumps to their copies cost more than the copies gain.
-fn drop_losing(moved: &mut [Vec<MovedFunction>], statistics: &mut Statistics) {
-    for moved in moved {
-        let mut gaining = entry_cost::gaining(moved).into_iter();
-        moved.retain(|moved| {
-            let gains = gaining.next().unwrap_or(true);
-            if !gains {
-                reject(statistics, RejectReason::EntryCost, moved.samples);
-            }
-            gains
-        });
-    }
 }
 
 fn reject(statistics: &mut Statistics, reason: RejectReason, samples: u64) {

@@ -17,16 +17,8 @@ pub struct Options {
     /// Reorder blocks. Otherwise they are copied in their original order.
     pub reorder_blocks: bool,
     pub function_order: FunctionOrder,
-    /// Alignment of hot functions and loops.
-    pub alignment: Alignment,
     /// Align hot loops, too.
     pub align_loops: bool,
-    /// Blocks executed less often than this share of their function's most frequent block are cold, 0 to 1.
-    /// With 0, only blocks that are not executed.
-    pub warm_share: f64,
-    /// Leave functions where they are whose gain is estimated to be less than the cost of the jumps to
-    /// their copies.
-    pub only_gaining: bool,
     /// Copy jump tables whose bounds are proven, with targets in the copy.
     pub jump_tables: bool,
     /// Replace calls of linkage stubs by calls through the stub's slot, or of the target itself.
@@ -58,31 +50,6 @@ pub enum FunctionOrder {
     Address,
     /// Callees follow their most frequent callers.
     Calls,
-    /// Most samples per byte first.
-    Hotness,
-}
-
-/// Alignment of hot functions and loops. CPUs fetch code in blocks of 16, 32 or 64 bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Alignment {
-    /// 16 bytes.
-    Bytes16,
-    /// 32 bytes.
-    Bytes32,
-    /// 64 bytes, a cache line.
-    Bytes64,
-}
-
-impl Alignment {
-    /// In bytes.
-    #[must_use]
-    pub const fn bytes(self) -> u64 {
-        match self {
-            Self::Bytes16 => 16,
-            Self::Bytes32 => 32,
-            Self::Bytes64 => 64,
-        }
-    }
 }
 
 impl Default for Options {
@@ -93,10 +60,7 @@ impl Default for Options {
             copy_cold: true,
             reorder_blocks: true,
             function_order: FunctionOrder::Calls,
-            alignment: Alignment::Bytes32,
             align_loops: true,
-            warm_share: 0.0,
-            only_gaining: false,
             jump_tables: true,
             bypass_plt: true,
             virtual_tables: true,

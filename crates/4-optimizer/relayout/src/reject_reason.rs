@@ -49,9 +49,6 @@ pub enum RejectReason {
     LinkerCode,
     /// Refers to an address more than 2 GiB away from the new code.
     OutOfReach,
-    /// The jumps to its copy are estimated to cost more than the copy gains:
-    /// [`Options::only_gaining`](crate::Options::only_gaining).
-    EntryCost,
     /// The limit for new code was reached.
     OverBudget,
     /// Is in an excluded address range.
@@ -84,7 +81,6 @@ impl RejectReason {
             Self::RelocatedText => "relocated_text",
             Self::LinkerCode => "linker_code",
             Self::OutOfReach => "out_of_reach",
-            Self::EntryCost => "entry_cost",
             Self::OverBudget => "over_budget",
             Self::Excluded => "excluded",
             Self::Unproven => "unproven",

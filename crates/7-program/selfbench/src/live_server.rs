@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use dbdyno_live::{
-    AttachedGroup, Attachment, Counted, CountingOptions, LayoutCandidate, LiveError, MadeLayouts,
-    MemberOutcome, Module, OptimizeError, Optimized, PreparedPatch, ProbeOptions, Process, Sampled,
-    count, descendants, map_to_original, optimize, optimize_descendants, optimize_layouts,
-    retry_while_busy,
+    AttachedGroup, Attachment, Counted, CountingOptions, LiveError, MemberOutcome, Module,
+    OptimizeError, Optimized, ProbeOptions, Process, Sampled, count, descendants, map_to_original,
+    optimize, optimize_descendants, retry_while_busy,
 };
 use dbdyno_types::server::ServerSystem;
 use dbdyno_units::Nanos;
@@ -34,8 +33,6 @@ pub struct LiveServer {
 pub struct OptimizedServer {
     /// Optimization of the first process.
     pub done: Optimized,
-    /// For other processes of its family.
-    pub prepared: PreparedPatch,
     /// Longest stop of a process.
     pub stop: Nanos,
     /// Total duration.
@@ -91,27 +88,7 @@ impl LiveServer {
             optimize_descendants(self.pid, &prepared, &self.state, probe, self.max_pause, each);
         }
         let took = Nanos::from(start.elapsed());
-        Ok(OptimizedServer { done, prepared, stop, took, members, failed, retries })
-    }
-
-    /// Makes several layouts in a server of one process, to be compared.
-    ///
-    /// # Errors
-    /// The first layout could not be made.
-    pub fn optimize_layouts(
-        &self,
-        sampled: &Sampled,
-        candidates: &[LayoutCandidate],
-    ) -> anyhow::Result<MadeLayouts> {
-        ensure!(!self.family, "several layouts need a server of one process");
-        let process = Process::open(self.pid, UNMAP)?;
-        let mut attachment = Attachment::open(process, &self.state, self.max_pause)?;
-        let samples = map_to_original(&attachment, &sampled.samples);
-        let made = retry_while_busy(
-            || optimize_layouts(&mut attachment, &samples, candidates, |_| ()),
-            OptimizeError::is_transient,
-        );
-        Ok(made.0?)
+        Ok(OptimizedServer { done, stop, took, members, failed, retries })
     }
 
     /// Counts executions of the first process, which must be under load.

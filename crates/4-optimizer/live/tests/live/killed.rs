@@ -6,11 +6,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{Activation, Module};
+use dbdyno_relayout::Options;
 
 use crate::copies::{attach, optimize};
 use crate::memory_limit::MemoryLimit;
 use crate::repetitions;
 use crate::victim::{Program, Victim};
+use crate::whole::optimize_once;
 
 const PID: &str = "DBDYNO_TEST_PID";
 const STATE: &str = "DBDYNO_TEST_STATE";
@@ -36,13 +38,21 @@ fn helper_changes_a_program_forever() {
 /// A helper process for other tests.
 #[test]
 #[ignore = "started by other tests"]
-fn helper_switches_layouts_of_a_program_forever() {
+fn helper_relays_a_program_out_forever() {
     let Ok(pid) = std::env::var(PID) else { return };
     let program = Program::at(
         std::env::var_os(FILE).unwrap().into(),
         std::env::var_os(STATE).unwrap().into(),
     );
-    crate::layouts::switch_forever(&program, pid.parse().unwrap());
+    loop {
+        let mut attachment = crate::copies::attach_to(&program, pid.parse().unwrap());
+        for options in [Options::default(), Options::default().in_original_order()] {
+            let earlier = attachment.active_number();
+            optimize_once(&mut attachment, &options);
+            attachment.restore(earlier).unwrap();
+        }
+        attachment.undo().unwrap();
+    }
 }
 
 struct Optimizer(Child);
@@ -183,14 +193,14 @@ fn program_runs_and_is_undoable_after_dbdyno_runs_out_of_memory_at_any_moment() 
 }
 
 #[test]
-fn program_is_undoable_after_dbdyno_is_killed_while_it_compares_layouts() {
+fn program_is_undoable_after_dbdyno_is_killed_while_it_replaces_layouts() {
     let program = Program::compile("language.cpp", "g++", &["-O2"]);
     let mut victim = program.start();
-    let helper = "killed::helper_switches_layouts_of_a_program_forever";
+    let helper = "killed::helper_relays_a_program_out_forever";
     let turns = repetitions(8, 40);
     for turn in 0..turns {
         let optimizer = Optimizer::start_helper(&program, &victim, helper);
-        // Sampling takes the first 0.4 s; then layouts are made and switched.
+        // Sampling takes the first 0.4 s; then a layout is made and switched.
         sleep(Duration::from_millis(450 + turn * 1_711 % 2_500));
         drop(optimizer);
         victim.assert_alive();

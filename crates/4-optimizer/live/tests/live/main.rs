@@ -11,7 +11,6 @@ mod forked;
 mod hangs;
 mod huge_pages;
 mod killed;
-mod layouts;
 mod mariadb;
 mod memory_limit;
 mod returns;

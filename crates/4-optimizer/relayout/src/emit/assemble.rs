@@ -7,8 +7,10 @@ use crate::code::{Inst, InstKind, Relative};
 use crate::exceptions::{ExceptionTable, Site};
 use crate::frame::Frame;
 use crate::moved_function::MovedFunction;
-use crate::{AddressSpace, Alignment, Counter, Module, Slot};
+use crate::{AddressSpace, Counter, Module, Slot};
 
+/// Alignment of hot functions and loops in bytes. CPUs fetch code in blocks of 16, 32 or 64 bytes.
+const ALIGNMENT: u64 = 32;
 /// Alignment of cold functions.
 const COLD_FUNCTION_ALIGNMENT: u64 = 16;
 /// Cold code starts on a new page.
@@ -96,8 +98,6 @@ pub(super) struct Fragment {
 pub(super) struct Assembly<'a> {
     module: &'a Module,
     bypass: bool,
-    /// Alignment of hot functions and loops in bytes.
-    alignment: u64,
     insts: Vec<CopiedInst>,
     fragments: Vec<Fragment>,
     /// Index of the first instruction of each block, by original address.
@@ -110,10 +110,9 @@ pub(super) struct Assembly<'a> {
 
 impl<'a> Assembly<'a> {
     /// Empty code. `bypass`: calls of linkage stubs go through the stub's slot.
-    pub(super) fn new(module: &'a Module, bypass: bool, alignment: Alignment) -> Self {
+    pub(super) fn new(module: &'a Module, bypass: bool) -> Self {
         let (insts, fragments, starts) = (Vec::new(), Vec::new(), HashMap::new());
-        let (alignment, counted) = (alignment.bytes(), Vec::new());
-        Self { module, bypass, alignment, insts, fragments, starts, counted, counters: 0 }
+        Self { module, bypass, insts, fragments, starts, counted: Vec::new(), counters: 0 }
     }
 
     /// Size of all counters in bytes.
@@ -150,7 +149,7 @@ impl<'a> Assembly<'a> {
                 self.insts.push(CopiedInst {
                     original: graph.start(block),
                     length: 0,
-                    form: Form::Padding((self.alignment - 1) as u8),
+                    form: Form::Padding((ALIGNMENT - 1) as u8),
                     relative: None,
                     size: 0,
                     address: 0,
@@ -335,11 +334,11 @@ impl<'a> Assembly<'a> {
             at = at.next_multiple_of(match (begins_cold, fragment.cold) {
                 (true, _) => COLD_ALIGNMENT,
                 (false, true) => COLD_FUNCTION_ALIGNMENT,
-                (false, false) => self.alignment,
+                (false, false) => ALIGNMENT,
             });
             for inst in &mut self.insts[fragment.insts.clone()] {
                 if fit && matches!(inst.form, Form::Padding(_)) {
-                    inst.size = (at.next_multiple_of(self.alignment) - at) as u8;
+                    inst.size = (at.next_multiple_of(ALIGNMENT) - at) as u8;
                 }
                 inst.address = at;
                 at += u64::from(inst.size);
@@ -517,7 +516,7 @@ mod tests {
 
     #[test]
     fn padding_uses_as_few_nops_as_possible() {
-        for size in 0..Alignment::Bytes64.bytes() as usize {
+        for size in 0..64 {
             let mut padding = vec![FILLER; size];
             fill_with_nops(&mut padding);
             let decoded: Vec<_> = Decoder::new(64, &padding, DecoderOptions::NONE).iter().collect();

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use crate::support::{self, Random, Victim, call, case, compile, source};
-use dbdyno_relayout::{Alignment, FunctionOrder, Module, Options, Samples, optimize, verify};
+use dbdyno_relayout::{FunctionOrder, Module, Options, Samples, optimize, verify};
 
 /// Test libraries have global state (a jump buffer), so tests run one at a time.
 static EXCLUSIVE: Mutex<()> = Mutex::new(());
@@ -34,19 +34,8 @@ fn options() -> Vec<Options> {
     let all = Options { coverage: 1.0, ..Options::default() };
     vec![
         all.clone().in_original_order(),
-        Options {
-            alignment: Alignment::Bytes64,
-            function_order: FunctionOrder::Hotness,
-            warm_share: 0.1,
-            ..all.clone()
-        },
-        Options {
-            alignment: Alignment::Bytes16,
-            copy_cold: false,
-            jump_tables: false,
-            bypass_plt: false,
-            ..all.clone()
-        },
+        Options { function_order: FunctionOrder::Address, align_loops: false, ..all.clone() },
+        Options { copy_cold: false, jump_tables: false, bypass_plt: false, ..all.clone() },
         all,
     ]
 }

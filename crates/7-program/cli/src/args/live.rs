@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
-use dbdyno_live::{DEFAULT_MAX_PAUSE, MAX_LAYOUTS, ProbeOptions};
+use dbdyno_live::{DEFAULT_MAX_PAUSE, ProbeOptions};
 use dbdyno_spec::experiment::Counts;
 use dbdyno_units::Share;
 
@@ -169,8 +169,6 @@ impl AttachOptions {
     dbdyno live optimize --pid $(pidof mariadbd) --max-overhead 1%\n  \
     dbdyno live optimize --pid $(pidof mariadbd) \\\n    \
     --work-command \"mariadb-admin status | grep -o 'Questions: [0-9]*'\"\n  \
-    dbdyno live optimize --pid $(pidof mariadbd) --layouts 8 \\\n    \
-    --work-command \"mariadb-admin status | grep -o 'Questions: [0-9]*'\"\n  \
     dbdyno live optimize --pid $(pgrep -o postgres) --family")]
 pub struct Optimize {
     #[command(flatten)]
@@ -218,18 +216,11 @@ pub struct Optimize {
     /// kept: a coroutine, whose stack dbdyno does not know, may still return to it
     #[arg(long, conflicts_with = "dry_run")]
     pub unmap: bool,
-    /// Make this many layouts, race them against each other inside the process, and A/B test the best one.
-    /// Needs --work-command
-    #[arg(long, value_name = "N", default_value_t = 1,
-        conflicts_with_all = ["family", "keep_order", "dry_run"],
-        value_parser = clap::value_parser!(u8).range(1..=MAX_LAYOUTS as i64))]
-    layouts: u8,
     /// Leave the optimization active whatever the A/B test shows
     // `requires` has no effect beside --dry-run, which conflicts with what is required.
     #[arg(long, requires = "work_command", conflicts_with = "dry_run")]
     pub keep: bool,
-    /// Duration of the A/B test in seconds: periods alternate between optimized and original code [default: 20,
-    /// after a race of layouts 10, and at least 5]
+    /// Duration of the A/B test in seconds: periods alternate between optimized and original code [default: 20]
     #[arg(long, value_name = "SECONDS", requires = "work_command", conflicts_with = "dry_run")]
     ab_test: Option<f64>,
     /// Former name of --ab-test
@@ -267,13 +258,7 @@ impl Optimize {
 
     /// Duration of the A/B test in seconds.
     pub fn ab_test_seconds(&self) -> f64 {
-        let default = if self.layouts > 1 { 10.0 } else { 20.0 };
-        self.judge.or(self.ab_test).unwrap_or(default)
-    }
-
-    /// Number of layouts.
-    pub fn layouts(&self) -> usize {
-        usize::from(self.layouts)
+        self.judge.or(self.ab_test).unwrap_or(20.0)
     }
 
     /// Warns about former names of options.

@@ -1,7 +1,6 @@
 //! Progress of one step of a command that takes seconds: a status line on a terminal. Elsewhere the message before
 //! the step tells how long it takes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dbdyno_units::Nanos;
@@ -14,26 +13,18 @@ pub struct StepProgress {
     bar: ProgressBar,
     name: String,
     started: Instant,
-    /// Number of parts that have started.
-    parts: AtomicU64,
 }
 
 impl StepProgress {
     /// Starts a step.
     pub fn start(name: &str) -> Self {
         let bar = super::status_line().with_message(name.to_owned());
-        Self { bar, name: name.to_owned(), started: Instant::now(), parts: AtomicU64::new(0) }
+        Self { bar, name: name.to_owned(), started: Instant::now() }
     }
 
     /// Shows the progress of a step that takes this time in all.
     pub fn time_passes(&self, total: Duration) {
         self.show(self.started.elapsed().as_secs_f64() / total.as_secs_f64());
-    }
-
-    /// Shows the progress of a step of this many parts. To be called before each.
-    pub fn part_starts(&self, total: usize) {
-        let done = self.parts.fetch_add(1, Ordering::Relaxed);
-        self.show(done as f64 / total as f64);
     }
 
     fn show(&self, share: f64) {

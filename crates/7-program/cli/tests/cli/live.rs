@@ -84,10 +84,6 @@ fn unsupported_process_is_refused() {
     too_short.assert_code(2).assert_prints("0 is not in 5..=10000").assert_prints("--max-pause");
     let former = call([&missing[..], &["--stop-bound", "50"]].concat());
     former.assert_code(1).assert_prints("--stop-bound is deprecated: use --max-pause");
-    // The same pairs of slices as for a winner of a race, ten at least.
-    let layouts = ["--layouts", "2", "--work-command", "echo 5", "--ab-test", "2"];
-    let missing = ["live", "optimize", "--pid", "2147483000", "--state", &state];
-    call(missing.iter().chain(&layouts).copied()).assert_code(2).assert_prints("at least 5s with");
     let rules = directory.path().join("rules.toml");
     fs::write(&rules, "[watch]\nexecutabels = []\n").unwrap();
     let file = rules.display().to_string();

@@ -238,7 +238,6 @@ fn options_without_effect_are_refused_with_their_names() {
         (optimize(&["--keep"]), "--keep"),
         (optimize(&["--ab-test", "3"]), "--ab-test"),
         (optimize(&["--judge", "3"]), "--judge"),
-        (optimize(&["--layouts", "4"]), "--layouts"),
     ] {
         call(&args).assert_code(2).assert_prints(option);
     }

@@ -4,7 +4,6 @@ mod check;
 mod counting;
 mod counting_guard;
 mod effect;
-mod layouts;
 mod optimize;
 mod profile;
 mod several;

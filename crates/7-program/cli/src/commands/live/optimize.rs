@@ -31,9 +31,6 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     if args.dry_run {
         return dry_run(session, args, layout);
     }
-    if args.layouts() > 1 {
-        return super::layouts::optimize(session, args, &layout);
-    }
     let mut attachment = session.attach_to_optimize(pid, args.probe(), options.max_pause())?;
     // Before the sampling, which takes long.
     attachment.check_filters()?;

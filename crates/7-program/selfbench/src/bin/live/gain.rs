@@ -12,14 +12,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use dbdyno_engines::server::DataShape;
-use dbdyno_live::{
-    AttachedGroup, Attachment, LayoutCandidate, MAX_LAYOUTS, MadeLayout, RaceResult, Sampled,
-    SamplingOptions, Side, race, sample,
-};
+use dbdyno_live::{AttachedGroup, Attachment, Sampled, SamplingOptions, sample};
 use dbdyno_relayout::Samples;
 use dbdyno_selfbench::figures::write_rows;
 use dbdyno_selfbench::harness::{Harness, duration};
-use dbdyno_selfbench::live_server::{LiveServer, OptimizedServer};
+use dbdyno_selfbench::live_server::LiveServer;
 use dbdyno_selfbench::outcome::Outcome;
 use dbdyno_selfbench::private_server::{SEED, run_slice};
 use dbdyno_selfbench::progress::Progress;
@@ -34,12 +31,10 @@ use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Microbenchmark, Stage};
 
 use crate::ServerArgs;
-use comparison::{Compared, ComparedLayout, Points, Row, conclude, row};
+use comparison::{Compared, Points, Row, conclude, row};
 
 /// Duration of a slice in which the server is sampled.
 const WARM_UP: Nanos = Nanos::from_millis(250);
-/// Duration of a slice in a race of layouts.
-const RACE_SLICE: Nanos = Nanos::from_millis(250);
 /// Blocks after each optimization that are not used.
 const WARM_UP_BLOCKS: u32 = 2;
 /// Limit for a sampling thread that is never stopped; normally the workload ends sampling.
@@ -48,8 +43,8 @@ const MAX_SAMPLING_TIME: Duration = Duration::from_secs(3600);
 const MIN_BLOCKS: u32 = 20;
 
 /// The arms of the comparison: original code, optimized code, original code again as control, and, if
-/// requested, original code while it is sampled, or other layouts.
-const ARMS: [&str; 3] = ["stock", "live", "control"];
+/// requested, original code while it is sampled.
+const ARMS: [&str; 4] = ["stock", "live", "control", "sampled"];
 const STOCK: u32 = 0;
 const LIVE: u32 = 1;
 const CONTROL: u32 = 2;
@@ -98,16 +93,6 @@ pub struct Args {
     /// Also measure the cost of sampling
     #[arg(long)]
     sampling_cost: bool,
-    /// Race this many layouts, and measure the best and the default one
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "sampling_cost",
-        value_parser = clap::value_parser!(u8).range(1..=MAX_LAYOUTS as i64))]
-    layouts: u8,
-    /// Measure all of these layouts as arms instead of racing them
-    #[arg(long)]
-    all_layouts: bool,
-    /// Also measure the layout without redirected virtual tables
-    #[arg(long, conflicts_with_all = ["layouts", "sampling_cost"])]
-    virtual_tables: bool,
 }
 
 /// Source of the executions of blocks.
@@ -180,12 +165,10 @@ struct Measuring<'a> {
     rows: Vec<Row>,
 }
 
-/// Layouts in the server, and what is active.
+/// The optimized server, and which code is active.
 struct Switcher {
     group: AttachedGroup,
-    /// Generation of each layout.
-    generations: Vec<u32>,
-    active: Side,
+    is_optimized: bool,
     longest_stop: Nanos,
 }
 
@@ -200,21 +183,15 @@ impl Measuring<'_> {
         let clients = self.args.sampled_clients.unwrap_or(self.args.clients[0]);
         let sampled = self.sample(number, what, clients, counts)?;
         let samples = sampled.samples.total();
-        let (mut switcher, made) = self.optimize(&sampled)?;
-        let mut raced = None;
-        let all_layouts = self.args.all_layouts || self.args.virtual_tables;
-        if made.len() > 1 && !all_layouts {
-            self.prepare(number, what, clients)?;
-            raced = Some(self.race(what, &mut switcher)?);
-        }
-        let best = raced.as_ref().and_then(|race| race.winner).unwrap_or(0);
-        // The default layout, or all, as further arms.
-        let mut sides = vec![Side::Original, Side::Layout(best), Side::Original];
-        if made.len() > 1 {
-            let others = if all_layouts { made.len() } else { 1 };
-            sides.extend((0..others).filter(|index| *index != best).map(Side::Layout));
-        }
-        let arms = sides.len() + usize::from(self.args.sampling_cost);
+        let optimized = self.server.optimize(&sampled)?;
+        ensure!(optimized.failed == 0, "{} processes could not be optimized", optimized.failed);
+        let statistics = &optimized.done.statistics;
+        let mut switcher = Switcher {
+            group: self.server.attach(&optimized.members)?,
+            is_optimized: true,
+            longest_stop: optimized.done.switched.longest_stop,
+        };
+        let arms = if self.args.sampling_cost { ARMS.len() } else { ARMS.len() - 1 };
         let slice = if what.writes() { self.args.write_slice } else { self.args.slice };
         let blocks = self.args.budget.as_nanos() / slice.as_nanos().max(1) / arms as u64;
         let blocks = u32::try_from(blocks)?.max(MIN_BLOCKS);
@@ -223,16 +200,13 @@ impl Measuring<'_> {
             let mut points = Points::new(arms);
             for block in 0..WARM_UP_BLOCKS + blocks {
                 for (place, arm) in (0..).zip(order(SEED, number, block, arms)) {
-                    // Beyond the sides: the original code while it is sampled.
-                    let side = sides.get(arm).copied();
-                    switcher.activate(side.unwrap_or(Side::Original))?;
-                    let measured = match side {
-                        None => self.sampled(SAMPLING_STARTS, |it| it.slice(what, slice))?.0,
-                        Some(_) => self.slice(what, slice)?,
+                    switcher.activate(arm == LIVE as usize)?;
+                    let measured = match arm == SAMPLED as usize {
+                        true => self.sampled(SAMPLING_STARTS, |it| it.slice(what, slice))?.0,
+                        false => self.slice(what, slice)?,
                     };
                     if block >= WARM_UP_BLOCKS {
-                        let name = arm_name(arm, &sides, &made);
-                        let row = row(what, clients, (block, place), name, &measured)?;
+                        let row = row(what, clients, (block, place), ARMS[arm], &measured)?;
                         points.add(&row, arm);
                         self.rows.push(row);
                     }
@@ -243,83 +217,20 @@ impl Measuring<'_> {
                 Counts::Exact => format!("{} (exact counts)", what.name),
             };
             let missing = || format!("{name}: too few slices for an estimate");
-            let layout = |index: usize| {
-                let arm = sides.iter().skip(1).position(|side| *side == Side::Layout(index));
-                let arm = arm.map(|arm| arm + 1).filter(|_| made.len() > 1);
-                ComparedLayout {
-                    name: made[index].name,
-                    functions: made[index].done.statistics.functions_moved,
-                    measured: arm.and_then(|arm| points.both(arm as u32)),
-                    user: arm.map(|arm| points.user(arm)),
-                    raced: raced.as_ref().map(|race| race.layouts[index].clone()),
-                    won: index == best,
-                }
-            };
-            let is_sampled = self.args.sampling_cost;
             self.done.push(Compared {
                 qps: points.of(&points.qps).with_context(missing)?,
                 cpu: points.of(&points.cpu).with_context(missing)?,
-                sampled: if is_sampled { points.both(SAMPLED) } else { None },
+                sampled: if self.args.sampling_cost { points.both(SAMPLED) } else { None },
                 name,
                 clients,
                 samples,
-                functions: made[best].done.statistics.functions_moved,
-                hot: made[best].done.statistics.hot_bytes,
+                functions: statistics.functions_moved,
+                hot: statistics.hot_bytes,
                 stop: switcher.longest_stop,
                 user: points.user(LIVE as usize),
-                layouts: (0..made.len()).filter(|_| made.len() > 1).map(layout).collect(),
             });
         }
-        switcher.activate(Side::Original)
-    }
-
-    /// Races the layouts in slices of the workload.
-    fn race(
-        &mut self,
-        what: &Microbenchmark,
-        switcher: &mut Switcher,
-    ) -> anyhow::Result<RaceResult> {
-        let layouts = switcher.generations.len();
-        let measure = |side| {
-            switcher.activate(side)?;
-            let slice = self.slice(what, RACE_SLICE)?;
-            let server = slice.server.as_ref().context("the server's CPU time is unknown")?;
-            anyhow::Ok(Some(server.cpu.as_nanos() as f64 / slice.statements as f64))
-        };
-        race(layouts, SEED, measure, || false)
-    }
-
-    /// Makes the layouts. The default one is the first.
-    fn optimize(&mut self, sampled: &Sampled) -> anyhow::Result<(Switcher, Vec<MadeLayout>)> {
-        let count = usize::from(self.args.layouts);
-        let default = dbdyno_relayout::Options::default();
-        let (members, made) = if count > 1 || self.args.virtual_tables {
-            let mut candidates = LayoutCandidate::first(count, &default);
-            if self.args.virtual_tables {
-                let mut without = LayoutCandidate::of(default);
-                without.name = "without virtual tables";
-                without.options.virtual_tables = false;
-                candidates.push(without);
-            }
-            let made = self.server.optimize_layouts(sampled, &candidates)?;
-            for (name, reason) in &made.skipped {
-                print(&format!("layout not made: {name}: {reason}\n"));
-            }
-            (Vec::new(), made.all().cloned().collect())
-        } else {
-            let optimized = self.server.optimize(sampled)?;
-            ensure!(optimized.failed == 0, "{} processes could not be optimized", optimized.failed);
-            let OptimizedServer { done, prepared, members, .. } = optimized;
-            (members, vec![MadeLayout { name: "default", done, prepared }])
-        };
-        let stops = made.iter().map(|layout| layout.done.switched.longest_stop);
-        let switcher = Switcher {
-            group: self.server.attach(&members)?,
-            generations: made.iter().map(|layout| layout.done.generation).collect(),
-            active: Side::Layout(made.len() - 1),
-            longest_stop: stops.max().unwrap_or_default(),
-        };
-        Ok((switcher, made))
+        switcher.activate(false)
     }
 
     /// Samples the server under this load.
@@ -407,39 +318,25 @@ impl Measuring<'_> {
 }
 
 impl Switcher {
-    /// Activates a side. Always switches at least once, so that the effect on caches is the same before every
-    /// slice.
-    fn activate(&mut self, side: Side) -> anyhow::Result<()> {
-        if self.active == side {
-            let other = if side == Side::Original { Side::Layout(0) } else { Side::Original };
-            self.switch(other)?;
+    /// Activates the optimized or the original code. Always switches at least once, so that the effect on caches is
+    /// the same before every slice.
+    fn activate(&mut self, optimized: bool) -> anyhow::Result<()> {
+        if self.is_optimized == optimized {
+            self.switch(!optimized)?;
         }
-        self.switch(side)
+        self.switch(optimized)
     }
 
-    fn switch(&mut self, side: Side) -> anyhow::Result<()> {
-        let switched = match (side, &*self.generations) {
-            (Side::Original, _) => self.group.switch(Attachment::undo).context("undo"),
-            // Other processes of a family may have other numbers.
-            (Side::Layout(_), [_]) => self.group.switch(Attachment::redo).context("redo"),
-            (Side::Layout(index), generations) => {
-                let number = generations[index];
-                self.group.switch(|it| it.activate_generation(number)).context("switch")
-            }
+    fn switch(&mut self, optimized: bool) -> anyhow::Result<()> {
+        let switched = match optimized {
+            true => self.group.switch(Attachment::redo).context("redo"),
+            false => self.group.switch(Attachment::undo).context("undo"),
         }?;
         if let Some((pid, error)) = switched.failed.iter().chain(self.group.unattached()).next() {
             bail!("process {pid}: {error}");
         }
         self.longest_stop = switched.stops.into_iter().fold(self.longest_stop, Nanos::max);
-        self.active = side;
+        self.is_optimized = optimized;
         Ok(())
-    }
-}
-
-fn arm_name(arm: usize, sides: &[Side], made: &[MadeLayout]) -> String {
-    match (arm, sides.get(arm)) {
-        (_, None) => "sampled".to_owned(),
-        (3.., Some(Side::Layout(index))) => made[*index].name.to_owned(),
-        _ => ARMS[arm].to_owned(),
     }
 }

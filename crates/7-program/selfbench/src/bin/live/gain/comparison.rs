@@ -1,7 +1,6 @@
 //! The figures of the comparisons, as tables and files.
 
 use anyhow::Context;
-use dbdyno_live::RacedLayout;
 use dbdyno_selfbench::figures::{Case, write_csv};
 use dbdyno_selfbench::outcome::Outcome;
 use dbdyno_selfbench::table::{Table, print};
@@ -32,20 +31,6 @@ pub(super) struct Compared {
     pub stop: Nanos,
     /// User CPU time per query of the optimized code, relative to the original code.
     pub user: f64,
-    pub layouts: Vec<ComparedLayout>,
-}
-
-/// One of several layouts.
-pub(super) struct ComparedLayout {
-    pub name: &'static str,
-    pub functions: u64,
-    /// Throughput and CPU time per query relative to the original code, if it was measured.
-    pub measured: Option<[Estimate; 2]>,
-    /// User CPU time per query relative to the original code, if it was measured.
-    pub user: Option<f64>,
-    /// Its measurements in the race.
-    pub raced: Option<RacedLayout>,
-    pub won: bool,
 }
 
 /// A slice.
@@ -55,7 +40,7 @@ pub(super) struct Row {
     pub clients: u32,
     pub block: u32,
     pub place: u32,
-    pub arm: String,
+    pub arm: &'static str,
     pub statements: u64,
     pub wall_ns: u64,
     pub qps: f64,
@@ -67,7 +52,7 @@ pub(super) fn row(
     what: &Microbenchmark,
     clients: u32,
     (block, place): (u32, u32),
-    arm: String,
+    arm: &'static str,
     measured: &SliceMeasured,
 ) -> anyhow::Result<Row> {
     let server = measured.server.as_ref().context("the server's CPU time is unknown")?;
@@ -214,7 +199,6 @@ pub(super) fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
         summary.row([name.to_owned(), least, middle, most]);
     }
     summary.print();
-    print_layouts(done);
     let stop = done.iter().map(|one| one.stop).max().unwrap_or_default();
     print(&format!(
         "{} comparisons; threads were stopped for {stop} at most\nwritten to {}\n",
@@ -224,52 +208,4 @@ pub(super) fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
     Ok(Outcome::of(slower.is_empty(), || {
         format!("slower by more than 1%, outside the interval: {}", slower.join("; "))
     }))
-}
-
-/// All layouts, and those of all comparisons together.
-fn print_layouts(done: &[Compared]) {
-    let headings =
-        ["layout", "functions", "QPS", "CPU per query", "user CPU", "in the race", "blocks"];
-    let mut table = Table::new(&headings);
-    let mut all: Vec<(&str, Vec<f64>, Vec<f64>, u32)> = Vec::new();
-    for one in done {
-        for layout in &one.layouts {
-            let number =
-                |number: Option<f64>| number.map_or("-".to_owned(), |it| format!("{it:.3}"));
-            let raced = layout.raced.as_ref();
-            let won = if layout.won { ", won" } else { "" };
-            let [qps, cpu] = match &layout.measured {
-                Some(measured) => measured.each_ref().map(text),
-                None => ["-"; 2].map(str::to_owned),
-            };
-            table.row([
-                format!("{}: {}{won}", one.name, layout.name),
-                layout.functions.to_string(),
-                qps,
-                cpu,
-                number(layout.user),
-                number(raced.and_then(|raced| raced.ratio)),
-                raced.map_or("-".to_owned(), |raced| raced.blocks.to_string()),
-            ]);
-            let found = all.iter().position(|(name, ..)| *name == layout.name);
-            let index = found.unwrap_or_else(|| {
-                all.push((layout.name, Vec::new(), Vec::new(), 0));
-                all.len() - 1
-            });
-            all[index].1.extend(layout.measured.as_ref().map(|it| it[0].median.get()));
-            all[index].2.extend(layout.user);
-            all[index].3 += u32::from(layout.won);
-        }
-    }
-    if all.is_empty() {
-        return;
-    }
-    table.print();
-    let mut summary = Table::new(&["layout", "median QPS", "median user CPU", "won"]);
-    for (name, qps, user, won) in all {
-        let middle =
-            |values: &[f64]| median(values).map_or("-".to_owned(), |it| format!("{it:.3}"));
-        summary.row([name.to_owned(), middle(&qps), middle(&user), won.to_string()]);
-    }
-    summary.print();
 }
