@@ -9,8 +9,6 @@ use dbdyno_live::{DEFAULT_MAX_PAUSE, ProbeOptions};
 use dbdyno_spec::experiment::Counts;
 use dbdyno_units::Share;
 
-use crate::output;
-
 /// Optimize a running server in place: copy its hot code in a better layout. Can be undone at any
 /// time.
 #[derive(Debug, Args)]
@@ -135,10 +133,6 @@ pub struct AttachOptions {
     #[arg(long, value_name = "MS", default_value_t = DEFAULT_MAX_PAUSE.as_millis() as u64,
         value_parser = clap::value_parser!(u64).range(5..=10_000))]
     max_pause: u64,
-    /// Former name of --max-pause
-    #[arg(long, value_name = "MS", hide = true, conflicts_with = "max_pause",
-        value_parser = clap::value_parser!(u64).range(5..=10_000))]
-    stop_bound: Option<u64>,
     /// Accept a process whose system call filter (seccomp) dbdyno cannot read. It must permit mmap, munmap,
     /// madvise and rt_sigprocmask
     #[arg(long)]
@@ -151,14 +145,7 @@ impl AttachOptions {
     }
 
     pub fn max_pause(&self) -> Duration {
-        Duration::from_millis(self.stop_bound.unwrap_or(self.max_pause))
-    }
-
-    /// Warns about former names of options.
-    pub fn warn_about_former_names(&self) {
-        if self.stop_bound.is_some() {
-            output::note("warning: --stop-bound is deprecated: use --max-pause");
-        }
+        Duration::from_millis(self.max_pause)
     }
 }
 
@@ -220,18 +207,15 @@ pub struct Optimize {
     // `requires` has no effect beside --dry-run, which conflicts with what is required.
     #[arg(long, requires = "work_command", conflicts_with = "dry_run")]
     pub keep: bool,
-    /// Duration of the A/B test in seconds: periods alternate between optimized and original code [default: 20]
-    #[arg(long, value_name = "SECONDS", requires = "work_command", conflicts_with = "dry_run")]
-    ab_test: Option<f64>,
-    /// Former name of --ab-test
+    /// Duration of the A/B test in seconds: periods alternate between optimized and original code
     #[arg(
         long,
         value_name = "SECONDS",
-        hide = true,
+        default_value_t = 20.0,
         requires = "work_command",
-        conflicts_with_all = ["ab_test", "dry_run"]
+        conflicts_with = "dry_run"
     )]
-    judge: Option<f64>,
+    pub ab_test: f64,
 }
 
 /// One of [`Counts::NAMES`].
@@ -254,18 +238,5 @@ fn overhead(text: &str) -> Result<Share, String> {
 impl Optimize {
     pub fn probe(&self) -> ProbeOptions {
         ProbeOptions { unmap: self.unmap, ..self.target.options.probe() }
-    }
-
-    /// Duration of the A/B test in seconds.
-    pub fn ab_test_seconds(&self) -> f64 {
-        self.judge.or(self.ab_test).unwrap_or(20.0)
-    }
-
-    /// Warns about former names of options.
-    pub fn warn_about_former_names(&self) {
-        if self.judge.is_some() {
-            output::note("warning: --judge is deprecated: use --ab-test");
-        }
-        self.target.options.warn_about_former_names();
     }
 }

@@ -82,8 +82,6 @@ fn unsupported_process_is_refused() {
     call(missing).assert_code(1).assert_prints("does not exist");
     let too_short = call([&missing[..], &["--max-pause", "0"]].concat());
     too_short.assert_code(2).assert_prints("0 is not in 5..=10000").assert_prints("--max-pause");
-    let former = call([&missing[..], &["--stop-bound", "50"]].concat());
-    former.assert_code(1).assert_prints("--stop-bound is deprecated: use --max-pause");
     let rules = directory.path().join("rules.toml");
     fs::write(&rules, "[watch]\nexecutabels = []\n").unwrap();
     let file = rules.display().to_string();

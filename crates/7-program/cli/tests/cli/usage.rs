@@ -237,7 +237,6 @@ fn options_without_effect_are_refused_with_their_names() {
         (vec!["compare", "sqlite", "-m", "point-1", "--sysbench", "1.1"], "--sysbench"),
         (optimize(&["--keep"]), "--keep"),
         (optimize(&["--ab-test", "3"]), "--ab-test"),
-        (optimize(&["--judge", "3"]), "--judge"),
     ] {
         call(&args).assert_code(2).assert_prints(option);
     }

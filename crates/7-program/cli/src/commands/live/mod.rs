@@ -61,7 +61,6 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
         LiveCommand::Undo(undo) => session.undo(undo),
         LiveCommand::Redo(target) => {
             several::refuse(target.pid, &target.more.pids)?;
-            target.options.warn_about_former_names();
             let pids = members(target.pid, target.family);
             session.switch(pids, Some(target.pid), &target.options, Operation::Redo)
         }
@@ -103,7 +102,6 @@ impl Session {
     }
 
     fn undo(&self, undo: &Undo) -> Result<ExitCode, CliError> {
-        undo.options.warn_about_former_names();
         if let Some(pid) = undo.pid {
             several::refuse(pid, &undo.more.pids)?;
             let pids = members(pid, undo.family);

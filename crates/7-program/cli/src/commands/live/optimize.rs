@@ -22,7 +22,6 @@ use crate::error::CliError;
 use crate::output::{self, StepProgress};
 
 pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, CliError> {
-    args.warn_about_former_names();
     let (pid, options) = (args.target.pid, &args.target.options);
     super::several::refuse(pid, &args.target.more.pids)?;
     let required = (!args.force).then(SampleRequirement::default);
@@ -35,7 +34,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     // Before the sampling, which takes long.
     attachment.check_filters()?;
     let work = args.work_command.as_deref().map(|command| WorkCounter::new(pid, command));
-    let test_time = super::seconds(args.ab_test_seconds(), "--ab-test")?;
+    let test_time = super::seconds(args.ab_test, "--ab-test")?;
     // Fail on a wrong command before anything is changed.
     work.as_ref().map(WorkCounter::count).transpose()?;
     let mut profiled = profile(&attachment, args)?;

@@ -283,7 +283,6 @@ fn read(path: &Path) -> Result<Rules, CliError> {
     let percent = Share::from_percent;
     let mut rules = Rules::default();
     if let Some(mut table) = root.table("watch") {
-        table.renamed("look", "poll_interval");
         table.require("executables");
         if let Some(list) = table.strings("executables") {
             for path in list.value.iter().filter(|path| !Path::new(path.value).is_absolute()) {
@@ -322,9 +321,6 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         table.finish();
     }
     root.finish();
-    for warning in document.deprecated() {
-        output::note(&format!("warning: {warning}"));
-    }
     document.finish().map_err(problems)?;
     Ok(rules)
 }
