@@ -34,7 +34,8 @@ pub use terminal::terminal;
 use crate::export::ExportError;
 use crate::metric::{Grouping, Metric, clients};
 use crate::model::{CandidateRecord, Estimate, GroupSummary, Report, Role, Verdict};
-use crate::words::{TABLES_ROWS, letter, readable_time};
+use crate::words::{TABLES_ROWS, readable_time};
+use dbdyno_text::letter;
 use absolute::Sources;
 use candidates::matched;
 

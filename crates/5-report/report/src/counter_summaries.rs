@@ -7,14 +7,8 @@ use dbdyno_units::Ratio;
 
 use crate::metric::Grouping;
 use crate::model::{
-    CandidateRecord, CounterFigure, CounterSummary, MicrobenchmarkRows, Report, Role, Verdict,
+    CandidateRecord, CounterFigure, CounterSummary, MicrobenchmarkRows, Role, Verdict,
 };
-
-/// Whether the report has counter figures or unavailable counters.
-pub(crate) fn is_any(report: &Report) -> bool {
-    !report.not_counted.is_empty()
-        || report.microbenchmarks.iter().any(|one| !one.baseline.counters.is_empty())
-}
 
 /// Summarise the ratios of instructions, cycles and instructions per cycle by group, number of
 /// clients and candidate. Failed rows are left out.
@@ -59,6 +53,7 @@ pub(crate) fn summarise(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Report;
     use crate::sample;
 
     #[test]

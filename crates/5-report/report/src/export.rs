@@ -1,185 +1,85 @@
-//! Exports of the report: HTML page, CSV tables, JSON.
+//! Exports of the report: HTML page, Markdown, CSV tables, JSON.
 
-mod files;
-mod tables;
-
-use std::io;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use dbdyno_text::decimals;
+use dbdyno_units::Ratio;
 use serde::Serialize;
 
-use crate::html;
 use crate::inserts;
 use crate::key_results::{self, KeyResult};
-use crate::markdown;
 use crate::metric::Grouping;
 use crate::model::{MicrobenchmarkRows, Report};
+use crate::sections::counters::counters_csv;
+use crate::sections::effects::effects_csv;
+use crate::sections::operations::{latency_csv, relative_csv};
+use crate::sections::series::changes_csv;
+use crate::sections::summaries::summary_csv;
+use crate::sections::sweep::scaling_csv;
+use crate::{html, markdown};
 
-pub use files::replace;
-pub use tables::{
-    CHANGES_HEADER, COUNTERS_HEADER, EFFECTS_HEADER, LATENCY_HEADER, RELATIVE_HEADER,
-    SCALING_HEADER, SUMMARY_HEADER,
-};
-pub(crate) use tables::{decimals, table};
-
-/// The format version of `run.json`; incremented if a field is renamed or changes its meaning.
+/// The version of the JSON structure; it changes when a field is renamed, removed or changes its meaning.
 pub const RUN_JSON_FORMAT: u32 = 3;
 
-/// A file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The directory or a file in it could not be written.
     #[error(
         "cannot write {}: {source}; check that the directory exists, that you may write to it and \
          that the disk is not full",
         path.display()
     )]
-    Write {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The content could not be encoded.
+    Write { path: PathBuf, source: io::Error },
     #[error("cannot make {file} from the report: {source}; please report this as a bug of dbdyno")]
-    Encode {
-        /// The file's name.
-        file: &'static str,
-        /// What went wrong.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Encode { file: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
 }
 
-/// Write `report.html`, `report.md`, `relative.csv`, `summary.csv` and `run.json` to `dir`, which is created if
-/// missing. An insert benchmark has `insert_steps.csv` and `insert_series.csv` instead of the two
-/// tables. `scaling.csv` of a sweep, `latency.csv` and `counters.csv` follow if response times and counters are known,
-/// `effects.csv` with a matrix of settings, `changes.csv` with a series of candidates. Returns
-/// the paths in this order.
+/// Write the page, the Markdown text, the tables and `run.json` to `dir`, which is created if missing.
+/// Returns the paths.
 ///
 /// Each file is written under a temporary name in `dir` and renamed, so a reader sees the complete
-/// old or new file.
-///
-/// # Errors
-/// A file cannot be encoded or written. Files that were written before remain.
+/// old or new file. Files that were written before an error remain.
 pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
-    let page = ("report.html", html::render(report));
-    let text = ("report.md", markdown::render(report));
-    let json = ("run.json", run_json(report)?);
-    let mut contents = match &report.insert {
-        None => vec![
-            page,
-            text,
-            ("relative.csv", relative_csv(report)?),
-            ("summary.csv", summary_csv(report)?),
-            json,
-        ],
+    let mut contents =
+        vec![("report.html", html::render(report)), ("report.md", markdown::render(report))];
+    let mut tables = tables(report);
+    let rest = tables.split_off(2);
+    contents.extend(tables);
+    contents.push(("run.json", run_json(report)?));
+    contents.extend(rest);
+    contents.into_iter().map(|(name, text)| replace(dir, name, &text)).collect()
+}
+
+/// The CSV tables with their file names. Two are always made; the others only if there is something to
+/// say.
+pub fn tables(report: &Report) -> Vec<(&'static str, String)> {
+    let mut tables = match &report.insert {
+        None => vec![("relative.csv", relative_csv(report)), ("summary.csv", summary_csv(report))],
         Some(insert) => vec![
-            page,
-            text,
-            ("insert_steps.csv", insert_csv("insert_steps.csv", inserts::steps(insert))?),
-            ("insert_series.csv", insert_csv("insert_series.csv", inserts::series(insert))?),
-            json,
+            ("insert_steps.csv", inserts::steps_csv(insert)),
+            ("insert_series.csv", inserts::series_csv(insert)),
         ],
     };
-    if !report.scaling.is_empty() {
-        contents.push(("scaling.csv", scaling_csv(report)?));
-    }
-    if report.microbenchmarks.iter().any(|one| one.baseline.latency.is_some()) {
-        contents.push(("latency.csv", latency_csv(report)?));
-    }
+    let mut add = |is_known: bool, name: &'static str, make: fn(&Report) -> String| {
+        if is_known {
+            tables.push((name, make(report)));
+        }
+    };
     let counted = |one: &MicrobenchmarkRows| {
         let candidates = one.rows.iter().map(|row| &row.absolute);
         candidates.chain([&one.baseline]).any(|absolute| !absolute.counters.is_empty())
     };
-    if report.microbenchmarks.iter().any(counted) {
-        contents.push(("counters.csv", counters_csv(report)?));
-    }
-    if !report.effects.is_empty() {
-        contents.push(("effects.csv", effects_csv(report)?));
-    }
-    if !report.series.is_empty() {
-        contents.push(("changes.csv", changes_csv(report)?));
-    }
-    contents.into_iter().map(|(name, text)| replace(dir, name, &text)).collect()
+    let all = &report.microbenchmarks;
+    add(!report.scaling.is_empty(), "scaling.csv", scaling_csv);
+    add(all.iter().any(|one| one.baseline.latency.is_some()), "latency.csv", latency_csv);
+    add(all.iter().any(counted), "counters.csv", counters_csv);
+    add(!report.effects.is_empty(), "effects.csv", effects_csv);
+    add(!report.series.is_empty(), "changes.csv", changes_csv);
+    tables
 }
 
-fn insert_csv(
-    file: &'static str,
-    table: Result<String, csv::Error>,
-) -> Result<String, ExportError> {
-    table.map_err(|source| ExportError::Encode { file, source: source.into() })
-}
-
-/// One line per microbenchmark and candidate, including the control. An unknown value is an empty
-/// field.
-///
-/// # Errors
-/// The table cannot be encoded.
-pub fn relative_csv(report: &Report) -> Result<String, ExportError> {
-    tables::relative(report)
-        .map_err(|source| ExportError::Encode { file: "relative.csv", source: source.into() })
-}
-
-/// Of a sweep, one line per microbenchmark, candidate and number of clients: relative to the next
-/// smaller number, and one relative to the smallest.
-///
-/// # Errors
-/// The table cannot be encoded.
-pub fn scaling_csv(report: &Report) -> Result<String, ExportError> {
-    tables::scaling(report)
-        .map_err(|source| ExportError::Encode { file: "scaling.csv", source: source.into() })
-}
-
-/// One line per microbenchmark, candidate and percentile of response times, including the baseline.
-///
-/// # Errors
-/// The table cannot be encoded.
-pub fn latency_csv(report: &Report) -> Result<String, ExportError> {
-    tables::latency(report)
-        .map_err(|source| ExportError::Encode { file: "latency.csv", source: source.into() })
-}
-
-/// One line per microbenchmark, candidate and counter figure, including the baseline.
-///
-/// # Errors
-/// The table cannot be encoded.
-pub fn counters_csv(report: &Report) -> Result<String, ExportError> {
-    tables::counters(report)
-        .map_err(|source| ExportError::Encode { file: "counters.csv", source: source.into() })
-}
-
-/// One line per matrix, microbenchmark, and setting or pair of settings.
-///
-/// # Errors
-/// The table cannot be encoded.
-pub fn effects_csv(report: &Report) -> Result<String, ExportError> {
-    tables::effects(report)
-        .map_err(|source| ExportError::Encode { file: "effects.csv", source: source.into() })
-}
-
-/// One line per series, microbenchmark and pair of neighbours, the largest certain change first.
-///
-/// # Errors
-/// The table cannot be encoded.
-pub fn changes_csv(report: &Report) -> Result<String, ExportError> {
-    tables::changes(report)
-        .map_err(|source| ExportError::Encode { file: "changes.csv", source: source.into() })
-}
-
-/// One line per group (five groups) and candidate.
-///
-/// # Errors
-/// The table cannot be encoded.
-pub fn summary_csv(report: &Report) -> Result<String, ExportError> {
-    tables::summary(report)
-        .map_err(|source| ExportError::Encode { file: "summary.csv", source: source.into() })
-}
-
-/// The whole report with the format version, without the ratios of the blocks, which are in
-/// `run.sqlite`.
-///
-/// # Errors
-/// The report cannot be encoded.
+/// The whole report with all numbers, except single blocks, as JSON.
 pub fn run_json(report: &Report) -> Result<String, ExportError> {
     #[derive(Serialize)]
     struct Exported<'a> {
@@ -201,6 +101,59 @@ pub fn run_json(report: &Report) -> Result<String, ExportError> {
         .map_err(|source| ExportError::Encode { file: "run.json", source: source.into() })?;
     text.push('\n');
     Ok(text)
+}
+
+/// Ratios have six decimals in every table, which is more precise than any interval.
+pub(crate) fn ratio(ratio: Option<Ratio>) -> String {
+    decimals(ratio.map(Ratio::get), 6)
+}
+
+/// Values with a unit have three decimals.
+pub(crate) fn number(number: Option<f64>) -> String {
+    decimals(number, 3)
+}
+
+/// Write a file under a temporary name and rename it.
+pub fn replace(dir: &Path, name: &str, text: &str) -> Result<PathBuf, ExportError> {
+    let path = dir.join(name);
+    match write(dir, &path, name, text) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(ExportError::Write { path, source }),
+    }
+}
+
+fn write(dir: &Path, path: &Path, name: &str, text: &str) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    // The temporary file is removed if anything fails before it is renamed.
+    let mut builder = tempfile::Builder::new();
+    let prefix = format!(".{name}.");
+    builder.prefix(&prefix);
+    // Temporary files are private by default; a report should be readable for others, as far as the
+    // user's umask permits.
+    #[cfg(unix)]
+    builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+    let mut file = builder.tempfile_in(dir)?;
+    file.write_all(text.as_bytes())?;
+    // Otherwise the new name could refer to an empty file after a system crash.
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// A table for the comparison and the history.
+pub(crate) fn table(
+    header: &[&str],
+    fill: impl FnOnce(&mut csv::Writer<&mut Vec<u8>>) -> Result<(), csv::Error>,
+) -> Result<String, csv::Error> {
+    let mut bytes = Vec::new();
+    {
+        let mut writer = csv::Writer::from_writer(&mut bytes);
+        writer.write_record(header)?;
+        fill(&mut writer)?;
+        writer.flush()?;
+    }
+    // All fields were strings, so this is valid UTF-8.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! Number formats, shared by the terminal report and the HTML page.
+//! Figures, and number formats, shared by all outputs.
 
-use dbdyno_units::{Ratio, Share};
+use dbdyno_units::{Ratio, Share, grouped};
 
-use crate::model::Estimate;
+use crate::metric::Metric;
+use crate::model::{Absolute, Better, CounterFigure, Estimate, Percentile, Row};
+use crate::sections::Output;
 
 /// A ratio in five characters: `1.038`, `12.40`, `124.0`.
 pub(crate) fn ratio(ratio: Ratio) -> String {
@@ -100,6 +102,180 @@ fn three_digits(value: f64) -> String {
         0
     };
     format!("{value:.decimals$}")
+}
+
+/// Microseconds with digits that suit the size.
+pub(crate) fn micros(micros: f64) -> String {
+    match micros {
+        ..10.0 => format!("{micros:.3}"),
+        ..100.0 => format!("{micros:.2}"),
+        ..1000.0 => format!("{micros:.1}"),
+        _ => grouped(micros.round() as u64),
+    }
+}
+
+/// A figure of a candidate on a microbenchmark. Tables, comparisons and exports take names, units and
+/// values from [`FIGURES`].
+pub(crate) struct Figure {
+    /// The name in exports.
+    pub(crate) name: &'static str,
+    /// The name in narrow tables.
+    pub(crate) short: &'static str,
+    /// The name in wide tables, with the unit.
+    pub(crate) title: &'static str,
+    pub(crate) kind: FigureKind,
+    pub(crate) better: Better,
+    pub(crate) of: fn(&Absolute) -> Option<f64>,
+    /// The 95% interval of the value.
+    pub(crate) interval: fn(&Absolute) -> Option<(f64, f64)>,
+    /// The ratio to the baseline, compared slice by slice.
+    paired: fn(&Row) -> Option<Estimate>,
+    /// Whether the quotient of the two values is shown where no such ratio is known.
+    quotient: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FigureKind {
+    /// Throughput, and costs per query.
+    Cost,
+    Counter(CounterFigure),
+    ResponseTime(Percentile),
+}
+
+const fn figure(
+    name: &'static str,
+    short: &'static str,
+    title: &'static str,
+    of: fn(&Absolute) -> Option<f64>,
+) -> Figure {
+    Figure {
+        name,
+        short,
+        title,
+        kind: FigureKind::Cost,
+        better: Better::Less,
+        of,
+        interval: |_| None,
+        paired: |_| None,
+        quotient: true,
+    }
+}
+
+macro_rules! counter {
+    ($short:literal, $title:literal, $figure:ident) => {
+        Figure {
+            kind: FigureKind::Counter(CounterFigure::$figure),
+            paired: |row| row.relative_counters.get(&CounterFigure::$figure).copied(),
+            ..figure(CounterFigure::$figure.name(), $short, $title, |own| {
+                own.counters.get(&CounterFigure::$figure).copied()
+            })
+        }
+    };
+}
+
+macro_rules! percentile {
+    ($name:literal, $title:literal, $percentile:ident) => {
+        Figure {
+            kind: FigureKind::ResponseTime(Percentile::$percentile),
+            paired: |row| Percentile::$percentile.relative_of(row)?.relative,
+            ..figure($name, Percentile::$percentile.name(), $title, |own| {
+                Some(Percentile::$percentile.of(own.latency.as_ref()?).as_micros_f64())
+            })
+        }
+    };
+}
+
+/// All figures, in display order.
+pub(crate) static FIGURES: [Figure; 23] = [
+    Figure {
+        better: Better::More,
+        interval: |own| own.qps_interval.map(|(low, high)| (low.per_second(), high.per_second())),
+        paired: |row| row.relative_qps,
+        quotient: false,
+        ..figure("qps", "QPS", "QPS", |own| Some(own.qps?.per_second()))
+    },
+    Figure {
+        interval: |own| own.cpu_interval,
+        paired: |row| row.relative_cpu,
+        quotient: false,
+        ..figure("cpu_us_per_query", "cpu/q", "CPU µs", |own| own.cpu_us_per_query)
+    },
+    figure("user_us_per_query", "usr/q", "user µs", |own| own.user_us_per_query),
+    figure("system_us_per_query", "sys/q", "system µs", |own| own.system_us_per_query),
+    Figure {
+        paired: |row| row.relative_cs,
+        quotient: false,
+        ..figure("cs_per_query", "cs/q", "context switches", |own| own.cs_per_query)
+    },
+    figure("page_faults_per_query", "pf/q", "page faults", |own| own.page_faults_per_query),
+    figure("read_bytes_per_query", "rd/q", "bytes read", |own| own.read_bytes_per_query),
+    figure("written_bytes_per_query", "wr/q", "bytes written", |own| own.written_bytes_per_query),
+    figure("client_cpu_us_per_query", "client", "client's CPU µs", |own| {
+        own.client_cpu_us_per_query
+    }),
+    Figure {
+        better: Better::Neither,
+        quotient: false,
+        ..figure("client_busy_percent", "busy", "client's CPUs, %", |own| {
+            Some(own.client_busy?.as_percent())
+        })
+    },
+    counter!("ins/q", "instructions", InstructionsPerQuery),
+    counter!("cyc/q", "cycles", CyclesPerQuery),
+    Figure {
+        better: Better::More,
+        ..counter!("IPC", "instructions per cycle", InstructionsPerCycle)
+    },
+    counter!("L1i/k", "L1i misses per 1,000 instr.", L1iMissesPer1000Instructions),
+    counter!("iTLB/k", "iTLB misses per 1,000 instr.", ItlbMissesPer1000Instructions),
+    counter!("brm/k", "branch misses per 1,000 instr.", BranchMissesPer1000Instructions),
+    counter!("minf/q", "minor page faults", MinorFaultsPerQuery),
+    counter!("majf/q", "major page faults", MajorFaultsPerQuery),
+    counter!("migr/q", "CPU migrations", CpuMigrationsPerQuery),
+    counter!("µJ/q", "µJ of the package", MicrojoulesPerQuery),
+    percentile!("p50_us", "p50 µs", P50),
+    percentile!("p95_us", "p95 µs", P95),
+    Figure {
+        interval: |own| {
+            own.p99_interval.map(|(low, high)| (low.as_micros_f64(), high.as_micros_f64()))
+        },
+        ..percentile!("p99_us", "p99 µs", P99)
+    },
+];
+
+impl Figure {
+    /// The figure with this name in exports.
+    pub(crate) fn named(name: &str) -> &'static Self {
+        let found = FIGURES.iter().find(|figure| figure.name == name);
+        found.expect("figures are named in this crate")
+    }
+
+    pub(crate) fn of_counter(counter: CounterFigure) -> &'static Self {
+        Self::named(counter.name())
+    }
+
+    /// The name in tables of an output.
+    pub(crate) const fn title(&self, output: Output) -> &'static str {
+        match output {
+            Output::Terminal => self.short,
+            Output::Page | Output::Markdown => self.title,
+        }
+    }
+
+    /// The ratio to the baseline with its interval, compared slice by slice.
+    pub(crate) fn relative(&self, row: &Row) -> Option<Estimate> {
+        (self.paired)(row)
+    }
+
+    /// The ratio to the baseline: compared slice by slice where that is known, otherwise as a whole.
+    pub(crate) fn ratio(&self, baseline: &Absolute, row: &Row) -> Option<f64> {
+        let single = (self.name == "qps").then(|| Metric::Qps.ratio(row)).flatten();
+        let paired = self.relative(row).map(|estimate| estimate.median).or(single);
+        paired.map(Ratio::get).or_else(|| {
+            let (own, base) = ((self.of)(&row.absolute)?, (self.of)(baseline)?);
+            (self.quotient && base > 0.0).then_some(own / base)
+        })
+    }
 }
 
 #[cfg(test)]

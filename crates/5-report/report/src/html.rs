@@ -8,10 +8,9 @@
 
 mod builds;
 mod candidates;
-mod counters;
 mod details;
 mod distribution;
-mod effects;
+pub(crate) mod document;
 pub(crate) mod elements;
 mod environment;
 mod group_table;
@@ -20,14 +19,12 @@ mod key_results;
 pub(crate) mod lanes;
 pub(crate) mod marker;
 pub(crate) mod notes;
-mod operations;
 mod optimizations;
 pub(crate) mod plot;
 mod policy;
 pub(crate) mod scale;
 mod series;
 mod state_snapshots;
-mod summaries;
 mod sweep;
 pub(crate) mod verdict;
 
@@ -36,6 +33,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::inserts;
 use crate::metric::{Grouping, Metric};
 use crate::model::Report;
+use crate::sections::Output;
+use crate::sections::counters::counters;
+use crate::sections::effects::effects;
+use crate::sections::summaries::summaries;
 use elements::section;
 use policy::{POLICY, SCRIPT, STYLE};
 
@@ -96,17 +97,30 @@ fn results_of_microbenchmarks(report: &Report) -> Markup {
     html! {
         (series::render(report))
         (sweep::render(report))
-        (effects::render(report))
+        (document::section(&effects(report, Output::Page)))
         @if series::comes_first(report) {
             @let all = html! { details { summary { "Every candidate relative to the baseline" } (groups) } };
             (section("comparison", "Microbenchmarks", all))
         } @else {
             (section("comparison", "Microbenchmarks", groups))
         }
-        (summaries::render(report))
-        (counters::render(report))
+        (group_summaries(report))
+        (document::section(&counters(report, Output::Page)))
         (details::render(report))
     }
+}
+
+/// The summaries of groups, by view.
+fn group_summaries(report: &Report) -> Markup {
+    let content = html! {
+        @for view in views(report) {
+            @let section = summaries(report, view.metric, view.grouping, Output::Page);
+            @if !section.blocks.is_empty() {
+                div class=(view.class()) { (document::blocks(&section.blocks)) }
+            }
+        }
+    };
+    if content.0.is_empty() { content } else { section("groups", "Groups", content) }
 }
 
 /// A combination of the two toggles.

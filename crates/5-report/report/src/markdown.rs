@@ -1,7 +1,6 @@
 //! The report as GitHub-flavoured Markdown, to paste into a pull request, an issue or a wiki: what was
 //! compared, key results, groups, effects of settings, numbers of clients, microbenchmarks.
 
-mod effects;
 pub(crate) mod escape;
 mod inserts;
 mod scaling;
@@ -12,11 +11,15 @@ pub(crate) mod tests;
 use crate::candidates::{identity, summary};
 use crate::figures::{ends, ratio};
 use crate::key_results::{self, Finding};
-use crate::metric::{Grouping, Metric, compared, missing, with_clients};
+use crate::metric::{Grouping, Metric, compared, missing};
 use crate::model::{
     CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, RunStatus, Verdict,
 };
+use crate::sections::Output;
+use crate::sections::effects::effects;
+use crate::sections::summaries::summaries;
 use crate::words::{self, CPU_FIRST, NOTHING_MEASURED};
+use dbdyno_text::markdown;
 use escape::{code, plain};
 use table::{Align, table};
 
@@ -33,8 +36,10 @@ pub fn render(report: &Report) -> String {
         out.push_str(&format!("\n{NOTHING_MEASURED}\n"));
     } else {
         out.push_str(&findings(report));
-        out.push_str(&groups(report));
-        out.push_str(&effects::sections(report));
+        let metric = Metric::leading(report);
+        let groups = summaries(report, metric, Grouping::Five, Output::Markdown);
+        out.push_str(&markdown(&[groups]));
+        out.push_str(&markdown(&[effects(report, Output::Markdown)]));
         out.push_str(&scaling::sections(report));
         out.push_str(&microbenchmarks(report));
     }
@@ -92,37 +97,6 @@ fn findings(report: &Report) -> String {
     let baseline = code(&report.baseline);
     let table = table(&heading.map(|title| (title, Align::Left)), rows);
     format!("\n### Key results, compared with {baseline}\n\n{why}{table}")
-}
-
-/// The summaries of the metric that leads; nothing if no group has several microbenchmarks.
-fn groups(report: &Report) -> String {
-    let metric = Metric::leading(report);
-    let summaries = metric.summaries(report, Grouping::Five);
-    let rows: Vec<Vec<String>> = summaries
-        .iter()
-        .filter(|summary| summary.has_spread())
-        .map(|summary| {
-            let verdict = metric.verdict_of_group(report, summary);
-            let label = with_clients(&summary.group, summary.clients, report.is_sweep());
-            vec![
-                plain(&label),
-                code(&summary.candidate),
-                summary.count.to_string(),
-                ratio(summary.min),
-                ratio(summary.max),
-                ratio(summary.avg),
-                format!("**{}** {}", ratio(summary.median), sign(verdict)),
-            ]
-        })
-        .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    let labels = ["group", "candidate"].map(|title| (title, Align::Left));
-    let figures = ["count", "min", "max", "avg", "median"].map(|title| (title, Align::Right));
-    let heading: Vec<(&str, Align)> = labels.into_iter().chain(figures).collect();
-    let table = table(&heading, rows);
-    format!("\n### Groups: {}, {}\n\n{table}", metric.title(), metric.better())
 }
 
 /// A table per metric; CPU per query only of microbenchmarks where it is to be trusted.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::key_results::Finding;
 use crate::model::{
-    CandidateRecord, Estimate, GroupSummary, LatencySummary, Lost, MicrobenchmarkRows, Report,
+    CandidateRecord, Estimate, GroupSummary, Lost, MicrobenchmarkRows, Report,
     Role, Row, Verdict,
 };
 
@@ -258,23 +258,6 @@ pub(crate) fn data_differs(lost: &Lost) -> Option<String> {
 /// The candidates that are compared with the baseline, including the control.
 pub(crate) fn compared(report: &Report) -> Vec<&CandidateRecord> {
     report.candidates.iter().filter(|candidate| candidate.role != Role::Baseline).collect()
-}
-
-/// The candidates whose response times on a microbenchmark are known, and their rows, except that of
-/// the baseline.
-pub(crate) fn response_times<'a>(
-    report: &'a Report,
-    microbenchmark: &'a MicrobenchmarkRows,
-) -> Vec<(&'a CandidateRecord, &'a LatencySummary, Option<&'a Row>)> {
-    let of = |candidate: &'a CandidateRecord| {
-        let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate.name);
-        let absolute = match candidate.role {
-            Role::Baseline => &microbenchmark.baseline,
-            Role::Candidate | Role::Control => &row?.absolute,
-        };
-        Some((candidate, absolute.latency.as_ref()?, row))
-    };
-    report.candidates.iter().filter_map(of).collect()
 }
 
 /// Why a candidate has no row for a microbenchmark.

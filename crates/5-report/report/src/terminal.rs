@@ -5,34 +5,34 @@
 //! cell have their own colours.
 
 mod builds;
-mod counters;
-mod effects;
 mod group_table;
 mod header;
 mod key_results;
 mod layout;
 mod notes;
-mod operations;
 pub(crate) mod paint;
 mod parity;
-mod response_times;
 mod series;
 mod short_names;
-mod summaries;
 mod sweep;
 pub(crate) mod table;
 mod training;
 
-use crate::counter_summaries::is_any;
 use crate::inserts;
 use crate::metric::{Grouping, Metric};
 use crate::model::Report;
+use crate::sections::counters::counters;
+use crate::sections::effects::effects;
+use crate::sections::operations::{Part, operations};
+use crate::sections::summaries::summaries;
+use crate::sections::{Output, Section};
 use crate::series::comes_first;
 use crate::words::NOTHING_MEASURED;
 use header::header;
 use layout::Layout;
-pub use paint::COLOR_CODES;
-use paint::{Paint, wrap};
+use dbdyno_text::terminal;
+pub use dbdyno_text::{COLOR_CODES, Paint};
+use paint::wrap;
 use short_names::ShortNames;
 
 /// Maximum width of a candidate's name in a column of names.
@@ -90,39 +90,29 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         }
     }
     sweep::steps(&mut out, report, options.width, paint);
+    let mut add = |section: Section| {
+        out.push_str(&terminal(&[section], options.width, paint));
+    };
+    let part = |part| {
+        let groups = grouping.groups(&report.microbenchmarks).into_values();
+        let members: Vec<_> = groups.flatten().map(|(_, member)| member).collect();
+        operations(report, part, &members, Output::Terminal)
+    };
     if options.details {
-        for (group, members) in grouping.groups(&report.microbenchmarks) {
-            let group = (operations::Of::Costs, (group, members.as_slice()));
-            operations::render(&mut out, report, group, options.width, paint);
-        }
-        for line in wrap(operations::KEY, options.width) {
-            out.push_str(&format!("{}\n", paint.dim(&line)));
-        }
-        if report.microbenchmarks.iter().any(|one| one.baseline.latency.is_some()) {
-            for (group, members) in grouping.groups(&report.microbenchmarks) {
-                let group = (group, members.as_slice());
-                response_times::render(&mut out, report, group, options.width, paint);
-            }
-            for line in wrap(response_times::KEY, options.width) {
-                out.push_str(&format!("{}\n", paint.dim(&line)));
-            }
-        }
-    }
-    if options.details && is_any(report) {
-        for (group, members) in grouping.groups(&report.microbenchmarks) {
-            let group = (operations::Of::Counts, (group, members.as_slice()));
-            operations::render(&mut out, report, group, options.width, paint);
-        }
-        counters::render(&mut out, report, options.width, paint);
+        add(part(Part::Costs));
+        add(part(Part::ResponseTimes));
+        add(part(Part::Counters));
+        add(counters(report, Output::Terminal));
     }
     if !by_series {
-        summaries::render(&mut out, report, (Metric::Qps, grouping), options.width, paint);
+        add(summaries(report, Metric::Qps, grouping, Output::Terminal));
     }
-    effects::render(&mut out, report, options.width, paint);
+    add(effects(report, Output::Terminal));
     series::render(&mut out, full, options.width, paint);
     training::render(&mut out, report, grouping, options.width, paint);
     if options.details && Metric::Cpu.is_known(report) {
-        summaries::render(&mut out, report, (Metric::Cpu, grouping), options.width, paint);
+        let section = summaries(report, Metric::Cpu, grouping, Output::Terminal);
+        out.push_str(&terminal(&[section], options.width, paint));
     }
     builds::render(&mut out, full, options.width, paint);
     parity::render(&mut out, report, options.width, paint);

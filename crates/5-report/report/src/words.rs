@@ -16,15 +16,6 @@ pub(crate) fn readable_time(started: &str) -> String {
     }
 }
 
-/// `A` to `Z`, then `A2` and so on.
-pub(crate) fn letter(index: usize) -> String {
-    let letter = char::from(b'A' + (index % 26) as u8);
-    match index / 26 {
-        0 => letter.to_string(),
-        round => format!("{letter}{}", round + 1),
-    }
-}
-
 /// A report without any rows.
 pub(crate) const NOTHING_MEASURED: &str = "Nothing has been measured yet.";
 

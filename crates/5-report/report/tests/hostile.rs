@@ -145,10 +145,7 @@ fn reports(run: &Path) -> Option<(String, String)> {
     let options =
         terminal::TerminalOptions { width: 100, color: false, three_groups: false, details: true };
     let _ = export::run_json(&report);
-    let _ = export::relative_csv(&report);
-    let _ = export::summary_csv(&report);
-    let _ = export::latency_csv(&report);
-    let _ = export::scaling_csv(&report);
+    let _ = export::tables(&report);
     Some((terminal::render(&report, &options), html::render(&report)))
 }
 

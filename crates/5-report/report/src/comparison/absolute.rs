@@ -5,14 +5,15 @@
 //! other candidates of the run, which share its caches.
 
 use dbdyno_stats::{Direction, Quotient, RunValue, median, quotient};
-use dbdyno_units::{Nanos, Qps, Ratio, Share};
+use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
 use super::candidates::{MatchedCandidate, are_equal};
 use super::{Column, names};
 use crate::assemble::client_bound;
+use crate::figures;
 use crate::metric::Metric;
-use crate::model::{Absolute, MicrobenchmarkRows, Report, Role, Verdict};
+use crate::model::{Absolute, Better, MicrobenchmarkRows, Report, Role, Verdict};
 
 /// An absolute figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -59,32 +60,27 @@ impl AbsoluteFigure {
         }
     }
 
-    const fn direction(self) -> Direction {
-        match self {
-            Self::Qps => Direction::MoreIsBetter,
-            Self::Cpu | Self::P99 => Direction::LessIsBetter,
+    fn of(self) -> &'static figures::Figure {
+        figures::Figure::named(match self {
+            Self::Qps => "qps",
+            Self::Cpu => "cpu_us_per_query",
+            Self::P99 => "p99_us",
+        })
+    }
+
+    fn direction(self) -> Direction {
+        match self.of().better {
+            Better::Less => Direction::LessIsBetter,
+            Better::More | Better::Neither => Direction::MoreIsBetter,
         }
     }
 
     fn value(self, absolute: &Absolute) -> Option<f64> {
-        match self {
-            Self::Qps => absolute.qps.map(Qps::per_second),
-            Self::Cpu => absolute.cpu_us_per_query,
-            Self::P99 => absolute.latency.map(|latency| latency.p99.as_micros_f64()),
-        }
+        (self.of().of)(absolute)
     }
 
     fn interval(self, absolute: &Absolute) -> Option<(f64, f64)> {
-        match self {
-            Self::Qps => {
-                absolute.qps_interval.map(|(low, high)| (low.per_second(), high.per_second()))
-            }
-            Self::Cpu => absolute.cpu_interval,
-            Self::P99 => {
-                let micros = Nanos::as_micros_f64;
-                absolute.p99_interval.map(|(low, high)| (micros(low), micros(high)))
-            }
-        }
+        (self.of().interval)(absolute)
     }
 
     /// The noise floor of the run on this microbenchmark; `None` without a control.

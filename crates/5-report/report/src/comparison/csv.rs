@@ -1,6 +1,7 @@
 use super::absolute::AbsoluteFigure;
 use super::{AbsoluteCell, AbsoluteRow, Cell, Column, Comparison, RatioRow, agreement};
-use crate::export::{ExportError, decimals, table};
+use crate::export::{ExportError, table};
+use dbdyno_text::decimals;
 
 /// The columns of the comparison's table.
 pub const COMPARISON_HEADER: [&str; 19] = [

@@ -1,5 +1,6 @@
 use super::{FigureHistory, History};
-use crate::export::{ExportError, decimals, table};
+use crate::export::{ExportError, table};
+use dbdyno_text::decimals;
 
 /// The columns of the exported table.
 pub const HISTORY_HEADER: [&str; 24] = [

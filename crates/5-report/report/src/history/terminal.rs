@@ -80,7 +80,7 @@ impl Drawn<'_> {
         let mut lines = wrap(&plain(&format!("{size} {text}")), room).into_iter();
         let first = lines.next().unwrap_or_default();
         let (head, tail) = first.split_at(first.len().min(size.len()));
-        out.push_str(&format!("{}{tail}\n", paint.verdict(*verdict, head)));
+        out.push_str(&format!("{}{tail}\n", paint.tone(verdict.tone(), head)));
         for line in lines {
             out.push_str(&format!("  {line}\n"));
         }

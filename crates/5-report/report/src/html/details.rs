@@ -9,8 +9,10 @@ use maud::{Markup, display, html};
 use super::elements::{scrollable, section};
 use super::marker::Marker;
 use super::verdict::{class, icon};
-use super::{distribution, operations};
-use crate::figures::{ends, ratio};
+use super::{distribution, document};
+use crate::figures::{ends, micros, ratio};
+use crate::sections::Output;
+use crate::sections::operations::{self, Part};
 use crate::metric::{Metric, with_clients};
 use crate::model::{
     Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
@@ -41,7 +43,11 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
             // a closed target.
             div.detail id={ "m" (index) } data-name=(name) data-group=(group) {
                 (distribution::render(report, microbenchmark))
-                (operations::render(report, microbenchmark))
+                @for part in [Part::Costs, Part::Counters] {
+                    @if let Some(table) = operations::table(report, part, microbenchmark, Output::Page) {
+                        (document::table(&table))
+                    }
+                }
                 (table(report, microbenchmark))
             }
         }
@@ -202,14 +208,4 @@ fn relative_percentile(percentile: Percentile, column: &Column<'_>) -> Option<Ma
         small { (ends(relative)) }
         small { (verdict.name()) }
     })
-}
-
-/// Microseconds with digits that suit the size.
-pub(super) fn micros(micros: f64) -> String {
-    match micros {
-        ..10.0 => format!("{micros:.3}"),
-        ..100.0 => format!("{micros:.2}"),
-        ..1000.0 => format!("{micros:.1}"),
-        _ => grouped(micros.round() as u64),
-    }
 }

@@ -26,7 +26,17 @@ pub(crate) fn section(id: &str, title: &str, content: Markup) -> Markup {
 
 /// A box with content that may be wider than the window. `label` names it for screen readers.
 pub(crate) fn scrollable(label: &str, content: Markup) -> Markup {
-    html! { div.scroll tabindex="0" role="region" aria-label=(label) { (content) } }
+    scrollable_with("", label, content)
+}
+
+/// The same with a class of the frame.
+pub(crate) fn scrollable_with(class: &str, label: &str, content: Markup) -> Markup {
+    let space = if class.is_empty() { "" } else { " " };
+    html! {
+        div class={ "scroll" (space) (class) } tabindex="0" role="region" aria-label=(label) {
+            (content)
+        }
+    }
 }
 
 /// A list of labels with their values.

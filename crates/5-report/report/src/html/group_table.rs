@@ -7,7 +7,7 @@ use super::lanes::{self, Lane, point_estimate};
 use super::marker::Marker;
 use super::scale::Scale;
 use super::verdict::{class, sign};
-use super::{View, details};
+use super::View;
 use crate::figures::{ends, ratio};
 use crate::metric::{Metric, clients, compared, missing};
 use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Row, Verdict};
@@ -79,7 +79,7 @@ impl<'a> GroupTable<'a> {
         let baseline = &microbenchmark.baseline;
         let value = match self.metric {
             Metric::Qps => baseline.qps.map(|qps| qps.to_string()),
-            Metric::Cpu => baseline.cpu_us_per_query.map(details::micros),
+            Metric::Cpu => baseline.cpu_us_per_query.map(crate::figures::micros),
         };
         let unit = &microbenchmark.throughput_unit;
         let names_unit = self.metric == Metric::Qps && unit != "statements/s";

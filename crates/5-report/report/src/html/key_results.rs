@@ -11,7 +11,7 @@ use super::{View, views};
 use crate::candidates::summary_of;
 use crate::figures::ratio;
 use crate::key_results::{self, KeyResult, command};
-use crate::metric::{Grouping, Metric, clients, compared, with_clients};
+use crate::metric::{Grouping, Metric, clients, compared};
 use crate::model::{CandidateRecord, GroupSummary, Report, Role};
 use crate::words::{CPU_FIRST, NOTHING_MEASURED};
 
@@ -179,9 +179,4 @@ fn cell(
             b { (ratio(summary.median)) } " " (sign(verdict, view.metric))
         }
     }
-}
-
-/// The group's name, with the number of clients in a sweep.
-pub(super) fn group_label(report: &Report, summary: &GroupSummary) -> String {
-    with_clients(&summary.group, summary.clients, report.is_sweep())
 }

@@ -8,7 +8,7 @@ mod scaling;
 
 use maud::{Markup, display, html};
 
-use super::details::micros;
+use crate::figures::micros;
 use super::elements::{breakable, scrollable, section};
 use super::lanes::point_estimate;
 use super::marker::Marker;

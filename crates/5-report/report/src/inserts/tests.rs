@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::inserts::csv::{SERIES_HEADER, series, steps, steps_header};
+use crate::inserts::{series_csv, steps_csv};
 use crate::model::Report;
 use crate::terminal::{TerminalOptions, render};
 use crate::{html, sample};
@@ -73,18 +73,15 @@ fn names_that_differ_at_the_end_are_distinct() {
 fn exports_have_their_columns_in_every_line() {
     let report = sample::inserts();
     let insert = report.insert.unwrap();
-    for (text, header) in [
-        (steps(&insert).unwrap(), steps_header()),
-        (series(&insert).unwrap(), SERIES_HEADER.to_vec()),
-    ] {
+    for (text, columns) in [(steps_csv(&insert), 48), (series_csv(&insert), 25)] {
         let mut reader = csv::Reader::from_reader(text.as_bytes());
-        assert_eq!(reader.headers().unwrap().iter().collect::<Vec<_>>(), header);
+        assert_eq!(reader.headers().unwrap().len(), columns);
         let lines = reader.records().map(Result::unwrap).count();
         assert!(lines >= 3 * 3 * 2, "{lines}");
     }
-    let first = steps(&insert).unwrap();
+    let first = steps_csv(&insert);
     assert!(first.starts_with("step,candidate,repeat,clients,tables,rows,seconds,ips,qps,"));
-    assert!(SERIES_HEADER.starts_with(&["step", "candidate", "repeat", "second"]));
+    assert!(series_csv(&insert).starts_with("step,candidate,repeat,second,"));
 }
 
 #[test]

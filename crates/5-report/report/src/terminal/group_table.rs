@@ -138,7 +138,7 @@ impl Table<'_> {
         let Some(row) = row else {
             let word = missing(self.report, &candidate.name);
             let verdict = if word == "failed" { Verdict::Failed } else { Verdict::Unknown };
-            return (paint.verdict(verdict, &right(word, columns)), blank);
+            return (paint.tone(verdict.tone(), &right(word, columns)), blank);
         };
         let verdict = metric.verdict(row);
         let Some(value) = metric.ratio(row) else {
@@ -147,7 +147,7 @@ impl Table<'_> {
                 _ if !metric.is_measured(row) => "–".to_owned(),
                 _ => format!("few {}", verdict.sign()),
             };
-            return (paint.verdict(verdict, &right(&text, columns)), blank);
+            return (paint.tone(verdict.tone(), &right(&text, columns)), blank);
         };
         let (value, sign) = (ratio(value), verdict.sign());
         let interval =
@@ -155,7 +155,7 @@ impl Table<'_> {
         // Padding is outside of the colours, so that it can be trimmed at the end of a line.
         let beside = |value: String, interval: String| {
             let pad = columns.saturating_sub(width(&value) + 1 + width(&interval));
-            let (value, interval) = (paint.verdict(verdict, &value), paint.dim(&interval));
+            let (value, interval) = (paint.tone(verdict.tone(), &value), paint.dim(&interval));
             (format!("{value} {interval}{}", " ".repeat(pad)), String::new())
         };
         match cell {
@@ -165,7 +165,7 @@ impl Table<'_> {
             ),
             Cell::PlusMinus => beside(format!("{value}{sign}"), interval(plus_minus)),
             Cell::TwoLines => (
-                paint.verdict(verdict, &right(&format!("{value} {sign}"), columns)),
+                paint.tone(verdict.tone(), &right(&format!("{value} {sign}"), columns)),
                 paint.dim(&right(&metric.estimate(row).map_or(String::new(), plus_minus), columns)),
             ),
         }

@@ -69,7 +69,7 @@ fn of_sweep(
             for (number, (words, verdict)) in step.findings().into_iter().enumerate() {
                 for line in wrap(&words, room) {
                     let line =
-                        if number == 0 { paint.verdict(verdict, &line) } else { paint.dim(&line) };
+                        if number == 0 { paint.tone(verdict.tone(), &line) } else { paint.dim(&line) };
                     let label = left(&plain(std::mem::take(&mut label)), groups);
                     let at = left(&std::mem::take(&mut at), clients);
                     out.push_str(&format!("  {label}  {at}  {line}\n"));
@@ -98,7 +98,7 @@ fn line(
     };
     for (index, finding) in result.findings().into_iter().enumerate() {
         let words = finding.words();
-        let verdict = |line: &str| paint.verdict(finding.verdict(), line);
+        let verdict = |line: &str| paint.tone(finding.verdict().tone(), line);
         match result.more_time.filter(|_| index == 0).map(|more| more.words()) {
             // Break between the two parts.
             Some(more) if width(&words) + width(&more) + 2 > room => {

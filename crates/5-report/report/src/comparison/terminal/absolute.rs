@@ -112,7 +112,7 @@ impl Drawn<'_> {
         });
         let text = format!("{} {}", ratio(change.ratio), change.verdict.sign());
         let pad = " ".repeat(QUOTIENT.saturating_sub(width(&text) + 6));
-        format!("{pad}{}{}", self.paint.verdict(change.verdict, &text), right(&half, 6))
+        format!("{pad}{}{}", self.paint.tone(change.verdict.tone(), &text), right(&half, 6))
     }
 }
 

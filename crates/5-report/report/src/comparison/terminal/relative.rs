@@ -124,7 +124,7 @@ impl Drawn<'_> {
         };
         let text = format!("{value} {}", verdict.sign());
         let pad = " ".repeat(COLUMN.saturating_sub(width(&text)));
-        format!("{pad}{}", self.paint.verdict(verdict, &text))
+        format!("{pad}{}", self.paint.tone(verdict.tone(), &text))
     }
 
     /// Numbers of microbenchmarks on which the runs agree, and the largest differences.

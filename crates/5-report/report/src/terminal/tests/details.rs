@@ -30,6 +30,7 @@ fn servers_show_cost_per_operation() {
 
     point-query.pre_range=100  per operation
     absolute    QPS  cpu/q  usr/q  sys/q   cs/q   pf/q  rd/q   wr/q  client  busy
+    ─────────────────────────────────────────────────────────────────────────────
     innodb    24.7k   32.9   20.4   12.5   1.02   0.00  0.00    512    6.92  97.0
     myrocks   18.2k   44.8   27.8   17.0   1.02   0.00  0.00    512    9.41  95.0
     control   24.7k   32.9   20.4   12.5   1.02   0.00  0.00    512    6.91  95.0
@@ -39,6 +40,7 @@ fn servers_show_cost_per_operation() {
 
     insert_range=100  per operation
     absolute    QPS  cpu/q  usr/q  sys/q   cs/q   pf/q  rd/q   wr/q  client  busy
+    ─────────────────────────────────────────────────────────────────────────────
     innodb    7.13k   73.0   45.3   27.7   1.02   0.00  0.00    512    15.3  31.0
     myrocks   3.90k    131   81.4   49.9   1.02   0.00  0.00    512    27.6  31.0
     control   7.08k   72.9   45.2   27.7   1.02   0.00  0.00    512    15.3  31.0
@@ -53,22 +55,24 @@ fn servers_show_cost_per_operation() {
     used. QPS, cpu/q and cs/q are compared slice by slice, the others as a whole.
 
     point-query.pre_range=100  response times of events
-    absolute           p50           p95           p99
-    innodb         2.28 µs       3.18 µs       4.54 µs
-    myrocks        2.07 µs       2.88 µs       4.12 µs
-    control        2.28 µs       3.18 µs       4.54 µs
+    absolute      p50              p95              p99
+    ───────────────────────────────────────────────────────────
+    innodb    2.28 µs          3.18 µs          4.54 µs
+    myrocks   2.07 µs          2.88 µs          4.12 µs
+    control   2.28 µs          3.18 µs          4.54 µs
     relative to innodb, below 1 is better
-    myrocks   0.953c ±0.8%  0.977c ±1.6%  0.984c ±3.2%
-    control   0.999c ±0.8%  1.000c ±1.6%  1.000c ±3.2%
+    myrocks     0.953 c ±0.8%    0.977 c ±1.6%    0.984 c ±3.2%
+    control     0.999 c ±0.8%    1.000 c ±1.6%    1.000 c ±3.2%
 
     insert_range=100  response times of events
-    absolute           p50           p95           p99
-    innodb         7.91 µs         11 µs       15.7 µs
-    myrocks        7.88 µs         11 µs       15.7 µs
-    control        7.96 µs       11.1 µs       15.8 µs
+    absolute      p50              p95              p99
+    ───────────────────────────────────────────────────────────
+    innodb    7.91 µs            11 µs          15.7 µs
+    myrocks   7.88 µs            11 µs          15.7 µs
+    control   7.96 µs          11.1 µs          15.8 µs
     relative to innodb, below 1 is better
-    myrocks   0.991+ ±0.8%  0.995~ ±1.6%  0.997~ ±3.2%
-    control   0.999~ ±0.8%  1.000~ ±1.6%  1.000~ ±3.2%
+    myrocks     0.991 + ±0.8%    0.995 ~ ±1.6%    0.997 ~ ±3.2%
+    control     0.999 ~ ±0.8%    1.000 ~ ±1.6%    1.000 ~ ±3.2%
     response times: of an event, from sending its first statement to reading its
     last row, over all counted slices. The intervals of their ratios are 95%, over
     starts or parts of the run; times are recorded with a resolution of 1%.
@@ -133,17 +137,18 @@ fn counter_figures_are_part_of_the_details() {
     let text = details(&report, "scan_range=100  counted", "noise floor");
     insta::assert_snapshot!(text, @"
     scan_range=100  counted
-    absolute   ins/q cyc/q   IPC L1i/k iTLB/k brm/k minf/q majf/q migr/q  µJ/q
-    rel_w…hdbg  453M  412M  1.10  31.4   1.27  4.60   4e-4   0.00   2e-6 6.52M
-    rel         451M  408M  1.10  31.3   1.26  4.60   4e-4   0.00   2e-6 6.46M
-    rel_native  449M  405M  1.11  31.2   1.26  4.60   4e-4   0.00   2e-6 6.42M
-    rel_n…_lto  445M  398M  1.12  30.9   1.25  4.60   4e-4   0.00   2e-6 6.30M
-    control     452M  411M  1.10  31.4   1.27  4.60   4e-4   0.00   2e-6 6.51M
+    absolute       ins/q cyc/q   IPC L1i/k iTLB/k brm/k minf/q majf/q migr/q  µJ/q
+    ──────────────────────────────────────────────────────────────────────────────
+    rel_withdbg     453M  412M  1.10  31.4   1.27  4.60   4e-4   0.00   2e-6 6.52M
+    rel             451M  408M  1.10  31.3   1.26  4.60   4e-4   0.00   2e-6 6.46M
+    rel_native      449M  405M  1.11  31.2   1.26  4.60   4e-4   0.00   2e-6 6.42M
+    rel_native_lto  445M  398M  1.12  30.9   1.25  4.60   4e-4   0.00   2e-6 6.30M
+    control         452M  411M  1.10  31.4   1.27  4.60   4e-4   0.00   2e-6 6.51M
     relative to rel_withdbg
-    rel        0.996 0.992 1.004 0.996  0.996 1.000  1.000      –  1.000 0.992
-    rel_native 0.992 0.984 1.008 0.992  0.992 1.000  1.000      –  1.000 0.984
-    rel_n…_lto 0.983 0.967 1.017 0.983  0.983 1.000  1.000      –  1.000 0.967
-    control    0.999 0.999 1.001 0.999  0.999 1.000  1.000      –  1.000 0.999
+    rel            0.996 0.992 1.004 0.996  0.996 1.000  1.000      –  1.000 0.992
+    rel_native     0.992 0.984 1.008 0.992  0.992 1.000  1.000      –  1.000 0.984
+    rel_native_lto 0.983 0.967 1.017 0.983  0.983 1.000  1.000      –  1.000 0.967
+    control        0.999 0.999 1.001 0.999  0.999 1.000  1.000      –  1.000 0.999
 
     counted  medians of ratios to the baseline over the microbenchmarks of a group
     group    candidate       count  ins/q  cyc/q    IPC
@@ -169,6 +174,7 @@ fn missing_hardware_counters_are_one_line() {
     insta::assert_snapshot!(text, @"
     scan_range=100  counted
     absolute        minf/q  majf/q  migr/q
+    ──────────────────────────────────────
     rel_withdbg       4e-4    0.00    2e-6
     rel               4e-4    0.00    2e-6
     rel_native        4e-4    0.00    2e-6
@@ -180,6 +186,7 @@ fn missing_hardware_counters_are_one_line() {
     rel_native_lto   1.000       –   1.000
     control          1.000       –   1.000
 
+    counters
     counted for the system under test in its slices, without the background: minf/q,
     majf/q and migr/q are minor and major page faults and moves between CPUs per
     query. Ratios are compared slice by slice, and as a whole where slices have

@@ -1,0 +1,190 @@
+//! Sections of a document as parts of the page.
+
+use dbdyno_text::{
+    Block, Cell, Column, Kind, Mark, Row, Section, SpanKind, Style, Table, Text, Tone,
+};
+use maud::{Markup, html};
+
+use super::elements::{breakable, scrollable_with};
+use super::marker::Marker;
+use crate::model::Role;
+use crate::sections::Chart;
+
+/// A section with its heading; nothing if it has no content.
+pub(crate) fn section(section: &Section<Chart>) -> Markup {
+    if section.blocks.is_empty() {
+        return Markup::default();
+    }
+    super::elements::section(section.id, &section.title, blocks(&section.blocks))
+}
+
+pub(crate) fn blocks(blocks: &[Block<Chart>]) -> Markup {
+    html! { @for block in blocks { (self::block(block)) } }
+}
+
+fn block(block: &Block<Chart>) -> Markup {
+    html! {
+        @match block {
+            Block::Table(one) => { (table(one)) }
+            Block::Text(text) => { (paragraph(text)) }
+            Block::Title(title, about) => {
+                h3 { (breakable(title)) @if !about.is_empty() { " " small { (about) } } }
+            }
+            Block::Facts(facts) => {
+                dl.pairs {
+                    @for fact in &facts.rows {
+                        div { dt { (breakable(&fact.label)) } dd { (fact.text) } }
+                    }
+                }
+            }
+            Block::Details(summary, inner) => { details { summary { (summary) } (blocks(inner)) } }
+            Block::Chart(chart) => { (chart.draw()) }
+        }
+    }
+}
+
+fn paragraph(text: &Text) -> Markup {
+    let class = match text.style {
+        Style::Dim => Some("muted"),
+        Style::Tone(Tone::Worse) => Some("worse"),
+        _ => None,
+    };
+    html! { p class=[class] { (spans(text)) } }
+}
+
+pub(crate) fn spans(text: &Text) -> Markup {
+    html! {
+        @for span in &text.spans {
+            @match span.kind {
+                SpanKind::Plain => { (span.text) }
+                SpanKind::Strong => { strong { (span.text) } }
+                SpanKind::Code => { code { (span.text) } }
+            }
+        }
+    }
+}
+
+pub(crate) fn table(table: &Table) -> Markup {
+    let columns = &table.columns;
+    // Rows of a group and rows below a title are a body of their own.
+    let starts_body = |before: &Row, row: &Row| {
+        row.part.is_some()
+            || columns.first().is_some_and(|column| column.kind == Kind::Group)
+                && before.part.is_none()
+                && before.cells.first() != row.cells.first()
+    };
+    let content = html! {
+        table.(table.class) {
+            @if !table.caption.is_empty() { caption.hidden { (table.caption) } }
+            thead { tr { @for column in columns { (heading(column)) } } }
+            @for rows in table.rows.chunk_by(|a, b| !starts_body(a, b)) {
+                tbody { @for at in 0..rows.len() { (row(columns, rows, at)) } }
+            }
+        }
+    };
+    scrollable_with(table.frame, &table.caption, content)
+}
+
+fn heading(column: &Column) -> Markup {
+    html! {
+        th.num[column.kind == Kind::Number] scope="col" {
+            @match column.mark {
+                Some(mark) => { (marker(mark).label(&column.title)) }
+                None if column.what.is_empty() => { (breakable(&column.title)) }
+                None => { abbr title=(column.what) { (column.title) } }
+            }
+        }
+    }
+}
+
+fn row(columns: &[Column], rows: &[Row], at: usize) -> Markup {
+    let row = &rows[at];
+    if let Some(part) = &row.part {
+        let span = columns.len();
+        return html! { tr { th.block scope="rowgroup" colspan=(span) { (breakable(part)) } } };
+    }
+    // Rows that share this group's label, and those of the groups before it.
+    let same = |a: &Row, b: &Row, to: usize| a.part.is_none() && a.cells[..=to] == b.cells[..=to];
+    html! {
+        tr {
+            @for (number, (column, cell)) in columns.iter().zip(&row.cells).enumerate() {
+                @match column.kind {
+                    Kind::Group => {
+                        @if at == 0 || !same(&rows[at - 1], row, number) {
+                            @let span = rows[at..].iter().take_while(|one| same(one, row, number)).count();
+                            th.group scope="rowgroup" rowspan=[(span > 1).then_some(span)] {
+                                (content(cell, false))
+                            }
+                        }
+                    }
+                    Kind::Name => { th scope="row" { (content(cell, false)) } }
+                    Kind::Text | Kind::Number => { (data(column, cell)) }
+                }
+            }
+        }
+    }
+}
+
+fn data(column: &Column, cell: &Cell) -> Markup {
+    let tone = cell.verdict.map_or("", |(tone, _)| class(tone));
+    let classes = [if column.kind == Kind::Number { "num" } else { "" }, tone, cell.class];
+    let classes: Vec<&str> = classes.into_iter().filter(|class| !class.is_empty()).collect();
+    let classes = (!classes.is_empty()).then(|| classes.join(" "));
+    let title = Some(&cell.title).filter(|title| !title.is_empty());
+    html! { td class=[classes] title=[title] data-c=(column.title) {
+            (content(cell, column.kind == Kind::Number))
+        } }
+}
+
+/// The content of a cell; names may break after their separators, numbers not.
+fn content(cell: &Cell, is_number: bool) -> Markup {
+    let text = html! {
+        @match cell.mark {
+            Some(mark) => { (marker(mark).label(&cell.text)) }
+            None if is_number => { (cell.text) }
+            None => { (breakable(&cell.text)) }
+        }
+    };
+    let ends = cell.interval.as_ref().map_or("", |interval| interval.ends.as_str());
+    html! {
+        @if !cell.link.is_empty() { a.open href={ "#" (cell.link) } { (text) } }
+        @else if !cell.text.is_empty() && (cell.verdict.is_some() || cell.interval.is_some()) { b { (text) } }
+        @else { (text) }
+        @if let Some((tone, word)) = cell.verdict { " " (sign(tone, word)) }
+        @if !ends.is_empty() { small { (ends) } }
+        @for note in &cell.notes { " " small { (note) } }
+    }
+}
+
+pub(crate) fn marker(mark: Mark) -> Marker {
+    match mark {
+        Mark::Baseline => Marker::new(0, Role::Baseline),
+        Mark::Candidate(index) => Marker::new(index, Role::Candidate),
+        Mark::Control => Marker::new(0, Role::Control),
+    }
+}
+
+/// The class that sets the colour of a difference.
+pub(crate) const fn class(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Better => "better",
+        Tone::Worse => "worse",
+        Tone::Noise => "noise",
+        Tone::Bound => "bound",
+        Tone::Alone => "alone",
+        Tone::Unknown => "unknown",
+        Tone::Failed => "failed",
+    }
+}
+
+/// The sign with its word as a tooltip and for screen readers.
+pub(crate) fn sign(tone: Tone, word: &str) -> Markup {
+    let sign = match tone.sign() {
+        '-' => '−',
+        other => other,
+    };
+    html! {
+        span.sign title=(word) aria-hidden="true" { (sign) }
+        span.hidden { (word) }
+    }
+}

@@ -1,0 +1,91 @@
+//! The sections of a report as documents: each table, with its columns and cells, is described once for
+//! terminal, page and Markdown.
+//!
+//! A section is a function of the report and the output, which decides only about what has no room
+//! there. To add one: build a [`Section`] with [`candidate`], [`ratio_cell`] and the like, and name it
+//! where the outputs order their sections (`terminal.rs`, `html.rs`, `markdown.rs`).
+
+pub(crate) mod counters;
+pub(crate) mod effects;
+pub(crate) mod operations;
+pub(crate) mod series;
+pub(crate) mod summaries;
+pub(crate) mod sweep;
+
+use dbdyno_text::{Cell, Interval, Mark, Tone};
+use dbdyno_units::Ratio;
+
+use crate::figures::{ends, plus_minus, ratio};
+use crate::metric::{Metric, compared};
+use crate::model::{Estimate, Report, Role, Verdict};
+
+pub(crate) type Section = dbdyno_text::Section<Chart>;
+
+/// Maximum width of a candidate's name in a column of names on a terminal.
+pub(crate) const LONGEST_NAME: usize = 20;
+
+/// Where a section is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    Terminal,
+    Page,
+    Markdown,
+}
+
+impl Verdict {
+    pub(crate) const fn tone(self) -> Tone {
+        match self {
+            Self::Better => Tone::Better,
+            Self::Worse => Tone::Worse,
+            Self::WithinNoise => Tone::Noise,
+            Self::ClientBound => Tone::Bound,
+            Self::NoInterval => Tone::Alone,
+            Self::Unknown => Tone::Unknown,
+            Self::Failed => Tone::Failed,
+        }
+    }
+}
+
+/// The marker of a candidate.
+pub(crate) fn mark(report: &Report, name: &str, role: Role) -> Mark {
+    match role {
+        Role::Baseline => Mark::Baseline,
+        Role::Control => Mark::Control,
+        Role::Candidate => {
+            let index = compared(report).iter().position(|one| one.name == name);
+            Mark::Candidate(index.unwrap_or(0))
+        }
+    }
+}
+
+/// A candidate's name with its marker.
+pub(crate) fn candidate(report: &Report, name: &str, role: Role) -> Cell {
+    Cell::text(name).mark(mark(report, name, role))
+}
+
+pub(crate) fn interval(estimate: Estimate) -> Interval {
+    Interval { ends: ends(estimate), plus_minus: plus_minus(estimate) }
+}
+
+/// A ratio with its verdict.
+pub(crate) fn ratio_cell(value: Ratio, metric: Metric, verdict: Verdict) -> Cell {
+    Cell::text(ratio(value)).verdict(verdict.tone(), metric.word(verdict))
+}
+
+/// A ratio with its verdict and interval; the sign alone if there is no ratio.
+pub(crate) fn estimate_cell(one: Option<Estimate>, metric: Metric, verdict: Verdict) -> Cell {
+    match one {
+        Some(one) => ratio_cell(one.median, metric, verdict).interval(Some(interval(one))),
+        None => Cell::empty().verdict(verdict.tone(), metric.word(verdict)),
+    }
+}
+
+/// The charts of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Chart {}
+
+impl Chart {
+    pub(crate) fn draw(&self) -> maud::Markup {
+        match *self {}
+    }
+}

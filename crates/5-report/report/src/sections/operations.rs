@@ -1,0 +1,297 @@
+//! What a microbenchmark costs per query, its counters and its response times: absolute, then relative
+//! to the baseline.
+
+use dbdyno_text::{Cell, Column, Interval, Row, Table, csv, decimals};
+use dbdyno_units::{Nanos, Ratio};
+
+use super::{Output, Section, candidate, estimate_cell};
+use crate::export::{number, ratio as exported};
+use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, ratio, tiny};
+use crate::metric::{Metric, with_clients};
+use crate::model::{
+    Absolute, CandidateRecord, MicrobenchmarkRows, Percentile, Report, Role, Row as Compared, Verdict,
+};
+
+const COSTS_KEY: &str = "per operation: cpu/q is the CPU time of the system under \
+     test per query in µs, with what a server does in the background between its slices; usr/q and \
+     sys/q that of its slices in user mode and in the kernel; cs/q and pf/q its context \
+     switches and page faults; rd/q and wr/q bytes from and to storage; client the load \
+     generator's own CPU time in µs, and busy the percentage of its CPUs that it used. QPS, cpu/q \
+     and cs/q are compared slice by slice, the others as a whole.";
+
+const TIMES_KEY: &str = "response times: of an event, from sending its first statement to \
+     reading its last row, over all counted slices. The intervals of their ratios are 95%, over \
+     starts or parts of the run; times are recorded with a resolution of 1%.";
+
+/// The figures of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Costs,
+    Counters,
+    ResponseTimes,
+}
+
+impl Part {
+    const fn has(self, figure: &Figure) -> bool {
+        matches!(
+            (self, figure.kind),
+            (Self::Costs, FigureKind::Cost)
+                | (Self::Counters, FigureKind::Counter(_))
+                | (Self::ResponseTimes, FigureKind::ResponseTime(_))
+        )
+    }
+
+    const fn about(self, output: Output) -> &'static str {
+        match (self, output) {
+            (Self::Costs, Output::Terminal) => "per operation",
+            (Self::Counters, Output::Terminal) => "counted",
+            (Self::Costs, _) => "Per query",
+            (Self::Counters, _) => "Counters per query",
+            (Self::ResponseTimes, _) => "response times of events",
+        }
+    }
+
+    fn write(self, value: f64, output: Output) -> String {
+        match (self, output) {
+            (Self::ResponseTimes, _) => Nanos::from_secs_f64(value / 1e6).to_string(),
+            (Self::Costs, Output::Terminal) => compact(value),
+            (Self::Counters, Output::Terminal) => tiny(value),
+            (Self::Costs, _) => micros(value),
+            // Large counts as whole numbers, and small ones with an exponent instead of 0.
+            (Self::Counters, _) if value < 1.0 => tiny(value),
+            (Self::Counters, _) => micros(value),
+        }
+    }
+}
+
+/// The tables of one part: one per microbenchmark, and what the short titles mean.
+pub(crate) fn operations(
+    report: &Report,
+    part: Part,
+    members: &[&MicrobenchmarkRows],
+    output: Output,
+) -> Section {
+    let mut section = Section::new("operations", "");
+    for member in members {
+        let Some(table) = table(report, part, member, output) else { continue };
+        let title = with_clients(&member.name, member.clients, report.is_sweep());
+        section.title(title, part.about(output));
+        section.push(table);
+    }
+    match part {
+        _ if section.blocks.is_empty() => {}
+        Part::Costs => section.note(COSTS_KEY),
+        Part::ResponseTimes => section.note(TIMES_KEY),
+        // Below the counters of groups.
+        Part::Counters => {}
+    }
+    section
+}
+
+/// All candidates with their figures; `None` if none is known.
+pub(crate) fn table(
+    report: &Report,
+    part: Part,
+    member: &MicrobenchmarkRows,
+    output: Output,
+) -> Option<Table> {
+    let lines = measured(report, member);
+    let is_known = |figure: &&Figure| {
+        part.has(figure) && lines.iter().any(|(_, own, _)| (figure.of)(own).is_some())
+    };
+    let figures: Vec<&Figure> = FIGURES.iter().filter(is_known).collect();
+    if figures.is_empty() {
+        return None;
+    }
+    let heading = if output == Output::Terminal { "absolute" } else { part.about(output) };
+    let titles = figures.iter().map(|figure| Column::number(figure.title(output)));
+    let columns = [Column::name(heading)].into_iter().chain(titles);
+    let mut table =
+        Table::new(columns).class("facts operations").caption(part.about(output));
+    if output != Output::Terminal {
+        table.part("absolute");
+    }
+    let push = |table: &mut Table, one: &CandidateRecord, cells: Vec<Cell>| {
+        let name = [candidate(report, &one.name, one.role)];
+        table.push(Row::new(name.into_iter().chain(cells)).faint(one.role == Role::Control));
+    };
+    let is_shown = |own: &Absolute| part != Part::ResponseTimes || own.latency.is_some();
+    for (one, own, _) in lines.iter().filter(|(_, own, _)| is_shown(own)) {
+        let value = |figure: &&Figure| (figure.of)(own).map(|value| part.write(value, output));
+        push(&mut table, one, figures.iter().map(|figure| Cell::number(value(figure))).collect());
+    }
+    let better = if part == Part::ResponseTimes { ", below 1 is better" } else { "" };
+    table.part(format!("relative to {}{better}", report.baseline));
+    for (one, own, row) in &lines {
+        let Some(row) = row.filter(|_| is_shown(own)) else { continue };
+        let cells = figures.iter().map(|figure| relative(figure, member, row, output));
+        push(&mut table, one, cells.collect());
+    }
+    Some(table)
+}
+
+fn relative(
+    figure: &Figure,
+    member: &MicrobenchmarkRows,
+    row: &Compared,
+    output: Output,
+) -> Cell {
+    if let FigureKind::ResponseTime(percentile) = figure.kind {
+        let Some(one) = percentile.relative_of(row) else { return Cell::dash() };
+        return match one.relative {
+            Some(estimate) => estimate_cell(Some(estimate), Metric::Cpu, one.verdict),
+            None => Cell::text("few").verdict(Verdict::tone(one.verdict), one.verdict.name()),
+        };
+    }
+    let Some(value) = figure.ratio(&member.baseline, row) else { return Cell::dash() };
+    let counted = matches!(figure.kind, FigureKind::Counter(_)) && output == Output::Page;
+    let ends = figure.relative(row).filter(|_| counted).map(ends);
+    let text = match output {
+        Output::Terminal => ratio(Ratio::new(value)),
+        Output::Page | Output::Markdown => format!("{value:.3}"),
+    };
+    Cell::text(text).interval(ends.map(|ends| Interval { ends, plus_minus: String::new() }))
+}
+
+type Measured<'a> = (&'a CandidateRecord, &'a Absolute, Option<&'a Compared>);
+
+/// The candidates that were measured, baseline first, and their rows.
+pub(crate) fn measured<'a>(report: &'a Report, member: &'a MicrobenchmarkRows) -> Vec<Measured<'a>> {
+    let of = |candidate: &'a CandidateRecord| match candidate.role {
+        Role::Baseline => Some((candidate, &member.baseline, None)),
+        Role::Candidate | Role::Control => {
+            let row = member.rows.iter().find(|row| row.candidate == candidate.name)?;
+            Some((candidate, &row.absolute, Some(row)))
+        }
+    };
+    report.candidates.iter().filter_map(of).collect()
+}
+
+/// One line per candidate, microbenchmark and percentile.
+pub(crate) fn latency_csv(report: &Report) -> String {
+    struct Line<'a> {
+        of: &'a MicrobenchmarkRows,
+        candidate: &'a str,
+        percentile: Percentile,
+        value: Nanos,
+        row: Option<&'a Compared>,
+    }
+    let mut lines = Vec::new();
+    for of in &report.microbenchmarks {
+        for (candidate, own, row) in measured(report, of) {
+            let Some(latency) = &own.latency else { continue };
+            lines.extend(Percentile::ALL.map(|percentile| {
+                let value = percentile.of(latency);
+                Line { of, candidate: &candidate.name, percentile, value, row }
+            }));
+        }
+    }
+    let compared = |line: &Line<'_>| line.percentile.relative_of(line.row?).cloned();
+    let relative = |line: &Line<'_>| compared(line)?.relative;
+    csv(
+        &[
+            ("microbenchmark", &|line: &Line<'_>| line.of.name.clone()),
+            ("group", &|line| line.of.group.clone()),
+            ("clients", &|line| line.of.clients.to_string()),
+            ("candidate", &|line| line.candidate.to_owned()),
+            ("baseline", &|_| report.baseline.clone()),
+            ("percentile", &|line| line.percentile.name().to_owned()),
+            ("response_time_us", &|line| number(Some(line.value.as_micros_f64()))),
+            ("relative", &|line| exported(relative(line).map(|one| one.median))),
+            ("ci_low", &|line| exported(relative(line).map(|one| one.low))),
+            ("ci_high", &|line| exported(relative(line).map(|one| one.high))),
+            ("verdict", &|line| {
+                compared(line).map_or_else(String::new, |one| one.verdict.name().to_owned())
+            }),
+        ],
+        lines,
+    )
+}
+
+/// One line per candidate and microbenchmark.
+pub(crate) fn relative_csv(report: &Report) -> String {
+    type Line<'a> = (&'a MicrobenchmarkRows, &'a Compared);
+    let lines = report.microbenchmarks.iter().flat_map(|of| of.rows.iter().map(move |row| (of, row)));
+    let own = |(_, row): &Line<'_>, name: &str| number((Figure::named(name).of)(&row.absolute));
+    let qps = |(_, row): &Line<'_>| row.relative_qps;
+    let cpu = |(_, row): &Line<'_>| row.relative_cpu;
+    csv(
+        &[
+            ("microbenchmark", &|(of, _): &Line<'_>| of.name.clone()),
+            ("group", &|(of, _)| of.group.clone()),
+            ("candidate", &|(_, row)| row.candidate.clone()),
+            ("baseline", &|_| report.baseline.clone()),
+            ("relative_qps", &|(_, row)| exported(Metric::Qps.ratio(row))),
+            ("ci_low", &|line| exported(qps(line).map(|one| one.low))),
+            ("ci_high", &|line| exported(qps(line).map(|one| one.high))),
+            ("verdict", &|(_, row)| row.verdict.name().to_owned()),
+            ("blocks", &|(_, row)| row.blocks.to_string()),
+            ("qps", &|line| own(line, "qps")),
+            ("baseline_qps", &|(of, _)| number((Figure::named("qps").of)(&of.baseline))),
+            ("relative_cpu", &|line| exported(cpu(line).map(|one| one.median))),
+            ("cpu_us_per_query", &|line| own(line, "cpu_us_per_query")),
+            ("errors", &|(_, row)| row.absolute.errors.to_string()),
+            ("clients", &|(of, _)| of.clients.to_string()),
+            ("relative_cs", &|(_, row)| exported(row.relative_cs.map(|one| one.median))),
+            ("client_cpu_us_per_query", &|line| own(line, "client_cpu_us_per_query")),
+            ("cs_per_query", &|(_, row)| decimals(row.absolute.cs_per_query, 6)),
+            ("user_us_per_query", &|line| own(line, "user_us_per_query")),
+            ("system_us_per_query", &|line| own(line, "system_us_per_query")),
+            ("relative_cpu_ci_low", &|line| exported(cpu(line).map(|one| one.low))),
+            ("relative_cpu_ci_high", &|line| exported(cpu(line).map(|one| one.high))),
+            ("cpu_verdict", &|(_, row)| match Metric::Cpu.is_measured(row) {
+                true => Metric::Cpu.word(row.cpu_verdict).to_owned(),
+                false => String::new(),
+            }),
+            ("trusted_metric", &|(_, row)| row.trusted_metric.name().to_owned()),
+        ],
+        lines,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn drawn(report: &Report, part: Part) -> Option<Table> {
+        table(report, part, &report.microbenchmarks[0], Output::Terminal)
+    }
+
+    fn titles(table: &Table) -> Vec<&str> {
+        table.columns[1..].iter().map(|column| column.title.as_str()).collect()
+    }
+
+    #[test]
+    fn only_known_figures_have_a_column() {
+        let of = |report: &Report| -> Vec<String> {
+            let table = drawn(report, Part::Costs).unwrap();
+            titles(&table).into_iter().map(str::to_owned).collect()
+        };
+        assert_eq!(of(&sample::report()), ["QPS", "cpu/q", "cs/q", "pf/q"]);
+        assert_eq!(
+            of(&sample::servers()),
+            ["QPS", "cpu/q", "usr/q", "sys/q", "cs/q", "pf/q", "rd/q", "wr/q", "client", "busy"]
+        );
+        assert_eq!(of(&sample::imported()), ["QPS"]);
+        let few = ["scan_range=100"];
+        assert_eq!(drawn(&sample::report_of(&few), Part::Counters), None);
+        let kernel = drawn(&sample::only_kernel_counters(&few), Part::Counters).unwrap();
+        assert_eq!(titles(&kernel), ["minf/q", "majf/q", "migr/q"]);
+        // No ratio to zero.
+        assert_eq!(kernel.rows.last().unwrap().cells[2], Cell::dash());
+    }
+
+    #[test]
+    fn ratio_of_pairs_is_preferred_to_the_quotient() {
+        let mut report = sample::servers();
+        let row = &mut report.microbenchmarks[0].rows[0];
+        row.relative_cpu.as_mut().unwrap().median = Ratio::new(7.0);
+        row.absolute.user_us_per_query = Some(30.0);
+        report.microbenchmarks[0].baseline.user_us_per_query = Some(20.0);
+        let table = drawn(&report, Part::Costs).unwrap();
+        let title = table.rows.iter().position(|row| row.part.is_some()).unwrap();
+        let cells = &table.rows[title + 1].cells;
+        assert_eq!((cells[2].text.as_str(), cells[3].text.as_str()), ("7.000", "1.500"));
+    }
+}
