@@ -98,9 +98,12 @@ fn table(table: &Table) -> String {
     for row in &table.rows {
         let mut cells: Vec<String> = match &row.part {
             Some(part) => vec![format!("**{}**", escape(part))],
-            None => {
-                table.columns.iter().zip(&row.cells).map(|(column, one)| cell(column, one)).collect()
-            }
+            None => table
+                .columns
+                .iter()
+                .zip(&row.cells)
+                .map(|(column, one)| cell(column, one))
+                .collect(),
         };
         cells.resize(table.columns.len(), String::new());
         out.push_str(&format!("| {} |\n", cells.join(" | ")));

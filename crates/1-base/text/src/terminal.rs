@@ -269,7 +269,9 @@ impl Drawing<'_> {
     fn heading(&self, out: &mut String, layout: &Layout, part: &[usize]) {
         let titles: Vec<Vec<String>> = part
             .iter()
-            .map(|at| break_name(&plain(&self.table.columns[*at].title), layout.columns[*at].total()))
+            .map(|at| {
+                break_name(&plain(&self.table.columns[*at].title), layout.columns[*at].total())
+            })
             .collect();
         let lines = titles.iter().map(Vec::len).max().unwrap_or(0);
         for line in 0..lines {
@@ -313,7 +315,13 @@ impl Drawing<'_> {
             let text = cut(&shown(cell), widths.value.max(widths.title));
             is_repeated &= column.kind == Kind::Group
                 && before.and_then(|row| row.cells.get(*at)).is_some_and(|one| one == cell);
-            self.cell(&mut pieces, (column, widths), cell, if is_repeated { "" } else { &text }, row);
+            self.cell(
+                &mut pieces,
+                (column, widths),
+                cell,
+                if is_repeated { "" } else { &text },
+                row,
+            );
         }
         out.push_str(&format!("{}\n", pieces.text));
     }
@@ -333,7 +341,8 @@ impl Drawing<'_> {
             (None, false) => text.to_owned(),
         };
         if column.kind != Kind::Number {
-            let sign = cell.verdict.map_or_else(String::new, |(tone, _)| format!(" {}", tone.sign()));
+            let sign =
+                cell.verdict.map_or_else(String::new, |(tone, _)| format!(" {}", tone.sign()));
             pieces.add(&left(&format!("{text}{sign}"), widths.total()), style);
             return;
         }

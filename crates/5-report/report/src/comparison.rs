@@ -35,9 +35,9 @@ use crate::export::ExportError;
 use crate::metric::{Grouping, Metric, clients};
 use crate::model::{CandidateRecord, Estimate, GroupSummary, Report, Role, Verdict};
 use crate::words::{TABLES_ROWS, readable_time};
-use dbdyno_text::letter;
 use absolute::Sources;
 use candidates::matched;
+use dbdyno_text::letter;
 
 /// The format version of `comparison.json`; incremented if a field is renamed or changes its
 /// meaning.

@@ -13,8 +13,7 @@ use serde::Serialize;
 
 use crate::key_results::Finding;
 use crate::model::{
-    CandidateRecord, Estimate, GroupSummary, Lost, MicrobenchmarkRows, Report,
-    Role, Row, Verdict,
+    CandidateRecord, Estimate, GroupSummary, Lost, MicrobenchmarkRows, Report, Role, Row, Verdict,
 };
 
 /// A metric of the comparison.

@@ -28,10 +28,10 @@ use crate::sections::summaries::summaries;
 use crate::sections::{Output, Section};
 use crate::series::comes_first;
 use crate::words::NOTHING_MEASURED;
-use header::header;
-use layout::Layout;
 use dbdyno_text::terminal;
 pub use dbdyno_text::{COLOR_CODES, Paint};
+use header::header;
+use layout::Layout;
 use paint::wrap;
 use short_names::ShortNames;
 

@@ -11,13 +11,13 @@ use super::marker::Marker;
 use super::verdict::{class, icon};
 use super::{distribution, document};
 use crate::figures::{ends, micros, ratio};
-use crate::sections::Output;
-use crate::sections::operations::{self, Part};
 use crate::metric::{Metric, with_clients};
 use crate::model::{
     Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
     RelativePercentile, Report, Role, Row, Verdict,
 };
+use crate::sections::Output;
+use crate::sections::operations::{self, Part};
 
 pub(super) fn render(report: &Report) -> Markup {
     let content = html! {

@@ -132,8 +132,8 @@ fn data(column: &Column, cell: &Cell) -> Markup {
     let classes = (!classes.is_empty()).then(|| classes.join(" "));
     let title = Some(&cell.title).filter(|title| !title.is_empty());
     html! { td class=[classes] title=[title] data-c=(column.title) {
-            (content(cell, column.kind == Kind::Number))
-        } }
+        (content(cell, column.kind == Kind::Number))
+    } }
 }
 
 /// The content of a cell; names may break after their separators, numbers not.

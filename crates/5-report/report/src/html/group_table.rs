@@ -2,12 +2,12 @@
 
 use maud::{Markup, html};
 
+use super::View;
 use super::elements::{breakable, or_dash};
 use super::lanes::{self, Lane, point_estimate};
 use super::marker::Marker;
 use super::scale::Scale;
 use super::verdict::{class, sign};
-use super::View;
 use crate::figures::{ends, ratio};
 use crate::metric::{Metric, clients, compared, missing};
 use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Row, Verdict};

@@ -8,11 +8,11 @@ mod scaling;
 
 use maud::{Markup, display, html};
 
-use crate::figures::micros;
 use super::elements::{breakable, scrollable, section};
 use super::lanes::point_estimate;
 use super::marker::Marker;
 use super::scale::Scale;
+use crate::figures::micros;
 use crate::figures::{compact, ends, ratio};
 use crate::metric::{Metric, clients};
 use crate::model::CounterFigure;

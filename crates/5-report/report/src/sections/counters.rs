@@ -127,8 +127,13 @@ pub(crate) fn counters_csv(report: &Report) -> String {
             std::iter::once((report.baseline.as_str(), &of.baseline, None)).chain(rows)
         {
             let counters = absolute.counters.iter();
-            lines.extend(counters.map(|(figure, value)| {
-                Line { of, candidate, absolute, row, figure: *figure, value: *value }
+            lines.extend(counters.map(|(figure, value)| Line {
+                of,
+                candidate,
+                absolute,
+                row,
+                figure: *figure,
+                value: *value,
             }));
         }
     }

@@ -84,14 +84,14 @@ impl<'r> EffectTable<'r> {
         let caption = format!("Effects of the settings of {}", self.matrix);
         let mut table = Table::new(columns).class("groups").caption(caption);
         for (name, effects) in &self.rows {
-            let cells = effects
-                .iter()
-                .map(|one| estimate_cell(one.relative_qps, Metric::Qps, one.verdict));
+            let cells =
+                effects.iter().map(|one| estimate_cell(one.relative_qps, Metric::Qps, one.verdict));
             table.push(Row::new([Cell::text(name)].into_iter().chain(cells)));
         }
         let means = self.means();
         if means.iter().any(Option::is_some) {
-            let means = means.into_iter().map(|mean| Cell::text(mean.map_or_else(String::new, ratio)));
+            let means =
+                means.into_iter().map(|mean| Cell::text(mean.map_or_else(String::new, ratio)));
             table.push(Row::new([Cell::text("geometric mean")].into_iter().chain(means)));
         }
         table

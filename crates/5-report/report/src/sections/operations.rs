@@ -9,7 +9,8 @@ use crate::export::{number, ratio as exported};
 use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, ratio, tiny};
 use crate::metric::{Metric, with_clients};
 use crate::model::{
-    Absolute, CandidateRecord, MicrobenchmarkRows, Percentile, Report, Role, Row as Compared, Verdict,
+    Absolute, CandidateRecord, MicrobenchmarkRows, Percentile, Report, Role, Row as Compared,
+    Verdict,
 };
 
 const COSTS_KEY: &str = "per operation: cpu/q is the CPU time of the system under \
@@ -106,8 +107,7 @@ pub(crate) fn table(
     let heading = if output == Output::Terminal { "absolute" } else { part.about(output) };
     let titles = figures.iter().map(|figure| Column::number(figure.title(output)));
     let columns = [Column::name(heading)].into_iter().chain(titles);
-    let mut table =
-        Table::new(columns).class("facts operations").caption(part.about(output));
+    let mut table = Table::new(columns).class("facts operations").caption(part.about(output));
     if output != Output::Terminal {
         table.part("absolute");
     }
@@ -130,12 +130,7 @@ pub(crate) fn table(
     Some(table)
 }
 
-fn relative(
-    figure: &Figure,
-    member: &MicrobenchmarkRows,
-    row: &Compared,
-    output: Output,
-) -> Cell {
+fn relative(figure: &Figure, member: &MicrobenchmarkRows, row: &Compared, output: Output) -> Cell {
     if let FigureKind::ResponseTime(percentile) = figure.kind {
         let Some(one) = percentile.relative_of(row) else { return Cell::dash() };
         return match one.relative {
@@ -156,7 +151,10 @@ fn relative(
 type Measured<'a> = (&'a CandidateRecord, &'a Absolute, Option<&'a Compared>);
 
 /// The candidates that were measured, baseline first, and their rows.
-pub(crate) fn measured<'a>(report: &'a Report, member: &'a MicrobenchmarkRows) -> Vec<Measured<'a>> {
+pub(crate) fn measured<'a>(
+    report: &'a Report,
+    member: &'a MicrobenchmarkRows,
+) -> Vec<Measured<'a>> {
     let of = |candidate: &'a CandidateRecord| match candidate.role {
         Role::Baseline => Some((candidate, &member.baseline, None)),
         Role::Candidate | Role::Control => {
@@ -209,9 +207,10 @@ pub(crate) fn latency_csv(report: &Report) -> String {
 }
 
 /// One line per candidate and microbenchmark.
-pub(crate) fn relative_csv(report: &Report) -> String {
+pub fn relative_csv(report: &Report) -> String {
     type Line<'a> = (&'a MicrobenchmarkRows, &'a Compared);
-    let lines = report.microbenchmarks.iter().flat_map(|of| of.rows.iter().map(move |row| (of, row)));
+    let lines =
+        report.microbenchmarks.iter().flat_map(|of| of.rows.iter().map(move |row| (of, row)));
     let own = |(_, row): &Line<'_>, name: &str| number((Figure::named(name).of)(&row.absolute));
     let qps = |(_, row): &Line<'_>| row.relative_qps;
     let cpu = |(_, row): &Line<'_>| row.relative_cpu;

@@ -8,7 +8,8 @@ use crate::model::{Report, Series, SeriesChange};
 /// One line per series, microbenchmark and pair of neighbours, the largest certain change first.
 pub(crate) fn changes_csv(report: &Report) -> String {
     type Line<'a> = (&'a Series, &'a SeriesChange);
-    let lines = report.series.iter().flat_map(|series| series.changes.iter().map(move |one| (series, one)));
+    let lines =
+        report.series.iter().flat_map(|series| series.changes.iter().map(move |one| (series, one)));
     csv(
         &[
             ("series", &|(series, _): &Line<'_>| series.name.clone()),

@@ -68,8 +68,11 @@ fn of_sweep(
             let mut at = step.clients();
             for (number, (words, verdict)) in step.findings().into_iter().enumerate() {
                 for line in wrap(&words, room) {
-                    let line =
-                        if number == 0 { paint.tone(verdict.tone(), &line) } else { paint.dim(&line) };
+                    let line = if number == 0 {
+                        paint.tone(verdict.tone(), &line)
+                    } else {
+                        paint.dim(&line)
+                    };
                     let label = left(&plain(std::mem::take(&mut label)), groups);
                     let at = left(&std::mem::take(&mut at), clients);
                     out.push_str(&format!("  {label}  {at}  {line}\n"));

@@ -9,7 +9,6 @@ use crate::model::{Report, Role};
 /// Maximum number of lines of a name in a heading.
 const LINES: usize = 3;
 
-
 /// The candidates' names in tables.
 pub(super) struct ShortNames {
     /// Pairs of a candidate's name and its short name, in the report's order.

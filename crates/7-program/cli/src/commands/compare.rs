@@ -158,7 +158,7 @@ fn conclude(report: &Report) {
 fn export(report: &Report, args: &Compare) -> Result<(), CliError> {
     let exports = [
         (&args.export_json, export::run_json as fn(&Report) -> _),
-        (&args.export_csv, export::relative_csv),
+        (&args.export_csv, |report| Ok(export::relative_csv(report))),
         (&args.export_markdown, |report| Ok(markdown::render(report))),
     ];
     for (file, content) in exports {
