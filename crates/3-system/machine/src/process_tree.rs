@@ -408,18 +408,21 @@ mod tests {
         // This process; other tests may add to it.
         let mut tree = ProcessTree::of(std::process::id()).unwrap();
         let before = tree.read().unwrap();
-        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let (end, until_read) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             for _ in 0..50 {
                 std::thread::sleep(std::time::Duration::from_micros(100));
             }
             let start = clock::thread_cpu();
             while clock::thread_cpu() - start < Nanos::from_millis(20) {}
-            drop(end);
-            sleep(100);
+            drop(done);
+            // The switches of a thread that ended are not counted.
+            until_read.recv().unwrap_err();
         });
         wait.recv().unwrap_err();
         let used = tree.read().unwrap().since(&before);
+        drop(end);
         assert!(used.cpu >= Nanos::from_millis(20), "{used:?}");
         assert!(used.context_switches >= Some(50), "{used:?}");
         thread.join().unwrap();

@@ -249,7 +249,7 @@ fn cancelled_build_kills_compiler_and_leaves_no_files() {
 #[test]
 #[ignore = "started by a_kill_half_way_leaves_nothing_that_is_taken_for_a_build"]
 fn builds_until_it_is_killed() {
-    let cache = std::env::var_os("DBDYNO_TEST_CACHE").unwrap();
+    let Some(cache) = std::env::var_os("DBDYNO_TEST_CACHE") else { return };
     let hang = std::env::var("DBDYNO_TEST_HANG").unwrap();
     let _ = build_one(&Builder::new(cache_in(Path::new(&cache), "")), &request("rel", &[hang]));
 }

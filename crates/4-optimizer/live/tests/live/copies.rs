@@ -11,7 +11,11 @@ use dbdyno_relayout::AddressMap;
 
 use crate::victim::{Program, Victim};
 
-pub const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// Threads stop when they run, which takes long on a busy machine.
+pub const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// For processes that are killed or stopped meanwhile: the program stands still for four times as long.
+const SHORT_PAUSE: Duration = Duration::from_millis(500);
 
 pub fn attach(program: &Program, victim: &Victim) -> Attachment {
     attach_to(program, victim.pid())
@@ -22,8 +26,17 @@ pub fn attach_to(program: &Program, pid: u32) -> Attachment {
 }
 
 pub fn attach_with(program: &Program, pid: u32, options: ProbeOptions) -> Attachment {
+    attach_for(program, pid, options, MAX_PAUSE)
+}
+
+/// For processes that other tests start to kill or stop them.
+pub fn attach_as_helper(program: &Program, pid: u32) -> Attachment {
+    attach_for(program, pid, ProbeOptions { unmap: true, ..ProbeOptions::default() }, SHORT_PAUSE)
+}
+
+fn attach_for(program: &Program, pid: u32, options: ProbeOptions, pause: Duration) -> Attachment {
     let process = Process::open(pid, options).unwrap();
-    Attachment::open(process, &program.state(), MAX_PAUSE).unwrap()
+    Attachment::open(process, &program.state(), pause).unwrap()
 }
 
 /// Copies the leaf functions of a test program into new memory.

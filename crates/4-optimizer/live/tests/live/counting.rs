@@ -11,9 +11,8 @@ use dbdyno_live::{
 use dbdyno_relayout::{Options, SampleRequirement, Samples};
 use dbdyno_units::Nanos;
 
-use crate::copies::{attach, attach_to};
+use crate::copies::{attach, attach_as_helper, attach_to};
 use crate::killed::assert_undoable;
-use crate::repetitions;
 use crate::sampling::samples;
 use crate::victim::{Program, Victim};
 
@@ -223,7 +222,7 @@ fn helper_counts_a_program_forever() {
         std::env::var_os(FILE).unwrap().into(),
         std::env::var_os(STATE).unwrap().into(),
     );
-    let mut attachment = attach_to(&program, pid.parse().unwrap());
+    let mut attachment = attach_as_helper(&program, pid.parse().unwrap());
     let samples = samples(&attachment);
     loop {
         count(&mut attachment, &samples, &Options::default(), &BURSTS, || false).unwrap();
@@ -293,11 +292,20 @@ fn child_forked_in_a_burst_has_the_original_code_afterwards() {
 
 #[test]
 fn program_runs_and_is_undoable_after_a_kill_while_it_is_counted() {
+    kill_while_counting(8);
+}
+
+#[test]
+#[ignore = "full"]
+fn program_runs_and_is_undoable_after_many_kills_while_it_is_counted() {
+    kill_while_counting(40);
+}
+
+fn kill_while_counting(count: u64) {
     let program = compile();
     let mut victim = program.start();
     let mut killed_while_active = 0;
-    let rounds = repetitions(8, 40);
-    for round in 0..rounds {
+    for round in 0..count {
         let counting = start_counting(&program, &victim);
         wait_for_a_burst(&program);
         sleep(Duration::from_micros(round * 7_919 % 40_000));
@@ -312,6 +320,6 @@ fn program_runs_and_is_undoable_after_a_kill_while_it_is_counted() {
             assert!(matches!(attachment.redo(), Err(LiveError::NothingToRedo { .. })));
         }
     }
-    assert!(killed_while_active > 0, "in no round of {rounds}");
+    assert!(killed_while_active > 0, "in no round of {count}");
     victim.end();
 }

@@ -10,7 +10,6 @@ use dbdyno_relayout::Options;
 
 use crate::copies::{attach, optimize};
 use crate::memory_limit::MemoryLimit;
-use crate::repetitions;
 use crate::victim::{Program, Victim};
 use crate::whole::optimize_once;
 
@@ -28,7 +27,7 @@ fn helper_changes_a_program_forever() {
         std::env::var_os(STATE).unwrap().into(),
     );
     loop {
-        let mut attachment = crate::copies::attach_to(&program, pid.parse().unwrap());
+        let mut attachment = crate::copies::attach_as_helper(&program, pid.parse().unwrap());
         optimize(&program, &mut attachment);
         attachment.undo().unwrap();
         attachment.redo().unwrap();
@@ -137,11 +136,21 @@ pub fn assert_undoable(program: &Program, victim: &mut Victim) {
 
 #[test]
 fn program_runs_and_is_undoable_after_dbdyno_is_killed_at_any_moment() {
+    kill_at_moments(4);
+}
+
+#[test]
+#[ignore = "full"]
+fn program_runs_and_is_undoable_after_dbdyno_is_killed_at_many_moments() {
+    kill_at_moments(100);
+}
+
+fn kill_at_moments(count: u64) {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
     // If it is killed right after a thread has stopped, the kernel ends its wait with EINTR.
     victim.accept_eintr();
-    for moment in moments(repetitions(10, 100)) {
+    for moment in moments(count) {
         let optimizer = Optimizer::start(&program, &victim);
         sleep(moment);
         drop(optimizer);
@@ -153,11 +162,21 @@ fn program_runs_and_is_undoable_after_dbdyno_is_killed_at_any_moment() {
 
 #[test]
 fn program_runs_after_dbdyno_is_stopped_at_any_moment() {
+    stop_at_moments(2);
+}
+
+#[test]
+#[ignore = "full"]
+fn program_runs_after_dbdyno_is_stopped_at_many_moments() {
+    stop_at_moments(50);
+}
+
+fn stop_at_moments(count: u64) {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
     // If it is killed right after a thread has stopped, the kernel ends its wait with EINTR.
     victim.accept_eintr();
-    for moment in moments(repetitions(4, 50)) {
+    for moment in moments(count) {
         let optimizer = Optimizer::start(&program, &victim);
         sleep(moment);
         optimizer.signal(libc::SIGSTOP);
@@ -171,6 +190,16 @@ fn program_runs_after_dbdyno_is_stopped_at_any_moment() {
 
 #[test]
 fn program_runs_and_is_undoable_after_dbdyno_runs_out_of_memory_at_any_moment() {
+    run_out_of_memory_at_moments(3);
+}
+
+#[test]
+#[ignore = "full"]
+fn program_runs_and_is_undoable_after_dbdyno_runs_out_of_memory_at_many_moments() {
+    run_out_of_memory_at_moments(50);
+}
+
+fn run_out_of_memory_at_moments(count: u64) {
     let Some(limit) = MemoryLimit::new() else {
         return println!("skipped: no control groups of memory are permitted here");
     };
@@ -178,7 +207,7 @@ fn program_runs_and_is_undoable_after_dbdyno_runs_out_of_memory_at_any_moment() 
     let mut victim = program.start();
     victim.accept_eintr();
     let mut killed = 0;
-    for moment in moments(repetitions(4, 50)) {
+    for moment in moments(count) {
         let mut optimizer = Optimizer::start_limited(&program, &victim, &limit);
         sleep(moment);
         limit.tighten();
@@ -194,11 +223,20 @@ fn program_runs_and_is_undoable_after_dbdyno_runs_out_of_memory_at_any_moment() 
 
 #[test]
 fn program_is_undoable_after_dbdyno_is_killed_while_it_replaces_layouts() {
+    kill_while_layouts_are_replaced(2);
+}
+
+#[test]
+#[ignore = "full"]
+fn program_is_undoable_after_dbdyno_is_killed_often_while_it_replaces_layouts() {
+    kill_while_layouts_are_replaced(40);
+}
+
+fn kill_while_layouts_are_replaced(count: u64) {
     let program = Program::compile("language.cpp", "g++", &["-O2"]);
     let mut victim = program.start();
     let helper = "killed::helper_relays_a_program_out_forever";
-    let turns = repetitions(8, 40);
-    for turn in 0..turns {
+    for turn in 0..count {
         let optimizer = Optimizer::start_helper(&program, &victim, helper);
         // Sampling takes the first 0.4 s; then a layout is made and switched.
         sleep(Duration::from_millis(450 + turn * 1_711 % 2_500));

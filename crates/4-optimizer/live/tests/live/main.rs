@@ -22,8 +22,3 @@ mod victim;
 mod virtual_tables;
 mod whole;
 mod workers;
-
-/// The number of repetitions: the larger one if the environment variable `DBDYNO_LONG_TESTS` is 1.
-fn repetitions(short: u64, long: u64) -> u64 {
-    if std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1") { long } else { short }
-}

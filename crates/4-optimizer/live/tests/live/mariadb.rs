@@ -13,7 +13,7 @@ use dbdyno_live::{
 };
 use dbdyno_relayout::Options;
 
-use crate::repetitions;
+use crate::copies::MAX_PAUSE;
 
 const SERVER: &str = "/usr/sbin/mariadbd";
 
@@ -108,6 +108,17 @@ fn queries() -> String {
 
 #[test]
 fn stock_server_returns_the_same_results() {
+    compare_results(2);
+}
+
+#[test]
+#[ignore = "full"]
+fn stock_server_returns_the_same_results_while_it_is_optimized_again_and_again() {
+    compare_results(5);
+}
+
+/// Compares results while the server is optimized this often.
+fn compare_results(count: u32) {
     let server = Server::start();
     server.query(TABLES);
     let queries = queries();
@@ -136,7 +147,7 @@ fn stock_server_returns_the_same_results() {
                 written.fetch_add(2, Ordering::Relaxed);
             }
         });
-        let outcome = std::panic::catch_unwind(|| optimize_repeatedly(&server, &rounds));
+        let outcome = std::panic::catch_unwind(|| optimize_repeatedly(&server, count, &rounds));
         over.store(true, Ordering::Relaxed);
         if let Err(panic) = outcome {
             std::panic::resume_unwind(panic);
@@ -157,12 +168,11 @@ fn wait_for_rounds(rounds: &AtomicU32) {
     }
 }
 
-fn optimize_repeatedly(server: &Server, rounds: &AtomicU32) {
+fn optimize_repeatedly(server: &Server, count: u32, rounds: &AtomicU32) {
     let state = tempfile::tempdir().unwrap();
     let process = Process::open(server.child.id(), ProbeOptions::default()).unwrap();
-    let mut attachment =
-        Attachment::open(process, state.path(), Duration::from_millis(200)).unwrap();
-    for round in 0..repetitions(3, 5) {
+    let mut attachment = Attachment::open(process, state.path(), MAX_PAUSE).unwrap();
+    for round in 0..count {
         let sampling = SamplingOptions {
             time: Duration::from_secs(2),
             frequency: 1_999,

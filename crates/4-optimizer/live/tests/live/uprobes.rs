@@ -19,7 +19,6 @@ use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
 use perf_event_open_sys::perf_event_open;
 
 use crate::copies::attach;
-use crate::repetitions;
 use crate::victim::{Program, Victim};
 
 /// The instruction that the kernel writes.
@@ -230,6 +229,16 @@ fn functions_that_have_a_uprobe_stay_until_it_is_removed() {
 
 #[test]
 fn uprobes_come_and_go_while_functions_are_moved() {
+    move_functions_beside_uprobes(5);
+}
+
+#[test]
+#[ignore = "full"]
+fn uprobes_come_and_go_while_functions_are_moved_many_times() {
+    move_functions_beside_uprobes(200);
+}
+
+fn move_functions_beside_uprobes(count: u64) {
     let mut target = match Target::start() {
         Ok(target) => target,
         Err(error) => return println!("skipped: the kernel permits no uprobes: {error}"),
@@ -251,7 +260,7 @@ fn uprobes_come_and_go_while_functions_are_moved() {
             (rounds, hits)
         });
         let _done = Done(&is_done);
-        for _ in 0..repetitions(10, 200) {
+        for _ in 0..count {
             target.optimize();
             target.victim.assert_alive();
             target.attachment.undo().unwrap();

@@ -1,6 +1,7 @@
 //! Test programs that check themselves while they are changed.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -14,21 +15,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Compiles `tests/victims/NAME`.
+    /// A copy of `tests/victims/NAME`, compiled: the kernel knows probes by the file.
     pub fn compile(name: &str, compiler: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("victim");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims").join(name);
-        let status = Command::new(compiler)
-            .args(flags)
-            .args(["-pthread", "-o"])
-            .arg(&path)
-            .arg(&source)
-            .status()
-            .unwrap_or_else(|error| {
-                panic!("{compiler}: {error}; install the Debian packages gcc, g++ and clang")
-            });
-        assert!(status.success(), "{compiler} {flags:?} {name}");
+        fs::copy(compiled(name, compiler, flags), &path).unwrap();
         let state = directory.path().join("state");
         Self { path, state, _directory: Some(directory) }
     }
@@ -77,6 +68,38 @@ impl Program {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// The compiled program, which is kept for later tests.
+fn compiled(name: &str, compiler: &str, flags: &[&str]) -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims");
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(&sources).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort_unstable();
+    let mut key = DefaultHasher::new();
+    (name, compiler, flags).hash(&mut key);
+    files.iter().for_each(|file| fs::read(file).unwrap().hash(&mut key));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("victims");
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join(format!("{:016x}", key.finish()));
+    if path.exists() {
+        return path;
+    }
+    // Another test may compile it at the same time.
+    let part = tempfile::tempdir_in(&directory).unwrap();
+    let output = part.path().join("victim");
+    let status = Command::new(compiler)
+        .args(flags)
+        .args(["-pthread", "-o"])
+        .arg(&output)
+        .arg(sources.join(name))
+        .status()
+        .unwrap_or_else(|error| {
+            panic!("{compiler}: {error}; install the Debian packages gcc, g++ and clang")
+        });
+    assert!(status.success(), "{compiler} {flags:?} {name}");
+    fs::rename(&output, &path).unwrap();
+    path
 }
 
 /// A running test program, killed on drop.

@@ -107,6 +107,7 @@ fn leaked_instruction_set_is_refused() {
 }
 
 #[test]
+#[ignore = "full"]
 fn build_without_requested_lto_is_refused() {
     let test = TestDir::new();
     let compiler = wrapped_gcc(&test, "[[ \"$word\" = -flto* ]] && continue");
@@ -120,6 +121,7 @@ fn build_without_requested_lto_is_refused() {
 }
 
 #[test]
+#[ignore = "full"]
 fn extra_flags_change_what_is_expected() {
     let test = TestDir::new();
     let flags = "flags = [\"-O1\", \"-march=x86-64-v2\"]";
@@ -155,6 +157,7 @@ fn audit_is_cached_and_repeated_for_another_version() {
 }
 
 #[test]
+#[ignore = "full"]
 fn report_shows_differences_of_command_lines() {
     let test = TestDir::new();
     let experiment = Experiment {

@@ -58,6 +58,7 @@ fn profile_is_collected_once_and_reported() {
 }
 
 #[test]
+#[ignore = "full"]
 fn sampled_profile_is_used_for_a_second_compilation() {
     let test = TestDir::new();
     // Long enough for 1,000 samples. Most of clang's time would be for inlining.
@@ -122,6 +123,7 @@ fn sampled_profile_for_gcc_is_refused_before_compiling() {
 }
 
 #[test]
+#[ignore = "full"]
 fn builds_make_builds_and_trains_everything() {
     let test = TestDir::new();
     let lines = "training = [\"point-1\"]\ntraining_time = \"20ms\"";

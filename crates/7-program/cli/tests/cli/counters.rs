@@ -133,6 +133,7 @@ fn sqlite_page_faults_match_its_threads() {
 }
 
 #[test]
+#[ignore = "full"]
 fn server_page_faults_match_its_threads_and_processes() {
     let test = TestDir::new();
     let servers = Servers {

@@ -91,6 +91,7 @@ fn extension_adds_time_where_no_difference_was_found_and_resumes_after_a_kill() 
 }
 
 #[test]
+#[ignore = "full"]
 fn extension_of_clear_differences_and_writes_starts_with_new_data() {
     let test = TestDir::new();
     let out = test.out();

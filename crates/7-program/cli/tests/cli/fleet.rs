@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{
     Background, Experiment, Finished, Slurm, SmallDisk, Stored, TestDir, cache, call, dbdyno,
-    finish, is_gone, runs_long_tests, send, wait_until,
+    finish, is_gone, send, wait_until,
 };
 
 /// Of about three seconds.
@@ -187,6 +187,7 @@ fn fleet_measures_on_three_nodes_while_its_controller_is_killed() {
 }
 
 #[test]
+#[ignore = "full"]
 fn killed_job_is_continued_and_a_cancelled_one_when_the_user_says_so() {
     let Some(slurm) = Slurm::start() else { return };
     let test = TestDir::new();
@@ -210,6 +211,7 @@ fn killed_job_is_continued_and_a_cancelled_one_when_the_user_says_so() {
 }
 
 #[test]
+#[ignore = "full"]
 fn cancelled_shards_continue_and_together_measure_everything() {
     let Some(slurm) = Slurm::start() else { return };
     let test = TestDir::new();
@@ -232,6 +234,7 @@ fn cancelled_shards_continue_and_together_measure_everything() {
 }
 
 #[test]
+#[ignore = "full"]
 fn full_disk_of_a_node_is_reported_and_the_run_continues_when_there_is_space() {
     let test = TestDir::new();
     fs::create_dir(test.path().join("scratch")).unwrap();
@@ -250,10 +253,8 @@ fn full_disk_of_a_node_is_reported_and_the_run_continues_when_there_is_space() {
 }
 
 #[test]
+#[ignore = "full"]
 fn dead_node_is_waited_for_and_its_run_continued() {
-    if !runs_long_tests() {
-        return;
-    }
     let Some(slurm) = Slurm::start() else { return };
     let test = TestDir::new();
     let fleet = Fleet { slurm: &slurm, test: &test };
@@ -271,10 +272,8 @@ fn dead_node_is_waited_for_and_its_run_continued() {
 /// Slurm gives up the node and its job, which goes on measuring until it sees that another attempt
 /// takes over.
 #[test]
+#[ignore = "full"]
 fn cut_off_node_stops_when_it_is_replaced_and_its_run_is_continued() {
-    if !runs_long_tests() {
-        return;
-    }
     let Some(slurm) = Slurm::start() else { return };
     let test = TestDir::new();
     let fleet = Fleet { slurm: &slurm, test: &test };
@@ -305,6 +304,7 @@ fn cut_off_node_stops_when_it_is_replaced_and_its_run_is_continued() {
 /// Other work on this machine slows down the nodes by different amounts and can hide the slow one, so
 /// that several fleet runs are made.
 #[test]
+#[ignore = "full"]
 fn slower_node_is_named_as_an_outlier() {
     let Some(slurm) = Slurm::start() else { return };
     // Percent of a CPU, so little that other work hardly changes it.
@@ -365,6 +365,7 @@ fn builds_for_a_type_of_cpu_are_made_once_by_a_job_of_their_own() {
 }
 
 #[test]
+#[ignore = "full"]
 fn failed_build_ends_the_fleet_run_with_the_message_of_the_compiler() {
     let Some(slurm) = Slurm::start() else { return };
     let test = TestDir::new();
@@ -384,6 +385,7 @@ fn failed_build_ends_the_fleet_run_with_the_message_of_the_compiler() {
 }
 
 #[test]
+#[ignore = "full"]
 fn nodes_whose_cache_is_not_shared_compile_for_themselves() {
     let Some(slurm) = Slurm::start() else { return };
     let test = TestDir::new();

@@ -13,6 +13,7 @@ fn on_host(system: &str, more: &str) -> String {
 }
 
 #[test]
+#[ignore = "full"]
 fn servers_on_a_host_are_optimized_before_each_microbenchmark() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
@@ -58,6 +59,7 @@ fn servers_on_a_host_are_optimized_before_each_microbenchmark() {
 }
 
 #[test]
+#[ignore = "full"]
 fn restarted_server_on_a_host_is_optimized_again() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{
-    Background, Host, INNODB, MYSQL, Servers, Stored, TestDir, dbdyno, runs_long_tests,
-    slices_of_live_run, wait_until,
+    Background, Host, INNODB, MYSQL, Servers, Stored, TestDir, dbdyno, slices_of_live_run, wait_until,
 };
 use crate::hosts::{run, start};
 use crate::mysql_release;
@@ -46,6 +45,7 @@ fn copies(host: &Host) -> Vec<PathBuf> {
 }
 
 #[test]
+#[ignore = "full"]
 fn release_is_copied_once_and_an_interrupted_copy_continues() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
@@ -104,6 +104,7 @@ fn release_is_copied_once_and_an_interrupted_copy_continues() {
 }
 
 #[test]
+#[ignore = "full"]
 fn archive_is_unpacked_here_and_copied_to_a_host() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
@@ -129,6 +130,7 @@ fn archive_is_unpacked_here_and_copied_to_a_host() {
 }
 
 #[test]
+#[ignore = "full"]
 fn release_runs_on_a_host_with_its_own_loader() {
     let Some(release) = mysql_release::mysql() else { return };
     let test = TestDir::new();
@@ -155,10 +157,8 @@ fn release_runs_on_a_host_with_its_own_loader() {
 }
 
 #[test]
+#[ignore = "full"]
 fn compiled_server_runs_on_a_host() {
-    if !runs_long_tests() {
-        return;
-    }
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
     let section = host.section();

@@ -19,7 +19,7 @@ const ALL_STEPS: [&str; 9] =
     ["l.i0", "l.x", "l.i1", "l.i2", "settle", "qr100", "qp100", "qr500", "qp500"];
 
 const ALL: &str = "rows = { i0 = 6_000, i1 = 3_000, i2 = 200 }\nrates = [100, 500]\n\
-                   seconds = \"2s\"\nqueries = \"both\"";
+                   seconds = \"1s\"\nqueries = \"both\"";
 
 /// One column of `insert_steps.csv`, by step, candidate and repeat.
 fn column(out: &Path, name: &str) -> Vec<(String, String, String, String)> {
@@ -60,8 +60,8 @@ fn sqlite_runs_all_steps_and_has_all_rows() {
     assert_eq!(number(&out, "l.i0", "base", "rows"), 12_000.0);
     assert_eq!(number(&out, "l.i2", "other", "rows"), 400.0);
     for step in ["qr500", "qp500"] {
-        // Two clients at 500 rows/s for two seconds; on a busy machine some rows are not inserted in time.
-        assert!((1_000.0..=2_000.0).contains(&number(&out, step, "base", "rows")));
+        // Two clients at 500 rows/s for a second; on a busy machine some rows are not inserted in time.
+        assert!((500.0..=1_000.0).contains(&number(&out, step, "base", "rows")));
         assert!(number(&out, step, "base", "qps") > 100.0);
         assert_eq!(number(&out, step, "base", "target_ips"), 1_000.0);
     }
@@ -94,7 +94,7 @@ fn sqlite_runs_all_steps_and_has_all_rows() {
     assert_eq!(sum("base"), sum("other"));
 
     let series = read_csv(&out.join("insert_series.csv"));
-    assert!(series.iter().filter(|line| line[0] == "qr500" && line[1] == "base").count() >= 2);
+    assert!(series.iter().filter(|line| line[0] == "qr500" && line[1] == "base").count() >= 1);
     let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
     assert_eq!(report.pointer("/insert/steps/0/name").unwrap(), "l.i0");
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
@@ -253,6 +253,7 @@ fn run_killed_in_each_step_repeats_no_finished_step() {
 }
 
 #[test]
+#[ignore = "full"]
 fn killed_servers_resume_from_copies_of_their_data() {
     let test = TestDir::new();
     let out = test.out();
@@ -292,7 +293,7 @@ fn killed_candidate_without_copies_starts_over_and_reports_it() {
     let test = TestDir::new();
     let out = test.out();
     let inserts = Inserts {
-        section: "rows = { i0 = 2_000, i1 = 1_000 }\nrates = 100\nseconds = \"3s\"\ncopies = false",
+        section: "rows = { i0 = 2_000, i1 = 1_000 }\nrates = 100\nseconds = \"2s\"\ncopies = false",
         candidates: &[SQLITE],
     };
     let mut run = inserts.start(&test, &out, &[]);
@@ -317,6 +318,7 @@ fn undo_last_step(out: &Path, copy: &str) {
 }
 
 #[test]
+#[ignore = "full"]
 fn candidate_that_fails_between_steps_continues_with_its_data() {
     let test = TestDir::new();
     let out = test.out();
@@ -439,11 +441,13 @@ fn stalled(candidate: (&'static str, &'static str)) {
 }
 
 #[test]
+#[ignore = "full"]
 fn innodb_stall_is_reported_with_its_length() {
     stalled(INNODB);
 }
 
 #[test]
+#[ignore = "full"]
 fn postgresql_stall_is_reported_with_its_length() {
     stalled(POSTGRES);
 }

@@ -268,6 +268,7 @@ fn four_systems_return_equal_answers() {
 }
 
 #[test]
+#[ignore = "full"]
 fn mysql_runs_all_microbenchmarks_with_the_answers_of_mariadb() {
     let Some(_release) = mysql_release::mysql() else { return };
     let test = TestDir::new();
@@ -352,6 +353,7 @@ fn killed_server_is_restarted_once() {
 }
 
 #[test]
+#[ignore = "full"]
 fn killed_mysql_is_restarted_once() {
     // Fetched beforehand, or it is skipped.
     let Some(_release) = mysql_release::mysql() else { return };
@@ -386,6 +388,7 @@ fn check_restart_of_killed_server(other: &[(&str, &str)]) {
 
 /// The rows of a lost slice stay missing, which is no wrong answer of a later microbenchmark.
 #[test]
+#[ignore = "full"]
 fn lost_write_slice_excludes_later_answer_checks() {
     let test = TestDir::new();
     let servers = Servers {
@@ -416,6 +419,7 @@ fn lost_write_slice_excludes_later_answer_checks() {
 }
 
 #[test]
+#[ignore = "full"]
 fn killed_server_beyond_restart_limit_fails_its_candidate() {
     let test = TestDir::new();
     let servers = Servers {

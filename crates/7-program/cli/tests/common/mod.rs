@@ -31,8 +31,8 @@ pub use stored::{
 };
 use tempfile::TempDir;
 
-/// Timeout of all waits, long enough for a busy machine.
-pub const TIMEOUT: Duration = Duration::from_secs(120);
+/// Timeout of all waits, long enough for several compilations on a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The directory of one test, removed at its end.
 pub struct TestDir {
@@ -111,16 +111,6 @@ pub fn resume_command(out: &Path, more: &[&str]) -> Command {
 /// Uses the shared build cache, so that each variant is compiled once.
 fn with_cache(command: &mut Command) -> &mut Command {
     command.arg("--cache").arg(cache())
-}
-
-/// Whether tests that take minutes are to run: the environment variable `DBDYNO_LONG_TESTS` is 1. Prints a note
-/// if they are not.
-pub fn runs_long_tests() -> bool {
-    let runs = std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1");
-    if !runs {
-        println!("skipped: takes minutes; see `make test-long`");
-    }
-    runs
 }
 
 /// The directory of the tests' files: in the target directory, because /tmp may be a small file
