@@ -7,7 +7,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup fuzz lint size clean
+.PHONY: help setup build demo install uninstall deb test test-quick test-full test-servers test-others test-setup fuzz lint size clean
 .PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain bench-live-suite bench-live-throws agree-with-sysbench
 
 help: ## list the targets
@@ -57,14 +57,20 @@ deb: build ## make a Debian package; installs cargo-deb if it is missing
 	gzip -9 -n "$(SHARE)"/usr/share/man/man1/*.1
 	cargo deb -p dbdyno --no-build
 
-test: test-setup lint ## format, lints and all tests
+test: test-setup lint ## format, lints and the tests of every day: 10 minutes
 	@sh scripts/run-tests.sh
 
-test-quick: setup ## tests that need no server, browser or compiler
+test-quick: setup ## tests that need no server, browser or compiler: a minute
 	@sh scripts/run-tests.sh quick
 
-test-long: test-setup ## all tests, with many more repetitions of kills and restarts
-	@sh scripts/run-tests.sh long
+test-full: test-setup lint ## all tests: more systems, sizes and moments of kills, for hours
+	@sh scripts/run-tests.sh full
+
+test-servers: test-setup
+	@sh scripts/run-tests.sh servers
+
+test-others: test-setup
+	@sh scripts/run-tests.sh others
 
 # Seconds for each test with damaged input.
 FUZZ_SECONDS ?= 600

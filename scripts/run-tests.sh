@@ -1,9 +1,14 @@
 #!/bin/sh
 # Runs the tests, and fails if they leave a process, a directory or a file behind.
 #
-#     scripts/run-tests.sh quick   no servers, no browser, no compilers: while writing code
-#     scripts/run-tests.sh         all tests
-#     scripts/run-tests.sh long    all tests, with many more repetitions of kills and restarts
+#     scripts/run-tests.sh quick     a minute: no servers, no browser, no compilers
+#     scripts/run-tests.sh           ten minutes: those of every day
+#     scripts/run-tests.sh servers   the part of these that starts servers
+#     scripts/run-tests.sh others    the part of these that is neither quick nor starts servers
+#     scripts/run-tests.sh full      all: also the tests with `#[ignore = "full"]`
+#
+# The tests of each day have each kind of defect once: damaged input, one kill per phase, one lost host. The
+# others repeat them with more systems, moments and sizes.
 #
 # Tests use a temporary directory of their own, which must be empty at the end. Servers also keep
 # data in /var/tmp, and perf's maps of generated code are always in /tmp: those are compared.
@@ -11,16 +16,19 @@ set -eu
 
 cd "$(dirname "$0")/.."
 
+# Packages with tests that start database servers.
+servers="dbdyno dbdyno-drivers dbdyno-engines"
+with_servers=$(printf -- '-p %s ' $servers)
+without_servers=$(printf -- '--exclude %s ' $servers)
+
 case "${1-}" in
-quick) tests="--lib --bins --test spec --test audit --test import --test results \
-    --test published_runs" ;;
-'') tests= ;;
-long)
-    tests=
-    export DBDYNO_LONG_TESTS=1
-    ;;
+quick) tests="--workspace --lib --bins --test spec --test import --test results" ;;
+servers) tests="$with_servers --test *" ;;
+others) tests="--workspace $without_servers --test *" ;;
+'') tests=--workspace ;;
+full) tests="--workspace -- --include-ignored" ;;
 *)
-    echo "usage: scripts/run-tests.sh [quick | long]" >&2
+    echo "usage: scripts/run-tests.sh [quick | servers | others | full]" >&2
     exit 2
     ;;
 esac
@@ -71,8 +79,10 @@ fi
 
 before=$(list_outside)
 status=0
+set -f # `--test *` names no file.
 # shellcheck disable=SC2086  # a list of arguments
-cargo test --workspace --no-fail-fast $tests || status=$?
+cargo test --no-fail-fast $tests || status=$?
+set +f
 sort -u "$DBDYNO_SKIPPED_TESTS"
 
 left=$({

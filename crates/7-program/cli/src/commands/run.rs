@@ -47,7 +47,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
             keep_data: args.keep_data,
             trust: args.trust,
             view: args.view,
-            display: Display::new(),
+            display: Display::with_first_ratio(),
         };
         execution.execute(work, &|report, outcome| match outcome {
             Outcome::Complete { .. } => gate::judge(&args.gate.rules, report, directory),

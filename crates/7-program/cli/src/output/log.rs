@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::time::uptime;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::error::CliError;
 
-/// The environment variable with a filter in the syntax of `tracing_subscriber::EnvFilter`.
+/// The environment variable with a filter in the syntax of `tracing_subscriber::filter::Targets`.
 const FILTER: &str = "DBDYNO_LOG";
 
 /// Starts the log: at the level that `verbose` asks for, unless `DBDYNO_LOG` sets a filter.
@@ -22,13 +24,13 @@ pub fn start_log(verbose: u8) -> Result<(), CliError> {
         _ => "trace",
     };
     let set = std::env::var(FILTER).ok().filter(|filter| !filter.is_empty());
-    let filter = EnvFilter::try_new(set.as_deref().unwrap_or(level))
+    let filter: Targets = set
+        .as_deref()
+        .unwrap_or(level)
+        .parse()
         .map_err(|error| CliError::Usage(format!("{FILTER}: {error}")))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_timer(uptime())
-        .with_writer(|| LogLine)
-        .init();
+    let lines = tracing_subscriber::fmt::layer().with_timer(uptime()).with_writer(|| LogLine);
+    tracing_subscriber::registry().with(lines).with(filter).init();
     Ok(())
 }
 

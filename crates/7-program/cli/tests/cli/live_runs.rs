@@ -6,10 +6,22 @@ use crate::common::{
 };
 use crate::servers::{POINT, column, count, start_and_wait};
 
-/// Servers are optimized again before each microbenchmark, with all processes of PostgreSQL. MySQL is
-/// Debian's, if its packages can be fetched.
 #[test]
 fn live_servers_are_optimized_before_each_microbenchmark() {
+    optimize_servers(false);
+}
+
+/// MySQL is Debian's, if its packages can be fetched.
+#[test]
+#[ignore = "full"]
+fn live_servers_also_of_mysql_are_optimized_before_each_microbenchmark() {
+    // Keeps others from removing it.
+    let release = crate::mysql_release::mysql();
+    optimize_servers(release.is_some());
+}
+
+/// Servers are optimized again before each microbenchmark, with all processes of PostgreSQL.
+fn optimize_servers(with_mysql: bool) {
     let test = TestDir::new();
     let live = "[candidate.live]\nprofile = \"1s\"\nstop = \"500ms\"";
     let mariadb = format!("{}\n{live}\nforce = true", INNODB.1);
@@ -18,12 +30,10 @@ fn live_servers_are_optimized_before_each_microbenchmark() {
     let mysql = format!("{MYSQL}\n{live}\nforce = true");
     let mut candidates =
         vec![INNODB, ("live", &mariadb), ("live-postgres", &postgres), ("few-samples", &refused)];
-    // Keeps others from removing it.
-    let release = crate::mysql_release::mysql();
-    if release.is_some() {
+    if with_mysql {
         candidates.push(("live-mysql", &mysql));
     }
-    let optimized = if release.is_some() { 3 } else { 2 };
+    let optimized = if with_mysql { 3 } else { 2 };
     let servers = Servers {
         clients: "4",
         microbenchmarks: "\"point-query.pre_range=100\", \"read-write_range=10\"",
@@ -79,6 +89,7 @@ fn start_live(test: &TestDir) -> Background {
 }
 
 #[test]
+#[ignore = "full"]
 fn restarted_server_is_optimized_again() {
     let test = TestDir::new();
     let out = test.out();
@@ -91,6 +102,7 @@ fn restarted_server_is_optimized_again() {
 }
 
 #[test]
+#[ignore = "full"]
 fn server_killed_in_warm_up_is_warmed_up_and_optimized() {
     let test = TestDir::new();
     let out = test.out();

@@ -34,6 +34,7 @@ fn unreachable_mirror_is_explained() {
 }
 
 #[test]
+#[ignore = "full"]
 fn unknown_suite_and_missing_package_are_explained() {
     // Skipped without a network.
     let Some(_release) = mysql_release::mysql() else { return };
@@ -66,6 +67,7 @@ fn without_network(command: &Command) -> Option<Command> {
 }
 
 #[test]
+#[ignore = "full"]
 fn fetched_release_needs_no_network() {
     let Some(_release) = mysql_release::mysql() else { return };
     let test = TestDir::new();
@@ -76,6 +78,7 @@ fn fetched_release_needs_no_network() {
 }
 
 #[test]
+#[ignore = "full"]
 fn builds_make_fetches_releases() {
     let Some(_release) = mysql_release::mysql() else { return };
     let test = TestDir::new();

@@ -118,6 +118,7 @@ end
 "#;
 
 #[test]
+#[ignore = "full"]
 fn equal_servers_give_equal_answers_to_a_script_in_every_block() {
     let test = TestDir::new();
     std::fs::write(test.path().join("orders.lua"), ORDERS).unwrap();
@@ -197,6 +198,7 @@ fn killed_run_of_a_script_resumes_without_its_file() {
 }
 
 #[test]
+#[ignore = "full"]
 fn scripts_run_on_the_program_of_mysql() {
     // Keeps others from removing it.
     let Some(_release) = crate::mysql_release::mysql() else { return };

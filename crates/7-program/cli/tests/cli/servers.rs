@@ -117,6 +117,7 @@ fn two_mariadb_engines_are_compared_and_leave_nothing() {
 }
 
 #[test]
+#[ignore = "full"]
 fn complete_run_of_servers_is_extended_where_cpu_time_shows_no_difference() {
     const WRITE: &str = "update-index_range=100";
     let test = TestDir::new();
@@ -168,11 +169,13 @@ fn check_estimates_the_data_size_of_innodb() {
 }
 
 #[test]
+#[ignore = "full"]
 fn check_estimates_the_data_size_of_myrocks() {
     check_estimates_the_data_size(MYROCKS);
 }
 
 #[test]
+#[ignore = "full"]
 fn check_estimates_the_data_size_of_postgresql() {
     check_estimates_the_data_size(POSTGRES);
 }

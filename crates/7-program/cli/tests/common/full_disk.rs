@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::mysql_release::skip;
+
 /// A file system in memory. Unmounted on drop.
 pub struct SmallDisk {
     path: PathBuf,
@@ -21,11 +23,11 @@ impl SmallDisk {
         match mounted {
             Ok(Output { status, .. }) if status.success() => Some(Self { path }),
             Ok(Output { stderr, .. }) => {
-                println!("skipped: cannot mount: {}", String::from_utf8_lossy(&stderr).trim());
+                skip(&format!("cannot mount: {}", String::from_utf8_lossy(&stderr).trim()));
                 None
             }
             Err(error) => {
-                println!("skipped: cannot mount: {error}");
+                skip(&format!("cannot mount: {error}"));
                 None
             }
         }

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{TestDir, send, wait_until};
+use crate::mysql_release::skip;
 
 /// A host with an sshd, reached through a virtual cable. Dropping it is a power failure.
 pub struct Host {
@@ -25,7 +26,7 @@ impl Host {
     /// permitted.
     pub fn start(test: &TestDir) -> Option<Self> {
         if let Some(missing) = missing() {
-            println!("skipped: {missing}");
+            skip(&missing);
             return None;
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

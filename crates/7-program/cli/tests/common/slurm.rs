@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+use crate::mysql_release::skip;
+
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/slurm.sh");
 
 /// A running Slurm. Ended on drop.
@@ -20,14 +22,14 @@ impl Slurm {
             let found =
                 ["/usr/sbin", "/usr/bin"].iter().any(|d| Path::new(d).join(program).exists());
             if !found {
-                println!("skipped: no {program} here: install slurm-wlm, munge and procps");
+                skip(&format!("no {program} here: install slurm-wlm, munge and procps"));
                 return None;
             }
         }
         let mut may = Command::new("unshare");
         may.args(["--uts", "--ipc", "--mount", "--pid", "--fork", "--mount-proc", "true"]);
         if !may.output().is_ok_and(|output| output.status.success()) {
-            println!("skipped: namespaces are not permitted here");
+            skip("namespaces are not permitted here");
             return None;
         }
         let slurm = Self { dir: tempfile::tempdir().unwrap() };
@@ -85,7 +87,7 @@ impl Slurm {
         match self.try_script("limit", &[node, &percent.to_string()]) {
             Some(0) => true,
             Some(3) => {
-                println!("skipped: control groups of the CPU are not permitted here");
+                skip("control groups of the CPU are not permitted here");
                 false
             }
             other => panic!("limit: {other:?}"),
