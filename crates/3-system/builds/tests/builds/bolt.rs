@@ -175,6 +175,7 @@ fn samples_are_stored_for_live_optimizer() {
 }
 
 #[test]
+#[ignore = "full"]
 fn library_is_optimized() {
     let bench = Bench::new();
     let gcc = Compiler::find("gcc").unwrap();

@@ -300,13 +300,15 @@ mod tests {
                     turns = std::hint::black_box(turns + 1);
                 }
             });
-            let found = sample(pid, false, &options, |_| false);
+            // On a busy machine, the loop may not run for most of the time.
+            let found = (0..100).find_map(|_| {
+                let found = sample(pid, false, &options, |_| false).unwrap();
+                (found.samples.total() > 10).then_some(found)
+            });
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             found
         });
-        let found = found.unwrap();
-        assert!(found.samples.total() > 10, "{found:?}");
-        assert!(found.events > 0);
+        assert!(found.expect("samples of the loop").events > 0);
     }
 
     #[test]
