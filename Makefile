@@ -7,7 +7,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo install uninstall deb test test-quick test-full test-servers test-others test-setup fuzz lint size clean
+.PHONY: help setup build demo install uninstall deb test test-quick test-full test-servers test-others test-setup fuzz format lint size clean
 .PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain bench-live-suite bench-live-throws agree-with-sysbench
 
 help: ## list the targets
@@ -57,13 +57,13 @@ deb: build ## make a Debian package; installs cargo-deb if it is missing
 	gzip -9 -n "$(SHARE)"/usr/share/man/man1/*.1
 	cargo deb -p dbdyno --no-build
 
-test: test-setup lint ## format, lints and the tests of every day: 10 minutes
+test: test-setup format ## format, lints and the tests of every day: 10 minutes
 	@sh scripts/run-tests.sh
 
 test-quick: setup ## tests that need no server, browser or compiler: a minute
 	@sh scripts/run-tests.sh quick
 
-test-full: test-setup lint ## all tests: more systems, sizes and moments of kills, for hours
+test-full: test-setup format ## all tests: more systems, sizes and moments of kills, for hours
 	@sh scripts/run-tests.sh full
 
 test-servers: test-setup
@@ -83,8 +83,10 @@ fuzz: test-setup ## try new damaged input for every parser; FUZZ_SECONDS for eac
 test-setup:
 	@sh scripts/setup.sh test
 
-lint: setup ## check format and lints
+format: setup
 	cargo fmt --all --check
+
+lint: format ## check format and lints; `make test` does it while it compiles
 	cargo clippy --workspace --all-targets -- -D warnings
 
 size: ## lines of code, comments, tests, and files of each crate

@@ -133,7 +133,7 @@ mod tests {
         drop(preventer);
         let start = Instant::now();
         while policy_of(&name).is_some() {
-            assert!(start.elapsed() < Duration::from_secs(10), "the thread still runs");
+            assert!(start.elapsed() < Duration::from_secs(60), "the thread still runs");
         }
     }
 

@@ -104,7 +104,7 @@ fn kill(pid: u32) {
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
+        assert!(started.elapsed() < Duration::from_secs(120), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -284,7 +284,7 @@ pub fn check_full_disk(plan: &ServerPlan) {
     // would hold it for ever.
     let start = Instant::now();
     while !Command::new("umount").arg(disk.path()).status().unwrap().success() {
-        assert!(start.elapsed() < Duration::from_secs(10), "a process still uses it");
+        assert!(start.elapsed() < Duration::from_secs(120), "a process still uses it");
         std::thread::sleep(Duration::from_millis(50));
     }
     let error = result.unwrap_err();

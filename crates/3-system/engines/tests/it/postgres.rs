@@ -167,7 +167,7 @@ fn runs(pid: u32) -> bool {
 fn wait_until_gone(processes: &[u32]) {
     let started = Instant::now();
     while let Some(pid) = processes.iter().find(|pid| runs(**pid)) {
-        assert!(started.elapsed() < Duration::from_secs(15), "process {pid} still runs");
+        assert!(started.elapsed() < Duration::from_secs(120), "process {pid} still runs");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -385,7 +385,7 @@ fn commit_survives_a_killed_server() {
         if let Some(error) = server.ended() {
             break error.to_string();
         }
-        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(120));
     };
     assert!(message.contains("killed"), "{message}");
     // The busy backend, too, which does not check for its parent.
@@ -423,7 +423,7 @@ fn killed_backend_ends_the_server() {
         if let Some(error) = server.ended() {
             break error.to_string();
         }
-        assert!(started.elapsed() < Duration::from_secs(15), "the server did not exit");
+        assert!(started.elapsed() < Duration::from_secs(120), "the server did not exit");
     };
     assert!(message.contains("terminated by signal 9"), "{message}");
 }

@@ -271,7 +271,7 @@ mod tests {
         // A joined thread may still be listed for a moment.
         let start = clock::monotonic();
         while count(&mut process).contains(&id) {
-            assert!(clock::monotonic() - start < Nanos::from_secs(5));
+            assert!(clock::monotonic() - start < Nanos::from_secs(60));
         }
     }
 }

@@ -8,9 +8,7 @@ use std::process::Command;
 use dbdyno_builds::Source;
 use serde_json::Value;
 
-use crate::common::{
-    Background, Finished, TestDir, call, dbdyno, finish, has_compiler, read_json,
-};
+use crate::common::{Background, Finished, TestDir, call, dbdyno, finish, has_compiler, read_json};
 use crate::servers::count;
 
 /// The function that a slow version does more work in, once for each row.

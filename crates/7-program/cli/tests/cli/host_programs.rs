@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{
-    Background, Host, INNODB, MYSQL, Servers, Stored, TestDir, dbdyno, slices_of_live_run, wait_until,
+    Background, Host, INNODB, MYSQL, Servers, Stored, TestDir, dbdyno, slices_of_live_run,
+    wait_until,
 };
 use crate::hosts::{run, start};
 use crate::mysql_release;
