@@ -8,8 +8,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::BuildError;
-use crate::build_dir::open_folder;
+use crate::error::io_error;
 use crate::fetching::{Fetching, Tool};
+use crate::trusted_tree::open_folder;
 
 pub(crate) const GET: Tool = Tool { program: "apt-get", package: "apt" };
 pub(crate) const CACHE: Tool = Tool { program: "apt-cache", package: "apt" };
@@ -80,7 +81,7 @@ impl<'a> Apt<'a> {
         let home = home.join(lists.name(suite));
         for inner in ["parts", "preferences", "state/lists/partial", "cache/archives/partial"] {
             let folder = home.join(inner);
-            open_folder(&folder).map_err(Fetching::io("creating", &folder))?;
+            open_folder(&folder).map_err(io_error("creating", &folder))?;
         }
         let mut options = Vec::new();
         let kind = match lists {
@@ -97,7 +98,7 @@ impl<'a> Apt<'a> {
         }
         let write = |name: &str, text: &str| {
             let file = home.join(name);
-            fs::write(&file, text).map_err(Fetching::io("writing", &file))
+            fs::write(&file, text).map_err(io_error("writing", &file))
         };
         let updates = lists != Lists::OriginalPackages && has_security_updates(suite);
         write("sources.list", &sources(kind, &options, (suite, updates), targets))?;
@@ -125,17 +126,12 @@ impl<'a> Apt<'a> {
 
 /// Says so if a suite does not exist. The archive of its security updates may be missing, too.
 fn explain_suite(error: BuildError, suite: &str) -> BuildError {
-    let missing = format!(" {suite} Release' does not have a Release file");
-    match error {
-        BuildError::Fetching { what, doing, reason, .. } if reason.contains(&missing) => {
-            let advice = format!(
-                "Debian has no suite {suite}: name one that its archive has, such as bookworm, \
-                 trixie or sid"
-            );
-            BuildError::Fetching { what, doing, reason, advice }
-        }
-        other => other,
-    }
+    error.with_advice(&format!(" {suite} Release' does not have a Release file"), || {
+        format!(
+            "Debian has no suite {suite}: name one that its archive has, such as bookworm, trixie \
+             or sid"
+        )
+    })
 }
 
 /// Whether a suite has a separate archive for security updates. Those that complement another suite,
@@ -211,7 +207,8 @@ mod tests {
     use dbdyno_fuzz::Fuzz;
 
     use super::*;
-    use crate::lock::Lock;
+    use crate::ProblemKind;
+    use crate::store::Lock;
 
     const TARGETS: &str = "https://packages.example/apt/|cloud-sdk|\n\
                            https://apt.example/debian|stable|Example\n\
@@ -291,7 +288,7 @@ mod tests {
         let home = dir.path().join("apt");
         let apt = Apt::with_targets(&fetching, Lists::Packages, "sid", &home, &targets);
         match apt.err().unwrap() {
-            BuildError::MissingTool { tool, .. } => println!("skipped: no {tool} here"),
+            error if error.kind() == Some(ProblemKind::Machine) => println!("skipped: {error}"),
             error => {
                 // An error, not a warning, after which apt would miss the list of packages.
                 let text = error.to_string();
@@ -304,13 +301,10 @@ mod tests {
 
     #[test]
     fn unknown_suite_is_explained() {
-        let error = |missing: &str| BuildError::Fetching {
-            what: "the release of MySQL, Debian sids".to_owned(),
-            doing: "updating the list of packages".to_owned(),
-            reason: format!(
-                "E: The repository 'x {missing} Release' does not have a Release file."
-            ),
-            advice: String::new(),
+        let error = |missing: &str| {
+            let what =
+                format!("E: The repository 'x {missing} Release' does not have a Release file.");
+            BuildError::new(ProblemKind::Fetching, what, "")
         };
         let text = explain_suite(error("sids"), "sids").to_string();
         assert!(

@@ -1,19 +1,17 @@
-//! The build directory of a server, which survives interruptions.
+//! The build directory of a server, which survives interruptions: completed steps and compile time.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use dbdyno_machine::safe_files::SafeDir;
+use dbdyno_units::Nanos;
 
 use crate::BuildError;
-use crate::compile_time::CompileTime;
-use crate::prerequisites::we_are_root;
+use crate::elf::remove_empty_entries;
+use crate::error::io_error;
 use crate::recipe::ExtraFiles;
-use crate::removal::remove;
-use crate::search_path;
+use crate::store::remove;
 
 /// The completed steps, in a file with one line per step.
 pub(crate) struct Done {
@@ -32,7 +30,7 @@ impl Done {
             Some(Ok(text)) => text,
             Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Some(Err(error)) => {
-                return Err(BuildError::io("reading", path.unwrap_or(Path::new("")), error));
+                return Err(BuildError::io("reading", path.unwrap_or(Path::new("")), &error));
             }
         };
         Ok(Self {
@@ -62,7 +60,7 @@ impl Done {
             .create(true)
             .open(path)
             .and_then(|mut file| writeln!(file, "{line}"))
-            .map_err(|error| BuildError::io("writing", path, error))
+            .map_err(io_error("writing", path))
     }
 }
 
@@ -89,7 +87,7 @@ pub(crate) fn empty(tree: &Path, done: &Path) -> Result<(), BuildError> {
         .and_then(|()| fs::remove_dir_all(tree))
         .and_then(|()| fs::create_dir_all(tree))
         .and_then(|()| fs::write(started(done), ""))
-        .map_err(|error| BuildError::io("emptying", tree, error))
+        .map_err(io_error("emptying", tree))
 }
 
 /// The file whose modification time is that of the first attempt.
@@ -159,58 +157,64 @@ pub(crate) fn copy(piece: &ExtraFiles, server: &Path) -> io::Result<()> {
         if name.to_string_lossy().ends_with(piece.ending) && path.is_file() {
             let copy = to.join(name);
             fs::copy(&path, &copy)?;
-            search_path::remove_empty_entries(&copy)?;
+            remove_empty_entries(&copy)?;
         }
     }
     Ok(())
 }
 
-/// Makes a directory tree readable for all users: a server does not run as root. No other user can
-/// write to the tree.
-pub(crate) fn open_to_all(folder: &Path) -> io::Result<()> {
-    let meta = fs::symlink_metadata(folder)?;
-    if meta.is_symlink() {
-        return Ok(());
-    }
-    let mode = meta.permissions().mode();
-    let more = if meta.is_dir() || mode & 0o100 != 0 { 0o555 } else { 0o444 };
-    if mode & more != more {
-        fs::set_permissions(folder, fs::Permissions::from_mode(mode | more))?;
-    }
-    if meta.is_dir() {
-        for entry in fs::read_dir(folder)? {
-            open_to_all(&entry?.path())?;
-        }
-    }
-    Ok(())
+/// The time of a build in progress is stored this often, so that it outlives a kill.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Measures the time of a build that may be interrupted and resumed.
+pub(crate) struct CompileTime {
+    path: Option<PathBuf>,
+    before: Nanos,
+    start: Instant,
+    stored: Instant,
 }
 
-/// Creates a directory of the cache and its parents, and checks that only root and dbdyno's user can
-/// write to them. Those that root creates are accessible to all users: servers do not run as root.
-pub(crate) fn open_folder(folder: &Path) -> io::Result<()> {
-    let mode = if we_are_root() { 0o755 } else { 0o700 };
-    SafeDir::create_trusted(folder, mode).map(drop).map_err(io::Error::other)
-}
-
-/// As root, checks that the server's user can access the cache.
-pub(crate) fn check_reach(cache: &Path) -> Result<(), BuildError> {
-    if !we_are_root() {
-        return Ok(());
+impl CompileTime {
+    /// Continues from the time that is stored beside `done`, the file with the completed steps. Without
+    /// a path, nothing is stored.
+    pub(crate) fn start(done: Option<&Path>) -> Self {
+        let path = done.map(beside);
+        let text = path.as_ref().and_then(|path| fs::read_to_string(path).ok());
+        let before =
+            text.and_then(|text| text.trim().parse().ok()).map_or(Nanos::ZERO, Nanos::from_nanos);
+        let start = Instant::now();
+        Self { path, before, start, stored: start }
     }
-    for inner in ["builds", "profiles", "releases"] {
-        let inner = cache.join(inner);
-        let real = open_folder(&inner).and_then(|()| inner.canonicalize());
-        let real = real.map_err(|error| BuildError::io("creating", &inner, error))?;
-        let closed = |folder: &&Path| {
-            let meta = fs::metadata(folder);
-            meta.is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0)
-        };
-        if let Some(folder) = real.ancestors().find(closed) {
-            let (cache, folder) = (cache.to_owned(), folder.to_owned());
-            return Err(BuildError::Unreachable { cache, folder });
+
+    /// The time of all attempts.
+    pub(crate) fn total(&self) -> Nanos {
+        self.before + Nanos::from(self.start.elapsed())
+    }
+
+    /// Stores the time if that was not done lately. A failure is not an error of the build.
+    pub(crate) fn store_sometimes(&mut self) {
+        if self.stored.elapsed() >= EVERY {
+            self.store();
         }
     }
-    Ok(())
+
+    /// Stores the time.
+    pub(crate) fn store(&mut self) {
+        self.stored = Instant::now();
+        let Some(path) = &self.path else { return };
+        if let Err(error) = fs::write(path, self.total().as_nanos().to_string()) {
+            tracing::warn!(path = %path.display(), %error, "the compile time is not stored");
+        }
+    }
+
+    /// Forgets the time stored beside `done`: the next attempt starts from nothing.
+    pub(crate) fn forget(done: &Path) {
+        let _ = fs::remove_file(beside(done));
+    }
+}
+
+fn beside(done: &Path) -> PathBuf {
+    done.with_file_name("time")
 }
 
 #[cfg(test)]
@@ -297,5 +301,20 @@ mod tests {
         copy(&piece, &server).unwrap();
         assert!(server.join("share/a.sql").exists());
         assert!(!server.join("share/b.txt").exists());
+    }
+
+    #[test]
+    fn time_of_earlier_attempts_is_included_until_the_build_restarts() {
+        let dir = tempfile::tempdir().unwrap();
+        let done = dir.path().join("done");
+        fs::write(beside(&done), "5000000000").unwrap();
+        let (five, minute) = (Nanos::from_secs(5), Nanos::from_secs(60));
+        let mut time = CompileTime::start(Some(&done));
+        assert!(time.total() >= five && time.total() < minute);
+        time.store();
+        assert!(CompileTime::start(Some(&done)).total() >= five);
+        CompileTime::forget(&done);
+        assert!(CompileTime::start(Some(&done)).total() < five);
+        assert!(CompileTime::start(None).total() < five);
     }
 }

@@ -1,16 +1,23 @@
+//! Builds from requests, with progress events.
+
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use dbdyno_units::Bytes;
+use dbdyno_units::{Bytes, Nanos};
 
+use crate::bolt::CachedBoltProfile;
+use crate::fingerprint::{Prepared, prepare_all};
 use crate::job::Job;
-use crate::prepare::{Prepared, prepare_all};
-use crate::request::Progress;
-use crate::{Build, BuildError, Cache, CacheDir, Event, Fingerprint, Request};
+use crate::profile::Profiling;
+use crate::recipe::{Flags, Inputs};
+use crate::{
+    Build, BuildError, Cache, CacheDir, Compiler, Fingerprint, RecipeOptions, Source, Variant,
+};
 
 /// The default maximum size of the cache: about ten servers with their objects.
 const DEFAULT_LIMIT: Bytes = Bytes::from_mib(30 << 10);
@@ -129,8 +136,9 @@ impl Builder {
             .zip(&prepared)
             .map(|(request, prepared)| match prepared {
                 // A build without an outcome was not started.
-                Ok(prepared) => outcome_of(prepared)
-                    .unwrap_or_else(|| Err(BuildError::Cancelled { what: request.to_string() })),
+                Ok(prepared) => {
+                    outcome_of(prepared).unwrap_or_else(|| Err(BuildError::cancelled(request)))
+                }
                 Err(error) => {
                     progress(Event::Failed { request, error });
                     Err(error.clone())
@@ -139,3 +147,97 @@ impl Builder {
             .collect()
     }
 }
+
+/// A build to be made.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The source to compile.
+    pub source: Source,
+    /// The compiler settings.
+    pub variant: Variant,
+    pub compiler: Compiler,
+    /// Flags added after the variant's own.
+    pub extra_flags: Vec<String>,
+    pub options: RecipeOptions,
+    /// Its role in profile-guided optimization.
+    pub profiling: Profiling,
+    /// The profile for BOLT. Without one, a variant with BOLT is only linked for it.
+    pub bolt: Option<CachedBoltProfile>,
+}
+
+impl Request {
+    /// Creates a request without extra flags and with the recipe's defaults.
+    #[must_use]
+    pub fn new(source: Source, variant: Variant, compiler: Compiler) -> Self {
+        let options = RecipeOptions::default();
+        let (extra_flags, profiling) = (Vec::new(), Profiling::None);
+        Self { source, variant, compiler, extra_flags, options, profiling, bolt: None }
+    }
+}
+
+impl Request {
+    pub(crate) fn inputs<'a>(&'a self, flags: &'a Flags) -> Inputs<'a> {
+        Inputs {
+            system: self.source.system(),
+            version: self.source.version(),
+            variant: &self.variant,
+            flags,
+            options: &self.options,
+            compiler: &self.compiler,
+        }
+    }
+}
+
+/// Prints `sqlite 3.50.4 as rel_o2 with gcc 12.2.0`.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, variant, compiler) = (&self.source, &self.variant, &self.compiler);
+        let (name, version, engine) = (source.name(), source.version(), self.options.engine());
+        write!(f, "{name} {version}{engine} as {variant} with {compiler}")?;
+        if !self.extra_flags.is_empty() {
+            write!(f, " and {}", self.extra_flags.join(" "))?;
+        }
+        match &self.bolt {
+            Some(bolt) => write!(f, ", laid out by BOLT, trained on {}", bolt.trained_on()),
+            None => write!(f, "{}", self.profiling),
+        }
+    }
+}
+
+/// Progress of a build. Equal requests share the events, which have the first request.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// Another dbdyno process is making this build; this one waits for it.
+    Waiting { request: &'a Request },
+    /// The compiler starts.
+    Started { request: &'a Request },
+    /// Preparation before compiling, such as installing build dependencies.
+    Preparing {
+        request: &'a Request,
+        /// A description.
+        what: &'a str,
+    },
+    /// Progress of a step.
+    Progress {
+        request: &'a Request,
+        /// The step, such as `compiling src/backend`.
+        step: &'a str,
+        /// Finished commands.
+        done: usize,
+        /// All commands of this step.
+        of: usize,
+    },
+    /// The build is in the cache.
+    Cached { request: &'a Request },
+    /// The build is complete.
+    Finished {
+        request: &'a Request,
+        /// The time for compiling and linking.
+        time: Nanos,
+    },
+    /// The build failed.
+    Failed { request: &'a Request, error: &'a BuildError },
+}
+
+/// A receiver of events, called from several threads.
+pub(crate) type Progress<'a> = &'a (dyn Fn(Event<'_>) + Sync);

@@ -1,119 +1,154 @@
-use std::fs;
+//! The build cache: its directories, what is in it, and removal.
+
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
 
-use crate::build_dir::open_folder;
-use crate::lock::{Lock, Sharing};
-use crate::removal::{is_unfinished, listed, remove, remove_whole};
-use crate::{Build, BuildError, CacheDir, Fingerprint, Sha256, recipe};
+use dbdyno_machine::default_cache_path;
+use dbdyno_machine::safe_files::{SafeDir, UntrustedDir};
+use dbdyno_units::Bytes;
 
-/// The file name of the compile database in the directory of a build.
-pub(crate) const DATABASE: &str = "compile_commands.json";
+use crate::profile::trained_on_in;
+use crate::release::describe;
+use crate::store::{Entry, GONE, Kind, Lock, Sharing, is_unfinished, listed, remove, remove_whole};
+use crate::trusted_tree::open_folder;
+use crate::{Build, BuildError, Fingerprint, Sha256};
 
-/// The file in a build's directory whose modification time is that of the last use.
-pub(crate) const USED: &str = "used";
+/// The directory of a build cache. What is in it is compiled and executed, so it is checked: nobody
+/// but root and the effective user can write to it or replace a component of its path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheDir(PathBuf);
+
+/// The directories in a cache.
+const FOLDERS: [&str; 9] =
+    ["apt", "builds", "downloads", "failed", "locks", "profiles", "releases", "sources", "work"];
+
+impl CacheDir {
+    /// Checks the directory, which may be missing; it is created when the first build is made.
+    ///
+    /// # Errors
+    /// Another user can write to it, or to a directory above it or directly in it.
+    pub fn open(path: &Path) -> Result<Self, UntrustedDir> {
+        // Compilers run in other directories, and write paths without symbolic links into programs.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let path = without_links(&path);
+        if SafeDir::open_trusted(&path)?.is_some() {
+            for folder in FOLDERS {
+                SafeDir::open_trusted(&path.join(folder))?;
+            }
+        }
+        Ok(Self(path))
+    }
+
+    /// Opens the directory that the user chose, or the default: see [`default_cache_path`].
+    ///
+    /// # Errors
+    /// The directory is not trusted, or there is no default because the environment has neither
+    /// XDG_CACHE_HOME nor HOME.
+    pub fn chosen_or_default(chosen: Option<&Path>) -> Result<Self, CacheDirError> {
+        let path = match chosen {
+            Some(path) => path.to_owned(),
+            None => default_cache_path().ok_or(CacheDirError::None)?,
+        };
+        Ok(Self::open(&path)?)
+    }
+
+    /// Its absolute path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// The path without symbolic links; what does not exist is kept.
+fn without_links(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => without_links(parent).join(name),
+        _ => path.to_owned(),
+    })
+}
+
+/// Why there is no cache.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheDirError {
+    /// The environment defines no directory.
+    #[error(
+        "no directory for the build cache: set XDG_CACHE_HOME or HOME to an absolute path, or name \
+         a directory with --cache"
+    )]
+    None,
+    /// Another user can write to the directory.
+    #[error(transparent)]
+    Untrusted(#[from] UntrustedDir),
+}
 
 /// The build cache.
 ///
 /// ```text
-/// sources/, downloads/, apt/   sources: see [`crate::Sources`]
-/// releases/                    see [`crate::Releases`]
 /// builds/<fingerprint>/        a finished build: a library or a server, build.json, log.txt,
 ///                              compile_commands.json
-/// builds/<fingerprint>.part/   an incomplete build
+/// profiles/<key>/              see [`crate::Profiles`]
+/// releases/<name>/             see [`crate::Releases`]
+/// sources/<name>/              see [`crate::Sources`]
+/// <kind>/<name>.part/          an incomplete entry
+/// <kind>/<name>.gone           an entry being removed
 /// work/<fingerprint>/tree/     build directory of a server, with its objects
 /// work/<fingerprint>/done      the completed steps
 /// work/<fingerprint>/started   an empty file, as old as the first attempt
 /// failed/<fingerprint>/        the log of a library that failed to compile
-/// profiles/                    see [`crate::Profiles`]
-/// locks/<fingerprint>          lock for making, using or removing that build
-/// <name>.gone                  an entry being removed
+/// downloads/<checksum>         archives
+/// apt/<suite>/                 lists of Debian's packages
+/// locks/<kind>-<name>          lock for making, using or removing an entry
 /// ```
-/// A build is renamed to its final name when it is complete, and to `.gone` before it is removed.
-/// After a kill at any time there is either a complete build, or a `.part` or `.gone` entry, which
-/// is ignored.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
 }
 
+/// How long an interrupted download can be continued.
+const MAX_DOWNLOAD_AGE: Duration = Duration::from_hours(24);
+
 impl Cache {
-    /// The cache in this directory.
     #[must_use]
     pub fn new(root: &CacheDir) -> Self {
         Self { root: root.path().to_owned() }
     }
 
-    /// The directory of unpacked sources.
-    #[must_use]
-    pub fn sources(&self) -> PathBuf {
-        self.root.join("sources")
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
-    /// The directory of unpacked releases.
-    pub(crate) fn releases(&self) -> PathBuf {
-        self.root.join("releases")
+    /// The name of an entry.
+    pub(crate) fn entry(&self, kind: Kind, name: &str) -> Entry {
+        let folder = self.root.join(kind.folder());
+        let lock = self.lock(&format!("{}-{name}", kind.folder()));
+        Entry { kind, folder: folder.join(name), lock }
+    }
+
+    pub(crate) fn build(&self, fingerprint: &Fingerprint) -> Entry {
+        self.entry(Kind::Build, &fingerprint.to_string())
+    }
+
+    fn lock(&self, name: &str) -> PathBuf {
+        self.root.join("locks").join(name)
+    }
+
+    /// The lock of the download of an archive with this checksum.
+    pub(crate) fn download_lock(&self, sha256: &str) -> PathBuf {
+        self.lock(&format!("download-{sha256}"))
+    }
+
+    /// The lock of the package lists of a Debian release.
+    pub(crate) fn lists_lock(&self, suite: &str) -> PathBuf {
+        self.lock(&format!("apt-{suite}"))
     }
 
     /// The directory of a finished build.
     #[must_use]
     pub fn folder(&self, fingerprint: &Fingerprint) -> PathBuf {
-        self.root.join("builds").join(fingerprint.to_string())
-    }
-
-    /// A finished build whose artifact matches its checksum; `None` if there is none.
-    #[must_use]
-    pub fn get(&self, fingerprint: &Fingerprint) -> Option<Build> {
-        let folder = self.folder(fingerprint);
-        let text = fs::read(folder.join("build.json")).ok()?;
-        let mut build: Build = serde_json::from_slice(&text).ok()?;
-        // The cache may have been moved since.
-        let moved = build.folder != folder;
-        build.artifact = folder.join(recipe::artifact(build.system));
-        build.folder = folder;
-        let whole = build.fingerprint == *fingerprint
-            && Sha256::of_file(&build.artifact).is_ok_and(|sha256| sha256 == build.artifact_sha256);
-        // Files that BOLT did not rewrite contain the directory of the base build.
-        let based = build.bolt.as_ref().is_none_or(|bolt| self.folder(&bolt.base).is_dir());
-        // A server's programs contain the directory that it was installed into.
-        (whole && based && !(moved && build.system.is_server())).then_some(build)
-    }
-
-    /// The finished builds whose names start with `start`.
-    #[must_use]
-    pub fn named(&self, start: &str) -> Vec<Build> {
-        let folders = listed(&self.root.join("builds")).filter(|path| !is_unfinished(path));
-        let names = folders.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
-        let mut names: Vec<String> = names.filter(|name| name.starts_with(start)).collect();
-        names.sort();
-        let builds = names.iter().filter_map(|name| {
-            let text = fs::read(self.root.join("builds").join(name).join("build.json")).ok()?;
-            self.get(&serde_json::from_slice::<Build>(&text).ok()?.fingerprint)
-        });
-        builds.collect()
-    }
-
-    /// Prevents the removal of a build and its objects until the lease is dropped. Waits while
-    /// another process makes or removes it; `None` if `cancel` is set meanwhile.
-    ///
-    /// # Errors
-    /// The cache cannot be written to.
-    pub fn lease(
-        &self,
-        fingerprint: &Fingerprint,
-        cancel: &AtomicBool,
-    ) -> io::Result<Option<CacheLease>> {
-        open_folder(&self.root.join("locks"))?;
-        let path = self.lock_path(&fingerprint.to_string());
-        let lock = Lock::wait_unless(&path, Sharing::Shared, cancel, || {})?;
-        Ok(lock.map(|lock| CacheLease { _lock: lock }))
-    }
-
-    /// Records the use of a build: the least recently used ones are removed first.
-    pub(crate) fn note_use(&self, fingerprint: &Fingerprint) {
-        // A read-only cache never shrinks.
-        let _ = fs::write(self.folder(fingerprint).join(USED), "");
+        self.build(fingerprint).folder
     }
 
     /// The directory for compiling a server.
@@ -121,52 +156,76 @@ impl Cache {
         self.root.join("work").join(fingerprint.to_string())
     }
 
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
+    /// The directory that keeps a failed build.
+    pub(crate) fn failed(&self, fingerprint: &Fingerprint) -> PathBuf {
+        self.root.join("failed").join(fingerprint.to_string())
     }
 
-    /// Locks a build for making it. Waits while another process makes it; `None` if `cancel` is set
-    /// meanwhile.
-    pub(crate) fn reserve(
+    /// A finished build whose artifact matches its checksum; `None` if there is none.
+    #[must_use]
+    pub fn get(&self, fingerprint: &Fingerprint) -> Option<Build> {
+        let check = |build: &mut Build, folder: &Path| build.adapt(fingerprint, folder);
+        self.build(fingerprint).read(&check).ok()
+    }
+
+    /// The finished builds whose names start with `start`.
+    #[must_use]
+    pub fn named(&self, start: &str) -> Vec<Build> {
+        let mut folders = entries(&self.root.join(Kind::Build.folder()));
+        folders.retain(|path| name(path).starts_with(start));
+        folders.sort();
+        let builds = folders.iter().filter_map(|path| self.get(&read_build(path)?.fingerprint));
+        builds.collect()
+    }
+
+    /// Prevents the removal of a build and its objects until the lease is dropped. Waits while
+    /// another process makes or removes it; `None` if cancelled.
+    ///
+    /// # Errors
+    /// The cache cannot be written to.
+    pub fn lease(
         &self,
         fingerprint: &Fingerprint,
         cancel: &AtomicBool,
-        on_wait: impl FnOnce(),
-    ) -> Result<Option<PendingBuild<'_>>, BuildError> {
-        for folder in ["builds", "locks", "failed"] {
-            let folder = self.root.join(folder);
-            open_folder(&folder).map_err(|error| BuildError::io("creating", &folder, error))?;
+    ) -> Result<Option<CacheLease>, BuildError> {
+        let lock = self.build(fingerprint).lock(Sharing::Shared, cancel, || {})?;
+        Ok(lock.map(|lock| CacheLease { _lock: lock }))
+    }
+
+    /// Records the use of a build: the least recently used ones are removed first.
+    pub(crate) fn note_use(&self, fingerprint: &Fingerprint) {
+        let json = self.folder(fingerprint).join(Kind::Build.description());
+        // A read-only cache never shrinks.
+        let _ = File::options()
+            .append(true)
+            .open(json)
+            .and_then(|file| file.set_modified(SystemTime::now()));
+    }
+
+    /// Removes what killed processes left. Entries that cannot be removed are skipped until the
+    /// next time.
+    pub(crate) fn sweep(&self) {
+        let remove_unless_locked = |path: &Path, lock: &Path| {
+            // A locked directory is in use.
+            if let Ok(Some(_lock)) = Lock::try_now(lock) {
+                let _ = remove(path);
+            }
+        };
+        for kind in Kind::ALL {
+            let folder = self.root.join(kind.folder());
+            for path in listed(&folder).filter(|path| is_unfinished(path)) {
+                remove_unless_locked(&path, &self.entry(kind, &stem(&path)).lock);
+            }
         }
-        let path = self.lock_path(&fingerprint.to_string());
-        let lock = Lock::wait_unless(&path, Sharing::Exclusive, cancel, on_wait)
-            .map_err(|error| BuildError::io("locking", &path, error))?;
-        Ok(lock.map(|lock| PendingBuild { cache: self, fingerprint: *fingerprint, lock }))
-    }
-
-    pub(crate) fn lock_path(&self, fingerprint: &str) -> PathBuf {
-        self.root.join("locks").join(fingerprint)
-    }
-
-    pub(crate) fn profile_lock(&self, key: &str) -> PathBuf {
-        self.lock_path(&format!("profile-{key}"))
-    }
-
-    pub(crate) fn source_lock(&self, name: &str) -> PathBuf {
-        self.sources().join(format!("{name}.lock"))
-    }
-
-    pub(crate) fn release_lock(&self, name: &str) -> PathBuf {
-        self.releases().join(format!("{name}.lock"))
-    }
-
-    /// The lock of the download of an archive with this checksum.
-    pub(crate) fn download_lock(&self, sha256: &str) -> PathBuf {
-        self.lock_path(&format!("download-{sha256}"))
-    }
-
-    /// The lock of the package lists of a Debian release.
-    pub(crate) fn lists_lock(&self, suite: &str) -> PathBuf {
-        self.lock_path(&format!("apt-{suite}"))
+        for path in listed(&self.root.join("downloads")).filter(|path| is_old_part(path)) {
+            remove_unless_locked(&path, &self.download_lock(&stem(&path)));
+        }
+        for folder in ["work", "failed", "downloads", "apt"] {
+            let gone = |path: &PathBuf| path.extension().is_some_and(|ending| ending == GONE);
+            for path in listed(&self.root.join(folder)).filter(gone) {
+                let _ = remove(&path);
+            }
+        }
     }
 }
 
@@ -176,72 +235,312 @@ pub struct CacheLease {
     _lock: Lock,
 }
 
-/// A locked build in progress. Dropping it removes what was not committed.
-pub(crate) struct PendingBuild<'a> {
-    cache: &'a Cache,
-    fingerprint: Fingerprint,
-    lock: Lock,
+/// Whether a path is that of a download that was interrupted more than [`MAX_DOWNLOAD_AGE`] ago.
+fn is_old_part(path: &Path) -> bool {
+    let written = fs::metadata(path).and_then(|meta| meta.modified());
+    let age = written.ok().and_then(|written| written.elapsed().ok());
+    path.extension().is_some_and(|ending| ending == "part")
+        && age.is_some_and(|age| age > MAX_DOWNLOAD_AGE)
 }
 
-impl PendingBuild<'_> {
-    pub(crate) const fn lock(&self) -> &Lock {
-        &self.lock
-    }
-
-    /// The directory to make the build in. Its path depends only on the fingerprint, so that paths
-    /// recorded by compilers are reproducible.
-    pub(crate) fn part(&self) -> PathBuf {
-        let mut path = self.cache.folder(&self.fingerprint).into_os_string();
-        path.push(".part");
-        path.into()
-    }
-
-    /// The directory that keeps a failed build.
-    pub(crate) fn failed(&self) -> PathBuf {
-        self.cache.root.join("failed").join(self.fingerprint.to_string())
-    }
-
-    /// Creates the directory, empty except for a directory for temporary files, which is returned.
-    pub(crate) fn begin(&self) -> Result<PathBuf, BuildError> {
-        let part = self.part();
-        let temp = part.join("tmp");
-        remove(&part)
-            .and_then(|()| fs::create_dir_all(&temp))
-            .map_err(|error| BuildError::io("creating", &temp, error))?;
-        Ok(temp)
-    }
-
-    /// Renames the directory to the finished build's.
-    pub(crate) fn commit(self, build: &Build) -> Result<(), BuildError> {
-        let part = self.part();
-        let json = part.join("build.json");
-        serde_json::to_vec_pretty(build)
-            .map_err(io::Error::other)
-            .and_then(|text| fs::write(&json, text))
-            .map_err(|error| BuildError::io("writing", &json, error))?;
-        let folder = self.cache.folder(&self.fingerprint);
-        // An existing directory of that name is incomplete.
-        remove_whole(&folder)
-            .and_then(|()| remove(&part.join("tmp")))
-            .and_then(|()| fs::rename(&part, &folder))
-            .map_err(|error| BuildError::io("finishing", &folder, error))?;
-        let _ = remove(&self.failed());
-        Ok(())
-    }
-
-    /// Keeps the directory of a failed build, for running the command again. Returns the path of
-    /// the log.
-    pub(crate) fn keep_failed(self) -> PathBuf {
-        let (part, failed) = (self.part(), self.failed());
-        let _ = remove(&part.join("tmp"));
-        // Without the log, the error of the build is still reported.
-        let _ = remove(&failed).and_then(|()| fs::rename(&part, &failed));
-        failed.join("log.txt")
+impl Build {
+    /// Checks that the description is that of a complete build in this directory, and adapts its
+    /// paths: the cache may have been moved.
+    pub(crate) fn adapt(&mut self, fingerprint: &Fingerprint, folder: &Path) -> Result<(), String> {
+        let is_moved = self.folder != folder;
+        self.artifact = folder.join(self.system.artifact());
+        folder.clone_into(&mut self.folder);
+        if self.fingerprint != *fingerprint {
+            return Err("it is of another build".to_owned());
+        }
+        // A server's programs contain the directory that it was installed into.
+        if is_moved && self.system.is_server() {
+            return Err("the cache was moved".to_owned());
+        }
+        // Files that BOLT did not rewrite contain the directory of the base build.
+        let sibling = |base: &Fingerprint| folder.with_file_name(base.to_string());
+        if self.bolt.as_ref().is_some_and(|bolt| !sibling(&bolt.base).is_dir()) {
+            return Err("the build that BOLT rewrote was removed".to_owned());
+        }
+        match Sha256::of_file(&self.artifact) {
+            Ok(sha256) if sha256 == self.artifact_sha256 => Ok(()),
+            _ => Err("its artifact was changed".to_owned()),
+        }
     }
 }
 
-impl Drop for PendingBuild<'_> {
-    fn drop(&mut self) {
-        let _ = remove(&self.part());
+/// The description of the build in a directory, complete or not.
+fn read_build(folder: &Path) -> Option<Build> {
+    let text = fs::read(folder.join(Kind::Build.description())).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// An entry of the cache.
+#[derive(Clone, Debug)]
+pub struct CacheEntry {
+    pub kind: CacheEntryKind,
+    /// Its directory or file.
+    pub path: PathBuf,
+    /// Disk space.
+    pub size: Bytes,
+    /// The last known use.
+    pub used: SystemTime,
+}
+
+/// The kind of an entry.
+#[derive(Clone, Debug)]
+pub enum CacheEntryKind {
+    /// The build directory of a server, with its objects.
+    Tree,
+    /// A finished build.
+    Build(Box<Build>),
+    /// A build whose `build.json` is damaged, or from another version of dbdyno.
+    UnreadableBuild,
+    /// The log of a build that failed.
+    Failed,
+    /// A profile, with a description of its training.
+    Profile(String),
+    /// A compiled release, with its package and where it is from.
+    Release(String),
+    /// An unpacked source.
+    Source,
+    /// A source archive, or Debian package lists.
+    Download,
+}
+
+impl Cache {
+    /// All complete entries.
+    #[must_use]
+    pub fn inventory(&self) -> Vec<CacheEntry> {
+        let mut all = Vec::new();
+        let mut add = |folder: &str, of: &dyn Fn(&Path) -> (CacheEntryKind, SystemTime)| {
+            for path in entries(&self.root.join(folder)) {
+                let (kind, used) = of(&path);
+                all.push(CacheEntry { kind, size: Bytes::from_bytes(size(&path)), path, used });
+            }
+        };
+        add("builds", &|path| {
+            let kind = read_build(path).map_or(CacheEntryKind::UnreadableBuild, |build| {
+                CacheEntryKind::Build(Box::new(build))
+            });
+            (kind, time(&path.join(Kind::Build.description())).max(time(path)))
+        });
+        add("work", &|path| (CacheEntryKind::Tree, time(&path.join("log.txt"))));
+        add("failed", &|path| (CacheEntryKind::Failed, time(path)));
+        add("profiles", &|path| (CacheEntryKind::Profile(trained_on_in(path)), time(path)));
+        add("sources", &|path| (CacheEntryKind::Source, time(path)));
+        add("releases", &|path| (CacheEntryKind::Release(describe(path)), time(path)));
+        for folder in ["downloads", "apt"] {
+            add(folder, &|path| (CacheEntryKind::Download, time(path)));
+        }
+        all.retain(|entry| {
+            !matches!(entry.kind, CacheEntryKind::Source | CacheEntryKind::Release(_))
+                || entry.path.is_dir()
+        });
+        all
+    }
+
+    /// Removes an entry unless it is in use. Returns whether it was removed.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove(&self, entry: &CacheEntry) -> io::Result<bool> {
+        let name = name(&entry.path);
+        let of = |kind, name: &str| Some(self.entry(kind, name).lock);
+        let lock = match &entry.kind {
+            CacheEntryKind::Tree | CacheEntryKind::UnreadableBuild => of(Kind::Build, &name),
+            CacheEntryKind::Build(build) => of(Kind::Build, &build.fingerprint.to_string()),
+            CacheEntryKind::Profile(_) => of(Kind::Profile, &name),
+            CacheEntryKind::Release(_) => of(Kind::Release, &name),
+            CacheEntryKind::Source => of(Kind::Source, &name),
+            CacheEntryKind::Download if entry.path.is_dir() => Some(self.lists_lock(&name)),
+            CacheEntryKind::Failed | CacheEntryKind::Download => None,
+        };
+        let _lock = match lock {
+            Some(path) => {
+                open_folder(path.parent().unwrap_or(&self.root))?;
+                match Lock::try_now(&path)? {
+                    Some(lock) => Some(lock),
+                    None => return Ok(false),
+                }
+            }
+            None => None,
+        };
+        remove_whole(&entry.path)?;
+        Ok(true)
+    }
+
+    /// Removes the least recently used entries until the rest fits into `limit`: logs of failures,
+    /// objects, builds, profiles, releases, sources, downloads. Keeps `keep` and entries in use.
+    pub fn shrink(&self, limit: Bytes, keep: &[Fingerprint]) {
+        let mut all = self.inventory();
+        let mut total: u64 = all.iter().map(|entry| entry.size.as_bytes()).sum();
+        all.retain(|entry| !is_kept(entry, keep));
+        all.sort_by_key(|entry| (rank(&entry.kind), entry.used));
+        for entry in all {
+            if total <= limit.as_bytes() {
+                return;
+            }
+            // Failed removals are repeated the next time.
+            if self.remove(&entry).is_ok_and(|removed| removed) {
+                total -= entry.size.as_bytes();
+            }
+        }
+    }
+}
+
+fn is_kept(entry: &CacheEntry, keep: &[Fingerprint]) -> bool {
+    match &entry.kind {
+        CacheEntryKind::Build(build) => keep.contains(&build.fingerprint),
+        CacheEntryKind::Tree | CacheEntryKind::UnreadableBuild => {
+            let name = name(&entry.path);
+            keep.iter().any(|fingerprint| fingerprint.to_string() == name)
+        }
+        CacheEntryKind::Failed
+        | CacheEntryKind::Profile(_)
+        | CacheEntryKind::Release(_)
+        | CacheEntryKind::Source
+        | CacheEntryKind::Download => false,
+    }
+}
+
+const fn rank(kind: &CacheEntryKind) -> u8 {
+    match kind {
+        CacheEntryKind::Failed => 0,
+        CacheEntryKind::Tree => 1,
+        CacheEntryKind::Build(_) | CacheEntryKind::UnreadableBuild => 2,
+        CacheEntryKind::Profile(_) => 3,
+        CacheEntryKind::Release(_) => 4,
+        CacheEntryKind::Source => 5,
+        CacheEntryKind::Download => 6,
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    listed(folder).filter(|path| !is_unfinished(path)).collect()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn time(path: &Path) -> SystemTime {
+    let time = fs::metadata(path).and_then(|meta| meta.modified());
+    time.unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Disk space of all files below a path.
+fn size(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
+    let own = meta.blocks() * 512;
+    if !meta.is_dir() {
+        return own;
+    }
+    let inner = fs::read_dir(path).into_iter().flatten().flatten();
+    own + inner.map(|entry| size(&entry.path())).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+    use crate::trusted_tree::we_are_root;
+
+    #[test]
+    fn cache_that_others_can_write_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("cache");
+        CacheDir::open(&cache).unwrap();
+        fs::create_dir_all(cache.join("sources")).unwrap();
+        CacheDir::open(&cache).unwrap();
+        for open in [dir.path().to_owned(), cache.clone(), cache.join("sources")] {
+            let before = fs::metadata(&open).unwrap().permissions();
+            fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+            let error = CacheDir::open(&cache).unwrap_err();
+            assert_eq!(error.component, open.canonicalize().unwrap());
+            fs::set_permissions(&open, before).unwrap();
+        }
+        CacheDir::open(&cache).unwrap();
+    }
+
+    #[test]
+    fn path_of_a_cache_has_no_symbolic_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let real = real.canonicalize().unwrap();
+        assert_eq!(CacheDir::open(&link).unwrap().path(), real);
+        assert_eq!(CacheDir::open(&link.join("new/cache")).unwrap().path(), real.join("new/cache"));
+    }
+
+    #[test]
+    fn cache_of_another_user_is_refused() {
+        if !we_are_root() {
+            // Only root can give files away.
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = dir.path().join("theirs");
+        fs::create_dir_all(theirs.join("dbdyno")).unwrap();
+        chown(&theirs, Some(65534), Some(65534)).unwrap();
+        for path in [theirs.join("dbdyno"), theirs.join("missing")] {
+            let error = CacheDir::open(&path).unwrap_err().to_string();
+            assert!(error.contains("belongs to user 65534"), "{error}");
+        }
+    }
+
+    #[test]
+    fn sweep_keeps_complete_and_locked_entries() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(&CacheDir::open(dir.path()).unwrap());
+        fs::create_dir(dir.path().join("locks")).unwrap();
+        for folder in ["builds", "profiles", "releases", "sources", "work"] {
+            for name in ["whole", "left.part", "left.raw", "made.part", "left.gone"] {
+                fs::create_dir_all(dir.path().join(folder).join(name)).unwrap();
+            }
+        }
+        let making = |lock: PathBuf| Lock::try_now(&lock).unwrap().unwrap();
+        let _made = Kind::ALL.map(|kind| making(cache.entry(kind, "made").lock));
+        cache.sweep();
+        for folder in ["builds", "profiles", "releases", "sources"] {
+            let mut left: Vec<String> = listed(&dir.path().join(folder))
+                .filter(|path| path.is_dir())
+                .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+                .collect();
+            left.sort();
+            assert_eq!(left, ["made.part", "whole"], "{folder}");
+        }
+        assert!(!dir.path().join("work/left.gone").exists());
+        assert!(dir.path().join("work/whole").exists());
+    }
+
+    #[test]
+    fn sweep_removes_old_downloads_that_nobody_continues() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(&CacheDir::open(dir.path()).unwrap());
+        for folder in ["locks", "downloads"] {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        let file = |name: &str| dir.path().join("downloads").join(name);
+        let old = SystemTime::now() - 2 * MAX_DOWNLOAD_AGE;
+        for name in ["old.part", "locked.part", "whole", "new.part"] {
+            let created = File::create(file(name)).unwrap();
+            if name != "new.part" {
+                created.set_modified(old).unwrap();
+            }
+        }
+        let _lock = Lock::try_now(&cache.download_lock("locked")).unwrap().unwrap();
+        cache.sweep();
+        assert!(!file("old.part").exists());
+        for kept in ["locked.part", "whole", "new.part"] {
+            assert!(file(kept).exists(), "{kept}");
+        }
     }
 }

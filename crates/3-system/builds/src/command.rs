@@ -1,11 +1,23 @@
-//! The environment of compilers, build tools and tools that fetch sources.
+//! Commands: the environment of compilers, build tools and tools that fetch sources; running them.
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use dbdyno_machine::remove_secrets;
+use dbdyno_units::shell_quoted;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::recipe::Step;
+use crate::store::Lock;
 
 /// Environment variables that affect the output of compilers and build tools, or decide which libraries
 /// they find.
@@ -105,6 +117,105 @@ fn unaffected_command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// Quotes a command for a POSIX shell: words with special characters are quoted.
+pub(crate) fn quote_command(program: &Path, args: &[String]) -> String {
+    let mut text = shell_quoted(&program.to_string_lossy());
+    for arg in args {
+        text.push(' ');
+        text.push_str(&shell_quoted(arg));
+    }
+    text
+}
+
+/// Poll interval for the end of a program: short compared with its run time of seconds, long enough
+/// to use little CPU time.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// The environment of a step.
+pub(crate) struct Surroundings<'a> {
+    /// The working directory.
+    pub(crate) dir: &'a Path,
+    /// The directory for temporary files, removed with the build.
+    pub(crate) temp_dir: &'a Path,
+    /// The file for its output.
+    pub(crate) log: &'a File,
+    pub(crate) lock: &'a Lock,
+    pub(crate) cancel: &'a AtomicBool,
+}
+
+/// Runs a step and calls `watch` periodically. `None` if it was cancelled; the program is killed.
+pub(crate) fn run_step(
+    step: &Step,
+    around: &Surroundings<'_>,
+    watch: impl FnMut(),
+) -> io::Result<Option<ExitStatus>> {
+    let mut command = clean_command(&step.program);
+    command
+        .args(&step.args)
+        .envs(step.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(around.dir)
+        .env("TMPDIR", around.temp_dir)
+        .stdin(around.lock.as_stdin()?)
+        .stdout(around.log.try_clone()?)
+        .stderr(around.log.try_clone()?)
+        // A separate process group, because a compiler consists of several processes that must all
+        // be killed together. It also means that Ctrl-C in a terminal reaches only dbdyno, which
+        // decides what to do.
+        .process_group(0);
+    wait(Running::new(command.spawn()?), around.cancel, watch)
+}
+
+/// Waits until a program that leads a process group exits. `None` if cancelled.
+pub(crate) fn wait(
+    mut running: Running,
+    cancel: &AtomicBool,
+    mut watch: impl FnMut(),
+) -> io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = running.poll()? {
+            watch();
+            return Ok(Some(status));
+        }
+        if cancel.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        thread::sleep(PERIOD);
+        watch();
+    }
+}
+
+/// A program that leads a process group. Kills the group when dropped.
+pub(crate) struct Running {
+    child: Child,
+    ended: bool,
+}
+
+impl Running {
+    /// The child must lead its own process group.
+    pub(crate) const fn new(child: Child) -> Self {
+        Self { child, ended: false }
+    }
+
+    fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
+        let status = self.child.try_wait()?;
+        self.ended = status.is_some();
+        Ok(status)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // The group was created by process_group(0). The child was not waited for yet, so its id
+        // has not been reused.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        // It is being killed, so this returns soon. An error needs no handling.
+        let _ = self.child.wait();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,5 +247,11 @@ mod tests {
                 |(known, value): (&OsStr, Option<&OsStr>)| known == name && value.is_none();
             assert!(command.get_envs().any(removed), "{name}");
         }
+    }
+
+    #[test]
+    fn words_with_special_characters_are_quoted() {
+        let args = ["-O2".to_owned(), "a b.c".to_owned()];
+        assert_eq!(quote_command(Path::new("/usr/bin/cc"), &args), "/usr/bin/cc -O2 'a b.c'");
     }
 }

@@ -1,17 +1,15 @@
+use std::fmt::Display;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::process::ExitStatus;
 
-use crate::{CompilerError, System, UnknownVariant};
+use dbdyno_types::build::UnknownVariant;
+use rustix::process::Signal;
 
-/// Why a build failed.
+/// Why there is no build, source, release or profile.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The compiler cannot be used.
-    #[error(transparent)]
-    Compiler(#[from] CompilerError),
-    #[error(transparent)]
-    Variant(#[from] UnknownVariant),
     /// The compiler or the linker failed.
     #[error(
         "{} failed ({}) for {}\ncommand: {}\nmessage:\n{}\nlog: {}\n\
@@ -27,138 +25,48 @@ pub enum BuildError {
         .0.step, .0.ended, .0.what, .0.command, .0.log.display()
     )]
     Interrupted(Box<StepFailure>),
-    /// The disk is full.
-    #[error(
-        "no space left while {doing} {}; free some space, or set XDG_CACHE_HOME to a directory on \
-         another disk",
-        path.display()
-    )]
-    DiskFull {
-        /// The failed action, as a participle.
-        doing: String,
-        /// The file or directory.
-        path: PathBuf,
-    },
-    /// A source or a release cannot be fetched, or is not as expected.
-    #[error("{doing} failed for {what}: {reason}\n{advice}")]
-    Fetching {
-        /// What is fetched, with its origin.
-        what: String,
-        /// The failed action, as a participle.
-        doing: String,
-        reason: String,
-        /// Advice for the user.
-        advice: String,
-    },
-    /// A source is not one of the system.
-    #[error(
-        "detecting the version of {} failed for {what}: {reason}\nuse a source of this system",
-        system.title()
-    )]
-    Unrecognised {
-        /// What was fetched, with its origin.
-        what: String,
-        system: System,
-        reason: String,
-    },
-    /// A program is not installed.
-    #[error("program {tool} not found, required for {purpose}: apt-get install {package}")]
-    MissingTool {
-        /// The program.
-        tool: String,
-        purpose: String,
-        /// The Debian package that contains it.
-        package: String,
-    },
-    /// Build dependencies are not installed.
-    #[error(
-        "missing build dependencies of {}: {}; install these Debian packages or their equivalents: \
-         apt-get install {}{}",
-        system.title(),
-        missing.join(", "),
-        packages.join(" "),
-        if install_output.is_empty() { String::new() } else { format!("\ninstallation failed:\n{install_output}") }
-    )]
-    MissingDependencies {
-        /// The system to compile.
-        system: System,
-        /// The missing dependencies.
-        missing: Vec<String>,
-        /// The packages that contain them.
-        packages: Vec<String>,
-        /// The output of a failed attempt to install them; else empty.
-        install_output: String,
-    },
-    /// A profile cannot be created or used.
-    #[error(
-        "the profile {} cannot be used for {what}: {reason}; collect it again from the \
-         same build",
-        profile.display()
-    )]
-    Profile {
-        /// The build, instrumented or optimized with the profile.
-        what: String,
-        /// The profile's directory.
-        profile: PathBuf,
-        reason: String,
-    },
-    /// The compiler cannot use a sampled profile.
-    #[error(
-        "sampled profiles are not supported for {compiler}: gcc 12 and later reject the output of \
-         create_gcov in Debian's autofdo (string lengths in words instead of bytes); compile with \
-         clang, or use `pgo = \"instrument\"`"
-    )]
-    NoSampledProfiles { compiler: String },
-    /// The system's build system ignores the linker.
-    #[error(
-        "linker {linker} is not supported for {what}: {}'s build system removes \
-         `-fuse-ld={linker}`; use lld, mold or bfd",
-        system.title()
-    )]
-    IgnoredLinker { what: String, system: System, linker: String },
-    /// The server's user could not access a build made by root.
-    #[error(
-        "builds in {} are accessible to root only, and servers do not run as root: other users \
-         cannot enter {}; choose another cache directory with --cache or XDG_CACHE_HOME",
-        cache.display(), folder.display()
-    )]
-    Unreachable {
-        cache: PathBuf,
-        /// The inaccessible directory.
-        folder: PathBuf,
-    },
-    /// The source was edited while it was compiled.
-    #[error(
-        "{what} was not built: its source in {} was edited while it was compiled\n\
-         leave it unchanged and repeat the command, or copy it first",
-        path.display()
-    )]
-    Edited {
-        what: String,
-        /// The directory of the source.
-        path: PathBuf,
-    },
     /// [`crate::Builder::cancel`] was set.
     #[error("build cancelled: {what}")]
     Cancelled { what: String },
-    /// The compiler succeeded, but its output cannot be used.
-    #[error("unusable output {} of {what}: {reason}", path.display())]
-    Unusable {
-        what: String,
-        /// The file.
-        path: PathBuf,
-        reason: String,
-    },
-    /// A file or directory could not be read or written.
-    #[error("{doing} {} failed: {source}{}", path.display(), io_advice(source))]
-    Io {
-        /// The failed action, as a participle.
-        doing: String,
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's error.
-        source: Arc<io::Error>,
-    },
+    #[error(transparent)]
+    Other(Box<Problem>),
+}
+
+/// Any other problem, with advice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}{}{advice}", self.separator())]
+pub struct Problem {
+    pub kind: ProblemKind,
+    /// What failed, for what, and why.
+    pub what: String,
+    /// What to do; empty if there is no advice.
+    pub advice: String,
+}
+
+/// The problems that callers distinguish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The source is not one of the system, or its output cannot be used.
+    Source,
+    /// A source or a release cannot be fetched, or is not as expected.
+    Fetching,
+    /// A profile cannot be collected or used.
+    Profile,
+    /// The machine does not have a program, or other users cannot enter the cache.
+    Machine,
+    DiskFull,
+    Other,
+}
+
+impl Problem {
+    fn separator(&self) -> &'static str {
+        match self.kind {
+            _ if self.advice.is_empty() => "",
+            ProblemKind::Fetching => "\n",
+            _ if self.what.contains('\n') => "\n",
+            _ => "; ",
+        }
+    }
 }
 
 /// A failed step of a build.
@@ -179,47 +87,231 @@ pub struct StepFailure {
 }
 
 impl BuildError {
-    /// Whether the source is the reason, so that the same machine may build another revision: it
-    /// cannot be compiled or used, or is not one of the system.
-    #[must_use]
-    pub const fn is_of_source(&self) -> bool {
-        matches!(self, Self::Failed(_) | Self::Unusable { .. } | Self::Unrecognised { .. })
+    pub fn new(kind: ProblemKind, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self::Other(Box::new(Problem { kind, what: what.into(), advice: advice.into() }))
+    }
+
+    pub(crate) fn cancelled(what: impl Display) -> Self {
+        Self::Cancelled { what: what.to_string() }
     }
 
     /// `doing` is a participle, as in "writing /tmp/x failed".
-    pub(crate) fn io(doing: impl Into<String>, path: &Path, source: io::Error) -> Self {
-        let (doing, path) = (doing.into(), path.to_owned());
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::DiskFull { doing, path }
+    pub(crate) fn io(doing: impl Display, path: &Path, error: &io::Error) -> Self {
+        let path = path.display();
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
+                ProblemKind::DiskFull,
+                format!("no space left while {doing} {path}"),
+                "free some space, or set XDG_CACHE_HOME to a directory on another disk",
+            ),
+            kind => {
+                let advice = match kind {
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        "set XDG_CACHE_HOME to a writable directory"
+                    }
+                    _ => "",
+                };
+                Self::new(ProblemKind::Other, format!("{doing} {path} failed: {error}"), advice)
             }
-            _ => Self::Io { doing, path, source: source.into() },
         }
+    }
+
+    /// A program is not installed.
+    pub(crate) fn missing_tool(tool: impl Display, purpose: impl Display, package: &str) -> Self {
+        Self::new(
+            ProblemKind::Machine,
+            format!("program {tool} not found, required for {purpose}"),
+            format!("apt-get install {package}"),
+        )
+    }
+
+    /// A profile in `folder` cannot be collected from or used for a build.
+    pub(crate) fn profile(what: impl Display, folder: &Path, reason: impl Display) -> Self {
+        Self::new(
+            ProblemKind::Profile,
+            format!("the profile {} cannot be used for {what}: {reason}", folder.display()),
+            "collect it again from the same build",
+        )
+    }
+
+    /// The compiler succeeded, but its output cannot be used.
+    pub(crate) fn unusable(what: impl Display, path: &Path, reason: impl Display) -> Self {
+        let text = format!("unusable output {} of {what}: {reason}", path.display());
+        Self::new(ProblemKind::Source, text, "")
+    }
+
+    /// The kind of a problem; `None` for a step or a cancelled build.
+    #[must_use]
+    pub const fn kind(&self) -> Option<ProblemKind> {
+        match self {
+            Self::Other(problem) => Some(problem.kind),
+            Self::Failed(_) | Self::Interrupted(_) | Self::Cancelled { .. } => None,
+        }
+    }
+
+    /// Whether the source is the reason, so that the same machine may build another revision: it
+    /// cannot be compiled or used, or is not one of the system.
+    #[must_use]
+    pub fn is_of_source(&self) -> bool {
+        matches!(self, Self::Failed(_)) || self.kind() == Some(ProblemKind::Source)
+    }
+
+    /// Whether something could not be fetched, with this text in the message.
+    pub(crate) fn is_fetching(&self, sign: &str) -> bool {
+        matches!(self, Self::Other(problem)
+            if problem.kind == ProblemKind::Fetching && problem.what.contains(sign))
+    }
+
+    /// Replaces the advice if something could not be fetched, with `sign` in the message.
+    pub(crate) fn with_advice(mut self, sign: &str, advice: impl FnOnce() -> String) -> Self {
+        if self.is_fetching(sign)
+            && let Self::Other(problem) = &mut self
+        {
+            problem.advice = advice();
+        }
+        self
     }
 }
 
-fn io_advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; set XDG_CACHE_HOME to a writable directory"
-        }
-        _ => "",
+impl From<UnknownVariant> for BuildError {
+    fn from(error: UnknownVariant) -> Self {
+        Self::new(ProblemKind::Other, error.to_string(), "")
     }
+}
+
+/// Explains an error of the operating system; `doing` is a participle.
+pub(crate) fn io_error(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+    move |error| BuildError::io(doing, path, &error)
+}
+
+/// Maximum number of lines of a compiler's output in an error; the log has all.
+const SHOWN: usize = 40;
+
+/// Why a compiler failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It rejected the source or the flags, or crashed.
+    Refused,
+    /// No space was left on the disk.
+    DiskFull,
+    /// It was killed; the text is the signal or the compiler's message.
+    Interrupted(String),
+}
+
+/// Determines the cause from the exit status and the output.
+pub(crate) fn cause_of(status: ExitStatus, message: &str) -> Cause {
+    const ENDING: [i32; 7] = [
+        Signal::HUP.as_raw(),
+        Signal::INT.as_raw(),
+        Signal::QUIT.as_raw(),
+        Signal::KILL.as_raw(),
+        Signal::TERM.as_raw(),
+        Signal::XCPU.as_raw(),
+        Signal::XFSZ.as_raw(),
+    ];
+    if let Some(signal) = status.signal().filter(|signal| ENDING.contains(signal)) {
+        return Cause::Interrupted(format!("signal {signal}"));
+    }
+    // A compiler consists of several processes. If one of them is killed, the compiler driver
+    // reports it and exits with an ordinary error status.
+    let killed = |line: &&str| {
+        let by_signal = line.contains("signal terminated program")
+            || line.contains("unable to execute command:")
+            || line.contains("terminated with signal");
+        by_signal
+            && ["Killed", "Terminated", "Interrupt", "Hangup"].iter().any(|s| line.contains(s))
+    };
+    if let Some(line) = message.lines().find(killed) {
+        return Cause::Interrupted(line.trim().to_owned());
+    }
+    let full = ["No space left on device", "Disk quota exceeded"];
+    if full.iter().any(|text| message.contains(text)) {
+        return Cause::DiskFull;
+    }
+    Cause::Refused
+}
+
+/// The last lines of a message, indented, with the number of omitted lines.
+pub(crate) fn last_lines(message: &str) -> String {
+    let mut lines: Vec<&str> = message.trim_end().lines().collect();
+    // After a failed command, ninja waits for the running ones and prints their output.
+    if let Some(failed) = lines.iter().position(|line| line.starts_with("FAILED: ")) {
+        lines.truncate(failed + SHOWN);
+    }
+    if lines.is_empty() {
+        return "  (no message)".to_owned();
+    }
+    let skipped = lines.len().saturating_sub(SHOWN);
+    let mut text = String::new();
+    if skipped > 0 {
+        text = format!("  ({skipped} lines before these are in the log)\n");
+    }
+    let shown: Vec<String> = lines[skipped..].iter().map(|line| format!("  {line}")).collect();
+    text + &shown.join("\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     #[test]
     fn full_disk_and_permission_errors_have_advice() {
         let error = |kind: io::ErrorKind| {
-            BuildError::io("writing", Path::new("/cache/x"), kind.into()).to_string()
+            BuildError::io("writing", Path::new("/cache/x"), &kind.into()).to_string()
         };
         let full = error(io::ErrorKind::StorageFull);
         assert!(full.starts_with("no space left while writing /cache/x; free some"), "{full}");
         let forbidden = error(io::ErrorKind::PermissionDenied);
         assert!(forbidden.starts_with("writing /cache/x failed: permission denied"), "{forbidden}");
         assert!(forbidden.contains("XDG_CACHE_HOME"), "{forbidden}");
+    }
+
+    fn exit(code: i32) -> ExitStatus {
+        ExitStatus::from_raw(code << 8)
+    }
+
+    #[test]
+    fn source_error_and_crash_are_refusals() {
+        assert_eq!(cause_of(exit(1), "sqlite3.c:1: error: expected ';'"), Cause::Refused);
+        assert_eq!(cause_of(ExitStatus::from_raw(Signal::SEGV.as_raw()), ""), Cause::Refused);
+    }
+
+    #[test]
+    fn full_disk_is_recognized() {
+        let message = "/tmp/cc1.s: fatal error: error writing to x.o: No space left on device";
+        assert_eq!(cause_of(exit(1), message), Cause::DiskFull);
+    }
+
+    #[test]
+    fn killed_compiler_is_recognized_by_status_or_message() {
+        let by_signal = cause_of(ExitStatus::from_raw(Signal::KILL.as_raw()), "");
+        assert_eq!(by_signal, Cause::Interrupted("signal 9".to_owned()));
+        let message = "x\ngcc: fatal error: Killed signal terminated program cc1\ny";
+        let line = "gcc: fatal error: Killed signal terminated program cc1".to_owned();
+        assert_eq!(cause_of(exit(1), message), Cause::Interrupted(line));
+        let clang = "clang: error: unable to execute command: Killed";
+        assert_eq!(cause_of(exit(254), clang), Cause::Interrupted(clang.to_owned()));
+    }
+
+    #[test]
+    fn damaged_messages_are_shortened() {
+        let message = "x.c:1: error: y\ngcc: fatal error: Killed signal terminated program cc1\n";
+        let words = ["\n", "\r", "FAILED: ", "No space left on device", "terminated with signal"];
+        Fuzz::new(vec![message.repeat(40).into()]).words(&words).run(|message| {
+            let message = String::from_utf8_lossy(message);
+            let _ = cause_of(exit(1), &message);
+            assert!(last_lines(&message).lines().count() <= 1 + SHOWN);
+        });
+    }
+
+    #[test]
+    fn long_message_is_reduced_to_last_lines() {
+        let message: String = (1..=50).map(|i| format!("line {i}\n")).collect();
+        let shown = last_lines(&message);
+        assert!(shown.starts_with("  (10 lines before these are in the log)\n  line 11\n"));
+        assert!(shown.ends_with("  line 50"));
+        assert_eq!(last_lines("\n"), "  (no message)");
     }
 }

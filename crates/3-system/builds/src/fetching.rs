@@ -1,17 +1,20 @@
-//! Execution of the tools that fetch sources and releases.
+//! Fetching of sources and releases with tools, and unpacking of archives.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::BuildError;
-use crate::child::{Running, wait};
-use crate::command::network_command;
-use crate::failure::last_lines;
-use crate::lock::Lock;
-use crate::shell::quote_command;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::command::{Running, network_command, quote_command, wait};
+use crate::error::{io_error, last_lines};
+use crate::store::{Check, Entry, Held, Lock, Query, Sharing};
+use crate::trusted_tree::{self, open_folder};
+use crate::{BuildError, Cache, Lookup, ProblemKind, Sha256};
 
 /// The context of fetching one source or release.
 pub(crate) struct Fetching<'a> {
@@ -35,6 +38,72 @@ pub(crate) struct Tool {
     pub(crate) package: &'static str,
 }
 
+impl Tool {
+    pub(crate) fn missing(&self, purpose: impl Display) -> BuildError {
+        BuildError::missing_tool(self.program, purpose, self.package)
+    }
+
+    /// The error of starting it for a purpose.
+    pub(crate) fn cannot_start(&self, purpose: &str, error: &io::Error) -> BuildError {
+        match error.kind() {
+            io::ErrorKind::NotFound => self.missing(purpose),
+            _ => BuildError::io("starting", Path::new(self.program), error),
+        }
+    }
+}
+
+/// The directory of the files in an entry of the cache that was fetched.
+pub(crate) const TREE: &str = "tree";
+
+/// A source or a release that is fetched once and then used from the cache without a network.
+pub(crate) struct Fetched<'a> {
+    pub(crate) entry: Entry,
+    /// What is fetched: `the source of PostgreSQL, ORIGIN`.
+    pub(crate) what: String,
+    pub(crate) origin: String,
+    pub(crate) cancel: &'a AtomicBool,
+    /// Receives progress messages.
+    pub(crate) report: &'a (dyn Fn(String) + Sync),
+}
+
+impl Fetched<'_> {
+    /// Returns it; fetches it if there is none in the cache that passes `check`. `unpack` returns
+    /// its directory; `describe` gets the directory without permissions and the removed files.
+    pub(crate) fn obtain<D: Serialize + DeserializeOwned, T>(
+        self,
+        check: Check<'_, D>,
+        unpack: impl FnOnce(&Fetching<'_>) -> Result<(PathBuf, T), BuildError>,
+        describe: impl FnOnce(T, &Path, &[PathBuf]) -> Result<D, BuildError>,
+    ) -> Result<Held<D>, BuildError> {
+        let Self { entry, what, origin, cancel, report } = self;
+        let query = Query {
+            check,
+            cancel,
+            on_wait: &|| {
+                report(format!("waiting for another dbdyno process that fetches or uses {origin}"));
+            },
+            on_invalid: &|reason| report(format!("fetching {origin} again, because {reason}")),
+        };
+        let making = match entry.lookup(&query)? {
+            Lookup::Found(held) => return Ok(held),
+            Lookup::Cancelled => return Err(BuildError::Cancelled { what }),
+            Lookup::Missing(making) => making,
+        };
+        let (part, lock) = (making.begin()?, making.lock());
+        let (what, origin) = (what.as_str(), origin.as_str());
+        let fetching = Fetching { what, origin, part: &part, lock, cancel, report };
+        let (inside, unpacked) = unpack(&fetching)?;
+        let left_out = trusted_tree::discard_permissions(&inside)
+            .map_err(io_error("setting permissions in", &inside))?;
+        let about = describe(unpacked, &inside, &left_out)?;
+        let entry = part.join("entry");
+        fs::create_dir(&entry)
+            .and_then(|()| fs::rename(&inside, entry.join(TREE)))
+            .map_err(io_error("finishing", &entry))?;
+        making.publish(&entry, about)
+    }
+}
+
 impl Fetching<'_> {
     /// Runs a tool in a directory and returns its output.
     pub(crate) fn run(
@@ -45,7 +114,7 @@ impl Fetching<'_> {
         args: &[&str],
     ) -> Result<String, BuildError> {
         let output = self.part.join("output.txt");
-        let log = File::create(&output).map_err(|e| BuildError::io("writing", &output, e))?;
+        let log = File::create(&output).map_err(io_error("writing", &output))?;
         let start = || -> io::Result<_> {
             let mut command = network_command(tool.program);
             // git fails instead of asking for a password.
@@ -54,20 +123,13 @@ impl Fetching<'_> {
             command.stdin(self.lock.as_stdin()?).stdout(log.try_clone()?).stderr(log.try_clone()?);
             Ok(Running::new(command.process_group(0).spawn()?))
         };
-        let running = start().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => BuildError::MissingTool {
-                tool: tool.program.to_owned(),
-                purpose: doing.to_owned(),
-                package: tool.package.to_owned(),
-            },
-            _ => BuildError::io("starting", Path::new(tool.program), error),
-        })?;
+        let running = start().map_err(|error| tool.cannot_start(doing, &error))?;
         let status = wait(running, self.cancel, || {})
-            .map_err(|error| BuildError::io("waiting for", Path::new(tool.program), error))?;
-        let text = fs::read(&output).map_err(|e| BuildError::io("reading", &output, e))?;
+            .map_err(io_error("waiting for", Path::new(tool.program)))?;
+        let text = fs::read(&output).map_err(io_error("reading", &output))?;
         let text = String::from_utf8_lossy(&text).into_owned();
         let Some(status) = status else {
-            return Err(BuildError::Cancelled { what: self.what.to_owned() });
+            return Err(BuildError::cancelled(self.what));
         };
         if status.success() {
             return Ok(text);
@@ -91,17 +153,28 @@ impl Fetching<'_> {
         reason: impl Into<String>,
         advice: impl Into<String>,
     ) -> BuildError {
-        BuildError::Fetching {
-            what: self.what.to_owned(),
-            doing: doing.to_owned(),
-            reason: reason.into(),
-            advice: advice.into(),
-        }
+        let what = format!("{doing} failed for {}: {}", self.what, reason.into());
+        BuildError::new(ProblemKind::Fetching, what, advice)
     }
 
-    pub(crate) fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
-        let (doing, path): (String, PathBuf) = (doing.to_owned(), path.to_owned());
-        move |error| BuildError::io(doing, &path, error)
+    /// Waits for a lock that several sources or releases share.
+    fn lock_shared(&self, path: &Path, purpose: &str) -> Result<Lock, BuildError> {
+        let folder = path.parent().unwrap_or(path);
+        open_folder(folder).map_err(io_error("creating", folder))?;
+        let waiting = || (self.report)(format!("waiting for another dbdyno process to {purpose}"));
+        Lock::wait_unless(path, Sharing::Exclusive, self.cancel, waiting)
+            .map_err(io_error("locking", path))?
+            .ok_or_else(|| BuildError::cancelled(self.what))
+    }
+
+    /// Locks the package lists `name` of a Debian release.
+    pub(crate) fn lock_lists(
+        &self,
+        cache: &Cache,
+        name: &str,
+        what: &str,
+    ) -> Result<Lock, BuildError> {
+        self.lock_shared(&cache.lists_lock(name), &format!("list {what}"))
     }
 }
 
@@ -146,6 +219,132 @@ fn advice(text: &str) -> &'static str {
     "run the command manually"
 }
 
+const CURL: Tool = Tool { program: "curl", package: "curl" };
+const TAR: Tool = Tool { program: "tar", package: "tar" };
+
+/// The tools that are needed.
+pub(crate) const ARCHIVE_TOOLS: [Tool; 2] = [CURL, TAR];
+
+/// Downloads the archive if necessary, verifies its checksum and unpacks it. Returns the directory
+/// with the content and the checksum.
+pub(crate) fn unpack_archive(
+    fetching: &Fetching<'_>,
+    location: &str,
+    expected: Option<&str>,
+    cache: &Cache,
+) -> Result<(PathBuf, Sha256), BuildError> {
+    let expected = expected.map(str::parse::<Sha256>).transpose().map_err(|_| {
+        let reason = "`sha256` is not a SHA-256 checksum";
+        fetching.failed("checking it", reason, "it has 64 hexadecimal digits")
+    })?;
+    let file = if is_url(location) {
+        download(fetching, location, expected.as_ref(), cache)?
+    } else {
+        PathBuf::from(location)
+    };
+    let sha256 = Sha256::of_file(&file).map_err(io_error("reading the archive", &file))?;
+    if let Some(expected) = expected.filter(|expected| *expected != sha256) {
+        if is_url(location) {
+            // A file with the wrong checksum must not be reused.
+            let _ = fs::remove_file(&file);
+        }
+        return Err(fetching.failed(
+            "checking it",
+            format!("its checksum is {sha256}, and {expected} was expected"),
+            "the archive is another one than you thought, or damaged: compare with what its \
+             makers publish",
+        ));
+    }
+    let inside = fetching.part.join("inside");
+    fs::create_dir(&inside).map_err(io_error("creating", &inside))?;
+    let name = file.to_string_lossy();
+    fetching.run(
+        TAR,
+        "unpacking it",
+        &inside,
+        &["--extract", "--no-same-owner", "--file", &name],
+    )?;
+    Ok((only_folder(&inside), sha256))
+}
+
+/// Checks that the archive that was unpacked is still the one at its location. A local file without
+/// an expected checksum may have been replaced; one that does not exist any more has not.
+pub(crate) fn check_archive(
+    location: &str,
+    expected: Option<&str>,
+    unpacked: &str,
+) -> Result<(), String> {
+    if is_url(location) || expected.is_some() {
+        return Ok(());
+    }
+    match Sha256::of_file(Path::new(location)) {
+        Ok(sha256) if sha256.to_string() != unpacked => Err("the archive has changed".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn is_url(location: &str) -> bool {
+    location.contains("://")
+}
+
+fn download(
+    fetching: &Fetching<'_>,
+    url: &str,
+    expected: Option<&Sha256>,
+    cache: &Cache,
+) -> Result<PathBuf, BuildError> {
+    let Some(expected) = expected else {
+        return Err(fetching.failed(
+            "downloading it",
+            "no checksum is named for it",
+            "add its `sha256`: what is downloaded and executed must be known",
+        ));
+    };
+    let downloads = cache.root().join("downloads");
+    open_folder(&downloads).map_err(io_error("creating", &downloads))?;
+    // Sources and releases from several origins may have the same archive.
+    let path = cache.download_lock(&expected.to_string());
+    let lock = fetching.lock_shared(&path, &format!("download {url}"))?;
+    let file = downloads.join(expected.to_string());
+    if file.is_file() {
+        return Ok(file);
+    }
+    (fetching.report)(format!("downloading {url}"));
+    let part = downloads.join(format!("{expected}.part"));
+    let name = part.to_string_lossy();
+    let size = || fs::metadata(&part).map(|meta| meta.len()).ok();
+    // curl also holds the lock, in case dbdyno is killed.
+    let fetching = Fetching { lock: &lock, ..*fetching };
+    let run = |how: &[&str]| {
+        let quiet = ["--fail", "--location", "--silent", "--show-error", "--retry", "2"];
+        let args = [&quiet, how, &["--output", &name, url]].concat();
+        fetching.run(CURL, "downloading it", fetching.part, &args)
+    };
+    // Continues an interrupted download.
+    let before = size();
+    match run(&["--continue-at", "-"]) {
+        Err(error) if error.is_fetching("") && before.is_some() && size() == before => {
+            // The server does not send parts of files. curl replaces the file when the first data
+            // arrives, so it is kept if there is no connection.
+            run(&[])?
+        }
+        other => other?,
+    };
+    fs::rename(&part, &file).map_err(io_error("renaming", &part))?;
+    Ok(file)
+}
+
+/// The only directory at the top level of an archive; if there is not exactly one, the archive
+/// itself.
+fn only_folder(inside: &Path) -> PathBuf {
+    let entries = fs::read_dir(inside).into_iter().flatten().flatten();
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    match &paths[..] {
+        [only] if only.is_dir() && !only.is_symlink() => only.clone(),
+        _ => inside.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,7 +374,7 @@ mod tests {
         let error = fetching.run(tool, "unpacking it", dir.path(), &[]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "program dbdyno-no-such-tool not found, required for unpacking it: apt-get \
+            "program dbdyno-no-such-tool not found, required for unpacking it; apt-get \
              install some-package"
         );
     }

@@ -1,88 +1,68 @@
-use std::fmt;
+//! Flags and fingerprints of requests, before anything is compiled.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use dbdyno_types::build::Pgo;
 use sha2::Digest;
 
-use crate::recipe::{self, Flags, RecipeInput, RecipeOptions};
-use crate::{Compiler, HostCpu, Sha256, System, Variant};
-
-/// Identifies a build: two builds with the same fingerprint are interchangeable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Fingerprint(Sha256);
-
-impl Fingerprint {
-    /// The first twelve digits, for reports.
-    #[must_use]
-    pub fn short(&self) -> String {
-        self.to_string()[..12].to_owned()
-    }
-}
-
-/// Prints 64 hexadecimal digits.
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use crate::error::io_error;
+use crate::profile::{Profiling, SampleTools, find_profdata};
+use crate::recipe::{self, Flags, Inputs, RecipeInput};
+use crate::variant::{PackagingFlags, compile_flags};
+use crate::{
+    BuildError, Compiler, CompilerKind, Fingerprint, ProblemKind, Request, Sha256, Variant,
+};
 
 /// Everything that a build depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Ingredients<'a> {
-    pub system: System,
-    /// The checksum of its source.
-    pub source: &'a Sha256,
-    /// Its version, on which the recipe depends.
-    pub version: &'a str,
-    /// The variant. Variants with the same flags are different builds, because reports show the
-    /// build's variant.
-    pub variant: &'a Variant,
-    /// The recipe's flags for the variant, with the extra ones.
-    pub flags: &'a Flags,
-    pub options: &'a RecipeOptions,
+pub(crate) struct Ingredients<'a> {
+    inputs: Inputs<'a>,
+    /// The checksum of the source.
+    source: &'a Sha256,
     /// The role in profile-guided optimization, with the profile's checksum.
-    pub profiling: &'a str,
+    profiling: &'a str,
     /// BOLT's profile and options; empty without BOLT.
-    pub bolt: &'a str,
-    pub compiler: &'a Compiler,
+    bolt: &'a str,
     /// The version of the linker that the flags name; `None` if they name none.
-    pub linker: Option<&'a str>,
+    linker: Option<&'a str>,
     /// The CPU, if the flags contain `native`.
-    pub host: Option<&'a HostCpu>,
+    host: Option<&'a HostCpu>,
 }
 
 impl Ingredients<'_> {
     /// The checksum of all ingredients and the commands of the recipe.
-    #[must_use]
-    pub fn fingerprint(&self) -> Fingerprint {
+    fn fingerprint(&self) -> Fingerprint {
+        let inputs = &self.inputs;
         let mut hash = Fields(sha2::Sha256::new());
-        hash.add("dbdyno build", b"3");
-        hash.add("system", self.system.name().as_bytes());
+        hash.add("dbdyno build", b"4");
+        hash.add("system", inputs.system.name().as_bytes());
         hash.add("commands", self.commands().as_bytes());
         hash.add("source", self.source.as_bytes());
-        hash.add("variant", self.variant.name.as_bytes());
+        hash.add("variant", inputs.variant.name.as_bytes());
         // These have effects beyond the flags, since build systems have switches for them.
-        hash.add("build type", self.variant.build_type.word().as_bytes());
-        hash.add("hardening", self.variant.hardening.word().as_bytes());
-        hash.add("assertions", &[u8::from(self.variant.assertions)]);
-        hash.add("myrocks", &[u8::from(self.options.myrocks)]);
-        hash.add("tool", &self.options.tool.map_or([0], |tool| [1 + tool as u8]));
+        hash.add("build type", inputs.variant.build_type.word().as_bytes());
+        hash.add("hardening", inputs.variant.hardening.word().as_bytes());
+        hash.add("assertions", &[u8::from(inputs.variant.assertions)]);
+        hash.add("myrocks", &[u8::from(inputs.options.myrocks)]);
+        hash.add("tool", &inputs.options.tool.map_or([0], |tool| [1 + tool as u8]));
         hash.add("profiling", self.profiling.as_bytes());
         if !self.bolt.is_empty() {
             hash.add("bolt", self.bolt.as_bytes());
         }
-        for argument in &self.options.arguments {
+        for argument in &inputs.options.arguments {
             hash.add("argument", argument.as_bytes());
         }
-        for flag in &self.flags.compile {
+        for flag in &inputs.flags.compile {
             hash.add("compile flag", flag.as_bytes());
         }
-        for flag in &self.flags.link {
+        for flag in &inputs.flags.link {
             hash.add("link flag", flag.as_bytes());
         }
-        for part in self.compiler.identity() {
+        for part in inputs.compiler.identity() {
             hash.add("compiler", part.as_bytes());
         }
         if let Some(linker) = self.linker {
@@ -97,18 +77,13 @@ impl Ingredients<'_> {
     /// What the recipe executes and copies, with names in place of the paths and the number of jobs that
     /// differ between machines.
     fn commands(&self) -> String {
-        let compiler = Compiler { path: PathBuf::from("compiler"), ..self.compiler.clone() };
+        let compiler = Compiler { path: PathBuf::from("compiler"), ..self.inputs.compiler.clone() };
         let plan = recipe::plan(&RecipeInput {
-            system: self.system,
-            version: self.version,
+            inputs: Inputs { compiler: &compiler, ..self.inputs },
             source: Path::new("source"),
             tree: Path::new("tree"),
             home: Path::new("home"),
             staging: Path::new("staging"),
-            variant: self.variant,
-            flags: self.flags,
-            compiler: &compiler,
-            options: self.options,
             jobs: NonZeroUsize::MIN,
         });
         let steps = plan.steps.iter().chain(&plan.install).map(|step| step.to_shell() + "\n");
@@ -129,14 +104,231 @@ impl Fields {
     }
 }
 
+/// A request with its flags and its fingerprint.
+pub(crate) struct Prepared<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) flags: Flags,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// Determines flags and fingerprints. Link-time optimization is probed once per compiler.
+pub(crate) fn prepare_all(requests: &[Request]) -> Vec<Result<Prepared<'_>, BuildError>> {
+    let mut lto_linkers: BTreeMap<&Path, Result<Vec<String>, BuildError>> = BTreeMap::new();
+    let mut all = Vec::new();
+    for request in requests {
+        let Request { variant, compiler, extra_flags, .. } = request;
+        let mut lto_linker = |flags: &[String]| {
+            let requested = flags.iter().chain(extra_flags).map(String::as_str);
+            if !recipe::requests_lto(requested) {
+                return Ok(Vec::new());
+            }
+            let flags = lto_linkers.entry(&compiler.path);
+            flags.or_insert_with(|| compiler.lto_linker()).clone()
+        };
+        let mut prepare = || {
+            let packaging = PackagingFlags::query(variant.packaging, compiler.kind)?;
+            let linker = lto_linker(&requested(&packaging, variant, compiler))?;
+            prepare_one(request, &packaging, &linker)
+        };
+        all.push(prepare());
+    }
+    all
+}
+
+/// The flags of a variant with those of its packaging.
+fn requested(packaging: &PackagingFlags, variant: &Variant, compiler: &Compiler) -> Vec<String> {
+    [&packaging.compile[..], &compile_flags(variant, compiler.kind)].concat()
+}
+
+/// Checks that the compiler can do what a build requests: link-time optimization, profiles.
+/// Compiles nothing but a trial of three lines.
+///
+/// # Errors
+/// The reason, with what to install or to change.
+pub fn check_compiler(
+    compiler: &Compiler,
+    variant: &Variant,
+    extra_flags: &[String],
+) -> Result<(), BuildError> {
+    check_profile_tools(compiler, variant.pgo)?;
+    let packaging = PackagingFlags::query(variant.packaging, compiler.kind)?;
+    let flags = requested(&packaging, variant, compiler);
+    if recipe::requests_lto(flags.iter().chain(extra_flags).map(String::as_str)) {
+        compiler.lto_linker()?;
+    }
+    Ok(())
+}
+
+/// Checks that the tools that make this kind of profile for the compiler are installed.
+///
+/// # Errors
+/// One is missing; the error names its package. The compiler has no such profiles.
+pub fn check_profile_tools(compiler: &Compiler, pgo: Pgo) -> Result<(), BuildError> {
+    match (pgo, compiler.kind) {
+        (Pgo::Sample, _) => SampleTools::of(compiler).map(drop),
+        (Pgo::Instrument, CompilerKind::Clang) => find_profdata(compiler).map(drop),
+        (Pgo::Instrument, CompilerKind::Gcc) | (Pgo::Off, _) => Ok(()),
+    }
+}
+
+fn prepare_one<'a>(
+    request: &'a Request,
+    packaging: &PackagingFlags,
+    lto_linker: &[String],
+) -> Result<Prepared<'a>, BuildError> {
+    let Request { source, variant, compiler, extra_flags, profiling, bolt, .. } = request;
+    let flags = |extra: &[String]| {
+        recipe::flags(source.system(), variant, compiler.kind, packaging, lto_linker, extra)
+    };
+    if let Profiling::Use(profile) = profiling {
+        let flags = flags(extra_flags).compile;
+        let what = request.to_string();
+        profile.check(&what, source.system(), source.sha256(), compiler, &flags)?;
+    }
+    let flags = flags(&[&profiling.flags(compiler.kind)[..], extra_flags].concat());
+    if let Some(linker) = recipe::ignored_linker(source.system(), &flags) {
+        return Err(BuildError::new(
+            ProblemKind::Other,
+            format!(
+                "linker {linker} is not supported for {request}: {}'s build system removes \
+                 `-fuse-ld={linker}`",
+                source.system().title()
+            ),
+            "use lld, mold or bfd",
+        ));
+    }
+    let host = if flags.depends_on_host() {
+        let path = Path::new("/proc/cpuinfo");
+        Some(HostCpu::read().map_err(io_error("reading", path))?)
+    } else {
+        None
+    };
+    let linker = flags.linker().and_then(|linker| compiler.linker_version(linker));
+    let ingredients = Ingredients {
+        inputs: request.inputs(&flags),
+        source: source.sha256(),
+        profiling: &profiling.identity(),
+        bolt: "",
+        linker: linker.as_deref(),
+        host: host.as_ref(),
+    };
+    let mut fingerprint = ingredients.fingerprint();
+    if let Some(bolt) = bolt {
+        bolt.check(&request.to_string(), &fingerprint)?;
+        fingerprint = Ingredients { bolt: &bolt.identity(), ..ingredients }.fingerprint();
+    }
+    Ok(Prepared { request, flags, fingerprint })
+}
+
+/// What `-march=native` depends on: the model and features of this machine's CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostCpu(String);
+
+/// The keys of `/proc/cpuinfo` from which compilers derive `native`, on x86 and ARM. Values that
+/// change over time (`cpu MHz`) must not be included.
+const RELEVANT: [&str; 11] = [
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "cache size",
+    "flags",
+    "Features",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+];
+
+impl HostCpu {
+    /// Reads the CPU of this machine.
+    ///
+    /// # Errors
+    /// When `/proc/cpuinfo` cannot be read.
+    pub fn read() -> io::Result<Self> {
+        Ok(Self::parse(&fs::read_to_string("/proc/cpuinfo")?))
+    }
+
+    /// Parses the text of `/proc/cpuinfo`. Equal CPUs count once; a machine with two kinds of cores
+    /// has both.
+    #[must_use]
+    pub fn parse(cpuinfo: &str) -> Self {
+        let mut kinds: Vec<String> = Vec::new();
+        for processor in cpuinfo.split("\n\n") {
+            let lines: Vec<String> = processor
+                .lines()
+                .filter_map(|line| line.split_once(':'))
+                .map(|(key, value)| (key.trim(), value.trim()))
+                .filter(|(key, _)| RELEVANT.contains(key))
+                .map(|(key, value)| format!("{key}: {value}"))
+                .collect();
+            let kind = lines.join("\n");
+            if !kind.is_empty() && !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds.sort_unstable();
+        Self(kinds.join("\n\n"))
+    }
+
+    /// The features of this CPU that another one does not have: code for this CPU may need them. On a machine
+    /// with several kinds of cores, each of them counts.
+    #[must_use]
+    pub fn features_missing_on(&self, other: &Self) -> Vec<String> {
+        let own: BTreeSet<&str> = self.kinds().flat_map(features).collect();
+        let is_everywhere =
+            |feature: &&str| other.kinds().all(|kind| features(kind).any(|one| one == *feature));
+        own.into_iter().filter(|one| !is_everywhere(one)).map(str::to_owned).collect()
+    }
+
+    /// The name of its model, such as `AMD EPYC 7763`; ARM has numbers only.
+    #[must_use]
+    pub fn model(&self) -> String {
+        let value = |key: &str| self.0.lines().find_map(|line| line.strip_prefix(key));
+        if let Some(name) = value("model name: ") {
+            return name.to_owned();
+        }
+        let numbers = (value("CPU implementer: "), value("CPU part: "));
+        match numbers {
+            (Some(implementer), Some(part)) => format!("implementer {implementer}, part {part}"),
+            _ => "unknown".to_owned(),
+        }
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.0.split("\n\n")
+    }
+
+    /// A short name of this type of CPU, in hexadecimal digits.
+    #[must_use]
+    pub fn id(&self) -> String {
+        Sha256::of(self.0.as_bytes()).to_string()[..16].to_owned()
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The features in the lines of one kind of CPU.
+fn features(kind: &str) -> impl Iterator<Item = &str> {
+    let lists = kind.lines().filter_map(|line| {
+        line.strip_prefix("flags: ").or_else(|| line.strip_prefix("Features: "))
+    });
+    lists.flat_map(str::split_whitespace)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
+    use dbdyno_types::build::Hardening;
+
     use super::*;
     use crate::CompilerKind;
-    use dbdyno_types::build::Hardening;
+    use crate::recipe::testing::compiler;
+    use crate::{RecipeOptions, System};
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
@@ -158,20 +350,24 @@ mod tests {
         let host = HostCpu::parse("model name: one\n");
         let variants = Variant::all();
         let options = RecipeOptions::default();
-        let base = Ingredients {
+        let inputs = Inputs {
             system: System::Sqlite,
-            source: &source,
             version: "3.50.4",
             variant: &variants[0],
             flags: &flags,
             options: &options,
+            compiler: &compiler,
+        };
+        let base = Ingredients {
+            inputs,
+            source: &source,
             profiling: "none",
             bolt: "",
-            compiler: &compiler,
             linker: None,
             host: None,
         };
 
+        let with = |inputs| Ingredients { inputs, ..base };
         let hardened = Variant { hardening: Hardening::On, ..variants[0].clone() };
         let myrocks = RecipeOptions { myrocks: true, ..options.clone() };
         let argument = RecipeOptions { arguments: words("-DX=1"), ..options.clone() };
@@ -189,23 +385,23 @@ mod tests {
         let all = [
             base,
             Ingredients { source: &other_source, ..base },
-            Ingredients { variant: &variants[1], ..base },
-            Ingredients { variant: &hardened, ..base },
-            Ingredients { options: &myrocks, ..base },
+            with(Inputs { variant: &variants[1], ..inputs }),
+            with(Inputs { variant: &hardened, ..inputs }),
+            with(Inputs { options: &myrocks, ..inputs }),
             Ingredients { profiling: "collect", ..base },
             Ingredients { profiling: "another", ..base },
             Ingredients { bolt: "with a profile", ..base },
-            Ingredients { options: &argument, ..base },
-            Ingredients { system: System::MariaDb, ..base },
+            with(Inputs { options: &argument, ..inputs }),
+            with(Inputs { system: System::MariaDb, ..inputs }),
             // The commands depend on the version.
-            Ingredients { system: System::PostgreSql, version: "10.23", ..base },
-            Ingredients { system: System::PostgreSql, version: "15.18", ..base },
-            Ingredients { flags: &moved, ..base },
-            Ingredients { flags: &joined, ..base },
-            Ingredients { compiler: &distribution, ..base },
-            Ingredients { compiler: &target, ..base },
-            Ingredients { compiler: &elsewhere, ..base },
-            Ingredients { compiler: &linker, ..base },
+            with(Inputs { system: System::PostgreSql, version: "10.23", ..inputs }),
+            with(Inputs { system: System::PostgreSql, version: "15.18", ..inputs }),
+            with(Inputs { flags: &moved, ..inputs }),
+            with(Inputs { flags: &joined, ..inputs }),
+            with(Inputs { compiler: &distribution, ..inputs }),
+            with(Inputs { compiler: &target, ..inputs }),
+            with(Inputs { compiler: &elsewhere, ..inputs }),
+            with(Inputs { compiler: &linker, ..inputs }),
             Ingredients { linker: Some("LLD 14.0.6"), ..base },
             Ingredients { linker: Some("LLD 15.0.6"), ..base },
             Ingredients { host: Some(&host), ..base },
@@ -230,20 +426,73 @@ mod tests {
         let print = |compiler: &Compiler| {
             let flags = Flags { compile: Vec::new(), link: Vec::new() };
             Ingredients {
-                system: System::Sqlite,
+                inputs: Inputs {
+                    system: System::Sqlite,
+                    version: "3.50.4",
+                    variant: &Variant::all()[0],
+                    flags: &flags,
+                    options: &RecipeOptions::default(),
+                    compiler,
+                },
                 source: &Sha256::of(b""),
-                version: "3.50.4",
-                variant: &Variant::all()[0],
-                flags: &flags,
-                options: &RecipeOptions::default(),
                 profiling: "none",
                 bolt: "",
-                compiler,
                 linker: None,
                 host: None,
             }
             .fingerprint()
         };
         assert_eq!(print(&called("cc")), print(&called("gcc")));
+    }
+
+    #[test]
+    fn missing_tool_for_instrumented_profiles_is_reported_before_compiling() {
+        let clang = Compiler {
+            path: PathBuf::from("/nowhere/clang-99"),
+            resolved: PathBuf::from("/nowhere/bin/clang"),
+            version: "99.1.0".to_owned(),
+            ..compiler(CompilerKind::Clang)
+        };
+        let variant = Variant::by_name("rel_pgo").unwrap();
+        let error = check_compiler(&clang, &variant, &[]).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/llvm-profdata-99"), "{error}");
+        assert!(error.ends_with("apt-get install llvm-99"), "{error}");
+        check_profile_tools(&compiler(CompilerKind::Gcc), variant.pgo).unwrap();
+    }
+
+    const TWO_ALIKE: &str = "processor\t: 0\nmodel name\t: EPYC\ncpu MHz\t\t: 2500.1\nflags\t\t: \
+                             sse avx2\n\nprocessor\t: 1\nmodel name\t: EPYC\ncpu MHz\t\t: \
+                             3100.9\nflags\t\t: sse avx2\n\n";
+
+    #[test]
+    fn only_lines_that_affect_code_generation_are_kept() {
+        assert_eq!(HostCpu::parse(TWO_ALIKE).as_str(), "model name: EPYC\nflags: sse avx2");
+    }
+
+    #[test]
+    fn host_is_independent_of_clock_and_core_count() {
+        let one = TWO_ALIKE.split_once("\n\n").unwrap().0.replace("2500.1", "800.0");
+        assert_eq!(HostCpu::parse(&one), HostCpu::parse(TWO_ALIKE));
+    }
+
+    #[test]
+    fn missing_features_are_those_of_any_core() {
+        let both = HostCpu::parse(TWO_ALIKE);
+        let newer = HostCpu::parse(&TWO_ALIKE.replace("avx2", "avx2 avx512f"));
+        assert!(both.features_missing_on(&newer).is_empty());
+        assert_eq!(newer.features_missing_on(&both), ["avx512f"]);
+        let (one, other) = TWO_ALIKE.split_once("\n\n").unwrap();
+        let mixed = HostCpu::parse(&format!("{}\n\n{other}", one.replace("avx2", "")));
+        assert_eq!(both.features_missing_on(&mixed), ["avx2"]);
+        assert_eq!(both.features_missing_on(&HostCpu::parse("")), ["avx2", "sse"]);
+        assert_eq!(both.model(), "EPYC");
+        let arm = "processor: 0\nFeatures: fp asimd\nCPU implementer: 0x41\nCPU part: 0xd0c\n";
+        assert_eq!(HostCpu::parse(arm).model(), "implementer 0x41, part 0xd0c");
+    }
+
+    #[test]
+    fn cpus_with_different_features_are_distinguished() {
+        let newer = TWO_ALIKE.replace("avx2", "avx2 avx512f");
+        assert_ne!(HostCpu::parse(&newer), HostCpu::parse(TWO_ALIKE));
     }
 }

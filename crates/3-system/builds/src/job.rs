@@ -7,22 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_units::{Nanos, shell_quoted};
 
-use crate::binary::BinarySizes;
 use crate::bolt::{CachedBoltProfile, link_all};
-use crate::build_dir::{self, Done};
-use crate::cache::{DATABASE, PendingBuild};
-use crate::child::{self, Surroundings};
-use crate::command::clean_command;
-use crate::compile_database::{self, is_compilation};
-use crate::compile_time::CompileTime;
-use crate::error::StepFailure;
-use crate::failure::{self, Cause};
-use crate::prepare::Prepared;
+use crate::build_dir::{self, CompileTime, Done};
+use crate::build_output::{Counter, Watch, from_log, is_compilation};
+use crate::build_record::DATABASE;
+use crate::builder::{Event, Progress};
+use crate::command::{Surroundings, clean_command, run_step};
+use crate::elf::BinarySizes;
+use crate::error::{Cause, StepFailure, cause_of, io_error, last_lines};
+use crate::fingerprint::Prepared;
 use crate::profile::Profiling;
 use crate::recipe::{self, BuildPlan, Counts, RecipeInput, Step};
-use crate::request::{Event, Progress};
-use crate::watch::{Counter, Watch};
-use crate::{Build, BuildError, Cache, CompilerUsed, Request, Sha256, prerequisites};
+use crate::store::{Making, Query, remove};
+use crate::trusted_tree::{check_reach, open_folder};
+use crate::{Build, BuildError, Cache, CompilerUsed, Lookup, ProblemKind, Request, Sha256};
 
 /// One build, from the cache lookup to the finished directory.
 pub(crate) struct Job<'a> {
@@ -55,8 +53,7 @@ impl JobDirs {
         if !Done::open(self.done.as_deref())?.interrupted() {
             return Ok(());
         }
-        build_dir::remove_incomplete(&self.tree)
-            .map_err(|error| BuildError::io("resuming in", &self.tree, error))
+        build_dir::remove_incomplete(&self.tree).map_err(io_error("resuming in", &self.tree))
     }
 }
 
@@ -70,27 +67,34 @@ impl Job<'_> {
         }
         let Prepared { request, fingerprint, .. } = self.prepared;
         self.check_prerequisites()?;
-        let on_wait = || (self.progress)(Event::Waiting { request });
-        let Some(reservation) = self.cache.reserve(fingerprint, self.cancel, on_wait)? else {
-            return Err(self.cancelled());
+        let making = match self.cache.build(fingerprint).lookup(&Query {
+            check: &|build: &mut Build, folder: &Path| build.adapt(fingerprint, folder),
+            cancel: self.cancel,
+            on_wait: &|| (self.progress)(Event::Waiting { request }),
+            on_invalid: &|_| {},
+        })? {
+            // It was completed by another process before the lock was acquired.
+            Lookup::Found(held) => return Ok(self.reuse(held.about)),
+            Lookup::Cancelled => return Err(self.cancelled()),
+            Lookup::Missing(making) => making,
         };
-        // It may have been completed by another process before the lock was acquired.
-        if let Some(build) = self.cached() {
-            return Ok(build);
-        }
         tracing::info!(%request, "building");
         (self.progress)(Event::Started { request });
-        let build = self.make(reservation)?;
+        let build = self.make(&making)?;
         (self.progress)(Event::Finished { request, time: build.compile_time });
         Ok(build)
     }
 
     fn cached(&self) -> Option<Build> {
-        let build = self.cache.get(&self.prepared.fingerprint)?;
+        // Without a lock, so that a cache that is not writable can be used.
+        self.cache.get(&self.prepared.fingerprint).map(|build| self.reuse(build))
+    }
+
+    fn reuse(&self, build: Build) -> Build {
         self.cache.note_use(&build.fingerprint);
         tracing::info!(request = %self.prepared.request, "using a cached build");
         (self.progress)(Event::Cached { request: self.prepared.request });
-        Some(build)
+        build
     }
 
     /// Checks the build dependencies before anything is compiled.
@@ -99,17 +103,17 @@ impl Job<'_> {
         if request.bolt.is_some() {
             return Ok(());
         }
-        let (system, version) = (request.source.system(), request.source.version());
+        let system = request.source.system();
         if system.is_server() {
-            build_dir::check_reach(self.cache.root())?;
+            check_reach(self.cache.root())?;
         }
-        let needs = recipe::needs(system, version, &request.options, &request.compiler, flags);
+        let needs = recipe::needs(&request.inputs(flags));
         let report = |what: String| (self.progress)(Event::Preparing { request, what: &what });
-        prerequisites::provide(system, &needs, &request.compiler, &report)
+        recipe::provide(system, &needs, &request.compiler, &report)
     }
 
-    fn make(&self, reservation: PendingBuild<'_>) -> Result<Build, BuildError> {
-        let dirs = self.create_dirs(&reservation)?;
+    fn make(&self, making: &Making) -> Result<Build, BuildError> {
+        let dirs = self.create_dirs(making)?;
         // Must precede any write to the tree: the newest file shows the time of the interruption.
         dirs.remove_incomplete()?;
         let plan = match &self.prepared.request.bolt {
@@ -118,10 +122,10 @@ impl Job<'_> {
         };
         let mut log = Log::open(&dirs.log)?;
         let mut time = CompileTime::start(dirs.done.as_deref());
-        let ran = self.run_steps(&plan, &dirs, &mut log, &reservation, &mut time);
+        let ran = self.run_steps(&plan, &dirs, &mut log, making, &mut time);
         time.store();
         if let Some((step, status)) = ran? {
-            return Err(self.step_error(step, &dirs, status, log, reservation));
+            return Err(self.step_error(step, &dirs, status, log));
         }
         let compile_time = time.total();
         self.check_source(&dirs)?;
@@ -130,8 +134,10 @@ impl Job<'_> {
         }
         self.assemble(&plan, &dirs, &mut log)?;
         let build = self.describe(&plan, &dirs, compile_time)?;
-        reservation.commit(&build)?;
-        Ok(build)
+        remove(&dirs.temp).map_err(io_error("removing", &dirs.temp))?;
+        let held = making.publish(&dirs.part, build)?;
+        let _ = remove(&self.cache.failed(&self.prepared.fingerprint));
+        Ok(held.about)
     }
 
     /// Refuses what was compiled from a source that was edited meanwhile, and removes it: its objects
@@ -142,25 +148,27 @@ impl Job<'_> {
         if let Some(done) = &dirs.done {
             build_dir::empty(&dirs.tree, done)?;
         }
-        Err(BuildError::Edited { what: request.to_string(), path: folder.to_owned() })
+        Err(BuildError::new(
+            ProblemKind::Other,
+            format!(
+                "{request} was not built: its source in {} was edited while it was compiled",
+                folder.display()
+            ),
+            "leave it unchanged and repeat the command, or copy it first",
+        ))
     }
 
     /// Plans the commands of the build and copies the profile into the tree.
     fn plan(&self, dirs: &JobDirs) -> Result<BuildPlan, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
-        let source = request.source.unpack(&self.cache.sources())?;
+        let source = request.source.unpack(self.cache)?;
         let home = self.cache.folder(fingerprint);
         let plan = recipe::plan(&RecipeInput {
-            system: request.source.system(),
-            version: request.source.version(),
+            inputs: request.inputs(flags),
             source: &source,
             tree: &dirs.tree,
             home: &home,
             staging: &dirs.staging,
-            variant: &request.variant,
-            flags,
-            compiler: &request.compiler,
-            options: &request.options,
             jobs: self.jobs,
         });
         if let (Some(done), Some(first)) = (&dirs.done, plan.steps.first()) {
@@ -168,16 +176,15 @@ impl Job<'_> {
             build_dir::restart_unless_valid(&first, changed, done, &dirs.tree)?;
         }
         if let Profiling::Use(profile) = &request.profiling {
-            profile
-                .place(&dirs.tree)
-                .map_err(|error| BuildError::io("putting the profile into", &dirs.tree, error))?;
+            profile.place(&dirs.tree).map_err(io_error("putting the profile into", &dirs.tree))?;
         }
         Ok(plan)
     }
 
-    fn create_dirs(&self, reservation: &PendingBuild<'_>) -> Result<JobDirs, BuildError> {
-        let temp = reservation.begin()?;
-        let part = reservation.part();
+    fn create_dirs(&self, making: &Making) -> Result<JobDirs, BuildError> {
+        let part = making.begin()?;
+        let temp = part.join("tmp");
+        fs::create_dir(&temp).map_err(io_error("creating", &temp))?;
         let staging = part.join("root");
         let Request { source, bolt, .. } = self.prepared.request;
         if !source.system().is_server() || bolt.is_some() {
@@ -186,7 +193,7 @@ impl Job<'_> {
         }
         let work = self.cache.work(&self.prepared.fingerprint);
         let tree = work.join("tree");
-        build_dir::open_folder(&tree).map_err(|error| BuildError::io("creating", &tree, error))?;
+        open_folder(&tree).map_err(io_error("creating", &tree))?;
         let (log, done) = (work.join("log.txt"), Some(work.join("done")));
         Ok(JobDirs { tree, part, temp, staging, log, done })
     }
@@ -197,7 +204,7 @@ impl Job<'_> {
         plan: &'p BuildPlan,
         dirs: &JobDirs,
         log: &mut Log,
-        reservation: &PendingBuild<'_>,
+        making: &Making,
         time: &mut CompileTime,
     ) -> Result<Option<(&'p Step, ExitStatus)>, BuildError> {
         let mut done = Done::open(dirs.done.as_deref())?;
@@ -211,7 +218,7 @@ impl Job<'_> {
             if lasting {
                 done.begin()?;
             }
-            let status = self.run_step(step, dirs, log, reservation, time)?;
+            let status = self.run_step(step, dirs, log, making, time)?;
             if !status.success() {
                 return Ok(Some((step, status)));
             }
@@ -227,11 +234,11 @@ impl Job<'_> {
         step: &Step,
         dirs: &JobDirs,
         log: &mut Log,
-        reservation: &PendingBuild<'_>,
+        making: &Making,
         time: &mut CompileTime,
     ) -> Result<ExitStatus, BuildError> {
         let request = self.prepared.request;
-        let writing = |error| BuildError::io("writing", &dirs.log, error);
+        let writing = |error| BuildError::io("writing", &dirs.log, &error);
         log.begin(step).map_err(writing)?;
         let report =
             |done, of| (self.progress)(Event::Progress { request, step: &step.name, done, of });
@@ -244,15 +251,15 @@ impl Job<'_> {
             dir: &dirs.tree,
             temp_dir: &dirs.temp,
             log: &file,
-            lock: reservation.lock(),
+            lock: making.lock(),
             cancel: self.cancel,
         };
         let poll = || {
             time.store_sometimes();
             watch.poll();
         };
-        child::run(step, &around, poll)
-            .map_err(|error| BuildError::io("starting", &step.program, error))?
+        run_step(step, &around, poll)
+            .map_err(io_error("starting", &step.program))?
             .ok_or_else(|| self.cancelled())
     }
 
@@ -276,21 +283,18 @@ impl Job<'_> {
         dirs: &JobDirs,
         status: ExitStatus,
         mut log: Log,
-        reservation: PendingBuild<'_>,
     ) -> BuildError {
         let message = log.message();
-        let cause = failure::cause(status, &message);
+        let cause = cause_of(status, &message);
         if cause == Cause::DiskFull {
             // Not worth keeping the log on a full disk.
-            return BuildError::DiskFull {
-                doing: format!("{} in", step.name),
-                path: dirs.tree.clone(),
-            };
+            let full = io::ErrorKind::StorageFull.into();
+            return BuildError::io(format!("{} in", step.name), &dirs.tree, &full);
         }
         // A server's directory stays: the next attempt resumes there.
         let (folder, log) = match dirs.done {
             Some(_) => (dirs.tree.clone(), dirs.log.clone()),
-            None => (reservation.failed(), reservation.keep_failed()),
+            None => self.keep_failed(dirs),
         };
         let failure = |ended: String| {
             Box::new(StepFailure {
@@ -302,7 +306,7 @@ impl Job<'_> {
                     step.to_shell()
                 ),
                 ended,
-                message: failure::last_lines(&message),
+                message: last_lines(&message),
                 log,
             })
         };
@@ -310,6 +314,18 @@ impl Job<'_> {
             Cause::Interrupted(how) => BuildError::Interrupted(failure(how)),
             Cause::Refused | Cause::DiskFull => BuildError::Failed(failure(status.to_string())),
         }
+    }
+
+    /// Keeps the directory of a failed build, for running the command again. Returns it and the log.
+    fn keep_failed(&self, dirs: &JobDirs) -> (PathBuf, PathBuf) {
+        let failed = self.cache.failed(&self.prepared.fingerprint);
+        let _ = remove(&dirs.temp);
+        // Without the log, the error of the build is still reported.
+        let _ = open_folder(failed.parent().unwrap_or(&failed))
+            .and_then(|()| remove(&failed))
+            .and_then(|()| fs::rename(&dirs.part, &failed));
+        let log = failed.join("log.txt");
+        (failed, log)
     }
 
     /// Moves the installed files into the build, copies additional ones, and adds log and compile
@@ -323,17 +339,15 @@ impl Job<'_> {
             let installed = staging.join(installed.strip_prefix("/").unwrap_or(&installed));
             fs::rename(&installed, &server)
                 .and_then(|()| fs::remove_dir_all(staging))
-                .map_err(|error| BuildError::io("moving", &installed, error))?;
+                .map_err(io_error("moving", &installed))?;
         }
         for piece in &plan.pieces {
-            build_dir::copy(piece, &server)
-                .map_err(|error| BuildError::io("copying", &piece.from, error))?;
+            build_dir::copy(piece, &server).map_err(io_error("copying", &piece.from))?;
         }
         let database = part.join(DATABASE);
         let mut write = || -> io::Result<()> {
             if let Some(bolt) = &self.prepared.request.bolt {
                 fs::copy(bolt.base.compile_database(), &database)?;
-                build_dir::open_to_all(part)?;
             } else if plan.has_compile_database {
                 fs::copy(tree.join(DATABASE), &database)?;
             } else {
@@ -346,16 +360,15 @@ impl Job<'_> {
                 let text = log.all()?;
                 let text = text.replace("\n$ ", "\n");
                 let text = text.strip_prefix("$ ").unwrap_or(&text);
-                let entries = compile_database::from_log(text, compiler, &start);
+                let entries = from_log(text, compiler, &start);
                 fs::write(&database, serde_json::to_vec_pretty(&entries)?)?;
             }
             if dirs.done.is_some() {
                 fs::copy(&dirs.log, part.join("log.txt"))?;
-                build_dir::open_to_all(part)?;
             }
             Ok(())
         };
-        write().map_err(|error| BuildError::io("writing", &database, error))
+        write().map_err(io_error("writing", &database))
     }
 
     fn describe(
@@ -366,12 +379,9 @@ impl Job<'_> {
     ) -> Result<Build, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
         let made = dirs.part.join(&plan.artifact);
-        let content = fs::read(&made).map_err(|error| BuildError::io("reading", &made, error))?;
-        let sizes = BinarySizes::of(&content).map_err(|error| BuildError::Unusable {
-            what: request.to_string(),
-            path: plan.artifact.clone(),
-            reason: error.to_string(),
-        })?;
+        let content = fs::read(&made).map_err(io_error("reading", &made))?;
+        let sizes = BinarySizes::of(&content)
+            .map_err(|error| BuildError::unusable(request, &plan.artifact, error))?;
         let folder = self.cache.folder(fingerprint);
         let source = &request.source;
         let base = request.bolt.as_ref().map(|bolt| &bolt.base);
@@ -412,7 +422,7 @@ impl Job<'_> {
     }
 
     fn cancelled(&self) -> BuildError {
-        BuildError::Cancelled { what: self.prepared.request.to_string() }
+        BuildError::cancelled(self.prepared.request)
     }
 }
 
@@ -422,9 +432,9 @@ fn layout(bolt: &CachedBoltProfile, dirs: &JobDirs) -> Result<BuildPlan, BuildEr
     if system.is_server() {
         let server = dirs.part.join(recipe::SERVER);
         link_all(&folder.join(recipe::SERVER), &server, artifact)
-            .map_err(|error| BuildError::io("copying the server to", &server, error))?;
+            .map_err(io_error("copying the server to", &server))?;
     }
-    let artifact = recipe::artifact(*system);
+    let artifact = system.artifact().to_owned();
     let step = Step {
         name: format!("optimizing {} with BOLT", artifact.display()),
         program: bolt.bolt.path.clone(),
@@ -456,7 +466,7 @@ impl Log {
             .create(true)
             .open(path)
             .map(|file| Self { file, output_start: 0 })
-            .map_err(|error| BuildError::io("creating", path, error))
+            .map_err(io_error("creating", path))
     }
 
     fn begin(&mut self, step: &Step) -> io::Result<()> {

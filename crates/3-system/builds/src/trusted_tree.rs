@@ -1,11 +1,16 @@
-//! Directory trees that are compiled or read by compilers: nobody else can have changed them.
+//! Permissions of directories in the cache: nobody else can have changed what is compiled or read
+//! by compilers, and servers, which do not run as root, can reach what they need.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use dbdyno_machine::safe_files::SafeDir;
 use rustix::process::geteuid;
+
+use crate::error::io_error;
+use crate::{BuildError, ProblemKind};
 
 /// Checks that everything in a tree of the cache belongs to root or to dbdyno's user, that nobody
 /// else can write to it, and that its symbolic links stay in it. An absent tree passes.
@@ -109,6 +114,67 @@ fn stays_in(tree: &Path, link: &Path) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Makes a directory tree readable for all users: a server does not run as root. No other user can
+/// write to the tree.
+pub(crate) fn open_to_all(folder: &Path) -> io::Result<()> {
+    let meta = fs::symlink_metadata(folder)?;
+    if meta.is_symlink() {
+        return Ok(());
+    }
+    let mode = meta.permissions().mode();
+    let more = if meta.is_dir() || mode & 0o100 != 0 { 0o555 } else { 0o444 };
+    if mode & more != more {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode | more))?;
+    }
+    if meta.is_dir() {
+        for entry in fs::read_dir(folder)? {
+            open_to_all(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Creates a directory of the cache and its parents, and checks that only root and dbdyno's user can
+/// write to them. Those that root creates are accessible to all users: servers do not run as root.
+pub(crate) fn open_folder(folder: &Path) -> io::Result<()> {
+    let mode = if we_are_root() { 0o755 } else { 0o700 };
+    SafeDir::create_trusted(folder, mode).map(drop).map_err(io::Error::other)
+}
+
+/// As root, checks that the server's user can access the cache.
+pub(crate) fn check_reach(cache: &Path) -> Result<(), BuildError> {
+    if !we_are_root() {
+        return Ok(());
+    }
+    for inner in ["builds", "profiles", "releases"] {
+        let inner = cache.join(inner);
+        let real = open_folder(&inner).and_then(|()| inner.canonicalize());
+        let real = real.map_err(io_error("creating", &inner))?;
+        let closed = |folder: &&Path| {
+            let meta = fs::metadata(folder);
+            meta.is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0)
+        };
+        if let Some(folder) = real.ancestors().find(closed) {
+            return Err(BuildError::new(
+                ProblemKind::Machine,
+                format!(
+                    "builds in {} are accessible to root only, and servers do not run as root: \
+                     other users cannot enter {}",
+                    cache.display(),
+                    folder.display()
+                ),
+                "choose another cache directory with --cache or XDG_CACHE_HOME",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether this process runs as root.
+pub(crate) fn we_are_root() -> bool {
+    geteuid().is_root()
 }
 
 #[cfg(test)]

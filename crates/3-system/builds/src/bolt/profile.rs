@@ -5,33 +5,26 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::Bolt;
-use super::server::link_all;
-use super::skipped::{as_patterns, not_followed, transactional};
-use crate::build_dir::open_folder;
-use crate::child::{self, Running};
-use crate::command::clean_command;
-use crate::failure::last_lines;
-use crate::lock::Lock;
-use crate::profile::{CollectionLock, Lookup, ProfileWriter, Raw, TrainingId};
-use crate::{Build, BuildError, Fingerprint, Profiles, Sha256, build_dir, recipe};
+use super::{Bolt, as_patterns, not_followed, transactional};
+use crate::command::{Running, clean_command, wait};
+use crate::error::{io_error, last_lines};
+use crate::profile::{CollectionLock, ProfileWriter, Raw, TrainingId};
+use crate::store::Held;
+use crate::trusted_tree::{open_folder, open_to_all};
+use crate::{BoltUsed, Build, BuildError, Fingerprint, Lookup, Profiles, Sha256, recipe};
 
 /// A profile for BOLT, with the build that it was collected from and can be used for.
 #[derive(Clone, Debug)]
 pub struct CachedBoltProfile {
     pub(crate) base: Build,
     pub(crate) bolt: Bolt,
-    folder: PathBuf,
-    about: About,
-    /// Prevents removal.
-    _lock: Arc<Lock>,
+    held: Held<About>,
 }
 
 /// What a profile was collected from.
@@ -46,7 +39,6 @@ struct About {
     /// Functions that BOLT must not change.
     left_alone: Vec<String>,
     /// Number of samples; `None` for an instrumented profile.
-    #[serde(default)]
     samples: Option<u64>,
     /// The checksum of the profile.
     sha256: Sha256,
@@ -61,24 +53,6 @@ pub struct BoltSamples {
     pub samples: u64,
     /// The same samples in the live optimizer's format.
     pub for_live: String,
-}
-
-/// How BOLT optimized a build, as stored in `build.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BoltUsed {
-    /// The base build: all files but the artifact are the same.
-    pub base: Fingerprint,
-    /// BOLT's version.
-    pub version: String,
-    /// How the profile was collected.
-    pub collected_by: String,
-    /// The checksum of the profile.
-    pub profile_sha256: Sha256,
-    /// The training, as a description.
-    pub trained_on: String,
-    /// Functions that BOLT did not change: those with hardware transactions, and those whose jumps
-    /// it could not follow.
-    pub left_alone: Vec<String>,
 }
 
 /// The profile's file name.
@@ -96,72 +70,75 @@ const ALONE: &str = "left-alone";
 impl CachedBoltProfile {
     /// Checks that the profile was collected from this build.
     pub(crate) fn check(&self, what: &str, base: &Fingerprint) -> Result<(), BuildError> {
-        let reason = if self.about.base != *base {
-            "it was collected from another build"
-        } else if Sha256::of_file(&self.data()).ok() != Some(self.about.sha256) {
-            "its file was changed"
-        } else if Sha256::of_file(&self.base.artifact).ok() != Some(self.about.artifact_sha256) {
-            "the build that it was collected from was changed"
-        } else {
-            return Ok(());
-        };
-        Err(BuildError::Profile {
-            what: what.to_owned(),
-            profile: self.folder.clone(),
-            reason: reason.to_owned(),
-        })
+        let folder = &self.held.folder;
+        let checked = self.held.about.check(folder, base, &self.base.artifact);
+        checked.map_err(|reason| BuildError::profile(what, folder, reason))
     }
 
     fn data(&self) -> PathBuf {
-        self.folder.join(PROFILE)
+        self.held.folder.join(PROFILE)
     }
 
     /// The file with the samples in the live optimizer's format; `None` for an instrumented
     /// profile.
     #[must_use]
     pub fn samples(&self) -> Option<PathBuf> {
-        self.about.samples.map(|_| self.folder.join(SAMPLES))
+        self.held.about.samples.map(|_| self.held.folder.join(SAMPLES))
     }
 
     /// Its part of the fingerprint.
     pub(crate) fn identity(&self) -> String {
-        let About { base, sha256, bolt, .. } = &self.about;
+        let About { base, sha256, bolt, .. } = &self.held.about;
         let strategy = self.bolt.strategy().join(" ");
         format!("{base} {sha256} {bolt} {strategy}")
     }
 
     pub(crate) fn trained_on(&self) -> &str {
-        &self.about.trained_on
+        &self.held.about.trained_on
     }
 
     pub(crate) fn used(&self) -> BoltUsed {
         BoltUsed {
-            base: self.about.base,
-            version: self.about.bolt.clone(),
-            collected_by: match self.about.samples {
+            base: self.held.about.base,
+            version: self.held.about.bolt.clone(),
+            collected_by: match self.held.about.samples {
                 None => "instrumentation".to_owned(),
                 Some(samples) => format!("{samples} samples"),
             },
-            profile_sha256: self.about.sha256,
-            trained_on: self.about.trained_on.clone(),
-            left_alone: self.about.left_alone.clone(),
+            profile_sha256: self.held.about.sha256,
+            trained_on: self.held.about.trained_on.clone(),
+            left_alone: self.held.about.left_alone.clone(),
         }
     }
 
     /// BOLT's arguments for writing `to`.
     pub(crate) fn arguments(&self, to: &Path) -> Vec<String> {
-        let alone = self.folder.join(ALONE);
+        let alone = self.held.folder.join(ALONE);
         let debug = self.base.flags.iter().any(|flag| flag == "-g");
         self.bolt.lay_out(&self.base.artifact, to, &self.data(), &alone, debug)
     }
 
-    fn read(folder: &Path, base: &Build, bolt: &Bolt, lock: Arc<Lock>) -> Option<Self> {
-        let text = fs::read(folder.join("profile.json")).ok()?;
-        let about: About = serde_json::from_slice(&text).ok()?;
-        let (base, bolt, folder) = (base.clone(), bolt.clone(), folder.to_owned());
-        let profile = Self { base, bolt, folder, about, _lock: lock };
-        let is_whole = profile.samples().is_none_or(|samples| samples.is_file());
-        (is_whole && profile.check("", &profile.base.fingerprint).is_ok()).then_some(profile)
+    fn new(held: Held<About>, base: &Build, bolt: &Bolt) -> Self {
+        Self { base: base.clone(), bolt: bolt.clone(), held }
+    }
+}
+
+impl About {
+    /// Checks that a profile in a directory was collected from this build.
+    fn check(&self, folder: &Path, base: &Fingerprint, artifact: &Path) -> Result<(), String> {
+        let is = |path: &Path, expected| Sha256::of_file(path).ok() == Some(expected);
+        let reason = if self.base != *base {
+            "it was collected from another build"
+        } else if !is(&folder.join(PROFILE), self.sha256)
+            || self.samples.is_some() && !folder.join(SAMPLES).is_file()
+        {
+            "its file was changed"
+        } else if !is(artifact, self.artifact_sha256) {
+            "the build that it was collected from was changed"
+        } else {
+            return Ok(());
+        };
+        Err(reason.to_owned())
     }
 }
 
@@ -180,8 +157,11 @@ impl Profiles {
         on_wait: &dyn Fn(),
     ) -> Result<Lookup<CachedBoltProfile>, BuildError> {
         let key = format!("{} {} {}", base.fingerprint, bolt.version, trained_on.whole);
-        let cached = |folder: &Path, lock| CachedBoltProfile::read(folder, base, bolt, lock);
-        self.lookup_with(&key, trained_on, cancel, on_wait, &cached)
+        let check = |about: &mut About, folder: &Path| {
+            about.check(folder, &base.fingerprint, &base.artifact)
+        };
+        let found = self.lookup_with(&key, trained_on, cancel, on_wait, &check)?;
+        Ok(found.map(|held| CachedBoltProfile::new(held, base, bolt)))
     }
 }
 
@@ -200,8 +180,11 @@ impl CollectionLock {
     ) -> Result<Option<BoltCollection>, BuildError> {
         let raw = self.empty_raw()?;
         let counts = Raw { path: raw.join("counts"), writer };
-        let instrumented =
-            Build { instrumented: true, artifact: artifact(&raw, base), ..base.clone() };
+        let instrumented = Build {
+            instrumented: true,
+            artifact: raw.join(base.system.artifact()),
+            ..base.clone()
+        };
         let left_alone = transactional_of(base)?;
         let (base, bolt) = (base.clone(), bolt.clone());
         let mut collecting =
@@ -223,7 +206,7 @@ impl CollectionLock {
     ) -> Result<Option<CachedBoltProfile>, BuildError> {
         let raw = self.empty_raw()?;
         let data = raw.join(PROFILE);
-        fs::write(&data, &sampled.text).map_err(|error| BuildError::io("making", &data, error))?;
+        fs::write(&data, &sampled.text).map_err(io_error("making", &data))?;
         let (alone, made) = (raw.join(ALONE), raw.join("laid-out"));
         let arguments = bolt.lay_out(&base.artifact, &made, &data, &alone, false);
         let trial = Trial { bolt, base, arguments: &arguments, folder: &raw, made: &made };
@@ -235,9 +218,9 @@ impl CollectionLock {
     }
 
     fn empty_raw(&self) -> Result<PathBuf, BuildError> {
-        let raw = self.raw();
+        let raw = self.making.raw();
         let _ = fs::remove_dir_all(&raw);
-        open_folder(&raw).map_err(|error| BuildError::io("making", &raw, error))?;
+        open_folder(&raw).map_err(io_error("making", &raw))?;
         Ok(raw)
     }
 
@@ -250,8 +233,7 @@ impl CollectionLock {
         left_alone: Vec<String>,
         samples: Option<(u64, &str)>,
     ) -> Result<CachedBoltProfile, BuildError> {
-        let sha256 =
-            Sha256::of_file(data).map_err(|error| BuildError::io("reading", data, error))?;
+        let sha256 = Sha256::of_file(data).map_err(io_error("reading", data))?;
         let about = About {
             base: base.fingerprint,
             artifact_sha256: base.artifact_sha256,
@@ -261,26 +243,15 @@ impl CollectionLock {
             samples: samples.map(|(count, _)| count),
             sha256,
         };
-        let part = self.part();
+        let part = self.making.begin()?;
         let write = || {
-            let _ = fs::remove_dir_all(&part);
-            open_folder(&part)?;
             fs::copy(data, part.join(PROFILE))?;
             fs::write(part.join(ALONE), as_patterns(&about.left_alone))?;
-            if let Some((_, for_live)) = samples {
-                fs::write(part.join(SAMPLES), for_live)?;
-            }
-            fs::write(part.join("profile.json"), serde_json::to_vec_pretty(&about)?)
+            samples.map_or(Ok(()), |(_, for_live)| fs::write(part.join(SAMPLES), for_live))
         };
-        write().map_err(|error| BuildError::io("writing the profile to", &part, error))?;
-        let lock = self.publish()?;
-        let (base, bolt, folder) = (base.clone(), bolt.clone(), self.folder.clone());
-        Ok(CachedBoltProfile { base, bolt, folder, about, _lock: lock })
+        write().map_err(io_error("writing the profile to", &part))?;
+        Ok(CachedBoltProfile::new(self.making.publish(&part, about)?, base, bolt))
     }
-}
-
-fn artifact(folder: &Path, base: &Build) -> PathBuf {
-    folder.join(recipe::artifact(base.system))
 }
 
 /// A profile for BOLT that is being collected. Dropping it removes the instrumented copy.
@@ -325,17 +296,11 @@ impl BoltCollection {
             .and_then(|counts| counts.copy(Path::new(PROFILE), &data, 0o644, LARGEST));
         let size = match copied {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Bytes::default(),
-            copied => {
-                copied.map_err(|error| BuildError::io("taking the profile in", counts, error))?
-            }
+            copied => copied.map_err(io_error("taking the profile in", counts))?,
         };
         if size == Bytes::default() {
-            return Err(BuildError::Profile {
-                what: self.base.to_string(),
-                profile: self.raw,
-                reason: "there is no raw data: the instrumented program did not exit normally"
-                    .to_owned(),
-            });
+            let reason = "there is no raw data: the instrumented program did not exit normally";
+            return Err(BuildError::profile(&self.base, &self.raw, reason));
         }
         self.lock.store_bolt(&self.base, &self.bolt, &data, self.left_alone, None)
     }
@@ -343,7 +308,7 @@ impl BoltCollection {
     /// Makes the instrumented copy; false if `cancel` was set meanwhile.
     fn instrument(&mut self, cancel: &AtomicBool) -> Result<bool, BuildError> {
         let program = &self.instrumented.artifact;
-        let making = |error| BuildError::io("making", program, error);
+        let making = |error| BuildError::io("making", program, &error);
         if self.base.system.is_server() {
             let (from, to) = (self.base.folder.join(recipe::SERVER), self.raw.join(recipe::SERVER));
             link_all(&from, &to, &self.base.artifact).map_err(making)?;
@@ -356,7 +321,7 @@ impl BoltCollection {
             return Ok(false);
         };
         self.left_alone = left_alone;
-        build_dir::open_to_all(&self.raw).map_err(making)?;
+        open_to_all(&self.raw).map_err(making)?;
         // From here on, another user can write to it.
         self.counts.empty()?;
         Ok(true)
@@ -364,11 +329,8 @@ impl BoltCollection {
 }
 
 fn transactional_of(base: &Build) -> Result<Vec<String>, BuildError> {
-    transactional(&base.artifact).map_err(|error| BuildError::Unusable {
-        what: base.to_string(),
-        path: base.artifact.clone(),
-        reason: error.to_string(),
-    })
+    let names = transactional(&base.artifact);
+    names.map_err(|error| BuildError::unusable(base, &base.artifact, error))
 }
 
 /// A run of BOLT, repeated with more skipped functions if necessary.
@@ -391,7 +353,7 @@ impl Trial<'_> {
         cancel: &AtomicBool,
     ) -> Result<Option<Vec<String>>, BuildError> {
         let Self { bolt, base, arguments, folder, made } = *self;
-        let making = |error| BuildError::io("making", made, error);
+        let making = |error| BuildError::io("making", made, &error);
         let log_file = folder.join("log.txt");
         loop {
             fs::write(folder.join(ALONE), as_patterns(&left_alone)).map_err(making)?;
@@ -400,7 +362,7 @@ impl Trial<'_> {
             command.args(arguments).process_group(0);
             command.stdout(log.try_clone().map_err(making)?).stderr(log);
             let running = Running::new(command.spawn().map_err(making)?);
-            let Some(status) = child::wait(running, cancel, || {}).map_err(making)? else {
+            let Some(status) = wait(running, cancel, || {}).map_err(making)? else {
                 return Ok(None);
             };
             if status.success() && made.is_file() {
@@ -410,14 +372,53 @@ impl Trial<'_> {
             match not_followed(&log_text) {
                 Some(name) if !left_alone.contains(&name) => left_alone.push(name),
                 _ => {
-                    let path = bolt.path.display();
-                    return Err(BuildError::Unusable {
-                        what: base.to_string(),
-                        path: base.artifact.clone(),
-                        reason: format!("{path} refused it ({status}):\n{}", last_lines(&log_text)),
-                    });
+                    let (path, log) = (bolt.path.display(), last_lines(&log_text));
+                    let reason = format!("{path} refused it ({status}):\n{log}");
+                    return Err(BuildError::unusable(base, &base.artifact, reason));
                 }
             }
         }
+    }
+}
+
+/// Creates the directory `to` with the files of `from`, without the file `except`, which BOLT
+/// writes. Files are hard links where the file system supports it, otherwise copies.
+pub(crate) fn link_all(from: &Path, to: &Path, except: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        let Some(name) = path.file_name() else { continue };
+        let target = to.join(name);
+        let meta = fs::symlink_metadata(&path)?;
+        if path == except {
+            continue;
+        } else if meta.is_dir() {
+            link_all(&path, &target, except)?;
+        } else if meta.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&path)?, &target)?;
+        } else {
+            fs::hard_link(&path, &target).or_else(|_| fs::copy(&path, &target).map(drop))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_files_but_the_excepted_one_are_linked() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("bin")).unwrap();
+        for name in ["bin/postgres", "bin/initdb", "version"] {
+            fs::write(from.join(name), name).unwrap();
+        }
+        std::os::unix::fs::symlink("initdb", from.join("bin/link")).unwrap();
+        link_all(&from, &to, &from.join("bin/postgres")).unwrap();
+        assert!(!to.join("bin/postgres").exists());
+        assert_eq!(fs::read_to_string(to.join("bin/link")).unwrap(), "bin/initdb");
+        assert_eq!(fs::read_to_string(to.join("version")).unwrap(), "version");
     }
 }

@@ -4,13 +4,46 @@
 //! needed to create a data directory are copied one by one, because cmake's install target would
 //! require compiling everything else.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{BuildPlan, ExtraFiles, Prerequisite, RecipeInput, RecipeOptions, cmake};
-use crate::Compiler;
 use dbdyno_types::build::Hardening;
+use dbdyno_types::server::ServerSystem;
 
-pub(super) const PROGRAM: &str = "server/bin/mariadbd";
+use super::{
+    BuildPlan, ExtraFiles, Flags, Inputs, Prerequisite, Recipe, RecipeInput, compile_with_ninja,
+    configure_with_cmake, mysql,
+};
+
+const PROGRAM: &str = "server/bin/mariadbd";
+
+pub(super) static RECIPE: Recipe = Recipe {
+    name: "mariadb",
+    title: "MariaDB",
+    server: Some(ServerSystem::MariaDb),
+    artifact: PROGRAM,
+    version,
+    march_flags: &[],
+    ignored_linker: None,
+    flags: |compile, link| Flags { compile, link },
+    plan,
+    needs,
+    packages: &[
+        &["mariadb-server-core", "mariadb-server"],
+        // my_print_defaults, which mariadb-install-db calls.
+        &["mariadb-client-core"],
+        &["mariadb-plugin-rocksdb"],
+    ],
+    programs: &["mariadbd", "mysqld"],
+    helpers: Some(mysql::HELPERS),
+};
+
+fn version(folder: &Path) -> Result<String, String> {
+    let version = mysql::version_in(folder, &["VERSION"])?;
+    match mysql::is_mariadb(folder) {
+        true => Ok(version),
+        false => Err("it is MySQL's, not MariaDB's".to_owned()),
+    }
+}
 
 /// Optional plugins of MariaDB 10.4 to 12; cmake ignores names that a version does not have.
 /// Plugins of the client library have similar names but do not support `NO`; they are not among the
@@ -111,22 +144,25 @@ const SETTINGS: &[(&str, &str)] = &[
     ("INSTALL_SQLBENCHDIR", ""),
 ];
 
-pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
+fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     let mut own: Vec<String> =
         SETTINGS.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
-    own.push(format!("-DPLUGIN_ROCKSDB={}", if order.options.myrocks { "DYNAMIC" } else { "NO" }));
+    own.push(format!(
+        "-DPLUGIN_ROCKSDB={}",
+        if order.inputs.options.myrocks { "DYNAMIC" } else { "NO" }
+    ));
     own.extend(OFF.iter().map(|name| format!("-DPLUGIN_{name}=NO")));
-    match order.variant.hardening {
+    match order.inputs.variant.hardening {
         Hardening::Default => {}
         Hardening::On => own.push("-DSECURITY_HARDENED=ON".to_owned()),
         Hardening::Off => own.push("-DSECURITY_HARDENED=OFF".to_owned()),
     }
     let mut targets = vec!["mariadbd", "my_print_defaults", "GenError", "GenFixPrivs"];
-    if order.options.myrocks {
+    if order.inputs.options.myrocks {
         targets.push("rocksdb");
     }
     BuildPlan {
-        steps: vec![cmake::configure(order, own), cmake::compile(order, &targets)],
+        steps: vec![configure_with_cmake(order, own), compile_with_ninja(order, &targets)],
         install: Vec::new(),
         pieces: pieces(order),
         artifact: PathBuf::from(PROGRAM),
@@ -147,19 +183,19 @@ fn pieces(order: &RecipeInput<'_>) -> Vec<ExtraFiles> {
         piece(source.join("scripts"), "share", ".sql"),
         piece(tree.join("scripts"), "share", ".sql"),
     ];
-    if order.options.myrocks {
+    if order.inputs.options.myrocks {
         pieces.push(piece(tree.join("storage/rocksdb"), "lib/plugin", "ha_rocksdb.so"));
     }
     pieces
 }
 
-pub(super) fn needs(options: &RecipeOptions, compiler: &Compiler) -> Vec<Prerequisite> {
+fn needs(inputs: &Inputs<'_>) -> Vec<Prerequisite> {
     let mut needs = vec![
         Prerequisite::program("cmake", "cmake"),
         Prerequisite::program("ninja", "ninja-build"),
         Prerequisite::program("bison", "bison"),
         Prerequisite::program("perl", "perl"),
-        Prerequisite::cxx(compiler),
+        Prerequisite::cxx(inputs.compiler),
         Prerequisite::header("openssl/ssl.h", "libssl-dev"),
         Prerequisite::header("curses.h", "libncurses-dev"),
         Prerequisite::header("pcre2.h", "libpcre2-dev"),
@@ -169,7 +205,7 @@ pub(super) fn needs(options: &RecipeOptions, compiler: &Compiler) -> Vec<Prerequ
         // builds.
         Prerequisite::header("liburing.h", "liburing-dev"),
     ];
-    if options.myrocks {
+    if inputs.options.myrocks {
         needs.push(Prerequisite::header("lz4.h", "liblz4-dev"));
     }
     needs
@@ -178,6 +214,7 @@ pub(super) fn needs(options: &RecipeOptions, compiler: &Compiler) -> Vec<Prerequ
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RecipeOptions;
     use crate::recipe::testing;
     use crate::{CompilerKind, System, Variant};
 

@@ -4,25 +4,28 @@
 //! [`BuildPlan`] with the commands to run; and the build dependencies ([`Prerequisite`]). One
 //! module per system.
 
-mod cmake;
 mod mariadb;
 mod mysql;
 mod postgresql;
 mod prerequisites;
 mod sqlite;
 
+use std::fmt;
+use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use dbdyno_types::server::ServerSystem;
 
-use crate::packaging::PackagingFlags;
-use crate::shell::quote_command;
-use crate::variant::{compile_flags, is_link_flag, link_flags};
-use crate::{Compiler, CompilerKind, System, Variant};
+use crate::build_record::depend_on_host;
+use crate::command::quote_command;
+use crate::variant::{PackagingFlags, compile_flags, is_link_flag, link_flags};
+use crate::{Compiler, CompilerKind, RecipeOptions, System, Variant};
 
 pub use dbdyno_types::build::ConfigureTool;
 pub use prerequisites::{Prerequisite, Probe};
+
+pub(crate) use prerequisites::provide;
 
 /// The flags of a recipe, without file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,30 +52,6 @@ impl Flags {
     /// Whether the code is instrumented for a profile.
     fn is_instrumented(&self) -> bool {
         self.compile.iter().any(|flag| flag.starts_with("-fprofile-generate"))
-    }
-}
-
-/// Whether flags select the CPU of the machine that compiles.
-pub(crate) fn depend_on_host<'a>(mut flags: impl Iterator<Item = &'a String>) -> bool {
-    let native = ["-march=native", "-mtune=native", "-mcpu=native"];
-    flags.any(|flag| native.contains(&flag.as_str()))
-}
-
-/// Options of a recipe, in addition to the variant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecipeOptions {
-    /// With the storage engine MyRocks, if the source has it.
-    pub myrocks: bool,
-    /// The configure tool, if the source supports several.
-    pub tool: Option<ConfigureTool>,
-    /// Additional arguments for that tool.
-    pub arguments: Vec<String>,
-}
-
-impl RecipeOptions {
-    /// A suffix for the system's version in messages.
-    pub(crate) const fn engine(&self) -> &'static str {
-        if self.myrocks { " with MyRocks" } else { "" }
     }
 }
 
@@ -151,12 +130,25 @@ pub struct ExtraFiles {
     pub ending: &'static str,
 }
 
+/// What a build is made from, apart from the places on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    pub system: System,
+    /// The version, on which the recipe depends.
+    pub version: &'a str,
+    /// Variants with the same flags are different builds, because reports show the variant.
+    pub variant: &'a Variant,
+    /// The recipe's flags for the variant, with the extra ones.
+    pub flags: &'a Flags,
+    pub options: &'a RecipeOptions,
+    pub compiler: &'a Compiler,
+}
+
 /// The input of [`plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeInput<'a> {
-    pub system: System,
-    pub version: &'a str,
-    /// The directory of its source.
+    pub inputs: Inputs<'a>,
+    /// The directory of the source.
     pub source: &'a Path,
     /// The directory that the steps run in.
     pub tree: &'a Path,
@@ -164,11 +156,6 @@ pub struct RecipeInput<'a> {
     pub home: &'a Path,
     /// The staging directory, `DESTDIR` of installations.
     pub staging: &'a Path,
-    pub variant: &'a Variant,
-    /// The flags of the variant.
-    pub flags: &'a Flags,
-    pub compiler: &'a Compiler,
-    pub options: &'a RecipeOptions,
     /// Maximum number of concurrent compilers.
     pub jobs: NonZeroUsize,
 }
@@ -182,12 +169,12 @@ impl RecipeInput<'_> {
     /// The archiver and `ranlib` for objects with link-time optimization, which the system's cannot
     /// read.
     fn archiver(&self) -> Option<(PathBuf, PathBuf)> {
-        let lto = requests_lto(self.flags.compile.iter().map(String::as_str));
-        lto.then(|| (self.compiler.tool("ar"), self.compiler.tool("ranlib")))
+        let lto = requests_lto(self.inputs.flags.compile.iter().map(String::as_str));
+        lto.then(|| (self.inputs.compiler.tool("ar"), self.inputs.compiler.tool("ranlib")))
     }
 
     fn number(&self) -> (u32, u32) {
-        number_of(self.version)
+        number_of(self.inputs.version)
     }
 }
 
@@ -201,15 +188,74 @@ fn number_of(version: &str) -> (u32, u32) {
 /// The directory of a build that a server is installed into.
 pub(crate) const SERVER: &str = "server";
 
-/// The artifact of a system's recipe, relative to the build's directory.
-#[must_use]
-pub fn artifact(system: System) -> PathBuf {
-    PathBuf::from(match system {
-        System::Sqlite => sqlite::LIBRARY,
-        System::PostgreSql => postgresql::PROGRAM,
-        System::MariaDb => mariadb::PROGRAM,
-        System::MySql => mysql::PROGRAM,
-    })
+/// What differs between systems.
+pub(crate) struct Recipe {
+    /// The name used in experiment files and reports.
+    name: &'static str,
+    /// The official name.
+    title: &'static str,
+    /// `None` for a library.
+    pub(crate) server: Option<ServerSystem>,
+    /// The file that the engine loads or starts, relative to the build's directory.
+    artifact: &'static str,
+    /// The version stated in a source; the error says why it is not a source of this system.
+    pub(crate) version: fn(&Path) -> Result<String, String>,
+    /// Compiler flags of variants that choose an instruction set.
+    march_flags: &'static [&'static str],
+    /// The linker for which the system's build system removes the flag.
+    ignored_linker: Option<&'static str>,
+    /// Completes flags for compiling and linking.
+    flags: fn(Vec<String>, Vec<String>) -> Flags,
+    plan: fn(&RecipeInput<'_>) -> BuildPlan,
+    needs: fn(&Inputs<'_>) -> Vec<Prerequisite>,
+    /// Debian's packages: of each list of alternatives the first that exists is used. The first list
+    /// is that of the server; packages of the others may be missing.
+    pub(crate) packages: &'static [&'static [&'static str]],
+    /// Names of the server program in releases, the preferred one first.
+    pub(crate) programs: &'static [&'static str],
+    /// The programs in `usr/bin` that create the server's data; `None` if these are all programs
+    /// beside the server.
+    pub(crate) helpers: Option<&'static [&'static str]>,
+}
+
+impl System {
+    pub(crate) const fn recipe(self) -> &'static Recipe {
+        match self {
+            Self::Sqlite => &sqlite::RECIPE,
+            Self::PostgreSql => &postgresql::RECIPE,
+            Self::MariaDb => &mariadb::RECIPE,
+            Self::MySql => &mysql::RECIPE,
+        }
+    }
+
+    /// The name used in experiment files and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.recipe().name
+    }
+
+    /// The official name.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        self.recipe().title
+    }
+
+    /// Whether it is a server, installed into a directory, rather than a library.
+    #[must_use]
+    pub const fn is_server(self) -> bool {
+        self.recipe().server.is_some()
+    }
+
+    /// The artifact, relative to the build's directory.
+    pub(crate) fn artifact(self) -> &'static Path {
+        Path::new(self.recipe().artifact)
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// The flags of a variant for a system: `packaging`, then the variant's own, then `extra`, so that
@@ -234,8 +280,8 @@ pub fn flags(
     let mut compile = packaging.compile.clone();
     compile.push(record.to_owned());
     compile.extend(compile_flags(variant, compiler));
-    if system == System::MySql && variant.march.is_some() {
-        compile.push(mysql::NO_FUSED_OPERATIONS.to_owned());
+    if variant.march.is_some() {
+        compile.extend(words(system.recipe().march_flags));
     }
     compile.extend(extra_compile);
     let mut link = packaging.link.clone();
@@ -244,48 +290,24 @@ pub fn flags(
         link.extend(lto_linker.iter().cloned());
     }
     link.extend(extra_link);
-    match system {
-        System::Sqlite => sqlite::flags(compile, link),
-        // Their build systems also pass the compiler flags to the linker.
-        System::PostgreSql | System::MariaDb | System::MySql => Flags { compile, link },
-    }
+    (system.recipe().flags)(compile, link)
 }
 
 /// The linker that the flags request but the system's build system does not use.
 pub(crate) fn ignored_linker(system: System, flags: &Flags) -> Option<&str> {
-    match system {
-        System::MySql => flags.linker().filter(|linker| *linker == mysql::IGNORED_LINKER),
-        System::Sqlite | System::PostgreSql | System::MariaDb => None,
-    }
+    flags.linker().filter(|linker| system.recipe().ignored_linker == Some(linker))
 }
 
-/// The build plan for an input.
-#[must_use]
 pub fn plan(order: &RecipeInput<'_>) -> BuildPlan {
-    match order.system {
-        System::Sqlite => sqlite::plan(order),
-        System::PostgreSql => postgresql::plan(order),
-        System::MariaDb => mariadb::plan(order),
-        System::MySql => mysql::plan(order),
-    }
+    (order.inputs.system.recipe().plan)(order)
 }
 
-/// The prerequisites of building a system.
-#[must_use]
-pub fn needs(
-    system: System,
-    version: &str,
-    options: &RecipeOptions,
-    compiler: &Compiler,
-    flags: &Flags,
-) -> Vec<Prerequisite> {
-    let mut needs = match system {
-        System::Sqlite => return Vec::new(),
-        System::PostgreSql => postgresql::needs(options),
-        System::MariaDb => mariadb::needs(options, compiler),
-        System::MySql => mysql::needs(version, options, compiler),
-    };
-    needs.extend(prerequisites::of_flags(compiler, flags));
+/// The prerequisites of a build.
+pub(crate) fn needs(inputs: &Inputs<'_>) -> Vec<Prerequisite> {
+    let mut needs = (inputs.system.recipe().needs)(inputs);
+    if inputs.system.is_server() {
+        needs.extend(prerequisites::of_flags(inputs.compiler, inputs.flags));
+    }
     needs
 }
 
@@ -296,6 +318,57 @@ pub fn requests_lto<'a>(flags: impl IntoIterator<Item = &'a str>) -> bool {
         "-fno-lto" => false,
         _ => lto || flag == "-flto" || flag.starts_with("-flto="),
     })
+}
+
+/// The configure command; the arguments `own` follow the common ones.
+fn configure_with_cmake(order: &RecipeInput<'_>, own: Vec<String>) -> Step {
+    let compiler = order.inputs.compiler;
+    let kind = order.inputs.variant.build_type;
+    let mut args = words(&["-G", "Ninja", "-S", &order.source.to_string_lossy(), "-B", "."]);
+    let mut define = |name: &str, value: &str| args.push(format!("-D{name}={value}"));
+    define("CMAKE_BUILD_TYPE", kind.word());
+    define("CMAKE_INSTALL_PREFIX", &order.prefix().to_string_lossy());
+    define("CMAKE_EXPORT_COMPILE_COMMANDS", "ON");
+    define("CMAKE_C_COMPILER", &compiler.path.to_string_lossy());
+    define("CMAKE_CXX_COMPILER", &compiler.cxx().to_string_lossy());
+    if let Some((ar, ranlib)) = order.archiver() {
+        define("CMAKE_AR", &ar.to_string_lossy());
+        define("CMAKE_RANLIB", &ranlib.to_string_lossy());
+    }
+    let flags = order.inputs.flags.compile.join(" ");
+    let of_type = kind.word().to_uppercase();
+    define(&format!("CMAKE_C_FLAGS_{of_type}"), &flags);
+    define(&format!("CMAKE_CXX_FLAGS_{of_type}"), &flags);
+    let link = order.inputs.flags.link.join(" ");
+    for what in ["EXE", "MODULE", "SHARED"] {
+        if !link.is_empty() {
+            define(&format!("CMAKE_{what}_LINKER_FLAGS"), &link);
+        }
+    }
+    args.extend(own);
+    args.extend(order.inputs.options.arguments.iter().cloned());
+    Step::new(format!("configuring {}", order.inputs.system.title()), "cmake", args)
+}
+
+/// The command that compiles these targets; all targets if empty.
+fn compile_with_ninja(order: &RecipeInput<'_>, targets: &[&str]) -> Step {
+    let mut args = vec![format!("-j{}", order.jobs)];
+    args.extend(words(targets));
+    Step {
+        counts: Counts::Ninja,
+        ..Step::new(format!("compiling {}", order.inputs.system.title()), "ninja", args)
+    }
+}
+
+/// The quoted string after `start` in the line of a file that starts with it.
+fn quoted(file: &Path, start: &str) -> Option<String> {
+    quoted_in(&fs::read_to_string(file).ok()?, start).map(str::to_owned)
+}
+
+fn quoted_in<'t>(text: &'t str, start: &str) -> Option<&'t str> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(start))?.trim();
+    let quote = rest.chars().next().filter(|c| *c == '"' || *c == '\'')?;
+    rest[1..].split(quote).next().filter(|word| !word.is_empty())
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -345,16 +418,18 @@ pub(crate) mod testing {
         let compiler = compiler(kind);
         let flags = flags(system, variant, kind, &PackagingFlags::default(), &[], extra);
         let plan = plan(&RecipeInput {
-            system,
-            version,
+            inputs: Inputs {
+                system,
+                version,
+                variant,
+                flags: &flags,
+                options,
+                compiler: &compiler,
+            },
             source: Path::new("/src"),
             tree: Path::new("/tree"),
             home: Path::new("/cache/builds/1f"),
             staging: Path::new("/cache/builds/1f.part/root"),
-            variant,
-            flags: &flags,
-            compiler: &compiler,
-            options,
             jobs: NonZeroUsize::new(4).unwrap(),
         });
         plan.steps.iter().chain(&plan.install).map(|step| step.to_shell() + "\n").collect()
@@ -363,6 +438,8 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     #[test]
@@ -410,5 +487,61 @@ mod tests {
         assert_eq!(linker(&variant(&[]), &[]).as_deref(), Some("lld"));
         assert_eq!(linker(&variant(&[mold]), &[]).as_deref(), Some("mold"));
         assert_eq!(linker(&variant(&[]), &[mold]).as_deref(), Some("mold"));
+    }
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn version_is_read_from_source() {
+        let of = |system: System, files: &[(&str, &str)]| {
+            (system.recipe().version)(folder(files).path())
+        };
+        let postgres = [("configure", "x\nPACKAGE_VERSION='15.18'\n")];
+        assert_eq!(of(System::PostgreSql, &postgres), Ok("15.18".to_owned()));
+        let numbers = "MYSQL_VERSION_MAJOR=8\nMYSQL_VERSION_MINOR=0\nMYSQL_VERSION_PATCH=32\n\
+                       MYSQL_VERSION_EXTRA=-24\n";
+        assert_eq!(of(System::MySql, &[("MYSQL_VERSION", numbers)]), Ok("8.0.32-24".to_owned()));
+        let mariadb = [("VERSION", numbers), ("storage/maria/x", "")];
+        assert_eq!(of(System::MariaDb, &mariadb), Ok("8.0.32-24".to_owned()));
+    }
+
+    #[test]
+    fn damaged_sources_have_a_version_or_none() {
+        let samples: [&str; 3] = [
+            "#define SQLITE_VERSION        \"3.50.4\"\n",
+            "PACKAGE_VERSION='15.18'\n",
+            "MYSQL_VERSION_MAJOR=8\nMYSQL_VERSION_MINOR=0\nMYSQL_VERSION_PATCH=32\n",
+        ];
+        let words = ["PACKAGE_VERSION=", "#define SQLITE_VERSION ", "'", "\"", "é", "\n", "="];
+        Fuzz::new(samples.map(Vec::from).to_vec()).words(&words).run(|text| {
+            let text = String::from_utf8_lossy(text);
+            for start in ["PACKAGE_VERSION=", "#define SQLITE_VERSION "] {
+                assert!(quoted_in(&text, start).is_none_or(|version| !version.contains('\n')));
+            }
+            let _ = mysql::parse_version(&text);
+        });
+    }
+
+    #[test]
+    fn source_of_another_system_is_rejected() {
+        let mariadb = [
+            ("VERSION", "MYSQL_VERSION_MAJOR=10\nMYSQL_VERSION_MINOR=6\nMYSQL_VERSION_PATCH=1"),
+            ("storage/maria/x", ""),
+        ];
+        let mariadb = folder(&mariadb);
+        assert_eq!(
+            (System::MySql.recipe().version)(mariadb.path()),
+            Err("it is MariaDB's".to_owned())
+        );
+        let error = (System::PostgreSql.recipe().version)(mariadb.path()).unwrap_err();
+        assert_eq!(error, "it has no usable configure with PACKAGE_VERSION");
     }
 }

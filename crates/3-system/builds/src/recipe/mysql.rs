@@ -6,22 +6,77 @@
 //! target would require everything else. Forks with MyRocks and versions before 8.0 are installed as
 //! a whole, as their documentation says.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dbdyno_types::server::ServerSystem;
 
 use super::{
-    BuildPlan, ExtraFiles, Prerequisite, RecipeInput, RecipeOptions, Step, cmake, number_of,
+    BuildPlan, ExtraFiles, Flags, Inputs, Prerequisite, Recipe, RecipeInput, Step,
+    compile_with_ninja, configure_with_cmake, number_of,
 };
-use crate::Compiler;
+use crate::RecipeOptions;
 
-pub(super) const PROGRAM: &str = "server/bin/mysqld";
+const PROGRAM: &str = "server/bin/mysqld";
 
 /// Prevents multiplications and additions from being fused, which changes results. MySQL's build
 /// system adds it if the compiler fuses them, but its check does not see the instruction set of the
 /// variant, which is in the flags of the build type.
-pub(super) const NO_FUSED_OPERATIONS: &str = "-ffp-contract=off";
+const NO_FUSED_OPERATIONS: &str = "-ffp-contract=off";
 
 /// MySQL's build system removes the flag for this linker from those for programs, with a warning.
-pub(super) const IGNORED_LINKER: &str = "gold";
+const IGNORED_LINKER: &str = "gold";
+
+pub(super) static RECIPE: Recipe = Recipe {
+    name: "mysql",
+    title: "MySQL",
+    server: Some(ServerSystem::MySql),
+    artifact: PROGRAM,
+    version,
+    march_flags: &[NO_FUSED_OPERATIONS],
+    ignored_linker: Some(IGNORED_LINKER),
+    flags: |compile, link| Flags { compile, link },
+    plan,
+    needs,
+    packages: &[&["mysql-server-core", "mysql-server-core-8.0"]],
+    programs: &["mysqld"],
+    helpers: Some(HELPERS),
+};
+
+/// Programs that the scripts which create a data directory call.
+pub(super) const HELPERS: &[&str] = &["my_print_defaults", "resolveip"];
+
+fn version(folder: &Path) -> Result<String, String> {
+    let version = version_in(folder, &["MYSQL_VERSION", "VERSION"])?;
+    if is_mariadb(folder) { Err("it is MariaDB's".to_owned()) } else { Ok(version) }
+}
+
+pub(super) fn is_mariadb(folder: &Path) -> bool {
+    folder.join("storage/maria").is_dir()
+}
+
+/// The version in the first of these files that exists.
+pub(super) fn version_in(folder: &Path, files: &[&str]) -> Result<String, String> {
+    let text = files.iter().find_map(|name| fs::read_to_string(folder.join(name)).ok());
+    text.and_then(|text| parse_version(&text))
+        .ok_or_else(|| format!("it has no usable {}", files.join(" or ")))
+}
+
+/// Parses the version file of MySQL and MariaDB.
+pub(super) fn parse_version(text: &str) -> Option<String> {
+    let value = |key: &str| {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(key))?;
+        Some(line.trim_start().strip_prefix('=')?.trim().to_owned())
+    };
+    let number = |key: &str| value(key).filter(|value| value.parse::<u32>().is_ok());
+    Some(format!(
+        "{}.{}.{}{}",
+        number("MYSQL_VERSION_MAJOR")?,
+        number("MYSQL_VERSION_MINOR")?,
+        number("MYSQL_VERSION_PATCH")?,
+        value("MYSQL_VERSION_EXTRA").unwrap_or_default()
+    ))
+}
 
 /// Libraries and components as in the published studies, without tests.
 const SETTINGS: &[(&str, &str)] = &[
@@ -73,11 +128,11 @@ fn is_server_only(number: (u32, u32), options: &RecipeOptions) -> bool {
     number >= WITH_ROUTER && !options.myrocks
 }
 
-pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
+fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     let mut own: Vec<String> =
         SETTINGS.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
     let number = order.number();
-    let server_only = is_server_only(number, order.options);
+    let server_only = is_server_only(number, order.inputs.options);
     if number >= WITH_ROUTER {
         own.extend(["-DWITH_ROUTER=OFF", "-DWITH_MYSQLX=OFF"].map(str::to_owned));
     }
@@ -85,7 +140,7 @@ pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
         // Its location in the archives "with Boost".
         own.push(format!("-DWITH_BOOST={}", order.source.join("boost").display()));
     }
-    if order.options.myrocks {
+    if order.inputs.options.myrocks {
         own.extend(
             ["-DWITH_ROCKSDB=1", "-DWITH_LZ4=system", "-DWITH_ZSTD=system"].map(str::to_owned),
         );
@@ -94,7 +149,7 @@ pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     if server_only {
         own.extend(SERVER_ONLY.iter().map(|(name, value)| format!("-D{name}={value}")));
         return BuildPlan {
-            steps: vec![cmake::configure(order, own), cmake::compile(order, TARGETS)],
+            steps: vec![configure_with_cmake(order, own), compile_with_ninja(order, TARGETS)],
             install: Vec::new(),
             pieces: pieces(order),
             artifact,
@@ -106,7 +161,7 @@ pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
         ..Step::new("installing MySQL", "ninja", vec!["install".to_owned()])
     };
     BuildPlan {
-        steps: vec![cmake::configure(order, own), cmake::compile(order, &[])],
+        steps: vec![configure_with_cmake(order, own), compile_with_ninja(order, &[])],
         install: vec![install],
         pieces: Vec::new(),
         artifact,
@@ -126,11 +181,8 @@ fn pieces(order: &RecipeInput<'_>) -> Vec<ExtraFiles> {
     ]
 }
 
-pub(super) fn needs(
-    version: &str,
-    options: &RecipeOptions,
-    compiler: &Compiler,
-) -> Vec<Prerequisite> {
+fn needs(inputs: &Inputs<'_>) -> Vec<Prerequisite> {
+    let Inputs { version, options, compiler, .. } = *inputs;
     let mut needs = vec![
         Prerequisite::program("cmake", "cmake"),
         Prerequisite::program("ninja", "ninja-build"),
@@ -231,7 +283,7 @@ mod tests {
 
     #[test]
     fn flags_of_packages_come_from_the_variant_alone() {
-        let packaging = crate::packaging::PackagingFlags {
+        let packaging = crate::variant::PackagingFlags {
             compile: vec!["-g".to_owned(), "-fstack-protector-strong".to_owned()],
             link: vec!["-Wl,-z,relro".to_owned()],
         };
@@ -260,7 +312,11 @@ mod tests {
         let compiler = testing::compiler(CompilerKind::Gcc);
         let packages = |version: &str, myrocks| -> Vec<String> {
             let options = RecipeOptions { myrocks, ..RecipeOptions::default() };
-            needs(version, &options, &compiler).into_iter().map(|need| need.package).collect()
+            let (system, variant) = (System::MySql, &Variant::by_name("rel").unwrap());
+            let flags = &Flags { compile: Vec::new(), link: Vec::new() };
+            let (options, compiler) = (&options, &compiler);
+            let inputs = Inputs { system, version, variant, flags, options, compiler };
+            needs(&inputs).into_iter().map(|need| need.package).collect()
         };
         let server = packages("9.7.2", false);
         assert!(server.contains(&"bison".to_owned()) && server.contains(&"libssl-dev".to_owned()));

@@ -4,13 +4,37 @@
 //! a build has few dependencies and takes minutes. The locale provider is the C library's; dbdyno's
 //! data directories have the locale C.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use dbdyno_types::server::ServerSystem;
 
 use super::{
-    BuildPlan, ConfigureTool, Counts, Prerequisite, Probe, RecipeInput, RecipeOptions, Step,
+    BuildPlan, ConfigureTool, Counts, Flags, Inputs, Prerequisite, Probe, Recipe, RecipeInput,
+    Step, quoted, words,
 };
 
-pub(super) const PROGRAM: &str = "server/bin/postgres";
+const PROGRAM: &str = "server/bin/postgres";
+
+pub(super) static RECIPE: Recipe = Recipe {
+    name: "postgresql",
+    title: "PostgreSQL",
+    server: Some(ServerSystem::PostgreSql),
+    artifact: PROGRAM,
+    version,
+    march_flags: &[],
+    ignored_linker: None,
+    flags: |compile, link| Flags { compile, link },
+    plan,
+    needs,
+    packages: &[&["postgresql"]],
+    programs: &["postgres"],
+    helpers: None,
+};
+
+fn version(folder: &Path) -> Result<String, String> {
+    quoted(&folder.join("configure"), "PACKAGE_VERSION=")
+        .ok_or_else(|| "it has no usable configure with PACKAGE_VERSION".to_owned())
+}
 
 /// The directories to make, in this order: first the server, then what is needed to create a data
 /// directory. Their makefiles know their dependencies.
@@ -28,8 +52,8 @@ const DIRECTORIES: [&str; 7] = [
 /// profiles contains. With coverage enabled, the makefiles skip this check.
 const PROFILING: &str = "enable_coverage=yes";
 
-pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
-    let meson = order.options.tool == Some(ConfigureTool::Meson);
+fn plan(order: &RecipeInput<'_>) -> BuildPlan {
+    let meson = order.inputs.options.tool == Some(ConfigureTool::Meson);
     let (steps, install) = if meson { by_meson(order) } else { by_autoconf(order) };
     BuildPlan {
         steps,
@@ -41,53 +65,53 @@ pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
 }
 
 fn by_autoconf(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
-    let compiler = order.compiler;
+    let compiler = order.inputs.compiler;
     let prefix = order.prefix();
     let mut args = vec![format!("--prefix={}", prefix.display())];
     // Debian's source takes modules, such as plpgsql.so, from the directory of its packages unless this name
     // contains `postgres`.
     args.push(format!("--libdir={}", prefix.join("lib/postgresql").display()));
     args.extend(["readline", "zlib", "icu"].map(|what| format!("--without-{what}")));
-    if order.variant.assertions {
+    if order.inputs.variant.assertions {
         args.push("--enable-cassert".to_owned());
     }
     args.push(format!("CC={}", compiler.path.display()));
-    args.push(format!("CFLAGS={}", order.flags.compile.join(" ")));
-    if !order.flags.link.is_empty() {
-        args.push(format!("LDFLAGS={}", order.flags.link.join(" ")));
+    args.push(format!("CFLAGS={}", order.inputs.flags.compile.join(" ")));
+    if !order.inputs.flags.link.is_empty() {
+        args.push(format!("LDFLAGS={}", order.inputs.flags.link.join(" ")));
     }
     if let Some((ar, ranlib)) = order.archiver() {
         args.push(format!("AR={}", ar.display()));
         args.push(format!("RANLIB={}", ranlib.display()));
     }
-    args.extend(order.options.arguments.iter().cloned());
+    args.extend(order.inputs.options.arguments.iter().cloned());
     let mut steps = vec![Step::new("configuring PostgreSQL", order.source.join("configure"), args)];
     let jobs = format!("--jobs={}", order.jobs);
     // With several jobs, compilers might start before the headers that they read are generated:
     // only the top-level makefile, which makes too much, has these dependencies.
     if order.number() >= (11, 0) {
         let args = ["--print-directory", &jobs, "-C", "src/backend", "generated-headers"];
-        steps.push(Step::new("generating headers", "make", super::words(&args)));
+        steps.push(Step::new("generating headers", "make", words(&args)));
     }
     for directory in DIRECTORIES {
         // The output of each command is printed in one piece, with its directory.
         let mut args = vec!["--output-sync=target", "--print-directory", &jobs, "-C", directory];
         args.push("all");
-        if order.flags.is_instrumented() {
+        if order.inputs.flags.is_instrumented() {
             args.push(PROFILING);
         }
         steps.push(Step {
             counts: Counts::Make,
-            ..Step::new(format!("compiling {directory}"), "make", super::words(&args))
+            ..Step::new(format!("compiling {directory}"), "make", words(&args))
         });
     }
     let destination = format!("DESTDIR={}", order.staging.display());
     let install = DIRECTORIES.map(|directory| {
         let mut args = vec!["--silent", "-C", directory, "install", &destination];
-        if order.flags.is_instrumented() {
+        if order.inputs.flags.is_instrumented() {
             args.push(PROFILING);
         }
-        Step::new(format!("installing {directory}"), "make", super::words(&args))
+        Step::new(format!("installing {directory}"), "make", words(&args))
     });
     (steps, install.into())
 }
@@ -98,14 +122,15 @@ fn by_meson(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
     // Otherwise libraries are installed into a directory named after the architecture.
     args.push("--libdir=lib".to_owned());
     args.extend(["-Dauto_features=disabled", "-Drpath=true"].map(str::to_owned));
-    args.push(format!("-Dcassert={}", order.variant.assertions));
-    args.push(format!("-Dc_args={}", order.flags.compile.join(" ")));
-    let mut link = order.flags.compile.clone();
-    link.extend(order.flags.link.iter().cloned());
+    args.push(format!("-Dcassert={}", order.inputs.variant.assertions));
+    args.push(format!("-Dc_args={}", order.inputs.flags.compile.join(" ")));
+    let mut link = order.inputs.flags.compile.clone();
+    link.extend(order.inputs.flags.link.iter().cloned());
     args.push(format!("-Dc_link_args={}", link.join(" ")));
-    args.extend(order.options.arguments.iter().cloned());
+    args.extend(order.inputs.options.arguments.iter().cloned());
     args.extend([".".to_owned(), order.source.to_string_lossy().into_owned()]);
-    let mut env = vec![("CC".to_owned(), order.compiler.path.to_string_lossy().into_owned())];
+    let mut env =
+        vec![("CC".to_owned(), order.inputs.compiler.path.to_string_lossy().into_owned())];
     if let Some((ar, _)) = order.archiver() {
         env.push(("AR".to_owned(), ar.to_string_lossy().into_owned()));
     }
@@ -119,13 +144,13 @@ fn by_meson(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
         ..Step::new(
             "installing PostgreSQL",
             "meson",
-            super::words(&["install", "--no-rebuild", "--quiet"]),
+            words(&["install", "--no-rebuild", "--quiet"]),
         )
     };
     (vec![setup, compile], vec![install])
 }
 
-pub(super) fn needs(options: &RecipeOptions) -> Vec<Prerequisite> {
+fn needs(inputs: &Inputs<'_>) -> Vec<Prerequisite> {
     let mut needs = vec![
         Prerequisite::program("bison", "bison"),
         Prerequisite::program("flex", "flex"),
@@ -135,7 +160,7 @@ pub(super) fn needs(options: &RecipeOptions) -> Vec<Prerequisite> {
             package: "perl".to_owned(),
         },
     ];
-    if options.tool == Some(ConfigureTool::Meson) {
+    if inputs.options.tool == Some(ConfigureTool::Meson) {
         needs.push(Prerequisite::program("meson", "meson"));
         needs.push(Prerequisite::program("ninja", "ninja-build"));
         needs.push(Prerequisite::program("pkg-config", "pkg-config"));
@@ -148,6 +173,7 @@ pub(super) fn needs(options: &RecipeOptions) -> Vec<Prerequisite> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RecipeOptions;
     use crate::profile::Profiling;
     use crate::recipe::testing;
     use crate::{CompilerKind, System, Variant};

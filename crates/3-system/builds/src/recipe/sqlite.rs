@@ -4,15 +4,38 @@
 //! set explicitly because the workers depend on it. Frame pointers and semantic interposition are
 //! the compiler's defaults.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{BuildPlan, Flags, RecipeInput, Step, words};
+use super::{BuildPlan, Flags, Recipe, RecipeInput, Step, quoted, words};
 
-pub(super) const LIBRARY: &str = "libsqlite3.so";
+const LIBRARY: &str = "libsqlite3.so";
 const OBJECT: &str = "sqlite3.o";
 const SOURCE: &str = "sqlite3.c";
 
-pub(super) fn flags(compile: Vec<String>, link: Vec<String>) -> Flags {
+pub(super) static RECIPE: Recipe = Recipe {
+    name: "sqlite",
+    title: "SQLite",
+    server: None,
+    artifact: LIBRARY,
+    version,
+    march_flags: &[],
+    ignored_linker: None,
+    flags,
+    plan,
+    needs: |_| Vec::new(),
+    packages: &[],
+    programs: &[],
+    helpers: Some(&[]),
+};
+
+fn version(folder: &Path) -> Result<String, String> {
+    // The file that is compiled.
+    quoted(&folder.join(SOURCE), "#define SQLITE_VERSION ").ok_or_else(|| {
+        "it has no usable sqlite3.c (the amalgamation, not the files that it is made of)".to_owned()
+    })
+}
+
+fn flags(compile: Vec<String>, link: Vec<String>) -> Flags {
     // With link-time optimization the linker generates the code and needs the compiler flags, and
     // gcc records flags only if requested at the link as well. Without it, these flags have no
     // effect on the link.
@@ -32,12 +55,12 @@ pub(super) fn flags(compile: Vec<String>, link: Vec<String>) -> Flags {
 /// Separate libraries on systems with an older C library; empty on others.
 const LIBRARIES: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
-pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
+fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     let source = order.source.join(SOURCE);
-    let compiler = &order.compiler.path;
-    let mut compile_args = order.flags.compile.clone();
+    let compiler = &order.inputs.compiler.path;
+    let mut compile_args = order.inputs.flags.compile.clone();
     compile_args.extend(words(&["-c", &source.to_string_lossy(), "-o", OBJECT]));
-    let mut link_args = order.flags.link.clone();
+    let mut link_args = order.inputs.flags.link.clone();
     link_args.extend(words(&[OBJECT, "-o", LIBRARY]));
     link_args.extend(words(&LIBRARIES));
     BuildPlan {
@@ -58,8 +81,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::packaging::PackagingFlags;
-    use crate::{Compiler, CompilerKind, System, Variant, recipe};
+    use crate::recipe::Inputs;
+    use crate::variant::PackagingFlags;
+    use crate::{Compiler, CompilerKind, RecipeOptions, System, Variant, recipe};
 
     fn commands(variant: &str, kind: CompilerKind, lto_linker: &[&str], extra: &[&str]) -> String {
         let variant = Variant::by_name(variant).unwrap();
@@ -69,16 +93,18 @@ mod tests {
         let compiler =
             Compiler { path: PathBuf::from("/usr/bin/cc"), ..recipe::testing::compiler(kind) };
         let plan = plan(&RecipeInput {
-            system: System::Sqlite,
-            version: "3.50.4",
+            inputs: Inputs {
+                system: System::Sqlite,
+                version: "3.50.4",
+                variant: &variant,
+                flags: &flags,
+                options: &RecipeOptions::default(),
+                compiler: &compiler,
+            },
             source: Path::new("/src"),
             tree: Path::new("/tree"),
             home: Path::new("/home"),
             staging: Path::new("/staging"),
-            variant: &variant,
-            flags: &flags,
-            compiler: &compiler,
-            options: &recipe::RecipeOptions::default(),
             jobs: NonZeroUsize::MIN,
         });
         plan.steps.iter().map(|step| step.to_shell() + "\n").collect()

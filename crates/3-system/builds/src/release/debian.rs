@@ -7,14 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dbdyno_types::ReleaseFile;
-use dbdyno_types::server::ServerSystem;
 use dbdyno_units::Bytes;
 
-use super::{loader, program};
+use super::{linked_programs, loader, server_program};
 use crate::apt::{self, Apt, CACHE, GET, Lists};
+use crate::error::io_error;
 use crate::fetching::{Fetching, Tool};
-use crate::removal::remove;
-use crate::{BuildError, Sha256, System};
+use crate::store::{listed, remove};
+use crate::{BuildError, Cache, Sha256, System};
 
 const UNPACK: Tool = Tool { program: "dpkg-deb", package: "dpkg" };
 
@@ -27,31 +27,10 @@ const UNUSED: [&str; 6] = ["doc", "man", "locale", "info", "perl", "icons"];
 /// What apt prints about a file that a mirror does not have.
 const NOT_FOUND: &str = " 404 ";
 
-/// The packages of a system: of each list of alternatives the first that exists is used. The first
-/// list is that of the server; packages of the others may be missing.
-const fn packages(system: System) -> &'static [&'static [&'static str]] {
-    match system {
-        System::MariaDb => &[
-            &["mariadb-server-core", "mariadb-server"],
-            // my_print_defaults, which mariadb-install-db calls.
-            &["mariadb-client-core"],
-            &["mariadb-plugin-rocksdb"],
-        ],
-        System::MySql => &[&["mysql-server-core", "mysql-server-core-8.0"]],
-        System::PostgreSql => &[&["postgresql"]],
-        System::Sqlite => &[],
-    }
-}
-
 /// The suites with packages of a system's server, the oldest first.
 #[must_use]
-pub const fn suites(system: System) -> &'static [&'static str] {
-    match system {
-        System::MariaDb => dbdyno_types::suites(ServerSystem::MariaDb),
-        System::MySql => dbdyno_types::suites(ServerSystem::MySql),
-        System::PostgreSql => dbdyno_types::suites(ServerSystem::PostgreSql),
-        System::Sqlite => &[],
-    }
+pub fn suites(system: System) -> &'static [&'static str] {
+    system.recipe().server.map_or(&[], dbdyno_types::suites)
 }
 
 /// A package to download.
@@ -68,30 +47,29 @@ pub(super) fn fetch(
     fetching: &Fetching<'_>,
     system: System,
     suite: &str,
-    home: &Path,
+    cache: &Cache,
     folder: &Path,
 ) -> Result<(PathBuf, PathBuf, Vec<ReleaseFile>), BuildError> {
+    let home = &cache.root().join("apt");
+    // The lists are shared by all systems of the suite.
+    let name = Lists::Packages.name(suite);
+    let _lists = fetching.lock_lists(cache, &name, &format!("packages of {suite}"))?;
     let apt = Apt::prepare(fetching, Lists::Packages, suite, home)?;
     let files = fetching.part.join("files");
     let all = match download(&apt, system, suite, &files) {
-        Err(error) if is_missing(&error) && apt::has_security_updates(suite) => {
+        Err(error) if error.is_fetching(NOT_FOUND) && apt::has_security_updates(suite) => {
             (fetching.report)(format!(
                 "the mirror does not have all security updates of {suite} that are in its lists: using \
                  the packages without them"
             ));
             let apt = Apt::prepare(fetching, Lists::OriginalPackages, suite, home)?;
-            fs::remove_dir_all(&files).map_err(Fetching::io("removing", &files))?;
+            fs::remove_dir_all(&files).map_err(io_error("removing", &files))?;
             download(&apt, system, suite, &files)?
         }
         downloaded => downloaded?,
     };
     (fetching.report)(format!("unpacking {} packages", all.len()));
     unpack(fetching, system, &files, &all, folder)
-}
-
-/// Whether a file of the lists is not on the mirror.
-fn is_missing(error: &BuildError) -> bool {
-    matches!(error, BuildError::Fetching { reason, .. } if reason.contains(NOT_FOUND))
 }
 
 /// Downloads the packages into a new directory.
@@ -102,7 +80,7 @@ fn download(
     files: &Path,
 ) -> Result<Vec<Package>, BuildError> {
     let all = closure(apt, system, suite)?;
-    fs::create_dir(files).map_err(Fetching::io("creating", files))?;
+    fs::create_dir(files).map_err(io_error("creating", files))?;
     let size = Bytes::from_bytes(all.iter().map(|package| package.size.as_bytes()).sum());
     (apt.fetching.report)(format!("downloading {} packages of Debian {suite}, {size}", all.len()));
     let named: Vec<String> = all.iter().map(|p| format!("{}={}", p.name, p.version)).collect();
@@ -116,22 +94,18 @@ fn download(
 
 /// Says why a mirror does not have a file that is in its lists.
 fn explain_missing_file(error: BuildError, suite: &str) -> BuildError {
-    match error {
-        BuildError::Fetching { what, doing, reason, .. } if reason.contains(NOT_FOUND) => {
-            let advice = format!(
-                "the mirror does not have all packages that are in its lists of {suite}, probably because it \
-                 is being updated: try again later"
-            );
-            BuildError::Fetching { what, doing, reason, advice }
-        }
-        other => other,
-    }
+    error.with_advice(NOT_FOUND, || {
+        format!(
+            "the mirror does not have all packages that are in its lists of {suite}, probably \
+             because it is being updated: try again later"
+        )
+    })
 }
 
 /// The packages to unpack.
 fn closure(apt: &Apt<'_>, system: System, suite: &str) -> Result<Vec<Package>, BuildError> {
     let mut wanted = Vec::new();
-    for choice in packages(system) {
+    for choice in system.recipe().packages {
         for name in *choice {
             if exists(apt, name)? {
                 wanted.push(*name);
@@ -183,12 +157,12 @@ fn unpack(
     folder: &Path,
 ) -> Result<(PathBuf, PathBuf, Vec<ReleaseFile>), BuildError> {
     let tree = fetching.part.join("inside");
-    fs::create_dir(&tree).map_err(Fetching::io("creating", &tree))?;
+    fs::create_dir(&tree).map_err(io_error("creating", &tree))?;
     let mut found: Option<PathBuf> = None;
     let mut records = Vec::new();
     for package in all {
         let start = format!("{}_", package.name);
-        let file = crate::removal::listed(files)
+        let file = listed(files)
             .find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&start)))
             .ok_or_else(|| {
                 fetching.failed(
@@ -199,26 +173,27 @@ fn unpack(
             })?;
         let args = ["--extract", &file.to_string_lossy(), "inside"];
         fetching.run(UNPACK, "unpacking it", fetching.part, &args)?;
-        let sha256 = Sha256::of_file(&file).map_err(Fetching::io("reading", &file))?.to_string();
+        let sha256 = Sha256::of_file(&file).map_err(io_error("reading", &file))?.to_string();
         let record =
             ReleaseFile { name: package.name.clone(), version: package.version.clone(), sha256 };
-        if found.is_none() && program::find(system, &tree).is_some() {
-            found = program::find(system, &tree);
+        let program = server_program(system, &tree).filter(|_| found.is_none());
+        if program.is_some() {
+            found = program;
             records.insert(0, record);
         } else {
             records.push(record);
         }
     }
     let found = found.ok_or_else(|| {
-        let names = program::names(system).join(" or ");
+        let names = system.recipe().programs.join(" or ");
         let reason = format!("its packages do not have the program {names}");
         fetching.failed("unpacking it", reason, "use another release")
     })?;
     for inner in UNUSED {
         let path = tree.join("usr/share").join(inner);
-        remove(&path).map_err(Fetching::io("removing", &path))?;
+        remove(&path).map_err(io_error("removing", &path))?;
     }
-    loader::set(fetching, &program::linked(system, &tree, &found), &tree, folder)?;
+    loader::set(fetching, &linked_programs(system, &tree, &found), &tree, folder)?;
     Ok((tree, found, records))
 }
 
@@ -227,6 +202,7 @@ mod tests {
     use dbdyno_fuzz::Fuzz;
 
     use super::*;
+    use crate::ProblemKind;
 
     #[test]
     fn each_suite_that_is_named_as_advice_is_known() {
@@ -236,7 +212,7 @@ mod tests {
                 suites(system).iter().all(|suite| dbdyno_types::SUITES.contains(suite)),
                 "{system}"
             );
-            assert!(!packages(system).is_empty(), "{system}");
+            assert!(!system.recipe().packages.is_empty(), "{system}");
         }
     }
 
@@ -254,12 +230,8 @@ mod tests {
     #[test]
     fn mirror_that_is_being_updated_is_explained() {
         let shown = |reason: &str| {
-            let error = BuildError::Fetching {
-                what: "the release of MySQL, Debian sid".to_owned(),
-                doing: "downloading it".to_owned(),
-                reason: reason.to_owned(),
-                advice: "run the command manually".to_owned(),
-            };
+            let kind = ProblemKind::Fetching;
+            let error = BuildError::new(kind, reason, "run the command manually");
             explain_missing_file(error, "sid").to_string()
         };
         let missing = shown("E: Failed to fetch http://x/y.deb  404  Not Found [IP: 192.0.2.1]");

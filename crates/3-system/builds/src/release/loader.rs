@@ -6,15 +6,20 @@
 //! server itself. The alternative, starting the loader with the program as its argument, would make
 //! the loader the program of the process.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection};
 
-use crate::BuildError;
+use super::{Release, linked_programs};
+use crate::command::network_command;
+use crate::error::io_error;
 use crate::fetching::{Fetching, Tool};
-use crate::removal::listed;
+use crate::store::listed;
+use crate::{BuildError, Sha256};
 
 pub(super) const PATCHELF: Tool = Tool { program: "patchelf", package: "patchelf" };
 
@@ -30,12 +35,12 @@ pub(super) fn set(
     let libraries = library_folders(tree);
     let mut linked: Vec<(&Path, String)> = Vec::new();
     for program in programs {
-        let data = fs::read(program).map_err(Fetching::io("reading", program))?;
+        let data = fs::read(program).map_err(io_error("reading", program))?;
         // Others are scripts.
         linked.extend(interpreter(&data).map(|loader| (program.as_path(), loader)));
     }
     let Some((_, loader)) = linked.first() else {
-        let reason = "the server program is no ELF program that loads libraries";
+        let reason = "the server program is not dynamically linked";
         return Err(fetching.failed(doing, reason, "use another release"));
     };
     let name = Path::new(loader).file_name().unwrap_or_default();
@@ -74,7 +79,7 @@ fn library_folders(tree: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// The loader that a program names; `None` if it is no program that loads libraries.
+/// The loader that a program names; `None` if it is not dynamically linked.
 pub(super) fn interpreter(data: &[u8]) -> Option<String> {
     let file = ElfFile64::<object::Endianness>::parse(data).ok()?;
     let section = file.section_by_name(".interp")?;
@@ -82,6 +87,81 @@ pub(super) fn interpreter(data: &[u8]) -> Option<String> {
     let text = text.strip_suffix(&[0]).unwrap_or(text);
     let text = std::str::from_utf8(text).ok()?;
     text.starts_with('/').then(|| text.to_owned())
+}
+
+impl Release {
+    /// A name for copies of this release, which depends on its files.
+    #[must_use]
+    pub fn copy_name(&self) -> String {
+        let identity = (self.origin(), self.files(), self.inner_program());
+        let key = Sha256::of(&serde_json::to_vec(&identity).unwrap_or_default()).to_string();
+        format!("{}-{}", self.system(), &key[..24])
+    }
+
+    /// The directory that it was unpacked into.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The server program, relative to [`Self::folder`].
+    #[must_use]
+    pub fn inner_program(&self) -> &Path {
+        self.program.strip_prefix(&self.folder).unwrap_or(&self.program)
+    }
+
+    /// Whether it runs with a loader and libraries of its own.
+    #[must_use]
+    pub fn has_own_loader(&self) -> bool {
+        self.own_loader(&self.program).is_some()
+    }
+
+    /// The programs that a copy in `folder` needs instead of this release's, because they contain its path:
+    /// written to the empty directory `staging`, by the path in the release.
+    ///
+    /// # Errors
+    /// A file cannot be read or written, or patchelf is missing.
+    pub fn relocate(
+        &self,
+        folder: &Path,
+        staging: &Path,
+    ) -> Result<BTreeMap<PathBuf, PathBuf>, BuildError> {
+        let mut replaced = BTreeMap::new();
+        for file in linked_programs(self.system(), &self.folder, self.inner_program()) {
+            let Some(loader) = self.own_loader(&file) else { continue };
+            let inner = file.strip_prefix(&self.folder).unwrap_or(&file).to_owned();
+            let copy = staging.join(format!("{}", replaced.len()));
+            fs::copy(&file, &copy).map_err(io_error("copying", &file))?;
+            let paths = patchelf(&["--print-rpath"], &file)?;
+            let moved = |path: &str| match Path::new(path).strip_prefix(&self.folder) {
+                Ok(inner) => folder.join(inner).to_string_lossy().into_owned(),
+                Err(_) => path.to_owned(),
+            };
+            let paths: Vec<String> = paths.trim().split(':').map(moved).collect();
+            let (loader, paths) = (moved(&loader), paths.join(":"));
+            let args = ["--set-interpreter", &loader, "--force-rpath", "--set-rpath", &paths];
+            patchelf(&args, &copy)?;
+            replaced.insert(inner, copy);
+        }
+        Ok(replaced)
+    }
+
+    /// The loader of a program, if it is one of the release.
+    fn own_loader(&self, program: &Path) -> Option<String> {
+        let loader = interpreter(&fs::read(program).ok()?)?;
+        Path::new(&loader).starts_with(&self.folder).then_some(loader)
+    }
+}
+
+fn patchelf(args: &[&str], file: &Path) -> Result<String, BuildError> {
+    let output = network_command(PATCHELF.program).args(args).arg(file).output();
+    let output = output
+        .map_err(|error| PATCHELF.cannot_start("copying a release to another host", &error))?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(BuildError::io("setting the loader of", file, &io::Error::other(message)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -4,18 +4,15 @@
 //! once, however many of its ancestors are compiled. Nothing is written to the repository itself.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::git::git;
-use super::store::Sources;
-use crate::build_dir::open_folder;
+use super::store::{Sources, git};
+use crate::error::io_error;
 use crate::fetching::Fetching;
-use crate::lock::{Lock, Sharing};
-use crate::trusted_tree;
-use crate::{BuildError, Cache, Sha256};
+use crate::store::{Kind, Lock, Sharing, make_private, remove_whole};
+use crate::{BuildError, Cache, Sha256, trusted_tree};
 
 /// The fewest digits by which a commit is named.
 const FEWEST_DIGITS: usize = 7;
@@ -73,40 +70,9 @@ pub enum HistoryError {
     /// The history could not be fetched or read.
     #[error(transparent)]
     Fetch(#[from] BuildError),
-    /// It cannot be the name of a revision.
-    #[error("invalid revision `{}`: use a commit, a tag or a branch", .0.escape_debug())]
-    Invalid(String),
-    /// The repository has no such revision.
-    #[error(
-        "unknown revision `{revision}` in {url}: use a commit of one of its branches, a tag or a \
-         branch; `git ls-remote {url}` lists tags and branches"
-    )]
-    Unknown {
-        revision: String,
-        /// The repository.
-        url: String,
-    },
-    /// Both revisions are the same commit.
-    #[error("good and bad are the same commit, {0}: name two revisions between which it changed")]
-    Same(String),
-    /// The good revision is not an ancestor of the bad one.
-    #[error(
-        "good ({good}) is not an ancestor of bad ({bad}){}",
-        if *is_reverse {
-            ", but the reverse: exchange --good and --bad. Whether the change made it slower or \
-             faster does not matter"
-        } else {
-            ": choose a good revision in the history of bad, such as that of `git merge-base`"
-        }
-    )]
-    NotAncestor {
-        /// The good revision.
-        good: String,
-        /// The bad revision.
-        bad: String,
-        /// Whether the bad revision is an ancestor of the good one.
-        is_reverse: bool,
-    },
+    /// The revisions are not the ends of a range.
+    #[error("{0}")]
+    Revisions(String),
 }
 
 impl Sources {
@@ -122,19 +88,19 @@ impl Sources {
     ) -> Result<CommitRange, HistoryError> {
         let revisions = [wanted.good, wanted.bad];
         if let Some(invalid) = revisions.into_iter().find(|revision| !is_valid(revision)) {
-            return Err(HistoryError::Invalid(invalid.to_owned()));
+            return Err(HistoryError::Revisions(format!(
+                "invalid revision `{}`: use a commit, a tag or a branch",
+                invalid.escape_debug()
+            )));
         }
-        let (cache, url) = (self.cache(), wanted.url);
-        let all = cache.sources();
-        open_folder(&all).map_err(Fetching::io("creating", &all))?;
-        let name = clone_name(url);
+        let url = wanted.url;
+        let entry = self.cache().entry(Kind::Source, &clone_name(url));
         let what = format!("the history of {url}");
-        let path = cache.source_lock(&name);
         let waiting = || report(format!("waiting for another dbdyno process to fetch {url}"));
-        let lock = Lock::wait_unless(&path, Sharing::Exclusive, self.cancel(), waiting)
-            .map_err(Fetching::io("locking", &path))?
-            .ok_or_else(|| BuildError::Cancelled { what: what.clone() })?;
-        let part = all.join(format!("{name}.part"));
+        let lock = entry
+            .lock(Sharing::Exclusive, self.cancel(), waiting)?
+            .ok_or_else(|| BuildError::cancelled(&what))?;
+        let part = entry.folder.with_extension("part");
         let fetching = Fetching {
             what: &what,
             origin: url,
@@ -143,8 +109,8 @@ impl Sources {
             cancel: self.cancel(),
             report,
         };
-        make_empty(&part).map_err(Fetching::io("creating", &part))?;
-        let clone = HistoryClone { fetching: &fetching, folder: all.join(&name) };
+        make_private(&part).map_err(io_error("creating", &part))?;
+        let clone = HistoryClone { fetching: &fetching, folder: entry.folder };
         let range = clone.update(url, revisions).and_then(|()| clone.range(wanted));
         let _ = fs::remove_dir_all(&part);
         range
@@ -166,16 +132,14 @@ impl CloneInUse {
         url: &str,
         commit: &str,
     ) -> Result<Option<Self>, BuildError> {
-        let name = clone_name(url);
-        let folder = cache.sources().join(&name);
-        if !(FULL_HASHES.contains(&commit.len()) && is_hexadecimal(commit) && folder.is_dir()) {
+        let entry = cache.entry(Kind::Source, &clone_name(url));
+        if !(FULL_HASHES.contains(&commit.len()) && is_hexadecimal(commit) && entry.exists()) {
             return Ok(None);
         }
-        let path = cache.source_lock(&name);
-        let lock = Lock::wait_unless(&path, Sharing::Shared, fetching.cancel, || {})
-            .map_err(Fetching::io("locking", &path))?
-            .ok_or_else(|| BuildError::Cancelled { what: fetching.what.to_owned() })?;
-        let clone = HistoryClone { fetching, folder };
+        let lock = entry
+            .lock(Sharing::Shared, fetching.cancel, || {})?
+            .ok_or_else(|| BuildError::cancelled(fetching.what))?;
+        let clone = HistoryClone { fetching, folder: entry.folder };
         let is_usable = clone.is_trusted() && clone.resolve(commit)?.is_some();
         let path = clone.folder.to_str().filter(|_| is_usable);
         Ok(path.map(|path| Self { path: path.to_owned(), _lock: lock }))
@@ -197,14 +161,13 @@ impl HistoryClone<'_> {
     /// revisions are known and cannot have changed.
     fn update(&self, url: &str, revisions: [&str; 2]) -> Result<(), HistoryError> {
         if !self.is_trusted() {
-            crate::removal::remove_whole(&self.folder)
-                .map_err(Fetching::io("removing", &self.folder))?;
+            remove_whole(&self.folder).map_err(io_error("removing", &self.folder))?;
             let new = self.fetching.part.join("inside");
-            fs::create_dir(&new).map_err(Fetching::io("creating", &new))?;
+            fs::create_dir(&new).map_err(io_error("creating", &new))?;
             let init = ["init", "--quiet", "--bare", "--template="];
             git(self.fetching, "making a repository for it", &new, &init)?;
             self.fetch(&new, url, revisions)?;
-            fs::rename(&new, &self.folder).map_err(Fetching::io("finishing", &self.folder))?;
+            fs::rename(&new, &self.folder).map_err(io_error("finishing", &self.folder))?;
             return Ok(());
         }
         for revision in revisions {
@@ -230,7 +193,7 @@ impl HistoryClone<'_> {
         let config = ["--git-dir=.", "config", "uploadpack.allowAnySHA1InWant", "true"];
         git(self.fetching, "preparing it", into, &config)?;
         trusted_tree::discard_permissions(into)
-            .map_err(Fetching::io("setting permissions in", into))?;
+            .map_err(io_error("setting permissions in", into))?;
         Ok(())
     }
 
@@ -250,7 +213,7 @@ impl HistoryClone<'_> {
     /// The output of a command; `None` if its exit code is not 0.
     fn succeeds(&self, doing: &str, args: &[&str]) -> Result<Option<String>, BuildError> {
         match self.git(doing, args) {
-            Err(BuildError::Fetching { .. }) => Ok(None),
+            Err(error) if error.is_fetching("") => Ok(None),
             other => other.map(Some),
         }
     }
@@ -269,21 +232,32 @@ impl HistoryClone<'_> {
 
     fn range(&self, wanted: &RangeRequest<'_>) -> Result<CommitRange, HistoryError> {
         let commit = |revision: &str| {
-            self.resolve(revision)?.ok_or_else(|| HistoryError::Unknown {
-                revision: revision.to_owned(),
-                url: wanted.url.to_owned(),
+            let url = wanted.url;
+            self.resolve(revision)?.ok_or_else(|| {
+                HistoryError::Revisions(format!(
+                    "unknown revision `{revision}` in {url}: use a commit of one of its branches, a \
+                     tag or a branch; `git ls-remote {url}` lists tags and branches"
+                ))
             })
         };
         let (good, bad) = (commit(wanted.good)?, commit(wanted.bad)?);
         if good == bad {
-            return Err(HistoryError::Same(good));
+            return Err(HistoryError::Revisions(format!(
+                "good and bad are the same commit, {good}: name two revisions between which it \
+                 changed"
+            )));
         }
         if !self.is_ancestor(&good, &bad)? {
-            return Err(HistoryError::NotAncestor {
-                good: wanted.good.to_owned(),
-                bad: wanted.bad.to_owned(),
-                is_reverse: self.is_ancestor(&bad, &good)?,
-            });
+            let advice = if self.is_ancestor(&bad, &good)? {
+                ", but the reverse: exchange --good and --bad. Whether the change made it slower \
+                 or faster does not matter"
+            } else {
+                ": choose a good revision in the history of bad, such as that of `git merge-base`"
+            };
+            return Err(HistoryError::Revisions(format!(
+                "good ({}) is not an ancestor of bad ({}){advice}",
+                wanted.good, wanted.bad
+            )));
         }
         let range = format!("{good}..{bad}");
         let mut args = vec!["--topo-order", "--reverse", &range];
@@ -349,12 +323,6 @@ fn is_hexadecimal(text: &str) -> bool {
 /// The name of a clone in the directory of sources.
 fn clone_name(url: &str) -> String {
     format!("history-{}", &Sha256::of(url.as_bytes()).to_string()[..16])
-}
-
-/// Makes an empty directory that only dbdyno's user can reach.
-fn make_empty(folder: &Path) -> std::io::Result<()> {
-    crate::removal::remove(folder)?;
-    fs::DirBuilder::new().mode(0o700).create(folder)
 }
 
 #[cfg(test)]

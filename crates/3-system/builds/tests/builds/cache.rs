@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_builds::{
-    Build, BuildError, Builder, Cache, CacheEntryKind, Compiler, Event, Request, Source, Variant,
+    Build, BuildError, Builder, Cache, CacheEntryKind, Compiler, Event, ProblemKind, Request,
+    Source, Variant,
 };
 use tempfile::TempDir;
 
@@ -218,7 +219,8 @@ fn failure_does_not_affect_other_builds() {
 fn full_disk_and_killed_compiler_are_reported() {
     let bench = Bench::new();
     let full = build_one(&bench.builder, &request("rel", &["--fake-full".into()])).0;
-    assert!(matches!(full, Err(BuildError::DiskFull { .. })), "{full:?}");
+    let full = full.unwrap_err();
+    assert_eq!(full.kind(), Some(ProblemKind::DiskFull), "{full}");
     let killed = build_one(&bench.builder, &request("rel", &["--fake-killed".into()])).0;
     let Err(BuildError::Interrupted(failure)) = killed else { panic!("{killed:?}") };
     assert_eq!(failure.ended, "signal 9");

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::{
-    Build, BuildError, Builder, Collection, Compiler, Lookup, Profile, ProfileWriter, Profiles,
-    Profiling, Request, SourceOrigin, Sources, System, TrainingId, Variant,
+    Build, BuildError, Builder, Cache, Collection, Compiler, Lookup, Profile, ProfileWriter,
+    Profiles, Profiling, Request, SourceOrigin, Sources, System, TrainingId, Variant,
 };
 use tempfile::TempDir;
 
@@ -212,7 +212,10 @@ fn archive_gives_no_permissions() {
         let said = std::sync::Mutex::new(String::new());
         let report = |line: String| said.lock().unwrap().push_str(&(line + "\n"));
         let source = sources.obtain(System::PostgreSql, &origin, &report).unwrap();
-        (source.unpack(dir.path()).unwrap(), said.into_inner().unwrap())
+        (
+            source.unpack(&Cache::new(&cache_in(dir.path(), "cache"))).unwrap(),
+            said.into_inner().unwrap(),
+        )
     };
     let (folder, said) = obtain();
     assert!(said.contains("left out absolute") && said.contains("left out src/out"), "{said}");

@@ -121,7 +121,7 @@ fn changed_archive_is_unpacked_again() {
 }
 
 #[test]
-fn incompletely_removed_release_is_unpacked_again() {
+fn release_without_its_description_is_unpacked_again() {
     let bench = Bench::new();
     let program = bench.obtain(System::MySql, None).unwrap().program().to_owned();
     let folder = program.ancestors().nth(3).unwrap();
@@ -129,8 +129,9 @@ fn incompletely_removed_release_is_unpacked_again() {
     fs::write(bench.archive(), "no archive").unwrap();
     bench.obtain(System::MySql, None).unwrap_err();
     fs::write(bench.archive(), archive).unwrap();
-    // What is left if dbdyno is killed while it removes the directory.
-    fs::create_dir(folder).unwrap();
+    // A directory without its description is incomplete.
+    fs::remove_file(folder.join("release.json")).unwrap();
+    fs::remove_file(&program).unwrap();
     assert!(bench.obtain(System::MySql, None).unwrap().program().is_file());
 }
 

@@ -37,8 +37,12 @@ impl Bench {
         self.sources.obtain(System::PostgreSql, origin, &|_| {})
     }
 
+    fn cache(&self) -> Cache {
+        Cache::new(&cache_in(self.dir.path(), "cache"))
+    }
+
     fn text(&self, source: &Source) -> String {
-        let folder = source.unpack(&self.dir.path().join("cache/sources")).unwrap();
+        let folder = source.unpack(&self.cache()).unwrap();
         fs::read_to_string(folder.join("src/backend/a.c")).unwrap()
     }
 
@@ -131,17 +135,18 @@ fn changed_archive_without_checksum_is_unpacked_again() {
 }
 
 #[test]
-fn incompletely_removed_source_is_unpacked_again() {
+fn source_without_its_description_is_unpacked_again() {
     let bench = Bench::new();
     let (location, _) = bench.tarball();
     let origin = SourceOrigin::Tarball { location: location.clone(), sha256: None };
-    let folder = bench.obtain(&origin).unwrap().unpack(bench.dir.path()).unwrap();
+    let folder = bench.obtain(&origin).unwrap().unpack(&bench.cache()).unwrap();
     let archive = fs::read(&location).unwrap();
     fs::write(&location, "no archive").unwrap();
     bench.obtain(&origin).unwrap_err();
     fs::write(&location, archive).unwrap();
-    // What is left if dbdyno is killed while it removes the directory.
-    fs::create_dir(&folder).unwrap();
+    // A directory without its description is incomplete.
+    fs::remove_file(folder.with_file_name("source.json")).unwrap();
+    fs::write(folder.join("src/backend/a.c"), "incomplete").unwrap();
     let again = bench.obtain(&origin).unwrap();
     assert!(bench.text(&again).contains("int a(void)"));
 }
@@ -155,9 +160,8 @@ fn source_in_use_is_kept_and_removed_one_is_fetched_again() {
         sha256: Some(sha256.to_string()),
     };
     let (first, second) = (bench.obtain(&origin).unwrap(), bench.obtain(&origin).unwrap());
-    let folder = first.unpack(bench.dir.path()).unwrap();
-    let root = folder.parent().unwrap().parent().unwrap();
-    let cache = Cache::new(&cache_in(root, ""));
+    let folder = first.unpack(&bench.cache()).unwrap();
+    let cache = bench.cache();
     let remove = || {
         let all = cache.inventory();
         let source = all.iter().find(|entry| matches!(entry.kind, CacheEntryKind::Source)).unwrap();
@@ -168,9 +172,7 @@ fn source_in_use_is_kept_and_removed_one_is_fetched_again() {
     assert!(!remove());
     drop(second);
     assert!(remove());
-    assert!(!folder.exists() && !folder.with_extension("json").exists());
-    // A directory without its description is incomplete.
-    fs::create_dir(&folder).unwrap();
+    assert!(!folder.parent().unwrap().exists());
     let again = bench.obtain(&origin).unwrap();
     assert!(bench.text(&again).contains("int a(void)"));
 }
@@ -306,7 +308,7 @@ fn submodule_with_relative_url_is_fetched_from_the_server_of_the_source() {
     let server = GitServer::start(bench.dir.path());
     let url = format!("{}/postgresql-99.1", server.1);
     let source = bench.obtain(&SourceOrigin::Git { url, revision: "main".to_owned() }).unwrap();
-    let file = source.unpack(bench.dir.path()).unwrap().join("inner/src/backend/a.c");
+    let file = source.unpack(&bench.cache()).unwrap().join("inner/src/backend/a.c");
     assert!(fs::read_to_string(file).unwrap().contains("inner"));
 }
 
@@ -337,7 +339,7 @@ fn history_is_fetched_once_and_its_commits_need_no_repository() {
     let origin = SourceOrigin::Git { url: url.clone(), revision: second.id.clone() };
     let source = bench.obtain(&origin).unwrap();
     assert_eq!(source.revision(), Some(second.id.as_str()));
-    let text = source.unpack(bench.dir.path()).unwrap().join("src/backend/a.c");
+    let text = source.unpack(&bench.cache()).unwrap().join("src/backend/a.c");
     assert!(fs::read_to_string(text).unwrap().contains("second"));
     drop(source);
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use dbdyno_builds::{BuildError, CacheDir, Release, ReleaseOrigin, Releases, System};
+use dbdyno_builds::{BuildError, ProblemKind, CacheDir, Release, ReleaseOrigin, Releases, System};
 
 /// The suite that has it.
 const SUITE: &str = "sid";
@@ -49,11 +49,9 @@ pub fn skip(reason: &str) {
 /// Whether there is no network, the mirror is being updated, a tool is missing, or servers cannot reach
 /// the tests' cache.
 fn is_out_of_reach(error: &BuildError) -> bool {
-    match error {
-        BuildError::MissingTool { .. } | BuildError::Unreachable { .. } => true,
-        BuildError::Fetching { advice, .. } => {
-            advice.starts_with("no network connection?") || advice.ends_with("try again later")
-        }
-        _ => false,
-    }
+    let BuildError::Other(problem) = error else { return false };
+    let advice = &problem.advice;
+    problem.kind == ProblemKind::Machine
+        || advice.starts_with("no network connection?")
+        || advice.ends_with("try again later")
 }

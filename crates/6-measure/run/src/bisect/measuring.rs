@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use dbdyno_builds::{BuildError, Fingerprint};
+use dbdyno_builds::{BuildError, Fingerprint, ProblemKind};
 use dbdyno_results::{FailureRecord, RunDirectory, RunReader};
 use dbdyno_spec::experiment::Experiment;
 use jiff::{Timestamp, Unit};
@@ -219,8 +219,8 @@ fn failure_of(name: &str, error: &RunError) -> Option<String> {
 }
 
 /// Whether the source may be the reason, directly or because the training failed.
-const fn may_be_of_source(error: &BuildError) -> bool {
-    error.is_of_source() || matches!(error, BuildError::Profile { .. })
+fn may_be_of_source(error: &BuildError) -> bool {
+    error.is_of_source() || error.kind() == Some(ProblemKind::Profile)
 }
 
 fn first_line(text: &str) -> String {
@@ -306,11 +306,7 @@ mod tests {
         assert!(
             reason(RunError::Sampling { candidate: "abc".to_owned(), source: too_few }).is_some()
         );
-        let profile = || BuildError::Profile {
-            what: "sqlite".to_owned(),
-            profile: PathBuf::from("/profile"),
-            reason: "it has no counts".to_owned(),
-        };
+        let profile = || BuildError::new(ProblemKind::Profile, "it has no counts", "");
         assert!(reason(failed("abc", profile())).unwrap().contains("it has no counts"));
 
         let cancelled = BuildError::Cancelled { what: "sqlite".to_owned() };

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dbdyno_builds::Source;
+use dbdyno_builds::{Cache, CacheDir, Source};
 use serde_json::Value;
 
 use crate::common::{Background, Finished, TestDir, call, dbdyno, finish, has_compiler, read_json};
@@ -34,7 +34,8 @@ impl Repository {
     fn new(test: &TestDir) -> Self {
         let path = test.path().join("sqlite");
         fs::create_dir(&path).unwrap();
-        let source = Source::bundled_sqlite().unpack(&test.path().join("bundled")).unwrap();
+        let cache = CacheDir::open(&test.path().join("bundled")).unwrap();
+        let source = Source::bundled_sqlite().unpack(&Cache::new(&cache)).unwrap();
         let source = fs::read_to_string(source.join("sqlite3.c")).unwrap();
         assert_eq!(source.matches(STEP).count(), 1);
         let repository = Self { path, source };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use dbdyno_builds::recipe::RecipeOptions;
+use dbdyno_builds::RecipeOptions;
 use dbdyno_builds::{
     BuildError, Compiler, Profiling, Request, Source, SourceOrigin, Sources, System,
 };

@@ -1,55 +1,19 @@
 //! C compilers: search, identification, companion tools.
 
-mod error;
-mod lto;
-mod march;
-mod version;
-
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::{Deserialize, Serialize};
-
-use crate::BuildError;
+use super::{BuildError, CompilerKind};
 use crate::command::clean_command;
-
-pub use error::CompilerError;
-pub(crate) use march::default_march;
-
-/// A compiler family; it determines the spelling of flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CompilerKind {
-    /// GNU.
-    Gcc,
-    /// LLVM.
-    Clang,
-}
-
-impl CompilerKind {
-    /// The parts of a program's name before and after the family's name, such as target and
-    /// version.
-    fn split_name(self, name: &str) -> Option<(&str, &str)> {
-        name.split_once(match self {
-            Self::Gcc => "gcc",
-            Self::Clang => "clang",
-        })
-    }
-}
-
-impl fmt::Display for CompilerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Gcc => "gcc",
-            Self::Clang => "clang",
-        })
-    }
-}
+use crate::{CompilerUsed, ProblemKind};
 
 /// A C compiler on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +39,7 @@ impl Compiler {
     ///
     /// # Errors
     /// When there is no such program, or it is neither gcc nor clang.
-    pub fn find(name: &str) -> Result<Self, CompilerError> {
+    pub fn find(name: &str) -> Result<Self, BuildError> {
         Self::find_in(name, &path_folders())
     }
 
@@ -83,7 +47,7 @@ impl Compiler {
     ///
     /// # Errors
     /// When none of them is installed, or the first one found is neither gcc nor clang.
-    pub fn find_default() -> Result<Self, CompilerError> {
+    pub fn find_default() -> Result<Self, BuildError> {
         let names = ["cc", "gcc", "clang"];
         let folders = path_folders();
         match names.iter().find(|name| locate(name, &folders).is_some()) {
@@ -92,18 +56,18 @@ impl Compiler {
         }
     }
 
-    fn find_in(name: &str, folders: &[PathBuf]) -> Result<Self, CompilerError> {
+    fn find_in(name: &str, folders: &[PathBuf]) -> Result<Self, BuildError> {
         let path = locate(name, folders).ok_or_else(|| not_found(&[name], folders))?;
         Self::examine(path)
     }
 
-    fn examine(path: PathBuf) -> Result<Self, CompilerError> {
+    fn examine(path: PathBuf) -> Result<Self, BuildError> {
         let about = output_of(&path, &["--version"])?;
         let version_line = about.lines().next().unwrap_or_default().trim().to_owned();
         // A program that rejects these arguments is not a compiler.
-        let macros = output_of(&path, &version::PRINT_MACROS).unwrap_or_default();
-        let Some((kind, version)) = version::parse(&macros) else {
-            return Err(CompilerError::Unknown { path, output: version_line });
+        let macros = output_of(&path, &PRINT_MACROS).unwrap_or_default();
+        let Some((kind, version)) = parse_macros(&macros) else {
+            return Err(unknown_compiler(&path, &version_line));
         };
         Ok(Self {
             resolved: fs::canonicalize(&path).unwrap_or_else(|_| path.clone()),
@@ -141,10 +105,9 @@ impl Compiler {
         // need not.
         let unversioned = self.resolved.with_file_name(format!("llvm-{name}"));
         let found = [&own, &unversioned].into_iter().find(|path| path.is_file()).cloned();
-        found.ok_or_else(|| BuildError::MissingTool {
-            tool: own.display().to_string(),
-            purpose: purpose.to_owned(),
-            package: format!("llvm-{}", self.version.split('.').next().unwrap_or("")),
+        found.ok_or_else(|| {
+            let package = format!("llvm-{}", self.version.split('.').next().unwrap_or(""));
+            BuildError::missing_tool(own.display(), purpose, &package)
         })
     }
 
@@ -214,6 +177,62 @@ fn tool_beside(kind: CompilerKind, path: &Path, name: &str) -> PathBuf {
     path.with_file_name(format!("{before}{family}-{name}{after}"))
 }
 
+impl CompilerKind {
+    /// The parts of a program's name before and after the family's name, such as target and
+    /// version.
+    fn split_name(self, name: &str) -> Option<(&str, &str)> {
+        name.split_once(match self {
+            Self::Gcc => "gcc",
+            Self::Clang => "clang",
+        })
+    }
+}
+
+impl CompilerUsed {
+    /// The instruction set that it compiles for by default, by its name for `-march`; `None` if it does not tell, or
+    /// is not installed any more.
+    #[must_use]
+    pub fn default_march(&self) -> Option<String> {
+        default_march(self.name, &self.path)
+    }
+
+    /// The compiler on this machine.
+    pub(crate) fn locate(&self) -> Compiler {
+        Compiler {
+            path: self.path.clone(),
+            resolved: fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone()),
+            kind: self.name,
+            version: self.version.clone(),
+            version_line: self.version_line.clone(),
+            target: self.target.clone(),
+            linker: self.linker.clone(),
+        }
+    }
+
+    /// Whether it is the same version for the same target with the same linker, by whatever name it
+    /// was called.
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+        fn identity(of: &CompilerUsed) -> (CompilerKind, [&str; 3], Option<&str>) {
+            let line = without_name(of.name, &of.version_line);
+            (of.name, [&of.version, line, &of.target], of.linker.as_deref())
+        }
+        identity(self) == identity(other)
+    }
+}
+
+impl From<&Compiler> for CompilerUsed {
+    fn from(compiler: &Compiler) -> Self {
+        Self {
+            name: compiler.kind,
+            path: compiler.path.clone(),
+            version: compiler.version.clone(),
+            version_line: compiler.version_line.clone(),
+            target: compiler.target.clone(),
+            linker: compiler.linker.clone(),
+        }
+    }
+}
+
 /// Prints `gcc 12.2.0`.
 impl fmt::Display for Compiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -243,11 +262,17 @@ fn installed_in(folders: &[PathBuf]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-fn not_found(looked_for: &[&str], folders: &[PathBuf]) -> CompilerError {
-    CompilerError::NotFound {
-        looked_for: looked_for.iter().map(|name| (*name).to_owned()).collect(),
-        installed: installed_in(folders),
-    }
+fn not_found(looked_for: &[&str], folders: &[PathBuf]) -> BuildError {
+    let names: Vec<String> = looked_for.iter().map(|name| format!("`{name}`")).collect();
+    let installed = match installed_in(folders) {
+        none if none.is_empty() => "none".to_owned(),
+        some => some.join(", "),
+    };
+    BuildError::new(
+        ProblemKind::Machine,
+        format!("no C compiler {}; on the PATH: {installed}", names.join(" or ")),
+        "try one of these, the full path of another, or `apt-get install clang`",
+    )
 }
 
 /// Whether a program of this name is on the PATH.
@@ -282,21 +307,169 @@ fn linker_version(compiler: &Path, which: &[&str]) -> Option<String> {
 }
 
 /// The output of the program for `args`.
-fn output_of(path: &Path, args: &[&str]) -> Result<String, CompilerError> {
-    let output = clean_command(path).args(args).output().map_err(|source| {
-        CompilerError::CannotRun { path: path.to_owned(), source: source.into() }
-    })?;
+fn output_of(path: &Path, args: &[&str]) -> Result<String, BuildError> {
+    let output =
+        clean_command(path).args(args).output().map_err(|error| cannot_run(path, &error))?;
     if !output.status.success() {
-        return Err(CompilerError::Unknown {
-            path: path.to_owned(),
-            output: format!("{} for {}", output.status, args.join(" ")),
-        });
+        let args = args.join(" ");
+        return Err(unknown_compiler(path, &format!("{} for {args}", output.status)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+impl Compiler {
+    /// The linker flags required to link objects compiled with `-flto`.
+    ///
+    /// Determined by linking a small library, not by searching for files: clang needs its own
+    /// linker (`ld.lld`, of a version that reads its bitcode) or, for the system's linker, a plugin
+    /// that distributions install in different packages and directories.
+    ///
+    /// # Errors
+    /// When linking fails with all flags; the error names what to install. When the files for the
+    /// trial cannot be written.
+    pub fn lto_linker(&self) -> Result<Vec<String>, BuildError> {
+        let ways: &[&[&str]] = match self.kind {
+            CompilerKind::Gcc => &[&[]],
+            CompilerKind::Clang => &[&["-fuse-ld=lld"], &[]],
+        };
+        let folder = TrialFolder::create()?;
+        let mut output = String::new();
+        for way in ways {
+            match self.try_lto(&folder.0, way)? {
+                None => return Ok(way.iter().map(|flag| (*flag).to_owned()).collect()),
+                Some(message) => output = message,
+            }
+        }
+        let (path, kind, version) = (self.path.display(), self.kind, &self.version);
+        Err(BuildError::new(
+            ProblemKind::Machine,
+            format!(
+                "{path} ({kind} {version}) cannot link with -flto on this machine: {}",
+                output.trim()
+            ),
+            format!(
+                "try {}, another compiler, or a variant without `lto` in its name",
+                lto_advice(kind, version)
+            ),
+        ))
+    }
+
+    /// Tries to link with the flags `way`; returns the compiler's message if that fails.
+    fn try_lto(&self, folder: &Path, way: &[&str]) -> Result<Option<String>, BuildError> {
+        let source = folder.join("trial.c");
+        fs::write(&source, "int dbdyno_trial(int x) { return x + 1; }\n")
+            .map_err(no_trial(&source))?;
+        let output = clean_command(&self.path)
+            .current_dir(folder)
+            .args(["-flto", "-O2", "-fPIC", "-shared", "trial.c", "-o", "trial.so"])
+            .args(way)
+            .output()
+            .map_err(|error| cannot_run(&self.path, &error))?;
+        let failed = !output.status.success();
+        Ok(failed.then(|| String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+}
+
+/// A private directory for the trial link, removed on drop.
+struct TrialFolder(PathBuf);
+
+impl TrialFolder {
+    fn create() -> Result<Self, BuildError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("dbdyno-lto-{}-{number}", process::id()));
+        // Left by an earlier process with the same id.
+        let _ = fs::remove_dir_all(&path);
+        DirBuilder::new().mode(0o700).create(&path).map_err(no_trial(&path))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for TrialFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The instruction set that a gcc compiles for by default, by its name for `-march`; `None` if it does not tell.
+/// Distributions configure it: Red Hat's is `x86-64-v2`.
+pub(crate) fn default_march(kind: CompilerKind, path: &Path) -> Option<String> {
+    let text = match kind {
+        CompilerKind::Gcc => output_of(path, &["-Q", "--help=target"]).ok()?,
+        CompilerKind::Clang => return None,
+    };
+    parse_march(&text)
+}
+
+fn parse_march(help: &str) -> Option<String> {
+    let value = help.lines().find_map(|line| line.trim_start().strip_prefix("-march="))?;
+    // Without a value, some versions show `-march=ARCH`.
+    let is_shown = value.starts_with(char::is_whitespace) && value.split_whitespace().count() == 1;
+    is_shown.then(|| value.trim().to_owned())
+}
+
+/// Arguments to print the predefined macros. They contain family and version in a fixed format,
+/// whereas the output of `--version` differs between distributions and is similar to that of other
+/// programs.
+const PRINT_MACROS: [&str; 5] = ["-dM", "-E", "-x", "c", "/dev/null"];
+
+/// Parses family and version from those macros; `None` if they are not those of a C compiler.
+fn parse_macros(macros: &str) -> Option<(CompilerKind, String)> {
+    let value = |name: &str| {
+        macros.lines().find_map(|line| {
+            let (found, value) = line.strip_prefix("#define ")?.split_once(' ')?;
+            (found == name).then(|| value.trim().to_owned())
+        })
+    };
+    let number = |names: [&str; 3]| {
+        let [major, minor, patch] = names.map(value);
+        Some(format!("{}.{}.{}", major?, minor?, patch?))
+    };
+    // clang also defines gcc's macros, with the version that it is compatible with.
+    let clang = number(["__clang_major__", "__clang_minor__", "__clang_patchlevel__"]);
+    let gcc = || number(["__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"]);
+    clang
+        .map(|version| (CompilerKind::Clang, version))
+        .or_else(|| gcc().map(|version| (CompilerKind::Gcc, version)))
+}
+
+fn cannot_run(path: &Path, error: &io::Error) -> BuildError {
+    let what = format!("cannot run the compiler {}: {error}", path.display());
+    BuildError::new(ProblemKind::Machine, what, "")
+}
+
+fn unknown_compiler(path: &Path, output: &str) -> BuildError {
+    let path = path.display();
+    BuildError::new(
+        ProblemKind::Machine,
+        format!("{path} is neither gcc nor clang; its version output is `{output}`"),
+        "use one of those two",
+    )
+}
+
+fn no_trial(path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+    move |error| {
+        BuildError::new(
+            ProblemKind::Machine,
+            format!("cannot write {} to try the compiler: {error}", path.display()),
+            "check that TMPDIR exists and has free space",
+        )
+    }
+}
+
+fn lto_advice(kind: CompilerKind, version: &str) -> String {
+    let major = version.split('.').next().unwrap_or(version);
+    match kind {
+        CompilerKind::Clang => format!("`apt-get install lld-{major}`"),
+        // gcc contains its LTO plugin, unless configured without it.
+        CompilerKind::Gcc => "a gcc configured with --enable-lto".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     fn program(folder: &Path, name: &str) {
@@ -390,5 +563,52 @@ mod tests {
             linker: None,
         };
         assert_eq!(compiler("cc").identity(), compiler("gcc-12").identity());
+    }
+
+    #[test]
+    fn default_is_the_value_of_the_option() {
+        let help = "The following options are target specific:\n  -m128bit-long-double        \t[enabled]\n  \
+                    -march=                     \t\tx86-64-v2\n  -mtune=  \t\tgeneric\n";
+        assert_eq!(parse_march(help).as_deref(), Some("x86-64-v2"));
+        assert_eq!(parse_march("  -march=ARCH  \t\t\n"), None);
+        assert_eq!(parse_march("  -march=  \t\t\n"), None);
+        assert_eq!(parse_march(""), None);
+    }
+
+    #[test]
+    fn default_of_gcc_is_known() {
+        assert!(default_march(CompilerKind::Gcc, Path::new("/usr/bin/gcc")).is_some());
+    }
+
+    const GCC: &str = "#define __SSP_STRONG__ 3\n#define __GNUC_MINOR__ 2\n#define __GNUC__ 12\n\
+                       #define __GNUC_PATCHLEVEL__ 0\n";
+
+    #[test]
+    fn gcc_version_is_parsed() {
+        assert_eq!(parse_macros(GCC), Some((CompilerKind::Gcc, "12.2.0".to_owned())));
+    }
+
+    #[test]
+    fn damaged_macros_are_read_or_refused() {
+        Fuzz::new(vec![GCC.into()]).words(&["#define __GNUC__ ", "__clang_major__", "\n"]).run(
+            |macros| {
+                let _ = parse_macros(&String::from_utf8_lossy(macros));
+            },
+        );
+    }
+
+    #[test]
+    fn clang_is_distinguished_from_gcc() {
+        let clang = "#define __GNUC_MINOR__ 2\n#define __GNUC_PATCHLEVEL__ 1\n#define __GNUC__ 4\n\
+                     #define __clang_major__ 14\n#define __clang_minor__ 0\n\
+                     #define __clang_patchlevel__ 6\n";
+        assert_eq!(parse_macros(clang), Some((CompilerKind::Clang, "14.0.6".to_owned())));
+    }
+
+    #[test]
+    fn other_output_is_rejected() {
+        assert_eq!(parse_march(""), None);
+        assert_eq!(parse_macros("-dM -E -x c /dev/null"), None);
+        assert_eq!(parse_macros("#define __GNUC__ 12\n"), None);
     }
 }
