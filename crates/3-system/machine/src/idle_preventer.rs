@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use crate::control_groups::has_cpu_quota;
 use crate::facts::{Hardware, hypervisor_signature};
 use crate::pin::pin_current_thread;
-use crate::quota::has_cpu_quota;
 use crate::{CpuSet, FsRoot, PinError};
 
 /// Pause instructions between two checks of the stop flag.

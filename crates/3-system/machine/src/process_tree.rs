@@ -1,6 +1,5 @@
 //! Resource usage of a process and all its descendants.
 
-mod cached_file;
 mod process;
 mod usage;
 
@@ -8,15 +7,14 @@ use std::fs;
 use std::io;
 
 use dbdyno_units::{Bytes, Nanos};
+use process::{CachedFile, Process, Reader, field};
 use rustix::thread::gettid;
-
-pub use usage::{ProcessTreeDelta, ProcessTreeUsage};
+use usage::Member;
 
 use crate::clock;
 use crate::proc_stat::{read_lossy, tick};
-use cached_file::CachedFile;
-use process::{Process, Reader, field};
-use usage::Member;
+
+pub use usage::{ProcessTreeDelta, ProcessTreeUsage};
 
 /// A process and its descendants, such as a server with a process per connection.
 ///

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::SafeDir;
-use super::private_group::is_private;
+use crate::safe_files::is_private;
 
 /// The path of a directory that another user could replace or write to.
 #[derive(Debug, thiserror::Error)]
