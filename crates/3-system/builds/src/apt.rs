@@ -275,7 +275,7 @@ mod tests {
         let release = "Origin: Debian\nCodename: sid\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n\
                        Architectures: amd64 arm64\nComponents: main\nSHA256:\n";
         fs::write(lists.join("Release"), release).unwrap();
-        let lock = Lock::wait(&dir.path().join("lock")).unwrap();
+        let lock = Lock::try_now(&dir.path().join("lock")).unwrap().unwrap();
         let fetching = Fetching {
             what: "the release of MySQL, Debian sid",
             origin: "Debian sid",

@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn missing_tool_error_names_package() {
         let dir = tempfile::tempdir().unwrap();
-        let lock = Lock::wait(&dir.path().join("lock")).unwrap();
+        let lock = Lock::try_now(&dir.path().join("lock")).unwrap().unwrap();
         let fetching = Fetching {
             what: "the source of PostgreSQL",
             origin: "",

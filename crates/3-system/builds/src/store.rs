@@ -333,13 +333,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const START_TIME: Duration = Duration::from_millis(200);
 
 impl Lock {
-    /// Waits without a limit; for short critical sections.
-    pub(crate) fn wait(path: &Path) -> io::Result<Self> {
-        let file = open(path)?;
-        file.lock()?;
-        Ok(Self(file))
-    }
-
     /// `None` if another holder has it, after [`START_TIME`].
     pub(crate) fn try_now(path: &Path) -> io::Result<Option<Self>> {
         let start = Instant::now();
@@ -417,17 +410,17 @@ mod tests {
     fn exclusive_lock_has_one_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let lock = Lock::wait(&path).unwrap();
+        let lock = Lock::try_now(&path).unwrap().unwrap();
         assert!(Lock::try_now(&path).unwrap().is_none());
         drop(lock);
-        Lock::wait(&path).unwrap();
+        Lock::try_now(&path).unwrap().unwrap();
     }
 
     #[test]
     fn waiting_ends_when_cancelled() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let _lock = Lock::wait(&path).unwrap();
+        let _lock = Lock::try_now(&path).unwrap().unwrap();
         let cancel = AtomicBool::new(false);
         for sharing in [Sharing::Exclusive, Sharing::Shared] {
             cancel.store(false, Ordering::Relaxed);
@@ -455,14 +448,14 @@ mod tests {
     fn child_keeps_the_lock_of_a_dead_parent() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let lock = Lock::wait(&path).unwrap();
+        let lock = Lock::try_now(&path).unwrap().unwrap();
         let mut child =
             Command::new("sleep").arg("60").stdin(lock.as_stdin().unwrap()).spawn().unwrap();
         drop(lock);
         assert!(Lock::try_now(&path).unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
-        Lock::wait(&path).unwrap();
+        Lock::try_now(&path).unwrap().unwrap();
     }
 
     #[test]

@@ -7,36 +7,23 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
-use crate::claimed_attempt::{ClaimedAttempt, FENCE_INTERVAL};
+use crate::attempt::{Attempt, Finish, TaskEnd, TaskError};
 use crate::controller::StoreError;
 use crate::files;
 use crate::record::FleetRecord;
-use crate::task_result::{TaskEnd, TaskProgress};
-use crate::task_session::{Finish, TaskError};
 
 /// A running attempt to build.
 #[derive(Debug)]
 pub struct BuildSession {
-    attempt: ClaimedAttempt,
+    attempt: Attempt,
     /// Number of finished builds.
     built: AtomicU64,
-    last: Mutex<LastTimes>,
-}
-
-/// When something was done last.
-#[derive(Debug)]
-struct LastTimes {
-    fence: Instant,
-    progress: Option<Instant>,
 }
 
 impl BuildSession {
-    pub(crate) fn new(attempt: ClaimedAttempt) -> Self {
-        let last = Mutex::new(LastTimes { fence: Instant::now(), progress: None });
-        Self { attempt, built: AtomicU64::new(0), last }
+    pub(crate) fn new(attempt: Attempt) -> Self {
+        Self { attempt, built: AtomicU64::new(0) }
     }
 
     /// The fleet run.
@@ -100,20 +87,11 @@ impl BuildSession {
     /// Shows progress to the others and looks whether the attempt must stop, both not more often than every
     /// few seconds. Returns whether to go on.
     pub fn tick(&self, doing: &str) -> bool {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.fence.elapsed() >= FENCE_INTERVAL {
-            last.fence = Instant::now();
-            if self.attempt.is_fenced() {
-                return false;
-            }
+        let goes_on = self.attempt.may_go_on();
+        if goes_on {
+            self.attempt.show(doing, self.built.load(Ordering::Relaxed));
         }
-        let interval = self.attempt.progress_interval();
-        if last.progress.is_none_or(|time| time.elapsed() >= interval) {
-            last.progress = Some(Instant::now());
-            let measured = self.built.load(Ordering::Relaxed);
-            self.attempt.show(&TaskProgress { doing: doing.to_owned(), measured });
-        }
-        true
+        goes_on
     }
 
     /// Writes the result, unless another attempt took over.
@@ -121,11 +99,10 @@ impl BuildSession {
     /// # Errors
     /// It cannot be written.
     pub fn finish(self, end: TaskEnd) -> Result<Finish, TaskError> {
-        if self.attempt.is_fenced() && !matches!(end, TaskEnd::Complete { .. }) {
+        if self.attempt.is_superseded(&end) {
             return Ok(Finish::Fenced);
         }
-        self.attempt.write_result(self.built.into_inner(), end)?;
-        Ok(Finish::Written)
+        Ok(self.attempt.write_result(self.built.into_inner(), end)?)
     }
 }
 
@@ -165,12 +142,13 @@ fn mark(cache: &Path, record: &FleetRecord) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attempt::TaskPlace;
+    use crate::attempt::TaskResult;
     use crate::controller::Store;
     use crate::directory::FleetDirectory;
     use crate::plan::with_builds;
     use crate::sample::fleet;
-    use crate::task_result::TaskResult;
-    use crate::task_session::{Begin, TaskPlace, TaskSession};
+    use crate::task_session::{Begin, TaskSession};
 
     /// A fleet run with two nodes, each of which builds.
     fn directory(path: &Path) -> FleetDirectory {

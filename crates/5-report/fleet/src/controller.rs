@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use dbdyno_units::Nanos;
 
+use crate::attempt::AttemptFiles;
 use crate::decide::{Action, Observation, decide, needs_nodes};
 use crate::job::{Job, JobEnd, Node};
 use crate::record::{AttemptEnd, EndKind, FleetRecord, JobId, Outcome};
 use crate::request::UnixTime;
-use crate::task_result::AttemptFiles;
 
 /// Slurm, or a simulation of it.
 pub trait Cluster {

@@ -4,16 +4,14 @@
 //! one of its attempts has written that it is complete. Everything that Slurm says only decides whether
 //! there is another attempt.
 
-mod replacement;
-
 use std::collections::BTreeMap;
 
 use dbdyno_units::Nanos;
 
+use crate::attempt::{AttemptFiles, TaskEnd};
 use crate::job::{Job, JobEnd, JobState, Node};
 use crate::record::{AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Outcome, TaskRecord};
 use crate::request::{Limits, MAX_ATTEMPTS, UnixTime};
-use crate::task_result::{AttemptFiles, TaskEnd};
 
 /// How long Slurm may take to list a job whose submission was not answered.
 const SUBMIT_WAIT: Nanos = Nanos::from_secs(30);
@@ -432,7 +430,7 @@ impl Decision<'_, '_> {
             Some(why.to_owned())
         } else {
             let Some(nodes) = self.seen.nodes else { return false };
-            match replacement::find(self.record, self.index, nodes) {
+            match find_replacement(self.record, self.index, nodes) {
                 Some(node) => {
                     self.record.tasks[self.index].node = node;
                     None
@@ -458,3 +456,38 @@ fn pause(limits: Limits, failures: u32) -> Nanos {
 
 #[cfg(test)]
 mod tests;
+
+/// A usable node for a task: one that no task uses, idle ones first. A shard may also share a node with
+/// another shard, after which it runs; it takes the one with the fewest. Builds are made on a node that
+/// another task uses. `None` if there is none.
+fn find_replacement(record: &FleetRecord, task: usize, nodes: &[Node]) -> Option<String> {
+    let failed = |name: &str| {
+        let attempts =
+            record.tasks.iter().flat_map(|task| task.attempts.iter().skip(task.forgiven));
+        attempts
+            .filter(|attempt| attempt.node == name)
+            .any(|attempt| attempt.end.as_ref().is_some_and(|end| end.kind == EndKind::NodeDown))
+    };
+    let mut used: BTreeMap<&str, usize> = BTreeMap::new();
+    let others = record.tasks.iter().enumerate();
+    for (_, other) in others.filter(|(index, other)| *index != task && !other.builds) {
+        match other.outcome {
+            // Its node was not measured.
+            Some(Outcome::Lost { .. }) => {}
+            // Each machine is measured once, but can take another shard.
+            Some(Outcome::Complete { .. }) if record.request.shard => {
+                used.entry(&other.node).or_default();
+            }
+            _ => *used.entry(&other.node).or_default() += 1,
+        }
+    }
+    let number = |node: &Node| used.get(node.name.as_str()).copied().unwrap_or(0);
+    let is_permitted = |node: &&Node| match record.tasks[task].builds {
+        true => used.contains_key(node.name.as_str()),
+        false => record.request.shard || !used.contains_key(node.name.as_str()),
+    };
+    let usable = nodes.iter().filter(|node| node.is_usable() && !failed(&node.name));
+    let mut candidates: Vec<&Node> = usable.filter(is_permitted).collect();
+    candidates.sort_by_key(|node| (number(node), !node.is_idle()));
+    candidates.first().map(|node| node.name.clone())
+}

@@ -3,8 +3,8 @@
 //! The plan, the states of jobs, the parsers of Slurm's output and the decisions are without input or
 //! output; thin parts around them call Slurm's programs and keep the directory of the fleet run.
 
+mod attempt;
 mod build_session;
-mod claimed_attempt;
 mod controller;
 mod decide;
 mod directory;
@@ -17,9 +17,12 @@ mod request;
 mod sample;
 mod slurm;
 mod status;
-mod task_result;
 mod task_session;
 
+pub use attempt::{
+    AttemptFiles, Claim, Finish, TaskEnd, TaskError, TaskPlace, TaskProgress, TaskResult,
+    report_failure,
+};
 pub use build_session::{BuildSession, is_marked, mark_cache, unmark_cache};
 pub use controller::{
     Cluster, ClusterError, Controller, Store, StoreError, Submission, poll_interval,
@@ -32,5 +35,4 @@ pub use record::{AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Outcome
 pub use request::{Limits, Request, UnixTime};
 pub use slurm::{Slurm, job_script};
 pub use status::{TaskStatus, lines, totals};
-pub use task_result::{AttemptFiles, Claim, TaskEnd, TaskProgress, TaskResult};
-pub use task_session::{Begin, Finish, TaskError, TaskPlace, TaskSession, report_failure};
+pub use task_session::{Begin, TaskSession};

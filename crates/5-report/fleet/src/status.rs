@@ -1,7 +1,7 @@
 //! What a task does, for people.
 
+use crate::attempt::{AttemptFiles, TaskEnd};
 use crate::record::{AttemptRecord, EndKind, FleetRecord, Outcome, TaskRecord};
-use crate::task_result::{AttemptFiles, TaskEnd};
 
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -151,10 +151,10 @@ fn shortened(line: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attempt::{Claim, TaskProgress};
     use crate::record::AttemptEnd;
     use crate::request::UnixTime;
     use crate::sample::fleet;
-    use crate::task_result::{Claim, TaskProgress};
 
     #[test]
     fn time_left_is_kept_in_a_short_line() {

@@ -5,65 +5,27 @@
 //! the attempt on the shared file system, between slices. So an attempt on a node that is cut off can
 //! never damage what another attempt writes.
 
-mod scratch;
-
-use std::fs::{File, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dbdyno_results::{ResultsError, RunReader, snapshot};
+use dbdyno_results::{ResultsError, RunDirectory, RunReader, snapshot};
+use rustix::process::geteuid;
 
+use crate::attempt::{Attempt, FENCE_INTERVAL, Finish, TaskEnd, TaskError, TaskPlace};
 use crate::build_session::BuildSession;
-use crate::claimed_attempt::{ClaimedAttempt, FENCE_INTERVAL};
-use crate::controller::StoreError;
-use crate::directory::{FleetDirectory, FleetError};
-use crate::files;
-use crate::record::{FleetRecord, JobId};
-use crate::task_result::{TaskEnd, TaskProgress, TaskResult};
+use crate::directory::FleetDirectory;
+use crate::record::FleetRecord;
 
 /// How often the run is copied to the shared file system.
 const COPY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often copying the run is tried at the end, and the time between.
 const LAST_COPIES: (u32, Duration) = (3, Duration::from_secs(5));
-
-/// An attempt cannot run.
-#[derive(Debug, thiserror::Error)]
-pub enum TaskError {
-    /// The directory of the fleet run cannot be used.
-    #[error(transparent)]
-    Fleet(#[from] FleetError),
-    /// A file of it cannot be read or written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The run cannot be read or copied.
-    #[error(transparent)]
-    Results(#[from] ResultsError),
-    /// There is no such task or attempt.
-    #[error("the fleet run has no attempt {attempt} of task {task}")]
-    Unknown { task: String, attempt: u32 },
-    /// The local directory cannot be used.
-    #[error(
-        "{}: {source}. Runs of a fleet need a directory on a local disk of each node: choose one with \
-         --scratch", path.display()
-    )]
-    Scratch {
-        /// The directory.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-}
-
-/// The node and the job that this process runs in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskPlace {
-    pub node: String,
-    pub job: Option<JobId>,
-}
 
 /// Whether an attempt is to run.
 #[derive(Debug)]
@@ -75,33 +37,22 @@ pub enum Begin {
     NotNeeded(String),
 }
 
-/// What became of the end of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// The result is written.
-    Written,
-    /// Another attempt took over; nothing is written.
-    Fenced,
-}
-
 /// A running attempt.
 #[derive(Debug)]
 pub struct TaskSession {
-    attempt: ClaimedAttempt,
+    attempt: Attempt,
     /// The run directory.
     run: PathBuf,
     /// Whether there is a run in it to continue.
     resumes: bool,
-    last: Mutex<LastTimes>,
+    last: Mutex<LastCopy>,
     _lock: File,
 }
 
-/// When something was done last.
+/// When the run was copied last, and how much was measured.
 #[derive(Debug)]
-struct LastTimes {
-    fence: Instant,
-    progress: Option<Instant>,
-    copy: Instant,
+struct LastCopy {
+    time: Instant,
     measured: u64,
 }
 
@@ -118,14 +69,14 @@ impl TaskSession {
         place: &TaskPlace,
         stop: &AtomicBool,
     ) -> Result<Begin, TaskError> {
-        let Some(claimed) = ClaimedAttempt::claim(fleet, task, attempt, place)? else {
+        let Some(claimed) = Attempt::claim(fleet, task, attempt, place)? else {
             return Ok(Begin::NotNeeded("another job runs this attempt".to_owned()));
         };
         if claimed.task().builds {
             return Ok(Begin::Build(Box::new(BuildSession::new(claimed))));
         }
         let (fleet, record) = (&claimed.fleet, &claimed.record);
-        let scratch = scratch::open(Path::new(&record.request.scratch), &place.node)?;
+        let scratch = open_scratch(Path::new(&record.request.scratch), &place.node)?;
         let lock_file = scratch.join("node.lock");
         let at_lock = |source| TaskError::Scratch { path: lock_file.clone(), source };
         let open = File::options().create(true).truncate(false).write(true).open(&lock_file);
@@ -156,11 +107,9 @@ impl TaskSession {
             let claim = fleet.files_of(record, task, number).claim?;
             (claim.node == place.node).then(|| fleet.attempt(task, number))
         });
-        let resumes = scratch::prepare_run(&run, copies)?;
-        let now = Instant::now();
-        let last = LastTimes { fence: now, progress: None, copy: now, measured: 0 };
-        let (attempt, last) = (claimed, Mutex::new(last));
-        Ok(Begin::Run(Box::new(Self { attempt, run, resumes, last, _lock: lock })))
+        let resumes = prepare_run(&run, copies)?;
+        let last = Mutex::new(LastCopy { time: Instant::now(), measured: 0 });
+        Ok(Begin::Run(Box::new(Self { attempt: claimed, run, resumes, last, _lock: lock })))
     }
 
     /// The run directory, on a local disk.
@@ -202,27 +151,19 @@ impl TaskSession {
     /// Shows progress to the others and looks whether the attempt must stop, both not more often than
     /// every few seconds; `between_slices`, also copies the run now and then. Returns whether to go on.
     pub fn tick(&self, doing: &str, between_slices: bool) -> bool {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.fence.elapsed() >= FENCE_INTERVAL {
-            last.fence = Instant::now();
-            if self.attempt.is_fenced() {
-                return false;
-            }
+        if !self.attempt.may_go_on() {
+            return false;
         }
-        if between_slices && last.copy.elapsed() >= COPY_INTERVAL {
-            last.copy = Instant::now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if between_slices && last.time.elapsed() >= COPY_INTERVAL {
+            last.time = Instant::now();
             match self.copy() {
                 Ok(measured) => last.measured = measured,
                 // The next copy may succeed; what was measured is on the local disk.
                 Err(error) => tracing::warn!(%error, "copying the run"),
             }
         }
-        let interval = self.attempt.progress_interval();
-        if last.progress.is_none_or(|time| time.elapsed() >= interval) {
-            last.progress = Some(Instant::now());
-            let progress = TaskProgress { doing: doing.to_owned(), measured: last.measured };
-            self.attempt.show(&progress);
-        }
+        self.attempt.show(doing, last.measured);
         true
     }
 
@@ -235,7 +176,7 @@ impl TaskSession {
     pub fn finish(self, end: TaskEnd) -> Result<Finish, TaskError> {
         let mut tries = LAST_COPIES.0;
         let copied = loop {
-            if self.attempt.is_fenced() && !matches!(end, TaskEnd::Complete { .. }) {
+            if self.attempt.is_superseded(&end) {
                 return Ok(Finish::Fenced);
             }
             tries -= 1;
@@ -252,11 +193,11 @@ impl TaskSession {
         };
         let is_over =
             matches!(end, TaskEnd::Complete { .. } | TaskEnd::Failed { retry: false, .. });
-        self.attempt.write_result(measured, end)?;
-        if is_over && let Err(error) = scratch::remove(&self.run) {
+        let finish = self.attempt.write_result(measured, end)?;
+        if is_over && let Err(error) = remove_run(&self.run) {
             tracing::warn!(%error, "removing the local run directory");
         }
-        Ok(Finish::Written)
+        Ok(finish)
     }
 
     fn has_run(&self) -> bool {
@@ -271,28 +212,200 @@ impl TaskSession {
     }
 }
 
-/// Writes that an attempt failed before it could begin. There may be another attempt.
-///
-/// # Errors
-/// There is no such attempt, or the result cannot be written.
-pub fn report_failure(
-    fleet: &Path,
-    task: &str,
-    attempt: u32,
-    place: &TaskPlace,
-    reason: &str,
-) -> Result<(), TaskError> {
-    let (fleet, record) = FleetDirectory::read(fleet)?;
-    let result = TaskResult {
-        fleet: record.id,
-        task: task.to_owned(),
-        attempt,
-        node: place.node.clone(),
-        measured: 0,
-        end: TaskEnd::Failed { reason: reason.to_owned(), retry: true },
-    };
-    Ok(files::replace_json(&fleet.attempt(task, attempt).join("result.json"), &result)?)
+/// The directory for runs on this node, private to this user. It has the node's name, because nodes that
+/// boot from the network may share their disks.
+fn open_scratch(scratch: &Path, node: &str) -> Result<PathBuf, TaskError> {
+    let own = scratch.join(format!("dbdyno-fleet-{}", geteuid().as_raw()));
+    let of_node = own.join(node.replace('/', "_"));
+    for path in [&own, &of_node] {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(source) if source.kind() != ErrorKind::AlreadyExists => {
+                return Err(TaskError::Scratch { path: path.clone(), source });
+            }
+            _ => {}
+        }
+        // Others can write to the directory above: what is there already may be a trap.
+        if fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink()) {
+            let source = io::Error::other("it is a symbolic link");
+            return Err(TaskError::Scratch { path: path.clone(), source });
+        }
+        RunDirectory::at(path).check_own()?;
+    }
+    Ok(of_node)
+}
+
+/// Finds a run to continue: that in the directory, which has the latest measurements, or the first copy
+/// that can be read. Returns whether there is one. Otherwise the directory does not exist.
+fn prepare_run(run: &Path, mut copies: impl Iterator<Item = PathBuf>) -> Result<bool, TaskError> {
+    if RunReader::open(run).is_ok() {
+        return Ok(true);
+    }
+    let at = |source| TaskError::Scratch { path: run.to_owned(), source };
+    remove_run(run).map_err(at)?;
+    let Some(copy) = copies.find(|copy| RunReader::open(copy).is_ok()) else { return Ok(false) };
+    let directory = RunDirectory::at(run);
+    for path in [run.to_owned(), directory.data(), directory.logs()] {
+        DirBuilder::new().mode(0o700).create(path).map_err(at)?;
+    }
+    let from = RunDirectory::at(&copy).database();
+    fs::copy(from, directory.database()).map_err(at)?;
+    Ok(true)
+}
+
+/// Removes a run directory, if it exists.
+fn remove_run(run: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(run) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use dbdyno_results::{NewRun, RunWriter};
+
+    use super::*;
+    use crate::attempt::TaskResult;
+    use crate::controller::Store;
+    use crate::sample::fleet;
+
+    /// A fleet run with two tasks in a directory, with scratch beside it.
+    struct Scene {
+        dir: tempfile::TempDir,
+        directory: FleetDirectory,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let program = std::env::current_exe().unwrap();
+            let (path, value) = (dir.path().join("f"), serde_json::Value::Null);
+            let mut directory = FleetDirectory::create(&path, &program, &value, "").unwrap();
+            let mut record = fleet(2);
+            record.request.scratch = dir.path().to_string_lossy().into_owned();
+            directory.save(&record).unwrap();
+            for attempt in 1..=3 {
+                directory.prepare("n001", attempt).unwrap();
+            }
+            Self { dir, directory }
+        }
+
+        fn begin(&self, attempt: u32, node: &str) -> Begin {
+            let place = TaskPlace { node: node.to_owned(), job: Some(u64::from(attempt)) };
+            let stop = AtomicBool::new(false);
+            TaskSession::begin(self.directory.path(), "n001", attempt, &place, &stop).unwrap()
+        }
+
+        fn session(&self, attempt: u32, node: &str) -> TaskSession {
+            match self.begin(attempt, node) {
+                Begin::Run(session) => *session,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn result(&self, attempt: u32) -> Option<TaskResult> {
+            let record = FleetDirectory::read(self.directory.path()).unwrap().1;
+            self.directory.files_of(&record, "n001", attempt).result
+        }
+    }
+
+    fn run(session: &TaskSession, name: &str) {
+        let new = NewRun {
+            name: name.to_owned(),
+            baseline: "a".to_owned(),
+            experiment_text: String::new(),
+            experiment: serde_json::json!({}),
+            settings: Vec::new(),
+            microbenchmarks: Vec::new(),
+            insert: None,
+        };
+        RunWriter::create(session.run(), &new).unwrap();
+    }
+
+    fn name(run: &Path) -> String {
+        RunReader::open(run).unwrap().name().unwrap()
+    }
+
+    #[test]
+    fn complete_run_is_copied_before_its_result_and_removed_locally() {
+        let scene = Scene::new();
+        let session = scene.session(1, "n001");
+        assert!(!session.resumes() && !session.run().exists());
+        run(&session, "first");
+        assert!(session.tick("measuring", true));
+        let local = session.run().to_owned();
+        assert_eq!(session.finish(TaskEnd::Complete { failures: 0 }).unwrap(), Finish::Written);
+        assert!(!local.exists());
+        assert!(matches!(scene.result(1).unwrap().end, TaskEnd::Complete { failures: 0 }));
+        assert_eq!(name(&scene.directory.attempt("n001", 1)), "first");
+        assert!(matches!(scene.begin(2, "n001"), Begin::NotNeeded(_)), "it is complete");
+    }
+
+    #[test]
+    fn complete_run_that_cannot_be_copied_has_no_result_and_stays() {
+        let scene = Scene::new();
+        let session = scene.session(1, "n001");
+        // There is nothing to copy, as if it could not be read.
+        assert!(session.finish(TaskEnd::Complete { failures: 0 }).is_err());
+        assert_eq!(scene.result(1), None);
+    }
+
+    #[test]
+    fn next_attempt_continues_on_the_same_node_only() {
+        let scene = Scene::new();
+        let session = scene.session(1, "n001");
+        run(&session, "first");
+        let local = session.run().to_owned();
+        session.finish(TaskEnd::Interrupted).unwrap();
+        // The local run, or its copy if the disk was replaced.
+        assert!(scene.session(2, "n001").resumes());
+        fs::remove_dir_all(&local).unwrap();
+        let session = scene.session(3, "n001");
+        assert!(session.resumes());
+        assert_eq!(name(session.run()), "first");
+        drop(session);
+        fs::remove_file(scene.directory.attempt("n001", 3).join("claim.json")).unwrap();
+        assert!(!scene.session(3, "n002").resumes(), "another machine measures anew");
+    }
+
+    #[test]
+    fn attempt_has_one_job_and_waits_for_the_one_before() {
+        let mut scene = Scene::new();
+        let first = scene.session(1, "n001");
+        run(&first, "first");
+        assert!(matches!(scene.begin(1, "n001"), Begin::NotNeeded(_)), "claimed");
+        scene.directory.fence("n001", 1).unwrap();
+        scene.directory.fence("n001", 1).unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| scene.session(2, "n001"));
+            std::thread::sleep(FENCE_INTERVAL);
+            assert!(!second.is_finished(), "the first holds the node");
+            assert!(!first.tick("measuring", true), "it is told to stop");
+            assert_eq!(first.finish(TaskEnd::Interrupted).unwrap(), Finish::Fenced);
+            assert!(second.join().unwrap().resumes());
+        });
+        assert_eq!(scene.result(1), None);
+    }
+
+    #[test]
+    fn attempt_that_is_stopped_while_it_waits_is_interrupted() {
+        let scene = Scene::new();
+        let _first = scene.session(1, "n001");
+        let place = TaskPlace { node: "n001".to_owned(), job: Some(2) };
+        let stop = AtomicBool::new(true);
+        let begun = TaskSession::begin(scene.directory.path(), "n001", 2, &place, &stop).unwrap();
+        assert!(matches!(begun, Begin::NotNeeded(_)));
+        assert_eq!(scene.result(2).unwrap().end, TaskEnd::Interrupted);
+    }
+
+    #[test]
+    fn link_instead_of_the_local_directory_is_refused() {
+        let scene = Scene::new();
+        let own = format!("dbdyno-fleet-{}", geteuid().as_raw());
+        std::os::unix::fs::symlink("/", scene.dir.path().join(own)).unwrap();
+        let place = TaskPlace { node: "n001".to_owned(), job: None };
+        let stop = AtomicBool::new(false);
+        let begun = TaskSession::begin(scene.directory.path(), "n001", 1, &place, &stop);
+        assert!(begun.is_err());
+    }
+}

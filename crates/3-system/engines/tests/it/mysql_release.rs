@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use dbdyno_builds::{BuildError, ProblemKind, CacheDir, Release, ReleaseOrigin, Releases, System};
+use dbdyno_builds::{BuildError, CacheDir, ProblemKind, Release, ReleaseOrigin, Releases, System};
 
 /// The suite that has it.
 const SUITE: &str = "sid";

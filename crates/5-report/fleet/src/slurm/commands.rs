@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
 
-use super::{advice, listing};
+use super::{explain, limit, listing};
 use crate::controller::{Cluster, ClusterError, Submission};
 use crate::job::{Job, JobEnd, Node};
 use crate::plan;
@@ -113,8 +113,8 @@ impl Cluster for Slurm {
     }
 
     fn submit(&mut self, job: &Submission<'_>) -> Result<JobId, ClusterError> {
-        let text = call("sbatch", arguments(job))
-            .map_err(|error| advice::limit(error, job.record.has_jobs()))?;
+        let text =
+            call("sbatch", arguments(job)).map_err(|error| limit(error, job.record.has_jobs()))?;
         listing::submitted(&text).ok_or_else(|| {
             ClusterError::NoAnswer(format!("sbatch printed no job number: {}", text.trim()))
         })
@@ -221,7 +221,7 @@ fn call<S: AsRef<std::ffi::OsStr>>(
         return Err(ClusterError::NoAnswer(format!("{program} was killed")));
     }
     let printed = format!("{}\n{text}", String::from_utf8_lossy(&output.stderr));
-    Err(advice::error(program, &printed))
+    Err(explain(program, &printed))
 }
 
 #[cfg(test)]

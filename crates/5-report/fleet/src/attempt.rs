@@ -1,0 +1,276 @@
+//! An attempt as its job sees it: the claim with which it begins, the fence, progress, and the result with
+//! which it ends.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dbdyno_results::ResultsError;
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{StoreError, poll_interval};
+use crate::directory::{FleetDirectory, FleetError};
+use crate::files;
+use crate::record::{FleetRecord, JobId, TaskRecord};
+
+/// An attempt cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// The directory of the fleet run cannot be used.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// A file of it cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The run cannot be read or copied.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    /// There is no such task or attempt.
+    #[error("the fleet run has no attempt {attempt} of task {task}")]
+    Unknown { task: String, attempt: u32 },
+    /// The local directory cannot be used.
+    #[error(
+        "{}: {source}. Runs of a fleet need a directory on a local disk of each node: choose one with \
+         --scratch", path.display()
+    )]
+    Scratch {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+}
+
+/// The node and the job that this process runs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskPlace {
+    pub node: String,
+    pub job: Option<JobId>,
+}
+
+/// What became of the end of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The result is written.
+    Written,
+    /// Another attempt took over; nothing is written.
+    Fenced,
+}
+
+/// How often a waiting or running attempt looks whether it must stop.
+pub(crate) const FENCE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// An attempt that this process runs.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) record: FleetRecord,
+    pub(crate) fleet: FleetDirectory,
+    index: usize,
+    number: u32,
+    pub(crate) node: String,
+    pub(crate) directory: PathBuf,
+    last: Mutex<LastTimes>,
+}
+
+/// When something was done last.
+#[derive(Debug)]
+struct LastTimes {
+    fence: Instant,
+    progress: Option<Instant>,
+}
+
+impl Attempt {
+    /// Claims an attempt; `None` if another job has it.
+    pub(crate) fn claim(
+        fleet: &Path,
+        task: &str,
+        number: u32,
+        place: &TaskPlace,
+    ) -> Result<Option<Self>, TaskError> {
+        let (fleet, record) = FleetDirectory::read(fleet)?;
+        let unknown = || TaskError::Unknown { task: task.to_owned(), attempt: number };
+        let index = record.tasks.iter().position(|one| one.name == task).ok_or_else(unknown)?;
+        let directory = fleet.attempt(task, number);
+        if !directory.is_dir() {
+            return Err(unknown());
+        }
+        let node = place.node.clone();
+        let is_own = write_claim(&directory, place)?;
+        let last = Mutex::new(LastTimes { fence: Instant::now(), progress: None });
+        Ok(is_own.then_some(Self { record, fleet, index, number, node, directory, last }))
+    }
+
+    pub(crate) fn task(&self) -> &TaskRecord {
+        &self.record.tasks[self.index]
+    }
+
+    /// Whether another attempt took over.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.directory.join("fence").exists()
+    }
+
+    /// Whether no other attempt follows if this one fails.
+    pub(crate) fn is_last_try(&self) -> bool {
+        self.task().failures() >= self.record.request.limits.retries
+    }
+
+    /// Looks every few seconds whether another attempt took over. Returns whether to go on.
+    pub(crate) fn may_go_on(&self) -> bool {
+        let mut last = self.last();
+        if last.fence.elapsed() < FENCE_INTERVAL {
+            return true;
+        }
+        last.fence = Instant::now();
+        !self.is_fenced()
+    }
+
+    /// Shows progress to the others, not more often than they look at it.
+    pub(crate) fn show(&self, doing: &str, measured: u64) {
+        let mut last = self.last();
+        let interval = Duration::from(poll_interval(self.record.tasks.len()));
+        if last.progress.is_some_and(|time| time.elapsed() < interval) {
+            return;
+        }
+        last.progress = Some(Instant::now());
+        let progress = TaskProgress { doing: doing.to_owned(), measured };
+        if let Err(error) = files::replace_json(&self.directory.join("progress.json"), &progress) {
+            tracing::warn!(%error, "writing progress");
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, LastTimes> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an end of this attempt does not count, because another one took over.
+    pub(crate) fn is_superseded(&self, end: &TaskEnd) -> bool {
+        self.is_fenced() && !matches!(end, TaskEnd::Complete { .. })
+    }
+
+    pub(crate) fn write_result(&self, measured: u64, end: TaskEnd) -> Result<Finish, StoreError> {
+        let (task, node) = (&self.task().name, &self.node);
+        write_result(&self.directory, &self.record, (task, self.number), node, measured, end)?;
+        Ok(Finish::Written)
+    }
+}
+
+fn write_result(
+    directory: &Path,
+    record: &FleetRecord,
+    (task, attempt): (&str, u32),
+    node: &str,
+    measured: u64,
+    end: TaskEnd,
+) -> Result<(), StoreError> {
+    let (fleet, task, node) = (record.id.clone(), task.to_owned(), node.to_owned());
+    let result = TaskResult { fleet, task, attempt, node, measured, end };
+    files::replace_json(&directory.join("result.json"), &result)
+}
+
+/// Writes the claim; returns whether this job has it.
+fn write_claim(directory: &Path, place: &TaskPlace) -> Result<bool, StoreError> {
+    let path = directory.join("claim.json");
+    let claim = Claim { job: place.job, node: place.node.clone() };
+    let write = || {
+        let file = files::create_new(&path)?;
+        serde_json::to_writer(&file, &claim)?;
+        file.sync_all()
+    };
+    match write() {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(source) => Err(StoreError { path, source }),
+    }
+}
+
+/// Writes that an attempt failed before it could begin. There may be another attempt.
+///
+/// # Errors
+/// There is no such attempt, or the result cannot be written.
+pub fn report_failure(
+    fleet: &Path,
+    task: &str,
+    attempt: u32,
+    place: &TaskPlace,
+    reason: &str,
+) -> Result<(), TaskError> {
+    let (fleet, record) = FleetDirectory::read(fleet)?;
+    let (directory, end) =
+        (fleet.attempt(task, attempt), TaskEnd::Failed { reason: reason.to_owned(), retry: true });
+    Ok(write_result(&directory, &record, (task, attempt), &place.node, 0, end)?)
+}
+
+/// How an attempt ended, written by the job as its last act: `result.json`. It decides, not the exit
+/// code of the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskResult {
+    /// The fleet run.
+    pub fleet: String,
+    pub task: String,
+    pub attempt: u32,
+    pub node: String,
+    /// How much is measured in the run beside it: see [`TaskProgress::measured`].
+    pub measured: u64,
+    /// How it ended.
+    pub end: TaskEnd,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "kebab-case")]
+pub enum TaskEnd {
+    /// Everything is measured, or built.
+    Complete {
+        /// Number of failures of candidates.
+        failures: usize,
+    },
+    /// Builds would be of no use to the other tasks.
+    Skipped { reason: String },
+    /// It was told to stop, by Slurm before a time limit or by a user; it can be resumed.
+    Interrupted,
+    /// The run failed.
+    Failed {
+        /// The error.
+        reason: String,
+        /// Whether another attempt may succeed: not with an invalid experiment or directory.
+        retry: bool,
+    },
+}
+
+/// Which job runs an attempt, written by the job as its first act: `claim.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The job; `None` outside Slurm.
+    pub job: Option<JobId>,
+    pub node: String,
+}
+
+/// What an attempt does, replaced every few seconds: `progress.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskProgress {
+    /// What it does, in words.
+    pub doing: String,
+    /// Number of slices and of steps of an insert benchmark in the copy of the run beside it, or of
+    /// finished builds.
+    pub measured: u64,
+}
+
+/// What the files of an attempt say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttemptFiles {
+    /// The job that runs it; `None` if none has begun.
+    pub claim: Option<Claim>,
+    /// What it did last.
+    pub progress: Option<TaskProgress>,
+    /// How it ended; `None` until then.
+    pub result: Option<TaskResult>,
+}
+
+impl AttemptFiles {
+    /// How much is measured: see [`TaskProgress::measured`].
+    #[must_use]
+    pub fn measured(&self) -> u64 {
+        let result = self.result.as_ref().map(|result| result.measured);
+        result.or_else(|| Some(self.progress.as_ref()?.measured)).unwrap_or(0)
+    }
+}
