@@ -4,21 +4,50 @@
 //! Each value becomes a slice, repeated values become blocks. What a file does not contain stays
 //! unknown: a table has no CPU time, and one value has no interval.
 
-mod error;
-mod names;
-mod store;
-mod sysbench;
-mod table;
-mod value;
+mod parse;
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-pub use error::ImportError;
+use dbdyno_results::{
+    CandidateRecord, MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role, RunWriter,
+    SessionRecord, SliceRecord, Warning,
+};
+use dbdyno_types::SliceMeasured;
+use dbdyno_units::{Nanos, Qps};
+use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::definition::{Group, Throughput};
+use serde_json::json;
 
-use names::shorten;
-use value::{Measure, Value, number_blocks};
+use parse::{Measure, Value, number_blocks, parse};
+
+/// Files could not be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// What is wrong with the files or the request, and what to try.
+    #[error("{0}")]
+    Input(String),
+    /// The run directory could not be written.
+    #[error(transparent)]
+    Results(ResultsError),
+}
+
+impl From<ResultsError> for ImportError {
+    fn from(error: ResultsError) -> Self {
+        match error {
+            ResultsError::Exists(path) => Self::Input(format!(
+                "{path} holds a run already, and an import makes a new one; choose another directory \
+                 with --out, and lay the two side by side with `dbdyno report {path} DIR`"
+            )),
+            other => Self::Results(other),
+        }
+    }
+}
+
+fn too_much(what: &str) -> ImportError {
+    ImportError::Input(format!("{what}: more than dbdyno imports; split the files"))
+}
 
 /// What to import, and the destination.
 #[derive(Clone, Debug)]
@@ -71,48 +100,375 @@ fn read(path: &Path) -> io::Result<String> {
     if size as u64 > MAX_FILE { Err(invalid("larger than 64 MiB")) } else { Ok(text) }
 }
 
-/// Read the files and create a run directory.
+/// Read the files and create a run directory. Nothing is written before all files have been parsed.
 ///
 /// # Errors
 /// A file cannot be read or parsed, the baseline is unknown, or the run cannot be written.
-/// Nothing is written before all files have been parsed.
 pub fn import(request: &Request) -> Result<Imported, ImportError> {
     let mut values: Vec<Value> = Vec::new();
     let mut text = String::new();
-    let mut columns: Vec<String> = Vec::new();
     for path in &request.files {
-        let content =
-            read(path).map_err(|source| ImportError::Read { path: path.clone(), source })?;
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&format!("{}:\n", path.display()));
-        if sysbench::is_output(&content) {
-            let found = sysbench::read(path, &content)?;
-            found.iter().for_each(|value| text.push_str(&sysbench::describe(value)));
-            values.extend(found);
-        } else {
-            let found = table::read(path, &content, request.clients)?;
-            text.push_str(&content);
-            columns.extend(found.iter().map(|value| value.candidate.clone()));
-            values.extend(found);
-        }
+        let content = read(path)
+            .map_err(|error| ImportError::Input(format!("{}: {error}", path.display())))?;
+        let (found, kept) = parse(path, &content, request.clients)?;
+        let space = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!("{space}{}:\n{kept}", path.display()));
+        values.extend(found);
     }
     if values.len() > MAX_VALUES {
-        return Err(ImportError::TooMuch { what: format!("{} values", values.len()) });
+        return Err(too_much(&format!("{} values", values.len())));
     }
+    let of_tables = |value: &&mut Value| matches!(value.measure, Measure::Table);
+    let mut columns: Vec<String> =
+        values.iter_mut().filter(of_tables).map(|value| value.candidate.clone()).collect();
     columns.sort();
     columns.dedup();
     let short = shorten(&columns);
-    for value in &mut values {
-        if let (Measure::Table, Ok(at)) = (&value.measure, columns.binary_search(&value.candidate))
-        {
+    for value in values.iter_mut().filter(of_tables) {
+        if let Ok(at) = columns.binary_search(&value.candidate) {
             value.candidate.clone_from(&short[at]);
         }
     }
     number_blocks(&mut values);
     if values.is_empty() {
-        return Err(ImportError::Nothing);
+        return Err(ImportError::Input(
+            "nothing to import; name at least one table or file of sysbench's output".to_owned(),
+        ));
     }
-    store::store(request, &values, text)
+    store(request, &values, text)
+}
+
+/// The group of unpublished microbenchmarks.
+const OTHER: &str = "other";
+
+/// Limit of candidates × microbenchmarks; published tables have up to a thousand.
+const MAX_PAIRS: usize = 10_000;
+
+fn store(request: &Request, values: &[Value], text: String) -> Result<Imported, ImportError> {
+    let columns = columns(values);
+    let candidates = baseline_first(request, &columns)?;
+    let catalog = Catalog::builtin();
+    let (microbenchmarks, ungrouped) = microbenchmarks(&catalog, values)?;
+    if candidates.len() * microbenchmarks.len() > MAX_PAIRS {
+        let (candidates, microbenchmarks) = (candidates.len(), microbenchmarks.len());
+        return Err(too_much(&format!(
+            "{candidates} candidates × {microbenchmarks} microbenchmarks"
+        )));
+    }
+    let name = request.name.clone().unwrap_or_else(|| {
+        let stem = values[0].file.file_stem();
+        stem.map_or_else(|| "imported".to_owned(), |stem| stem.to_string_lossy().into_owned())
+    });
+    let files: Vec<String> = request.files.iter().map(|path| path.display().to_string()).collect();
+    let mut settings = vec![("Imported from".to_owned(), files.join(", "))];
+    if values.iter().any(|value| matches!(value.measure, Measure::Table)) {
+        let clients = format!("{} (tables do not say; as given)", request.clients);
+        settings.push(("Clients".to_owned(), clients));
+    }
+    let mut writer = RunWriter::create(
+        &request.out,
+        &NewRun {
+            name,
+            baseline: candidates[0].clone(),
+            experiment_text: text,
+            // The order of a series.
+            experiment: json!({
+                "imported": files,
+                "candidates": columns.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>(),
+            }),
+            settings,
+            microbenchmarks: microbenchmarks.clone(),
+            insert: None,
+        },
+    )?;
+    writer.start_session(&session(request, values))?;
+    let records: Vec<CandidateRecord> =
+        candidates.iter().map(|name| candidate(name, &candidates[0], values)).collect();
+    writer.add_candidates(&records)?;
+    for (microbenchmark, record) in (0..).zip(&microbenchmarks) {
+        for (number, name) in (0..).zip(&candidates) {
+            let of_both = |value: &&Value| {
+                value.candidate == *name
+                    && value.microbenchmark == record.name
+                    && value.clients == record.clients
+            };
+            for value in values.iter().filter(of_both) {
+                writer.add_slice(&SliceRecord {
+                    microbenchmark,
+                    restart: 0,
+                    block: value.block,
+                    position: number,
+                    candidate: number,
+                    warmup: false,
+                    measured: measured(value),
+                })?;
+            }
+        }
+        writer.set_done(microbenchmark)?;
+    }
+    let is_of_baseline = |record: &&MicrobenchmarkRecord| {
+        values.iter().any(|value| {
+            value.candidate == candidates[0]
+                && (&value.microbenchmark, value.clients) == (&record.name, record.clients)
+        })
+    };
+    let without = microbenchmarks.iter().filter(|record| !is_of_baseline(record));
+    let mut without_baseline: Vec<String> = without.map(|record| record.name.clone()).collect();
+    without_baseline.dedup();
+    Ok(Imported {
+        without_baseline,
+        candidates,
+        microbenchmarks: microbenchmarks.len(),
+        values: values.len(),
+        ungrouped,
+    })
+}
+
+/// The candidates in the order of the values.
+fn columns(values: &[Value]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for value in values {
+        if !found.contains(&value.candidate) {
+            found.push(value.candidate.clone());
+        }
+    }
+    found
+}
+
+/// The candidates with the baseline before the others.
+fn baseline_first(request: &Request, columns: &[String]) -> Result<Vec<String>, ImportError> {
+    let mut found = columns.to_vec();
+    if let Some(name) = &request.baseline {
+        let Some(at) = found.iter().position(|candidate| candidate == name) else {
+            let known = found.join(", ");
+            let what = format!("no candidate is called `{name}`; there are {known}");
+            return Err(ImportError::Input(what));
+        };
+        found[..=at].rotate_right(1);
+    }
+    Ok(found)
+}
+
+/// The microbenchmarks in running order, and those without a group.
+fn microbenchmarks(
+    catalog: &Catalog,
+    values: &[Value],
+) -> Result<(Vec<MicrobenchmarkRecord>, Vec<String>), ImportError> {
+    let mut found: Vec<(&str, CatalogMatch)> = Vec::new();
+    let mut records: Vec<(usize, MicrobenchmarkRecord)> = Vec::new();
+    let mut ungrouped = Vec::new();
+    for value in values {
+        let name = value.microbenchmark.as_str();
+        let at = found.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+            found.push((name, look_up(catalog, name)));
+            found.len() - 1
+        });
+        let standing = &found[at].1;
+        let rows = matches!(value.measure, Measure::Table) && standing.counts_rows;
+        // Values of such tables are in millions of rows: store them as if each statement read one
+        // million.
+        let rows = rows.then_some(1_000_000);
+        let same = |(_, record): &&(usize, MicrobenchmarkRecord)| {
+            record.name == name && record.clients == value.clients
+        };
+        match records.iter().find(same) {
+            Some((_, record)) if record.rows_read_per_statement != rows => {
+                return Err(ImportError::Input(format!(
+                    "{name} is given in million rows/s by a table and in statements/s by sysbench; \
+                     import the two into runs of their own"
+                )));
+            }
+            Some(_) => {}
+            None => {
+                if standing.group.is_none() && !ungrouped.contains(&value.microbenchmark) {
+                    ungrouped.push(value.microbenchmark.clone());
+                }
+                let record = MicrobenchmarkRecord {
+                    name: name.to_owned(),
+                    clients: value.clients,
+                    group: standing.group.as_ref().map_or(OTHER, Group::name).to_owned(),
+                    three_group: standing
+                        .group
+                        .as_ref()
+                        .map_or(OTHER, Group::coarse_name)
+                        .to_owned(),
+                    rows_read_per_statement: rows,
+                    writes: None,
+                };
+                records.push((at, record));
+            }
+        }
+    }
+    records.sort_by_key(|(at, record)| (found[*at].1.index, *at, record.clients));
+    Ok((records.into_iter().map(|(_, record)| record).collect(), ungrouped))
+}
+
+fn candidate(name: &str, baseline: &str, values: &[Value]) -> CandidateRecord {
+    let mut files: Vec<String> = values
+        .iter()
+        .filter(|value| value.candidate == name)
+        .map(|value| value.file.display().to_string())
+        .collect();
+    files.dedup();
+    let more = files.len() - 1;
+    let file = match more {
+        0 => files.swap_remove(0),
+        _ => format!("{} and {more} more", files[0]),
+    };
+    CandidateRecord {
+        name: name.to_owned(),
+        role: if name == baseline { Role::Baseline } else { Role::Candidate },
+        system: "imported".to_owned(),
+        version: String::new(),
+        engine: None,
+        build: None,
+        origin: Some(OriginRecord::Imported { file }),
+        configuration: Vec::new(),
+        server_settings: Vec::new(),
+        config_diff: Vec::new(),
+        injected_delay: None,
+    }
+}
+
+fn session(request: &Request, values: &[Value]) -> SessionRecord {
+    let mut warnings = vec![Warning {
+        what: "These results were measured by others".to_owned(),
+        advice: "Candidates that were measured one after the other differ by the machine's drift, \
+                 too; values without repeats do not show by how much."
+            .to_owned(),
+    }];
+    let reconnects: u64 = values
+        .iter()
+        .map(|value| match &value.measure {
+            Measure::Table => 0,
+            Measure::Sysbench(found) => found.reconnects,
+        })
+        .fold(0, u64::saturating_add);
+    if reconnects > 0 {
+        warnings.push(Warning {
+            what: format!("sysbench counted {reconnects} reconnects"),
+            advice: "Look for servers that were restarted during the runs.".to_owned(),
+        });
+    }
+    SessionRecord {
+        started: request.now.clone(),
+        version: request.version.clone(),
+        host: Vec::new(),
+        facts: json!({}),
+        warnings,
+        client_cpus: None,
+        system_cpus: None,
+        client_wait: None,
+        counting: Vec::new(),
+        elapsed: Nanos::ZERO,
+    }
+}
+
+fn measured(value: &Value) -> SliceMeasured {
+    let throughput = value.throughput.map(Qps::from_per_second);
+    match &value.measure {
+        Measure::Table => SliceMeasured { throughput, ..SliceMeasured::default() },
+        Measure::Sysbench(found) => SliceMeasured {
+            throughput,
+            wall: found.time,
+            events: found.events,
+            statements: found.queries,
+            busy_retries: found.ignored_errors,
+            latencies: found.latencies.clone(),
+            ..SliceMeasured::default()
+        },
+    }
+}
+
+/// The tests that are part of sysbench, and the published groups they correspond to.
+const SYSBENCH: [(&str, Group); 11] = [
+    ("oltp_point_select", Group::Point1),
+    ("select_random_points", Group::Point2),
+    ("select_random_ranges", Group::Range1),
+    ("oltp_read_only", Group::Range2),
+    ("oltp_read_write", Group::Writes),
+    ("oltp_write_only", Group::Writes),
+    ("oltp_update_index", Group::Writes),
+    ("oltp_update_non_index", Group::Writes),
+    ("oltp_delete", Group::Writes),
+    ("oltp_insert", Group::Writes),
+    ("bulk_insert", Group::Writes),
+];
+
+/// A microbenchmark's relation to the published ones.
+struct CatalogMatch {
+    /// Its index in the running order; unpublished ones come last.
+    index: usize,
+    group: Option<Group>,
+    /// Whether published tables count its throughput in millions of rows.
+    counts_rows: bool,
+}
+
+/// Look a microbenchmark up by its name, then by its name without the range.
+fn look_up(catalog: &Catalog, name: &str) -> CatalogMatch {
+    let entries = catalog.entries();
+    let base = |name: &str| name.split("_range=").next().unwrap_or_default().to_owned();
+    let exact = entries.iter().position(|entry| entry.microbenchmark.name == name);
+    let index = exact
+        .or_else(|| entries.iter().position(|one| base(&one.microbenchmark.name) == base(name)));
+    let found = index.map(|index| &entries[index].microbenchmark);
+    let own = || SYSBENCH.iter().find(|(test, _)| *test == name).map(|(_, group)| group.clone());
+    CatalogMatch {
+        index: index.unwrap_or(entries.len()),
+        group: found.map(|found| found.group.clone()).or_else(own),
+        counts_rows: found.is_some_and(|found| found.throughput == Throughput::MillionRowsRead),
+    }
+}
+
+/// Remove the dot-separated parts that all names start or end with:
+/// `x.my8013.z10a.pk1` and `x.my8014.z10a.pk1` become `my8013` and `my8014`.
+fn shorten(names: &[String]) -> Vec<String> {
+    let parts: Vec<Vec<&str>> = names.iter().map(|name| name.split('.').collect()).collect();
+    let Some((first, rest)) = parts.split_first().filter(|(_, rest)| !rest.is_empty()) else {
+        return names.to_vec();
+    };
+    let shortest = parts.iter().map(Vec::len).min().unwrap_or(0);
+    let same_at = |at: &dyn Fn(&Vec<&str>) -> usize| {
+        rest.iter().all(|other| other[at(other)] == first[at(first)])
+    };
+    let start = (0..shortest).take_while(|at| same_at(&|_| *at)).count();
+    let end = (0..shortest - start.min(shortest))
+        .take_while(|at| same_at(&|parts| parts.len() - 1 - at))
+        .count();
+    let short: Vec<String> =
+        parts.iter().map(|parts| parts[start..parts.len() - end].join(".")).collect();
+    // Keep the full names if one would become empty.
+    if short.iter().any(String::is_empty) { names.to_vec() } else { short }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn short(names: &[&str]) -> Vec<String> {
+        shorten(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn common_parts_of_names_are_removed() {
+        assert_eq!(short(&["x.my8013.z10a.pk1", "x.my8014.z10a.pk1"]), ["my8013", "my8014"]);
+        assert_eq!(short(&["a.b", "a.b.c"]), ["a.b", "a.b.c"]);
+        assert_eq!(short(&["8.0.13", "8.0.36"]), ["13", "36"]);
+        assert_eq!(short(&["only.one"]), ["only.one"]);
+        assert_eq!(short(&["innodb", "myrocks"]), ["innodb", "myrocks"]);
+        assert!(short(&[]).is_empty());
+    }
+
+    #[test]
+    fn groups_match_the_published_ones() {
+        let catalog = Catalog::builtin();
+        let group = |name: &str| look_up(&catalog, name).group;
+        assert_eq!(group("random-points.pre_range=1000"), Some(Group::Point2));
+        assert_eq!(group("random-points_range=7"), Some(Group::Point2));
+        assert_eq!(group("point-query"), Some(Group::Point1));
+        assert_eq!(group("oltp_read_only"), Some(Group::Range2));
+        assert_eq!(group("something"), None);
+        assert!(look_up(&catalog, "scan_range=100").counts_rows);
+        assert!(!look_up(&catalog, "insert_range=100").counts_rows);
+    }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dbdyno_fuzz::Fuzz;
-use dbdyno_import::{ImportError, Imported, Request, import};
+use dbdyno_import::{Imported, Request, import};
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::model::{Report, RunStatus, Verdict};
 use dbdyno_results::RunReader;
@@ -145,7 +145,7 @@ fn baseline_can_be_selected() {
     let mut request = request(&dir, &[data("mysql-8.0-qps.tsv")]);
     request.baseline = Some("my8036".to_owned());
     let error = import(&request).unwrap_err();
-    assert!(matches!(error, ImportError::Baseline { .. }), "{error}");
+    assert!(error.to_string().starts_with("no candidate is called `my8036`"), "{error}");
     assert!(error.to_string().contains("my8013_rel, my8014_rel"), "{error}");
     assert!(!request.out.exists(), "a run was made of a request with a mistake");
     request.baseline = Some("my8036_rel".to_owned());
@@ -246,7 +246,7 @@ fn values_in_two_units_are_refused() {
     fs::write(&table, "a\tb\n3.1\t3.2\tscan_range=100\n").unwrap();
     fs::write(&text, output.replace("threads: 2", "threads: 1")).unwrap();
     let error = import(&request(&dir, &[table, text])).unwrap_err();
-    assert!(matches!(error, ImportError::Units(_)), "{error}");
+    assert!(error.to_string().contains("import the two into runs of their own"), "{error}");
 }
 
 #[test]
@@ -255,7 +255,8 @@ fn unreadable_input_is_named_in_the_error() {
     let missing = dir.path().join("missing.tsv");
     let error = import(&request(&dir, &[missing])).unwrap_err().to_string();
     assert!(error.contains("missing.tsv"), "{error}");
-    assert!(matches!(import(&request(&dir, &[])).unwrap_err(), ImportError::Nothing));
+    let error = import(&request(&dir, &[])).unwrap_err().to_string();
+    assert!(error.starts_with("nothing to import"), "{error}");
     let twice = request(&dir, &[data("mysql-8.0-qps.tsv")]);
     import(&twice).unwrap();
     let error = import(&twice).unwrap_err().to_string();
