@@ -7,37 +7,33 @@
 
 mod absolute;
 mod agreement;
-mod candidates;
-mod csv;
 mod facts;
-mod html;
-mod machines;
-mod markdown;
-mod outliers;
-mod terminal;
-mod words;
+mod sections;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use dbdyno_stats::Difference;
+use dbdyno_text::letter;
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
-pub use self::csv::{ABSOLUTE_HEADER, COMPARISON_HEADER, absolute_csv, csv};
-pub use absolute::{AbsoluteCell, AbsoluteFigure, AbsoluteRow, Change, ChangeSummary, Figure};
+pub use absolute::{AbsoluteCell, AbsoluteRow, AbsoluteValue, Change, ChangeSummary};
 pub use agreement::Agreement;
 pub use facts::{Fact, Facts};
-pub use html::html;
-pub use markdown::markdown;
-pub use terminal::terminal;
+pub use sections::{absolute_csv, csv, html, markdown, terminal};
 
-use crate::export::ExportError;
-use crate::metric::{Grouping, Metric, clients};
-use crate::model::{CandidateRecord, Estimate, GroupSummary, Report, Role, Verdict};
-use crate::words::{TABLES_ROWS, readable_time};
+use crate::export::{ExportError, versioned_json};
+use crate::metric::{Grouping, Metric, summarise};
+use crate::model::{
+    CandidateRecord, Estimate, GroupSummary, MicrobenchmarkRows, Report, RunStatus, Verdict,
+    compared_names, distinct,
+};
+use crate::candidates::is_existing_server;
+use crate::words::{TABLES_ROWS, readable_time, status};
 use absolute::Sources;
-use candidates::matched;
-use dbdyno_text::letter;
+use facts::matched;
 
 /// The format version of `comparison.json`; incremented if a field is renamed or changes its
 /// meaning.
@@ -52,7 +48,6 @@ pub struct Comparison {
     pub columns: Vec<Column>,
     /// Differences between the runs that limit the comparison.
     pub notes: Vec<String>,
-    /// Settings, versions, builds and facts about the machine.
     pub facts: Facts,
     /// Summaries of relative QPS by candidate and group, in five groups.
     pub groups: Vec<GroupRow>,
@@ -67,7 +62,6 @@ pub struct Comparison {
     pub changes: Vec<ChangeSummary>,
 }
 
-/// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunInfo {
     /// The labels of its columns: `A`, or `A–H` for a sweep.
@@ -78,7 +72,6 @@ pub struct RunInfo {
     pub directory: String,
     /// When it started, RFC 3339.
     pub started: String,
-    /// Number of its sessions.
     pub sessions: usize,
     /// dbdyno's version.
     pub version: String,
@@ -91,7 +84,6 @@ pub struct Column {
     pub label: String,
     /// The index of the run.
     pub run: usize,
-    /// Number of clients.
     pub clients: u32,
     /// The baseline's name and system.
     pub baseline: String,
@@ -107,100 +99,21 @@ pub struct Column {
     pub compared_with: Option<usize>,
 }
 
-impl RunInfo {
-    /// The start, with the number of sessions if there were several.
-    pub(crate) fn when(&self) -> String {
-        let started = readable_time(&self.started);
-        match self.sessions {
-            0 | 1 => started,
-            sessions => format!("{started}, {sessions} sessions"),
-        }
-    }
-}
-
-impl Comparison {
-    /// A one-line description of a column, without the label.
-    pub(crate) fn describe(&self, column: &Column) -> String {
-        let run = &self.runs[column.run];
-        let RunInfo { name, directory, .. } = run;
-        let data = column.data.as_ref().map_or_else(String::new, |data| format!(", {data}"));
-        let Column { machine, baseline, noise, .. } = column;
-        let clients = clients(column.clients);
-        let started = run.when();
-        format!(
-            "{directory}: {name}, {started}; {machine}; {clients}{data}; baseline {baseline}; \
-             noise {noise}"
-        )
-    }
-
-    /// The summaries of a candidate's groups with several microbenchmarks: that of a single one repeats
-    /// its ratio.
-    fn summaries_of(&self, candidate: &str) -> Vec<&GroupRow> {
-        let several = |row: &&GroupRow| row.cells.iter().flatten().any(|summary| summary.count > 1);
-        self.groups.iter().filter(|row| row.candidate == candidate).filter(several).collect()
-    }
-
-    /// The candidates with relative QPS, in order, each with the runs that have it.
-    fn runs_of_candidates(&self) -> Vec<(&str, BTreeSet<usize>)> {
-        let mut all: Vec<(&str, BTreeSet<usize>)> = Vec::new();
-        for row in &self.rows {
-            if all.last().is_none_or(|(name, _)| *name != row.candidate) {
-                all.push((&row.candidate, BTreeSet::new()));
-            }
-            let cells = self.columns.iter().zip(&row.cells);
-            let runs = cells.filter(|(_, cell)| cell.is_some()).map(|(column, _)| column.run);
-            if let Some((_, known)) = all.last_mut() {
-                known.extend(runs);
-            }
-        }
-        all
-    }
-
-    /// The candidates with relative QPS in at least two runs, in order.
-    pub(crate) fn relative_candidates(&self) -> Vec<&str> {
-        let all = self.runs_of_candidates().into_iter();
-        all.filter(|(_, runs)| runs.len() > 1).map(|(name, _)| name).collect()
-    }
-
-    /// The candidates with relative QPS in one run only, with the index of the run.
-    pub(crate) fn candidates_of_one_run(&self) -> Vec<(&str, usize)> {
-        let all = self.runs_of_candidates().into_iter();
-        all.filter(|(_, runs)| runs.len() == 1)
-            .filter_map(|(name, runs)| Some((name, *runs.first()?)))
-            .collect()
-    }
-
-    /// The candidates with absolute figures, in order.
-    pub(crate) fn absolute_candidates(&self) -> Vec<&str> {
-        let mut all: Vec<&str> = self.absolute.iter().map(|row| row.candidate.as_str()).collect();
-        all.dedup();
-        all
-    }
-
-    /// The pairs of columns whose absolute figures are compared: later, earlier.
-    pub(crate) fn compared_columns(&self) -> Vec<(usize, usize)> {
-        let columns = self.columns.iter().enumerate();
-        columns.filter_map(|(index, column)| Some((index, column.compared_with?))).collect()
-    }
-}
-
-/// Summaries of one candidate and group, by column.
+/// Summaries of one candidate and group; `None` in columns where nothing was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupRow {
     pub candidate: String,
     pub group: String,
-    /// By column; `None` if nothing was measured.
     pub cells: Vec<Option<GroupSummary>>,
 }
 
-/// Ratios of one candidate and microbenchmark, by column.
+/// Ratios of one candidate and microbenchmark; `None` in columns where it was not measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct RatioRow {
     pub candidate: String,
     pub group: String,
     pub microbenchmark: String,
-    /// By column; `None` if not measured.
-    pub cells: Vec<Option<Cell>>,
+    pub cells: Vec<Option<RatioCell>>,
     /// Agreement of the columns.
     pub agreement: Agreement,
     /// The largest difference between two columns; `None` if fewer than two have a verdict.
@@ -209,7 +122,7 @@ pub struct RatioRow {
 
 /// The result of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Cell {
+pub struct RatioCell {
     /// Relative QPS; `None` with too few blocks.
     pub ratio: Option<Ratio>,
     /// The ratio with its interval, if there is one.
@@ -217,6 +130,39 @@ pub struct Cell {
     /// The noise floor of the run on this microbenchmark; `None` without a control.
     pub floor: Option<Share>,
     pub verdict: Verdict,
+}
+
+impl Comparison {
+    /// The summaries of a candidate's groups with several microbenchmarks: a group with a single one
+    /// repeats its ratio.
+    fn summaries_of(&self, candidate: &str) -> Vec<&GroupRow> {
+        let several = |row: &&GroupRow| row.cells.iter().flatten().any(|summary| summary.count > 1);
+        self.groups.iter().filter(|row| row.candidate == candidate).filter(several).collect()
+    }
+
+    fn rows_of<'a>(&'a self, candidate: &'a str) -> impl Iterator<Item = &'a RatioRow> + Clone {
+        self.rows.iter().filter(move |row| row.candidate == candidate)
+    }
+
+    /// The candidates with relative QPS, in order, each with the runs that have it.
+    fn candidates(&self) -> Vec<(&str, Vec<usize>)> {
+        let names = distinct(self.rows.iter().map(|row| row.candidate.as_str()));
+        let runs = |name: &str| {
+            let cells = self.rows_of(name).flat_map(|row| self.columns.iter().zip(&row.cells));
+            distinct(cells.filter(|(_, cell)| cell.is_some()).map(|(column, _)| column.run))
+        };
+        names.into_iter().map(|name| (name, runs(name))).collect()
+    }
+
+    /// The pairs of columns whose absolute figures are compared: later, earlier.
+    fn compared_columns(&self) -> Vec<(usize, usize)> {
+        let columns = self.columns.iter().enumerate();
+        columns.filter_map(|(index, column)| Some((index, column.compared_with?))).collect()
+    }
+
+    fn label(&self, column: usize) -> &str {
+        self.columns.get(column).map_or("?", |column| &column.label)
+    }
 }
 
 /// Compare runs.
@@ -231,19 +177,11 @@ pub fn compare(reports: &[Report]) -> Comparison {
     let (groups, rows) = relative(&reports, &columns);
     let runs: Vec<RunInfo> =
         reports.iter().enumerate().map(|(run, report)| info(run, report, &columns)).collect();
-    let mut notes = words::notes(&reports, &runs, &columns, !rows.is_empty());
-    notes.extend(outliers::notes(&runs, &sources, &absolute));
-    Comparison {
-        notes,
-        runs,
-        facts: Facts::of(&reports, &candidates),
-        merged: machines::merged(&reports),
-        groups,
-        rows,
-        absolute,
-        changes,
-        columns,
-    }
+    let mut notes = notes(&reports, &runs, &columns, !rows.is_empty());
+    notes.extend(sources.outliers(&runs, &absolute));
+    let facts = Facts::of(&reports, &candidates);
+    let merged = merged(&reports);
+    Comparison { runs, notes, facts, groups, merged, rows, absolute, changes, columns }
 }
 
 /// The whole comparison with the format version.
@@ -251,17 +189,7 @@ pub fn compare(reports: &[Report]) -> Comparison {
 /// # Errors
 /// It cannot be encoded.
 pub fn json(comparison: &Comparison) -> Result<String, ExportError> {
-    #[derive(Serialize)]
-    struct Exported<'a> {
-        format: u32,
-        #[serde(flatten)]
-        comparison: &'a Comparison,
-    }
-    let exported = Exported { format: COMPARISON_JSON_FORMAT, comparison };
-    let mut text = serde_json::to_string_pretty(&exported)
-        .map_err(|source| ExportError::Encode { file: "comparison.json", source: source.into() })?;
-    text.push('\n');
-    Ok(text)
+    versioned_json("comparison.json", COMPARISON_JSON_FORMAT, comparison)
 }
 
 fn columns(reports: &[&Report]) -> Vec<Column> {
@@ -272,21 +200,38 @@ fn columns(reports: &[&Report]) -> Vec<Column> {
         .enumerate()
         .map(|(index, (run, report, clients))| column(index, run, report, clients))
         .collect();
-    let first: Vec<(usize, u32)> = columns
-        .iter()
-        .enumerate()
-        .filter(|(_, column)| column.run == 0)
-        .map(|(index, column)| (index, column.clients))
-        .collect();
+    let first: Vec<u32> =
+        columns.iter().take_while(|column| column.run == 0).map(|column| column.clients).collect();
     for column in columns.iter_mut().filter(|column| column.run > 0) {
-        let same = first.iter().find(|(_, clients)| *clients == column.clients);
-        let only = match (&first[..], reports[column.run].clients().len()) {
-            ([only], 1) => Some(only),
-            _ => None,
-        };
-        column.compared_with = same.or(only).map(|(index, _)| *index);
+        let same = first.iter().position(|clients| *clients == column.clients);
+        let are_single = first.len() == 1 && reports[column.run].clients().len() == 1;
+        column.compared_with = same.or(are_single.then_some(0));
     }
     columns
+}
+
+fn column(index: usize, run: usize, report: &Report, clients: u32) -> Column {
+    let fact = |facts: &[(String, String)], wanted: &str| {
+        let mut facts = facts.iter();
+        facts.find(|(label, _)| label.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.clone())
+    };
+    let machine: Vec<String> =
+        ["CPU", "CPUs online"].iter().filter_map(|label| fact(&report.host, label)).collect();
+    let system = report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
+    let noise = Metric::Qps.noise(report);
+    Column {
+        label: letter(index),
+        run,
+        clients,
+        baseline: format!("{}, {system}", report.baseline),
+        machine: match machine.is_empty() {
+            true => "machine unknown".to_owned(),
+            false => machine.join(", "),
+        },
+        data: fact(&report.settings, TABLES_ROWS),
+        noise: noise.map_or_else(|| "unknown".to_owned(), |noise| format!("±{noise}")),
+        compared_with: None,
+    }
 }
 
 fn info(index: usize, report: &Report, columns: &[Column]) -> RunInfo {
@@ -308,15 +253,8 @@ fn info(index: usize, report: &Report, columns: &[Column]) -> RunInfo {
 
 /// Relative QPS by candidate: summaries of groups, and the ratios.
 fn relative(reports: &[&Report], columns: &[Column]) -> (Vec<GroupRow>, Vec<RatioRow>) {
-    let mut candidates: Vec<&str> = Vec::new();
-    for candidate in reports.iter().flat_map(|report| &report.candidates) {
-        if candidate.role == Role::Candidate && !candidates.contains(&candidate.name.as_str()) {
-            candidates.push(&candidate.name);
-        }
-    }
-    let mut groups = Vec::new();
-    let mut rows = Vec::new();
-    for candidate in candidates {
+    let (mut groups, mut rows) = (Vec::new(), Vec::new());
+    for candidate in compared_names(reports) {
         for (group, microbenchmarks) in names(reports) {
             let summary = |column: &Column| {
                 let same = |one: &&GroupSummary| {
@@ -326,29 +264,40 @@ fn relative(reports: &[&Report], columns: &[Column]) -> (Vec<GroupRow>, Vec<Rati
                 reports[column.run].groups.iter().find(same).cloned()
             };
             let cells: Vec<Option<GroupSummary>> = columns.iter().map(summary).collect();
+            let (candidate, group) = (candidate.to_owned(), group.to_owned());
             if cells.iter().any(Option::is_some) {
-                let (candidate, group) = (candidate.to_owned(), group.to_owned());
-                groups.push(GroupRow { candidate, group, cells });
+                groups.push(GroupRow { candidate: candidate.clone(), group: group.clone(), cells });
             }
             for name in microbenchmarks {
-                let of =
-                    |column: &Column| cell(reports[column.run], column.clients, name, candidate);
-                let cells: Vec<Option<Cell>> = columns.iter().map(of).collect();
+                let of = |column: &Column| {
+                    RatioCell::of(reports[column.run], column.clients, name, &candidate)
+                };
+                let cells: Vec<Option<RatioCell>> = columns.iter().map(of).collect();
                 if cells.iter().any(Option::is_some) {
                     let (agreement, difference) = Agreement::of_columns(&cells, columns);
-                    rows.push(RatioRow {
-                        candidate: candidate.to_owned(),
-                        group: group.to_owned(),
-                        microbenchmark: name.to_owned(),
-                        cells,
-                        agreement,
-                        difference,
-                    });
+                    let (candidate, group) = (candidate.clone(), group.clone());
+                    let microbenchmark = name.to_owned();
+                    let row =
+                        RatioRow { candidate, group, microbenchmark, cells, agreement, difference };
+                    rows.push(row);
                 }
             }
         }
     }
     (groups, rows)
+}
+
+impl RatioCell {
+    fn of(report: &Report, clients: u32, name: &str, candidate: &str) -> Option<Self> {
+        let microbenchmark = report.microbenchmark(name, clients)?;
+        let row = microbenchmark.row(candidate)?;
+        Some(Self {
+            ratio: Metric::Qps.ratio(row),
+            estimate: Metric::Qps.estimate(row),
+            floor: Metric::Qps.floor(report, microbenchmark),
+            verdict: row.verdict,
+        })
+    }
 }
 
 /// Microbenchmarks of all reports by group, in the running order of the first report that has them.
@@ -357,52 +306,91 @@ fn names<'a>(reports: &[&'a Report]) -> BTreeMap<&'a str, Vec<&'a str>> {
     for report in reports {
         for (group, members) in Grouping::Five.groups(&report.microbenchmarks) {
             let names = groups.entry(group).or_default();
-            for (_, member) in members {
-                if !names.contains(&member.name.as_str()) {
-                    names.push(&member.name);
-                }
-            }
+            names.extend(members.iter().map(|(_, member)| member.name.as_str()));
         }
     }
-    groups
+    groups.into_iter().map(|(group, names)| (group, distinct(names))).collect()
 }
 
-fn column(index: usize, run: usize, report: &Report, clients: u32) -> Column {
-    let fact = |facts: &[(String, String)], wanted: &str| {
-        let mut facts = facts.iter();
-        facts.find(|(label, _)| label.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.clone())
+/// Summaries over all runs, if no microbenchmark is in two of them, as those of shards; empty otherwise.
+/// Each ratio is to the baseline of its own run.
+fn merged(reports: &[&Report]) -> Vec<GroupSummary> {
+    let Some((first, others)) = reports.split_first() else { return Vec::new() };
+    if others.is_empty() || others.iter().any(|one| one.baseline != first.baseline) {
+        return Vec::new();
+    }
+    let mut all: Vec<MicrobenchmarkRows> = Vec::new();
+    for one in reports.iter().flat_map(|report| &report.microbenchmarks) {
+        let is_known = all.iter().any(|known| known.name == one.name);
+        // A sweep has the numbers of clients in columns.
+        if is_known || all.first().is_some_and(|known| known.clients != one.clients) {
+            return Vec::new();
+        }
+        all.push(one.clone());
+    }
+    summarise(Metric::Qps, &all, &first.candidates, Grouping::Five)
+}
+
+/// Differences between the runs that limit the comparison. Those of the baselines matter only for
+/// ratios to them.
+fn notes(
+    reports: &[&Report],
+    runs: &[RunInfo],
+    columns: &[Column],
+    has_ratios: bool,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut differing = |what: &str, of: &dyn Fn(&Report) -> String| {
+        let mut values: Vec<String> = reports.iter().map(|report| of(report)).collect();
+        values.dedup();
+        if values.len() > 1 {
+            notes.push(format!("{what}: {}", values.join("; ")));
+        }
     };
-    let machine: Vec<String> =
-        ["CPU", "CPUs online"].iter().filter_map(|label| fact(&report.host, label)).collect();
-    let system = report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
-    Column {
-        label: letter(index),
-        run,
-        clients,
-        baseline: format!("{}, {system}", report.baseline),
-        machine: match machine.is_empty() {
-            true => "machine unknown".to_owned(),
-            false => machine.join(", "),
-        },
-        data: fact(&report.settings, TABLES_ROWS),
-        noise: Metric::Qps
-            .noise(report)
-            .map_or_else(|| "unknown".to_owned(), |noise| format!("±{noise}")),
-        compared_with: None,
+    if has_ratios {
+        differing("the runs have different baselines", &|report| report.baseline.clone());
+        differing("the baseline is not the same program everywhere", &|report| {
+            report.candidates.first().map_or_else(String::new, CandidateRecord::system_title)
+        });
+    }
+    if columns.iter().any(|column| column.machine != columns[0].machine) {
+        notes.push(
+            "the runs were made on different machines: quotients of absolute figures compare the \
+             machines, too"
+                .to_owned(),
+        );
+    }
+    let mut about = |what: &str, wanted: &dyn Fn(&Report) -> bool| {
+        let all = runs.iter().zip(reports).filter(|(_, report)| wanted(report));
+        let named = all.map(|(run, report)| match report.running_pid {
+            Some(_) if what == NOT_COMPLETE => format!("{} ({})", run.label, status(report)),
+            _ => run.label.clone(),
+        });
+        let names: Vec<String> = named.collect();
+        if !names.is_empty() {
+            notes.push(format!("{what}: {}", names.join(", ")));
+        }
+    };
+    about(NOT_COMPLETE, &|report| report.status == RunStatus::Incomplete);
+    about("insert benchmarks are not compared", &|report| report.insert.is_some());
+    about("without a control, so that the noise floor is unknown", &|report| !report.has_control());
+    about("existing servers, whose settings are not recorded", &|report| {
+        let unknown =
+            |one: &CandidateRecord| is_existing_server(one) && one.server_settings.is_empty();
+        report.candidates.iter().any(unknown)
+    });
+    notes
+}
+
+const NOT_COMPLETE: &str = "not complete";
+
+impl RunInfo {
+    /// The start, with the number of sessions if there were several.
+    fn when(&self) -> String {
+        let started = readable_time(&self.started);
+        match self.sessions {
+            0 | 1 => started,
+            sessions => format!("{started}, {sessions} sessions"),
+        }
     }
 }
-
-fn cell(report: &Report, clients: u32, name: &str, candidate: &str) -> Option<Cell> {
-    let mut all = report.microbenchmarks.iter();
-    let microbenchmark = all.find(|one| one.name == name && one.clients == clients)?;
-    let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate)?;
-    Some(Cell {
-        ratio: Metric::Qps.ratio(row),
-        estimate: Metric::Qps.estimate(row),
-        floor: Metric::Qps.floor(report, microbenchmark),
-        verdict: row.verdict,
-    })
-}
-
-#[cfg(test)]
-mod tests;

@@ -84,7 +84,6 @@ pub fn tables(report: &Report) -> Vec<(&'static str, String)> {
 pub fn run_json(report: &Report) -> Result<String, ExportError> {
     #[derive(Serialize)]
     struct Exported<'a> {
-        format: u32,
         #[serde(flatten)]
         report: &'a Report,
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -97,9 +96,23 @@ pub fn run_json(report: &Report) -> Result<String, ExportError> {
         }
     }
     let key_results = key_results::of(&report, Grouping::Five);
-    let exported = Exported { format: RUN_JSON_FORMAT, report: &report, key_results };
-    let mut text = serde_json::to_string_pretty(&exported)
-        .map_err(|source| ExportError::Encode { file: "run.json", source: source.into() })?;
+    versioned_json("run.json", RUN_JSON_FORMAT, &Exported { report: &report, key_results })
+}
+
+/// A result with the format version.
+pub(crate) fn versioned_json<T: Serialize>(
+    file: &'static str,
+    format: u32,
+    content: &T,
+) -> Result<String, ExportError> {
+    #[derive(Serialize)]
+    struct Exported<'a, T> {
+        format: u32,
+        #[serde(flatten)]
+        content: &'a T,
+    }
+    let mut text = serde_json::to_string_pretty(&Exported { format, content })
+        .map_err(|source| ExportError::Encode { file, source: source.into() })?;
     text.push('\n');
     Ok(text)
 }
@@ -139,22 +152,6 @@ fn write(dir: &Path, path: &Path, name: &str, text: &str) -> io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
-}
-
-/// A table for the comparison and the history.
-pub(crate) fn table(
-    header: &[&str],
-    fill: impl FnOnce(&mut csv::Writer<&mut Vec<u8>>) -> Result<(), csv::Error>,
-) -> Result<String, csv::Error> {
-    let mut bytes = Vec::new();
-    {
-        let mut writer = csv::Writer::from_writer(&mut bytes);
-        writer.write_record(header)?;
-        fill(&mut writer)?;
-        writer.flush()?;
-    }
-    // All fields were strings, so this is valid UTF-8.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

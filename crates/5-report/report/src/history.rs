@@ -3,26 +3,24 @@
 //! Each run measures its own baseline, so that only ratios to it are compared. A change of the machine
 //! between two runs cancels out; a change of the baseline's program does not.
 
-mod csv;
-mod figures;
-mod html;
+mod chart;
+mod collect;
 mod runs;
-mod terminal;
-mod words;
+mod sections;
+#[cfg(test)]
+mod tests;
 
 use dbdyno_stats::{ChangePoint, ChangeSearch, Level, MIN_VALUES, false_discovery_level};
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
-pub use self::csv::{HISTORY_HEADER, csv};
-pub use self::html::html;
-pub use self::runs::{CandidateVersion, HistoryError, HistoryRun};
-pub use self::terminal::terminal;
+pub use runs::{CandidateVersion, HistoryError, HistoryRun};
+pub use sections::{csv, html, terminal};
 
-use crate::export::ExportError;
+use crate::export::{ExportError, versioned_json};
 use crate::metric::Metric;
-use crate::model::{Report, Verdict};
-use figures::{Collected, collect};
+use crate::model::{Report, Verdict, distinct};
+use collect::{Collected, collect};
 
 /// The format version of the exported JSON; incremented if a field is renamed or changes its meaning.
 pub const HISTORY_JSON_FORMAT: u32 = 1;
@@ -31,7 +29,7 @@ pub const HISTORY_JSON_FORMAT: u32 = 1;
 pub const MIN_RUNS: usize = MIN_VALUES;
 
 /// The share of figures with a change in which nothing changed.
-pub(crate) const FALSE_DISCOVERIES: f64 = 0.05;
+const FALSE_DISCOVERIES: f64 = 0.05;
 
 /// The history of an experiment.
 #[derive(Clone, Debug, Serialize)]
@@ -59,9 +57,7 @@ pub struct Figure {
     pub group: String,
     /// The microbenchmark; `None` for the geometric mean of the group.
     pub microbenchmark: Option<String>,
-    /// Number of clients.
     pub clients: u32,
-    /// Relative QPS or relative CPU per query.
     pub metric: Metric,
 }
 
@@ -116,12 +112,12 @@ impl FigureHistory {
     }
 
     /// Whether a change of it is for the better.
-    pub(crate) fn verdict(&self, point: &ChangePoint) -> Verdict {
+    fn verdict(&self, point: &ChangePoint) -> Verdict {
         self.figure.metric.verdict_of(point.ratio.ratio, None)
     }
 
     /// Whether it is of a group as a whole.
-    pub(crate) const fn is_of_group(&self) -> bool {
+    const fn is_of_group(&self) -> bool {
         self.figure.microbenchmark.is_none()
     }
 }
@@ -134,31 +130,19 @@ impl FigureChange {
 }
 
 impl History {
-    /// The figures of groups as a whole.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = &FigureHistory> {
-        self.figures.iter().filter(|history| history.is_of_group())
-    }
-
     /// Number of figures that were tested.
-    pub(crate) fn tested(&self) -> usize {
+    fn tested(&self) -> usize {
         self.figures.iter().filter(|one| one.is_tested() && one.p_value.is_some()).count()
     }
 
     /// Whether figures differ in the number of clients.
-    pub(crate) fn is_sweep(&self) -> bool {
+    fn is_sweep(&self) -> bool {
         self.figures.windows(2).any(|pair| pair[0].figure.clients != pair[1].figure.clients)
     }
 
     /// The candidates with a figure, in order.
-    pub(crate) fn candidates(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for history in &self.figures {
-            let name = history.figure.candidate.as_str();
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
+    fn candidates(&self) -> Vec<&str> {
+        distinct(self.figures.iter().map(|history| history.figure.candidate.as_str()))
     }
 }
 
@@ -189,7 +173,7 @@ pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
     Ok(History {
         name: latest,
         baseline: reports.first().map_or_else(Default::default, |one| one.baseline.clone()),
-        notes: words::notes(&reports, &figures),
+        notes: runs::notes(&reports, &figures),
         runs: runs::describe(&reports),
         significance_level: level,
         changes,
@@ -219,18 +203,5 @@ fn searched(history: &mut FigureHistory, search: &ChangeSearch, level: f64) -> V
 /// # Errors
 /// It cannot be encoded.
 pub fn json(history: &History) -> Result<String, ExportError> {
-    #[derive(Serialize)]
-    struct Exported<'a> {
-        format: u32,
-        #[serde(flatten)]
-        history: &'a History,
-    }
-    let exported = Exported { format: HISTORY_JSON_FORMAT, history };
-    let mut text = serde_json::to_string_pretty(&exported)
-        .map_err(|source| ExportError::Encode { file: "the JSON", source: source.into() })?;
-    text.push('\n');
-    Ok(text)
+    versioned_json("the JSON", HISTORY_JSON_FORMAT, history)
 }
-
-#[cfg(test)]
-mod tests;

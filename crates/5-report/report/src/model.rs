@@ -113,7 +113,39 @@ pub struct Report {
     pub experiment_text: String,
 }
 
+/// Each item once, in the order of the first of its kind.
+pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in items {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
+}
+
+/// The names of the candidates that are compared with the baseline in some of the runs.
+pub(crate) fn compared_names<'a>(reports: &[&'a Report]) -> Vec<&'a str> {
+    let all = reports.iter().flat_map(|report| &report.candidates);
+    distinct(all.filter(|one| one.role == Role::Candidate).map(|one| one.name.as_str()))
+}
+
+impl MicrobenchmarkRows {
+    /// The row of a candidate.
+    pub(crate) fn row(&self, candidate: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.candidate == candidate)
+    }
+
+    pub(crate) fn control(&self) -> Option<&Row> {
+        self.rows.iter().find(|row| row.role == Role::Control)
+    }
+}
+
 impl Report {
+    pub(crate) fn microbenchmark(&self, name: &str, clients: u32) -> Option<&MicrobenchmarkRows> {
+        self.microbenchmarks.iter().find(|one| one.name == name && one.clients == clients)
+    }
+
     /// The measured numbers of clients, in ascending order.
     #[must_use]
     pub fn clients(&self) -> Vec<u32> {

@@ -12,10 +12,14 @@ pub(crate) mod series;
 pub(crate) mod summaries;
 pub(crate) mod sweep;
 
-use dbdyno_text::{Cell, Interval, Mark, Tone};
+use dbdyno_text::{Cell, Interval, Mark, Table, Tone};
 use dbdyno_units::Ratio;
+use maud::Markup;
 
 use crate::figures::{ends, plus_minus, ratio};
+use crate::html::document::table_with_charts;
+use crate::html::lanes::{self, Lane};
+use crate::html::scale::Scale;
 use crate::metric::{Metric, compared};
 use crate::model::{Estimate, Report, Role, Verdict};
 
@@ -82,10 +86,21 @@ pub(crate) fn estimate_cell(one: Option<Estimate>, metric: Metric, verdict: Verd
 
 /// The charts of a page.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Chart {}
+pub(crate) enum Chart {
+    /// A table with a lane for each value of a row.
+    Lanes(Table, Vec<Vec<Option<Lane>>>),
+}
 
 impl Chart {
-    pub(crate) fn draw(&self) -> maud::Markup {
-        match *self {}
+    pub(crate) fn draw(&self) -> Markup {
+        match self {
+            Self::Lanes(table, rows) => {
+                let lanes = rows.iter().flatten().flatten();
+                let estimates: Vec<Estimate> = lanes.map(|lane| lane.estimate).collect();
+                let scale = Scale::of_estimates(&estimates);
+                let charts = rows.iter().map(|row| lanes::chart(&scale, None, row)).collect();
+                table_with_charts(table, Some((lanes::column_head(&scale), charts)))
+            }
+        }
     }
 }

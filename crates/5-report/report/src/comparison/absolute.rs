@@ -6,107 +6,103 @@
 
 use dbdyno_stats::{Direction, Quotient, RunValue, median, quotient};
 use dbdyno_units::{Ratio, Share};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::candidates::{MatchedCandidate, are_equal};
-use super::{Column, names};
+use super::facts::{MatchedCandidate, are_equal};
+use super::{Column, RunInfo, names};
 use crate::assemble::client_bound;
-use crate::figures;
+use crate::figures::{Figure, ratio};
 use crate::metric::Metric;
-use crate::model::{Absolute, Better, MicrobenchmarkRows, Report, Role, Verdict};
+use crate::model::{Absolute, Better, MicrobenchmarkRows, Report, Verdict, distinct};
 
-/// An absolute figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AbsoluteFigure {
-    /// Throughput.
-    Qps,
-    /// CPU time of the system under test per statement, in µs.
-    Cpu,
-    /// 99th percentile of the response times of events, in µs.
-    P99,
+/// One of the figures that are compared between runs.
+#[derive(Debug)]
+pub(super) struct ComparedFigure {
+    /// Its name among all figures.
+    pub name: &'static str,
+    pub title: &'static str,
+    /// The name of its change in exports.
+    pub change: &'static str,
+    more: &'static str,
+    less: &'static str,
+    /// The metric with its noise floor.
+    metric: Option<Metric>,
 }
 
-impl AbsoluteFigure {
-    /// All figures, in display order.
-    pub const ALL: [Self; 3] = [Self::Qps, Self::Cpu, Self::P99];
+pub(super) static COMPARED: [ComparedFigure; 3] = [
+    ComparedFigure {
+        name: "qps",
+        title: "QPS",
+        change: "qps",
+        more: "higher",
+        less: "lower",
+        metric: Some(Metric::Qps),
+    },
+    ComparedFigure {
+        name: "cpu_us_per_query",
+        title: "CPU µs/query",
+        change: "cpu",
+        more: "more CPU",
+        less: "less CPU",
+        metric: Some(Metric::Cpu),
+    },
+    ComparedFigure {
+        name: "p99_us",
+        title: "p99 µs",
+        change: "p99",
+        more: "longer",
+        less: "shorter",
+        metric: None,
+    },
+];
 
-    /// The name in headings.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Qps => "QPS",
-            Self::Cpu => "CPU µs/query",
-            Self::P99 => "p99 µs",
+impl ComparedFigure {
+    fn figure(&self) -> &'static Figure {
+        Figure::named(self.name)
+    }
+
+    pub fn is_throughput(&self) -> bool {
+        self.metric == Some(Metric::Qps)
+    }
+
+    fn direction(&self) -> Direction {
+        match self.figure().better {
+            Better::More => Direction::MoreIsBetter,
+            Better::Less | Better::Neither => Direction::LessIsBetter,
         }
     }
 
     /// The text for a verdict on a quotient.
-    #[must_use]
-    pub const fn word(self, verdict: Verdict) -> &'static str {
-        match (self, verdict) {
-            (Self::Qps, Verdict::Better) => "higher",
-            (Self::Qps, Verdict::Worse) => "lower",
-            (Self::Cpu, _) => match verdict {
-                Verdict::Better => "less CPU",
-                Verdict::Worse => "more CPU",
-                Verdict::WithinNoise => "not certain",
-                _ => verdict.name(),
-            },
-            (Self::P99, Verdict::Better) => "shorter",
-            (Self::P99, Verdict::Worse) => "longer",
-            (_, Verdict::WithinNoise) => "not certain",
+    pub fn word(&self, verdict: Verdict) -> &'static str {
+        match (verdict, self.direction()) {
+            (Verdict::Better, Direction::MoreIsBetter)
+            | (Verdict::Worse, Direction::LessIsBetter) => self.more,
+            (Verdict::Better | Verdict::Worse, _) => self.less,
+            (Verdict::WithinNoise, _) => "not certain",
             _ => verdict.name(),
         }
     }
 
-    fn of(self) -> &'static figures::Figure {
-        figures::Figure::named(match self {
-            Self::Qps => "qps",
-            Self::Cpu => "cpu_us_per_query",
-            Self::P99 => "p99_us",
-        })
-    }
-
-    fn direction(self) -> Direction {
-        match self.of().better {
-            Better::Less => Direction::LessIsBetter,
-            Better::More | Better::Neither => Direction::MoreIsBetter,
-        }
-    }
-
-    fn value(self, absolute: &Absolute) -> Option<f64> {
-        (self.of().of)(absolute)
-    }
-
-    fn interval(self, absolute: &Absolute) -> Option<(f64, f64)> {
-        (self.of().interval)(absolute)
+    fn value(&self, absolute: &Absolute) -> Option<f64> {
+        (self.figure().of)(absolute)
     }
 
     /// The noise floor of the run on this microbenchmark; `None` without a control.
-    fn floor(self, report: &Report, microbenchmark: &MicrobenchmarkRows) -> Option<Share> {
-        match self {
-            Self::Qps => Metric::Qps.floor(report, microbenchmark),
-            Self::Cpu => Metric::Cpu.floor(report, microbenchmark),
-            Self::P99 => {
-                let distances: Vec<f64> =
-                    report.microbenchmarks.iter().filter_map(p99_of_control).collect();
-                let own = p99_of_control(microbenchmark).unwrap_or_default();
-                Some(Share::from_fraction(median(&distances)?.max(own)))
-            }
+    fn floor(&self, report: &Report, microbenchmark: &MicrobenchmarkRows) -> Option<Share> {
+        if let Some(metric) = self.metric {
+            return metric.floor(report, microbenchmark);
         }
+        let distance = |one: &MicrobenchmarkRows| {
+            let control = one.control().filter(|row| row.verdict != Verdict::Failed)?;
+            let (own, base) = (self.value(&control.absolute)?, self.value(&one.baseline)?);
+            Some(Ratio::of(own, base)?.distance())
+        };
+        let all: Vec<f64> = report.microbenchmarks.iter().filter_map(distance).collect();
+        Some(Share::from_fraction(median(&all)?.max(distance(microbenchmark).unwrap_or_default())))
     }
 }
 
-/// The distance from 1 of the control's p99 to the baseline's.
-fn p99_of_control(microbenchmark: &MicrobenchmarkRows) -> Option<f64> {
-    let mut rows = microbenchmark.rows.iter();
-    let control = rows.find(|row| row.role == Role::Control && row.verdict != Verdict::Failed)?;
-    let p99 = |absolute| AbsoluteFigure::P99.value(absolute);
-    Some(Ratio::of(p99(&control.absolute)?, p99(&microbenchmark.baseline)?)?.distance())
-}
-
-/// The absolute figures of one candidate on one microbenchmark, by column.
+/// The absolute figures of one candidate on one microbenchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct AbsoluteRow {
     /// The candidate; both names if single candidates with different names are compared.
@@ -119,32 +115,20 @@ pub struct AbsoluteRow {
     pub cells: Vec<Option<AbsoluteCell>>,
 }
 
-/// The absolute figures of one column.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct AbsoluteCell {
-    /// Throughput.
-    pub qps: Option<Figure>,
-    /// CPU time per statement, in µs.
-    pub cpu_us_per_query: Option<Figure>,
-    /// 99th percentile of the response times, in µs.
-    pub p99_us: Option<Figure>,
-}
+/// The absolute figures of one column: throughput, CPU time per statement and the 99th percentile of
+/// the response times in µs; each `None` if it is unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AbsoluteCell([Option<AbsoluteValue>; COMPARED.len()]);
 
-impl AbsoluteCell {
-    /// One figure; `None` if unknown.
-    #[must_use]
-    pub const fn figure(&self, figure: AbsoluteFigure) -> Option<&Figure> {
-        match figure {
-            AbsoluteFigure::Qps => self.qps.as_ref(),
-            AbsoluteFigure::Cpu => self.cpu_us_per_query.as_ref(),
-            AbsoluteFigure::P99 => self.p99_us.as_ref(),
-        }
+impl Serialize for AbsoluteCell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(COMPARED.iter().map(|figure| figure.name).zip(&self.0))
     }
 }
 
 /// A value with its interval, and its change from the column that it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Figure {
+pub struct AbsoluteValue {
     pub value: f64,
     /// Its 95% interval; `None` with too few slices.
     pub interval: Option<(f64, f64)>,
@@ -155,7 +139,6 @@ pub struct Figure {
 /// A value divided by that of an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// The quotient.
     pub ratio: Ratio,
     /// The quotient with its interval; `None` if one of the values has no interval.
     pub quotient: Option<Quotient>,
@@ -177,16 +160,23 @@ pub struct ChangeSummary {
     pub is_equal: bool,
     /// Number of microbenchmarks with a quotient.
     pub count: usize,
-    /// Their median, minimum and maximum.
     pub median: Ratio,
-    /// Minimum.
     pub min: Ratio,
-    /// Maximum.
     pub max: Ratio,
     /// Number of microbenchmarks with a certainly higher QPS.
     pub higher: usize,
     /// Number of microbenchmarks with a certainly lower QPS.
     pub lower: usize,
+}
+
+impl AbsoluteRow {
+    pub(super) fn value(&self, column: usize, figure: usize) -> Option<&AbsoluteValue> {
+        self.cells[column].as_ref()?.0[figure].as_ref()
+    }
+
+    pub(super) fn qps(&self, column: usize) -> Option<&AbsoluteValue> {
+        self.value(column, 0)
+    }
 }
 
 /// One candidate in one column on one microbenchmark.
@@ -199,36 +189,35 @@ struct Measured<'a> {
 
 impl<'a> Measured<'a> {
     fn find(report: &'a Report, clients: u32, name: &str, candidate: &str) -> Option<Self> {
-        let mut all = report.microbenchmarks.iter();
-        let microbenchmark = all.find(|one| one.name == name && one.clients == clients)?;
+        let microbenchmark = report.microbenchmark(name, clients)?;
         let (absolute, failed) = if candidate == report.baseline {
             // It has no row of its own.
             (&microbenchmark.baseline, microbenchmark.baseline_failed)
         } else {
-            let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate)?;
+            let row = microbenchmark.row(candidate)?;
             (&row.absolute, row.verdict == Verdict::Failed)
         };
         Some(Self { report, microbenchmark, absolute, failed })
     }
 
-    fn run_value(&self, figure: AbsoluteFigure) -> Option<RunValue> {
+    fn run_value(&self, figure: &ComparedFigure) -> Option<RunValue> {
         let value = figure.value(self.absolute)?;
-        let (low, high) = figure.interval(self.absolute)?;
+        let (low, high) = (figure.figure().interval)(self.absolute)?;
         Some(RunValue { value, low, high, floor: figure.floor(self.report, self.microbenchmark) })
     }
 
     /// Its figure divided by that of `earlier`. `drift` is the distance from 1, as a logarithm,
     /// that a candidate which is equal in both runs shows.
-    fn change(&self, earlier: &Self, figure: AbsoluteFigure, drift: f64) -> Option<Change> {
+    fn change(&self, earlier: &Self, figure: &ComparedFigure, drift: f64) -> Option<Change> {
+        let is_qps = figure.is_throughput();
         let units = [self, earlier].map(|one| &one.microbenchmark.throughput_unit);
-        if figure == AbsoluteFigure::Qps && units[0] != units[1] {
+        if is_qps && units[0] != units[1] {
             return None;
         }
         let ratio = Ratio::of(figure.value(self.absolute)?, figure.value(earlier.absolute)?)?;
         let values = self.run_value(figure).zip(earlier.run_value(figure));
         let quotient = values.and_then(|(later, earlier)| quotient(&later, &earlier));
-        let bound = figure == AbsoluteFigure::Qps
-            && (client_bound(self.absolute) || client_bound(earlier.absolute));
+        let bound = is_qps && (client_bound(self.absolute) || client_bound(earlier.absolute));
         let verdict = match quotient {
             _ if self.failed || earlier.failed => Verdict::Failed,
             _ if bound => Verdict::ClientBound,
@@ -245,9 +234,9 @@ impl<'a> Measured<'a> {
 
 /// The runs, their columns, and the candidates to compare.
 pub(super) struct Sources<'a> {
-    pub(super) reports: &'a [&'a Report],
-    pub(super) columns: &'a [Column],
-    pub(super) candidates: &'a [MatchedCandidate<'a>],
+    pub reports: &'a [&'a Report],
+    pub columns: &'a [Column],
+    pub candidates: &'a [MatchedCandidate<'a>],
 }
 
 impl<'a> Sources<'a> {
@@ -262,7 +251,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Whether program, configuration, data and number of clients are equal in two columns.
-    pub(super) fn is_equal(&self, candidate: &MatchedCandidate<'_>, a: usize, b: usize) -> bool {
+    fn is_equal(&self, candidate: &MatchedCandidate<'_>, a: usize, b: usize) -> bool {
         let [one, other] = [a, b].map(|column| &self.columns[column]);
         let records = candidate.records[one.run].zip(candidate.records[other.run]);
         one.clients == other.clients
@@ -278,22 +267,18 @@ impl<'a> Sources<'a> {
         own: &MatchedCandidate<'_>,
         (column, earlier): (usize, usize),
         microbenchmark: &str,
-        figure: AbsoluteFigure,
+        figure: &ComparedFigure,
     ) -> f64 {
         let of = |candidate: &MatchedCandidate<'_>| {
             let [later, earlier] =
                 [column, earlier].map(|column| self.measured(column, microbenchmark, candidate));
-            let change = later?.change(&earlier?, figure, 0.0)?;
-            let usable = !matches!(change.verdict, Verdict::Failed | Verdict::ClientBound);
+            let change = later?.change(&earlier?, figure, 0.0).filter(Change::is_usable)?;
             let ends = change.quotient.map_or([change.ratio; 2], |one| [one.low, one.high]);
-            usable.then(|| ends.map(|end| end.get().ln().abs()).into_iter().fold(0.0, f64::max))
+            Some(ends.map(|end| end.get().ln().abs()).into_iter().fold(0.0, f64::max))
         };
-        self.candidates
-            .iter()
-            .filter(|candidate| candidate.name != own.name)
-            .filter(|candidate| self.is_equal(candidate, column, earlier))
-            .filter_map(of)
-            .fold(0.0, f64::max)
+        let others = self.candidates.iter().filter(|candidate| candidate.name != own.name);
+        let equal = others.filter(|candidate| self.is_equal(candidate, column, earlier));
+        equal.filter_map(of).fold(0.0, f64::max)
     }
 
     fn cell(
@@ -303,87 +288,213 @@ impl<'a> Sources<'a> {
         candidate: &MatchedCandidate<'_>,
     ) -> Option<AbsoluteCell> {
         let own = self.measured(column, microbenchmark, candidate)?;
-        let compared_with = self.columns[column].compared_with;
-        let figure = |figure: AbsoluteFigure| {
-            let change = compared_with.and_then(|earlier| {
-                let of_earlier = self.measured(earlier, microbenchmark, candidate)?;
-                let drift = match self.is_equal(candidate, column, earlier) {
-                    true => 0.0,
-                    false => self.drift(candidate, (column, earlier), microbenchmark, figure),
-                };
-                own.change(&of_earlier, figure, drift)
-            });
-            let value = figure.value(own.absolute)?;
-            Some(Figure { value, interval: figure.interval(own.absolute), change })
+        let change = |figure: &ComparedFigure| {
+            let earlier = self.columns[column].compared_with?;
+            let of_earlier = self.measured(earlier, microbenchmark, candidate)?;
+            let drift = match self.is_equal(candidate, column, earlier) {
+                true => 0.0,
+                false => self.drift(candidate, (column, earlier), microbenchmark, figure),
+            };
+            own.change(&of_earlier, figure, drift)
         };
-        let [qps, cpu_us_per_query, p99_us] = AbsoluteFigure::ALL.map(figure);
-        Some(AbsoluteCell { qps, cpu_us_per_query, p99_us })
+        let value = |figure: &ComparedFigure| {
+            let value = figure.value(own.absolute)?;
+            let interval = (figure.figure().interval)(own.absolute);
+            Some(AbsoluteValue { value, interval, change: change(figure) })
+        };
+        Some(AbsoluteCell(COMPARED.each_ref().map(value)))
     }
 
     /// The figures of all candidates on all microbenchmarks.
-    pub(super) fn rows(&self) -> Vec<AbsoluteRow> {
-        let mut rows = Vec::new();
-        for candidate in self.candidates {
-            for (group, microbenchmarks) in names(self.reports) {
-                for name in microbenchmarks {
-                    let cells: Vec<Option<AbsoluteCell>> = (0..self.columns.len())
-                        .map(|column| self.cell(column, name, candidate))
-                        .collect();
-                    if cells.iter().any(Option::is_some) {
-                        rows.push(AbsoluteRow {
-                            candidate: candidate.name.clone(),
-                            group: group.to_owned(),
-                            microbenchmark: name.to_owned(),
-                            throughput_unit: self.throughput_unit(name),
-                            cells,
-                        });
-                    }
-                }
-            }
-        }
-        rows
-    }
-
-    fn throughput_unit(&self, microbenchmark: &str) -> String {
-        let mut all = self.reports.iter().flat_map(|report| &report.microbenchmarks);
-        all.find(|one| one.name == microbenchmark)
-            .map_or_else(String::new, |one| one.throughput_unit.clone())
+    pub fn rows(&self) -> Vec<AbsoluteRow> {
+        let names = names(self.reports);
+        let names = || names.iter().flat_map(|(group, all)| all.iter().map(move |one| (group, one)));
+        let row = |candidate: &MatchedCandidate<'_>, group: &str, name: &str| {
+            let cells: Vec<Option<AbsoluteCell>> =
+                (0..self.columns.len()).map(|column| self.cell(column, name, candidate)).collect();
+            let mut all = self.reports.iter().flat_map(|report| &report.microbenchmarks);
+            let unit = all.find(|one| one.name == name).map(|one| one.throughput_unit.clone());
+            cells.iter().any(Option::is_some).then(|| AbsoluteRow {
+                candidate: candidate.name.clone(),
+                group: group.to_owned(),
+                microbenchmark: name.to_owned(),
+                throughput_unit: unit.unwrap_or_default(),
+                cells,
+            })
+        };
+        let all = self.candidates.iter().flat_map(|one| names().map(move |at| (one, at)));
+        all.filter_map(|(candidate, (group, name))| row(candidate, group, name)).collect()
     }
 
     /// The changes of every candidate, by column.
-    pub(super) fn summaries(&self, rows: &[AbsoluteRow]) -> Vec<ChangeSummary> {
-        let mut summaries = Vec::new();
-        for candidate in self.candidates {
-            for (column, Column { compared_with, .. }) in self.columns.iter().enumerate() {
-                let Some(compared_with) = *compared_with else { continue };
-                let changes: Vec<Change> = rows
-                    .iter()
-                    .filter(|row| row.candidate == candidate.name)
-                    .filter_map(|row| row.cells[column].as_ref()?.qps?.change)
-                    .filter(|it| !matches!(it.verdict, Verdict::Failed | Verdict::ClientBound))
-                    .collect();
-                let mut ratios: Vec<f64> = changes.iter().map(|it| it.ratio.get()).collect();
-                ratios.sort_unstable_by(f64::total_cmp);
-                let (Some(middle), Some(min), Some(max)) =
-                    (median(&ratios), ratios.first(), ratios.last())
-                else {
-                    continue;
-                };
-                let count = |verdict| changes.iter().filter(|it| it.verdict == verdict).count();
-                summaries.push(ChangeSummary {
-                    candidate: candidate.name.clone(),
-                    column,
-                    compared_with,
-                    is_equal: self.is_equal(candidate, column, compared_with),
-                    count: changes.len(),
-                    median: Ratio::new(middle),
-                    min: Ratio::new(*min),
-                    max: Ratio::new(*max),
-                    higher: count(Verdict::Better),
-                    lower: count(Verdict::Worse),
-                });
+    pub fn summaries(&self, rows: &[AbsoluteRow]) -> Vec<ChangeSummary> {
+        let summary = |candidate: &MatchedCandidate<'_>, column: usize| {
+            let compared_with = self.columns[column].compared_with?;
+            let of_candidate = rows.iter().filter(|row| row.candidate == candidate.name);
+            let changes = of_candidate.filter_map(|row| row.qps(column)?.change);
+            let changes: Vec<Change> = changes.filter(Change::is_usable).collect();
+            let mut ratios: Vec<f64> = changes.iter().map(|it| it.ratio.get()).collect();
+            ratios.sort_unstable_by(f64::total_cmp);
+            let count = |verdict| changes.iter().filter(|it| it.verdict == verdict).count();
+            Some(ChangeSummary {
+                candidate: candidate.name.clone(),
+                column,
+                compared_with,
+                is_equal: self.is_equal(candidate, column, compared_with),
+                count: changes.len(),
+                median: Ratio::new(median(&ratios)?),
+                min: Ratio::new(*ratios.first()?),
+                max: Ratio::new(*ratios.last()?),
+                higher: count(Verdict::Better),
+                lower: count(Verdict::Worse),
+            })
+        };
+        let columns = 0..self.columns.len();
+        let all = self.candidates.iter();
+        all.flat_map(|one| columns.clone().filter_map(move |column| summary(one, column))).collect()
+    }
+
+    /// Sentences about columns whose absolute figures are far from those of others with the same machine,
+    /// data and number of clients, by the candidates that are equal in all of them: a node of a cluster that
+    /// is slower than its equals.
+    pub fn outliers(&self, runs: &[RunInfo], rows: &[AbsoluteRow]) -> Vec<String> {
+        let kind = |column: &'a Column| (&column.machine, &column.data, column.clients);
+        let mut notes = Vec::new();
+        for kind_of_all in distinct(self.columns.iter().map(kind)) {
+            let equal: Vec<usize> = (0..self.columns.len())
+                .filter(|index| kind(&self.columns[*index]) == kind_of_all)
+                .collect();
+            let is_equal = |row: &&AbsoluteRow| {
+                let candidate = self.candidates.iter().find(|one| one.name == row.candidate);
+                candidate.is_some_and(|candidate| {
+                    equal.iter().all(|column| self.is_equal(candidate, equal[0], *column))
+                })
+            };
+            let qps = |row: &AbsoluteRow| -> Vec<Option<f64>> {
+                equal.iter().map(|column| Some(row.qps(*column)?.value)).collect()
+            };
+            let figures: Vec<Vec<Option<f64>>> = rows.iter().filter(is_equal).map(qps).collect();
+            for Outlier { column, ratio: of_median, deviations } in outliers(&figures, equal.len()) {
+                let column = &self.columns[equal[column]];
+                let word = if of_median < 1.0 { "slower" } else { "faster" };
+                notes.push(format!(
+                    "{} ({}) is an outlier, {word} than its equals: its QPS is {} times the median of {} \
+                     runs on equal machines, {deviations:.0} standard deviations away",
+                    column.label,
+                    runs[column.run].directory,
+                    ratio(Ratio::new(of_median)),
+                    equal.len(),
+                ));
             }
         }
-        summaries
+        notes
+    }
+}
+
+impl Change {
+    const fn is_usable(&self) -> bool {
+        !matches!(self.verdict, Verdict::Failed | Verdict::ClientBound)
+    }
+}
+
+/// The fewest runs of which one can be an outlier.
+const FEWEST: usize = 3;
+
+/// The limit of Iglewicz and Hoaglin.
+const LIMIT: f64 = 3.5;
+
+/// The median absolute deviation times this is the standard deviation of a normal distribution.
+const MAD_TO_SIGMA: f64 = 1.4826;
+
+/// The smallest spread: equal machines differ by about as much, and of few runs the spread may be 0 by
+/// chance.
+const SMALLEST_SPREAD: f64 = 0.01;
+
+/// A run that is far from the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Outlier {
+    /// Index among the columns that are compared.
+    column: usize,
+    /// Its QPS relative to the median of all.
+    ratio: f64,
+    /// Its distance from the median in standard deviations.
+    deviations: f64,
+}
+
+/// The outliers among `columns`, from rows with a value for each of them.
+///
+/// The deviation of a run is the median of ln(QPS ÷ median QPS of all) over its candidates and
+/// microbenchmarks. It is compared with the spread of these deviations, the median absolute deviation,
+/// which an outlier does not change (Iglewicz and Hoaglin, 1993, with their limit of 3.5).
+fn outliers(rows: &[Vec<Option<f64>>], columns: usize) -> Vec<Outlier> {
+    if columns < FEWEST {
+        return Vec::new();
+    }
+    let mut logarithms: Vec<Vec<f64>> = vec![Vec::new(); columns];
+    for row in rows {
+        let known: Vec<f64> = row.iter().flatten().copied().filter(|value| *value > 0.0).collect();
+        // A row that some runs lack would compare each with others.
+        if known.len() < columns {
+            continue;
+        }
+        let Some(middle) = median(&known) else { continue };
+        for (of_column, value) in logarithms.iter_mut().zip(&known) {
+            of_column.push((value / middle).ln());
+        }
+    }
+    let deviations: Option<Vec<f64>> = logarithms.iter().map(|of| median(of)).collect();
+    let Some(deviations) = deviations else { return Vec::new() };
+    let Some(middle) = median(&deviations) else { return Vec::new() };
+    let distances: Vec<f64> = deviations.iter().map(|one| (one - middle).abs()).collect();
+    let spread = median(&distances).unwrap_or_default() * MAD_TO_SIGMA;
+    let spread = spread.max(SMALLEST_SPREAD);
+    let outlier = |(column, deviation): (usize, &f64)| {
+        let deviations = (deviation - middle).abs() / spread;
+        (deviations > LIMIT).then(|| Outlier { column, ratio: deviation.exp(), deviations })
+    };
+    deviations.iter().enumerate().filter_map(outlier).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(factors: &[f64]) -> Vec<Vec<Option<f64>>> {
+        let qps = [1000.0, 50.0, 20_000.0];
+        // Some noise of each figure.
+        let noise = |row: usize, column: usize| 1.0 + 0.002 * ((row * 7 + column * 3) % 5) as f64;
+        (0..3)
+            .map(|row| {
+                let value =
+                    |(column, factor): (usize, &f64)| Some(qps[row] * factor * noise(row, column));
+                factors.iter().enumerate().map(value).collect()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn slow_node_among_equal_ones_is_an_outlier() {
+        let found = outliers(&rows(&[1.0, 1.0, 0.8, 1.01, 0.99]), 5);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].column, 2);
+        assert!((found[0].ratio - 0.8).abs() < 0.02, "{found:?}");
+        let found = outliers(&rows(&[0.7, 1.0, 1.0]), 3);
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn nodes_that_all_differ_or_are_few_have_no_outlier() {
+        for factors in [&[1.0, 1.02, 0.98][..], &[0.8, 0.9, 1.0, 1.1, 1.2], &[0.5, 1.0]] {
+            assert_eq!(outliers(&rows(factors), factors.len()), [], "{factors:?}");
+        }
+    }
+
+    #[test]
+    fn figures_that_one_run_lacks_are_not_used() {
+        let mut all = rows(&[1.0, 1.0, 0.5]);
+        for row in &mut all {
+            row[0] = None;
+        }
+        assert_eq!(outliers(&all, 3), []);
     }
 }

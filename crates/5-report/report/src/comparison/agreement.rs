@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use dbdyno_stats::{Difference, RunValue, largest_difference};
 use serde::Serialize;
 
-use super::{Cell, Column};
-use crate::figures::ratio;
+use super::{Column, RatioCell};
 use crate::model::Verdict;
 
 /// Agreement of several runs. Only cells with the verdict faster, slower or within noise count.
@@ -36,7 +35,7 @@ impl Agreement {
     /// columns, only those with the same number of clients are compared; of several numbers, the one
     /// with the worst agreement counts.
     pub(super) fn of_columns(
-        cells: &[Option<Cell>],
+        cells: &[Option<RatioCell>],
         columns: &[Column],
     ) -> (Self, Option<Difference>) {
         let is_sweep = columns.windows(2).any(|pair| pair[0].run == pair[1].run);
@@ -46,7 +45,7 @@ impl Agreement {
         let numbers: BTreeSet<u32> = columns.iter().map(|column| column.clients).collect();
         let at = |clients: u32| {
             let cells = cells.iter().zip(columns);
-            let cells: Vec<Option<Cell>> =
+            let cells: Vec<Option<RatioCell>> =
                 cells.map(|(cell, column)| cell.filter(|_| column.clients == clients)).collect();
             Self::of(&cells)
         };
@@ -74,10 +73,10 @@ impl Agreement {
     }
 
     /// The agreement of the columns, whatever their numbers of clients.
-    pub(super) fn of(cells: &[Option<Cell>]) -> (Self, Option<Difference>) {
+    pub(super) fn of(cells: &[Option<RatioCell>]) -> (Self, Option<Difference>) {
         use Verdict::{Better, WithinNoise, Worse};
-        let usable = |cell: &&Cell| matches!(cell.verdict, Better | Worse | WithinNoise);
-        let value = |cell: &Option<Cell>| {
+        let usable = |cell: &&RatioCell| matches!(cell.verdict, Better | Worse | WithinNoise);
+        let value = |cell: &Option<RatioCell>| {
             let cell = cell.as_ref().filter(usable)?;
             Some(RunValue::of(&cell.estimate?, cell.floor))
         };
@@ -133,17 +132,4 @@ impl Agreement {
     pub(super) const fn is_difference(self) -> bool {
         matches!(self, Self::SizeDiffers(_) | Self::Differ | Self::Contradict)
     }
-}
-
-/// The labels of the two columns of a difference: `B/A`.
-pub(super) fn between(difference: &Difference, columns: &[Column]) -> String {
-    let label = |index: usize| columns.get(index).map_or("?", |column| column.label.as_str());
-    format!("{}/{}", label(difference.later), label(difference.earlier))
-}
-
-/// The size of a difference: `B/A 1.523 (1.498 to 1.549)`.
-pub(super) fn describe(difference: &Difference, columns: &[Column]) -> String {
-    let quotient = &difference.quotient;
-    let [middle, low, high] = [quotient.ratio, quotient.low, quotient.high].map(ratio);
-    format!("{} {middle} ({low} to {high})", between(difference, columns))
 }

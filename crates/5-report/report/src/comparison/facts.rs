@@ -1,9 +1,65 @@
-//! What differs between the runs besides the results: settings, versions, builds, the machine.
+//! The candidates of the runs that are compared with each other, and what differs between the runs besides
+//! the results: settings, versions, builds, the machine.
 
 use serde::Serialize;
 
-use super::candidates::MatchedCandidate;
-use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report};
+use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role, distinct};
+
+/// A candidate and its record in each run that has it.
+pub(super) struct MatchedCandidate<'a> {
+    /// Its name; both names if they differ.
+    pub name: String,
+    /// By run.
+    pub records: Vec<Option<&'a CandidateRecord>>,
+}
+
+impl MatchedCandidate<'_> {
+    /// Its name in a run.
+    pub fn name_in(&self, run: usize) -> Option<&str> {
+        self.records.get(run)?.map(|record| record.name.as_str())
+    }
+}
+
+/// All candidates without the controls. They are matched by name, except if every run has only one:
+/// then these are compared, whatever their names.
+pub(super) fn matched<'a>(reports: &[&'a Report]) -> Vec<MatchedCandidate<'a>> {
+    let of = |report: &'a Report| -> Vec<&'a CandidateRecord> {
+        report.candidates.iter().filter(|one| one.role != Role::Control).collect()
+    };
+    let all = reports.iter().flat_map(|report| of(report));
+    let names: Vec<&str> = distinct(all.map(|one| one.name.as_str()));
+    if reports.iter().all(|report| of(report).len() == 1) && !names.is_empty() {
+        let records = reports.iter().map(|report| of(report).first().copied()).collect();
+        return vec![MatchedCandidate { name: names.join(" → "), records }];
+    }
+    let record =
+        |report: &&'a Report, name: &str| of(report).into_iter().find(|one| one.name == name);
+    let named = |name: &&str| MatchedCandidate {
+        name: (*name).to_owned(),
+        records: reports.iter().map(|report| record(report, name)).collect(),
+    };
+    names.iter().map(named).collect()
+}
+
+/// Whether two candidates run the same program with the same configuration. An existing server and
+/// imported results are not known well enough, and the live optimizer makes new code in each run.
+pub(super) fn are_equal(one: &CandidateRecord, other: &CandidateRecord) -> bool {
+    let program = |candidate: &CandidateRecord| match (&candidate.build, &candidate.origin) {
+        (Some(build), _) => Some((build.fingerprint.clone(), build.library_sha256.clone())),
+        (None, Some(OriginRecord::Program { path, sha256, .. })) => {
+            Some((path.clone(), sha256.clone()))
+        }
+        _ => None,
+    };
+    let optimized = one.configuration.iter().any(|(key, _)| key == "live optimizer");
+    program(one).is_some()
+        && program(one) == program(other)
+        && !optimized
+        && (&one.system, &one.version, &one.engine)
+            == (&other.system, &other.version, &other.engine)
+        && one.configuration == other.configuration
+        && one.injected_delay == other.injected_delay
+}
 
 /// A fact that is not the same in all runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -210,25 +266,14 @@ fn own_flags(build: &BuildRecord, builds: &[&BuildRecord]) -> Option<String> {
 
 /// The flags of all commands, each once, without paths, which differ between equal builds.
 fn flags(build: &BuildRecord) -> Vec<String> {
-    let mut flags: Vec<String> = Vec::new();
-    for word in build.commands.iter().flat_map(|command| command.split_whitespace()) {
-        let word = word.trim_matches(['\'', '"']);
-        if word.starts_with('-') && !word.contains('/') && !flags.iter().any(|known| known == word)
-        {
-            flags.push(word.to_owned());
-        }
-    }
-    flags
+    let words = build.commands.iter().flat_map(|command| command.split_whitespace());
+    let words = words.map(|word| word.trim_matches(['\'', '"']));
+    let is_flag = |word: &&str| word.starts_with('-') && !word.contains('/');
+    distinct(words.filter(is_flag)).into_iter().map(str::to_owned).collect()
 }
 
 /// The values of each label in all runs, in the order in which the labels occur.
 fn by_label(runs: &[Vec<(String, String)>]) -> Vec<Fact> {
-    let mut labels: Vec<&str> = Vec::new();
-    for (label, _) in runs.iter().flatten() {
-        if !labels.contains(&label.as_str()) {
-            labels.push(label);
-        }
-    }
     let value = |run: &Vec<(String, String)>, wanted: &str| {
         run.iter().rev().find(|(label, _)| label == wanted).map(|(_, value)| value.clone())
     };
@@ -236,5 +281,38 @@ fn by_label(runs: &[Vec<(String, String)>]) -> Vec<Fact> {
         what: label.to_owned(),
         values: runs.iter().map(|run| value(run, label)).collect(),
     };
-    labels.into_iter().map(fact).collect()
+    distinct(runs.iter().flatten().map(|(label, _)| label.as_str())).into_iter().map(fact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn single_candidates_are_matched_whatever_their_names() {
+        let mut one = sample::report_of(&[]);
+        one.candidates.retain(|candidate| candidate.role != Role::Candidate);
+        let mut other = one.clone();
+        other.candidates[0].name = "tuned".to_owned();
+        let matched = matched(&[&one, &other]);
+        assert_eq!(matched.len(), 1);
+        assert_eq!(matched[0].name, format!("{} → tuned", one.candidates[0].name));
+        assert_eq!(matched[0].name_in(1), Some("tuned"));
+    }
+
+    #[test]
+    fn candidates_of_the_same_program_and_configuration_are_equal() {
+        let report = sample::report_of(&[]);
+        let one = &report.candidates[0];
+        assert!(are_equal(one, one));
+        assert!(!are_equal(one, &report.candidates[1]), "another build");
+        let mut other = one.clone();
+        other.configuration.push(("cache_size".to_owned(), "1 GiB".to_owned()));
+        assert!(!are_equal(one, &other), "another configuration");
+        let mut server = one.clone();
+        server.build = None;
+        server.origin = Some(OriginRecord::Server { address: "db:3306".to_owned() });
+        assert!(!are_equal(&server, &server), "its settings are unknown");
+    }
 }

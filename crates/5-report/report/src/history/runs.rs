@@ -1,10 +1,13 @@
-//! The runs of a history: their order, and whether they are of the same experiment.
+//! The runs of a history: their order, whether they are of the same experiment, and what differs between
+//! them.
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::MIN_RUNS;
-use super::words::some_of;
-use crate::model::{CandidateRecord, OriginRecord, Report, Role};
+use super::{FigureHistory, MIN_RUNS};
+use crate::model::{CandidateRecord, OriginRecord, Report, Role, RunStatus};
+use crate::words::{TABLES_ROWS, status};
 
 /// Characters of a fingerprint or checksum that are shown.
 const SHOWN_DIGITS: usize = 12;
@@ -147,7 +150,7 @@ fn directory(report: &Report) -> String {
 }
 
 /// The label of each run.
-pub(super) fn labels(reports: &[&Report]) -> Vec<String> {
+fn labels(reports: &[&Report]) -> Vec<String> {
     let parent = |report: &&Report| report.directory.parent().map(ToOwned::to_owned);
     let mut parents: Vec<_> = reports.iter().map(parent).collect();
     parents.dedup();
@@ -191,7 +194,7 @@ impl HistoryRun {
 }
 
 /// The system and version of a candidate, and its release, build or program.
-pub(super) fn version(candidate: &CandidateRecord) -> String {
+fn version(candidate: &CandidateRecord) -> String {
     let digits = |text: &str| text.chars().take(SHOWN_DIGITS).collect::<String>();
     let build =
         candidate.build.as_ref().map(|build| format!("build {}", digits(&build.fingerprint)));
@@ -207,4 +210,97 @@ pub(super) fn version(candidate: &CandidateRecord) -> String {
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// Most names to list in a sentence.
+const LISTED: usize = 4;
+
+/// Some names, and the number of the others.
+pub(super) fn some_of(names: &[&str]) -> String {
+    let mut text = names.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > LISTED {
+        text.push_str(&format!(" and {} more", names.len() - LISTED));
+    }
+    text
+}
+
+/// Differences between the runs that limit what changes mean.
+pub(super) fn notes(reports: &[&Report], figures: &[FigureHistory]) -> Vec<String> {
+    let labels = labels(reports);
+    let mut notes = Vec::new();
+    let mut changing = |what: &str, of: &dyn Fn(&Report) -> Option<String>| {
+        let mut values: Vec<(String, &str)> = Vec::new();
+        for (report, label) in reports.iter().zip(&labels) {
+            let value = of(report).unwrap_or_else(|| "not recorded".to_owned());
+            if values.last().is_none_or(|(known, _)| *known != value) {
+                values.push((value, label.as_str()));
+            }
+        }
+        if values.len() > 1 {
+            let values: Vec<String> =
+                values.iter().map(|(value, from)| format!("{value} from {from}")).collect();
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            notes.push(format!("{what}: {}", some_of(&values)));
+        }
+    };
+    changing(
+        "the baseline is not the same program in all runs, which changes all ratios",
+        &|report| report.candidates.first().map(version),
+    );
+    changing("the data is not the same in all runs", &|report| setting(report, TABLES_ROWS));
+    changing("the runs have experiments of different names", &|report| Some(report.name.clone()));
+    changing("the runs are not of the same machine", &|report| {
+        let fact = |(label, _): &&(String, String)| label.eq_ignore_ascii_case("CPU");
+        report.host.iter().find(fact).map(|(_, value)| value.clone())
+    });
+    let incomplete: Vec<String> = reports
+        .iter()
+        .zip(&labels)
+        .filter(|(report, _)| report.status == RunStatus::Incomplete)
+        .map(|(report, label)| format!("{label} ({})", status(report)))
+        .collect();
+    if !incomplete.is_empty() {
+        let names: Vec<&str> = incomplete.iter().map(String::as_str).collect();
+        notes.push(format!("not complete, only what was measured is used: {}", some_of(&names)));
+    }
+    notes.extend(missing(reports, &labels, figures));
+    notes
+}
+
+fn setting(report: &Report, wanted: &str) -> Option<String> {
+    report.settings.iter().find(|(label, _)| label == wanted).map(|(_, value)| value.clone())
+}
+
+/// Candidates and microbenchmarks that some runs lack.
+fn missing(reports: &[&Report], labels: &[String], figures: &[FigureHistory]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut about = |name: &str, has: &dyn Fn(&Report) -> bool| {
+        let without = reports.iter().zip(labels).filter(|(report, _)| !has(report));
+        let without: Vec<&str> = without.map(|(_, label)| label.as_str()).collect();
+        if !without.is_empty() {
+            notes.push(format!("{name} is missing in {}", some_of(&without)));
+        }
+    };
+    let candidates: BTreeSet<&str> =
+        figures.iter().map(|one| one.figure.candidate.as_str()).collect();
+    for name in candidates {
+        about(name, &|report| report.candidates.iter().any(|one| one.name == name));
+    }
+    let names: BTreeSet<&str> =
+        figures.iter().filter_map(|one| one.figure.microbenchmark.as_deref()).collect();
+    for name in names {
+        about(name, &|report| report.microbenchmarks.iter().any(|one| one.name == name));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_shortened() {
+        assert_eq!(some_of(&["a", "b"]), "a, b");
+        assert_eq!(some_of(&["a", "b", "c", "d", "e", "f"]), "a, b, c, d and 2 more");
+    }
 }

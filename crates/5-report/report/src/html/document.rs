@@ -15,6 +15,17 @@ pub(crate) fn section(section: &Section<Chart>) -> Markup {
     if section.blocks.is_empty() {
         return Markup::default();
     }
+    if section.id.is_empty() {
+        return html! {
+            section {
+                h2 {
+                    (breakable(&section.title))
+                    @if !section.about.is_empty() { " " small { (section.about) } }
+                }
+                (blocks(&section.blocks))
+            }
+        };
+    }
     super::elements::section(section.id, &section.title, blocks(&section.blocks))
 }
 
@@ -31,9 +42,13 @@ fn block(block: &Block<Chart>) -> Markup {
                 h3 { (breakable(title)) @if !about.is_empty() { " " small { (about) } } }
             }
             Block::Facts(facts) => {
-                dl.pairs {
-                    @for fact in &facts.rows {
-                        div { dt { (breakable(&fact.label)) } dd { (fact.text) } }
+                @if facts.rows.iter().all(|fact| fact.label.is_empty()) {
+                    ul { @for fact in &facts.rows { li { (fact.text) } } }
+                } @else {
+                    dl.pairs {
+                        @for fact in &facts.rows {
+                            div { dt { (breakable(&fact.label)) } dd { (fact.text) } }
+                        }
                     }
                 }
             }
@@ -65,6 +80,16 @@ pub(crate) fn spans(text: &Text) -> Markup {
 }
 
 pub(crate) fn table(table: &Table) -> Markup {
+    table_with_charts(table, None)
+}
+
+/// The same with a chart after the first column: its heading, and a chart for each row.
+pub(crate) fn table_with_charts(
+    table: &Table,
+    charts: Option<(Markup, Vec<Markup>)>,
+) -> Markup {
+    let (head, charts) = charts.unzip();
+    let charts = charts.unwrap_or_default();
     let columns = &table.columns;
     // Rows of a group and rows below a title are a body of their own.
     let starts_body = |before: &Row, row: &Row| {
@@ -76,9 +101,14 @@ pub(crate) fn table(table: &Table) -> Markup {
     let content = html! {
         table.(table.class) {
             @if !table.caption.is_empty() { caption.hidden { (table.caption) } }
-            thead { tr { @for column in columns { (heading(column)) } } }
+            thead { tr {
+                @for (number, column) in columns.iter().enumerate() {
+                    (heading(column))
+                    @if let (0, Some(head)) = (number, &head) { (head) }
+                }
+            } }
             @for rows in table.rows.chunk_by(|a, b| !starts_body(a, b)) {
-                tbody { @for at in 0..rows.len() { (row(columns, rows, at)) } }
+                tbody { @for at in 0..rows.len() { (row(columns, rows, at, charts.get(at))) } }
             }
         }
     };
@@ -97,7 +127,7 @@ fn heading(column: &Column) -> Markup {
     }
 }
 
-fn row(columns: &[Column], rows: &[Row], at: usize) -> Markup {
+fn row(columns: &[Column], rows: &[Row], at: usize, chart: Option<&Markup>) -> Markup {
     let row = &rows[at];
     if let Some(part) = &row.part {
         let span = columns.len();
@@ -120,6 +150,7 @@ fn row(columns: &[Column], rows: &[Row], at: usize) -> Markup {
                     Kind::Name => { th scope="row" { (content(cell, false)) } }
                     Kind::Text | Kind::Number => { (data(column, cell)) }
                 }
+                @if let (0, Some(chart)) = (number, chart) { td.chart { (chart) } }
             }
         }
     }

@@ -4,10 +4,10 @@ use std::fmt::Display;
 
 use maud::{Markup, html};
 
-/// A name in which lines may break after `_`, `-`, `.` and `+`, and nowhere else.
+/// A name in which lines may break after `_`, `-`, `.`, `+` and `/`, and nowhere else.
 pub(crate) fn breakable(name: &str) -> Markup {
     html! {
-        @for (index, part) in name.split_inclusive(['_', '-', '.', '+']).enumerate() {
+        @for (index, part) in name.split_inclusive(['_', '-', '.', '+', '/']).enumerate() {
             @if index > 0 { wbr; }
             (part)
         }

@@ -12,6 +12,7 @@ use super::scale::{Scale, percent};
 use crate::model::Estimate;
 
 /// One candidate's lane.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lane {
     pub(crate) marker: Marker,
     /// The class of the verdict.

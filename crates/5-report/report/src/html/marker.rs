@@ -22,7 +22,7 @@ const SHAPES: [&str; 7] = [
 ];
 
 /// A candidate's colour and shape.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Marker {
     /// Position among the candidates that are compared with the baseline.
     index: usize,

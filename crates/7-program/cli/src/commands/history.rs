@@ -25,7 +25,7 @@ pub fn history(args: &History) -> Result<ExitCode, CliError> {
     output::print_report(&history::terminal(&history, output::width(), color), color);
     let exports = [
         (&args.export_json, history::json as fn(&history::History) -> _),
-        (&args.export_csv, history::csv),
+        (&args.export_csv, |history| Ok(history::csv(history))),
         (&args.html, |history| Ok(history::html(history))),
     ];
     for (file, content) in exports {

@@ -111,8 +111,8 @@ pub fn compare(
     };
     let files = [
         ("comparison.html", comparison::html(&compared)),
-        ("comparison.csv", comparison::csv(&compared)?),
-        ("comparison_absolute.csv", comparison::absolute_csv(&compared)?),
+        ("comparison.csv", comparison::csv(&compared)),
+        ("comparison_absolute.csv", comparison::absolute_csv(&compared)),
         ("comparison.json", comparison::json(&compared)?),
     ];
     for (name, text) in &files {

@@ -3,9 +3,9 @@
 use dbdyno_stats::{ChangePoint, Level};
 use maud::{Markup, html};
 
-use super::marker;
+use super::sections::{interval, level_text, marker, size, with_interval, with_p};
+use super::{FigureHistory, History};
 use crate::figures::ratio;
-use crate::history::{FigureHistory, History, words};
 use crate::html::plot::{Plot, coordinate};
 use crate::html::scale::Scale;
 
@@ -115,7 +115,7 @@ impl Chart<'_> {
             @for level in &line.levels {
                 @let ([from, to], y) = (ends(level), coordinate(self.y(level.ratio.ratio.get())));
                 line.level x1=(from) x2=(to) y1=(y) y2=(y) {
-                    title { (line.figure.candidate) ": " (words::level(level)) }
+                    title { (line.figure.candidate) ": " (level_text(level)) }
                 }
             }
         }
@@ -131,7 +131,7 @@ impl Chart<'_> {
             g class=[left_out.then_some("bound")] {
                 title {
                     (line.figure.candidate) ", " (at.label) ", " (at.date()) ": "
-                    (words::with_interval(value.ratio, value.interval))
+                    (with_interval(value.ratio, value.interval))
                     @if left_out { ", left out" }
                 }
                 @if let Some((low, high)) = value.interval {
@@ -150,8 +150,8 @@ impl Chart<'_> {
             line.change x1=(x) x2=(x) y1=(PLOT.top) y2=(PLOT.bottom) {
                 title {
                     (line.figure.candidate) " between " (from) " and " (to) ": "
-                    (words::size(point)) " (" (words::interval(point)) "), "
-                    (words::with_p(point.p_value))
+                    (size(point)) " (" (interval(point)) "), "
+                    (with_p(point.p_value))
                 }
             }
         }
@@ -166,7 +166,7 @@ impl Chart<'_> {
                 .iter()
                 .map(|point| {
                     let date = self.history.runs[point.after].date();
-                    format!(", {} on {date}", words::size(point))
+                    format!(", {} on {date}", size(point))
                 })
                 .collect();
             let end = ratio(last.ratio);

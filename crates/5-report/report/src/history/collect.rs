@@ -5,7 +5,7 @@ use dbdyno_units::Share;
 
 use super::{Figure, FigureHistory, Value};
 use crate::metric::Metric;
-use crate::model::{MicrobenchmarkRows, Report, Role};
+use crate::model::{Report, compared_names, distinct};
 
 /// A figure, and the search for its changes; `None` with too few values.
 pub(super) struct Collected {
@@ -34,7 +34,7 @@ struct Work {
 pub(super) fn collect(reports: &[&Report]) -> Vec<Collected> {
     let work = work(reports);
     let mut all = Vec::new();
-    for candidate in candidates(reports) {
+    for candidate in compared_names(reports) {
         for metric in [Metric::Qps, Metric::Cpu] {
             for part in work.chunk_by(|a, b| (&a.group, a.clients) == (&b.group, b.clients)) {
                 let values = part.iter().map(|one| values(reports, candidate, one, metric));
@@ -80,28 +80,15 @@ fn collected(figure: Figure, microbenchmarks: usize, measured: &[Option<Measured
     Collected { history, search: ChangeSearch::new(&logs) }
 }
 
-/// The candidates of all runs, in the order of the first run that has them.
-fn candidates<'a>(reports: &[&'a Report]) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for candidate in reports.iter().flat_map(|report| &report.candidates) {
-        if candidate.role == Role::Candidate && !names.contains(&candidate.name.as_str()) {
-            names.push(&candidate.name);
-        }
-    }
-    names
-}
-
 /// The microbenchmarks of all runs by group and number of clients, in the running order of the first run
 /// that has them.
 fn work(reports: &[&Report]) -> Vec<Work> {
-    let mut all: Vec<Work> = Vec::new();
-    for microbenchmark in reports.iter().flat_map(|report| &report.microbenchmarks) {
-        let MicrobenchmarkRows { group, name, clients, .. } = microbenchmark;
-        let work = Work { group: group.clone(), name: name.clone(), clients: *clients };
-        if !all.contains(&work) {
-            all.push(work);
-        }
-    }
+    let microbenchmarks = reports.iter().flat_map(|report| &report.microbenchmarks);
+    let mut all = distinct(microbenchmarks.map(|one| Work {
+        group: one.group.clone(),
+        name: one.name.clone(),
+        clients: one.clients,
+    }));
     all.sort_by(|a, b| (&a.group, a.clients).cmp(&(&b.group, b.clients)));
     all
 }
@@ -114,9 +101,8 @@ fn values(
     metric: Metric,
 ) -> Vec<Option<Measured>> {
     let value = |report: &&Report| {
-        let mut all = report.microbenchmarks.iter();
-        let one = all.find(|one| (&one.name, one.clients) == (&work.name, work.clients))?;
-        let row = one.rows.iter().find(|row| row.candidate == candidate)?;
+        let one = report.microbenchmark(&work.name, work.clients)?;
+        let row = one.row(candidate)?;
         let ratio = metric.counted(row)?;
         let floor = metric.floor(report, one);
         let estimate = metric.estimate(row);

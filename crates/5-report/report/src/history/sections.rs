@@ -1,0 +1,555 @@
+//! The history for terminals, as a page and as CSV: each table is described once.
+
+use dbdyno_stats::{ChangePoint, Level, Quotient};
+use dbdyno_text::{
+    Cell, Column, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone, csv as table,
+};
+use dbdyno_units::Ratio;
+use maud::{Markup, html};
+
+use super::runs::some_of;
+use super::{
+    FALSE_DISCOVERIES, Figure, FigureChange, FigureHistory, History, HistoryRun, chart,
+};
+use crate::export::ratio as exported;
+use crate::figures::{percent_change, plus_minus_percent, ratio};
+use crate::html::document as page;
+use crate::html::elements::{breakable, section};
+use crate::html::marker::Marker;
+use crate::html::notes::note;
+use crate::metric::{Metric, clients, with_clients};
+use crate::sections::Section;
+use crate::words::readable_time;
+
+const METRICS: [Metric; 2] = [Metric::Qps, Metric::Cpu];
+
+/// Changes that are listed on a terminal.
+const LISTED: usize = 10;
+
+/// Least width of the labels below a change.
+const LABELS: usize = 10;
+
+/// Most characters of a candidate's name in the table of groups on a terminal.
+const NAMES: usize = 20;
+
+/// What a level and its interval are.
+const LEVELS: &str = "The level is the mean ratio to the baseline since the last change, with its 95% interval. A group \
+     is the geometric mean of its microbenchmarks.";
+
+/// The history in lines of at most `room` characters.
+#[must_use]
+pub fn terminal(history: &History, room: usize, color: bool) -> String {
+    let sections = [runs(history), listed_changes(history), groups(history)];
+    dbdyno_text::terminal(&sections, room, Paint::new(color)).trim_start().to_owned()
+}
+
+/// The runs and notes about them.
+fn runs(history: &History) -> Section {
+    let title = format!("history of {}: {} runs", history.name, history.runs.len());
+    let mut section = Section::new("runs", title);
+    if let (Some(first), Some(last)) = (history.runs.first(), history.runs.last()) {
+        let [from, to] = [first, last].map(|run| readable_time(&run.started));
+        section.push(Text::new(format!("{from} to {to}, baseline {}", history.baseline)));
+    }
+    for note in &history.notes {
+        section.push(Text::new(format!("Note: {note}")).style(Style::Tone(Tone::Worse)));
+    }
+    section
+}
+
+/// The largest changes.
+fn listed_changes(history: &History) -> Section {
+    let mut section = Section::new("changes", "changes");
+    for change in history.changes.iter().take(LISTED) {
+        let FigureChange { figure, verdict, point } = change;
+        let [size, interval, p] = [size(point), interval(point), with_p(point.p_value)];
+        let (what, subject) = (figure.metric.quantity(), subject(figure, history.is_sweep()));
+        let text = Text::new(format!("{size} {what} ({interval}), {p}: {subject}"));
+        section.push(text.style(Style::Tone(verdict.tone())));
+        let place = |index: usize| {
+            let run = &history.runs[index];
+            let version = run.version_of(&figure.candidate);
+            let version = version.map_or_else(String::new, |version| format!(", {version}"));
+            Some(format!("{}{version}", run_of(run)))
+        };
+        let facts = [
+            ("before", place(point.before)),
+            ("after", place(point.after)),
+            ("position", position(history, point)),
+            ("baseline", baseline(history, point)),
+        ];
+        let facts = facts.into_iter().filter_map(|(label, text)| {
+            Some(Fact::new(label, text?).label_style(Style::Dim))
+        });
+        let facts = Facts::new(facts).indent(2);
+        section.push(Facts { least: LABELS, gap: 0, ..facts });
+    }
+    let mut about = about(history);
+    if history.changes.len() > LISTED {
+        let more = history.changes.len() - LISTED;
+        about.push_str(&format!(" The largest {LISTED} are above, and {more} more in exports."));
+    }
+    section.note(about);
+    if let Some(left_out) = left_out(history) {
+        section.note(left_out);
+    }
+    section
+}
+
+/// The level of each group and its last change.
+fn groups(history: &History) -> Section {
+    let mut section = Section::new("groups", "groups");
+    let levels = levels(history, &METRICS);
+    if levels.rows.is_empty() {
+        section.title.clear();
+        return section;
+    }
+    section.push(levels);
+    section.note(LEVELS);
+    section
+}
+
+/// The groups' levels of one metric, or of both.
+fn levels(history: &History, metrics: &[Metric]) -> Table {
+    let names = [Column::name("candidate").most(NAMES), Column::name("group")];
+    let clients = history.is_sweep().then(|| Column::number("clients"));
+    let metric = (metrics.len() > 1).then(|| Column::text("metric"));
+    let rest = [Column::number("level"), Column::text("since"), Column::number("last change")];
+    let mut table = Table::new(names.into_iter().chain(clients).chain(metric).chain(rest));
+    let known = history.figures.iter().filter(|one| one.is_of_group() && !one.levels.is_empty());
+    for group in known.filter(|group| metrics.contains(&group.figure.metric)) {
+        let Figure { candidate, group: name, clients, metric, .. } = &group.figure;
+        let last = group.points.last();
+        let mut cells = vec![
+            Cell::text(candidate).mark(mark(history, candidate)),
+            Cell::text(name),
+        ];
+        if history.is_sweep() {
+            cells.push(Cell::number(Some(*clients)));
+        }
+        if metrics.len() > 1 {
+            cells.push(Cell::text(metric.name().to_uppercase()));
+        }
+        cells.push(group.levels.last().map_or_else(Cell::empty, |level| {
+            Cell::text(ratio(level.ratio.ratio)).interval(Some(around(level.ratio)))
+        }));
+        cells.push(Cell::number(last.map(|point| history.runs[point.after].date())));
+        cells.push(last.map_or_else(
+            Cell::dash,
+            |point| {
+                let verdict = group.verdict(point);
+                Cell::text(size(point))
+                    .verdict(verdict.tone(), metric.word(verdict))
+                    .interval(Some(around(point.ratio)))
+            },
+        ));
+        table.push(Row::new(cells));
+    }
+    table.caption("Levels of groups").class("changes")
+}
+
+/// The distance to the farther end of an interval, in percent of the baseline.
+fn around(of: Quotient) -> Interval {
+    let Quotient { ratio, low, high } = of;
+    let farther = (high.get() - ratio.get()).max(ratio.get() - low.get());
+    let plus_minus = plus_minus_percent(100.0 * farther);
+    Interval { ends: plus_minus.clone(), plus_minus }
+}
+
+/// The history as a self-contained page, styled like a report.
+#[must_use]
+pub fn html(history: &History) -> String {
+    let notes = html! { @for note in &history.notes { li { (note) } } };
+    let body = html! {
+        header {
+            p.brand { "dbdyno" }
+            h1 { "History of " (breakable(&history.name)) }
+        }
+        main.history {
+            (note("warning", "notes", "Differences between the runs", notes))
+            (page::section(&changes(history)))
+            (section("groups", "Groups", group_charts(history)))
+            (changed_microbenchmarks(history))
+            (page::section(&versions(history)))
+        }
+    };
+    crate::html::document(&format!("History of {}", history.name), body).into_string()
+}
+
+fn mark(history: &History, candidate: &str) -> Mark {
+    let index = history.candidates().iter().position(|name| *name == candidate);
+    Mark::Candidate(index.unwrap_or(0))
+}
+
+/// Colour and shape of a candidate.
+pub(super) fn marker(history: &History, candidate: &str) -> Marker {
+    page::marker(mark(history, candidate))
+}
+
+fn changes(history: &History) -> Section {
+    let mut section = Section::new("changes", "Changes");
+    section.note(about(history));
+    if let Some(text) = left_out(history) {
+        section.note(text);
+    }
+    let mut table = Table::new([
+        Column::group("figure"),
+        Column::number("change"),
+        Column::number("95% interval"),
+        Column::number("p"),
+        Column::text("before"),
+        Column::text("after"),
+    ]);
+    for FigureChange { figure, verdict, point } in &history.changes {
+        let place = |index: usize| {
+            let run = &history.runs[index];
+            let cell = Cell::text(run_of(run)).class("at");
+            run.version_of(&figure.candidate).into_iter().fold(cell, Cell::note)
+        };
+        let remarks = [
+            position(history, point).map(|position| format!("position, {position}")),
+            baseline(history, point).map(|versions| format!("baseline: {versions}")),
+        ];
+        let subject = subject(figure, history.is_sweep());
+        table.push(Row::new([
+            Cell::text(subject).mark(mark(history, &figure.candidate)),
+            Cell::text(format!("{} {}", size(point), figure.metric.quantity()))
+                .verdict(verdict.tone(), figure.metric.word(*verdict)),
+            Cell::text(interval(point)),
+            Cell::text(p_value(point.p_value)),
+            place(point.before),
+            remarks.into_iter().flatten().fold(place(point.after), Cell::note),
+        ]));
+    }
+    if !table.rows.is_empty() {
+        section.push(table.caption("Changes").class("groups").frame("cards"));
+    }
+    section
+}
+
+fn legend(history: &History) -> Markup {
+    html! {
+        ul.legend {
+            @for candidate in history.candidates() {
+                li { (marker(history, candidate).label(candidate)) }
+            }
+        }
+    }
+}
+
+/// A chart per group and a table of the levels, for each metric.
+fn group_charts(history: &History) -> Markup {
+    let groups: Vec<&FigureHistory> =
+        history.figures.iter().filter(|one| one.is_of_group()).collect();
+    html! {
+        p.muted {
+            (LEVELS) " Charts show each run with its 95% interval, the levels as lines, changes as dashed \
+             lines between two runs, and single runs that were left out as hollow markers."
+        }
+        (legend(history))
+        @for metric in METRICS {
+            @let charts = charts(history, &groups, metric);
+            @if !charts.0.is_empty() { (charts) (page::table(&levels(history, &[metric]))) }
+        }
+    }
+}
+
+/// Charts of the microbenchmarks that changed, with all candidates.
+fn changed_microbenchmarks(history: &History) -> Markup {
+    let key = |one: &FigureHistory| {
+        let Figure { microbenchmark, clients, metric, .. } = &one.figure;
+        (microbenchmark.clone(), *clients, *metric)
+    };
+    let changed: Vec<_> =
+        history.figures.iter().filter(|one| !one.points.is_empty()).map(key).collect();
+    let shown = |one: &&FigureHistory| !one.is_of_group() && changed.contains(&key(one));
+    let all: Vec<&FigureHistory> = history.figures.iter().filter(shown).collect();
+    if all.is_empty() {
+        return Markup::default();
+    }
+    let content = html! {
+        (legend(history))
+        @for metric in METRICS { (charts(history, &all, metric)) }
+    };
+    section("microbenchmarks", "Microbenchmarks with a change", content)
+}
+
+/// A chart per group or microbenchmark and number of clients, with a line per candidate; nothing if no
+/// figure is of this metric.
+fn charts(history: &History, all: &[&FigureHistory], metric: Metric) -> Markup {
+    let mut charts: Vec<(String, Vec<&FigureHistory>)> = Vec::new();
+    for one in all.iter().filter(|one| one.figure.metric == metric) {
+        let Figure { group, microbenchmark, clients, .. } = &one.figure;
+        let name = microbenchmark.as_ref().unwrap_or(group);
+        let title = with_clients(name, *clients, history.is_sweep());
+        match charts.iter_mut().find(|(known, _)| *known == title) {
+            Some((_, lines)) => lines.push(one),
+            None => charts.push((title, vec![one])),
+        }
+    }
+    let title = match metric {
+        Metric::Qps => "Relative QPS",
+        Metric::Cpu => "Relative CPU per query",
+    };
+    html! {
+        @if !charts.is_empty() {
+            h3 { (title) " " small { (metric.better()) } }
+            div.lines { div.charts {
+                @for (title, lines) in &charts { (chart::draw(history, title, lines)) }
+            } }
+        }
+    }
+}
+
+/// The runs, with the versions of candidates where they change.
+fn versions(history: &History) -> Section {
+    let mut section = Section::new("runs", "Runs");
+    section.note("Versions are in the first run that has them.");
+    let names: Vec<&str> =
+        std::iter::once(history.baseline.as_str()).chain(history.candidates()).collect();
+    let start = [Column::name("run"), Column::text("started")].into_iter();
+    let mut table = Table::new(start.chain(names.iter().map(|name| Column::text(*name))));
+    let mut before: Option<&HistoryRun> = None;
+    for run in &history.runs {
+        let version = |name: &&str| {
+            let version = run.version_of(name);
+            match before.is_some_and(|before| before.version_of(name) == version) {
+                true => Cell::empty(),
+                false => Cell::number(version).class("at"),
+            }
+        };
+        let start = [Cell::text(&run.label), Cell::text(readable_time(&run.started)).class("at")];
+        table.push(Row::new(start.into_iter().chain(names.iter().map(version))));
+        before = Some(run);
+    }
+    section.push(table.caption("Runs").class("groups").frame("cards"));
+    section
+}
+
+/// One line per figure and run with a value. The columns of a change are only filled in the line of the
+/// first run after it.
+#[must_use]
+pub fn csv(history: &History) -> String {
+    struct Line<'a> {
+        of: &'a FigureHistory,
+        figure: &'a Figure,
+        run: usize,
+        at: &'a HistoryRun,
+        level: Option<Quotient>,
+        point: Option<&'a ChangePoint>,
+    }
+    let tested = history.figures.iter().filter(|figure| figure.is_tested());
+    let lines = tested.flat_map(|of| {
+        let runs = history.runs.iter().enumerate().filter(|(run, _)| of.values[*run].is_some());
+        runs.map(move |(run, at)| {
+            let level = of.levels.iter().find(|one| (one.first..=one.last).contains(&run));
+            let point = of.points.iter().find(|point| point.after == run);
+            Line { of, figure: &of.figure, run, at, level: level.map(|level| level.ratio), point }
+        })
+    });
+    let end = |one: &Line<'_>, end: fn((Ratio, Ratio)) -> Ratio| {
+        exported(one.of.values[one.run].and_then(|value| value.interval).map(end))
+    };
+    let change = |one: &Line<'_>, of: fn(&Quotient) -> Ratio| {
+        exported(one.point.map(|point| of(&point.ratio)))
+    };
+    let directory = |one: &Line<'_>, of: fn(&ChangePoint) -> usize| {
+        one.point.map_or_else(String::new, |point| history.runs[of(point)].directory.clone())
+    };
+    table(
+        &[
+            ("candidate", &|one: &Line<'_>| one.figure.candidate.clone()),
+            ("baseline", &|_| history.baseline.clone()),
+            ("group", &|one| one.figure.group.clone()),
+            ("microbenchmark", &|one| one.figure.microbenchmark.clone().unwrap_or_default()),
+            ("clients", &|one| one.figure.clients.to_string()),
+            ("metric", &|one| one.figure.metric.name().to_owned()),
+            ("directory", &|one| one.at.directory.clone()),
+            ("started", &|one| one.at.started.clone()),
+            ("version", &|one| {
+                one.at.version_of(&one.figure.candidate).unwrap_or_default().to_owned()
+            }),
+            ("ratio", &|one| exported(one.of.values[one.run].map(|value| value.ratio))),
+            ("ci_low", &|one| end(one, |(low, _)| low)),
+            ("ci_high", &|one| end(one, |(_, high)| high)),
+            ("outlier", &|one| {
+                if one.of.outliers.contains(&one.run) { "yes" } else { "no" }.to_owned()
+            }),
+            ("level", &|one| exported(one.level.map(|level| level.ratio))),
+            ("level_low", &|one| exported(one.level.map(|level| level.low))),
+            ("level_high", &|one| exported(one.level.map(|level| level.high))),
+            ("change", &|one| change(one, |of| of.ratio)),
+            ("change_low", &|one| change(one, |of| of.low)),
+            ("change_high", &|one| change(one, |of| of.high)),
+            ("verdict", &|one| {
+                let verdict = one.point.map(|point| one.of.verdict(point));
+                verdict.map_or("", |verdict| one.figure.metric.word(verdict)).to_owned()
+            }),
+            ("p_value", &|one| {
+                one.point.map_or_else(String::new, |point| format!("{:.2e}", point.p_value))
+            }),
+            ("changed_after", &|one| directory(one, |point| point.before)),
+            ("earliest", &|one| directory(one, |point| point.earliest)),
+            ("latest", &|one| directory(one, |point| point.latest)),
+        ],
+        lines,
+    )
+}
+
+/// What was searched, and what chance explains.
+fn about(history: &History) -> String {
+    let tested = history.tested();
+    let start = match history.changes.len() {
+        0 => format!("No change found in {tested} figures"),
+        1 => format!("1 change in {tested} figures"),
+        count => format!("{count} changes in {tested} figures"),
+    };
+    let chance = match history.changes.len() {
+        0 => String::new(),
+        _ => format!(
+            " In at most about {:.0}% of the figures with a change nothing changed: a figure needs \
+             p ≤ {}, which allows for their number.",
+            100.0 * FALSE_DISCOVERIES,
+            significance_level(history.significance_level)
+        ),
+    };
+    format!(
+        "{start}: relative QPS and CPU per query of each candidate, by microbenchmark and group. \
+         Changes that the noise floor or a single run explains are not listed.{chance}"
+    )
+}
+
+/// The runs that were left out of figures; `None` if there are none.
+fn left_out(history: &History) -> Option<String> {
+    let count = |run: usize| {
+        let tested = history.figures.iter().filter(|one| one.is_tested());
+        tested.filter(|one| one.outliers.contains(&run)).count()
+    };
+    let runs: Vec<String> = (0..history.runs.len())
+        .map(|run| (&history.runs[run].label, count(run)))
+        .filter(|(_, count)| *count > 0)
+        .map(|(label, count)| match count {
+            1 => format!("{label} (1 figure)"),
+            count => format!("{label} ({count} figures)"),
+        })
+        .collect();
+    let runs: Vec<&str> = runs.iter().map(String::as_str).collect();
+    let what = "Left out of figures because they are far from the runs before and after";
+    (!runs.is_empty()).then(|| format!("{what}: {}.", some_of(&runs)))
+}
+
+/// A figure in words: `rel, scan_range=100`.
+fn subject(figure: &Figure, is_sweep: bool) -> String {
+    let what = match &figure.microbenchmark {
+        Some(name) => name.clone(),
+        None => format!("{} as a whole", figure.group),
+    };
+    let clients = if is_sweep { format!(", {}", clients(figure.clients)) } else { String::new() };
+    format!("{}, {what}{clients}", figure.candidate)
+}
+
+/// The size of a change: `+2.1%`.
+pub(super) fn size(point: &ChangePoint) -> String {
+    percent_change(point.ratio.ratio)
+}
+
+/// Its interval: `+1.8% to +2.5%`.
+pub(super) fn interval(point: &ChangePoint) -> String {
+    let Quotient { low, high, .. } = point.ratio;
+    format!("{} to {}", percent_change(low), percent_change(high))
+}
+
+/// A p-value with one significant digit: `0.003`.
+fn p_value(p: f64) -> String {
+    match p {
+        ..0.000_1 => "<0.0001".to_owned(),
+        0.1.. => format!("{p:.1}"),
+        _ => {
+            let decimals = (-p.log10()).ceil() as usize;
+            format!("{p:.decimals$}")
+        }
+    }
+}
+
+/// A significance level with two significant digits, rounded down: `0.00015`.
+fn significance_level(level: f64) -> String {
+    let decimals = (1.0 - level.log10().floor()).clamp(2.0, 17.0) as usize;
+    let scale = 10_f64.powi(decimals as i32);
+    // Rounding errors of the product must not change the last digit.
+    let text = format!("{:.decimals$}", (level * scale * (1.0 + 1e-12)).floor() / scale);
+    text.trim_end_matches('0').to_owned()
+}
+
+/// A p-value with its letter: `p < 0.0001`, `p = 0.003`.
+pub(super) fn with_p(p: f64) -> String {
+    let text = p_value(p);
+    text.strip_prefix('<').map_or_else(|| format!("p = {text}"), |limit| format!("p < {limit}"))
+}
+
+/// A run in words: its directory and its start.
+fn run_of(run: &HistoryRun) -> String {
+    format!("{}, {}", run.label, readable_time(&run.started))
+}
+
+/// The 95% interval of the position, unless it is exactly the two runs.
+fn position(history: &History, point: &ChangePoint) -> Option<String> {
+    if (point.earliest, point.latest) == (point.before, point.after) {
+        return None;
+    }
+    let of = |index: usize| {
+        let run = &history.runs[index];
+        format!("{} ({})", run.label, run.date())
+    };
+    Some(format!(
+        "95% interval: after {}, at the latest in {}",
+        of(point.earliest),
+        of(point.latest)
+    ))
+}
+
+/// The baseline's programs around a change if it is not the same: then the change may be its.
+fn baseline(history: &History, point: &ChangePoint) -> Option<String> {
+    let version = |index: usize| {
+        let known = history.runs[index].version_of(&history.baseline);
+        known.unwrap_or("unknown").to_owned()
+    };
+    let (before, after) = (version(point.before), version(point.after));
+    (before != after).then(|| format!("{before} → {after}; the change may be the baseline's"))
+}
+
+/// A level with its interval: `1.034 ±0.4%`.
+pub(super) fn level_text(level: &Level) -> String {
+    format!("{} {}", ratio(level.ratio.ratio), around(level.ratio).plus_minus)
+}
+
+/// A ratio as text, with its interval if there is one.
+pub(super) fn with_interval(value: Ratio, interval: Option<(Ratio, Ratio)>) -> String {
+    match interval {
+        Some((low, high)) => format!("{} ({} to {})", ratio(value), ratio(low), ratio(high)),
+        None => ratio(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p_values_have_one_digit() {
+        let shown = [0.000_01, 0.000_12, 0.0034, 0.05, 0.2, 1.0].map(p_value);
+        assert_eq!(shown, ["<0.0001", "0.0001", "0.003", "0.05", "0.2", "1.0"]);
+        assert_eq!([0.000_01, 0.01].map(with_p), ["p < 0.0001", "p = 0.01"]);
+    }
+
+    #[test]
+    fn significance_level_is_rounded_down_to_two_digits() {
+        // Of 1222, 658 and 10 figures.
+        let shown = [0.05 / 1222.0, 0.05 * 2.0 / 658.0, 0.05 / 10.0, 0.05].map(significance_level);
+        assert_eq!(shown, ["0.00004", "0.00015", "0.005", "0.05"]);
+        for digit in 10..100 {
+            let level = f64::from(digit) / 1e4;
+            assert_eq!(significance_level(level), level.to_string());
+        }
+    }
+
+}
