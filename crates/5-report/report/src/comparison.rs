@@ -166,7 +166,6 @@ impl Comparison {
 }
 
 /// Compare runs.
-#[must_use]
 pub fn compare(reports: &[Report]) -> Comparison {
     let reports: Vec<&Report> = reports.iter().collect();
     let columns = columns(&reports);
@@ -185,9 +184,6 @@ pub fn compare(reports: &[Report]) -> Comparison {
 }
 
 /// The whole comparison with the format version.
-///
-/// # Errors
-/// It cannot be encoded.
 pub fn json(comparison: &Comparison) -> Result<String, ExportError> {
     versioned_json("comparison.json", COMPARISON_JSON_FORMAT, comparison)
 }

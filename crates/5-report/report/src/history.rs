@@ -199,9 +199,6 @@ fn searched(history: &mut FigureHistory, search: &ChangeSearch, level: f64) -> V
 }
 
 /// The whole history with the format version.
-///
-/// # Errors
-/// It cannot be encoded.
 pub fn json(history: &History) -> Result<String, ExportError> {
     versioned_json("the JSON", HISTORY_JSON_FORMAT, history)
 }

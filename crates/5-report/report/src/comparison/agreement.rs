@@ -101,7 +101,6 @@ impl Agreement {
     }
 
     /// The text in tables and exports.
-    #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Self::Agree(Verdict::Better) => "agree: faster",

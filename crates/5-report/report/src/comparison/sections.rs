@@ -64,7 +64,6 @@ const LISTED: usize = 10;
 
 /// The comparison in lines of at most `room` characters. Absolute figures are only shown with
 /// `details`, or if there are no ratios to a baseline.
-#[must_use]
 pub fn terminal(comparison: &Comparison, room: usize, color: bool, details: bool) -> String {
     let sections = View { comparison, output: Output::Terminal, details }.sections();
     dbdyno_text::terminal(&sections, room, Paint::new(color)).trim_start().to_owned()
@@ -72,14 +71,12 @@ pub fn terminal(comparison: &Comparison, room: usize, color: bool, details: bool
 
 /// The comparison as GitHub-flavoured Markdown. Absolute figures of every microbenchmark only with
 /// `details`, or if there are no ratios to a baseline.
-#[must_use]
 pub fn markdown(comparison: &Comparison, details: bool) -> String {
     let sections = View { comparison, output: Output::Markdown, details }.sections();
     format!("## {}\n{}", title(comparison), dbdyno_text::markdown(&sections))
 }
 
 /// The comparison as a self-contained page, styled like a report.
-#[must_use]
 pub fn html(comparison: &Comparison) -> String {
     let sections = View { comparison, output: Output::Page, details: true }.sections();
     let notes = html! { @for note in &comparison.notes { li { (note) } } };
@@ -741,7 +738,6 @@ fn agreement(comparison: &Comparison, candidate: &str) -> String {
 }
 
 /// Relative QPS: one line per candidate, microbenchmark and column.
-#[must_use]
 pub fn csv(comparison: &Comparison) -> String {
     type Line<'a> = (&'a RatioRow, &'a super::Column, &'a RatioCell);
     let lines = comparison.rows.iter().flat_map(|row| {
@@ -785,7 +781,6 @@ type AbsoluteLine<'a> = (&'a AbsoluteRow, usize, &'a AbsoluteCell);
 type CsvColumn<'a> = (String, Box<dyn Fn(&AbsoluteLine<'_>) -> String + 'a>);
 
 /// Absolute figures: one line per candidate, including the baseline, microbenchmark and column.
-#[must_use]
 pub fn absolute_csv(comparison: &Comparison) -> String {
     let lines = comparison.absolute.iter().flat_map(|row| {
         let cells = row.cells.iter().enumerate();

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{FigureHistory, MIN_RUNS};
-use crate::model::{CandidateRecord, OriginRecord, Report, Role, RunStatus};
+use crate::model::{
+    CandidateRecord, OriginRecord, Report, Role, RunStatus, compared_names, distinct,
+};
 use crate::words::{TABLES_ROWS, status};
 
 /// Characters of a fingerprint or checksum that are shown.
@@ -36,113 +38,69 @@ pub struct CandidateVersion {
     pub version: String,
 }
 
-/// Runs that have no common history.
+/// Why runs have no common history.
 #[derive(Debug, thiserror::Error)]
-pub enum HistoryError {
-    /// Too few runs with microbenchmarks.
-    #[error("a history needs at least {least} runs with microbenchmarks; found {}", count(found))]
-    TooFew {
-        /// The minimum.
-        least: usize,
-        /// Their directories.
-        found: Vec<String>,
-    },
-    /// The runs have different baselines.
-    #[error(
-        "the runs have different baselines, so that their ratios have different meanings:\n{}\nName only \
-         the runs of one experiment, or choose one with --experiment: {}",
-        lines(baselines),
-        experiments.join(", ")
-    )]
-    Baselines {
-        /// Each baseline with its runs.
-        baselines: Vec<(String, String)>,
-        /// The names of all experiments.
-        experiments: Vec<String>,
-    },
-    /// No figure has enough values.
-    #[error(
-        "no candidate and microbenchmark was measured in {least} of the runs:\n{}",
-        lines(contents)
-    )]
-    NothingInCommon {
-        /// The minimum.
-        least: usize,
-        /// Runs with what they measured.
-        contents: Vec<(String, String)>,
-    },
-}
-
-fn count(found: &[String]) -> String {
-    match found {
-        [] => "none".to_owned(),
-        some => format!("{}: {}", some.len(), some.join(", ")),
-    }
-}
-
-fn lines(pairs: &[(String, String)]) -> String {
-    let lines: Vec<String> = pairs.iter().map(|(name, text)| format!("  {name}: {text}")).collect();
-    lines.join("\n")
-}
+#[error("{0}")]
+pub struct HistoryError(String);
 
 /// The runs with microbenchmarks by the time they started.
 pub(super) fn in_order(reports: &[Report]) -> Result<Vec<&Report>, HistoryError> {
     let mut all: Vec<&Report> =
         reports.iter().filter(|report| !report.microbenchmarks.is_empty()).collect();
     all.sort_by_key(|report| (&report.started, &report.directory));
-    let baselines = by(&all, |report| report.baseline.clone(), directory);
+    let baselines = by(&all, |report| report.baseline.clone());
     if baselines.len() > 1 {
-        let mut experiments: Vec<String> = all.iter().map(|report| report.name.clone()).collect();
+        let mut experiments: Vec<&str> = all.iter().map(|report| report.name.as_str()).collect();
         experiments.sort_unstable();
-        experiments.dedup();
-        return Err(HistoryError::Baselines { baselines, experiments });
+        let lines = baselines.iter().map(|(name, runs)| format!("  {name}: {runs}\n"));
+        return Err(HistoryError(format!(
+            "the runs have different baselines, so that their ratios have different meanings:\n{}Name \
+             only the runs of one experiment, or choose one with --experiment: {}",
+            lines.collect::<String>(),
+            distinct(experiments).join(", ")
+        )));
     }
     if all.len() < MIN_RUNS {
-        return Err(HistoryError::TooFew {
-            least: MIN_RUNS,
-            found: all.into_iter().map(directory).collect(),
-        });
+        let found: Vec<String> = all.iter().map(|report| directory(report)).collect();
+        let found = match &found[..] {
+            [] => "none".to_owned(),
+            some => format!("{}: {}", some.len(), some.join(", ")),
+        };
+        return Err(HistoryError(format!(
+            "a history needs at least {MIN_RUNS} runs with microbenchmarks; found {found}"
+        )));
     }
     Ok(all)
 }
 
 /// The error for runs of which too few measured the same.
 pub(super) fn nothing_in_common(reports: &[&Report]) -> HistoryError {
-    let contents = |report: &Report| {
-        let candidates = report.candidates.iter().filter(|one| one.role == Role::Candidate);
-        let candidates: Vec<&str> = candidates.map(|one| one.name.as_str()).collect();
-        let mut names: Vec<&str> =
-            report.microbenchmarks.iter().map(|one| one.name.as_str()).collect();
-        names.dedup();
+    // Runs that measured the same are one line.
+    let contents = by(reports, |report| {
+        let candidates = compared_names(&[report]);
+        let names = distinct(report.microbenchmarks.iter().map(|one| one.name.as_str()));
         let candidates = match &candidates[..] {
             [] => "no candidate besides the baseline".to_owned(),
             some => some_of(some),
         };
         format!("{candidates} on {}", some_of(&names))
-    };
-    // Runs that measured the same are one line.
-    let contents = by(reports, contents, directory);
-    let swapped = contents.into_iter().map(|(what, runs)| (runs, what)).collect();
-    HistoryError::NothingInCommon { least: MIN_RUNS, contents: swapped }
+    });
+    let lines = contents.iter().map(|(what, runs)| format!("\n  {runs}: {what}"));
+    HistoryError(format!(
+        "no candidate and microbenchmark was measured in {MIN_RUNS} of the runs:{}",
+        lines.collect::<String>()
+    ))
 }
 
-/// The runs by a property: each value with the names of its runs.
-fn by(
-    reports: &[&Report],
-    property: impl Fn(&Report) -> String,
-    name: impl Fn(&Report) -> String,
-) -> Vec<(String, String)> {
-    let mut all: Vec<(String, Vec<String>)> = Vec::new();
-    for report in reports {
-        let value = property(report);
-        match all.iter_mut().find(|(known, _)| *known == value) {
-            Some((_, names)) => names.push(name(report)),
-            None => all.push((value, vec![name(report)])),
-        }
-    }
-    let joined =
-        |names: &Vec<String>| some_of(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    all.iter().map(|(value, names)| (value.clone(), joined(names))).collect()
+/// The runs by a property: each value with the directories of its runs.
+fn by(reports: &[&Report], property: impl Fn(&Report) -> String) -> Vec<(String, String)> {
+    let values: Vec<String> = reports.iter().map(|report| property(report)).collect();
+    let runs = |value: &String| {
+        let own = reports.iter().zip(&values).filter(|(_, known)| *known == value);
+        let names: Vec<String> = own.map(|(report, _)| directory(report)).collect();
+        some_of(&names)
+    };
+    distinct(&values).into_iter().map(|value| (value.clone(), runs(value))).collect()
 }
 
 fn directory(report: &Report) -> String {
@@ -216,12 +174,11 @@ fn version(candidate: &CandidateRecord) -> String {
 const LISTED: usize = 4;
 
 /// Some names, and the number of the others.
-pub(super) fn some_of(names: &[&str]) -> String {
-    let mut text = names.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > LISTED {
-        text.push_str(&format!(" and {} more", names.len() - LISTED));
-    }
-    text
+pub(super) fn some_of<T: AsRef<str>>(names: &[T]) -> String {
+    let shown: Vec<&str> = names.iter().take(LISTED).map(AsRef::as_ref).collect();
+    let more = names.len() - shown.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
 }
 
 /// Differences between the runs that limit what changes mean.
@@ -239,7 +196,6 @@ pub(super) fn notes(reports: &[&Report], figures: &[FigureHistory]) -> Vec<Strin
         if values.len() > 1 {
             let values: Vec<String> =
                 values.iter().map(|(value, from)| format!("{value} from {from}")).collect();
-            let values: Vec<&str> = values.iter().map(String::as_str).collect();
             notes.push(format!("{what}: {}", some_of(&values)));
         }
     };
@@ -260,8 +216,7 @@ pub(super) fn notes(reports: &[&Report], figures: &[FigureHistory]) -> Vec<Strin
         .map(|(report, label)| format!("{label} ({})", status(report)))
         .collect();
     if !incomplete.is_empty() {
-        let names: Vec<&str> = incomplete.iter().map(String::as_str).collect();
-        notes.push(format!("not complete, only what was measured is used: {}", some_of(&names)));
+        notes.push(format!("not complete, only what was measured is used: {}", some_of(&incomplete)));
     }
     notes.extend(missing(reports, &labels, figures));
     notes

@@ -37,7 +37,6 @@ const LEVELS: &str = "The level is the mean ratio to the baseline since the last
      is the geometric mean of its microbenchmarks.";
 
 /// The history in lines of at most `room` characters.
-#[must_use]
 pub fn terminal(history: &History, room: usize, color: bool) -> String {
     let sections = [runs(history), listed_changes(history), groups(history)];
     dbdyno_text::terminal(&sections, room, Paint::new(color)).trim_start().to_owned()
@@ -157,7 +156,6 @@ fn around(of: Quotient) -> Interval {
 }
 
 /// The history as a self-contained page, styled like a report.
-#[must_use]
 pub fn html(history: &History) -> String {
     let notes = html! { @for note in &history.notes { li { (note) } } };
     let body = html! {
@@ -328,7 +326,6 @@ fn versions(history: &History) -> Section {
 
 /// One line per figure and run with a value. The columns of a change are only filled in the line of the
 /// first run after it.
-#[must_use]
 pub fn csv(history: &History) -> String {
     struct Line<'a> {
         of: &'a FigureHistory,
@@ -433,7 +430,6 @@ fn left_out(history: &History) -> Option<String> {
             count => format!("{label} ({count} figures)"),
         })
         .collect();
-    let runs: Vec<&str> = runs.iter().map(String::as_str).collect();
     let what = "Left out of figures because they are far from the runs before and after";
     (!runs.is_empty()).then(|| format!("{what}: {}.", some_of(&runs)))
 }
