@@ -24,13 +24,13 @@ pub use agreement::Agreement;
 pub use facts::{Fact, Facts};
 pub use sections::{absolute_csv, csv, html, markdown, terminal};
 
+use crate::candidates::is_existing_server;
 use crate::export::{ExportError, versioned_json};
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{
     CandidateRecord, Estimate, GroupSummary, MicrobenchmarkRows, Report, RunStatus, Verdict,
     compared_names, distinct,
 };
-use crate::candidates::is_existing_server;
 use crate::words::{TABLES_ROWS, readable_time, status};
 use absolute::Sources;
 use facts::matched;

@@ -308,7 +308,8 @@ impl<'a> Sources<'a> {
     /// The figures of all candidates on all microbenchmarks.
     pub fn rows(&self) -> Vec<AbsoluteRow> {
         let names = names(self.reports);
-        let names = || names.iter().flat_map(|(group, all)| all.iter().map(move |one| (group, one)));
+        let names =
+            || names.iter().flat_map(|(group, all)| all.iter().map(move |one| (group, one)));
         let row = |candidate: &MatchedCandidate<'_>, group: &str, name: &str| {
             let cells: Vec<Option<AbsoluteCell>> =
                 (0..self.columns.len()).map(|column| self.cell(column, name, candidate)).collect();
@@ -374,7 +375,8 @@ impl<'a> Sources<'a> {
                 equal.iter().map(|column| Some(row.qps(*column)?.value)).collect()
             };
             let figures: Vec<Vec<Option<f64>>> = rows.iter().filter(is_equal).map(qps).collect();
-            for Outlier { column, ratio: of_median, deviations } in outliers(&figures, equal.len()) {
+            for Outlier { column, ratio: of_median, deviations } in outliers(&figures, equal.len())
+            {
                 let column = &self.columns[equal[column]];
                 let word = if of_median < 1.0 { "slower" } else { "faster" };
                 notes.push(format!(

@@ -149,16 +149,23 @@ impl<'a> View<'a> {
         let mut section = Section::new("runs", "Runs");
         if self.is(Output::Terminal) {
             section.title = title(comparison);
-            section.push(Facts::new(columns.map(|(index, column)| {
-                Fact::new(&column.label, self.describe(index))
-            })));
+            section.push(Facts::new(
+                columns.map(|(index, column)| Fact::new(&column.label, self.describe(index))),
+            ));
             let notes = comparison.notes.iter();
             let notes = notes.map(|note| Fact::new("Note:", note).style(Style::Tone(Tone::Worse)));
             list(&mut section, Facts { gap: 1, ..Facts::new(notes) });
             return section;
         }
         let titles = [
-            "", "run", "directory", "started", "machine", "clients", "tables × rows", "baseline",
+            "",
+            "run",
+            "directory",
+            "started",
+            "machine",
+            "clients",
+            "tables × rows",
+            "baseline",
             "noise floor",
         ];
         let titles = titles.into_iter().enumerate();
@@ -243,9 +250,8 @@ impl<'a> View<'a> {
         if self.is(Output::Terminal) {
             let line = |fact: &facts::Fact| {
                 let values = runs.iter().zip(&fact.values);
-                let known = values.filter_map(|(run, value)| {
-                    Some(format!("{} {}", run.label, value.as_ref()?))
-                });
+                let known = values
+                    .filter_map(|(run, value)| Some(format!("{} {}", run.label, value.as_ref()?)));
                 let known: Vec<String> = known.collect();
                 Fact::new("", format!("{}: {}", fact.what, known.join("; ")))
             };
@@ -366,8 +372,9 @@ impl<'a> View<'a> {
 
     fn largest_differences(self, section: &mut Section, candidate: &str) {
         let rows = self.comparison.rows_of(candidate);
-        let differing =
-            rows.filter_map(|row| Some((row, row.difference.filter(|_| row.agreement.is_difference())?)));
+        let differing = rows.filter_map(|row| {
+            Some((row, row.difference.filter(|_| row.agreement.is_difference())?))
+        });
         let mut all: Vec<(&RatioRow, Difference)> = differing.collect();
         let size = |one: &Difference| one.quotient.ratio.get().ln().abs();
         all.sort_by(|(_, a), (_, b)| size(b).total_cmp(&size(a)));
@@ -376,7 +383,8 @@ impl<'a> View<'a> {
             .take(LISTED)
             .map(|(row, difference)| {
                 let difference = self.difference(difference);
-                let text = format!("{}: {}: {difference}", row.microbenchmark, row.agreement.words());
+                let text =
+                    format!("{}: {}: {difference}", row.microbenchmark, row.agreement.words());
                 Fact::new("", text)
             })
             .collect();
@@ -451,7 +459,8 @@ impl<'a> View<'a> {
         for sentence in drift(comparison) {
             section.push(Text::new(sentence));
         }
-        let changes = comparison.changes.iter().map(|change| Fact::new("", self::change(comparison, change)));
+        let changes =
+            comparison.changes.iter().map(|change| Fact::new("", self::change(comparison, change)));
         list(&mut section, Facts::new(changes));
         // With ratios to a baseline, these are the result.
         let are_details = !comparison.rows.is_empty();
@@ -528,10 +537,8 @@ impl<'a> Summaries<'a> {
     }
 
     fn push(&self, section: &mut Section, caption: &str, output: Output) {
-        let columns = self.columns.iter().map(|(name, mark)| Column {
-            mark: *mark,
-            ..Column::number(*name)
-        });
+        let columns =
+            self.columns.iter().map(|(name, mark)| Column { mark: *mark, ..Column::number(*name) });
         if output == Output::Terminal {
             let labels = [Column::group("group"), Column::group("")].into_iter();
             let mut table = Table::new(labels.chain(columns));
@@ -709,8 +716,9 @@ fn change(comparison: &Comparison, change: &ChangeSummary) -> String {
 fn agreement(comparison: &Comparison, candidate: &str) -> String {
     use Verdict::{Better, WithinNoise, Worse};
     let rows = comparison.rows_of(candidate);
-    let count =
-        |wanted: &dyn Fn(Agreement) -> bool| rows.clone().filter(|row| wanted(row.agreement)).count();
+    let count = |wanted: &dyn Fn(Agreement) -> bool| {
+        rows.clone().filter(|row| wanted(row.agreement)).count()
+    };
     let is = |agreement: Agreement| count(&|one| one == agreement);
     let [faster, slower, noise] =
         [Better, Worse, WithinNoise].map(|verdict| is(Agreement::Agree(verdict)));
@@ -745,7 +753,8 @@ pub fn csv(comparison: &Comparison) -> String {
         cells.filter_map(move |(column, cell)| Some((row, column, cell.as_ref()?)))
     });
     let run = |column: &super::Column| &comparison.runs[column.run];
-    let of = |row: &RatioRow, end: fn(&Difference) -> Ratio| exported(row.difference.as_ref().map(end));
+    let of =
+        |row: &RatioRow, end: fn(&Difference) -> Ratio| exported(row.difference.as_ref().map(end));
     table(
         &[
             ("column", &|(_, column, _): &Line<'_>| column.label.clone()),

@@ -2,9 +2,9 @@ use dbdyno_stats::Estimate;
 use dbdyno_units::Qps;
 
 use super::*;
-use crate::model::Role;
 use crate::markdown::tests::tables;
 use crate::model::OriginRecord;
+use crate::model::Role;
 use crate::sample;
 
 const FEW: [&str; 3] = ["points-notcovered-pk.pre_range=100", "scan_range=100", "insert_range=100"];

@@ -216,7 +216,10 @@ pub(super) fn notes(reports: &[&Report], figures: &[FigureHistory]) -> Vec<Strin
         .map(|(report, label)| format!("{label} ({})", status(report)))
         .collect();
     if !incomplete.is_empty() {
-        notes.push(format!("not complete, only what was measured is used: {}", some_of(&incomplete)));
+        notes.push(format!(
+            "not complete, only what was measured is used: {}",
+            some_of(&incomplete)
+        ));
     }
     notes.extend(missing(reports, &labels, figures));
     notes

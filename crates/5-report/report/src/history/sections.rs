@@ -8,9 +8,7 @@ use dbdyno_units::Ratio;
 use maud::{Markup, html};
 
 use super::runs::some_of;
-use super::{
-    FALSE_DISCOVERIES, Figure, FigureChange, FigureHistory, History, HistoryRun, chart,
-};
+use super::{FALSE_DISCOVERIES, Figure, FigureChange, FigureHistory, History, HistoryRun, chart};
 use crate::export::ratio as exported;
 use crate::figures::{percent_change, plus_minus_percent, ratio};
 use crate::html::document as page;
@@ -77,9 +75,9 @@ fn listed_changes(history: &History) -> Section {
             ("position", position(history, point)),
             ("baseline", baseline(history, point)),
         ];
-        let facts = facts.into_iter().filter_map(|(label, text)| {
-            Some(Fact::new(label, text?).label_style(Style::Dim))
-        });
+        let facts = facts
+            .into_iter()
+            .filter_map(|(label, text)| Some(Fact::new(label, text?).label_style(Style::Dim)));
         let facts = Facts::new(facts).indent(2);
         section.push(Facts { least: LABELS, gap: 0, ..facts });
     }
@@ -119,10 +117,8 @@ fn levels(history: &History, metrics: &[Metric]) -> Table {
     for group in known.filter(|group| metrics.contains(&group.figure.metric)) {
         let Figure { candidate, group: name, clients, metric, .. } = &group.figure;
         let last = group.points.last();
-        let mut cells = vec![
-            Cell::text(candidate).mark(mark(history, candidate)),
-            Cell::text(name),
-        ];
+        let mut cells =
+            vec![Cell::text(candidate).mark(mark(history, candidate)), Cell::text(name)];
         if history.is_sweep() {
             cells.push(Cell::number(Some(*clients)));
         }
@@ -133,15 +129,12 @@ fn levels(history: &History, metrics: &[Metric]) -> Table {
             Cell::text(ratio(level.ratio.ratio)).interval(Some(around(level.ratio)))
         }));
         cells.push(Cell::number(last.map(|point| history.runs[point.after].date())));
-        cells.push(last.map_or_else(
-            Cell::dash,
-            |point| {
-                let verdict = group.verdict(point);
-                Cell::text(size(point))
-                    .verdict(verdict.tone(), metric.word(verdict))
-                    .interval(Some(around(point.ratio)))
-            },
-        ));
+        cells.push(last.map_or_else(Cell::dash, |point| {
+            let verdict = group.verdict(point);
+            Cell::text(size(point))
+                .verdict(verdict.tone(), metric.word(verdict))
+                .interval(Some(around(point.ratio)))
+        }));
         table.push(Row::new(cells));
     }
     table.caption("Levels of groups").class("changes")
@@ -547,5 +540,4 @@ mod tests {
             assert_eq!(significance_level(level), level.to_string());
         }
     }
-
 }

@@ -56,7 +56,9 @@ fn group_is_followed_as_a_whole_if_it_has_several_microbenchmarks() {
     let sizes: Vec<(&str, usize)> = history
         .figures
         .iter()
-        .filter(|one| one.is_of_group() && one.figure.candidate == "rel" && one.figure.metric == Metric::Qps)
+        .filter(|one| {
+            one.is_of_group() && one.figure.candidate == "rel" && one.figure.metric == Metric::Qps
+        })
         .map(|one| (one.figure.group.as_str(), one.microbenchmarks))
         .collect();
     assert_eq!(sizes, [("range-1", 2), ("writes", 1)]);

@@ -84,10 +84,7 @@ pub(crate) fn table(table: &Table) -> Markup {
 }
 
 /// The same with a chart after the first column: its heading, and a chart for each row.
-pub(crate) fn table_with_charts(
-    table: &Table,
-    charts: Option<(Markup, Vec<Markup>)>,
-) -> Markup {
+pub(crate) fn table_with_charts(table: &Table, charts: Option<(Markup, Vec<Markup>)>) -> Markup {
     let (head, charts) = charts.unzip();
     let charts = charts.unwrap_or_default();
     let columns = &table.columns;
