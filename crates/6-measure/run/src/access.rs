@@ -6,8 +6,8 @@ use dbdyno_engines::server::ServerAccess;
 use dbdyno_results::Role;
 use dbdyno_spec::experiment::{ExistingServer, Experiment};
 use dbdyno_types::{ClientWait, RunIdentity};
+use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::{Open, SystemUnderTest};
-use dbdyno_worker::worker::WorkerError;
 
 use crate::context::WorkerProgram;
 use crate::resolved_candidate::{Deployment, on_existing_servers};

@@ -6,7 +6,7 @@ use dbdyno_engines::SchemaRemoval;
 use dbdyno_engines::server::ServerDirs;
 use dbdyno_results::RunWriter;
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_worker::worker::WorkerError;
+use dbdyno_worker::WorkerError;
 
 use crate::context::{RunContext, WorkerProgram};
 use crate::cpus::chosen_cpus;

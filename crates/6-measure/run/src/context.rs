@@ -11,7 +11,7 @@ use dbdyno_machine::{CpuAssignment, remove_secrets};
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_types::{ClientWait, RunIdentity};
-use dbdyno_worker::worker::{WorkerError, WorkerHandle};
+use dbdyno_worker::{WorkerError, WorkerHandle};
 
 use crate::data_location::DataLocation;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};

@@ -8,7 +8,7 @@ use dbdyno_hosts::HostError;
 use dbdyno_machine::{CpuSet, IdlePreventerError};
 use dbdyno_results::ResultsError;
 use dbdyno_units::Bytes;
-use dbdyno_worker::worker::WorkerError;
+use dbdyno_worker::WorkerError;
 
 pub use crate::sampling::SamplingError;
 pub use crate::statement_check::StatementProblem;

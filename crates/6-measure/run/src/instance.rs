@@ -13,9 +13,8 @@ use dbdyno_results::OptimizationRecord;
 use dbdyno_spec::experiment::System;
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_types::{Counting, SliceMeasured};
-use dbdyno_worker::protocol::{InsertStep, Opened, Prepare, StepUsages};
-use dbdyno_worker::slice::SliceRequest;
-use dbdyno_worker::worker::{WorkerError, WorkerHandle};
+use dbdyno_worker::protocol::{InsertStep, Opened, Prepare, SliceRequest, StepUsages};
+use dbdyno_worker::{WorkerError, WorkerHandle};
 
 use crate::context::RunContext;
 use crate::data_location::DataLocation;
@@ -335,8 +334,7 @@ mod tests {
     use dbdyno_results::RunDirectory;
     use dbdyno_spec::parse;
     use dbdyno_units::Nanos;
-    use dbdyno_worker::protocol::{Failed, Response};
-    use dbdyno_worker::slice::Quota;
+    use dbdyno_worker::protocol::{Failed, Quota, Response};
 
     use super::*;
     use crate::cases::cases;

@@ -17,9 +17,8 @@ use dbdyno_machine::CpuAssignment;
 use dbdyno_results::{Role, RunDirectory};
 use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System, Training};
 use dbdyno_types::build::BoltProfileMethod;
-use dbdyno_worker::protocol::Prepare;
-use dbdyno_worker::slice::{Quota, SliceRequest};
-use dbdyno_worker::worker::WorkerError;
+use dbdyno_worker::WorkerError;
+use dbdyno_worker::protocol::{Prepare, Quota, SliceRequest};
 use serde_json::json;
 
 use crate::context::{RunContext, WorkerProgram};

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_results::{FailureKind, FailureRecord, OptimizationRecord, ResultsError, RunWriter};
+use dbdyno_worker::WorkerError;
 use dbdyno_worker::schedule::BASELINE;
-use dbdyno_worker::worker::WorkerError;
 
 use crate::error::RunError;
 use crate::instance::{Instance, LostSlice};

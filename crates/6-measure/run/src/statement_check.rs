@@ -3,8 +3,8 @@
 use std::fmt;
 
 use dbdyno_spec::experiment::Experiment;
+use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::RefusedStatement;
-use dbdyno_worker::worker::WorkerError;
 
 use crate::error::RunError;
 use crate::instance::Instance;

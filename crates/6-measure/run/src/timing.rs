@@ -2,8 +2,8 @@
 
 use dbdyno_spec::experiment::{Pace, Schedule};
 use dbdyno_units::Nanos;
+use dbdyno_worker::protocol::lead_in_time;
 use dbdyno_worker::schedule;
-use dbdyno_worker::slice::lead_in_time;
 use dbdyno_workloads::definition::Microbenchmark;
 
 /// The length of a slice.

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 /// Significant decimal digits of a response time: two, a resolution of 1%. Each further digit would
 /// make the table ten times larger, and it shares the cache with the system under test.
-pub const DIGITS: u8 = 2;
+const DIGITS: u8 = 2;
 
 /// A histogram in ticks for the hot loop, converted to time when the slice ends. Its buckets are those of
 /// [`Histogram`] with [`DIGITS`]; recording takes no branch and touches one cache line, which matters for

@@ -1,12 +1,36 @@
 //! The schedule of slices, and the worker that runs them.
 //!
-//! A [`worker`] is a process that holds the connections to one instance and runs slices on
-//! request. A [`schedule`] determines the order and length of the slices: each block contains one
-//! slice of every candidate, in random order. It does no I/O. This crate does not compute
-//! estimates or write to the run directory.
+//! A worker is a process that holds the connections to one instance and runs slices on request: see [`serve`], and
+//! [`WorkerHandle`] for dbdyno's side. A [`schedule`] determines the order and length of the slices: each block
+//! contains one slice of every candidate, in random order. It does no I/O. This crate does not compute estimates or
+//! write to the run directory.
 
-pub mod latency;
+mod client;
+mod client_context;
+mod client_driver;
+mod clients;
+mod delay;
+mod error;
+#[cfg(test)]
+mod fake_server;
+mod handle;
+mod insert;
+mod latency;
+mod meter;
+mod own_data;
+mod prepared;
 pub mod protocol;
 pub mod schedule;
-pub mod slice;
-pub mod worker;
+mod script_client;
+mod script_host;
+mod script_time;
+mod serve;
+mod server_monitor;
+mod waiting;
+mod wire;
+
+pub use client::{Client, ClientSetup};
+pub use error::{RequestError, ServeError};
+pub use handle::{WorkerError, WorkerHandle};
+pub use serve::serve;
+pub use server_monitor::{ServerMonitor, StepMeter, TimedPart};

@@ -7,7 +7,7 @@ use dbdyno_units::Nanos;
 use dbdyno_workloads::keys::below;
 use dbdyno_workloads::seeds::{Purpose, rng_for};
 
-use crate::slice::{Quota, SliceRequest};
+use crate::protocol::{Quota, SliceRequest};
 
 /// The baseline's number among the candidates.
 pub const BASELINE: usize = 0;

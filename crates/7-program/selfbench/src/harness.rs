@@ -19,7 +19,7 @@ use dbdyno_spec::experiment::Experiment;
 use dbdyno_spec::parse_with_warnings;
 use dbdyno_types::ClientWait;
 use dbdyno_units::Nanos;
-use dbdyno_worker::worker::{WorkerError, WorkerHandle};
+use dbdyno_worker::{WorkerError, WorkerHandle};
 use jiff::Timestamp;
 
 use crate::figures::workspace;
@@ -35,7 +35,7 @@ pub fn main(bench: impl FnOnce() -> anyhow::Result<outcome::Outcome>) -> ExitCod
     if args != [WORKER] {
         return outcome::exit_code(bench());
     }
-    let served = dbdyno_worker::worker::serve(&mut BufReader::new(stdin()), &mut stdout());
+    let served = dbdyno_worker::serve(&mut BufReader::new(stdin()), &mut stdout());
     outcome::exit_code(served.map(|()| outcome::Outcome::Met).map_err(|error| anyhow!(error)))
 }
 

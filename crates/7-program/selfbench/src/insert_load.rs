@@ -9,7 +9,7 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_types::insert::StepMeasured;
 use dbdyno_types::server::{ServerSystem, StatementMode, Target};
 use dbdyno_worker::protocol::{InsertStep, StepUsages};
-use dbdyno_worker::worker::{WorkerError, WorkerHandle};
+use dbdyno_worker::{WorkerError, WorkerHandle};
 use dbdyno_workloads::events::ParameterSink;
 use dbdyno_workloads::insert::{Inserts, Plan, RowStream, Step, Task, indexes, table_name};
 

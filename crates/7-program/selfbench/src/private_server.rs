@@ -13,9 +13,8 @@ use dbdyno_engines::server::{
 use dbdyno_machine::{CpuAssignment, CpuSet};
 use dbdyno_types::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_types::{ClientWait, SliceMeasured};
-use dbdyno_worker::protocol::{Open, SystemUnderTest};
-use dbdyno_worker::slice::SliceRequest;
-use dbdyno_worker::worker::WorkerHandle;
+use dbdyno_worker::WorkerHandle;
+use dbdyno_worker::protocol::{Open, SliceRequest, SystemUnderTest};
 use dbdyno_workloads::insert::Plan;
 use dbdyno_workloads::schema::table_name;
 use tempfile::TempDir;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dbdyno_units::Nanos;
 use dbdyno_worker::protocol::{Reading, StepReading, StepUsages, TimedUsage};
-use dbdyno_worker::worker::{ServerMonitor, StepMeter, TimedPart};
+use dbdyno_worker::{ServerMonitor, StepMeter, TimedPart};
 
 /// The monitors of all servers, by the agent's number.
 #[derive(Clone, Default)]

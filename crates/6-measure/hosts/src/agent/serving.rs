@@ -14,7 +14,7 @@ use dbdyno_machine::ProcessTree;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_types::Counting;
 use dbdyno_units::Bytes;
-use dbdyno_worker::worker::ServerMonitor;
+use dbdyno_worker::ServerMonitor;
 
 use super::live::Optimizers;
 use super::programs::Programs;

@@ -234,7 +234,7 @@ mod tests {
 
     use dbdyno_audit::AuditError;
     use dbdyno_spec::parse;
-    use dbdyno_worker::worker::WorkerError;
+    use dbdyno_worker::WorkerError;
 
     use super::*;
     use crate::context::WorkerProgram;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dbdyno_worker::worker::WorkerError;
+use dbdyno_worker::WorkerError;
 
 use super::Instance;
 use super::running_server::RunningServer;

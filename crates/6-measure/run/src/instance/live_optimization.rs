@@ -10,9 +10,8 @@ use dbdyno_results::OptimizationRecord;
 use dbdyno_spec::experiment::{Counts, Live, System};
 use dbdyno_types::SliceMeasured;
 use dbdyno_types::server::ServerSystem;
-use dbdyno_worker::protocol::Prepare;
-use dbdyno_worker::slice::SliceRequest;
-use dbdyno_worker::worker::WorkerError;
+use dbdyno_worker::WorkerError;
+use dbdyno_worker::protocol::{Prepare, SliceRequest};
 
 use super::running_server::RunningServer;
 use super::{Instance, SliceError};

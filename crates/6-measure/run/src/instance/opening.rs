@@ -6,8 +6,8 @@ use dbdyno_engines::server::{Server, ServerAccess, ServerPlan};
 use dbdyno_engines::sqlite::{self, Sqlite};
 use dbdyno_hosts::{HostConnection, HostMonitor};
 use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
+use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::{Open, SystemUnderTest};
-use dbdyno_worker::worker::WorkerError;
 
 use super::Instance;
 use super::running_server::{RunningServer, host_failed, server_failed};

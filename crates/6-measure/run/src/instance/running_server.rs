@@ -5,7 +5,7 @@ use std::fmt::Display;
 use dbdyno_engines::server::{Server, ServerError};
 use dbdyno_hosts::{HostError, HostServer};
 use dbdyno_types::server::Target;
-use dbdyno_worker::worker::WorkerError;
+use dbdyno_worker::WorkerError;
 
 /// A running private server. Dropping it kills the server.
 pub(super) enum RunningServer {

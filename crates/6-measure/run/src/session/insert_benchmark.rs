@@ -9,9 +9,9 @@ use dbdyno_results::{
 use dbdyno_spec::experiment::InsertBenchmark;
 use dbdyno_types::insert::StepMeasured;
 use dbdyno_units::Share;
+use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::InsertStep;
 use dbdyno_worker::schedule::repeat_order;
-use dbdyno_worker::worker::WorkerError;
 
 use super::candidate_repeat::CandidateRepeat;
 use super::{MeasurementEnd, Session};

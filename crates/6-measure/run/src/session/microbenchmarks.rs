@@ -6,8 +6,8 @@ use dbdyno_machine::IdlePreventer;
 use dbdyno_results::StateSnapshotRecord;
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
+use dbdyno_worker::WorkerError;
 use dbdyno_worker::schedule::start_order;
-use dbdyno_worker::worker::WorkerError;
 use dbdyno_workloads::definition::Stage;
 
 use super::Session;

@@ -9,7 +9,7 @@ use crate::error::CliError;
 pub fn worker() -> Result<ExitCode, CliError> {
     let mut requests = BufReader::new(stdin());
     let mut responses = stdout();
-    dbdyno_worker::worker::serve(&mut requests, &mut responses)
+    dbdyno_worker::serve(&mut requests, &mut responses)
         .map_err(|error| CliError::Other(error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -16,9 +16,8 @@ use dbdyno_selfbench::private_server::{PrivateServer, run_slice};
 use dbdyno_selfbench::progress::Progress;
 use dbdyno_selfbench::table::{Table, print};
 use dbdyno_units::Nanos;
-use dbdyno_worker::protocol::Prepare;
-use dbdyno_worker::slice::{Quota, SliceRequest};
-use dbdyno_worker::worker::WorkerHandle;
+use dbdyno_worker::WorkerHandle;
+use dbdyno_worker::protocol::{Prepare, Quota, SliceRequest};
 use dbdyno_workloads::catalog::Catalog;
 
 use crate::ServerArgs;

@@ -23,10 +23,9 @@ use dbdyno_selfbench::progress::Progress;
 use dbdyno_selfbench::table::print;
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::Nanos;
-use dbdyno_worker::protocol::Prepare;
+use dbdyno_worker::WorkerHandle;
+use dbdyno_worker::protocol::{Prepare, Quota, SliceRequest};
 use dbdyno_worker::schedule::order;
-use dbdyno_worker::slice::{Quota, SliceRequest};
-use dbdyno_worker::worker::WorkerHandle;
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Microbenchmark, Stage};
 

@@ -15,7 +15,7 @@ use dbdyno_selfbench::live_server::LiveServer;
 use dbdyno_selfbench::private_server::{PrivateServer, find_system};
 use dbdyno_types::ClientWait;
 use dbdyno_units::Nanos;
-use dbdyno_worker::worker::WorkerHandle;
+use dbdyno_worker::WorkerHandle;
 use tempfile::TempDir;
 
 /// Measures and tests the live optimizer on a private server under load.

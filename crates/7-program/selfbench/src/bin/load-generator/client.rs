@@ -17,9 +17,8 @@ use dbdyno_selfbench::table::{Table, print};
 use dbdyno_types::server::{StorageEngine, Target};
 use dbdyno_types::{ClientWait, SliceMeasured};
 use dbdyno_units::Nanos;
-use dbdyno_worker::protocol::Prepare;
-use dbdyno_worker::slice::{Quota, SliceRequest};
-use dbdyno_worker::worker::WorkerHandle;
+use dbdyno_worker::WorkerHandle;
+use dbdyno_worker::protocol::{Prepare, Quota, SliceRequest};
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Group, Microbenchmark, Script, Stage, Throughput};
 

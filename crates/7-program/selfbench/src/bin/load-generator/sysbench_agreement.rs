@@ -16,7 +16,7 @@ use dbdyno_stats::median;
 use dbdyno_types::ClientWait;
 use dbdyno_types::server::{StorageEngine, Target};
 use dbdyno_units::Nanos;
-use dbdyno_worker::worker::WorkerHandle;
+use dbdyno_worker::WorkerHandle;
 
 /// The sysbench script of each microbenchmark of the experiments.
 const WORKS: [Work; 13] = [

@@ -4,8 +4,8 @@ use dbdyno_machine::tsc::TickSource;
 use dbdyno_units::Share;
 use dbdyno_workloads::events::Events;
 
-use super::error::RequestError;
-use super::tally::Tally;
+use crate::client_context::SliceCounts;
+use crate::error::RequestError;
 
 /// Makes slices longer by a fixed share, with work of the same kind: after a share of the events,
 /// another one is run in the same slice and not counted.
@@ -13,7 +13,7 @@ use super::tally::Tally;
 /// Waiting after events would let caches and branch predictors cool down, and so slow down the events
 /// that follow. Only the part of an event that remains is waited for, once, at the end of the slice. If
 /// events write, all of the delay is waited for there, as more events would change the data.
-pub(super) struct Delay {
+pub(crate) struct Delay {
     share: f64,
     /// The additional events: a stream of their own, so that the counted ones stay the same. `None`
     /// if events write.
@@ -23,19 +23,14 @@ pub(super) struct Delay {
     /// Number of additional events in this slice.
     added: u64,
     /// Counts of the additional events.
-    tally: Tally,
+    counts: SliceCounts,
 }
 
 impl Delay {
     /// A delay of these events.
     pub fn new(share: Share, of: &Events) -> Self {
-        Self {
-            share: share.as_fraction(),
-            events: (!of.program().writes).then(|| of.clone()),
-            owed: 0.0,
-            added: 0,
-            tally: Tally::default(),
-        }
+        let events = (!of.program().writes).then(|| of.clone());
+        Self { events, ..Self::waiting(share) }
     }
 
     /// A delay of a script's events, which is waited for.
@@ -45,7 +40,7 @@ impl Delay {
             events: None,
             owed: 0.0,
             added: 0,
-            tally: Tally::default(),
+            counts: SliceCounts::default(),
         }
     }
 
@@ -54,7 +49,7 @@ impl Delay {
         if let Some(events) = &mut self.events {
             events.start_block(!seed, microbenchmark, block);
         }
-        (self.owed, self.added, self.tally) = (0.0, 0, Tally::default());
+        (self.owed, self.added, self.counts) = (0.0, 0, SliceCounts::default());
     }
 
     /// Adds the delay of an event that ended at the tick `end`: runs more events with `run` if whole
@@ -63,14 +58,14 @@ impl Delay {
     pub fn after_event<T: TickSource>(
         &mut self,
         end: u64,
-        mut run: impl FnMut(&mut Events, &mut Tally) -> Result<(), RequestError>,
+        mut run: impl FnMut(&mut Events, &mut SliceCounts) -> Result<(), RequestError>,
     ) -> Result<u64, RequestError> {
         self.owed += self.share;
         let Some(events) = self.events.as_mut().filter(|_| self.owed >= 1.0) else {
             return Ok(end);
         };
         while self.owed >= 1.0 {
-            run(events, &mut self.tally)?;
+            run(events, &mut self.counts)?;
             self.owed -= 1.0;
             self.added += 1;
         }
@@ -79,11 +74,11 @@ impl Delay {
 
     /// Ends a slice of `counted` events that began and ended at these ticks: waits for what is still
     /// owed. Returns the counts of the additional events.
-    pub fn settle<T: TickSource>(&mut self, counted: u64, start: u64, end: u64) -> Tally {
+    pub fn settle<T: TickSource>(&mut self, counted: u64, start: u64, end: u64) -> SliceCounts {
         let per_event = end.saturating_sub(start) as f64 / (counted + self.added).max(1) as f64;
         let until = end + (self.owed * per_event) as u64;
         while T::now() < until {}
-        std::mem::take(&mut self.tally)
+        std::mem::take(&mut self.counts)
     }
 }
 
@@ -148,16 +143,16 @@ mod tests {
             counted.draw(0, &mut own);
             TIME.set(TIME.get() + EVENT);
             end = delay
-                .after_event::<Fake>(TIME.get(), |events, tally| {
+                .after_event::<Fake>(TIME.get(), |events, counts| {
                     events.draw(0, &mut additional);
-                    tally.statements += 1;
+                    counts.statements += 1;
                     TIME.set(TIME.get() + EVENT);
                     Ok(())
                 })
                 .unwrap();
         }
-        let tally = delay.settle::<Fake>(number, start, end);
-        ((TIME.get() - start) as f64 / EVENT as f64, tally.statements, [own, additional])
+        let counts = delay.settle::<Fake>(number, start, end);
+        ((TIME.get() - start) as f64 / EVENT as f64, counts.statements, [own, additional])
     }
 
     #[test]

@@ -1,15 +1,47 @@
-//! Counts of one client in a slice.
+//! What the events of a client work on: its connection, the parameters of its statements, and its counts.
 
-use dbdyno_drivers::Answer;
+use dbdyno_drivers::{Answer, Params};
+use dbdyno_machine::tsc::{Calibration, TickSource};
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::{Nanos, Qps};
 use dbdyno_workloads::definition::Counted;
-use dbdyno_workloads::events::DrawnStatement;
+use dbdyno_workloads::events::{DrawnStatement, ParameterSink};
 use dbdyno_workloads::schema::table_name;
 
-/// Counts of one slice.
+use crate::protocol::Quota;
+
+/// A client's connection, the parameters of its next statement, and the counts of its slice.
+pub(crate) struct ClientContext<C> {
+    pub connection: C,
+    pub params: ConnectionParams,
+    pub counts: SliceCounts,
+}
+
+impl<C> ClientContext<C> {
+    pub fn new(connection: C) -> Self {
+        Self { connection, params: ConnectionParams::default(), counts: SliceCounts::default() }
+    }
+}
+
+/// A driver's parameters, filled by the workload's random draws.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(crate) struct ConnectionParams(pub Params);
+
+impl ParameterSink for ConnectionParams {
+    #[inline(always)]
+    fn int(&mut self, value: i64) {
+        self.0.push_int(value);
+    }
+
+    #[inline(always)]
+    fn text(&mut self, text: &[u8]) {
+        self.0.push_text(text);
+    }
+}
+
+/// Counts of one client in one slice.
+#[derive(Default)]
+pub(crate) struct SliceCounts {
     pub events: u64,
     pub statements: u64,
     pub errors: u64,
@@ -23,7 +55,7 @@ pub(super) struct Tally {
     wrong: u64,
 }
 
-impl Tally {
+impl SliceCounts {
     /// Adds the answer to statement number `index` of the event.
     #[inline]
     pub fn add(&mut self, answer: Answer, index: usize, counted: Counted, drawn: DrawnStatement) {
@@ -89,22 +121,48 @@ impl Tally {
 
     /// Returns the counts of the timed part, which took `wall`, and resets them.
     pub fn finish(&mut self, wall: Nanos) -> SliceMeasured {
-        let tally = std::mem::take(self);
+        let counts = std::mem::take(self);
         SliceMeasured {
             wall,
-            throughput: Qps::over(tally.statements, wall).filter(|_| tally.statements > 0),
-            events: tally.events,
-            statements: tally.statements,
-            lead_in_statements: Some(tally.lead_in_statements),
-            rows: tally.rows,
-            affected: tally.affected,
-            digest: tally.digest,
-            errors: tally.errors,
-            wrong: tally.wrong,
-            first_complaint: tally.first_complaint,
-            busy_retries: tally.conflicts,
+            throughput: Qps::over(counts.statements, wall).filter(|_| counts.statements > 0),
+            events: counts.events,
+            statements: counts.statements,
+            lead_in_statements: Some(counts.lead_in_statements),
+            rows: counts.rows,
+            affected: counts.affected,
+            digest: counts.digest,
+            errors: counts.errors,
+            wrong: counts.wrong,
+            first_complaint: counts.first_complaint,
+            busy_retries: counts.conflicts,
             ..SliceMeasured::default()
         }
+    }
+}
+
+/// The end of a slice or its lead-in.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline {
+    events: u64,
+    ticks: u64,
+}
+
+impl Deadline {
+    /// The deadline of a quota that starts now.
+    pub fn of<T: TickSource>(quota: Quota, calibration: Calibration) -> Self {
+        match quota {
+            Quota::Events(events) => Self { events, ticks: u64::MAX },
+            Quota::Time(time) => {
+                let ticks = T::now().saturating_add(calibration.to_ticks(time));
+                Self { events: u64::MAX, ticks }
+            }
+        }
+    }
+
+    /// Whether a client with these counts stops at this tick.
+    #[inline(always)]
+    pub const fn is_over(self, counts: &SliceCounts, now: u64) -> bool {
+        counts.events >= self.events || now >= self.ticks
     }
 }
 
@@ -114,16 +172,16 @@ mod tests {
 
     #[test]
     fn errors_of_the_lead_in_are_kept() {
-        let mut tally = Tally::default();
+        let mut counts = SliceCounts::default();
         let one = DrawnStatement { table: 0, at_least: 1, at_most: 1 };
         let answer = |rows| Answer { rows, digest: 5, ..Answer::default() };
-        tally.add(answer(1), 0, Counted::Rows, one);
-        tally.add(answer(0), 0, Counted::Rows, one);
-        tally.errors += 1;
-        tally.events += 2;
-        tally.start_counting();
-        tally.add(answer(1), 0, Counted::Rows, one);
-        let measured = tally.finish(Nanos::from_millis(1));
+        counts.add(answer(1), 0, Counted::Rows, one);
+        counts.add(answer(0), 0, Counted::Rows, one);
+        counts.errors += 1;
+        counts.events += 2;
+        counts.start_counting();
+        counts.add(answer(1), 0, Counted::Rows, one);
+        let measured = counts.finish(Nanos::from_millis(1));
         assert_eq!((measured.statements, measured.events, measured.rows), (1, 0, 1));
         assert_eq!(measured.lead_in_statements, Some(2));
         assert_eq!((measured.errors, measured.wrong, measured.digest), (1, 1, 15));

@@ -1,14 +1,14 @@
 //! A sysbench script on one connection.
 
 use dbdyno_drivers::{Answer, Connection, Error, NonBlockingConnection};
-use dbdyno_scripts::{Client, Progress, START_TIME, Seed, Setup, init};
+use dbdyno_scripts::{Client, Progress, START_TIME, ScriptError, Seed, Setup, init};
 use dbdyno_workloads::definition::Script;
 
-use super::error::RequestError;
-use super::prepared::ConnectionParams;
-use super::script_host::{ScriptHost, ScriptStatements, ScriptTarget, SendStatement};
-use super::script_time;
-use super::tally::Tally;
+use crate::client_context::{ClientContext, SliceCounts};
+use crate::error::RequestError;
+use crate::script_host::{ScriptHost, ScriptStatements, ScriptTarget, SendStatement};
+use crate::script_time;
+use crate::waiting::ScriptEvent;
 
 /// Parts of the unique sequence: one for the data, and one for each position in the running order; further
 /// positions continue where the client is.
@@ -22,7 +22,7 @@ const UNIQUE_PER_BLOCK: u32 = 1 << 14;
 const INIT: u64 = u64::MAX;
 
 /// A script that is ready to run events on one connection.
-pub(super) struct ScriptClient {
+pub(crate) struct ScriptClient {
     client: Client,
     statements: ScriptStatements,
     target: ScriptTarget,
@@ -35,23 +35,16 @@ impl ScriptClient {
     /// Loads the script and runs its `thread_init`, and its `init` for the first client, with the experiment's
     /// seed.
     pub fn new<C: Connection>(
-        connection: &mut C,
+        context: &mut ClientContext<C>,
         script: &Script,
         target: ScriptTarget,
         (number, clients, passed): (u32, u32, u32),
         position: u32,
         seed: u64,
     ) -> Result<Self, RequestError> {
-        script_time::set(connection, target.driver, START_TIME)?;
+        script_time::set(&mut context.connection, target.driver, START_TIME)?;
         let mut statements = ScriptStatements::new(target.driver);
-        let (mut params, mut tally) = (ConnectionParams::default(), Tally::default());
-        let host = &mut ScriptHost {
-            connection,
-            params: &mut params.0,
-            tally: &mut tally,
-            statements: &mut statements,
-            send: None,
-        };
+        let host = &mut ScriptHost { context, statements: &mut statements, send: None };
         let numbers = [seed, position.into(), number.into()];
         let setup = target.setup(script, number, clients, Seed::of(&numbers), passed);
         let source = &script.source;
@@ -64,22 +57,18 @@ impl ScriptClient {
     }
 
     /// Runs the script's `thread_done`.
-    pub fn finish<C: Connection>(&mut self, connection: &mut C) -> Result<(), RequestError> {
-        let (mut params, mut tally) = (ConnectionParams::default(), Tally::default());
-        let host = &mut ScriptHost {
-            connection,
-            params: &mut params.0,
-            tally: &mut tally,
-            statements: &mut self.statements,
-            send: None,
-        };
+    pub fn finish<C: Connection>(
+        &mut self,
+        context: &mut ClientContext<C>,
+    ) -> Result<(), RequestError> {
+        let host = &mut ScriptHost { context, statements: &mut self.statements, send: None };
         Ok(self.client.finish(host)?)
     }
 
     /// Starts a block: the next event begins with its random numbers.
     pub fn start_block<C: Connection>(
         &mut self,
-        connection: &mut C,
+        context: &mut ClientContext<C>,
         seed: u64,
         block: u32,
     ) -> Result<(), RequestError> {
@@ -89,7 +78,7 @@ impl ScriptClient {
         let first_unique = before + block.saturating_mul(UNIQUE_PER_BLOCK).min(part - 1);
         // Each block adds a second.
         let time = START_TIME + f64::from(block);
-        script_time::set(connection, self.target.driver, time)?;
+        script_time::set(&mut context.connection, self.target.driver, time)?;
         self.client.start_block(Seed::of(&numbers), first_unique, time);
         Ok(())
     }
@@ -98,60 +87,50 @@ impl ScriptClient {
     pub fn passed_unique_values(&self) -> u32 {
         self.client.unique_position().passed
     }
+}
 
-    /// Runs one event.
+impl<C: Connection> ScriptEvent<C> for ScriptClient {
     #[inline]
-    pub fn event<C: Connection>(
-        &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
-    ) -> Result<(), RequestError> {
+    fn run(&mut self, context: &mut ClientContext<C>) -> Result<(), RequestError> {
         let Self { client, statements, .. } = self;
-        let host =
-            &mut ScriptHost { connection, params: &mut params.0, tally, statements, send: None };
-        let progress = client.event(host);
-        complete(progress, tally).map(drop)
+        let progress = client.event(&mut ScriptHost { context, statements, send: None });
+        complete(progress, &mut context.counts).map(drop)
     }
 
-    /// Starts an event and sends its first statement. Returns whether the event is complete already.
     #[inline]
-    pub fn begin_event<C: NonBlockingConnection>(
-        &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
-    ) -> Result<bool, RequestError> {
+    fn begin(&mut self, context: &mut ClientContext<C>) -> Result<bool, RequestError>
+    where
+        C: NonBlockingConnection,
+    {
         let Self { client, statements, .. } = self;
         let send = Some(C::send as SendStatement<C>);
-        let host = &mut ScriptHost { connection, params: &mut params.0, tally, statements, send };
-        let progress = client.event(host);
-        complete(progress, tally)
+        let progress = client.event(&mut ScriptHost { context, statements, send });
+        complete(progress, &mut context.counts)
     }
 
-    /// Continues an event after an answer. Returns whether the event is complete.
     #[inline]
-    pub fn received<C: NonBlockingConnection>(
+    fn received(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
         answer: Result<Answer, Error>,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<bool, RequestError>
+    where
+        C: NonBlockingConnection,
+    {
         let Self { client, statements, .. } = self;
         let send = Some(C::send as SendStatement<C>);
-        let host = &mut ScriptHost { connection, params: &mut params.0, tally, statements, send };
+        let host = &mut ScriptHost { context, statements, send };
         let outcome = host.received(answer);
         let progress = client.resume(host, outcome);
-        complete(progress, tally)
+        complete(progress, &mut context.counts)
     }
 }
 
 /// Whether the event is complete.
 #[inline]
 fn complete(
-    progress: Result<Progress, dbdyno_scripts::ScriptError>,
-    tally: &mut Tally,
+    progress: Result<Progress, ScriptError>,
+    counts: &mut SliceCounts,
 ) -> Result<bool, RequestError> {
     match progress {
         Ok(Progress::Event) => Ok(true),
@@ -160,7 +139,7 @@ fn complete(
             Err("the script has ended its client: event() returned a value".into())
         }
         Err(error) => {
-            tally.errors += 1;
+            counts.errors += 1;
             Err(error.into())
         }
     }

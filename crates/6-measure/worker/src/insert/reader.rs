@@ -9,12 +9,10 @@ use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{Query, QueryKind};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::Stop;
-use super::progress::ClientProgress;
-use super::tally::Times;
+use super::progress::{ClientProgress, Stop, Times};
 use super::writer::{Oldest, described, is_temporary};
-use crate::worker::error::RequestError;
-use crate::worker::prepared::ConnectionParams;
+use crate::client_context::ConnectionParams;
+use crate::error::RequestError;
 
 /// A client's queries, prepared on its connection.
 pub(super) struct Reader<'a, C> {

@@ -1,7 +1,7 @@
 //! dbdyno's side of the protocol.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,12 @@ use dbdyno_types::{SliceMeasured, StateSnapshot};
 use dbdyno_workloads::definition::Microbenchmark;
 use rustix::fs::OFlags;
 
+use crate::error::ServeError;
 use crate::protocol::{
     Failed, InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response,
-    StepReading, StepUsages, TimedUsage,
+    SliceRequest, StepReading, StepUsages, TimedUsage,
 };
-use crate::slice::SliceRequest;
+use crate::wire;
 
 /// An error of a request to a worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,13 +111,10 @@ fn new_log(log: &Path) -> io::Result<File> {
 
 impl WorkerHandle {
     /// Starts `command` as a worker, with its error output in the file `log`. The command must
-    /// call [`super::serve`] on its standard input and output.
+    /// call [`crate::serve`] on its standard input and output.
     ///
     /// The kernel kills the worker when the calling thread ends, even if dbdyno is killed. The
     /// worker has its own process group, so that Ctrl-C in a terminal does not affect it.
-    ///
-    /// # Errors
-    /// The program cannot be started, or the log file cannot be created.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self, WorkerError> {
         let failed = |error: io::Error| WorkerError::NotStarted(error.to_string());
         let errors = new_log(log).map_err(|error| {
@@ -140,9 +138,6 @@ impl WorkerHandle {
     }
 
     /// Connects to the instance.
-    ///
-    /// # Errors
-    /// The worker exited, or the database failed.
     pub fn open(&mut self, open: Open) -> Result<Opened, WorkerError> {
         let doing = "opening the instance";
         match self.request(&Request::Open(Box::new(open)), doing)? {
@@ -152,33 +147,21 @@ impl WorkerHandle {
     }
 
     /// Creates and fills the tables.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn load(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::Load, "loading the tables")
     }
 
     /// Reads all tables and indexes once.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn warm(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::Warm, "warming the caches")
     }
 
     /// Settles the database: writes back pending changes.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn settle(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::Settle, "settling the database")
     }
 
     /// Reads the state of the database.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn state_snapshot(&mut self) -> Result<StateSnapshot, WorkerError> {
         let doing = "reading the state of the database";
         match self.request(&Request::StateSnapshot, doing)? {
@@ -188,25 +171,16 @@ impl WorkerHandle {
     }
 
     /// Prepares a microbenchmark.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn prepare(&mut self, prepare: Prepare) -> Result<(), WorkerError> {
         self.request_done(&Request::Prepare(Box::new(prepare)), "preparing statements")
     }
 
     /// Runs one slice.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, WorkerError> {
         self.slice_on_host(order, &mut |_| None)
     }
 
     /// Runs one slice on a server of another host; `read` takes the readings of its usage there.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn slice_on_host(
         &mut self,
         order: SliceRequest,
@@ -232,9 +206,6 @@ impl WorkerHandle {
     }
 
     /// Prepares the statements of these microbenchmarks once. Returns those that the system refuses.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn check_statements(
         &mut self,
         microbenchmarks: &[Microbenchmark],
@@ -247,25 +218,16 @@ impl WorkerHandle {
     }
 
     /// Logs in to an existing server and checks that the run can create its schema.
-    ///
-    /// # Errors
-    /// As [`Self::open`]; the login failed, or a privilege is missing.
     pub fn check_access(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::CheckAccess, "checking the access")
     }
 
     /// Frees the prepared statements.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn free_statements(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::FreeStatements, "freeing statements")
     }
 
     /// Removes the tables of the run, and its schema if nothing else is in it.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn remove(&mut self) -> Result<SchemaRemoval, WorkerError> {
         let doing = "removing dbdyno's tables";
         match self.request(&Request::Remove, doing)? {
@@ -275,9 +237,6 @@ impl WorkerHandle {
     }
 
     /// Creates the tables of the insert benchmark.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn insert_tables(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::InsertTables, "creating the tables")
     }
@@ -285,9 +244,7 @@ impl WorkerHandle {
     /// Runs a step of the insert benchmark and calls `on_second` after each of its seconds. If that
     /// returns false, kills the worker and returns `None`. `read` takes the readings of a server on another
     /// host.
-    ///
-    /// # Errors
-    /// As [`Self::open`], and those of `on_second`, after which the worker is also killed.
+    /// The worker is also killed after an error of `on_second`.
     pub fn insert_step<X: From<WorkerError>>(
         &mut self,
         step: InsertStep,
@@ -322,9 +279,6 @@ impl WorkerHandle {
     }
 
     /// Lets the worker close its connections and waits for its exit.
-    ///
-    /// # Errors
-    /// The worker did not exit cleanly.
     pub fn close(mut self) -> Result<(), WorkerError> {
         self.requests = None;
         match self.child.wait() {
@@ -346,29 +300,24 @@ impl WorkerHandle {
     }
 
     fn send(&mut self, request: &Request, doing: &'static str) -> Result<(), WorkerError> {
-        let mut line =
-            serde_json::to_vec(request).map_err(|error| WorkerError::failed(doing, error))?;
-        line.push(b'\n');
-        let sent = match &mut self.requests {
-            Some(requests) => requests.write_all(&line).is_ok(),
-            None => false,
-        };
-        if sent { Ok(()) } else { Err(self.died(doing)) }
+        let Some(requests) = &mut self.requests else { return Err(self.died(doing)) };
+        match wire::send(requests, request) {
+            Ok(()) => Ok(()),
+            Err(ServeError::Format(error)) => Err(WorkerError::failed(doing, error)),
+            Err(_) => Err(self.died(doing)),
+        }
     }
 
     fn receive(&mut self, doing: &'static str) -> Result<Response, WorkerError> {
-        let mut response = String::new();
-        // An incomplete line means that the worker exited while it was writing.
-        let complete = self.responses.read_line(&mut response).is_ok() && response.ends_with('\n');
-        if !complete {
-            return Err(self.died(doing));
-        }
-        match serde_json::from_str(&response) {
-            Ok(Response::Failed(Failed { message, lost_connection })) => {
+        match wire::receive(&mut self.responses) {
+            Ok(Some(Response::Failed(Failed { message, lost_connection }))) => {
                 Err(WorkerError::Failed { doing, message, lost_connection })
             }
-            Ok(response) => Ok(response),
-            Err(error) => Err(WorkerError::failed(doing, format!("invalid response: {error}"))),
+            Ok(Some(response)) => Ok(response),
+            Err(ServeError::Format(error)) => {
+                Err(WorkerError::failed(doing, format!("invalid response: {error}")))
+            }
+            Ok(None) | Err(_) => Err(self.died(doing)),
         }
     }
 

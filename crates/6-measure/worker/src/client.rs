@@ -8,18 +8,16 @@ use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::events::Events;
 use dbdyno_workloads::program::Tables;
 
-use super::deadline::Deadline;
-use super::delay::Delay;
-use super::error::RequestError;
-use super::meter::Meter;
-use super::prepared::{ConnectionParams, Prepared};
-use super::readings::Readings;
-use super::script_client::ScriptClient;
-use super::script_host::{ScriptTarget, print};
-use super::tally::Tally;
-use super::waiting::{Asleep, Waiting};
+use crate::client_context::{ClientContext, Deadline, SliceCounts};
+use crate::delay::Delay;
+use crate::error::RequestError;
 use crate::latency::TickHistogram;
-use crate::slice::SliceRequest;
+use crate::meter::{Meter, Readings};
+use crate::prepared::Prepared;
+use crate::protocol::SliceRequest;
+use crate::script_client::ScriptClient;
+use crate::script_host::{ScriptTarget, print};
+use crate::waiting::{ScriptEvent, Sleeping, Waiting};
 
 /// Parameters of a client.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +37,7 @@ pub struct ClientSetup {
 
 /// How far a client came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Advance {
+pub(crate) enum Advance {
     /// Nothing has arrived.
     Nothing,
     /// An event is in progress.
@@ -59,29 +57,27 @@ impl Work {
     #[inline]
     fn event<C: Connection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
         waiting: &mut impl Waiting<C>,
     ) -> Result<(), RequestError> {
         match self {
-            Self::Statements(prepared) => prepared.event(connection, params, tally, waiting),
-            Self::Script(script) => waiting.script_event(script, connection, params, tally),
+            Self::Statements(prepared) => prepared.event(context, waiting),
+            Self::Script(script) => waiting.script_event(&mut **script, context),
         }
     }
 
-    /// Runs one event of another stream. A script has no other.
+    /// Runs one event of another stream, with counts of its own. A script has no other stream.
     fn event_of<C: Connection>(
         &mut self,
-        events: &mut Events,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        (events, counts): (&mut Events, &mut SliceCounts),
+        context: &mut ClientContext<C>,
         waiting: &mut impl Waiting<C>,
     ) -> Result<(), RequestError> {
         let Self::Statements(prepared) = self else { return Ok(()) };
         std::mem::swap(&mut prepared.events, events);
-        let done = prepared.event(connection, params, tally, waiting);
+        std::mem::swap(&mut context.counts, counts);
+        let done = prepared.event(context, waiting);
+        std::mem::swap(&mut context.counts, counts);
         std::mem::swap(&mut prepared.events, events);
         done
     }
@@ -90,13 +86,11 @@ impl Work {
     #[inline]
     fn begin_event<C: NonBlockingConnection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
     ) -> Result<bool, RequestError> {
         match self {
-            Self::Statements(prepared) => prepared.begin_event(connection, params, tally),
-            Self::Script(script) => script.begin_event(connection, params, tally),
+            Self::Statements(prepared) => prepared.begin_event(context),
+            Self::Script(script) => script.begin(context),
         }
     }
 
@@ -104,27 +98,23 @@ impl Work {
     #[inline]
     fn received<C: NonBlockingConnection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
         answer: Result<Answer, Error>,
     ) -> Result<bool, RequestError> {
         match self {
-            Self::Statements(prepared) => prepared.received(connection, params, tally, answer),
-            Self::Script(script) => script.received(connection, params, tally, answer),
+            Self::Statements(prepared) => prepared.received(context, answer),
+            Self::Script(script) => script.received(context, answer),
         }
     }
 }
 
 /// One client: a connection, its prepared microbenchmark, and its measurements.
 pub struct Client<C> {
-    connection: C,
+    context: ClientContext<C>,
     setup: ClientSetup,
     prepared: Option<Work>,
     delay: Option<Delay>,
     histogram: TickHistogram,
-    params: ConnectionParams,
-    tally: Tally,
     /// The connection's count of lock waits at the start of the timed part.
     busy_before: u64,
     /// Values of the unique sequence that scripts of this client have passed.
@@ -138,13 +128,11 @@ impl<C: Connection> Client<C> {
     #[must_use]
     pub fn new(connection: C, setup: ClientSetup) -> Self {
         Self {
-            connection,
+            context: ClientContext::new(connection),
             setup,
             prepared: None,
             delay: None,
             histogram: TickHistogram::new(),
-            params: ConnectionParams::default(),
-            tally: Tally::default(),
             busy_before: 0,
             passed_unique_values: 0,
             event_began: 0,
@@ -153,7 +141,7 @@ impl<C: Connection> Client<C> {
 
     /// The connection, for work between slices.
     pub fn connection(&mut self) -> &mut C {
-        &mut self.connection
+        &mut self.context.connection
     }
 
     /// Prepares every statement of `microbenchmark` for every table, or starts its script as one of `clients`.
@@ -168,9 +156,10 @@ impl<C: Connection> Client<C> {
     ) -> Result<(), RequestError> {
         self.free_statements();
         let ClientSetup { number, tables, seed, scripts, injected_delay, .. } = self.setup;
-        let connection = &mut self.connection;
+        let context = &mut self.context;
         self.prepared = Some(match &microbenchmark.script {
             None => {
+                let connection = &mut context.connection;
                 let prepared = Prepared::new(connection, microbenchmark, tables, number, position)?;
                 self.delay = injected_delay.map(|share| Delay::new(share, &prepared.events));
                 Work::Statements(Box::new(prepared))
@@ -178,7 +167,7 @@ impl<C: Connection> Client<C> {
             Some(script) => {
                 let target = scripts.ok_or("sysbench scripts cannot run on this system")?;
                 let client = (number, clients, self.passed_unique_values);
-                let script = ScriptClient::new(connection, script, target, client, position, seed)?;
+                let script = ScriptClient::new(context, script, target, client, position, seed)?;
                 self.delay = injected_delay.map(Delay::waiting);
                 Work::Script(Box::new(script))
             }
@@ -190,13 +179,13 @@ impl<C: Connection> Client<C> {
     pub fn free_statements(&mut self) {
         self.end_script();
         self.prepared = None;
-        self.connection.close_statements();
+        self.context.connection.close_statements();
     }
 
     /// Ends a script with its `thread_done`, whose error is logged: all events are measured.
-    pub(super) fn end_script(&mut self) {
+    pub(crate) fn end_script(&mut self) {
         let Some(Work::Script(script)) = &mut self.prepared else { return };
-        if let Err(error) = script.finish(&mut self.connection) {
+        if let Err(error) = script.finish(&mut self.context) {
             print(&format!("thread_done of client {}: {error}", self.setup.number));
         }
         self.passed_unique_values = script.passed_unique_values();
@@ -211,73 +200,67 @@ impl<C: Connection> Client<C> {
         &mut self,
         request: SliceRequest,
     ) -> Result<SliceMeasured, RequestError> {
-        self.lead_in::<T>(request, &mut Asleep)?;
-        self.timed::<T>(request, &Meter::none(), &mut Asleep)
+        self.lead_in::<T>(request, &mut Sleeping)?;
+        self.timed::<T>(request, &Meter::none(), &mut Sleeping)
     }
 
     /// Runs the lead-in of a slice.
-    ///
-    /// # Errors
-    /// As [`Self::slice`].
-    pub(super) fn lead_in<T: TickSource>(
+    pub(crate) fn lead_in<T: TickSource>(
         &mut self,
         request: SliceRequest,
         waiting: &mut impl Waiting<C>,
     ) -> Result<(), RequestError> {
         self.start_block(request)?;
         let Some(lead_in) = request.lead_in else { return Ok(()) };
-        let Self { connection, setup, prepared, params, tally, .. } = self;
+        let Self { context, setup, prepared, .. } = self;
         let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
         let deadline = Deadline::of::<T>(lead_in, setup.calibration);
-        while !deadline.is_over(tally, T::now()) {
-            prepared.event(connection, params, tally, waiting)?;
-            tally.events += 1;
+        while !deadline.is_over(&context.counts, T::now()) {
+            prepared.event(context, waiting)?;
+            context.counts.events += 1;
         }
-        tally.start_counting();
+        context.counts.start_counting();
         Ok(())
     }
 
     /// Runs the timed part of a slice.
-    ///
-    /// # Errors
-    /// As [`Self::slice`].
-    pub(super) fn timed<T: TickSource>(
+    pub(crate) fn timed<T: TickSource>(
         &mut self,
         request: SliceRequest,
         meter: &Meter,
         waiting: &mut impl Waiting<C>,
     ) -> Result<SliceMeasured, RequestError> {
-        let Self { connection, setup, prepared, delay, histogram, params, tally, .. } = self;
+        let Self { context, setup, prepared, delay, histogram, .. } = self;
         let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
-        let busy_before = connection.busy_retries();
+        let busy_before = context.connection.busy_retries();
         let readings = Readings::now(meter);
         let start = T::now();
         let mut last = start;
         let deadline = Deadline::of::<T>(request.quota, setup.calibration);
         loop {
-            prepared.event(connection, params, tally, waiting)?;
+            prepared.event(context, waiting)?;
             let mut now = T::now();
             if let Some(delay) = &mut *delay {
-                now = delay.after_event::<T>(now, |events, tally| {
-                    prepared.event_of(events, connection, params, tally, waiting)
+                now = delay.after_event::<T>(now, |events, counts| {
+                    prepared.event_of((events, counts), context, waiting)
                 })?;
             }
             histogram.record(now.saturating_sub(last));
             last = now;
-            tally.events += 1;
-            if deadline.is_over(tally, now) {
+            context.counts.events += 1;
+            if deadline.is_over(&context.counts, now) {
                 break;
             }
         }
         if let Some(delay) = &mut *delay {
-            let additional = delay.settle::<T>(tally.events, start, last);
-            tally.add_problems(additional);
+            let additional = delay.settle::<T>(context.counts.events, start, last);
+            context.counts.add_problems(additional);
         }
         let wall = dbdyno_machine::clock::monotonic() - readings.started;
-        let mut measured = tally.finish(wall);
+        let mut measured = context.counts.finish(wall);
         readings.finish(&mut measured);
         measured.polling = waiting.polling(last.saturating_sub(start), measured.cpu);
-        measured.busy_retries += connection.busy_retries() - busy_before;
+        measured.busy_retries += context.connection.busy_retries() - busy_before;
         measured.latencies = histogram.drain(|ticks| setup.calibration.to_nanos(ticks));
         Ok(measured)
     }
@@ -291,13 +274,13 @@ impl<C: Connection> Client<C> {
                 }
             }
             Work::Script(script) => {
-                script.start_block(&mut self.connection, self.setup.seed, request.block)?;
+                script.start_block(&mut self.context, self.setup.seed, request.block)?;
                 if let Some(delay) = &mut self.delay {
                     delay.start_block(self.setup.seed, 0, request.block);
                 }
             }
         }
-        self.tally = Tally::default();
+        self.context.counts = SliceCounts::default();
         Ok(())
     }
 }
@@ -305,39 +288,39 @@ impl<C: Connection> Client<C> {
 /// Single steps, for a thread that drives several clients.
 impl<C: NonBlockingConnection> Client<C> {
     /// The length of a tick.
-    pub(super) const fn calibration(&self) -> Calibration {
+    pub(crate) const fn calibration(&self) -> Calibration {
         self.setup.calibration
     }
 
     /// The connection, to wait until it is readable.
-    pub(super) const fn readable(&self) -> &C {
-        &self.connection
+    pub(crate) const fn readable(&self) -> &C {
+        &self.context.connection
     }
 
     /// Prepares for a slice's lead-in.
-    pub(super) fn begin_slice(&mut self, request: SliceRequest) -> Result<(), RequestError> {
+    pub(crate) fn begin_slice(&mut self, request: SliceRequest) -> Result<(), RequestError> {
         self.start_block(request)
     }
 
     /// Prepares for a slice's timed part.
-    pub(super) fn start_counting(&mut self) {
-        self.tally.start_counting();
-        self.busy_before = self.connection.busy_retries();
+    pub(crate) fn start_counting(&mut self) {
+        self.context.counts.start_counting();
+        self.busy_before = self.context.connection.busy_retries();
     }
 
-    /// Starts an event, and the next ones if it is complete at once and the deadline has not passed.
+    /// Starts an event, and the next ones if it is complete immediately and the deadline has not passed.
     /// Returns whether the client has stopped, with no event started.
     #[inline]
-    pub(super) fn begin_events<T: TickSource>(
+    pub(crate) fn begin_events<T: TickSource>(
         &mut self,
         deadline: Deadline,
         histogram: &mut TickHistogram,
         mut now: u64,
     ) -> Result<bool, RequestError> {
         loop {
-            let Self { connection, prepared, params, tally, .. } = self;
+            let Self { context, prepared, .. } = self;
             self.event_began = now;
-            if !prepared.as_mut().ok_or(NOT_PREPARED)?.begin_event(connection, params, tally)? {
+            if !prepared.as_mut().ok_or(NOT_PREPARED)?.begin_event(context)? {
                 return Ok(false);
             }
             now = T::now();
@@ -350,20 +333,20 @@ impl<C: NonBlockingConnection> Client<C> {
     /// Reads what has arrived, without blocking. After an answer, continues the current event, and starts the
     /// next one if it is complete and the deadline has not passed.
     #[inline]
-    pub(super) fn advance<T: TickSource>(
+    pub(crate) fn advance<T: TickSource>(
         &mut self,
         deadline: Deadline,
         histogram: &mut TickHistogram,
     ) -> Result<Advance, RequestError> {
-        let Self { connection, prepared, params, tally, .. } = self;
-        let answer = match connection.receive_available() {
+        let Self { context, prepared, .. } = self;
+        let answer = match context.connection.receive_available() {
             Ok(Received::Nothing) => return Ok(Advance::Nothing),
             Ok(Received::Part) => return Ok(Advance::Continues),
             Ok(Received::Answer(answer)) => Ok(answer),
             Err(error) => Err(error),
         };
         let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
-        if !prepared.received(connection, params, tally, answer)? {
+        if !prepared.received(context, answer)? {
             return Ok(Advance::Continues);
         }
         let now = T::now();
@@ -379,14 +362,14 @@ impl<C: NonBlockingConnection> Client<C> {
     #[inline]
     fn end_event(&mut self, deadline: Deadline, histogram: &mut TickHistogram, now: u64) -> bool {
         histogram.record(now.saturating_sub(self.event_began));
-        self.tally.events += 1;
-        deadline.is_over(&self.tally, now)
+        self.context.counts.events += 1;
+        deadline.is_over(&self.context.counts, now)
     }
 
     /// The client's measurements in the timed part, which took `wall`, without response times.
-    pub(super) fn finish(&mut self, wall: Nanos) -> SliceMeasured {
-        let mut measured = self.tally.finish(wall);
-        measured.busy_retries += self.connection.busy_retries() - self.busy_before;
+    pub(crate) fn finish(&mut self, wall: Nanos) -> SliceMeasured {
+        let mut measured = self.context.counts.finish(wall);
+        measured.busy_retries += self.context.connection.busy_retries() - self.busy_before;
         measured
     }
 }
@@ -402,9 +385,9 @@ mod tests {
     use dbdyno_workloads::catalog::Catalog;
     use dbdyno_workloads::definition::Script;
 
-    use super::super::fake_server::{FakeConnection, Reaction};
     use super::*;
-    use crate::slice::Quota;
+    use crate::fake_server::{FakeConnection, Reaction};
+    use crate::protocol::Quota;
 
     const SCRIPT: &str = "
 function thread_init() con = sysbench.sql.driver():connect() end

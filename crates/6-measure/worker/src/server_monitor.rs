@@ -1,12 +1,16 @@
-//! Resource usage of a server: in the timed part of a slice, and in the background since the
-//! previous slice.
+//! Resource usage of a server: in the timed part of a slice, in the background since the previous slice, and in a
+//! step of the insert benchmark.
 
-use dbdyno_machine::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use dbdyno_machine::{BlockDevice, ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
+use dbdyno_types::insert::DeviceUsage;
 use dbdyno_types::{Counting, Counts, ServerUsage};
-use dbdyno_units::Nanos;
+use dbdyno_units::{Bytes, Nanos};
 
-use super::meter::{Meter, MeterReading, covers};
-use crate::protocol::TimedUsage;
+use crate::meter::{Meter, MeterReading, covers};
+use crate::protocol::{StepUsage, StepUsages, TimedUsage};
 
 /// Maximum number of times counters are reopened because they missed threads. Counts that do not
 /// cover the CPU time are unknown.
@@ -110,7 +114,7 @@ impl ServerMonitor {
     }
 }
 
-pub(super) fn server_usage(used: &ProcessTreeDelta, background_cpu: Option<Nanos>) -> ServerUsage {
+pub(crate) fn server_usage(used: &ProcessTreeDelta, background_cpu: Option<Nanos>) -> ServerUsage {
     ServerUsage {
         cpu: used.cpu,
         background_cpu,
@@ -123,12 +127,96 @@ pub(super) fn server_usage(used: &ProcessTreeDelta, background_cpu: Option<Nanos
     }
 }
 
+/// Reads the usage of a server and of its storage since the start of a step.
+pub struct StepMeter {
+    data: Option<PathBuf>,
+    device: Option<BlockDevice>,
+    first: StepState,
+    last: StepState,
+}
+
+#[derive(Clone)]
+struct StepState {
+    system: Option<ProcessTreeUsage>,
+    device: Option<DeviceUsage>,
+}
+
+impl StepMeter {
+    /// Starts a step. `family` are the server's processes, `data` is the directory of its files on this
+    /// machine; `None` if unknown.
+    #[must_use]
+    pub fn start(family: Option<&mut ProcessTree>, data: Option<&Path>) -> Self {
+        let device = data.and_then(BlockDevice::of);
+        let first = StepState::take(family, device.as_ref());
+        Self { data: data.map(Path::to_owned), device, last: first.clone(), first }
+    }
+
+    /// Ends a second.
+    pub fn second(&mut self, mut family: Option<&mut ProcessTree>) -> StepUsages {
+        let now = StepState::take(family.as_deref_mut(), self.device.as_ref());
+        let database = self.data.as_deref().and_then(size_on_storage);
+        let resident = family.and_then(|family| family.resident());
+        let since = |then: &StepState| StepUsage {
+            server: now.server_since(then),
+            device: now.device.zip(then.device).map(|(now, then)| now.since(&then)),
+            database,
+            resident,
+        };
+        let usages = StepUsages { second: since(&self.last), total: since(&self.first) };
+        self.last = now;
+        usages
+    }
+}
+
+impl StepState {
+    /// If the server has exited, its usage is unknown; its clients report the exit.
+    fn take(family: Option<&mut ProcessTree>, device: Option<&BlockDevice>) -> Self {
+        Self {
+            system: family.and_then(|family| family.read().ok()),
+            device: device.and_then(|device| device.read().ok()),
+        }
+    }
+
+    fn server_since(&self, then: &Self) -> Option<ServerUsage> {
+        let (now, then) = (self.system.as_ref()?, then.system.as_ref()?);
+        Some(server_usage(&now.since(then), None))
+    }
+}
+
+/// Allocated size of all files in a directory, without holes; `None` if it cannot be read.
+fn size_on_storage(directory: &Path) -> Option<Bytes> {
+    /// The unit of `st_blocks`, independent of the file system's block size.
+    const BLOCK: u64 = 512;
+    let mut sum = 0;
+    let mut directories = vec![directory.to_owned()];
+    let mut top = true;
+    while let Some(directory) = directories.pop() {
+        let entries = match std::fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(_) if top => return None,
+            // The directory was removed after it was listed.
+            Err(_) => continue,
+        };
+        top = false;
+        for entry in entries.flatten() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
+                directories.push(entry.path());
+            } else {
+                sum += metadata.blocks() * BLOCK;
+            }
+        }
+    }
+    Some(Bytes::from_bytes(sum))
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
 
     use dbdyno_machine::clock;
+    use dbdyno_types::Counter;
 
     use super::*;
 
@@ -232,7 +320,7 @@ mod tests {
         let (cpu, covered) = (ended.server.unwrap().cpu, ended.counts.covered().unwrap());
         assert!(covered.as_nanos() as f64 > 0.6 * cpu.as_nanos() as f64, "{covered} of {cpu}");
         // Starting programs causes page faults.
-        let faults = ended.counts.estimate(dbdyno_types::Counter::MinorFaults).unwrap();
+        let faults = ended.counts.estimate(Counter::MinorFaults).unwrap();
         assert!(faults > 20.0, "{faults}");
 
         // Counters of another process miss it.
@@ -257,5 +345,13 @@ mod tests {
         let second = slice(&mut monitor, &server, 5);
         assert_eq!(second.background_cpu, None);
         assert!(second.cpu >= Nanos::from_millis(5), "{second:?}");
+    }
+
+    #[test]
+    fn size_on_storage_is_that_of_the_files() {
+        assert_eq!(size_on_storage(Path::new("/nonexistent")), None);
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let size = size_on_storage(&own).unwrap();
+        assert!(size > Bytes::from_kib(64) && size < Bytes::from_mib(64), "{size}");
     }
 }

@@ -2,8 +2,7 @@
 
 use dbdyno_drivers::ErrorKind;
 use dbdyno_scripts::ScriptError;
-
-use super::prepared::PrepareError;
+use dbdyno_workloads::program::ProgramError;
 
 /// An error of a request. Only what is sent to dbdyno, because the hot loop returns it and needs a
 /// small type.
@@ -12,7 +11,7 @@ use super::prepared::PrepareError;
 pub struct RequestError {
     message: Box<str>,
     /// Whether a connection is lost: it may succeed after a restart of the instance.
-    pub(super) lost_connection: bool,
+    pub(crate) lost_connection: bool,
 }
 
 impl From<String> for RequestError {
@@ -34,12 +33,9 @@ impl From<dbdyno_drivers::Error> for RequestError {
     }
 }
 
-impl From<PrepareError> for RequestError {
-    fn from(error: PrepareError) -> Self {
-        match error {
-            PrepareError::Program(error) => error.to_string().into(),
-            PrepareError::Database(error) => error.into(),
-        }
+impl From<ProgramError> for RequestError {
+    fn from(error: ProgramError) -> Self {
+        error.to_string().into()
     }
 }
 
@@ -75,10 +71,8 @@ mod tests {
         let lost_connection = |kind| {
             let (doing, message) = ("executing".to_owned(), "no".to_owned());
             let error = dbdyno_drivers::Error { doing, message, code: None, kind };
-            let of_statement = RequestError::from(PrepareError::Database(error.clone()));
             let error = RequestError::from(error);
             assert_eq!(error.to_string(), "executing: no");
-            assert_eq!(error.lost_connection, of_statement.lost_connection);
             error.lost_connection
         };
         assert!(lost_connection(ErrorKind::Connection));

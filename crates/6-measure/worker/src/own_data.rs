@@ -1,29 +1,104 @@
-//! The data of sysbench scripts, made by their `prepare`.
+//! The user's own data: setup scripts, the `prepare` of sysbench scripts, and the tables that they create.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use dbdyno_drivers::Connection;
-use dbdyno_engines::{Engine, TableCreation};
+use dbdyno_drivers::{Connection, Error};
+use dbdyno_engines::{Engine, Table, TableCreation};
 use dbdyno_scripts::{
     Driver, Host, Outcome, Recorder, Rows, START_TIME, Seed, Sent, SqlError, SqlErrorKind, Value,
     prepare, with_values,
 };
+use dbdyno_types::server::ServerSystem;
 use dbdyno_workloads::definition::Script;
-use dbdyno_workloads::setup::{Dialect, Effect, effect};
+use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script};
 
-use super::error::RequestError;
-use super::script_host::{ScriptTarget, as_bytes, print, returns_rows, sql_error};
-use super::script_time;
+use crate::error::RequestError;
+use crate::protocol::SystemUnderTest;
+use crate::script_host::{ScriptTarget, as_bytes, print, returns_rows, sql_error};
+use crate::script_time;
+
+/// Characters of a statement in messages.
+const EXCERPT: usize = 60;
+
+/// The lexical rules of a system's SQL.
+pub(crate) const fn dialect(system: &SystemUnderTest) -> Dialect {
+    match system {
+        SystemUnderTest::Sqlite { .. } => Dialect::Sqlite,
+        SystemUnderTest::Server { settings, .. } => match settings.system {
+            ServerSystem::MariaDb | ServerSystem::MySql => Dialect::MySql,
+            ServerSystem::PostgreSql => Dialect::PostgreSql,
+        },
+    }
+}
+
+/// Runs the statements of the scripts, in order.
+///
+/// # Errors
+/// A statement failed; with its script, line and number, and the database's message.
+pub(crate) fn run_scripts<E: Engine>(
+    engine: &E,
+    connection: &mut E::Connection,
+    dialect: Dialect,
+    scripts: &[SetupScript],
+) -> Result<(), RequestError> {
+    for SetupScript { origin, text } in scripts {
+        for (number, statement) in (1..).zip(split_script(text, dialect)) {
+            let ran = run_setup(engine, connection, statement.sql, dialect);
+            ran.map_err(|error| {
+                format!(
+                    "{origin}, line {}, statement {number} ({}): {}",
+                    statement.line,
+                    excerpt(statement.sql),
+                    error.message
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The tables that are not dbdyno's.
+pub(crate) fn own_table_names<E: Engine>(
+    engine: &E,
+    connection: &mut E::Connection,
+    tables: &[Table],
+) -> Result<Vec<String>, RequestError> {
+    let mut names = engine.table_names(connection)?;
+    names.retain(|name| tables.iter().all(|table| table.name != *name));
+    Ok(names)
+}
+
+/// Runs a statement that may create a table.
+fn run_setup<E: Engine>(
+    engine: &E,
+    connection: &mut E::Connection,
+    sql: &str,
+    dialect: Dialect,
+) -> Result<(), Error> {
+    let effect = effect(sql, dialect);
+    let creates = match &effect {
+        Effect::CreatesTable(name) => TableCreation::Named(name),
+        Effect::CreatesNoTable => TableCreation::None,
+        Effect::MayCreateTable | Effect::Other(_) => TableCreation::Possible,
+    };
+    engine.run_setup(connection, sql, creates)
+}
+
+/// The start of a statement, in one line.
+fn excerpt(sql: &str) -> String {
+    let line = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
 
 /// Selects the random numbers of the data; clients have their own.
 const DATA: u64 = u64::MAX;
 
 /// Runs `prepare` of each script. One that makes the same tables as another, with as many rows, uses the
 /// data of the other.
-///
-/// # Errors
-/// A script or a statement failed.
-pub(super) fn prepare_scripts<E: Engine>(
+pub(crate) fn prepare_scripts<E: Engine>(
     engine: &E,
     connection: &mut E::Connection,
     dialect: Dialect,
@@ -45,8 +120,7 @@ pub(super) fn prepare_scripts<E: Engine>(
                 made.push(fingerprint);
             }
         }
-        let driver =
-            if dialect == Dialect::PostgreSql { Driver::PostgreSql } else { Driver::MySql };
+        let driver = target.driver;
         let mut host = DataHost {
             engine,
             connection: &mut *connection,
@@ -95,13 +169,7 @@ impl<E: Engine> Host for DataHost<'_, E> {
                 Err(error) => Err(sql_error(error)),
             });
         }
-        let effect = effect(sql, self.dialect);
-        let creates = match &effect {
-            Effect::CreatesTable(name) => TableCreation::Named(name),
-            Effect::CreatesNoTable => TableCreation::None,
-            Effect::MayCreateTable | Effect::Other(_) => TableCreation::Possible,
-        };
-        let ran = self.engine.run_setup(self.connection, sql, creates);
+        let ran = run_setup(self.engine, self.connection, sql, self.dialect);
         Sent::Done(match ran {
             Ok(()) => Ok(Outcome::default()),
             // There is nothing to restart.
@@ -193,6 +261,13 @@ impl Host for Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn excerpts_are_short_lines() {
+        assert_eq!(excerpt("SELECT\n  1"), "SELECT 1");
+        let long = excerpt(&format!("INSERT INTO é VALUES ({})", "é".repeat(99)));
+        assert_eq!(long.chars().count(), EXCERPT + 1);
+    }
 
     fn fingerprint(statements: &[&str]) -> u64 {
         let mut recorded = Fingerprint::default();

@@ -18,22 +18,21 @@ use dbdyno_workloads::program::Tables;
 use dbdyno_workloads::rows::{Row, Rows};
 use dbdyno_workloads::schema::{index_name, table_name};
 
-use super::client::ClientSetup;
-use super::client_driver::{Blocking, ClientDriver, Epoll};
-use super::clients::{Clients, Part};
-use super::error::{RequestError, ServeError};
-use super::insert::{InsertBenchmark, StepLink};
-use super::meter::Meter;
-use super::own_data::{dialect, own_table_names, run_scripts};
-use super::script_data::prepare_scripts;
-use super::script_host::ScriptTarget;
-use super::server_monitor::ServerMonitor;
-use super::statement_check::refused_statements;
-use super::step_link::{Here, OnHost};
+use crate::client::ClientSetup;
+use crate::client_driver::{Blocking, ClientDriver, Epoll};
+use crate::clients::{Clients, SlicePart};
+use crate::error::{RequestError, ServeError};
+use crate::insert::{InsertBenchmark, LocalSystem, RemoteServer, StepLink};
+use crate::meter::Meter;
+use crate::own_data::{dialect, own_table_names, prepare_scripts, run_scripts};
+use crate::prepared::refused_statements;
 use crate::protocol::{
-    Failed, InsertStep, Open, Opened, Reading, Request, Response, SystemUnderTest, TimedUsage,
+    Failed, InsertStep, Open, Opened, Reading, Request, Response, SliceRequest, SystemUnderTest,
+    TimedUsage,
 };
-use crate::slice::SliceRequest;
+use crate::script_host::ScriptTarget;
+use crate::server_monitor::ServerMonitor;
+use crate::wire::{receive, send};
 
 /// Duration of the calibration of the CPU's time stamp counter when an instance is opened. The
 /// result is accurate to 30 ppm; response times have a resolution of 1%.
@@ -44,7 +43,7 @@ const CALIBRATION: Duration = Duration::from_millis(2);
 /// # Errors
 /// Reading or sending failed, or a line is not a request. All other errors are sent as responses.
 pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<(), ServeError> {
-    let Some(request) = receive(requests)? else { return Ok(()) };
+    let Some(request) = receive::<Request>(requests)? else { return Ok(()) };
     let Request::Open(open) = request else { return Err(ServeError::NotOpened) };
     match &open.system {
         SystemUnderTest::Sqlite { library, settings, file } => {
@@ -149,14 +148,14 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
         let mut instance =
             Instance { engine, clients, monitor, insert, tables, own_tables, ran_script: false };
         let mut interrupted = false;
-        while let Some(request) = receive(requests)? {
+        while let Some(request) = receive::<Request>(requests)? {
             let is_slice = matches!(request, Request::Slice(_));
             let response = match request {
                 Request::Slice(request) if on_host => {
                     instance.slice_on_host(request, interrupted, requests, responses)
                 }
                 Request::InsertStep(step) if on_host => {
-                    instance.insert_step(&step, &mut OnHost { requests, responses })
+                    instance.insert_step(&step, &mut RemoteServer { requests, responses })
                 }
                 Request::InsertStep(step) => instance.insert_step_here(&step, responses),
                 request => instance.answer(request, open),
@@ -284,7 +283,8 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             own = ProcessTree::of(std::process::id()).ok();
         }
         let family = own.as_mut().or(monitor.as_mut().map(ServerMonitor::family));
-        let outcome = self.insert_step(step, &mut Here::new(family, step.data.clone(), responses));
+        let outcome =
+            self.insert_step(step, &mut LocalSystem::new(family, step.data.clone(), responses));
         self.monitor = monitor;
         outcome
     }
@@ -302,12 +302,12 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
     /// part.
     fn slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, RequestError> {
         let Some(monitor) = &mut self.monitor else {
-            return self.clients.slice(Part::Whole, request);
+            return self.clients.slice(SlicePart::Whole, request);
         };
         let background = monitor.background();
-        self.clients.slice(Part::LeadIn, request)?;
+        self.clients.slice(SlicePart::LeadIn, request)?;
         let started = monitor.start(background);
-        let measured = self.clients.slice(Part::Timed, request)?;
+        let measured = self.clients.slice(SlicePart::Timed, request)?;
         let TimedUsage { server, counts, energy } = monitor.end(started);
         Ok(SliceMeasured { server, counts, energy, ..measured })
     }
@@ -323,16 +323,16 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
     ) -> Result<Response, RequestError> {
         let mut read = |reading| -> Result<(), RequestError> {
             send(responses, &Response::Read(reading)).map_err(|error| error.to_string())?;
-            match receive(requests).map_err(|error| error.to_string())? {
+            match receive::<Request>(requests).map_err(|error| error.to_string())? {
                 Some(Request::Read) => Ok(()),
                 _ => Err("a reading was not answered".into()),
             }
         };
         read(Reading::LeadIn { interrupted })?;
-        self.clients.slice(Part::LeadIn, request)?;
+        self.clients.slice(SlicePart::LeadIn, request)?;
         read(Reading::Start)?;
         // dbdyno takes the last reading when it gets this response.
-        Ok(Response::Sliced(Box::new(self.clients.slice(Part::Timed, request)?)))
+        Ok(Response::Sliced(Box::new(self.clients.slice(SlicePart::Timed, request)?)))
     }
 
     /// Reads all tables: through every connection of an embedded engine, which has a cache per
@@ -418,18 +418,4 @@ fn failed(error: impl Into<RequestError>) -> Response {
     let error = error.into();
     let lost_connection = error.lost_connection;
     Response::Failed(Failed { message: error.to_string(), lost_connection })
-}
-
-pub(super) fn receive(requests: &mut impl BufRead) -> Result<Option<Request>, ServeError> {
-    let mut line = String::new();
-    match requests.read_line(&mut line).map_err(ServeError::Read)? {
-        0 => Ok(None),
-        _ => Ok(Some(serde_json::from_str(&line)?)),
-    }
-}
-
-pub(super) fn send(responses: &mut impl Write, response: &Response) -> Result<(), ServeError> {
-    let mut line = serde_json::to_vec(response)?;
-    line.push(b'\n');
-    responses.write_all(&line).and_then(|()| responses.flush()).map_err(ServeError::Send)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use dbdyno_drivers::{Connection, Error, ErrorKind, StatementId};
 use dbdyno_machine::clock;
@@ -10,12 +11,16 @@ use dbdyno_types::insert::StepMeasured;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{COLUMNS, RowStream};
 
-use super::due::Due;
-use super::progress::ClientProgress;
-use super::tally::Times;
-use super::{Stop, wait_until};
-use crate::worker::error::RequestError;
-use crate::worker::prepared::ConnectionParams;
+use super::progress::{ClientProgress, Stop, Times};
+use crate::client_context::ConnectionParams;
+use crate::error::RequestError;
+
+/// Maximum sleep of a client that waits for its next commit, before it checks whether to stop.
+const LONGEST_SLEEP: Duration = Duration::from_millis(200);
+
+/// How long before a commit is due a client that polls wakes up: longer than a virtual machine takes to
+/// wake an idle CPU.
+const POLLED: Nanos = Nanos::from_micros(200);
 
 /// The pace of a client's commits.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +28,7 @@ pub(super) enum Pace {
     /// This number of rows, as fast as possible.
     Rows(u64),
     /// At a fixed rate until this time, with this way to wait for the time at which a commit is due.
-    Rate { due: Due, end: Nanos, wait: ClientWait },
+    Rate { due: CommitTimes, end: Nanos, wait: ClientWait },
 }
 
 /// The oldest row of a table, shared by all clients that delete from it.
@@ -327,6 +332,70 @@ impl<'a, C: Connection> Writer<'a, C> {
     }
 }
 
+/// Waits until a time or until `stop` is set; returns the time. A client that polls reads the clock
+/// for the last [`POLLED`] of it.
+fn wait_until(at: Nanos, wait: ClientWait, stop: &Stop) -> Nanos {
+    let polled = match wait {
+        ClientWait::Poll => POLLED,
+        ClientWait::Sleep => Nanos::ZERO,
+    };
+    loop {
+        let now = clock::monotonic();
+        if now >= at || stop.is_set() {
+            return now;
+        }
+        let asleep = (at - now).saturating_sub(polled);
+        if asleep > Nanos::ZERO {
+            std::thread::sleep(Duration::from(asleep).min(LONGEST_SLEEP));
+        }
+    }
+}
+
+/// The times at which a client's commits are due.
+///
+/// There is no queue: a late client continues with the next due commit as fast as it can, and the
+/// delay is part of that commit's response time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CommitTimes {
+    start: Nanos,
+    rows_per_commit: u32,
+    rate: u32,
+    offset: Nanos,
+}
+
+impl CommitTimes {
+    /// Commits of `rows_per_commit` rows, `rate` rows per second. The clients' commits are spread
+    /// evenly over the interval between two commits.
+    pub fn new(start: Nanos, rows_per_commit: u32, rate: u32, client: (u32, u32)) -> Self {
+        let (client, clients) = client;
+        let mut due = Self { start, rows_per_commit, rate, offset: Nanos::ZERO };
+        let interval = due.after_start(1).as_nanos();
+        due.offset = Nanos::from_nanos(interval / u64::from(clients.max(1)) * u64::from(client));
+        due
+    }
+
+    /// The due time of commit number `commit`.
+    #[inline]
+    pub fn at(&self, commit: u64) -> Nanos {
+        self.start + self.after_start(commit)
+    }
+
+    /// The number of commits that are due before `end`.
+    pub fn before(&self, end: Nanos) -> u64 {
+        let length =
+            u128::from(end.saturating_sub(self.start).saturating_sub(self.offset).as_nanos());
+        let in_one = u128::from(self.rows_per_commit) * 1_000_000_000;
+        (length * u128::from(self.rate)).div_ceil(in_one) as u64
+    }
+
+    /// The due time relative to `start`. Rounding errors do not accumulate.
+    #[inline]
+    fn after_start(&self, commit: u64) -> Nanos {
+        let rows = u128::from(commit) * u128::from(self.rows_per_commit);
+        self.offset + Nanos::from_nanos((rows * 1_000_000_000 / u128::from(self.rate)) as u64)
+    }
+}
+
 /// Whether a retry can succeed.
 pub(super) const fn is_temporary(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Busy | ErrorKind::Conflict)
@@ -339,5 +408,35 @@ pub(super) fn described(error: Error) -> RequestError {
             format!("{error}: the disk is full; free disk space or lower the number of rows").into()
         }
         _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_is_exact_over_any_time() {
+        let start = Nanos::from_secs(7);
+        let due = CommitTimes::new(start, 50, 300, (0, 1));
+        assert_eq!(due.at(0), start);
+        assert_eq!(due.at(6), start + Nanos::from_secs(1));
+        assert_eq!(due.at(6 * 3600), start + Nanos::from_secs(3600));
+        assert_eq!(due.before(start + Nanos::from_secs(10)), 60);
+        assert_eq!(due.before(start), 0);
+        assert_eq!(due.before(start + Nanos::from_nanos(1)), 1);
+    }
+
+    #[test]
+    fn commits_of_clients_are_spread_evenly() {
+        let start = Nanos::ZERO;
+        let at: Vec<Nanos> =
+            (0..4).map(|n| CommitTimes::new(start, 50, 100, (n, 4)).at(0)).collect();
+        assert_eq!(at, [0, 125, 250, 375].map(Nanos::from_millis));
+        let due = CommitTimes::new(start, 50, 100, (3, 4));
+        let end = Nanos::from_secs(1);
+        let count = due.before(end);
+        assert_eq!(count, 2);
+        assert!(due.at(count - 1) < end && due.at(count) >= end);
     }
 }

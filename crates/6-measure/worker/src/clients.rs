@@ -9,12 +9,11 @@ use dbdyno_drivers::Connection;
 use dbdyno_machine::tsc::TickSource;
 use dbdyno_types::{ClientWait, SliceMeasured};
 
-use super::client::{Client, ClientSetup};
-use super::client_driver::ClientDriver;
-use super::error::RequestError;
-use super::meter::Meter;
-use crate::protocol::Prepare;
-use crate::slice::SliceRequest;
+use crate::client::{Client, ClientSetup};
+use crate::client_driver::ClientDriver;
+use crate::error::RequestError;
+use crate::meter::Meter;
+use crate::protocol::{Prepare, SliceRequest};
 
 /// Work between slices, on one client's connection.
 type Task<C> = Box<dyn FnOnce(&mut C) -> Result<(), RequestError> + Send>;
@@ -23,7 +22,7 @@ enum Command<C> {
     /// Prepare this number of the thread's clients, starting with the first.
     Prepare(usize, Arc<Prepare>),
     /// Run a part of a slice on this number of the thread's clients; the others stay idle.
-    Slice(usize, Part, SliceRequest, Arc<Barrier>),
+    Slice(usize, SlicePart, SliceRequest, Arc<Barrier>),
     FreeStatements,
     /// Run a task on the connection of the thread's client with this number.
     Run(usize, Task<C>),
@@ -31,7 +30,7 @@ enum Command<C> {
 
 /// The part of a slice to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum SlicePart {
     Whole,
     LeadIn,
     Timed,
@@ -46,7 +45,7 @@ struct Thread<C> {
 }
 
 /// The clients of one instance. Client number n is on thread n modulo the number of threads.
-pub(super) struct Clients<C, D, T> {
+pub(crate) struct Clients<C, D, T> {
     threads: Vec<Thread<C>>,
     connections: usize,
     /// Number of clients for which the microbenchmark is prepared.
@@ -94,7 +93,7 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
     }
 
     /// Runs a part of a slice on the requested clients concurrently.
-    pub fn slice(&self, part: Part, request: SliceRequest) -> Outcome {
+    pub fn slice(&self, part: SlicePart, request: SliceRequest) -> Outcome {
         let clients = request.clients.map_or(self.prepared, |clients| clients as usize);
         if clients == 0 || clients > self.prepared {
             return Err(format!("{clients} clients requested, {} prepared", self.prepared).into());
@@ -230,13 +229,13 @@ fn slice<C, D: ClientDriver<C>, T: TickSource>(
     driver: &mut D,
     clients: &mut [Client<C>],
     meter: &Meter,
-    part: Part,
+    part: SlicePart,
     request: SliceRequest,
 ) -> Outcome {
-    if part != Part::Timed {
+    if part != SlicePart::Timed {
         driver.lead_in::<T>(clients, request)?;
     }
-    if part == Part::LeadIn {
+    if part == SlicePart::LeadIn {
         return Ok(SliceMeasured::default());
     }
     driver.timed::<T>(clients, request, meter)

@@ -10,17 +10,16 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::client::{Advance, Client};
-use super::deadline::Deadline;
-use super::error::RequestError;
-use super::meter::Meter;
-use super::readings::Readings;
-use super::waiting::{Asleep, PollMeter, Polling, sleep_until_readable};
+use crate::client::{Advance, Client};
+use crate::client_context::Deadline;
+use crate::error::RequestError;
 use crate::latency::TickHistogram;
-use crate::slice::SliceRequest;
+use crate::meter::{Meter, Readings};
+use crate::protocol::SliceRequest;
+use crate::waiting::{PollMeter, Polling, Sleeping, sleep_until_readable};
 
 /// Drives the clients of a thread through the two parts of a slice.
-pub(super) trait ClientDriver<C>: Sized + Send + 'static {
+pub(crate) trait ClientDriver<C>: Sized + Send + 'static {
     /// A driver for these clients, which wait for answers in this way.
     fn new(clients: &mut [Client<C>], wait: ClientWait) -> std::io::Result<Self>;
 
@@ -43,8 +42,8 @@ pub(super) trait ClientDriver<C>: Sized + Send + 'static {
     ) -> Result<SliceMeasured, RequestError>;
 }
 
-/// One client per thread, with blocking calls: for embedded databases, which leave nothing to wait for.
-pub(super) struct Blocking;
+/// One client per thread, with blocking calls: for embedded databases, which never wait for answers.
+pub(crate) struct Blocking;
 
 impl<C: Connection> ClientDriver<C> for Blocking {
     fn new(_: &mut [Client<C>], _: ClientWait) -> std::io::Result<Self> {
@@ -58,7 +57,7 @@ impl<C: Connection> ClientDriver<C> for Blocking {
         clients: &mut [Client<C>],
         request: SliceRequest,
     ) -> Result<(), RequestError> {
-        clients.iter_mut().try_for_each(|client| client.lead_in::<T>(request, &mut Asleep))
+        clients.iter_mut().try_for_each(|client| client.lead_in::<T>(request, &mut Sleeping))
     }
 
     fn timed<T: TickSource>(
@@ -68,25 +67,25 @@ impl<C: Connection> ClientDriver<C> for Blocking {
         meter: &Meter,
     ) -> Result<SliceMeasured, RequestError> {
         let [client] = clients else { return Err("a blocking thread has one client".into()) };
-        client.timed::<T>(request, meter, &mut Asleep)
+        client.timed::<T>(request, meter, &mut Sleeping)
     }
 }
 
-/// Up to this many polling clients of a thread are asked one after the other; more would let answers wait that
-/// have arrived. Throughput of point queries with 16 to 64 clients was 1.1 to 1.3 times that with epoll.
-const ASKED_IN_TURN: usize = 64;
+/// Up to this many polling clients of a thread are polled one after the other; with more, answers that have
+/// arrived would wait. Throughput of point queries with 16 to 64 clients was 1.1 to 1.3 times that with epoll.
+const MAX_POLLED_IN_TURN: usize = 64;
 
 /// Many clients per thread. The thread waits with epoll for replies on all connections. A single
 /// client reads from its connection instead, which saves a system call per statement, and clients that poll read
 /// from theirs in turn: a server that sends to a connection in an epoll set does work for the set.
-pub(super) struct Epoll {
+pub(crate) struct Epoll {
     wait: ClientWait,
     epoll: OwnedFd,
     /// The number of clients whose connections are in the epoll set, from the first one; `None` if it is not
     /// known whether they are still the same.
     registered: Option<usize>,
     ready: Vec<Event>,
-    /// Numbers of the clients that have not passed the deadline, if they are asked in turn.
+    /// Numbers of the clients that have not passed the deadline, if they are polled in turn.
     running: Vec<usize>,
     /// Response times of all clients; one histogram per client would fill the cache.
     histogram: TickHistogram,
@@ -101,7 +100,7 @@ impl Epoll {
         &mut self,
         clients: &mut [Client<C>],
     ) -> Result<(), RequestError> {
-        let needed = if self.asks_in_turn(clients.len()) { 0 } else { clients.len() };
+        let needed = if self.polls_in_turn(clients.len()) { 0 } else { clients.len() };
         if self.registered == Some(needed) {
             return Ok(());
         }
@@ -118,8 +117,8 @@ impl Epoll {
         Ok(())
     }
 
-    fn asks_in_turn(&self, clients: usize) -> bool {
-        clients == 1 || self.wait == ClientWait::Poll && clients <= ASKED_IN_TURN
+    fn polls_in_turn(&self, clients: usize) -> bool {
+        clients == 1 || self.wait == ClientWait::Poll && clients <= MAX_POLLED_IN_TURN
     }
 
     /// Runs events on all clients until each has passed the deadline.
@@ -138,8 +137,8 @@ impl Epoll {
                 self.running.push(number);
             }
         }
-        if self.asks_in_turn(clients.len()) {
-            return self.ask_in_turn(clients, deadline, polling, stopped);
+        if self.polls_in_turn(clients.len()) {
+            return self.poll_in_turn(clients, deadline, polling, stopped);
         }
         let mut running = self.running.len();
         while running > 0 {
@@ -159,7 +158,7 @@ impl Epoll {
     }
 
     /// Reads from the connections of all running clients, one after the other, until all have stopped.
-    fn ask_in_turn<C: NonBlockingConnection, T: TickSource>(
+    fn poll_in_turn<C: NonBlockingConnection, T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
         deadline: Deadline,
@@ -197,10 +196,10 @@ impl Epoll {
 
     /// Polls until connections are readable. Returns the number of events in `ready`.
     fn poll<T: TickSource>(&mut self, meter: &mut PollMeter<T>) -> Result<usize, RequestError> {
-        const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         meter.begin();
         loop {
-            match self.ready(Some(&NOT_AT_ALL))? {
+            match self.ready(Some(&NO_WAIT))? {
                 0 if meter.found_nothing() => {
                     let count = self.ready(None)?;
                     meter.slept();
@@ -249,7 +248,7 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
                     let mut polling = Polling::<T>::new(client.calibration());
                     client.lead_in::<T>(request, &mut polling)
                 }
-                ClientWait::Sleep => client.lead_in::<T>(request, &mut Asleep),
+                ClientWait::Sleep => client.lead_in::<T>(request, &mut Sleeping),
             };
         }
         for client in &mut *clients {
@@ -275,7 +274,7 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
                     let mut polling = Polling::<T>::new(client.calibration());
                     client.timed::<T>(request, meter, &mut polling)
                 }
-                ClientWait::Sleep => client.timed::<T>(request, meter, &mut Asleep),
+                ClientWait::Sleep => client.timed::<T>(request, meter, &mut Sleeping),
             };
         }
         clients.iter_mut().for_each(Client::start_counting);
@@ -315,10 +314,10 @@ mod tests {
     use dbdyno_workloads::catalog::Catalog;
     use dbdyno_workloads::program::Tables;
 
-    use super::super::client::ClientSetup;
-    use super::super::fake_server::{Behaviour, FakeConnection, Reaction};
     use super::*;
-    use crate::slice::Quota;
+    use crate::client::ClientSetup;
+    use crate::fake_server::{Behaviour, FakeConnection, Reaction};
+    use crate::protocol::Quota;
 
     /// Runs a slice of a lead-in and this number of events per client.
     fn slice(

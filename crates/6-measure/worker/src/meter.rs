@@ -1,7 +1,10 @@
-//! Counters of the CPU and the kernel for the system under test, read before and after slices.
+//! Counters of the CPU and the kernel for the system under test, and the usage of client threads, read before and
+//! after slices.
 
-use dbdyno_machine::{Counters, Power, PowerReading, Scope, Target, Unavailable};
-use dbdyno_types::{Counted, Counter, Counting, Counts, Missing};
+use dbdyno_machine::{
+    Counters, Power, PowerReading, Scope, Target, ThreadUsage, Unavailable, clock,
+};
+use dbdyno_types::{Counted, Counter, Counting, Counts, Missing, SliceMeasured};
 use dbdyno_units::{Energy, Nanos};
 
 /// The reason for missing counters if the server's process is unknown.
@@ -18,14 +21,14 @@ const COMPARABLE: Nanos = Nanos::from_millis(2);
 
 /// Counters of the system under test, and of the machine's energy.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     counters: Option<Counters>,
     power: Option<Power>,
 }
 
 /// A reading of a [`Meter`].
 #[derive(Debug, Default)]
-pub(super) struct MeterReading {
+pub(crate) struct MeterReading {
     counts: Counts,
     power: Option<PowerReading>,
 }
@@ -92,9 +95,42 @@ impl Meter {
     }
 }
 
+/// Resource usage of a client thread at the start of the timed part.
+pub(crate) struct Readings<'a> {
+    meter: &'a Meter,
+    reading: MeterReading,
+    usage: ThreadUsage,
+    cpu: Nanos,
+    /// On the monotonic clock.
+    pub started: Nanos,
+}
+
+impl<'a> Readings<'a> {
+    /// Reads counters, usage and clocks.
+    ///
+    /// The wall clock is read last. Counters are read first here and last in [`Self::finish`], so
+    /// that reading them is not part of the measured CPU time.
+    pub fn now(meter: &'a Meter) -> Self {
+        let reading = meter.read();
+        let usage = ThreadUsage::now();
+        let cpu = clock::thread_cpu();
+        Self { meter, reading, usage, cpu, started: clock::monotonic() }
+    }
+
+    /// Writes the thread's usage since [`Self::now`] to `measured`.
+    pub fn finish(&self, measured: &mut SliceMeasured) {
+        measured.started = self.started;
+        measured.cpu = clock::thread_cpu().saturating_sub(self.cpu);
+        let usage = ThreadUsage::now().since(&self.usage);
+        measured.context_switches = usage.context_switches;
+        measured.page_faults = usage.page_faults;
+        (measured.counts, measured.energy) = self.meter.since(&self.reading);
+    }
+}
+
 /// Whether the counters covered the threads that used this CPU time. A thread that a server starts
 /// while the counters are opened is missed.
-pub(super) fn covers(counts: &Counts, cpu: Nanos) -> bool {
+pub(crate) fn covers(counts: &Counts, cpu: Nanos) -> bool {
     counts.covered().is_none_or(|covered| {
         cpu < COMPARABLE || covered.as_nanos() as f64 >= COVERED * cpu.as_nanos() as f64
     })
@@ -138,11 +174,11 @@ mod tests {
         let counting = meter.counting();
         let known = counting.counted.len() + counting.missing.len();
         assert_eq!(known, Counter::ALL.len(), "{counting:?}");
-        let before = (meter.read(), dbdyno_machine::ThreadUsage::now());
+        let before = (meter.read(), ThreadUsage::now());
         let mut memory = vec![0_u8; 8 << 20];
         memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         std::hint::black_box(&memory);
-        let accounted = dbdyno_machine::ThreadUsage::now().since(&before.1).page_faults;
+        let accounted = ThreadUsage::now().since(&before.1).page_faults;
         let (counts, _) = meter.since(&before.0);
         for missing in &counting.missing {
             assert_eq!(counts.get(missing.counter), None);

@@ -1,97 +1,42 @@
 //! Steps of the insert benchmark on one instance: threads that insert and query, and a sampler that
 //! reports every second.
 
-mod due;
 mod progress;
 mod reader;
 mod sampler;
-mod tally;
 mod writer;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
 
 use dbdyno_drivers::Connection;
 use dbdyno_engines::InsertEngine;
 use dbdyno_machine::{clock, set_minimal_timer_slack};
 use dbdyno_types::ClientWait;
-use dbdyno_types::insert::{Second, StepMeasured};
+use dbdyno_types::insert::StepMeasured;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{
     Inserts as InsertTask, Mix, Plan, RowStream, Task, indexes, table_name, table_of,
 };
 use dbdyno_workloads::seeds::{Purpose, rng_for};
 
-use super::error::RequestError;
-use crate::protocol::{InsertStep, StepReading, StepUsages};
-use due::Due;
-use progress::ClientProgress;
+use crate::error::RequestError;
+use crate::protocol::InsertStep;
+use progress::{ClientProgress, Stop, add_thread};
 use reader::Reader;
 use sampler::Sampler;
-use tally::add;
-use writer::{Oldest, Pace, Writer, described};
-
-/// Maximum sleep of a client that waits for its next commit, before it checks whether to stop.
-const LONGEST_SLEEP: Duration = Duration::from_millis(200);
-
-/// How long before a commit is due a client that polls wakes up: longer than a virtual machine takes to
-/// wake an idle CPU.
-const POLLED: Nanos = Nanos::from_micros(200);
+pub(crate) use sampler::{LocalSystem, RemoteServer, StepLink};
+use writer::{CommitTimes, Oldest, Pace, Writer, described};
 
 /// A last second shorter than this is not reported.
 const SHORTEST_SECOND: Nanos = Nanos::from_millis(1);
 
-/// A flag that stops all threads: one has failed, or dbdyno has exited.
-#[derive(Debug, Default)]
-pub(super) struct Stop(AtomicBool);
-
-impl Stop {
-    #[inline]
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Waits until a time or until `stop` is set; returns the time. A client that polls reads the clock
-/// for the last [`POLLED`] of it.
-fn wait_until(at: Nanos, wait: ClientWait, stop: &Stop) -> Nanos {
-    let polled = match wait {
-        ClientWait::Poll => POLLED,
-        ClientWait::Sleep => Nanos::ZERO,
-    };
-    loop {
-        let now = clock::monotonic();
-        if now >= at || stop.is_set() {
-            return now;
-        }
-        let asleep = (at - now).saturating_sub(polled);
-        if asleep > Nanos::ZERO {
-            std::thread::sleep(Duration::from(asleep).min(LONGEST_SLEEP));
-        }
-    }
-}
-
-/// What a step needs from outside: readings of the usage of the system under test, and somebody to report
-/// to. An error stops the step.
-pub(super) trait StepLink {
-    /// Takes a reading. What it starts with is not used.
-    fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError>;
-
-    /// Reports a second.
-    fn report(&mut self, second: Second) -> Result<(), RequestError>;
-}
-
 /// The insert benchmark on one instance. Connections stay open between steps, which keeps their
 /// caches.
-pub(super) struct InsertBenchmark<E: InsertEngine> {
+pub(crate) struct InsertBenchmark<E: InsertEngine> {
     engine: E,
     plan: Plan,
     seed: u64,
@@ -231,7 +176,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
                 .map_err(described)?;
             work.push(Box::new(move |start, stop| {
                 set_minimal_timer_slack();
-                let due = Due::new(start, rows_per_commit, rate, (client, clients));
+                let due = CommitTimes::new(start, rows_per_commit, rate, (client, clients));
                 writer.work(Pace::Rate { due, end: start + time, wait }, start, progress, stop)
             }));
             work.push(Box::new(move |start, stop| {
@@ -316,7 +261,7 @@ fn run(
             match outcomes.recv_timeout(timeout.into()) {
                 Ok(Ok(measured)) => {
                     running -= 1;
-                    add(&mut total, &measured);
+                    add_thread(&mut total, &measured);
                 }
                 Ok(Err(why)) => {
                     running -= 1;

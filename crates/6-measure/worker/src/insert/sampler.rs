@@ -1,13 +1,27 @@
 //! Measurements of one second: the system under test, the load generator and the storage device.
 
-use dbdyno_machine::clock;
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+
+use dbdyno_machine::{ProcessTree, clock};
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_units::Nanos;
 
-use super::super::error::RequestError;
 use super::progress::{ClientProgress, OperationProgress};
-use super::{StepLink, StepReading};
-use crate::protocol::{StepUsage, StepUsages};
+use crate::error::{RequestError, ServeError};
+use crate::protocol::{Request, Response, StepReading, StepUsage, StepUsages};
+use crate::server_monitor::StepMeter;
+use crate::wire::{receive, send};
+
+/// What a step needs from outside: readings of the usage of the system under test, and a receiver of its
+/// seconds. An error stops the step.
+pub(crate) trait StepLink {
+    /// Takes a reading. What it starts with is not used.
+    fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError>;
+
+    /// Reports a second.
+    fn report(&mut self, second: Second) -> Result<(), RequestError>;
+}
 
 /// Takes the measurements of each second.
 pub(super) struct Sampler {
@@ -35,9 +49,6 @@ impl Reading {
 
 impl Sampler {
     /// A sampler that starts now. `embedded` tells whether the database is in this process.
-    ///
-    /// # Errors
-    /// The link to dbdyno is broken.
     pub fn start(embedded: bool, link: &mut dyn StepLink) -> Result<Self, RequestError> {
         link.read(StepReading::Start)?;
         let now = Reading::now();
@@ -61,9 +72,6 @@ impl Sampler {
     }
 
     /// Ends a second.
-    ///
-    /// # Errors
-    /// The link to dbdyno is broken.
     pub fn second(
         &mut self,
         clients: &[ClientProgress],
@@ -127,6 +135,71 @@ impl Sampler {
 
 fn sum(clients: &[ClientProgress], rows: impl Fn(&ClientProgress) -> u64) -> u64 {
     clients.iter().map(rows).sum()
+}
+
+/// A system under test on this machine.
+pub(crate) struct LocalSystem<'a, W> {
+    /// Its processes, if they are known.
+    family: Option<&'a mut ProcessTree>,
+    data: Option<PathBuf>,
+    meter: Option<StepMeter>,
+    responses: &'a mut W,
+}
+
+impl<'a, W: Write> LocalSystem<'a, W> {
+    /// `data` is the directory of its files, if it is known.
+    pub fn new(
+        family: Option<&'a mut ProcessTree>,
+        data: Option<PathBuf>,
+        responses: &'a mut W,
+    ) -> Self {
+        Self { family, data, meter: None, responses }
+    }
+}
+
+impl<W: Write> StepLink for LocalSystem<'_, W> {
+    fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError> {
+        let Self { family, data, meter, .. } = self;
+        Ok(match (reading, meter) {
+            (StepReading::Second, Some(meter)) => meter.second(family.as_deref_mut()),
+            (StepReading::Start | StepReading::Second, meter) => {
+                *meter = Some(StepMeter::start(family.as_deref_mut(), data.as_deref()));
+                StepUsages::default()
+            }
+        })
+    }
+
+    fn report(&mut self, second: Second) -> Result<(), RequestError> {
+        report(self.responses, second)
+    }
+}
+
+/// A server on another host, whose usage dbdyno reads there.
+pub(crate) struct RemoteServer<'a, R, W> {
+    pub requests: &'a mut R,
+    pub responses: &'a mut W,
+}
+
+impl<R: BufRead, W: Write> StepLink for RemoteServer<'_, R, W> {
+    fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError> {
+        send(self.responses, &Response::ReadStep(reading)).map_err(broken)?;
+        match receive::<Request>(self.requests).map_err(broken)? {
+            Some(Request::ReadStep(usages)) => Ok(*usages),
+            _ => Err("a reading was not answered".into()),
+        }
+    }
+
+    fn report(&mut self, second: Second) -> Result<(), RequestError> {
+        report(self.responses, second)
+    }
+}
+
+fn report(responses: &mut impl Write, second: Second) -> Result<(), RequestError> {
+    send(responses, &Response::Second(Box::new(second))).map_err(broken)
+}
+
+fn broken(error: ServeError) -> RequestError {
+    error.to_string().into()
 }
 
 #[cfg(test)]

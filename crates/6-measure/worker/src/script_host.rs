@@ -10,9 +10,9 @@ use dbdyno_scripts::{
 use dbdyno_types::server::{ServerSystem, StorageEngine};
 use dbdyno_workloads::definition::Script;
 
-use super::script_time;
-use super::tally::Tally;
+use crate::client_context::ClientContext;
 use crate::protocol::{Open, SystemUnderTest};
+use crate::script_time;
 
 /// Lines of a script's output that are kept in the worker's log.
 const MOST_LINES: u32 = 1000;
@@ -20,17 +20,15 @@ const MOST_LINES: u32 = 1000;
 /// What is the same for all scripts of an instance.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptTarget {
-    /// The driver that scripts see.
-    pub(super) driver: Driver,
+    pub(crate) driver: Driver,
     /// The storage engine that scripts see.
-    pub(super) storage_engine: Option<&'static str>,
-    /// The number of connections.
-    pub(super) connections: u32,
+    pub(crate) storage_engine: Option<&'static str>,
+    pub(crate) connections: u32,
 }
 
 impl ScriptTarget {
     /// The target for an instance; `None` for SQLite, on which scripts cannot run.
-    pub(super) fn of(open: &Open) -> Option<Self> {
+    pub(crate) fn of(open: &Open) -> Option<Self> {
         let SystemUnderTest::Server { settings, .. } = &open.system else { return None };
         let driver = match settings.system {
             ServerSystem::MariaDb | ServerSystem::MySql => Driver::MySql,
@@ -48,7 +46,7 @@ impl ScriptTarget {
     }
 
     /// How a script is run for a client that has passed this many unique values.
-    pub(super) fn setup(
+    pub(crate) fn setup(
         &self,
         script: &Script,
         client: u32,
@@ -70,7 +68,7 @@ impl ScriptTarget {
 }
 
 /// The statements of a script on one connection.
-pub(super) struct ScriptStatements {
+pub(crate) struct ScriptStatements {
     driver: Driver,
     /// `None` for a closed one.
     prepared: Vec<Option<ScriptStatement>>,
@@ -86,13 +84,11 @@ struct ScriptStatement {
 }
 
 /// Sends a statement without waiting.
-pub(super) type SendStatement<C> = fn(&mut C, StatementId, &Params) -> Result<(), Error>;
+pub(crate) type SendStatement<C> = fn(&mut C, StatementId, &Params) -> Result<(), Error>;
 
 /// A connection that a script uses.
-pub(super) struct ScriptHost<'a, C> {
-    pub connection: &'a mut C,
-    pub params: &'a mut Params,
-    pub tally: &'a mut Tally,
+pub(crate) struct ScriptHost<'a, C> {
+    pub context: &'a mut ClientContext<C>,
     pub statements: &'a mut ScriptStatements,
     /// How to send without waiting; `None` to wait.
     pub send: Option<SendStatement<C>>,
@@ -101,12 +97,12 @@ pub(super) struct ScriptHost<'a, C> {
 impl<C: Connection> ScriptHost<'_, C> {
     fn run(&mut self, statement: StatementId) -> Sent {
         if let Some(send) = self.send {
-            return match send(self.connection, statement, self.params) {
+            return match send(&mut self.context.connection, statement, &self.context.params.0) {
                 Ok(()) => Sent::Waiting,
                 Err(error) => Sent::Done(Err(self.failed(error))),
             };
         }
-        let answer = self.connection.execute(statement, self.params);
+        let answer = self.context.connection.execute(statement, &self.context.params.0);
         Sent::Done(self.received(answer))
     }
 
@@ -114,7 +110,7 @@ impl<C: Connection> ScriptHost<'_, C> {
     pub fn received(&mut self, answer: Result<Answer, Error>) -> Result<Outcome, SqlError> {
         match answer {
             Ok(answer) => {
-                self.tally.add_unchecked(answer);
+                self.context.counts.add_unchecked(answer);
                 let has_rows = self.statements.returns_rows || answer.rows > 0;
                 Ok(Outcome { has_rows, rows: answer.rows })
             }
@@ -127,14 +123,14 @@ impl<C: Connection> ScriptHost<'_, C> {
         let failure = sql_error(error);
         if failure.kind == SqlErrorKind::Restart && failure.number == 0 {
             // PostgreSQL refuses everything else in a failed transaction.
-            let _ = self.connection.run("ROLLBACK");
+            let _ = self.context.connection.run("ROLLBACK");
         }
         failure
     }
 }
 
 /// An error as scripts see it. The numbers are those that sysbench ignores by default.
-pub(super) fn sql_error(error: Error) -> SqlError {
+pub(crate) fn sql_error(error: Error) -> SqlError {
     let number = error.code.and_then(ErrorCode::number).unwrap_or_default();
     let state = error.code.and_then(ErrorCode::sqlstate);
     let state =
@@ -159,7 +155,7 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
         let sql_of_driver = replace_placeholders(&fixed, driver, |number, text| {
             text.push_str(&C::placeholder(number));
         });
-        let id = self.connection.prepare(&sql_of_driver).map_err(sql_error)?;
+        let id = self.context.connection.prepare(&sql_of_driver).map_err(sql_error)?;
         let statement = ScriptStatement { id, returns_rows: returns_rows(sql) };
         Ok(self.statements.add(statement))
     }
@@ -171,13 +167,14 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
             return Sent::Done(Err(closed()));
         };
         self.statements.returns_rows = returns_rows;
-        self.params.clear();
+        let params = &mut self.context.params.0;
+        params.clear();
         for value in values {
             match value {
-                Value::Int(value) => self.params.push_int(*value),
-                Value::Text(text) => self.params.push_text(text),
-                Value::Double(value) => self.params.push_text(value.to_string().as_bytes()),
-                Value::Null => self.params.push_null(),
+                Value::Int(value) => params.push_int(*value),
+                Value::Text(text) => params.push_text(text),
+                Value::Double(value) => params.push_text(value.to_string().as_bytes()),
+                Value::Null => params.push_null(),
             }
         }
         self.run(id)
@@ -185,10 +182,10 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
 
     fn query(&mut self, sql: &str) -> Sent {
         let fixed = script_time::fixed(sql, self.statements.driver);
-        match self.connection.text_statement(&fixed) {
+        match self.context.connection.text_statement(&fixed) {
             Ok(statement) => {
                 self.statements.returns_rows = returns_rows(sql);
-                self.params.clear();
+                self.context.params.0.clear();
                 self.run(statement)
             }
             Err(error) => Sent::Done(Err(sql_error(error))),
@@ -196,13 +193,13 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
     }
 
     fn take_rows(&mut self) -> Rows {
-        as_bytes(self.connection.take_rows())
+        as_bytes(self.context.connection.take_rows())
     }
 
     fn close(&mut self, statement: u32) {
         let known = self.statements.prepared.get_mut(statement as usize);
         if let Some(ScriptStatement { id, .. }) = known.and_then(Option::take) {
-            self.connection.close_statement(id);
+            self.context.connection.close_statement(id);
         }
     }
 
@@ -214,17 +211,17 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
     }
 
     fn restarted(&mut self) {
-        self.tally.conflicts += 1;
+        self.context.counts.conflicts += 1;
     }
 }
 
 /// Writes a line to the worker's log.
-pub(super) fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     // The log may be gone.
     let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
 }
 
-pub(super) fn as_bytes(rows: Vec<Vec<Option<String>>>) -> Rows {
+pub(crate) fn as_bytes(rows: Vec<Vec<Option<String>>>) -> Rows {
     let row = |row: Vec<Option<String>>| {
         row.into_iter().map(|value| value.map(String::into_bytes)).collect()
     };
@@ -259,7 +256,7 @@ fn closed() -> SqlError {
 }
 
 /// Whether a statement returns rows, by its first word.
-pub(super) fn returns_rows(sql: &str) -> bool {
+pub(crate) fn returns_rows(sql: &str) -> bool {
     const WORDS: [&str; 7] = ["select", "show", "with", "values", "explain", "describe", "table"];
     let word = sql.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
     let word = word.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();

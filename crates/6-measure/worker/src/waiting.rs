@@ -11,17 +11,15 @@ use dbdyno_units::Nanos;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
-use super::error::RequestError;
-use super::prepared::ConnectionParams;
-use super::script_client::ScriptClient;
-use super::tally::Tally;
+use crate::client_context::ClientContext;
+use crate::error::RequestError;
 
 /// How long a thread polls without receiving anything before it sleeps. The cost of waking it is
 /// small compared with such a statement, and a server that hangs does not keep a CPU busy.
 const LIMIT: Nanos = Nanos::from_millis(50);
 
 /// How a client that drives one connection waits for answers.
-pub(super) trait Waiting<C> {
+pub(crate) trait Waiting<C> {
     /// Executes a statement and waits for the answer.
     fn execute(
         &mut self,
@@ -30,13 +28,11 @@ pub(super) trait Waiting<C> {
         params: &Params,
     ) -> Result<Answer, Error>;
 
-    /// Runs one event of a script.
+    /// Runs an event that sends its statements itself.
     fn script_event(
         &mut self,
-        script: &mut ScriptClient,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        event: &mut impl ScriptEvent<C>,
+        context: &mut ClientContext<C>,
     ) -> Result<(), RequestError>;
 
     /// The part of the CPU time `cpu` of a thread that was used for polling, if the thread took
@@ -44,10 +40,30 @@ pub(super) trait Waiting<C> {
     fn polling(&self, ticks: u64, cpu: Nanos) -> Option<Nanos>;
 }
 
-/// Sleeps in blocking calls.
-pub(super) struct Asleep;
+/// An event of a script, which sends its statements itself.
+pub(crate) trait ScriptEvent<C> {
+    /// Runs it with blocking calls.
+    fn run(&mut self, context: &mut ClientContext<C>) -> Result<(), RequestError>;
 
-impl<C: Connection> Waiting<C> for Asleep {
+    /// Starts it and sends its first statement. Returns whether it is complete already.
+    fn begin(&mut self, context: &mut ClientContext<C>) -> Result<bool, RequestError>
+    where
+        C: NonBlockingConnection;
+
+    /// Continues it after an answer. Returns whether it is complete.
+    fn received(
+        &mut self,
+        context: &mut ClientContext<C>,
+        answer: Result<Answer, Error>,
+    ) -> Result<bool, RequestError>
+    where
+        C: NonBlockingConnection;
+}
+
+/// Sleeps in blocking calls.
+pub(crate) struct Sleeping;
+
+impl<C: Connection> Waiting<C> for Sleeping {
     #[inline]
     fn execute(
         &mut self,
@@ -60,12 +76,10 @@ impl<C: Connection> Waiting<C> for Asleep {
 
     fn script_event(
         &mut self,
-        script: &mut ScriptClient,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        event: &mut impl ScriptEvent<C>,
+        context: &mut ClientContext<C>,
     ) -> Result<(), RequestError> {
-        script.event(connection, params, tally)
+        event.run(context)
     }
 
     fn polling(&self, _: u64, _: Nanos) -> Option<Nanos> {
@@ -74,7 +88,7 @@ impl<C: Connection> Waiting<C> for Asleep {
 }
 
 /// Reads without blocking, again and again.
-pub(super) struct Polling<T> {
+pub(crate) struct Polling<T> {
     meter: PollMeter<T>,
 }
 
@@ -117,15 +131,13 @@ impl<C: NonBlockingConnection, T: TickSource> Waiting<C> for Polling<T> {
 
     fn script_event(
         &mut self,
-        script: &mut ScriptClient,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        event: &mut impl ScriptEvent<C>,
+        context: &mut ClientContext<C>,
     ) -> Result<(), RequestError> {
-        let mut is_complete = script.begin_event(connection, params, tally)?;
+        let mut is_complete = event.begin(context)?;
         while !is_complete {
-            let answer = self.receive(connection);
-            is_complete = script.received(connection, params, tally, answer)?;
+            let answer = self.receive(&mut context.connection);
+            is_complete = event.received(context, answer)?;
         }
         Ok(())
     }
@@ -137,21 +149,21 @@ impl<C: NonBlockingConnection, T: TickSource> Waiting<C> for Polling<T> {
 
 /// Sleeps until a connection is readable or lost. Errors occur again when it is read.
 #[cold]
-pub(super) fn sleep_until_readable<'a, C: AsFd + 'a>(connections: impl Iterator<Item = &'a C>) {
+pub(crate) fn sleep_until_readable<'a, C: AsFd + 'a>(connections: impl Iterator<Item = &'a C>) {
     let mut readable: Vec<PollFd<'_>> =
         connections.map(|connection| PollFd::new(connection, PollFlags::IN)).collect();
     while let Err(Errno::INTR) = rustix::event::poll(&mut readable, None) {}
 }
 
-/// Measures how long a thread polls in vain. Its calls that bring something are not included.
-pub(super) struct PollMeter<T> {
+/// Measures how long a thread polls unsuccessfully. Calls that receive something are not included.
+pub(crate) struct PollMeter<T> {
     /// Ticks that a thread may poll before it sleeps.
     limit: u64,
     /// When the thread began to wait.
     began: u64,
     /// When the last call ended.
     last: u64,
-    /// Ticks in calls that brought nothing.
+    /// Ticks in calls that received nothing.
     polled: u64,
     /// Ticks asleep.
     asleep: u64,
@@ -171,7 +183,7 @@ impl<T: TickSource> PollMeter<T> {
         self.last = self.began;
     }
 
-    /// Counts a call that brought nothing. Returns whether the thread shall sleep.
+    /// Counts a call that received nothing. Returns whether the thread shall sleep.
     #[inline]
     pub fn found_nothing(&mut self) -> bool {
         let now = T::now();
@@ -205,8 +217,8 @@ mod tests {
     use dbdyno_machine::clock;
     use dbdyno_machine::tsc::MonotonicTicks;
 
-    use super::super::fake_server::{FakeConnection, Reaction};
     use super::*;
+    use crate::fake_server::{FakeConnection, Reaction};
 
     /// Executes a statement with the parameter 7 by polling. Returns the meter and the CPU time.
     fn poll(

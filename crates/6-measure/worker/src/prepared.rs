@@ -1,45 +1,18 @@
-//! A microbenchmark prepared on one connection: the inner part of the hot loop.
+//! The statements of a microbenchmark, prepared on one connection: the inner part of the hot loop.
 
-use dbdyno_drivers::{
-    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId,
-};
+use dbdyno_drivers::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, StatementId};
+use dbdyno_engines::Engine;
 use dbdyno_workloads::definition::{Counted, Microbenchmark};
-use dbdyno_workloads::events::{DrawnStatement, Events, ParameterSink};
-use dbdyno_workloads::program::{Program, ProgramError, Tables};
+use dbdyno_workloads::events::{DrawnStatement, Events};
+use dbdyno_workloads::program::{Program, Tables};
 
-use super::error::RequestError;
-use super::tally::Tally;
-use super::waiting::Waiting;
-
-/// An error in preparing a microbenchmark.
-#[derive(Debug, thiserror::Error)]
-pub enum PrepareError {
-    /// The definition is inconsistent.
-    #[error(transparent)]
-    Program(#[from] ProgramError),
-    /// The database refused a statement.
-    #[error(transparent)]
-    Database(#[from] Error),
-}
-
-/// A driver's parameters, filled by the workload's random draws.
-#[derive(Default)]
-pub(super) struct ConnectionParams(pub Params);
-
-impl ParameterSink for ConnectionParams {
-    #[inline(always)]
-    fn int(&mut self, value: i64) {
-        self.0.push_int(value);
-    }
-
-    #[inline(always)]
-    fn text(&mut self, text: &[u8]) {
-        self.0.push_text(text);
-    }
-}
+use crate::client_context::ClientContext;
+use crate::error::RequestError;
+use crate::protocol::RefusedStatement;
+use crate::waiting::Waiting;
 
 /// A microbenchmark prepared on one connection.
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     pub events: Events,
     /// Position in the running order: selects the stream of events.
     pub position: u32,
@@ -82,7 +55,7 @@ impl Prepared {
         tables: Tables,
         client: u32,
         position: u32,
-    ) -> Result<Self, PrepareError> {
+    ) -> Result<Self, RequestError> {
         let program = Program::new(microbenchmark, tables)?;
         let mut statements = Vec::new();
         for statement in &program.statements {
@@ -114,43 +87,40 @@ impl Prepared {
     #[inline]
     pub fn event<C: Connection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
         waiting: &mut impl Waiting<C>,
     ) -> Result<(), RequestError> {
-        match self.try_event(connection, params, tally, waiting) {
+        match self.try_event(context, waiting) {
             Ok(()) => Ok(()),
-            Err(error) => self.failed(connection, params, tally, error),
+            Err(error) => self.failed(context, error),
         }
     }
 
     #[inline]
     fn try_event<C: Connection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
         waiting: &mut impl Waiting<C>,
     ) -> Result<(), Error> {
         if self.transaction {
-            params.0.clear();
-            waiting.execute(connection, self.begin, &params.0)?;
-            tally.statements += 1;
+            context.params.0.clear();
+            waiting.execute(&mut context.connection, self.begin, &context.params.0)?;
+            context.counts.statements += 1;
         }
         for (index, step) in self.steps.iter().enumerate() {
             for _ in 0..step.repeat {
-                params.0.clear();
-                let drawn = self.events.draw(index, params);
+                context.params.0.clear();
+                let drawn = self.events.draw(index, &mut context.params);
                 let statement = self.statements[index][drawn.table as usize];
-                let answer = waiting.execute(connection, statement, &params.0)?;
-                tally.add(answer, index, step.counted, drawn);
+                let answer =
+                    waiting.execute(&mut context.connection, statement, &context.params.0)?;
+                context.counts.add(answer, index, step.counted, drawn);
             }
         }
         if self.transaction {
-            params.0.clear();
-            waiting.execute(connection, self.commit, &params.0)?;
-            tally.statements += 1;
+            context.params.0.clear();
+            waiting.execute(&mut context.connection, self.commit, &context.params.0)?;
+            context.counts.statements += 1;
         }
         Ok(())
     }
@@ -160,48 +130,42 @@ impl Prepared {
     #[inline]
     pub fn begin_event<C: NonBlockingConnection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
     ) -> Result<bool, RequestError> {
         self.cursor = Cursor::Start;
-        self.send_next(connection, params, tally)
+        self.send_next(context)
     }
 
     /// Continues an event after an answer: sends its next statement. Returns whether the event is complete.
     #[inline]
     pub fn received<C: NonBlockingConnection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
         answer: Result<Answer, Error>,
     ) -> Result<bool, RequestError> {
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.failed(connection, params, tally, error).map(|()| true),
+            Err(error) => return self.failed(context, error).map(|()| true),
         };
         match self.cursor {
             Cursor::Step { index, drawn, .. } => {
-                tally.add(answer, index, self.steps[index].counted, drawn);
+                context.counts.add(answer, index, self.steps[index].counted, drawn);
             }
-            Cursor::Start | Cursor::Begin | Cursor::Commit => tally.statements += 1,
+            Cursor::Start | Cursor::Begin | Cursor::Commit => context.counts.statements += 1,
         }
-        self.send_next(connection, params, tally)
+        self.send_next(context)
     }
 
     /// Sends the next statement. Returns true if the event has no more.
     #[inline]
     fn send_next<C: NonBlockingConnection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
     ) -> Result<bool, RequestError> {
         let (index, repeat) = match self.cursor {
             Cursor::Start if self.transaction => {
                 self.cursor = Cursor::Begin;
-                return self.send(connection, params, tally, self.begin);
+                return self.send(context, self.begin);
             }
             Cursor::Start | Cursor::Begin => (0, 0),
             Cursor::Step { index, repeat, .. } if repeat + 1 < self.steps[index].repeat => {
@@ -210,66 +174,88 @@ impl Prepared {
             Cursor::Step { index, .. } if index + 1 < self.steps.len() => (index + 1, 0),
             Cursor::Step { .. } if self.transaction => {
                 self.cursor = Cursor::Commit;
-                return self.send(connection, params, tally, self.commit);
+                return self.send(context, self.commit);
             }
             Cursor::Step { .. } | Cursor::Commit => return Ok(true),
         };
-        params.0.clear();
-        let drawn = self.events.draw(index, params);
+        context.params.0.clear();
+        let drawn = self.events.draw(index, &mut context.params);
         self.cursor = Cursor::Step { index, repeat, drawn };
         let statement = self.statements[index][drawn.table as usize];
-        self.send_with_params(connection, params, tally, statement)
+        self.send_with_params(context, statement)
     }
 
     fn send<C: NonBlockingConnection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
         statement: StatementId,
     ) -> Result<bool, RequestError> {
-        params.0.clear();
-        self.send_with_params(connection, params, tally, statement)
+        context.params.0.clear();
+        self.send_with_params(context, statement)
     }
 
     #[inline]
     fn send_with_params<C: NonBlockingConnection>(
         &mut self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
         statement: StatementId,
     ) -> Result<bool, RequestError> {
-        match connection.send(statement, &params.0) {
+        match context.connection.send(statement, &context.params.0) {
             Ok(()) => Ok(false),
-            Err(error) => self.failed(connection, params, tally, error).map(|()| true),
+            Err(error) => self.failed(context, error).map(|()| true),
         }
     }
 
     #[cold]
     fn failed<C: Connection>(
         &self,
-        connection: &mut C,
-        params: &mut ConnectionParams,
-        tally: &mut Tally,
+        context: &mut ClientContext<C>,
         error: Error,
     ) -> Result<(), RequestError> {
         if error.kind.is_fatal() {
-            tally.errors += 1;
+            context.counts.errors += 1;
             return Err(error.into());
         }
         if self.transaction {
-            params.0.clear();
+            context.params.0.clear();
             // Fails if the database has rolled back already.
-            let _ = connection.execute(self.rollback, &params.0);
+            let _ = context.connection.execute(self.rollback, &context.params.0);
         }
         if error.kind == ErrorKind::Conflict {
             // Conflicts between clients are part of the work.
-            tally.conflicts += 1;
+            context.counts.conflicts += 1;
         } else {
-            tally.errors += 1;
-            tally.first_complaint.get_or_insert_with(|| error.to_string());
+            context.counts.errors += 1;
+            context.counts.first_complaint.get_or_insert_with(|| error.to_string());
         }
         Ok(())
     }
+}
+
+/// The statements that the system refuses to prepare. They are prepared for the first table, on a
+/// connection of their own: those that are measured are not affected.
+pub(crate) fn refused_statements<E: Engine>(
+    engine: &E,
+    microbenchmarks: &[Microbenchmark],
+    tables: Tables,
+) -> Result<Vec<RefusedStatement>, RequestError> {
+    let mut connection = engine.connect_to_check()?;
+    let mut refused = Vec::new();
+    for microbenchmark in microbenchmarks {
+        let program = Program::new(microbenchmark, tables)?;
+        for (number, statement) in (1..).zip(&program.statements) {
+            let prepared = connection.prepare(&statement.sql(0, E::Connection::placeholder));
+            match prepared {
+                Err(error) if error.kind.is_fatal() => return Err(error.into()),
+                Err(error) => refused.push(RefusedStatement {
+                    microbenchmark: microbenchmark.name.clone(),
+                    number,
+                    error: error.to_string(),
+                }),
+                Ok(_) => {}
+            }
+            connection.close_statements();
+        }
+    }
+    Ok(refused)
 }

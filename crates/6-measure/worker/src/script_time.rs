@@ -12,7 +12,7 @@ const POSTGRESQL_NOW: &str = "to_timestamp(current_setting('dbdyno.now')::float8
 
 /// Sets the time that `now()` returns on a connection. A server that refuses it, such as MariaDB with
 /// `secure_timestamp`, returns the real time.
-pub(super) fn set<C: Connection>(
+pub(crate) fn set<C: Connection>(
     connection: &mut C,
     driver: Driver,
     time: f64,
@@ -58,7 +58,7 @@ const fn time(name: &'static str, kind: &'static str, precise: bool) -> Time {
 }
 
 /// SQL in which expressions of the time have the time of [`set`].
-pub(super) fn fixed(sql: &str, driver: Driver) -> Cow<'_, str> {
+pub(crate) fn fixed(sql: &str, driver: Driver) -> Cow<'_, str> {
     if driver == Driver::MySql {
         return Cow::Borrowed(sql);
     }

@@ -12,18 +12,18 @@ use dbdyno_drivers::{
 };
 
 /// Every statement returns one row with the sum of the parameters.
-pub(super) struct FakeConnection {
+pub(crate) struct FakeConnection {
     stream: UnixStream,
     read: Vec<u8>,
     /// The SQL texts of its statements.
-    pub(super) texts: Vec<String>,
+    pub(crate) texts: Vec<String>,
 }
 
 /// What a server does with the request of this number, from 0.
-pub(super) type Behaviour = fn(u32) -> Reaction;
+pub(crate) type Behaviour = fn(u32) -> Reaction;
 
 /// What a server does with a request.
-pub(super) enum Reaction {
+pub(crate) enum Reaction {
     /// Answers after this time.
     AnswerAfter(Duration),
     /// Answers in two parts with this time before each.
@@ -37,7 +37,7 @@ const ANSWER: usize = 8;
 
 impl FakeConnection {
     /// Connects to a new server, whose thread ends with the connection.
-    pub(super) fn new(behaviour: Behaviour) -> Self {
+    pub(crate) fn new(behaviour: Behaviour) -> Self {
         let (stream, mut peer) = UnixStream::pair().unwrap();
         thread::spawn(move || {
             let mut request = [0; ANSWER];
