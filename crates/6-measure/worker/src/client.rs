@@ -124,7 +124,6 @@ pub struct Client<C> {
 }
 
 impl<C: Connection> Client<C> {
-    /// A client on a connection.
     #[must_use]
     pub fn new(connection: C, setup: ClientSetup) -> Self {
         Self {
@@ -145,9 +144,6 @@ impl<C: Connection> Client<C> {
     }
 
     /// Prepares every statement of `microbenchmark` for every table, or starts its script as one of `clients`.
-    ///
-    /// # Errors
-    /// The definition is inconsistent, or the database refuses a statement.
     pub fn prepare(
         &mut self,
         microbenchmark: &Microbenchmark,
@@ -193,9 +189,6 @@ impl<C: Connection> Client<C> {
     }
 
     /// Runs one slice of the prepared microbenchmark, with response times in ticks of `T`.
-    ///
-    /// # Errors
-    /// The connection is unusable, or nothing is prepared. Other failed statements are counted.
     pub fn slice<T: TickSource>(
         &mut self,
         request: SliceRequest,

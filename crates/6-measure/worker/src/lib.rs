@@ -23,7 +23,6 @@ pub mod protocol;
 pub mod schedule;
 mod script_client;
 mod script_host;
-mod script_time;
 mod serve;
 mod server_monitor;
 mod waiting;

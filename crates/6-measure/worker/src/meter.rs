@@ -26,7 +26,6 @@ pub(crate) struct Meter {
     power: Option<Power>,
 }
 
-/// A reading of a [`Meter`].
 #[derive(Debug, Default)]
 pub(crate) struct MeterReading {
     counts: Counts,

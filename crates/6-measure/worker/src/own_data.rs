@@ -14,8 +14,9 @@ use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script
 
 use crate::error::RequestError;
 use crate::protocol::SystemUnderTest;
-use crate::script_host::{ScriptTarget, as_bytes, print, returns_rows, sql_error};
-use crate::script_time;
+use crate::script_host::{
+    ScriptTarget, as_bytes, print, returns_rows, set_time, sql_error, with_fixed_time,
+};
 
 /// Characters of a statement in messages.
 const EXCERPT: usize = 60;
@@ -129,7 +130,7 @@ pub(crate) fn prepare_scripts<E: Engine>(
             prepared: Vec::new(),
             rows: Rows::new(),
         };
-        script_time::set(host.connection, driver, START_TIME)?;
+        set_time(host.connection, driver, START_TIME)?;
         prepare(&script.source, &setup, &mut host)
             .map_err(|error| format!("prepare of {}: {error}", script.source.name))?;
     }
@@ -158,7 +159,7 @@ impl<E: Engine> Host for DataHost<'_, E> {
     }
 
     fn query(&mut self, sql: &str) -> Sent {
-        let sql = &*script_time::fixed(sql, self.driver);
+        let sql = &*with_fixed_time(sql, self.driver);
         if returns_rows(sql) {
             return Sent::Done(match self.connection.query(sql) {
                 Ok(rows) => {

@@ -258,7 +258,6 @@ pub enum Quota {
     Events(u64),
 }
 
-/// A request for one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceRequest {
     /// The block, which selects the stream of events.

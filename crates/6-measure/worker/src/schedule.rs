@@ -88,7 +88,6 @@ pub struct BlockPlan {
     pub first_block: u32,
     /// Number of warm-up blocks, starting with the first block.
     pub warmup_blocks: u32,
-    /// Number of clients.
     pub clients: u32,
     /// Length of a slice.
     pub slice: Nanos,

@@ -6,8 +6,9 @@ use dbdyno_workloads::definition::Script;
 
 use crate::client_context::{ClientContext, SliceCounts};
 use crate::error::RequestError;
-use crate::script_host::{ScriptHost, ScriptStatements, ScriptTarget, SendStatement};
-use crate::script_time;
+use crate::script_host::{
+    ScriptHost, ScriptStatements, ScriptTarget, SendStatement, set_time,
+};
 use crate::waiting::ScriptEvent;
 
 /// Parts of the unique sequence: one for the data, and one for each position in the running order; further
@@ -42,7 +43,7 @@ impl ScriptClient {
         position: u32,
         seed: u64,
     ) -> Result<Self, RequestError> {
-        script_time::set(&mut context.connection, target.driver, START_TIME)?;
+        set_time(&mut context.connection, target.driver, START_TIME)?;
         let mut statements = ScriptStatements::new(target.driver);
         let host = &mut ScriptHost { context, statements: &mut statements, send: None };
         let numbers = [seed, position.into(), number.into()];
@@ -78,7 +79,7 @@ impl ScriptClient {
         let first_unique = before + block.saturating_mul(UNIQUE_PER_BLOCK).min(part - 1);
         // Each block adds a second.
         let time = START_TIME + f64::from(block);
-        script_time::set(&mut context.connection, self.target.driver, time)?;
+        set_time(&mut context.connection, self.target.driver, time)?;
         self.client.start_block(Seed::of(&numbers), first_unique, time);
         Ok(())
     }

@@ -39,9 +39,6 @@ use crate::wire::{receive, send};
 const CALIBRATION: Duration = Duration::from_millis(2);
 
 /// Serves requests until the end of input.
-///
-/// # Errors
-/// Reading or sending failed, or a line is not a request. All other errors are sent as responses.
 pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<(), ServeError> {
     let Some(request) = receive::<Request>(requests)? else { return Ok(()) };
     let Request::Open(open) = request else { return Err(ServeError::NotOpened) };

@@ -19,7 +19,6 @@ pub(crate) trait StepLink {
     /// Takes a reading. What it starts with is not used.
     fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError>;
 
-    /// Reports a second.
     fn report(&mut self, second: Second) -> Result<(), RequestError>;
 }
 
