@@ -3,24 +3,18 @@
 //! One trait for all protocols. A driver knows its protocol, and nothing of tables, keys or
 //! microbenchmarks.
 
-mod answer;
 mod error;
-mod error_text;
 pub mod mysql;
 mod net;
-mod params;
 pub mod postgres;
-mod sha256_crypt;
 pub mod sqlite;
 mod text_rows;
 mod verifier;
 
-pub use answer::Answer;
-pub use error::{Error, ErrorCode, ErrorKind};
-pub use params::{Param, Params};
-pub use verifier::verifier;
-
 use std::os::fd::AsFd;
+
+pub use error::{Error, ErrorCode, ErrorKind};
+pub use verifier::verifier;
 
 /// An open connection.
 ///
@@ -34,39 +28,24 @@ pub trait Connection {
     fn begin_sql(writes: bool) -> &'static str;
 
     /// Prepares a statement for [`Connection::execute`].
-    ///
-    /// # Errors
-    /// The database rejected the statement: a syntax error, or an unknown table or column.
     fn prepare(&mut self, sql: &str) -> Result<StatementId, Error>;
 
     /// Executes a prepared statement and reads every column of every row.
-    ///
-    /// # Errors
-    /// The database failed to execute it. The statement can be executed again.
     fn execute(&mut self, statement: StatementId, params: &Params) -> Result<Answer, Error>;
 
     /// Executes SQL text without parameters and discards the rows; statements may be separated by
     /// semicolons.
-    ///
-    /// # Errors
-    /// The database failed to execute a statement; those after it were not executed.
     fn run(&mut self, sql: &str) -> Result<(), Error>;
 
     /// Executes one query without parameters and returns its rows, values as text and NULL as `None`.
     /// For use between measurements: not optimised.
-    ///
-    /// # Errors
-    /// The database failed to execute it.
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error>;
 
     /// A statement of SQL text that is executed without preparing it, replacing the last one. The rows of its
     /// next execution are kept for [`Self::take_rows`], unless they have more than 64 MiB.
-    ///
-    /// # Errors
-    /// The text cannot be sent, or the driver has no such statements.
     fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
         Err(Error {
-            doing: format!("executing {}", error_text::truncate_sql(sql)),
+            doing: format!("executing {}", error::truncate_sql(sql)),
             message: "SQL text is not supported on this connection".to_owned(),
             code: None,
             kind: ErrorKind::Statement,
@@ -95,16 +74,10 @@ pub trait Connection {
 /// At most one request is in progress per connection.
 pub trait NonBlockingConnection: Connection + AsFd {
     /// Sends a statement for execution without waiting for the answer.
-    ///
-    /// # Errors
-    /// The connection is lost.
     fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error>;
 
     /// Reads what has arrived of the answer, without waiting. Without a request in progress, it finds
     /// nothing, or that the connection is lost.
-    ///
-    /// # Errors
-    /// As [`Connection::execute`]. The request has ended then.
     fn receive_available(&mut self) -> Result<Received, Error>;
 }
 
@@ -121,3 +94,91 @@ pub enum Received {
 /// A statement prepared on one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementId(usize);
+
+/// Counts and digest of the result of one execution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Rows returned.
+    pub rows: u64,
+    /// Rows changed by a statement that returns no rows.
+    pub affected: u64,
+    /// Wrapping sum over all values: integers as they are, texts as length plus first eight bytes.
+    /// Independent of the order of rows. The same query on the same data has the same digest.
+    pub digest: u64,
+}
+
+/// A text's contribution to [`Answer::digest`].
+#[inline(always)]
+pub(crate) fn text_digest(text: &[u8]) -> u64 {
+    let head = match text.first_chunk::<8>() {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => text.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    };
+    head.wrapping_add(text.len() as u64)
+}
+
+/// The parameters of one execution; reused for the next one without allocating.
+#[derive(Clone, Debug, Default)]
+pub struct Params {
+    values: Vec<Param>,
+    text: Vec<u8>,
+}
+
+/// A parameter; a text refers to the bytes in its [`Params`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// A 64-bit integer.
+    Int(i64),
+    Null,
+    Text {
+        /// Offset of its first byte.
+        start: u32,
+        /// Length in bytes.
+        len: u32,
+    },
+}
+
+impl Params {
+    /// Removes all values and keeps the memory.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.values.clear();
+        self.text.clear();
+    }
+
+    /// Appends an integer.
+    #[inline]
+    pub fn push_int(&mut self, value: i64) {
+        self.values.push(Param::Int(value));
+    }
+
+    /// Appends NULL.
+    #[inline]
+    pub fn push_null(&mut self) {
+        self.values.push(Param::Null);
+    }
+
+    /// Appends a text.
+    #[inline]
+    pub fn push_text(&mut self, text: &[u8]) {
+        self.values.push(Param::Text { start: self.text.len() as u32, len: text.len() as u32 });
+        self.text.extend_from_slice(text);
+    }
+
+    /// The values in order.
+    #[inline]
+    #[must_use]
+    pub fn values(&self) -> &[Param] {
+        &self.values
+    }
+
+    /// The bytes of a text among the values.
+    ///
+    /// # Panics
+    /// If `start` and `len` are not from this list.
+    #[inline]
+    #[must_use]
+    pub fn text(&self, start: u32, len: u32) -> &[u8] {
+        &self.text[start as usize..(start + len) as usize]
+    }
+}

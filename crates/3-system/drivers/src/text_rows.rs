@@ -27,9 +27,6 @@ impl TextRows {
     }
 
     /// The rows, or the error for too many, or else `failure`.
-    ///
-    /// # Errors
-    /// A row was rejected, or `outcome` is an error.
     pub(crate) fn finish(
         self,
         outcome: Result<(), Error>,

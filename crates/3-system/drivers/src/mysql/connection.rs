@@ -2,17 +2,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use dbdyno_types::server::{StatementMode, Target};
 
-use super::capabilities::{Capabilities, DEPRECATE_EOF};
-use super::column_type::ColumnType;
-use super::err_packet::{ERR, ErrPacket, NOT_PREPARABLE, ReplyError};
 use super::greeting::is_mariadb;
+use super::greeting::{Capabilities, DEPRECATE_EOF};
 use super::login::{LoginResult, log_in};
+use super::reply::{ERR, ErrPacket, NOT_PREPARABLE, ReplyError};
 use super::reply::{OK, Reply, is_eof_packet};
+use super::request::Template;
 use super::request::{self, Execution, Request};
+use super::rows::ColumnType;
 use super::rows::{binary_row_digest, text_row_digest, texts};
-use super::template::Template;
 use super::wire::{Cursor, Malformed, frame};
-use crate::error_text::{connection_lost, executing, truncate_sql};
+use crate::error::{connection_lost, executing, truncate_sql};
 use crate::net::{ReadBuffer, Stream};
 use crate::text_rows::TextRows;
 use crate::{

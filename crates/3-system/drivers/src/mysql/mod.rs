@@ -6,17 +6,12 @@
 //! only what the digest needs is decoded, and nothing is allocated.
 
 mod auth;
-mod capabilities;
-mod column_type;
 mod connection;
-mod err_packet;
 mod greeting;
 mod login;
 mod reply;
 mod request;
 mod rows;
-mod template;
-mod temporal;
 mod wire;
 
 pub use connection::MySqlConnection;

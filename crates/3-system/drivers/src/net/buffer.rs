@@ -48,19 +48,12 @@ impl ReadBuffer {
     }
 
     /// Waits for at least one more byte and reads what is available.
-    ///
-    /// # Errors
-    /// The connection is lost; `UnexpectedEof` if the peer closed it; `InvalidData` if the buffer is full with
-    /// one message.
     #[inline]
     pub(crate) fn fill(&mut self, source: &mut impl Source) -> io::Result<()> {
         self.read_from(source, true).map(|_| ())
     }
 
     /// Reads what is available, without waiting; false if there is nothing.
-    ///
-    /// # Errors
-    /// As [`ReadBuffer::fill`].
     #[inline]
     pub(crate) fn try_fill(&mut self, source: &mut impl Source) -> io::Result<bool> {
         self.read_from(source, false)

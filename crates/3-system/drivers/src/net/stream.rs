@@ -38,9 +38,6 @@ enum Socket {
 
 impl Stream {
     /// Connects without encryption. Reads time out until [`Stream::disable_timeout`].
-    ///
-    /// # Errors
-    /// The server does not listen or cannot be reached.
     pub(crate) fn connect(target: &Target) -> Result<Self, Error> {
         Self::open(&target.address).map_err(|error| {
             let advice = match error.kind() {
@@ -81,9 +78,6 @@ impl Stream {
     }
 
     /// Disables the read timeout: a statement may take any time.
-    ///
-    /// # Errors
-    /// The socket is broken.
     pub(crate) fn disable_timeout(&self) -> io::Result<()> {
         match &self.socket {
             Socket::Unix(socket) => socket.set_read_timeout(None),
@@ -92,10 +86,6 @@ impl Stream {
     }
 
     /// Starts TLS with the target's options.
-    ///
-    /// # Errors
-    /// The server's certificate is not valid, no protocol version is shared, or the authorities'
-    /// certificates cannot be read.
     pub(crate) fn start_tls(&mut self, target: &Target) -> Result<(), Error> {
         let (tls, transport) = tls::client(target)?;
         let mut tls = Box::new(tls);
@@ -116,9 +106,6 @@ impl Stream {
     }
 
     /// Sends all bytes.
-    ///
-    /// # Errors
-    /// The connection is lost.
     #[inline]
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut raw = Raw { socket: self.socket.as_fd(), wait: true };

@@ -7,9 +7,9 @@ use std::mem;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 
-use super::wire::{Fields, Malformed, put_text};
+use super::channel::{Fields, Malformed, put_text};
 use crate::Error;
-use crate::error_text::server_text;
+use crate::error::server_text;
 use crate::net::{Transport, VERIFY_THE_SERVER};
 
 /// A method that needs the password.
@@ -17,7 +17,6 @@ use crate::net::{Transport, VERIFY_THE_SERVER};
 enum Method {
     /// `password`: the plain-text password.
     Plain,
-    /// `md5`.
     Md5,
     /// `scram-sha-256`.
     Scram,
@@ -78,9 +77,6 @@ impl<'a> Authentication<'a> {
     }
 
     /// Processes the body of an authentication request and returns the response, if there is one.
-    ///
-    /// # Errors
-    /// The request is not answered. The login must end.
     pub(super) fn respond(
         &mut self,
         body: &[u8],
@@ -139,9 +135,6 @@ impl<'a> Authentication<'a> {
     }
 
     /// Checks that the server has accepted the user, and has kept to the method that it requested.
-    ///
-    /// # Errors
-    /// It has not.
     pub(super) fn check_complete(&self) -> Result<(), AuthError> {
         match self.stage {
             Stage::Complete => Ok(()),

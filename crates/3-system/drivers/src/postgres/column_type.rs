@@ -2,8 +2,8 @@
 
 use dbdyno_types::server::StatementMode;
 
-use super::wire::{Fields, Malformed, NULL};
-use crate::answer::text_digest;
+use super::channel::{Fields, Malformed, NULL};
+use crate::text_digest;
 
 /// OIDs of types that are not handled as text, from PostgreSQL's `pg_type.dat`.
 pub(super) mod oid {

@@ -1,13 +1,12 @@
-use dbdyno_types::server::{Target, Tls};
+use dbdyno_types::server::{Address, Target, Tls};
 
 use super::auth::{AuthError, Authentication};
 use super::channel::{Channel, ConnectionLost};
+use super::channel::{Fields, Malformed, put, put_text, put_untagged};
+use super::reply::ServerError;
 use super::reply::Transaction;
-use super::server_error::ServerError;
-use super::tls;
-use super::wire::{Fields, Malformed, put, put_text, put_untagged};
-use crate::error_text::server_text;
-use crate::net::{Stream, Transport, credentials};
+use crate::error::server_text;
+use crate::net::{Source as _, Stream, Transport, credentials};
 use crate::{Error, ErrorKind};
 
 /// Protocol version 3.0.
@@ -26,14 +25,11 @@ pub(super) struct LoginResult {
 }
 
 /// Connects and logs in.
-///
-/// # Errors
-/// The server does not listen, refuses the login, or is too old.
 pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
     let stream = Stream::connect(target)?;
     let channel = match target.tls {
         Tls::Off => Channel::new(stream),
-        Tls::Required | Tls::Verified { .. } | Tls::Pinned { .. } => tls::encrypt(stream, target)?,
+        Tls::Required | Tls::Verified { .. } | Tls::Pinned { .. } => encrypt(stream, target)?,
     };
     let authentication = Authentication::new(&target.user, channel.stream.transport());
     let mut login = LoginExchange { target, channel, authentication, version: String::new() };
@@ -164,9 +160,6 @@ impl LoginExchange<'_> {
 }
 
 /// The password for the target.
-///
-/// # Errors
-/// There is none, or it cannot be sent.
 fn password(target: &Target) -> Result<String, Error> {
     let Some(password) = credentials::for_postgres(target)? else {
         return Err(refused(
@@ -207,6 +200,54 @@ fn refused(target: &Target, message: String) -> Error {
 fn doing(target: &Target) -> String {
     let Target { address, user, database, .. } = target;
     format!("logging in at {address} as {user}, database {}", database.as_ref().unwrap_or(user))
+}
+
+/// SSLRequest: its length and its request code.
+const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
+/// Requests encryption and starts TLS.
+pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Error> {
+    let doing = || format!("requesting encryption from {}", target.address);
+    let refused =
+        |message: String| Error { doing: doing(), message, code: None, kind: ErrorKind::Refused };
+    let answer = match request_tls(&mut stream) {
+        Ok(answer) => answer,
+        Err(error) => return Err(Channel::new(stream).fail(error.into(), None, doing())),
+    };
+    match answer {
+        b'S' => {
+            stream.start_tls(target)?;
+            Ok(Channel::new(stream))
+        }
+        b'N' => Err(refused(match target.address {
+            Address::Socket(_) => "PostgreSQL offers no encryption on a Unix socket; connect \
+                                   without it, or over TCP"
+                .to_owned(),
+            Address::Tcp { .. } => {
+                "the server offers no encryption; enable it there (ssl = on), or \
+                                    connect without it"
+                    .to_owned()
+            }
+        })),
+        other => Err(refused(format!(
+            "the server sent the invalid response '{}'; check that it is a PostgreSQL server",
+            other.escape_ascii()
+        ))),
+    }
+}
+
+/// Reads exactly one byte: bytes after it are unencrypted, may be injected by anyone, and must not be
+/// mistaken for encrypted ones.
+fn request_tls(stream: &mut Stream) -> std::io::Result<u8> {
+    stream.write_all(&REQUEST)?;
+    let mut answer = [0];
+    match stream.receive(&mut answer, true)? {
+        Some(1) => Ok(answer[0]),
+        _ => Err(std::io::Error::new(
+            std::io::ErrorKind::UnexpectedEof,
+            "the server closed the connection",
+        )),
+    }
 }
 
 #[cfg(test)]

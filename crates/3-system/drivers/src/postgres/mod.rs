@@ -5,19 +5,12 @@
 //! the reply fits into the buffer. Rows are added to the digest in the receive buffer; nothing is allocated.
 
 mod auth;
-mod bind;
 mod channel;
 mod column_type;
 mod connection;
-mod copy;
-mod literal;
 mod login;
-mod parameter_error;
 mod reply;
-mod server_error;
 mod sql;
 mod statement;
-mod tls;
-mod wire;
 
 pub use connection::PostgresConnection;

@@ -1,12 +1,13 @@
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
+use std::time::Duration;
 
-use super::api::{self, Db, Library, Stmt};
-use super::busy::{self, BusyState};
-use super::column_type::ColumnType;
-use crate::error_text::{executing, truncate_sql};
+use super::{Db, Functions, Library, Stmt};
+use crate::error::{executing, truncate_sql};
+use crate::text_digest;
 use crate::{Answer, Connection, Error, ErrorCode, ErrorKind, Param, Params, StatementId};
 
 /// A connection to a SQLite database file.
@@ -36,18 +37,16 @@ unsafe impl Send for SqliteConnection {}
 
 impl SqliteConnection {
     /// Opens the database file at `path`, or creates it.
-    ///
-    /// # Errors
-    /// The file cannot be opened or created.
     pub fn open(library: &Library, path: &Path) -> Result<Self, Error> {
         let doing = || format!("opening {}", path.display());
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error {
             doing: doing(),
             message: "the path contains a zero byte".to_owned(),
-            code: Some(ErrorCode::Number(api::SQLITE_CANTOPEN)),
+            code: Some(ErrorCode::Number(super::SQLITE_CANTOPEN)),
             kind: ErrorKind::Storage,
         })?;
-        let flags = api::SQLITE_OPEN_READWRITE | api::SQLITE_OPEN_CREATE | api::SQLITE_OPEN_NOMUTEX;
+        let flags =
+            super::SQLITE_OPEN_READWRITE | super::SQLITE_OPEN_CREATE | super::SQLITE_OPEN_NOMUTEX;
         let mut db = ptr::null_mut();
         // SAFETY: a valid C string and a place for the handle; a null name means the default VFS.
         let code = unsafe {
@@ -56,19 +55,16 @@ impl SqliteConnection {
         // From here on dropping it closes the handle, which exists even after a failed open.
         let connection =
             Self { library: library.clone(), db, statements: Vec::new(), busy: Box::default() };
-        if code != api::SQLITE_OK {
+        if code != super::SQLITE_OK {
             return Err(connection.error(code, doing()));
         }
         let state = ptr::from_ref(&*connection.busy).cast_mut().cast();
         // SAFETY: the state is boxed and outlives the handle: it is dropped after the close.
-        unsafe { (library.functions.busy_handler)(db, Some(busy::callback), state) };
+        unsafe { (library.functions.busy_handler)(db, Some(wait_if_busy), state) };
         Ok(connection)
     }
 
     /// Executes a query without parameters and returns the first column of its first row.
-    ///
-    /// # Errors
-    /// The query failed or returned no value.
     pub fn query_text(&mut self, sql: &str) -> Result<String, Error> {
         let first = self.query(sql)?.into_iter().next().and_then(|row| row.into_iter().next());
         first.flatten().ok_or_else(|| Error {
@@ -97,7 +93,7 @@ impl SqliteConnection {
 
     /// The raw `sqlite3*`, to measure against the bare C API.
     #[must_use]
-    pub fn raw_handle(&self) -> *mut std::ffi::c_void {
+    pub fn raw_handle(&self) -> *mut c_void {
         self.db
     }
 
@@ -133,12 +129,12 @@ impl SqliteConnection {
                 self.db,
                 sql.as_ptr().cast(),
                 sql.len() as c_int,
-                api::SQLITE_PREPARE_PERSISTENT,
+                super::SQLITE_PREPARE_PERSISTENT,
                 &raw mut statement,
                 &raw mut tail,
             )
         };
-        if code != api::SQLITE_OK {
+        if code != super::SQLITE_OK {
             return Err(self.error(code, preparing(sql)));
         }
         Ok(FirstStatement { statement, len: tail as usize - sql.as_ptr() as usize })
@@ -148,24 +144,24 @@ impl SqliteConnection {
     #[cold]
     fn error(&self, code: c_int, doing: String) -> Error {
         let (message, code) = if self.db.is_null() {
-            ("out of memory".to_owned(), api::SQLITE_NOMEM)
+            ("out of memory".to_owned(), super::SQLITE_NOMEM)
         } else {
             // SAFETY: the handle is open; the text is copied immediately.
             let message = unsafe { CStr::from_ptr((self.library.functions.errmsg)(self.db)) };
             // SAFETY: the handle is open.
             let extended = unsafe { (self.library.functions.extended_errcode)(self.db) };
-            let code = if extended == api::SQLITE_OK { code } else { extended };
+            let code = if extended == super::SQLITE_OK { code } else { extended };
             (message.to_string_lossy().into_owned(), code)
         };
         // The low byte of an extended code is the primary code.
         let kind = match code & 0xff {
-            api::SQLITE_BUSY => ErrorKind::Busy,
-            api::SQLITE_FULL => ErrorKind::StorageFull,
-            api::SQLITE_IOERR
-            | api::SQLITE_CORRUPT
-            | api::SQLITE_CANTOPEN
-            | api::SQLITE_NOTADB
-            | api::SQLITE_NOMEM => ErrorKind::Storage,
+            super::SQLITE_BUSY => ErrorKind::Busy,
+            super::SQLITE_FULL => ErrorKind::StorageFull,
+            super::SQLITE_IOERR
+            | super::SQLITE_CORRUPT
+            | super::SQLITE_CANTOPEN
+            | super::SQLITE_NOTADB
+            | super::SQLITE_NOMEM => ErrorKind::Storage,
             _ => ErrorKind::Statement,
         };
         Error { doing, message, code: Some(ErrorCode::Number(code)), kind }
@@ -210,7 +206,7 @@ impl Connection for SqliteConnection {
                     }
                 }
             };
-            if code != api::SQLITE_OK {
+            if code != super::SQLITE_OK {
                 let doing = format!("binding parameter {position} of {}", prepared.sql);
                 return Err(self.error(code, doing));
             }
@@ -219,7 +215,7 @@ impl Connection for SqliteConnection {
         let code = loop {
             // SAFETY: the statement is prepared and bound.
             let code = unsafe { (functions.step)(stmt) };
-            if code != api::SQLITE_ROW {
+            if code != super::SQLITE_ROW {
                 break code;
             }
             answer.rows += 1;
@@ -229,7 +225,7 @@ impl Connection for SqliteConnection {
                 answer.digest = answer.digest.wrapping_add(digest);
             }
         };
-        if code != api::SQLITE_DONE {
+        if code != super::SQLITE_DONE {
             let error = self.error(code, executing(&prepared.sql));
             // SAFETY: the statement is prepared; the reset repeats the step's error code.
             unsafe { (functions.reset)(stmt) };
@@ -241,7 +237,7 @@ impl Connection for SqliteConnection {
         }
         // SAFETY: the statement is prepared.
         let code = unsafe { (functions.reset)(stmt) };
-        if code != api::SQLITE_OK {
+        if code != super::SQLITE_OK {
             return Err(self.error(code, executing(&prepared.sql)));
         }
         Ok(answer)
@@ -259,12 +255,12 @@ impl Connection for SqliteConnection {
             let code = loop {
                 // SAFETY: prepared just now, without parameters.
                 let code = unsafe { (self.library.functions.step)(statement) };
-                if code != api::SQLITE_ROW {
+                if code != super::SQLITE_ROW {
                     break code;
                 }
             };
             let done = match code {
-                api::SQLITE_DONE => Ok(()),
+                super::SQLITE_DONE => Ok(()),
                 _ => Err(self.error(code, executing(first))),
             };
             // SAFETY: prepared above and not used again.
@@ -280,13 +276,13 @@ impl Connection for SqliteConnection {
         let code = loop {
             // SAFETY: just prepared.
             let code = unsafe { (self.library.functions.step)(statement) };
-            if code != api::SQLITE_ROW {
+            if code != super::SQLITE_ROW {
                 break code;
             }
             rows.push(self.row_as_text(statement));
         };
         let rows = match code {
-            api::SQLITE_DONE => Ok(rows),
+            super::SQLITE_DONE => Ok(rows),
             _ => Err(self.error(code, executing(sql))),
         };
         // SAFETY: prepared above and not used again.
@@ -329,4 +325,154 @@ fn preparing(sql: &str) -> String {
 fn cannot_prepare(sql: &str, message: &str) -> Error {
     let (doing, message) = (preparing(sql), message.to_owned());
     Error { doing, message, code: None, kind: ErrorKind::Statement }
+}
+
+/// Total wait for one lock, after which the statement fails with `SQLITE_BUSY`.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_SLEEP: Duration = Duration::from_micros(5);
+const MAX_SLEEP: Duration = Duration::from_millis(1);
+
+/// State of a connection's busy handler.
+#[derive(Debug, Default)]
+struct BusyState {
+    retries: Cell<u64>,
+    waited: Cell<Duration>,
+}
+
+impl BusyState {
+    fn retries(&self) -> u64 {
+        self.retries.get()
+    }
+
+    /// Sleeps before the next retry; false if the timeout has expired.
+    fn wait(&self, attempts: u32) -> bool {
+        if attempts == 0 {
+            self.waited.set(Duration::ZERO);
+        }
+        if self.waited.get() >= TIMEOUT {
+            return false;
+        }
+        let sleep = FIRST_SLEEP.saturating_mul(1 << attempts.min(16)).min(MAX_SLEEP);
+        std::thread::sleep(sleep);
+        self.waited.set(self.waited.get() + sleep);
+        self.retries.set(self.retries.get() + 1);
+        true
+    }
+}
+
+/// The callback for `sqlite3_busy_handler`.
+///
+/// # Safety
+/// `state` must point to the connection's [`BusyState`].
+unsafe extern "C" fn wait_if_busy(state: *mut c_void, attempts: c_int) -> c_int {
+    // SAFETY: the connection registered its own state, which outlives the handle; SQLite calls
+    // back on the thread that uses the connection.
+    let state = unsafe { &*state.cast::<BusyState>() };
+    c_int::from(state.wait(u32::try_from(attempts).unwrap_or(0)))
+}
+
+const SQLITE_INTEGER: c_int = 1;
+
+/// How values of a column are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ColumnType {
+    /// As integers: the column is declared as one.
+    Int,
+    /// As texts: the column is declared as one.
+    Text,
+    /// By the type of each value: the column is an expression.
+    Dynamic,
+}
+
+impl ColumnType {
+    /// The types of a statement's columns, from their declared types.
+    fn of_columns(functions: &Functions, statement: Stmt) -> Vec<Self> {
+        // SAFETY: the statement is prepared and not finalized.
+        let count = unsafe { (functions.column_count)(statement) };
+        (0..count)
+            .map(|column| {
+                // SAFETY: as above, and the column exists.
+                let declared = unsafe { (functions.column_decltype)(statement, column) };
+                if declared.is_null() {
+                    return Self::Dynamic;
+                }
+                // SAFETY: not null, so a C string that lives as long as the statement.
+                let declared = unsafe { CStr::from_ptr(declared) }.to_bytes();
+                Self::of_declared(declared)
+            })
+            .collect()
+    }
+
+    /// SQLite's affinity rules for integers and texts
+    /// (<https://sqlite.org/datatype3.html#determination_of_column_affinity>).
+    fn of_declared(declared: &[u8]) -> Self {
+        let declared = declared.to_ascii_uppercase();
+        let has = |word: &[u8]| declared.windows(word.len()).any(|window| window == word);
+        if has(b"INT") {
+            Self::Int
+        } else if has(b"CHAR") || has(b"CLOB") || has(b"TEXT") {
+            Self::Text
+        } else {
+            Self::Dynamic
+        }
+    }
+
+    /// Reads a column of the current row and returns its contribution to the digest.
+    ///
+    /// # Safety
+    /// The statement has a current row, and the column exists.
+    #[inline(always)]
+    unsafe fn read(self, functions: &Functions, statement: Stmt, column: c_int) -> u64 {
+        let as_int = match self {
+            Self::Int => true,
+            Self::Text => false,
+            // SAFETY: as the caller promised.
+            Self::Dynamic => unsafe {
+                (functions.column_type)(statement, column) == SQLITE_INTEGER
+            },
+        };
+        if as_int {
+            // SAFETY: as the caller promised.
+            return unsafe { (functions.column_int64)(statement, column) } as u64;
+        }
+        // SAFETY: as above.
+        let text = unsafe { (functions.column_text)(statement, column) };
+        if text.is_null() {
+            return 0;
+        }
+        // SAFETY: asked for after the text, so it is the length of that text in bytes.
+        let len = unsafe { (functions.column_bytes)(statement, column) } as usize;
+        // SAFETY: SQLite keeps `len` bytes there until the next step or reset.
+        text_digest(unsafe { std::slice::from_raw_parts(text, len) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleeps_grow_and_are_counted() {
+        let state = BusyState::default();
+        assert!(state.wait(0));
+        assert!(state.wait(1));
+        assert_eq!(state.retries(), 2);
+        assert_eq!(state.waited.get(), FIRST_SLEEP * 3);
+    }
+
+    #[test]
+    fn timeout_ends_the_wait() {
+        let state = BusyState::default();
+        state.waited.set(TIMEOUT);
+        assert!(!state.wait(7));
+        assert_eq!(state.retries(), 0);
+    }
+
+    #[test]
+    fn declared_type_determines_the_column_type() {
+        assert_eq!(ColumnType::of_declared(b"INTEGER"), ColumnType::Int);
+        assert_eq!(ColumnType::of_declared(b"bigint"), ColumnType::Int);
+        assert_eq!(ColumnType::of_declared(b"CHAR(120)"), ColumnType::Text);
+        assert_eq!(ColumnType::of_declared(b"REAL"), ColumnType::Dynamic);
+    }
 }

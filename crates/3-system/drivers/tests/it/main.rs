@@ -4,10 +4,8 @@
 
 mod at_exit;
 mod certificates;
-mod free_port;
 mod hostile;
 mod mariadb;
-mod password;
 mod postgres;
-mod received;
 mod sqlite;
+mod support;

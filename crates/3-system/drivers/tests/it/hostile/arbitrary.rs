@@ -8,9 +8,9 @@ use dbdyno_fuzz::{check_cases, measure_memory};
 use dbdyno_types::server::{StatementMode, Target, Tls};
 use proptest::prelude::*;
 
-use super::fake::{FakeServer, answer_with};
+use super::{FakeServer, answer_with};
 use super::{mysql, postgres};
-use crate::password;
+use crate::support::contains_password;
 
 /// For buffers that are allocated whatever the server sends.
 const BASE: usize = 1 << 20;
@@ -43,7 +43,7 @@ fn check(chunks: Vec<Vec<u8>>, client: impl FnOnce(&Target)) -> Result<(), TestC
     let fake = FakeServer::start(move |stream| answer_with(stream, &chunks));
     let target = fake.target(Tls::Off);
     let ((), memory) = measure_memory(|| client(&target));
-    prop_assert!(!password::is_in(&fake.finish()));
+    prop_assert!(!contains_password(&fake.finish()));
     prop_assert!(memory < BASE + PER_BYTE * sent, "{} bytes for {}", memory, sent);
     Ok(())
 }

@@ -14,9 +14,9 @@ use rsa::{Oaep, RsaPrivateKey};
 use rustls::{ALL_VERSIONS, ServerConfig};
 use sha1::Sha1;
 
-use super::fake::{Certificate, FakeServer, accept_tls, read_all, read_some, send};
-use crate::password::{self, PASSWORD};
-use crate::received::assert_loss;
+use super::{Certificate, FakeServer, accept_tls, read_all, read_some, send};
+use crate::support::assert_loss;
+use crate::support::{PASSWORD, contains_password};
 
 const SCRAMBLE: &[u8] = b"12345678abcdefghijkl";
 pub const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
@@ -127,7 +127,7 @@ fn clear_password_is_not_sent_over_tcp() {
     });
     let error = connect(&fake.target(Tls::Off)).err().expect("a refusal");
     assert!(error.message.contains("not encrypted"), "{error}");
-    assert!(!password::is_in(&fake.finish()));
+    assert!(!contains_password(&fake.finish()));
 }
 
 /// Sends its own key for full authentication, whether it is asked for or not, and returns what it receives,
@@ -168,8 +168,8 @@ fn password_is_encrypted_with_the_pinned_key_of_the_server_only() {
         let target = Target { server_public_key: pinned.clone(), ..fake.target(Tls::Off) };
         let error = connect(&target).err().expect("a refusal");
         let (received, opened) = fake.finish();
-        assert!(!password::is_in(&received));
-        assert_eq!(password::is_in(&opened), decrypted, "{pinned:?}");
+        assert!(!contains_password(&received));
+        assert_eq!(contains_password(&opened), decrypted, "{pinned:?}");
         assert_eq!(!received.is_empty(), sent, "{pinned:?}");
         assert_eq!(error.kind, ErrorKind::Refused, "{error}");
         assert_eq!(error.message.contains("server_public_key_path"), !sent, "{error}");

@@ -10,8 +10,8 @@ use dbdyno_fuzz::measure_memory;
 use dbdyno_types::server::{StatementMode, Target, Tls};
 use rustls::ServerConfig;
 
-use super::fake::{Certificate, FakeServer, accept_tls, answer_with, read_all, read_some, send};
-use crate::password::{self, PASSWORD};
+use super::{Certificate, FakeServer, accept_tls, answer_with, read_all, read_some, send};
+use crate::support::{PASSWORD, contains_password};
 
 const REQUEST_PASSWORD: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
 const DENIED: &[u8] = b"E\0\0\0\x1bSFATAL\0C28P01\0Mdenied\0\0";
@@ -63,7 +63,7 @@ fn learned_over_tls(certificate: &Certificate, tls: Tls) -> (Vec<u8>, Error) {
 fn password_is_sent_over_tls_to_a_verified_server_only() {
     let certificate = Certificate::new();
     let (learned, error) = learned_over_tls(&certificate, Tls::Required);
-    assert!(!password::is_in(&learned));
+    assert!(!contains_password(&learned));
     for part in ["method `password`", "certificate was not verified", "tls_fingerprint"] {
         assert!(error.message.contains(part), "{error}");
     }
@@ -85,7 +85,7 @@ fn password_is_not_sent_over_tcp() {
     let fake = FakeServer::start(|mut stream| request_password(&mut stream));
     let error = connect(&fake.target(Tls::Off)).err().expect("a refusal");
     assert!(error.message.contains("not encrypted"), "{error}");
-    assert!(!password::is_in(&fake.finish()));
+    assert!(!contains_password(&fake.finish()));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn unencrypted_data_after_the_offer_of_tls_is_not_used() {
     });
     let error = connect(&fake.target(Tls::Required)).err().expect("a refusal");
     assert!(error.doing.contains("encrypting the connection"), "{error}");
-    assert!(!password::is_in(&fake.finish()));
+    assert!(!contains_password(&fake.finish()));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn server_must_end_the_method_that_it_began() {
         let fake = FakeServer::start(move |stream| answer_with(stream, &answers));
         let error = connect(&fake.target(Tls::Off)).err().expect("a refusal");
         assert!(error.message.contains(reason), "{error}");
-        assert!(!password::is_in(&fake.finish()));
+        assert!(!contains_password(&fake.finish()));
     }
 }
 

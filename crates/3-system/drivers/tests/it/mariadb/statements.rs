@@ -5,7 +5,7 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Answer, Connection, ErrorKind, Params};
 use dbdyno_types::server::StatementMode::{self, Prepared, Text};
 
-use super::server::{Database, Server};
+use super::{Database, Server};
 
 const MODES: [StatementMode; 2] = [Prepared, Text];
 

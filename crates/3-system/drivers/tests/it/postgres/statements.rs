@@ -1,10 +1,17 @@
-//! Answers, in both modes.
+//! Statements and their answers, waited for or not, and COPY.
 
-use dbdyno_drivers::{Answer, Connection, ErrorKind};
+use std::os::fd::AsFd as _;
+use std::thread;
+use std::time::Duration;
+
+use dbdyno_drivers::postgres::PostgresConnection;
+use dbdyno_drivers::{Answer, Connection as _, ErrorKind, NonBlockingConnection};
 use dbdyno_types::server::StatementMode;
+use rustix::event::{PollFd, PollFlags, poll};
 
-use super::server::Value::{Int, Text};
-use super::server::{Database, Value, execute, params, value};
+use super::Value::{Int, Text};
+use super::{Database, Value, backend_pid, execute, params, value};
+use crate::support::try_receive;
 
 const BOTH: [StatementMode; 2] = [StatementMode::Prepared, StatementMode::Text];
 
@@ -308,4 +315,171 @@ fn rows_of_a_text_statement_are_counted_even_if_they_are_too_many_to_keep() {
     let few = connection.text_statement("SELECT 1").unwrap();
     assert_eq!(connection.execute(few, &params(&[])).unwrap().rows, 1);
     assert_eq!(connection.take_rows().len(), 1);
+}
+
+#[test]
+fn rows_are_copied_in() {
+    let database = Database::create();
+    let mut connection = database.connect();
+    connection.run("CREATE TABLE t (id int PRIMARY KEY, c text)").unwrap();
+    let mut id = 0;
+    let copied = connection
+        .copy_in("COPY t FROM STDIN", &mut |rows| {
+            for _ in 0..7 {
+                id += 1;
+                rows.extend_from_slice(format!("{id}\t{}\n", "x".repeat(100)).as_bytes());
+            }
+            id < 70_000
+        })
+        .unwrap();
+    assert_eq!(copied, 70_000);
+    let sql = "SELECT count(*) || ' ' || sum(id) || ' ' || min(c) FROM t";
+    let expected = format!("70000 2450035000 {}", "x".repeat(100));
+    assert_eq!(value(&mut connection, sql), expected);
+    assert_eq!(connection.copy_in("COPY t FROM STDIN", &mut |_| false).unwrap(), 0);
+}
+
+#[test]
+fn invalid_row_ends_only_the_copy() {
+    let database = Database::create();
+    let mut connection = database.connect();
+    connection.run("CREATE TABLE t (id int PRIMARY KEY, c text)").unwrap();
+    for bad_at in [0, 50_000] {
+        let mut id = 0;
+        let error = connection
+            .copy_in("COPY t FROM STDIN", &mut |rows| {
+                let key = if id == bad_at { "one".to_owned() } else { id.to_string() };
+                rows.extend_from_slice(format!("{key}\t{}\n", "x".repeat(100)).as_bytes());
+                id += 1;
+                // The server reports the error long before this end.
+                id < 20_000_000
+            })
+            .unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Statement, "{error}");
+        assert!(error.message.contains("\"one\""), "{error}");
+        assert!(id < 20_000_000);
+        assert_eq!(execute(&mut connection, "SELECT 3", &[]).unwrap().digest, 3);
+    }
+    let error = connection
+        .copy_in("COPY t FROM STDIN", &mut |rows| {
+            rows.extend_from_slice(b"1\ta\n1\tb\n");
+            false
+        })
+        .unwrap_err();
+    assert!(error.has_sqlstate("23505"), "{error}");
+    assert_eq!(value(&mut connection, "SELECT count(*) FROM t"), "0");
+}
+
+#[test]
+fn other_statements_are_rejected() {
+    let database = Database::create();
+    let mut connection = database.connect();
+    connection.run("CREATE TABLE t (id int)").unwrap();
+    for sql in ["SELECT 1", "COPY t TO STDOUT", "COPY nowhere FROM STDIN", "SELEKT", ""] {
+        let error =
+            connection.copy_in(sql, &mut |_| panic!("nothing to copy for '{sql}'")).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Statement, "{error}");
+        assert_eq!(value(&mut connection, "SELECT 4"), "4");
+    }
+}
+
+#[test]
+fn connection_lost_during_copy_is_reported() {
+    let database = Database::create();
+    let mut connection = database.connect();
+    let mut master = database.connect();
+    connection.run("CREATE TABLE t (id int)").unwrap();
+    let sql = format!("SELECT pg_terminate_backend({}, 10000)", backend_pid(&mut connection));
+    let mut calls = 0;
+    let error = connection
+        .copy_in("COPY t FROM STDIN", &mut |rows| {
+            rows.extend_from_slice(&b"1\n".repeat(100_000));
+            calls += 1;
+            if calls == 10 {
+                assert_eq!(value(&mut master, &sql), "t");
+                thread::sleep(Duration::from_millis(10));
+            }
+            true
+        })
+        .unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+    assert!(error.message.contains("terminating connection"), "{error}");
+}
+
+/// Waits by poll(2) for the answer of each connection.
+pub fn receive_all(connections: &mut [PostgresConnection]) -> Vec<Answer> {
+    let mut answers = vec![None; connections.len()];
+    while answers.iter().any(Option::is_none) {
+        let waiting: Vec<usize> =
+            (0..answers.len()).filter(|index| answers[*index].is_none()).collect();
+        let mut polled: Vec<_> = waiting
+            .iter()
+            .map(|index| PollFd::from_borrowed_fd(connections[*index].as_fd(), PollFlags::IN))
+            .collect();
+        poll(&mut polled, None).unwrap();
+        let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
+        for (index, ready) in waiting.into_iter().zip(ready) {
+            if ready {
+                answers[index] = try_receive(&mut connections[index]).unwrap();
+            }
+        }
+    }
+    answers.into_iter().flatten().collect()
+}
+
+#[test]
+fn one_thread_drives_several_connections() {
+    let database = Database::create();
+    for mode in [StatementMode::Prepared, StatementMode::Text] {
+        let mut connections: Vec<_> = (0..8).map(|_| database.connect_by(mode)).collect();
+        let sql = "SELECT n, repeat('x', 1000) FROM generate_series(1, $1::int) n";
+        let statements: Vec<_> =
+            connections.iter_mut().map(|connection| connection.prepare(sql).unwrap()).collect();
+        for round in 0..20 {
+            let rows = |index: usize| (index as u64 * 300 + round) % 2000;
+            for (index, connection) in connections.iter_mut().enumerate() {
+                let values = params(&[Int(rows(index) as i64)]);
+                connection.send(statements[index], &values).unwrap();
+            }
+            for (index, answer) in receive_all(&mut connections).into_iter().enumerate() {
+                let rows = rows(index);
+                let text = 0x7878_7878_7878_7878_u64.wrapping_add(1000);
+                let digest = text.wrapping_mul(rows).wrapping_add(rows * (rows + 1) / 2);
+                assert_eq!(answer, Answer { rows, affected: 0, digest });
+            }
+        }
+    }
+}
+
+#[test]
+fn try_receive_does_not_wait() {
+    let database = Database::create();
+    let mut connection = database.connect();
+    assert_eq!(try_receive(&mut connection).unwrap(), None, "without a request");
+    let statement = connection.prepare("SELECT 5 FROM pg_sleep(0.2)").unwrap();
+    connection.send(statement, &params(&[])).unwrap();
+    assert_eq!(try_receive(&mut connection).unwrap(), None);
+    let answers = receive_all(std::slice::from_mut(&mut connection));
+    assert_eq!(answers, [Answer { rows: 1, affected: 0, digest: 5 }]);
+    assert_eq!(try_receive(&mut connection).unwrap(), None);
+}
+
+#[test]
+fn unfetched_answers_are_discarded() {
+    let database = Database::create();
+    let mut connection = database.connect();
+    let long = connection.prepare("SELECT generate_series(1, 100000)").unwrap();
+    let failing =
+        connection.prepare("SELECT 1 / (n - 5000) FROM generate_series(1, 9999) n").unwrap();
+    for statement in [long, failing] {
+        connection.send(statement, &params(&[])).unwrap();
+        assert_eq!(execute(&mut connection, "SELECT 3", &[]).unwrap().digest, 3);
+        connection.send(statement, &params(&[])).unwrap();
+        assert_eq!(connection.query("SELECT 4").unwrap(), [[Some("4".to_owned())]]);
+        connection.send(statement, &params(&[])).unwrap();
+        let other = connection.prepare("SELECT 6").unwrap();
+        connection.send(statement, &params(&[])).unwrap();
+        connection.send(other, &params(&[])).unwrap();
+        assert_eq!(receive_all(std::slice::from_mut(&mut connection))[0].digest, 6);
+    }
 }
