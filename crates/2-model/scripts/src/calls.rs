@@ -2,16 +2,36 @@
 //!
 //! None of them unwinds: errors are return values, which the prelude raises.
 
-mod parameter;
-
+use std::ffi::c_char;
 use std::time::{Duration, Instant};
 
 use corosensei::Yielder;
 
-use self::parameter::Parameter;
-use crate::client::{Input, Progress, START_TIME};
 use crate::host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};
 use crate::random::{Random, Seed};
+
+/// What a suspended client continues with.
+pub(crate) enum Input {
+    Continue,
+    Answer(Result<Outcome, SqlError>),
+    Stop,
+}
+
+/// Why a client has suspended itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is between two events.
+    Event,
+    /// It waits for the answer to a statement that was sent.
+    Waiting,
+    /// It sleeps in `prepare`, so that other clients can do what it waits for.
+    Sleeping,
+    /// Its `event` returned a value, which ends it.
+    Ended,
+}
+
+/// The time that scripts see before their first block, in seconds since 1970: the start of 2025.
+pub const START_TIME: f64 = 1_735_689_600.0;
 
 /// Bytes of a multi-row insert, as in sysbench.
 const BULK_BYTES: usize = 512 << 10;
@@ -581,4 +601,43 @@ extern "C" fn sleep(context: &mut Context, suspends: i32) {
         unsafe { (*context.yielder).suspend(Progress::Sleeping) };
     }
     context.signs_of_life += 1;
+}
+
+/// A parameter as the prelude binds it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Parameter {
+    kind: i32,
+    buffer: *const u8,
+    data_len: *const u64,
+    max_len: u64,
+    is_null: *const c_char,
+}
+
+/// Kinds of parameters; all others are integers.
+const DOUBLE: i32 = 6;
+const TEXT: i32 = 12;
+
+impl Parameter {
+    /// What its buffers contain.
+    ///
+    /// # Safety
+    /// The buffers exist and have the size that belongs to the kind.
+    #[inline]
+    unsafe fn value(&self) -> Value<'_> {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            if *self.is_null != 0 {
+                return Value::Null;
+            }
+            match self.kind {
+                TEXT => {
+                    let len = (*self.data_len).min(self.max_len) as usize;
+                    Value::Text(std::slice::from_raw_parts(self.buffer, len))
+                }
+                DOUBLE => Value::Double(self.buffer.cast::<f64>().read()),
+                _ => Value::Int(self.buffer.cast::<i64>().read()),
+            }
+        }
+    }
 }

@@ -2,42 +2,15 @@
 
 use mlua::Table;
 
-use crate::client::{Client, Progress};
+use crate::calls::Progress;
+use crate::client::{Client, Setup, State};
 use crate::error::ScriptError;
-use crate::options::Options;
+use crate::host::{Driver, Recorder};
+use crate::options::{Declared, OptionKind, Options};
 use crate::random::{Seed, UniquePosition};
-use crate::recorder::Recorder;
-use crate::source::Source;
-use crate::state::{Driver, Setup, State};
-use crate::version::Version;
-
-/// What a script declares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
-    /// Its options by name, in alphabetical order; `None` for a script of 1.0 that declares none and accepts all.
-    pub options: Option<Vec<(String, OptionKind)>>,
-    /// Whether it has the function `event`.
-    pub has_event: bool,
-    /// Whether it has `prepare`.
-    pub has_prepare: bool,
-    /// The version of sysbench that it is written for.
-    pub version: Version,
-}
-
-/// The type of an option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptionKind {
-    /// true or false.
-    Bool,
-    Number,
-    /// A text or a list.
-    Text,
-}
+use crate::source::{Source, Version};
 
 /// Loads a script without a database, with these options.
-///
-/// # Errors
-/// Its top level fails, or it does not accept the options.
 pub fn inspect(
     source: &Source,
     driver: Driver,

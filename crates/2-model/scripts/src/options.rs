@@ -1,12 +1,11 @@
-//! Values of a script's options.
+//! Options that a script declares, and their values.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::inspect::Declared;
 use crate::random::{Distribution, RandomOptions};
-use crate::version::Version;
+use crate::source::Version;
 
 /// A value as written in the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +15,6 @@ pub enum OptionValue {
     Bool(bool),
     /// An integer.
     Int(i64),
-    /// A number.
     Float(f64),
     Text(String),
 }
@@ -37,6 +35,29 @@ impl OptionValue {
 
 /// Options by name, with `_` instead of `-`.
 pub type Options = BTreeMap<String, OptionValue>;
+
+/// What a script declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its options by name, in alphabetical order; `None` for a script of 1.0 that declares none and accepts all.
+    pub options: Option<Vec<(String, OptionKind)>>,
+    /// Whether it has the function `event`.
+    pub has_event: bool,
+    /// Whether it has `prepare`.
+    pub has_prepare: bool,
+    /// The version of sysbench that it is written for.
+    pub version: Version,
+}
+
+/// The type of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// true or false.
+    Bool,
+    Number,
+    /// A text or a list.
+    Text,
+}
 
 /// An option of sysbench that dbdyno does not accept.
 struct Replaced {
@@ -126,9 +147,6 @@ pub enum OptionProblem {
 }
 
 /// Whether a script with these options has the option `name`.
-///
-/// # Errors
-/// It has not, or dbdyno replaces it.
 pub fn check_option(name: &str, declared: &Declared) -> Result<(), OptionProblem> {
     if let Some(option) = replaced_option(name) {
         return Err(OptionProblem::Replaced(option.in_file));
@@ -211,7 +229,6 @@ pub(crate) fn take_random(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::OptionKind;
 
     #[test]
     fn options_of_sysbench_and_unknown_ones_are_refused() {

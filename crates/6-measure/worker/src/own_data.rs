@@ -182,13 +182,9 @@ impl<E: Engine> Host for DataHost<'_, E> {
         std::mem::take(&mut self.rows)
     }
 
-    fn close(&mut self, _: u32) {}
-
     fn print(&mut self, text: &str) {
         print(text);
     }
-
-    fn restarted(&mut self) {}
 }
 
 /// Hashes what the statements of a `prepare` create instead of executing them: of `INSERT`, the number of
@@ -247,16 +243,6 @@ impl Host for Fingerprint {
         let sent = self.recorder.query(sql);
         self.hashed(sent)
     }
-
-    fn take_rows(&mut self) -> Rows {
-        Rows::new()
-    }
-
-    fn close(&mut self, _: u32) {}
-
-    fn print(&mut self, _: &str) {}
-
-    fn restarted(&mut self) {}
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@ use dbdyno_workloads::definition::Script;
 
 use crate::client_context::{ClientContext, SliceCounts};
 use crate::error::RequestError;
-use crate::script_host::{
-    ScriptHost, ScriptStatements, ScriptTarget, SendStatement, set_time,
-};
+use crate::script_host::{ScriptHost, ScriptStatements, ScriptTarget, SendStatement, set_time};
 use crate::waiting::ScriptEvent;
 
 /// Parts of the unique sequence: one for the data, and one for each position in the running order; further

@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use std::io::Write as _;
 
 use dbdyno_drivers::{Answer, Connection, Error, ErrorCode, ErrorKind, Params, StatementId};
-use dbdyno_scripts::{Driver, Host, Outcome, Rows, Seed, Sent, Setup, SqlError, SqlErrorKind, UniquePosition, Value, replace_placeholders};
+use dbdyno_scripts::{
+    Driver, Host, Outcome, Rows, Seed, Sent, Setup, SqlError, SqlErrorKind, UniquePosition, Value,
+    replace_placeholders,
+};
 use dbdyno_types::server::{ServerSystem, StorageEngine};
 use dbdyno_workloads::definition::Script;
 
