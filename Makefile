@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build demo install uninstall deb test test-quick test-full test-servers test-others test-setup fuzz format lint size clean
-.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain bench-live-suite bench-live-throws agree-with-sysbench
+.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-live-cycles bench-live-gain bench-live-suite bench-live-throws
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -105,14 +105,6 @@ bench-client: ## CPU cost of the load generator compared with sysbench
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-selfbench --bin load-generator -- client
 
-bench-insert-client: ## CPU cost of the insert benchmark compared with a client in Python
-	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-selfbench --bin load-generator -- insert-client
-
-bench-insert-load: ## check every row that the insert benchmark loads
-	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-selfbench --bin load-generator -- insert-load
-
 bench-control: ## reported difference between two equal servers
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-selfbench --bin truth -- control
@@ -141,10 +133,6 @@ bench-live-throws: ## cost of registered frames for C++ exceptions
 bench-live-gain: ## gain of the live optimizer, measured within one process
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-selfbench --bin live -- gain
-
-agree-with-sysbench: ## whether sysbench measures the same ratios of engines
-	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-selfbench --bin load-generator -- sysbench-agreement
 
 clean: ## remove compiled files; keeps results/ and the build cache
 	cargo clean

@@ -151,11 +151,6 @@ if [ -n "$wanted" ]; then
     exists '/usr/lib/mysql/plugin/ha_rocksdb.so' || set -- "$@" mariadb-plugin-rocksdb
     have sysbench || set -- "$@" sysbench
 fi
-if [ "$wanted" = bench ]; then
-    for module in pymysql:python3-pymysql MySQLdb:python3-mysqldb; do
-        /usr/bin/python3 -c "import ${module%%:*}" 2>/dev/null || set -- "$@" "${module#*:}"
-    done
-fi
 
 # The state of the Rust toolchain: missing, old, bare (no clippy or rustfmt) or ok.
 needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)

@@ -22,44 +22,33 @@ use dbdyno_units::Nanos;
 use dbdyno_worker::{WorkerError, WorkerHandle};
 use jiff::Timestamp;
 
-use crate::figures::workspace;
-use crate::outcome;
-use crate::progress::Progress;
+use crate::output::{self, Progress, workspace};
 
 /// The argument that starts a benchmark program as a worker.
 const WORKER: &str = "worker";
 
 /// The `main` of a benchmark that runs experiments; acts as a worker if called with `worker`.
-pub fn main(bench: impl FnOnce() -> anyhow::Result<outcome::Outcome>) -> ExitCode {
+pub fn main(bench: impl FnOnce() -> anyhow::Result<output::Outcome>) -> ExitCode {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     if args != [WORKER] {
-        return outcome::exit_code(bench());
+        return output::exit_code(bench());
     }
     let served = dbdyno_worker::serve(&mut BufReader::new(stdin()), &mut stdout());
-    outcome::exit_code(served.map(|()| outcome::Outcome::Met).map_err(|error| anyhow!(error)))
+    output::exit_code(served.map(|()| output::Outcome::Met).map_err(|error| anyhow!(error)))
 }
 
 /// Parses a duration on the command line, such as `600ms`.
-///
-/// # Errors
-/// The text is not a duration.
 pub fn duration(text: &str) -> Result<Nanos, String> {
     parse_duration(text).map_err(|error| format!("{error}; {}", error.help))
 }
 
 /// Parses a way to wait for answers on the command line: `poll` or `sleep`.
-///
-/// # Errors
-/// It is another word.
 pub fn client_wait(text: &str) -> Result<ClientWait, String> {
     let found = ClientWait::ALL.into_iter().find(|wait| wait.name() == text);
     found.ok_or_else(|| "use poll or sleep".to_owned())
 }
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set, so that workers and data are cleaned up.
-///
-/// # Errors
-/// The handler cannot be installed.
 pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let cancel = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancel);
@@ -90,9 +79,6 @@ pub struct ExperimentFile {
 
 impl ExperimentFile {
     /// Reads `experiments/NAME.toml` and applies the options.
-    ///
-    /// # Errors
-    /// The file is missing or not a valid experiment, or the options select no microbenchmark.
     pub fn read(name: &str, args: &ExperimentArgs) -> anyhow::Result<Self> {
         let path = workspace().join(format!("experiments/{name}.toml"));
         let text = std::fs::read_to_string(&path)
@@ -131,9 +117,6 @@ pub struct Harness {
 
 impl Harness {
     /// Call it once, before the first run, on the main thread.
-    ///
-    /// # Errors
-    /// The allowed CPUs are unknown, or the signal handler cannot be installed.
     pub fn new() -> anyhow::Result<Self> {
         // Not the path it was started with: a new build may replace that file.
         let program = PathBuf::from("/proc/self/exe").read_link()?;
@@ -145,18 +128,12 @@ impl Harness {
     }
 
     /// Starts a worker that writes its error output to the file `log`.
-    ///
-    /// # Errors
-    /// The program cannot be started, or the log file not created.
     pub fn worker(&self, log: &Path) -> Result<WorkerHandle, WorkerError> {
         let mut command = Command::new(&self.worker.program);
         WorkerHandle::start(command.args(&self.worker.args), log)
     }
 
     /// Keeps CPUs from idling, on machines where a run does so by default.
-    ///
-    /// # Errors
-    /// The threads cannot be started.
     pub fn prevent_idle(
         &self,
         cpus: &CpuAssignment,
@@ -174,9 +151,6 @@ impl Harness {
     }
 
     /// Chooses CPUs for a number of clients, as a run does, and pins this thread to dbdyno's.
-    ///
-    /// # Errors
-    /// The thread cannot be pinned.
     pub fn pin(&self, clients: u32) -> anyhow::Result<CpuAssignment> {
         let topology = Topology::read(&FsRoot::this_machine());
         let cpus = CpuAssignment::choose(&self.cpus, &topology, clients, false);
@@ -191,9 +165,6 @@ impl Harness {
     }
 
     /// Fails if the user has requested to stop.
-    ///
-    /// # Errors
-    /// The user has requested to stop.
     pub fn check_cancelled(&self) -> anyhow::Result<()> {
         if self.cancel.load(Ordering::Relaxed) {
             bail!("stopped");
@@ -202,9 +173,6 @@ impl Harness {
     }
 
     /// Runs the only experiment of a benchmark and shows its progress.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
     pub fn run_with_progress(&self, file: &ExperimentFile) -> anyhow::Result<Report> {
         let progress = Mutex::new(Progress::start());
         self.run(file, &|event| {
@@ -216,9 +184,6 @@ impl Harness {
 
     /// Runs an experiment several times, each with its own seed and new instances, and shows the
     /// progress. `each` gets the number of the run, from 1, and its report.
-    ///
-    /// # Errors
-    /// As [`Self::run`], or those of `each`.
     pub fn repeat(
         &self,
         file: &mut ExperimentFile,
@@ -242,9 +207,6 @@ impl Harness {
     }
 
     /// Runs the experiment in a temporary directory and returns its report.
-    ///
-    /// # Errors
-    /// The run fails, a candidate fails, or the user stops it.
     pub fn run(
         &self,
         file: &ExperimentFile,

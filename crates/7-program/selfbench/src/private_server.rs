@@ -31,9 +31,6 @@ pub const SEED: u64 = 1;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The system of this name and, if it has storage engines, the named one or else its first.
-///
-/// # Errors
-/// There is no such system or engine.
 pub fn find_system(
     system: &str,
     engine: Option<&str>,
@@ -52,10 +49,6 @@ pub fn find_system(
     Ok((found, engine))
 }
 
-/// Runs a slice.
-///
-/// # Errors
-/// The worker fails, a statement fails or a result is wrong.
 pub fn run_slice(
     worker: &mut WorkerHandle,
     request: SliceRequest,
@@ -84,18 +77,12 @@ pub struct PrivateServer {
 impl PrivateServer {
     /// Starts a MariaDB server with a new data directory on these CPUs, with the default settings of
     /// an experiment.
-    ///
-    /// # Errors
-    /// It is not installed, or it does not start.
     pub fn start(engine: StorageEngine, shape: DataShape, cpus: &CpuSet) -> anyhow::Result<Self> {
         Self::start_system(ServerSystem::MariaDb, Some(engine), None, shape, cpus)
     }
 
     /// Starts a server of any system; `engine` is for those with storage engines. Without `program`,
     /// the installed one is used.
-    ///
-    /// # Errors
-    /// It is not installed, or it does not start.
     pub fn start_system(
         system: ServerSystem,
         engine: Option<StorageEngine>,
@@ -118,65 +105,52 @@ impl PrivateServer {
     }
 
     /// Its address and login.
-    ///
-    /// # Errors
-    /// It is not running.
     pub fn target(&self) -> anyhow::Result<Target> {
         Ok(self.server.as_ref().context("the server is not running")?.target())
     }
 
     /// Its process ID.
-    ///
-    /// # Errors
-    /// It is not running.
     pub fn pid(&self) -> anyhow::Result<u32> {
         Ok(self.server.as_ref().context("the server is not running")?.pid())
     }
 
     /// Starts a worker with a connection per client, which wait for answers in this way, and loads the
     /// tables.
-    ///
-    /// # Errors
-    /// The worker or the server fails.
     pub fn load(
         &self,
         harness: &Harness,
         cpus: &CpuAssignment,
         wait: ClientWait,
     ) -> anyhow::Result<WorkerHandle> {
-        let mut worker = self.open(harness, cpus, (self.shape.clients, wait), None)?;
+        let worker = harness.worker(&self.directory.path().join("worker.log"))?;
+        let mut worker = self.open(worker, cpus, (self.shape.clients, wait), None)?;
         worker.load()?;
         worker.settle()?;
         worker.warm()?;
         Ok(worker)
     }
 
-    /// Starts a worker for the insert benchmark, and creates the tables.
-    ///
-    /// # Errors
-    /// The worker or the server fails.
+    /// Opens the instance for the insert benchmark in a worker, and creates the tables.
     pub fn open_for_inserts(
         &self,
-        harness: &Harness,
+        worker: WorkerHandle,
         cpus: &CpuAssignment,
         plan: &Plan,
     ) -> anyhow::Result<WorkerHandle> {
         let clients = (1, ClientWait::Sleep);
-        let mut worker = self.open(harness, cpus, clients, Some(plan.clone()))?;
+        let mut worker = self.open(worker, cpus, clients, Some(plan.clone()))?;
         worker.insert_tables()?;
         Ok(worker)
     }
 
     fn open(
         &self,
-        harness: &Harness,
+        mut worker: WorkerHandle,
         cpus: &CpuAssignment,
         (clients, wait): (u32, ClientWait),
         insert: Option<Plan>,
     ) -> anyhow::Result<WorkerHandle> {
         let server = self.server.as_ref().context("the server is not running")?;
-        let log = self.directory.path().join("worker.log");
-        let mut worker = harness.worker(&log)?;
         worker.open(Open {
             system: SystemUnderTest::Server {
                 on_host: false,
@@ -211,9 +185,6 @@ impl PrivateServer {
     }
 
     /// The sum of the column `k` of the first table, read in a connection of its own.
-    ///
-    /// # Errors
-    /// The login or the query fails.
     pub fn sum_of_k(&self) -> anyhow::Result<u64> {
         let sql = format!("SELECT SUM(k) FROM {SCHEMA}.{}", table_name(0));
         let (target, mode) = (self.target()?, StatementMode::Text);
@@ -229,9 +200,6 @@ impl PrivateServer {
     }
 
     /// A connection for reading the server's status counters.
-    ///
-    /// # Errors
-    /// The login fails.
     pub fn observe(&self) -> anyhow::Result<Observer> {
         let target = self.target()?;
         let connection = MySqlConnection::connect(&target, StatementMode::Text);
@@ -260,26 +228,17 @@ pub struct Observer(MySqlConnection);
 
 impl Observer {
     /// Statements that clients have sent since the server started.
-    ///
-    /// # Errors
-    /// The query fails.
     pub fn statements(&mut self) -> anyhow::Result<u64> {
         self.status("Questions")
     }
 
     /// Open connections, including this one.
-    ///
-    /// # Errors
-    /// The query fails.
     pub fn connections(&mut self) -> anyhow::Result<u64> {
         self.status("Threads_connected")
     }
 
     /// Waits until at most `at_most` connections are open: by then, transactions of ended clients
     /// are rolled back.
-    ///
-    /// # Errors
-    /// They are not closed in time.
     pub fn wait_for_connections(&mut self, at_most: u64) -> anyhow::Result<()> {
         let started = Instant::now();
         loop {

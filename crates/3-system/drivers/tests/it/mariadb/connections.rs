@@ -1,6 +1,5 @@
 //! Logins, and connections that do not wait for answers.
 
-
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{
     Answer, Connection as _, Error, ErrorKind, NonBlockingConnection, Params, StatementId,

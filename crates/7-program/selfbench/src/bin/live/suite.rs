@@ -13,11 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use dbdyno_machine::ProcessIdentity;
-use dbdyno_selfbench::figures::{Case, workspace, write_csv};
 use dbdyno_selfbench::harness::{duration, stop_on_signals};
-use dbdyno_selfbench::outcome::Outcome;
-use dbdyno_selfbench::progress::Progress;
-use dbdyno_selfbench::table::{Table, print};
+use dbdyno_selfbench::output::{Case, Outcome, Progress, Table, print, workspace, write_csv};
 use dbdyno_units::Nanos;
 use rustix::process::Signal;
 

@@ -9,9 +9,8 @@ use anyhow::Context;
 use dbdyno_engines::server::DataShape;
 use dbdyno_hosts::protocol::PlanRequest;
 use dbdyno_hosts::{HostConnection, HostMonitor, HostOptions};
-use dbdyno_selfbench::intervals::nearest_rank;
-use dbdyno_selfbench::outcome::Outcome;
-use dbdyno_selfbench::table::{Table, print};
+use dbdyno_selfbench::nearest_rank;
+use dbdyno_selfbench::output::{Outcome, Table, print};
 use dbdyno_types::server::{Durability, ServerSystem};
 use dbdyno_units::Nanos;
 use dbdyno_worker::protocol::Reading;
@@ -44,10 +43,6 @@ pub struct Args {
     no_counters: bool,
 }
 
-/// Runs the benchmark.
-///
-/// # Errors
-/// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let program = match &args.program {
         Some(program) => program.clone(),
@@ -118,9 +113,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 /// How long a reading takes.
-///
-/// # Errors
-/// The reading after the timed part is unknown, as after the loss of the connection.
 fn time(monitor: &HostMonitor, reading: Reading) -> anyhow::Result<Nanos> {
     let started = Instant::now();
     let usage = monitor.read(reading);

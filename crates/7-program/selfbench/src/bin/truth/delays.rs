@@ -2,10 +2,8 @@
 
 use anyhow::Context;
 use dbdyno_report::model::{Estimate, Report};
-use dbdyno_selfbench::figures::{Case, write_csv};
 use dbdyno_selfbench::harness::{ExperimentArgs, ExperimentFile, Harness};
-use dbdyno_selfbench::outcome::Outcome;
-use dbdyno_selfbench::table::{Table, print};
+use dbdyno_selfbench::output::{Case, Outcome, Table, print, write_csv};
 use dbdyno_units::Share;
 
 /// The maximum error of a relative QPS, in percentage points.
@@ -49,10 +47,6 @@ impl Line {
     }
 }
 
-/// Runs the benchmark.
-///
-/// # Errors
-/// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let file = ExperimentFile::read("truth", &args.experiment)?;
     let harness = Harness::new()?;

@@ -2,8 +2,7 @@
 
 use dbdyno_report::gate::{Comparison, Rule, judge};
 use dbdyno_selfbench::harness::{ExperimentArgs, ExperimentFile, Harness};
-use dbdyno_selfbench::outcome::Outcome;
-use dbdyno_selfbench::table::Table;
+use dbdyno_selfbench::output::{Outcome, Table};
 
 /// One false alarm in so many runs is accepted.
 const RUNS_PER_FALSE_ALARM: u64 = 20;
@@ -22,10 +21,6 @@ pub struct Args {
     experiment: ExperimentArgs,
 }
 
-/// Runs the benchmark.
-///
-/// # Errors
-/// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut file = ExperimentFile::read("gate", &args.experiment)?;
     let harness = Harness::new()?;

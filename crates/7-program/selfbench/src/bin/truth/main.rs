@@ -1,9 +1,8 @@
 //! Whether dbdyno reports the truth: differences of known size, and a build or server against
 //! itself.
 
-mod control;
-mod coverage;
 mod delays;
+mod equal;
 mod gate;
 
 use std::process::ExitCode;
@@ -16,16 +15,16 @@ use dbdyno_selfbench::harness::main as harness_main;
 #[command(name = "truth")]
 enum Command {
     Delays(delays::Args),
-    Coverage(coverage::Args),
-    Control(control::Args),
+    Coverage(equal::CoverageArgs),
+    Control(equal::ControlArgs),
     Gate(gate::Args),
 }
 
 fn main() -> ExitCode {
     harness_main(|| match Command::parse() {
         Command::Delays(args) => delays::run(&args),
-        Command::Coverage(args) => coverage::run(&args),
-        Command::Control(args) => control::run(&args),
+        Command::Coverage(args) => equal::coverage(&args),
+        Command::Control(args) => equal::control(&args),
         Command::Gate(args) => gate::run(&args),
     })
 }

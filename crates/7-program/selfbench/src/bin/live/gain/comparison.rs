@@ -1,9 +1,7 @@
 //! The figures of the comparisons, as tables and files.
 
 use anyhow::Context;
-use dbdyno_selfbench::figures::{Case, write_csv};
-use dbdyno_selfbench::outcome::Outcome;
-use dbdyno_selfbench::table::{Table, print};
+use dbdyno_selfbench::output::{Case, Outcome, Table, print, write_csv};
 use dbdyno_stats::{Estimate, Point, median, median_with_interval, paired_ratios};
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::Nanos;

@@ -1,32 +1,35 @@
 //! The cost of the worker's hot loop, compared with a loop in C on the same connection.
 
+mod bare_loop;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use bare_loop::BareLoop;
 use clap::Parser;
-use dbdyno_builds::Compiler;
-use dbdyno_drivers::Connection;
+use dbdyno_builds::{Builder, CacheDir, Compiler, Request, Source, Variant};
 use dbdyno_drivers::sqlite::SqliteConnection;
+use dbdyno_drivers::{Connection, Params};
+use dbdyno_engines::sqlite::{Settings, Sqlite};
+use dbdyno_engines::{Engine, Table as EngineTable};
 use dbdyno_machine::{
     Calibration, CpuAssignment, CpuSet, FsRoot, TickSource, Ticks, Topology, WithTicks,
     pin_current_thread,
 };
-use dbdyno_selfbench::bare_loop::{self, BareLoop};
-use dbdyno_selfbench::figures::{Case, write_csv};
 use dbdyno_selfbench::harness::{duration, stop_on_signals};
-use dbdyno_selfbench::outcome::{Outcome, exit_code};
-use dbdyno_selfbench::progress::Progress;
-use dbdyno_selfbench::subject;
-use dbdyno_selfbench::table::{Table, print};
+use dbdyno_selfbench::output::{Case, Outcome, Progress, Table, exit_code, print, write_csv};
 use dbdyno_stats::{Estimate, median, median_with_interval};
-use dbdyno_units::Nanos;
+use dbdyno_units::{Bytes, Nanos};
 use dbdyno_worker::protocol::{Quota, SliceRequest};
 use dbdyno_worker::{Client, ClientSetup};
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::keys::below;
 use dbdyno_workloads::program::{Program, Tables};
+use dbdyno_workloads::rows::{Row, Rows};
+use dbdyno_workloads::schema::{index_name, table_name};
 use dbdyno_workloads::seeds::{Purpose, rng_for};
 
 const MICROBENCHMARK: &str = "point-query_range=100";
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
 fn overhead(args: &Args) -> anyhow::Result<Outcome> {
     let cancel = stop_on_signals()?;
     let compiler = Compiler::find("gcc")?;
-    let library = subject::build_sqlite(&compiler)?;
+    let library = build_sqlite(&compiler)?;
     let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
     let bare_loop = bare_loop::compile(&compiler, directory.path())?;
     // On the CPUs of a worker.
@@ -89,7 +92,7 @@ fn overhead(args: &Args) -> anyhow::Result<Outcome> {
         &CpuAssignment::choose(&allowed, &Topology::read(&FsRoot::this_machine()), 1, true).system,
     )?;
 
-    let connection = subject::load(&library, directory.path(), SEED, TABLES.rows)?;
+    let connection = load(&library, directory.path(), SEED, TABLES.rows)?;
     let db = connection.raw_handle();
     let catalog = Catalog::builtin();
     let microbenchmark =
@@ -262,4 +265,50 @@ fn report(compared: &[(Situation, Compared)]) -> anyhow::Result<Outcome> {
     table.print();
     print(&format!("written to {}\n", write_csv("overhead", &cases)?.display()));
     Ok(Outcome::of(missed.is_empty(), || missed.join("; ")))
+}
+
+/// The bundled SQLite as a release build (`rel_o2`), from the cache if it is there.
+fn build_sqlite(compiler: &Compiler) -> anyhow::Result<PathBuf> {
+    let request =
+        Request::new(Source::bundled_sqlite(), Variant::by_name("rel_o2")?, compiler.clone());
+    let builds = Builder::new(CacheDir::chosen_or_default(None)?).build(&[request], &|_| {});
+    let build = builds.into_iter().next().context("the builder returned no build")??;
+    Ok(build.artifact)
+}
+
+/// Loads a table of `rows` rows into a new file in `directory`, settles and warms it, and returns
+/// the open connection.
+fn load(
+    library: &Path,
+    directory: &Path,
+    seed: u64,
+    rows: u64,
+) -> anyhow::Result<SqliteConnection> {
+    // The defaults of an experiment: all data in memory, no waiting for storage.
+    let settings = Settings {
+        page_size: Bytes::from_kib(4),
+        cache_size: Bytes::from_mib(256),
+        journal_mode: "wal".to_owned(),
+        synchronous: "off".to_owned(),
+    };
+    let failed = |error: dbdyno_drivers::Error| anyhow!("{error}");
+    let engine = Sqlite::new(library, settings, &Sqlite::file_in(directory)).map_err(failed)?;
+    let mut connection = engine.connect().map_err(failed)?;
+    let table = EngineTable { name: table_name(0), index: index_name(0) };
+    let mut all = Rows::of_table(seed, 0, rows);
+    let mut row = Row::default();
+    let mut next = |params: &mut Params| {
+        let more = all.next_into(&mut row);
+        if more {
+            params.push_int(row.k);
+            params.push_text(&row.c);
+            params.push_text(&row.pad);
+        }
+        more
+    };
+    engine.load_table(&mut connection, &table, &mut next).map_err(failed)?;
+    connection.close_statements();
+    engine.settle(&mut connection).map_err(failed)?;
+    engine.warm(&mut connection, &[table]).map_err(failed)?;
+    Ok(connection)
 }

@@ -17,9 +17,6 @@ const SOURCE: &str = include_str!("bare_loop.c");
 const SQLITE_PREPARE_PERSISTENT: c_uint = 0x1;
 
 /// Compiles the loop into `directory` and loads it.
-///
-/// # Errors
-/// Compiling or loading fails.
 pub fn compile(compiler: &Compiler, directory: &Path) -> anyhow::Result<Library> {
     let (source, library) = (directory.join("bare_loop.c"), directory.join("bare_loop.so"));
     std::fs::write(&source, SOURCE).with_context(|| format!("writing {}", source.display()))?;
@@ -87,9 +84,6 @@ impl BareLoop {
     /// `sqlite` is the file of the library that the connection `db` belongs to: a library that is
     /// in the process already is not loaded a second time (`man 3 dlopen`).
     ///
-    /// # Errors
-    /// A function is missing, or the statement cannot be prepared.
-    ///
     /// # Safety
     /// `db` is an open connection of that library, used by this thread alone, and stays open until
     /// the value is dropped.
@@ -151,9 +145,6 @@ impl BareLoop {
     }
 
     /// Executes the statement and returns the elapsed time.
-    ///
-    /// # Errors
-    /// An execution failed, or did not return one row with a text.
     pub fn run(&mut self, executions: u64) -> anyhow::Result<Nanos> {
         let mut answers = Answers::default();
         let started = clock::monotonic();
