@@ -219,6 +219,7 @@ impl Drawing<'_> {
         }
         // The widest name is shortened first.
         let is_name = |at: &usize| self.table.columns[*at].kind == Kind::Name;
+        let whole = columns.clone();
         let mut excess = used(&columns, 1).saturating_sub(self.room);
         while excess > 0 {
             let names = all.iter().copied().filter(is_name);
@@ -229,7 +230,16 @@ impl Drawing<'_> {
             columns[widest].value -= 1;
             excess -= 1;
         }
-        let parts = if excess == 0 { vec![all] } else { self.parts(&columns) };
+        if excess == 0 {
+            return Layout { columns, gap: 1, parts: vec![all] };
+        }
+        // Below each other there is room for whole names.
+        let labels = self.table.columns.iter().filter(|column| column.is_label()).count();
+        for at in all.iter().copied().filter(is_name) {
+            let most = (self.room / (labels + 1)).max(columns[at].value);
+            columns[at].value = whole[at].value.min(most);
+        }
+        let parts = self.parts(&columns);
         Layout { columns, gap: 1, parts }
     }
 

@@ -185,8 +185,7 @@ fn changes(history: &History) -> Section {
     }
     let mut table = Table::new([
         Column::group("figure"),
-        Column::number("change"),
-        Column::number("95% interval"),
+        Column::number("change (95% interval)"),
         Column::number("p"),
         Column::text("before"),
         Column::text("after"),
@@ -205,8 +204,9 @@ fn changes(history: &History) -> Section {
         table.push(Row::new([
             Cell::text(subject).mark(mark(history, &figure.candidate)),
             Cell::text(format!("{} {}", size(point), figure.metric.quantity()))
-                .verdict(verdict.tone(), figure.metric.word(*verdict)),
-            Cell::text(interval(point)),
+                .verdict(verdict.tone(), figure.metric.word(*verdict))
+                .interval(Some(Interval { ends: interval(point), plus_minus: String::new() }))
+                .class("at"),
             Cell::text(p_value(point.p_value)),
             place(point.before),
             remarks.into_iter().flatten().fold(place(point.after), Cell::note),
