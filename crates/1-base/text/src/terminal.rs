@@ -118,14 +118,17 @@ fn facts(out: &mut String, facts: &Facts, room: usize, paint: Paint) {
     let labels = facts.rows.iter().map(|fact| width(&plain(&fact.label))).max().unwrap_or(0);
     let labels = labels.max(facts.least);
     let start = facts.indent + labels + facts.gap;
+    // Without labels it is a list: lines after the first of an entry are indented.
+    let hang = if labels == 0 { 2 } else { 0 };
     let mut before = None;
     for fact in &facts.rows {
-        let lines = wrap(&plain(&fact.text), room.saturating_sub(start).max(LEAST_TEXT));
+        let lines = wrap(&plain(&fact.text), room.saturating_sub(start + hang).max(LEAST_TEXT));
         for (number, line) in lines.iter().enumerate() {
             // Neighbours share a label.
             let is_new = number == 0 && before != Some(&fact.label);
             let label = if is_new { plain(&fact.label) } else { String::new() };
-            let space = " ".repeat(labels - width(&label) + facts.gap);
+            let hang = if number == 0 { 0 } else { hang };
+            let space = " ".repeat(labels - width(&label) + facts.gap + hang);
             let label = paint.style(fact.label_style, &label);
             let line = paint.style(fact.style, line);
             out.push_str(&format!("{:1$}{label}{space}{line}\n", "", facts.indent));

@@ -37,11 +37,11 @@ const NO_COUNTERPART: &str = "Absolute figures are compared with those of the fi
      candidates, on the same microbenchmark with the same number of clients.";
 
 /// Signs of quotients of absolute figures.
-const CHANGE_KEY: &str = "+ better: higher QPS, less CPU, shorter p99; - worse; ~ not certain; · no interval; c \
+const CHANGE_KEY: &str = "Signs: + better: higher QPS, less CPU, shorter p99; - worse; ~ not certain; · no interval; c \
      client-bound; ! failed.";
 
 /// Signs of ratios.
-const RATIO_KEY: &str = "+ better than the baseline of the same run, - worse, ~ within noise, c client-bound, · no \
+const RATIO_KEY: &str = "Signs: + better than the baseline of the same run, - worse, ~ within noise, c client-bound, · no \
      interval, ? too few blocks, ! failed.";
 
 /// Signs of the agreement, in the order of severity.
@@ -272,6 +272,7 @@ impl<'a> View<'a> {
         let comparison = self.comparison;
         let mut section = Section::new("", "Relative QPS").about("above 1 is better");
         if comparison.absolute.is_empty() {
+            section = Section::new("", "Results");
             section.push(Text::new(NOTHING));
         }
         if candidates.iter().any(|(_, runs)| runs.len() > 1) {
@@ -553,12 +554,19 @@ impl<'a> Summaries<'a> {
             list(section, self.extremes());
             return;
         }
-        section.note(
-            "Relative QPS of each group: median, then min and max, then the worst and the best microbenchmark.",
-        );
+        section.note(match output {
+            Output::Markdown => {
+                "Relative QPS of each group: median, mean, worst to best microbenchmark."
+            }
+            _ => {
+                "Relative QPS of each group: median, then min and max, then the worst and the best \
+                 microbenchmark."
+            }
+        });
         let mut table = Table::new([Column::text("group")].into_iter().chain(columns));
         for (group, cells) in &self.groups {
-            let cells = cells.iter().map(|one| one.map_or_else(Cell::dash, spread));
+            let cells =
+                cells.iter().map(|one| one.map_or_else(Cell::dash, |one| spread(one, output)));
             table.push(Row::new([Cell::text(*group)].into_iter().chain(cells)));
         }
         section.push(table.caption(caption).class("facts"));
@@ -588,13 +596,19 @@ impl<'a> Summaries<'a> {
     }
 }
 
-/// The median with minimum and maximum, and the microbenchmarks with these.
-fn spread(summary: &GroupSummary) -> Cell {
-    let ends = format!("{} to {}", ratio(summary.min), ratio(summary.max));
-    Cell::text(ratio(summary.median))
+/// The median, minimum and maximum, and the microbenchmarks with these.
+fn spread(summary: &GroupSummary, output: Output) -> Cell {
+    let GroupSummary { worst, best, .. } = summary;
+    let [median, mean, min, max] =
+        [summary.median, summary.avg, summary.min, summary.max].map(ratio);
+    if output == Output::Markdown {
+        return Cell::text(format!("{median} (mean {mean}); {worst} {min} to {best} {max}"));
+    }
+    let ends = format!("{min} to {max}");
+    Cell::text(median)
         .interval(Some(Interval { ends, plus_minus: String::new() }))
-        .note(format!("worst {}", summary.worst))
-        .note(format!("best {}", summary.best))
+        .note(format!("worst {worst}"))
+        .note(format!("best {best}"))
 }
 
 /// A lane per column of each row; without an interval it has no whisker.

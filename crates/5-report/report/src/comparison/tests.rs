@@ -219,7 +219,7 @@ fn columns_of_runs_fit_80_columns() {
     dbdyno; tables × rows.
 
     Relative QPS  above 1 is better
-    + better than the baseline of the same run, - worse, ~ within noise, c
+    Signs: + better than the baseline of the same run, - worse, ~ within noise, c
     client-bound, · no interval, ? too few blocks, ! failed.
     Last column, of the runs: = agree, ~ not certain, s same direction but certainly
     different size, d one shows a difference and another none, x contradict.
@@ -257,13 +257,13 @@ fn columns_of_runs_fit_80_columns() {
     No candidate is equal in A and C in program, configuration, data and number of
     clients: drift cannot be separated from the effect of what differs.
       innodb: QPS of B/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
-      higher, 0 lower, 3 not certain
+        higher, 0 lower, 3 not certain
       innodb: QPS of C/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
-      higher, 0 lower, 3 not certain
+        higher, 0 lower, 3 not certain
       myrocks: QPS of B/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
-      higher, 0 lower, 3 not certain
+        higher, 0 lower, 3 not certain
       myrocks: QPS of C/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
-      higher, 0 lower, 3 not certain
+        higher, 0 lower, 3 not certain
     --details shows QPS, CPU time and p99 of every microbenchmark.
     ");
 }
