@@ -1,11 +1,11 @@
 //! Tables for programs.
 
+/// A name and a field of a row.
+pub type CsvColumn<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
+
 /// A table with a header. Each column is its name and its field of a row, so that they cannot
 /// disagree. An unknown value is an empty field.
-pub fn csv<R>(
-    columns: &[(&str, &dyn Fn(&R) -> String)],
-    rows: impl IntoIterator<Item = R>,
-) -> String {
+pub fn csv<R>(columns: &[CsvColumn<'_, R>], rows: impl IntoIterator<Item = R>) -> String {
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     let mut text = record(&names);
     for row in rows {

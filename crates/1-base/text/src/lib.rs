@@ -24,7 +24,7 @@ mod short_names;
 mod terminal;
 mod width;
 
-pub use csv::{csv, decimals};
+pub use csv::{CsvColumn, csv, decimals};
 pub use document::{
     Block, Cell, Column, Fact, Facts, Interval, Kind, Mark, NoChart, Row, Section, Span, SpanKind,
     Style, Table, Text, Tone,

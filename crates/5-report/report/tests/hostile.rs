@@ -319,7 +319,7 @@ fn text_of_a_run_has_no_effect() {
             for (row, json) in records(&database, record) {
                 let mut kept = json.clone();
                 // All texts at once; if the report refuses that, each half of them.
-                let mut left = vec![0..append(0..0, &json).1];
+                let mut left: Vec<_> = std::iter::once(0..append(0..0, &json).1).collect();
                 while let Some(places) = left.pop() {
                     let (changed, _) = append(places.clone(), &kept);
                     store(&database, record, &row, &changed);

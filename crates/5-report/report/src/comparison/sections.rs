@@ -2,8 +2,8 @@
 
 use dbdyno_stats::Difference;
 use dbdyno_text::{
-    Cell, Column, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone, csv as table,
-    decimals,
+    Cell, Column, CsvColumn, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone,
+    csv as table, decimals,
 };
 use dbdyno_units::Ratio;
 use maud::html;
@@ -109,7 +109,9 @@ struct Summaries<'a> {
     groups: Vec<(&'a str, Vec<Option<&'a GroupSummary>>)>,
 }
 
-const SUMMARY: [(&str, fn(&GroupSummary) -> Ratio); 4] = [
+type SummaryFigure = fn(&GroupSummary) -> Ratio;
+
+const SUMMARY: [(&str, SummaryFigure); 4] = [
     ("median", |summary| summary.median),
     ("min", |summary| summary.min),
     ("max", |summary| summary.max),
@@ -800,8 +802,8 @@ pub fn csv(comparison: &Comparison) -> String {
 
 type AbsoluteLine<'a> = (&'a AbsoluteRow, usize, &'a AbsoluteCell);
 
-/// A name and a function of a line.
-type CsvColumn<'a> = (String, Box<dyn Fn(&AbsoluteLine<'_>) -> String + 'a>);
+/// A name and a field of a line.
+type OwnedColumn<'a> = (String, Box<dyn Fn(&AbsoluteLine<'a>) -> String + 'a>);
 
 /// Absolute figures: one line per candidate, including the baseline, microbenchmark and column.
 pub fn absolute_csv(comparison: &Comparison) -> String {
@@ -811,7 +813,7 @@ pub fn absolute_csv(comparison: &Comparison) -> String {
     });
     let column = |index: &usize| &comparison.columns[*index];
     let run = move |index: &usize| &comparison.runs[column(index).run];
-    let mut columns: Vec<CsvColumn<'_>> = vec![
+    let mut columns: Vec<OwnedColumn<'_>> = vec![
         ("column".to_owned(), Box::new(move |(_, at, _)| column(at).label.clone())),
         ("run".to_owned(), Box::new(move |(_, at, _)| run(at).name.clone())),
         ("directory".to_owned(), Box::new(move |(_, at, _)| run(at).directory.clone())),
@@ -850,7 +852,7 @@ pub fn absolute_csv(comparison: &Comparison) -> String {
         };
         columns.push((format!("{change}_verdict"), Box::new(verdict)));
     }
-    let columns: Vec<(&str, &dyn Fn(&AbsoluteLine<'_>) -> String)> =
+    let columns: Vec<CsvColumn<'_, AbsoluteLine<'_>>> =
         columns.iter().map(|(name, of)| (name.as_str(), &**of)).collect();
     table(&columns, lines)
 }
