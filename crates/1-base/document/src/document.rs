@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use crate::problem::line_number;
 use crate::secret::{blot, without_passwords};
-use crate::{Deprecated, Problem, Problems, Span, Table};
+use crate::{Problem, Problems, Span, Table};
 
 /// A TOML file's text, its tables, and the problems found so far.
 #[derive(Debug)]
@@ -12,7 +12,6 @@ pub struct Document {
     text: String,
     toml: toml_edit::Document<String>,
     problems: RefCell<Vec<Problem>>,
-    deprecated: RefCell<Vec<Deprecated>>,
     secrets: RefCell<Vec<Span>>,
 }
 
@@ -28,7 +27,6 @@ impl Document {
                 text: text.to_owned(),
                 toml,
                 problems: RefCell::default(),
-                deprecated: RefCell::default(),
                 secrets: RefCell::default(),
             }),
             Err(error) => {
@@ -51,26 +49,6 @@ impl Document {
         if !problems.contains(&problem) {
             problems.push(problem);
         }
-    }
-
-    /// Records that the text at `span` uses the deprecated name `old` of `new`: a key or a value.
-    /// [`Table::renamed`] does this for keys.
-    pub fn deprecate(&self, span: Span, old: &str, new: &str) {
-        let line = self.line_of(span);
-        let warning =
-            Deprecated { file: self.file.clone(), line, old: old.to_owned(), new: new.to_owned() };
-        let mut all = self.deprecated.borrow_mut();
-        if !all.contains(&warning) {
-            all.push(warning);
-        }
-    }
-
-    /// The deprecated names found so far, by line.
-    #[must_use]
-    pub fn deprecated(&self) -> Vec<Deprecated> {
-        let mut all = self.deprecated.borrow().clone();
-        all.sort_by_key(|warning| warning.line);
-        all
     }
 
     /// Masks a part of the text in all problems shown. Passwords in URLs are masked anyway, as far

@@ -20,7 +20,6 @@
 //! # Ok::<(), dbdyno_document::Problems>(())
 //! ```
 
-mod deprecated;
 mod document;
 mod nearest;
 mod problem;
@@ -29,7 +28,6 @@ mod span;
 mod table;
 mod values;
 
-pub use deprecated::Deprecated;
 pub use document::Document;
 pub use nearest::{did_you_mean, nearest};
 pub use problem::{Problem, Problems};

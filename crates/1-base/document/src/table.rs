@@ -18,14 +18,6 @@ pub struct Table<'d> {
     form: Form,
     span: Span,
     read_keys: Vec<&'static str>,
-    renamed: Vec<Renamed>,
-}
-
-/// A key with a deprecated name that is still accepted.
-#[derive(Clone, Copy)]
-struct Renamed {
-    old: &'static str,
-    new: &'static str,
 }
 
 /// The notation of a table, on which its name in messages depends.
@@ -65,15 +57,8 @@ pub enum Setting<'d> {
 impl<'d> Table<'d> {
     pub(crate) fn root(document: &'d Document, entries: &'d dyn TableLike) -> Self {
         let span = Span::default();
-        Self {
-            document,
-            entries,
-            path: String::new(),
-            form: Form::Root,
-            span,
-            read_keys: Vec::new(),
-            renamed: Vec::new(),
-        }
+        let (path, read_keys) = (String::new(), Vec::new());
+        Self { document, entries, path, form: Form::Root, span, read_keys }
     }
 
     /// The span of the table's header, or of the whole inline table.
@@ -108,24 +93,6 @@ impl<'d> Table<'d> {
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.item(key).is_some()
-    }
-
-    /// Accepts `old` as the deprecated name of the key `new`.
-    ///
-    /// Call it before the key is read: all methods then find the value of `new` under either name.
-    /// A file with the old name gets a [`Deprecated`] warning; a file with both, a problem.
-    pub fn renamed(&mut self, old: &'static str, new: &'static str) {
-        self.renamed.push(Renamed { old, new });
-        if !self.entries.contains_key(old) {
-            return;
-        }
-        let span = span_of(self.entries.key(old).and_then(toml_edit::Key::span));
-        if self.entries.contains_key(new) {
-            let problem = Problem::new(span, format!("`{old}` is the former name of `{new}`"));
-            self.report(problem.help(format!("remove `{old}`: `{new}` is also set")));
-        } else {
-            self.document.deprecate(span, old, new);
-        }
     }
 
     /// Reports the key if it is missing.
@@ -396,28 +363,18 @@ impl<'d> Table<'d> {
         }
     }
 
-    /// The name of the key in the file: the current or the deprecated one.
-    fn spelling<'k>(&self, key: &'k str) -> &'k str {
-        if self.entries.contains_key(key) {
-            return key;
-        }
-        let mut former = self.renamed.iter().filter(|renamed| renamed.new == key);
-        former.find(|renamed| self.entries.contains_key(renamed.old)).map_or(key, |one| one.old)
-    }
-
     fn item(&self, key: &str) -> Option<&'d Item> {
-        self.entries.get(self.spelling(key))
+        self.entries.get(key)
     }
 
     fn is_valid(&self, key: &str) -> bool {
-        self.read_keys.contains(&key) || self.renamed.iter().any(|renamed| renamed.old == key)
+        self.read_keys.contains(&key)
     }
 
     fn inner(&self, key: &str, form: Form, entries: &'d dyn TableLike, span: Span) -> Self {
         let path =
             if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        let (read_keys, renamed) = (Vec::new(), Vec::new());
-        Self { document: self.document, entries, path, form, span, read_keys, renamed }
+        Self { document: self.document, entries, path, form, span, read_keys: Vec::new() }
     }
 
     fn in_title(&self) -> String {
@@ -527,7 +484,7 @@ impl<'d> Table<'d> {
     }
 
     fn span_of_key(&self, key: &str) -> Span {
-        span_of(self.entries.key(self.spelling(key)).and_then(toml_edit::Key::span))
+        span_of(self.entries.key(key).and_then(toml_edit::Key::span))
     }
 }
 

@@ -2,6 +2,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::own_directory::NotOwn;
+use crate::schema::FORMAT;
 
 /// A run directory could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -10,12 +11,7 @@ pub enum ResultsError {
     #[error(
         "{} is not a run directory: {why}; `dbdyno run FILE --out DIR` makes one", path.display()
     )]
-    NotARun {
-        /// The directory.
-        path: PathBuf,
-        /// What is missing.
-        why: String,
-    },
+    NotARun { path: PathBuf, why: String },
     /// The directory already contains a run.
     #[error(
         "{0} holds a run already; continue it with `dbdyno run --resume {0}`, or choose another \
@@ -24,51 +20,19 @@ pub enum ResultsError {
     Exists(String),
     /// Another process is writing.
     #[error("{} is in use by another dbdyno{}; wait for it, or stop it", path.display(), by(pid))]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-        /// The process ID of the writer, if known.
-        pid: Option<u32>,
-    },
-    /// The run was written by a later version.
+    InUse { path: PathBuf, pid: Option<u32> },
+    /// The run was written by another version.
     #[error(
-        "{} has format {found}, and this dbdyno reads only format {known}: it was made by a \
-         newer version; use that one", path.display()
+        "{} has format {found}, and this dbdyno reads only format {FORMAT}: it was made by a {}",
+        path.display(), advice(*found)
     )]
-    NewerFormat {
-        /// The directory.
-        path: PathBuf,
-        /// Its format.
-        found: i64,
-        /// The latest known format.
-        known: i64,
-    },
-    /// The run was written by an earlier version that was never released.
-    #[error(
-        "{} has format {found}, and this dbdyno reads only format {known}: it was made by a \
-         dbdyno from before the first release; read it with the dbdyno that made it, or measure \
-         again into another directory",
-        path.display()
-    )]
-    OlderFormat {
-        /// The directory.
-        path: PathBuf,
-        /// Its format.
-        found: i64,
-        /// The latest known format.
-        known: i64,
-    },
+    OtherFormat { path: PathBuf, found: i64 },
     /// The database contains something that no dbdyno writes, and that reading it would execute.
     #[error(
         "{} is not read, because its run.sqlite has {found}. If you added it yourself, remove it; \
          otherwise the run may have been made to attack its reader", path.display()
     )]
-    Untrusted {
-        /// The directory.
-        path: PathBuf,
-        /// The foreign part.
-        found: String,
-    },
+    Untrusted { path: PathBuf, found: String },
     /// The disk is full.
     #[error(
         "no space left on the device that holds {}: what was measured before is safe; free some \
@@ -77,40 +41,26 @@ pub enum ResultsError {
     StorageFull(PathBuf),
     /// The database in the directory failed.
     #[error("{doing} in {}: {source}", path.display())]
-    Database {
-        /// The directory.
-        path: PathBuf,
-        /// The operation.
-        doing: &'static str,
-        /// SQLite's error.
-        source: rusqlite::Error,
-    },
+    Database { path: PathBuf, doing: &'static str, source: rusqlite::Error },
     /// A file or directory could not be created.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// A file or directory of the run is not this user's own, or leads elsewhere.
     #[error("{} {why}", path.display())]
-    NotOwn {
-        /// The file or directory.
-        path: PathBuf,
-        /// The reason, and what to do.
-        why: NotOwn,
-    },
+    NotOwn { path: PathBuf, why: NotOwn },
     /// Stored data cannot be parsed.
     #[error("{}: {what} is damaged: {why}", path.display())]
-    Damaged {
-        /// The directory.
-        path: PathBuf,
-        /// The damaged part.
-        what: &'static str,
-        /// The reason.
-        why: String,
-    },
+    Damaged { path: PathBuf, what: &'static str, why: String },
+}
+
+fn advice(found: i64) -> &'static str {
+    match found > FORMAT {
+        true => "newer version; use that one",
+        false => {
+            "dbdyno from before the first release; read it with the dbdyno that made it, or \
+             measure again into another directory"
+        }
+    }
 }
 
 fn by(pid: &Option<u32>) -> String {

@@ -21,8 +21,8 @@ pub(crate) fn create(directory: &Path) -> Result<RunIdentity, ResultsError> {
     Ok(located(new_run_id()?, directory))
 }
 
-/// The identity of the run in this directory. Stores it if it is new: the run is of a version without
-/// identities, or the directory was moved, or it is a copy. A copy is another run, so that it cannot
+/// The identity of the run in this directory. Stores it if it is new: the run is published without
+/// one, or the directory was moved, or it is a copy. A copy is another run, so that it cannot
 /// take what the original has on servers for its own.
 pub(crate) fn of_run(
     database: &Connection,
@@ -44,7 +44,7 @@ pub(crate) fn of_run(
     Ok(identity)
 }
 
-/// The stored identity; `None` if the run is of a version without identities.
+/// The stored identity; `None` for a run that was published without one.
 pub(crate) fn read(database: &Connection) -> rusqlite::Result<Option<RunIdentity>> {
     let sql = "SELECT value FROM meta WHERE key = ?1";
     let text: Option<String> = database.query_row(sql, [KEY], |row| row.get(0)).optional()?;

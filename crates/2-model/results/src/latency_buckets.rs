@@ -56,14 +56,6 @@ fn rounded(nanos: u64) -> u64 {
     if 2 * rest < step { nanos - rest } else { nanos.saturating_add(step - rest) }
 }
 
-/// Store the response times of all complete microbenchmarks.
-pub(crate) fn store_all(database: &Connection) -> rusqlite::Result<()> {
-    let mut query = database.prepare("SELECT id FROM microbenchmark WHERE done = 1")?;
-    let complete =
-        query.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<u32>>>()?;
-    complete.into_iter().try_for_each(|id| store(database, id))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,6 @@ mod identity;
 mod inserts;
 mod latency_buckets;
 mod lock;
-mod older_formats;
 mod optimizations;
 mod own_directory;
 mod reader;

@@ -16,10 +16,8 @@ pub struct OptimizationRecord {
     /// The microbenchmark during which it was sampled.
     pub trained_with: u32,
     /// The next measured microbenchmark.
-    #[serde(alias = "before")]
     pub measured_next: u32,
     /// Whether it reuses the samples of an earlier optimization, for a restarted server.
-    #[serde(alias = "again")]
     pub after_restart: bool,
     /// Why the server was not optimized; then its code is the original one and there is no new layout.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,9 +13,8 @@ use crate::records::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord,
     StateSnapshotRecord,
 };
-use crate::schema::FORMAT;
 use crate::writer::{MAY_HAVE_SCHEMAS, database_error};
-use crate::{consistency, identity, lock, older_formats, untrusted};
+use crate::{consistency, identity, lock, untrusted};
 
 /// Reads a run, even while another process writes it.
 #[derive(Debug)]
@@ -31,11 +30,7 @@ impl RunReader {
     /// There is no run, its format is unsupported, or it contains what no run does.
     pub fn open(path: &Path) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
-        let (database, format) = untrusted::open_to_read(&directory)?;
-        let failed = |source| database_error(path, "reading a run of an older format", source);
-        if format < FORMAT {
-            older_formats::add_views(&database).map_err(failed)?;
-        }
+        let database = untrusted::open_to_read(&directory)?;
         consistency::check(&database, path)?;
         Ok(Self { directory, database })
     }
@@ -71,8 +66,7 @@ impl RunReader {
         Ok(counts.into_iter().map(i64::unsigned_abs).sum())
     }
 
-    /// Whether schemas of the run may be on existing servers. For a run of a version that does not store
-    /// it, they may.
+    /// Whether schemas of the run may be on existing servers.
     ///
     /// # Errors
     /// The run is damaged.
@@ -89,7 +83,7 @@ impl RunReader {
         self.meta("name")
     }
 
-    /// The identity of the run; `None` if its version of dbdyno stored none.
+    /// The identity of the run; `None` for a published run.
     ///
     /// # Errors
     /// The run is damaged.

@@ -1,5 +1,5 @@
-//! The records of a run directory. These types define the file format: an added field must have a
-//! default, and removing one requires a new format number.
+//! The records of a run directory. These types define the file format: changing one requires a new
+//! format number.
 
 use dbdyno_types::insert::StepMeasured;
 use dbdyno_types::server::ServerSystem;
@@ -52,7 +52,6 @@ pub struct InsertStepPlan {
     /// Description.
     pub what: String,
     /// Whether it runs queries.
-    #[serde(alias = "asks")]
     pub queries: bool,
     /// Whether it inserts.
     pub inserts: bool,
@@ -112,9 +111,8 @@ pub struct MicrobenchmarkRecord {
     pub three_group: String,
     /// Rows read per statement if throughput counts rows instead of statements.
     pub rows_read_per_statement: Option<u64>,
-    /// Whether it changes data; `None` in runs of earlier versions, where the group shows it.
-    #[serde(default)]
-    pub writes: Option<bool>,
+    /// Whether it changes data.
+    pub writes: bool,
 }
 
 /// A candidate's role.
@@ -148,12 +146,11 @@ pub struct CandidateRecord {
     pub configuration: Vec<(String, String)>,
     /// Build options and settings that an existing server reported when it was first opened: names
     /// and values, those that are known to affect speed first. In a run with an existing server, also
-    /// those of private servers. Otherwise, and in runs of versions that do not store them, empty.
+    /// those of private servers. Otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_settings: Vec<(String, String)>,
     /// Settings whose effective values differ from the baseline's, as text; empty for the
     /// baseline.
-    #[serde(default, alias = "parity")]
     pub config_diff: Vec<String>,
     /// An injected delay, for tests of dbdyno.
     pub injected_delay: Option<Share>,
@@ -198,7 +195,6 @@ pub enum OriginRecord {
         /// The file's size.
         file_size: Bytes,
         /// The release that it is from, if the experiment names one.
-        #[serde(default)]
         release: Option<ReleaseRecord>,
     },
     /// An existing server.
@@ -229,10 +225,8 @@ pub struct BuildRecord {
     /// The variant's name.
     pub variant: String,
     /// What its profile was collected from, as text; `None` without a profile.
-    #[serde(default)]
     pub trained_on: Option<String>,
     /// Whether BOLT rewrote the linked file.
-    #[serde(default)]
     pub bolted: bool,
     /// The compiler and its version.
     pub compiler: String,
@@ -249,10 +243,8 @@ pub struct BuildRecord {
     /// The library's file.
     pub file_size: Bytes,
     /// Size of the library after `strip`; `None` if unknown.
-    #[serde(default)]
     pub stripped_size: Option<Bytes>,
     /// Flag audit; `None` if the build was not audited.
-    #[serde(default)]
     pub audit: Option<AuditRecord>,
 }
 
@@ -285,7 +277,6 @@ pub struct AuditRecord {
     /// Hardening options, such as `stack protector strong`; objects may have several.
     pub hardening: Vec<NamedCount>,
     /// Violations that the experiment ignores, by check.
-    #[serde(alias = "allowed")]
     pub ignored: Vec<NamedCount>,
     /// Warnings, by check.
     pub warnings: Vec<NamedCount>,
@@ -297,7 +288,6 @@ pub struct AuditRecord {
 /// A name with a count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedCount {
-    #[serde(alias = "what")]
     pub name: String,
     pub count: u64,
 }
@@ -346,19 +336,14 @@ pub struct SessionRecord {
     /// CPUs available to the load generator if it is not inside the system under test; used with
     /// its CPU time to determine whether it was the bottleneck. `None` if unknown, and for a run of
     /// embedded engines only.
-    #[serde(default)]
     pub client_cpus: Option<u32>,
     /// CPUs available to the systems under test; used with a server's CPU time to determine whether
     /// it was the bottleneck. `None` if unknown, as for a server on another machine.
-    #[serde(default)]
     pub system_cpus: Option<u32>,
-    /// How the clients of servers waited for answers; `None` without servers, and for a session of a
-    /// version that does not store it, in which they slept.
-    #[serde(default)]
+    /// How the clients of servers waited for answers; `None` without servers.
     pub client_wait: Option<ClientWait>,
     /// Available and unavailable counters of each candidate, by number; `None` for a candidate
     /// whose counters were not opened. Empty until all are opened.
-    #[serde(default)]
     pub counting: Vec<Option<Counting>>,
     /// Time from the start to the last stored record.
     #[serde(default)]

@@ -1,13 +1,7 @@
 //! The tables of `run.sqlite`. Times are nanoseconds, sizes bytes.
 
-/// The format that this version writes.
-///
-/// Format 8 added polling, 7 response times that can be queried, 6 renamed a table and some columns
-/// ([`crate::older_formats`]), 5 added counters and energy, 4 the live optimizer, 3 the insert benchmark. Format 1 was never released.
+/// The format that this version reads and writes.
 pub(crate) const FORMAT: i64 = 8;
-
-/// The oldest supported format.
-pub(crate) const OLDEST: i64 = 2;
 
 /// Marks a SQLite file as ours (`PRAGMA application_id`): "dydb" in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x6479_6462;

@@ -14,8 +14,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
-use crate::older_formats::known_tables;
-use crate::schema::{APPLICATION_ID, FORMAT, OLDEST};
+use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
 use crate::writer::database_error;
 
 /// Size limit of one value in bytes: the largest are audits, of a few megabytes.
@@ -44,8 +43,8 @@ const MAX_CALLS: u32 = 10_000;
 const MAX_OBJECTS: i64 = 100;
 
 /// Opens the database of a run to read it, even while another process writes it. The file is not
-/// changed. Also returns its format, which is supported.
-pub(crate) fn open_to_read(directory: &RunDirectory) -> Result<(Connection, i64), ResultsError> {
+/// changed.
+pub(crate) fn open_to_read(directory: &RunDirectory) -> Result<Connection, ResultsError> {
     check_files(directory)?;
     let file = directory.database();
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -60,18 +59,18 @@ pub(crate) fn open_to_read(directory: &RunDirectory) -> Result<(Connection, i64)
     checked(directory, opened)
 }
 
-/// Opens the database of an existing run to continue it; also returns its format.
-pub(crate) fn open_to_write(directory: &RunDirectory) -> Result<(Connection, i64), ResultsError> {
+/// Opens the database of an existing run to continue it.
+pub(crate) fn open_to_write(directory: &RunDirectory) -> Result<Connection, ResultsError> {
     check_files(directory)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let opened = Connection::open_with_flags(directory.database(), flags);
-    let (mut database, format) = checked(directory, opened)?;
+    let mut database = checked(directory, opened)?;
     // A run writes for hours.
     let unlimited: Option<fn() -> bool> = None;
     database
         .progress_handler(STEPS_PER_CALL, unlimited)
         .map_err(|source| database_error(directory.path(), "opening the run's database", source))?;
-    Ok((database, format))
+    Ok(database)
 }
 
 /// Interrupts the statements of a connection after this many calls of the progress handler.
@@ -153,7 +152,7 @@ fn immutable(file: &Path) -> String {
 fn checked(
     directory: &RunDirectory,
     opened: rusqlite::Result<Connection>,
-) -> Result<(Connection, i64), ResultsError> {
+) -> Result<Connection, ResultsError> {
     let path = directory.path();
     let failed = |source| database_error(path, "opening the run's database", source);
     let mut database = opened.map_err(failed)?;
@@ -173,17 +172,12 @@ fn checked(
             });
         }
     };
-    if format > FORMAT {
-        let path = path.to_owned();
-        return Err(ResultsError::NewerFormat { path, found: format, known: FORMAT });
-    }
-    if format < OLDEST {
-        let path = path.to_owned();
-        return Err(ResultsError::OlderFormat { path, found: format, known: FORMAT });
+    if format != FORMAT {
+        return Err(ResultsError::OtherFormat { path: path.to_owned(), found: format });
     }
     match foreign_object(&database).map_err(failed)? {
         Some(found) => Err(ResultsError::Untrusted { path: path.to_owned(), found }),
-        None => Ok((database, format)),
+        None => Ok(database),
     }
 }
 
@@ -195,7 +189,6 @@ fn restrict(database: &mut Connection) -> rusqlite::Result<()> {
         (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
         (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
         (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
-        // Temporary views, as those for older formats, still work.
         (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
     ] {
         database.set_db_config(option, value)?;
@@ -205,6 +198,14 @@ fn restrict(database: &mut Connection) -> rusqlite::Result<()> {
     database.execute_batch("PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON")
 }
 
+/// The names of the tables of a run.
+fn tables() -> rusqlite::Result<Vec<String>> {
+    let empty = Connection::open_in_memory()?;
+    empty.execute_batch(TABLES)?;
+    let mut query = empty.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+    query.query_map([], |row| row.get(0))?.collect()
+}
+
 /// Describes the first object of the schema that is not one of our tables or their indexes. Reading
 /// the schema does not execute it.
 fn foreign_object(database: &Connection) -> rusqlite::Result<Option<String>> {
@@ -212,7 +213,7 @@ fn foreign_object(database: &Connection) -> rusqlite::Result<Option<String>> {
     if database.query_row(count, [], |row| row.get::<_, i64>(0))? > MAX_OBJECTS {
         return Ok(Some(format!("more than {MAX_OBJECTS} tables")));
     }
-    let known = known_tables()?;
+    let known = tables()?;
     let mut tables = Vec::new();
     let mut query = database.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
     let mut rows = query.query([])?;

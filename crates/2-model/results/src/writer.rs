@@ -14,7 +14,7 @@ use crate::error::ResultsError;
 use crate::reader::RunReader;
 use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
 use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
-use crate::{identity, latency_buckets, lock, older_formats, untrusted};
+use crate::{identity, latency_buckets, lock, untrusted};
 
 /// The name of a database that is still being created.
 const UNFINISHED: &str = "run.sqlite.new";
@@ -73,7 +73,7 @@ impl RunWriter {
         Self::with_database(directory, database, lock)
     }
 
-    /// Open the run in an existing directory to resume it, and convert an older format.
+    /// Open the run in an existing directory to resume it.
     ///
     /// # Errors
     /// There is no run, its format is unknown, it is not this user's own
@@ -84,11 +84,8 @@ impl RunWriter {
         RunReader::open(path)?;
         directory.check_own()?;
         let lock = lock::acquire(&directory)?;
-        let failed = |source| database_error(path, "opening the run's database", source);
-        let (database, _) = untrusted::open_to_write(&directory)?;
-        let mut writer = Self::with_database(directory, database, lock)?;
-        older_formats::convert(&mut writer.database).map_err(failed)?;
-        Ok(writer)
+        let database = untrusted::open_to_write(&directory)?;
+        Self::with_database(directory, database, lock)
     }
 
     fn with_database(

@@ -44,7 +44,6 @@ pub fn is_requested(table: &Table<'_>) -> bool {
 
 /// Rejects all keys for compiling.
 pub fn refuse(table: &mut Table<'_>, help: &str) {
-    table.renamed("audit_allows", "audit_ignore");
     for key in KEYS.into_iter().chain(SETTINGS) {
         table.refuse(key, "is for systems that dbdyno compiles", help);
     }
@@ -188,16 +187,11 @@ pub fn read_flags(table: &mut Table<'_>) -> Option<Vec<String>> {
 
 /// Reads `audit_ignore`: checks of the flag audit whose violations are notes only.
 pub fn read_audit_ignore(table: &mut Table<'_>) -> Option<Vec<FlagCheck>> {
-    table.renamed("audit_allows", "audit_ignore");
     let names = table.strings("audit_ignore")?;
     Some(names.value.into_iter().filter_map(|name| read_check(table, name)).collect())
 }
 
 fn read_check(table: &Table<'_>, name: Spanned<&str>) -> Option<FlagCheck> {
-    if let Some(check) = FlagCheck::by_former_name(name.value) {
-        table.document().deprecate(name.span, name.value, check.name());
-        return Some(check);
-    }
     let check = FlagCheck::by_name(name.value);
     if check.is_none() {
         let message = format!("unknown check `{}`", name.value);

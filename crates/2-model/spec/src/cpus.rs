@@ -14,7 +14,6 @@ pub fn read(table: Option<Table<'_>>) -> Cpus {
     if let Some(mut table) = table {
         cpus.system = list(&mut table, "system");
         cpus.dbdyno = list(&mut table, "dbdyno");
-        table.renamed("awake", "prevent_idle");
         cpus.prevent_idle = table.bool("prevent_idle").map(|prevent_idle| prevent_idle.value);
         let words = ClientWait::ALL.map(|wait| (wait.name(), wait));
         cpus.wait = table.choice("wait", &words).map(|wait| wait.value);

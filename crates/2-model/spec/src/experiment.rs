@@ -211,7 +211,7 @@ pub struct Cpus {
     /// CPUs of dbdyno itself.
     pub dbdyno: Option<String>,
     /// Whether these CPUs are kept from idling; by default if wake-ups are expensive.
-    #[serde(default, alias = "awake")]
+    #[serde(default)]
     pub prevent_idle: Option<bool>,
     /// How the clients of servers wait for answers; by default they poll on CPUs of their own.
     #[serde(default)]
@@ -266,7 +266,6 @@ pub struct Live {
     /// measured.
     pub clients: Option<u32>,
     /// Maximum time for which its threads may be stopped.
-    #[serde(alias = "stop")]
     pub max_pause: Nanos,
     /// Whether functions are copied in their original order, to measure the effect of reordering.
     pub keep_order: bool,
@@ -389,7 +388,7 @@ pub struct Build {
     #[serde(default = "yes")]
     pub bolt: bool,
     /// Checks of the flag audit whose violations are notes only.
-    #[serde(default, alias = "audit_allows")]
+    #[serde(default)]
     pub audit_ignore: Vec<FlagCheck>,
 }
 

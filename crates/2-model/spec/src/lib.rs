@@ -32,5 +32,5 @@ mod variant;
 mod workload;
 
 pub use names::CONTROL;
-pub use parse::{parse, parse_with_warnings};
+pub use parse::{parse, parse_with_files};
 pub use setup::ReadFile;

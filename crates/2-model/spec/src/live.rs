@@ -74,7 +74,6 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
     }
     let clients = table.integer("clients", 1..=1024);
     live.clients = clients.as_ref().map(|clients| clients.value as u32);
-    table.renamed("stop", "max_pause");
     if let Some(pause) = table.duration("max_pause", PAUSES) {
         live.max_pause = pause.value;
     }

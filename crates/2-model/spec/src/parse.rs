@@ -1,6 +1,6 @@
 //! Parsing of the whole file and checks across sections.
 
-use dbdyno_document::{Deprecated, Document, Problem, Problems, Spanned, Table, did_you_mean};
+use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean};
 use dbdyno_types::FlagCheck;
 use dbdyno_units::Share;
 
@@ -19,23 +19,22 @@ use crate::{
 /// All problems of the file, with their positions. After a TOML syntax error, only that one.
 pub fn parse(file_name: &str, text: &str) -> Result<Experiment, Problems> {
     let no_files = |_: &str| Err("no file can be read here".to_owned());
-    parse_with_warnings(file_name, text, &no_files).map(|(experiment, _)| experiment)
+    parse_with_files(file_name, text, &no_files)
 }
 
-/// Like [`parse`], with other files from `files`; also returns where the file uses deprecated names.
+/// Like [`parse`], with other files from `files`.
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_with_warnings(
+pub fn parse_with_files(
     file_name: &str,
     text: &str,
     files: ReadFile<'_>,
-) -> Result<(Experiment, Vec<Deprecated>), Problems> {
+) -> Result<Experiment, Problems> {
     let document = Document::parse(file_name, text)?;
     let experiment = read(document.root(), files);
-    let deprecated = document.deprecated();
     document.finish()?;
-    Ok((experiment.expect("a file without problems gives an experiment"), deprecated))
+    Ok(experiment.expect("a file without problems gives an experiment"))
 }
 
 /// Reads the whole file. Returns `None` only when a problem was reported.

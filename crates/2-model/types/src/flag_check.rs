@@ -19,7 +19,6 @@ pub enum FlagCheck {
     /// Another form of link-time optimization than expected.
     LtoForm,
     /// Link-time optimization that was not requested.
-    #[serde(alias = "lto-unasked")]
     LtoUnexpected,
     /// Instructions beyond the baseline that were not requested.
     MarchLeaked,
@@ -28,7 +27,6 @@ pub enum FlagCheck {
     /// Instruction set extensions for single files.
     ExtensionFlags,
     /// Hardening that was not requested.
-    #[serde(alias = "hardening-unasked")]
     HardeningUnexpected,
     /// Requested hardening is missing.
     HardeningMissing,
@@ -47,7 +45,6 @@ pub enum FlagCheck {
     /// Another compiler than expected.
     Compiler,
     /// The recorded command line differs from the compile database's.
-    #[serde(alias = "not-as-asked")]
     CompileDatabaseMismatch,
     /// No recorded evidence.
     Unproven,
@@ -111,17 +108,6 @@ impl FlagCheck {
         Self::ALL.into_iter().find(|check| check.name() == name)
     }
 
-    /// The check that had this name in earlier versions.
-    #[must_use]
-    pub fn by_former_name(name: &str) -> Option<Self> {
-        match name {
-            "lto-unasked" => Some(Self::LtoUnexpected),
-            "hardening-unasked" => Some(Self::HardeningUnexpected),
-            "not-as-asked" => Some(Self::CompileDatabaseMismatch),
-            _ => None,
-        }
-    }
-
     /// The meaning, as the heading of a list.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
@@ -165,11 +151,6 @@ mod tests {
         for check in FlagCheck::ALL {
             assert_eq!(serde_json::to_value(check).unwrap(), check.name());
             assert_eq!(FlagCheck::by_name(check.name()), Some(check));
-        }
-        for former in ["lto-unasked", "hardening-unasked", "not-as-asked"] {
-            let check: FlagCheck = serde_json::from_value(former.into()).unwrap();
-            assert_eq!(FlagCheck::by_former_name(former), Some(check));
-            assert_eq!(FlagCheck::by_name(former), None);
         }
     }
 }

@@ -17,7 +17,6 @@ pub struct NewLayout {
     /// Number of functions that were moved.
     pub functions: u64,
     /// Hot functions that were not moved, by reason.
-    #[serde(alias = "left_alone")]
     pub skipped: Vec<(String, u64)>,
     /// Files whose code has a new layout.
     pub files: Vec<String>,
@@ -32,7 +31,6 @@ pub struct NewLayout {
     /// Number of processes that were not changed, with the reason of one of them.
     pub unchanged: Option<(u32, String)>,
     /// Longest time for which threads were stopped.
-    #[serde(alias = "longest_stop")]
     pub longest_pause: Nanos,
     /// Highest number of threads stopped at the same time.
     pub threads: u32,

@@ -16,7 +16,6 @@ use crate::record::{FlagSet, ObjectRecord};
 pub struct Audit {
     /// The audited directory or file.
     pub root: PathBuf,
-    #[serde(alias = "intent")]
     pub expected: Expected,
     /// The compiled source files.
     pub objects: Vec<ObjectRecord>,
@@ -29,7 +28,6 @@ pub struct Audit {
     /// Files that look like objects but cannot be read.
     pub unreadable: Vec<Unreadable>,
     /// The number of commands in the compile database, if one was read.
-    #[serde(alias = "asked")]
     pub compile_commands: Option<usize>,
 }
 

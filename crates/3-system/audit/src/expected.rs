@@ -39,7 +39,6 @@ pub struct Expected {
     /// The use of a profile.
     pub profile: Option<Profile>,
     /// Checks whose findings are notes only.
-    #[serde(alias = "allowed")]
     pub ignored: BTreeSet<Check>,
 }
 
@@ -277,10 +276,8 @@ impl Expected {
             }
             "assertions" => self.assertions = Some(on_off()?),
             "profile" => self.profile = Some(value.parse().map_err(invalid)?),
-            // `allow` is the former name.
-            "ignore" | "allow" => {
-                let check = Check::by_name(value).or_else(|| Check::by_former_name(value));
-                let check = check.ok_or_else(|| {
+            "ignore" => {
+                let check = Check::by_name(value).ok_or_else(|| {
                     let names: Vec<&str> = Check::ALL.iter().map(|check| check.name()).collect();
                     invalid(UnknownWord::new(value, "check", names.join(", ")))
                 })?;
@@ -354,7 +351,7 @@ mod tests {
         assert!(error("optimisation=O3").contains("did you mean `optimization`?"));
         assert!(error("optimization=O7").contains("O0, Og"));
         assert!(error("debug=maybe").contains("unknown value `maybe`; valid values: on, off"));
-        assert!(error("allow=x").contains("unknown check `x`; valid values: unoptimized"));
+        assert!(error("ignore=x").contains("unknown check `x`; valid values: unoptimized"));
     }
 
     #[test]

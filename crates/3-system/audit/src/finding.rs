@@ -12,7 +12,6 @@ pub enum Severity {
     /// Suspicious: without an expectation, or the evidence is not conclusive.
     Warning,
     /// Differs from what was expected.
-    #[serde(alias = "offence")]
     Violation,
 }
 
@@ -34,11 +33,9 @@ pub struct Finding {
     /// The check that failed.
     pub check: Check,
     pub severity: Severity,
-    #[serde(alias = "place")]
     pub location: Location,
     /// The recorded value.
     pub recorded: String,
     /// The expected value, if there was an expectation.
-    #[serde(alias = "wanted")]
     pub expected: Option<String>,
 }

@@ -25,7 +25,6 @@ pub struct ObjectRecord {
     /// Its recorded command line, as an index into [`crate::Audit::flag_sets`].
     pub flags: Option<usize>,
     /// Its command line in the compile database, as an index into [`crate::Audit::flag_sets`].
-    #[serde(alias = "asked")]
     pub requested: Option<usize>,
     /// The sources of information used.
     pub evidence: Vec<Evidence>,

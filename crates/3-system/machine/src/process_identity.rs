@@ -19,10 +19,9 @@ pub struct ProcessIdentity {
     /// The process ID.
     pub pid: u32,
     /// Start time, in clock ticks since boot.
-    #[serde(alias = "started")]
     pub start_ticks: u64,
     /// The kernel's boot ID.
-    #[serde(alias = "boot", default)]
+    #[serde(default)]
     pub boot_id: String,
     /// Start addresses of code and stack, which change with each `exec`; zeros if this user may
     /// not trace the process, or if its main thread has ended.

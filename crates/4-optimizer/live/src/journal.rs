@@ -35,7 +35,6 @@ pub struct JournalRecord {
     pub identity: ProcessIdentity,
     pub program: PathBuf,
     /// Code of the program that is temporarily overwritten.
-    #[serde(alias = "scratch")]
     pub borrowed: Option<BorrowedCode>,
     /// Whether huge pages, which the process has disabled (`PR_SET_THP_DISABLE`), are enabled temporarily.
     #[serde(default)]
@@ -66,7 +65,7 @@ pub struct Generation {
     /// Jumps from the original code, and addresses in virtual tables.
     pub entries: PatchList,
     /// The mappings that the entries are in.
-    #[serde(default, alias = "homes")]
+    #[serde(default)]
     pub mappings: Vec<PatchedMapping>,
     /// Jumps back to the original code, written while it is inactive.
     pub exits: PatchList,
@@ -146,7 +145,6 @@ pub enum GenerationState {
     /// Its entries are redirected.
     Active,
     /// Its entries are restored; can be redone.
-    #[serde(alias = "undone")]
     Inactive,
     /// Replaced. It is kept, or freed when no thread uses it: see
     /// [`ProbeOptions::unmap`](crate::ProbeOptions::unmap).

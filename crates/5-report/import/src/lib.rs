@@ -293,7 +293,7 @@ fn microbenchmarks(
                         .map_or(OTHER, Group::coarse_name)
                         .to_owned(),
                     rows_read_per_statement: rows,
-                    writes: None,
+                    writes: standing.group == Some(Group::Writes),
                 };
                 records.push((at, record));
             }

@@ -360,7 +360,7 @@ impl Measured {
             let failed = own.failed || self.own[0].failed;
             let unknown = if alone { Verdict::NoInterval } else { Verdict::Unknown };
             let work = Work {
-                writes: writes(&self.record),
+                writes: self.record.writes,
                 clients: self.record.clients,
                 on_server: [number, 0].iter().any(|one| self.own[*one].kind == SystemKind::Server),
                 client_bound: self.client_bound(number),
@@ -405,7 +405,7 @@ impl Measured {
 /// A microbenchmark as planned.
 fn without_rows(record: MicrobenchmarkRecord) -> MicrobenchmarkRows {
     MicrobenchmarkRows {
-        writes: writes(&record),
+        writes: record.writes,
         name: record.name,
         clients: record.clients,
         group: record.group,
@@ -419,11 +419,6 @@ fn without_rows(record: MicrobenchmarkRecord) -> MicrobenchmarkRows {
         baseline_failed: false,
         rows: Vec::new(),
     }
-}
-
-/// Whether a microbenchmark changes data. Runs of earlier versions do not record it.
-fn writes(record: &MicrobenchmarkRecord) -> bool {
-    record.writes.unwrap_or(record.group == "writes")
 }
 
 /// Whether a failure invalidates a candidate's results on a microbenchmark.

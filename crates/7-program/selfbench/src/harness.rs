@@ -16,7 +16,7 @@ use dbdyno_report::model::{Failure, Report};
 use dbdyno_results::RunReader;
 use dbdyno_run::{Options, Outcome, RunEvent, WorkerProgram, start_run};
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_spec::parse_with_warnings;
+use dbdyno_spec::parse_with_files;
 use dbdyno_types::ClientWait;
 use dbdyno_units::Nanos;
 use dbdyno_worker::{WorkerError, WorkerHandle};
@@ -89,8 +89,8 @@ impl ExperimentFile {
             std::fs::read_to_string(&path)
                 .map_err(|error| format!("reading {}: {error}", path.display()))
         };
-        let parsed = parse_with_warnings(&path.display().to_string(), &text, &read_file);
-        let (mut experiment, _) = parsed.map_err(|problems| anyhow!("{problems}"))?;
+        let mut experiment = parse_with_files(&path.display().to_string(), &text, &read_file)
+            .map_err(|problems| anyhow!("{problems}"))?;
         if let Some(budget) = args.budget {
             experiment.schedule.budget = budget;
         }

@@ -8,7 +8,6 @@ use dbdyno_results::{
 use dbdyno_types::insert::{DeviceUsage, Operations, Second, StepMeasured};
 use dbdyno_types::{Latencies, ServerUsage, StateSnapshot};
 use dbdyno_units::{Bytes, Nanos, Share};
-use rusqlite::Connection;
 use tempfile::{TempDir, tempdir_in};
 
 fn plan() -> InsertPlanRecord {
@@ -197,23 +196,4 @@ fn failure_is_recovered_by_a_complete_step_of_a_later_session() {
     assert!(!is_recovered(), "the step is not done yet");
     writer.finish_insert_step(id, &measured()).unwrap();
     assert!(is_recovered());
-}
-
-#[test]
-fn run_of_format_2_is_read_as_one_without_inserts() {
-    let (dir, writer) = started();
-    drop(writer);
-    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
-    database
-        .execute_batch(
-            "DROP TABLE insert_second; DROP TABLE insert_step; DROP TABLE optimization; \
-             DELETE FROM meta WHERE key = 'insert_benchmark'; PRAGMA user_version = 2",
-        )
-        .unwrap();
-    drop(database);
-    let reader = RunReader::open(dir.path()).unwrap();
-    assert_eq!(reader.insert_plan().unwrap(), None);
-    assert_eq!(reader.insert_steps().unwrap(), []);
-    assert_eq!(reader.optimizations().unwrap(), []);
-    assert_eq!(reader.candidates().unwrap().len(), 1);
 }

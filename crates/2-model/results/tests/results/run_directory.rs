@@ -23,7 +23,7 @@ pub(crate) fn new_run() -> NewRun {
         clients,
         group: "point-1".to_owned(),
         three_group: "point".to_owned(),
-        writes: Some(false),
+        writes: false,
         rows_read_per_statement: None,
     };
     NewRun {

@@ -22,7 +22,7 @@ use self::script::ScriptOption;
 pub use self::script::ScriptWords;
 use self::toml_text::TomlText;
 use crate::experiment::Experiment;
-use crate::parse_with_warnings;
+use crate::parse_with_files;
 use crate::setup::ReadFile;
 
 /// Names of the releases of a system that are installed on this machine.
@@ -125,8 +125,8 @@ fn parse_text(
     line: &CommandLine,
     files: ReadFile<'_>,
 ) -> Result<Comparison, Problems> {
-    match parse_with_warnings("the generated experiment", text.text(), files) {
-        Ok((experiment, _)) => Ok(Comparison { experiment, text: text.into_text() }),
+    match parse_with_files("the generated experiment", text.text(), files) {
+        Ok(experiment) => Ok(Comparison { experiment, text: text.into_text() }),
         Err(of_text) => Err(text.problems(&of_text, line)),
     }
 }

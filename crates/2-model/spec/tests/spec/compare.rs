@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dbdyno_document::Problems;
 use dbdyno_spec::compare::{Comparison, MICROBENCHMARKS, ROWS, ScriptWords, Words, experiment};
 use dbdyno_spec::experiment::{Experiment, PrivateServer, System};
-use dbdyno_spec::{parse, parse_with_warnings};
+use dbdyno_spec::{parse, parse_with_files};
 use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::server::{Durability, ServerSystem, StorageEngine};
 use dbdyno_units::{Bytes, Nanos};
@@ -109,7 +109,7 @@ fn scripts_are_measured_instead_of_microbenchmarks() {
     assert_eq!(experiment.workload.rows, 40_000);
     assert!(text.contains("script = \"/scripts/reads.lua\""), "{text}");
     assert!(text.contains("[microbenchmark.options]\ntables = 4\nlevel = \"on\"\n"), "{text}");
-    let (saved, _) = parse_with_warnings("saved.toml", &text, &files).unwrap();
+    let saved = parse_with_files("saved.toml", &text, &files).unwrap();
     assert_eq!(saved, experiment);
 
     let experiment = valid("mariadb --script write-rows.lua --rows 2500 --clients 1,8 --for 8s");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_document::Problems;
 use dbdyno_spec::experiment::{Experiment, System};
-use dbdyno_spec::parse_with_warnings;
+use dbdyno_spec::parse_with_files;
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../experiments")
@@ -32,7 +32,7 @@ fn parse(name: &str, text: &str) -> Result<Experiment, Problems> {
         true => Ok("function prepare() end\nfunction event() end".to_owned()),
         false => Err(format!("{name} is another file")),
     };
-    parse_with_warnings(name, text, &read).map(|(experiment, _)| experiment)
+    parse_with_files(name, text, &read)
 }
 
 fn experiment(name: &str) -> Experiment {
@@ -94,7 +94,7 @@ fn experiment_with_data_of_its_own_is_valid() {
         "flights.sql" => Ok("CREATE TABLE flights (id INTEGER PRIMARY KEY);".to_owned()),
         other => Err(format!("{other} is another file")),
     };
-    let (flights, _) = parse_with_warnings("flights.toml", &text, &read).unwrap();
+    let flights = parse_with_files("flights.toml", &text, &read).unwrap();
     assert!(!flights.workload.uses_sbtest_tables());
     assert_eq!((flights.candidates.len(), names(&flights).len()), (3, 5));
 }
@@ -197,7 +197,7 @@ fn examples_in_the_documentation_are_valid() {
     for example in examples {
         let candidate = "[[candidate]]\nname = 'x'\nsystem = 'mariadb'\n";
         let text = format!("name = 'x'\nbaseline = 'x'\n{example}\n{candidate}");
-        parse_with_warnings("example.toml", &text, &files)
+        parse_with_files("example.toml", &text, &files)
             .unwrap_or_else(|problems| panic!("{problems}"));
     }
 }

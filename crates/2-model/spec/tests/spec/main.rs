@@ -5,7 +5,6 @@ mod arbitrary;
 mod builds;
 mod compare;
 mod experiments;
-mod former_names;
 mod hosts;
 mod inserts;
 mod live;
@@ -18,8 +17,3 @@ mod servers;
 mod setup;
 mod url_problems;
 mod valid;
-
-/// For experiments that name no other file.
-fn no_files(name: &str) -> Result<String, String> {
-    Err(format!("unexpected file {name}"))
-}

@@ -1,7 +1,7 @@
 //! `script`: sysbench scripts as microbenchmarks.
 
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_spec::parse_with_warnings;
+use dbdyno_spec::parse_with_files;
 use dbdyno_workloads::definition::Stage;
 
 const SERVER: &str = "system = 'mariadb'";
@@ -21,8 +21,7 @@ fn experiment(lines: &str, candidate: &str) -> Result<Experiment, String> {
         "broken.lua" => Ok("\n\nsysbench.no_such.thing = 1".to_owned()),
         _ => Err(format!("reading {name}: no such file")),
     };
-    let parsed = parse_with_warnings("test.toml", &text, &files);
-    parsed.map(|(experiment, _)| experiment).map_err(|problems| problems.to_string())
+    parse_with_files("test.toml", &text, &files).map_err(|problems| problems.to_string())
 }
 
 fn problems(lines: &str, candidate: &str) -> String {

@@ -1,7 +1,7 @@
 //! `setup`: scripts that create own tables.
 
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_spec::parse_with_warnings;
+use dbdyno_spec::parse_with_files;
 use insta::assert_snapshot;
 
 const SQLITE: &str = "system = 'sqlite'\nvariant = 'rel'";
@@ -21,8 +21,7 @@ fn experiment(setup: &str, sql: &str, candidate: &str) -> Result<Experiment, Str
         "view.sql" => Ok("CREATE TABLE a (id INT);\n\nCREATE VIEW v AS\nSELECT 1;".to_owned()),
         _ => Err(format!("reading {name}: no such file")),
     };
-    let parsed = parse_with_warnings("test.toml", &text, &files);
-    parsed.map(|(experiment, _)| experiment).map_err(|problems| problems.to_string())
+    parse_with_files("test.toml", &text, &files).map_err(|problems| problems.to_string())
 }
 
 fn problems(setup: &str, candidate: &str) -> String {

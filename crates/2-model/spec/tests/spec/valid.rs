@@ -4,7 +4,7 @@ use dbdyno_spec::experiment::{
     Build, Candidate, Checks, Cpus, Experiment, Fleet, JournalMode, Pace, Schedule, SqliteConfig,
     Synchronous, System,
 };
-use dbdyno_spec::{parse, parse_with_warnings};
+use dbdyno_spec::parse;
 use dbdyno_types::ClientWait;
 use dbdyno_types::build::SourceOrigin;
 use dbdyno_units::{Bytes, Nanos, Share};
@@ -20,15 +20,6 @@ fn with(top: &str, end: &str) -> Experiment {
          [[candidate]]\nname = 'rel'\nsystem = 'sqlite'\nvariant = 'rel'\n{end}"
     );
     parsed(&text)
-}
-
-#[test]
-fn deprecated_key_awake_is_read_with_a_warning() {
-    let text = "name = 'short'\nbaseline = 'rel'\n[cpus]\nawake = true\n[[candidate]]\n\
-                name = 'rel'\nsystem = 'sqlite'\nvariant = 'rel'\n";
-    let (experiment, warnings) = parse_with_warnings("test.toml", text, &crate::no_files).unwrap();
-    assert_eq!(experiment.cpus.prevent_idle, Some(true));
-    assert_eq!(warnings[0].to_string(), "test.toml:4: `awake` is deprecated: use `prevent_idle`");
 }
 
 #[test]

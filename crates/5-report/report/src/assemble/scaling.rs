@@ -7,8 +7,8 @@ use dbdyno_stats::{
     BlockTimes, MIN_BLOCKS, Pairing, Point, paired_ratios, percentile_ratios, unpaired_ratio,
 };
 
+use super::Measured;
 use super::response_times::times_of_candidate;
-use super::{Measured, writes};
 use crate::metric::Metric;
 use crate::model::{Estimate, ScalingRatio, ScalingRow, Verdict};
 
@@ -62,7 +62,7 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
     let shorter = more.order.len().min(fewer.order.len());
     let interleaved = common.len() >= MIN_BLOCKS
         && 2 * common.len() >= shorter
-        && !writes(&more.record)
+        && !more.record.writes
         && take_turns(&common, more, fewer);
     let planned = more.planned_restarts;
     let (relative_qps, relative_p99) = if interleaved {

@@ -88,7 +88,7 @@ impl Lab {
             group: "point-1".to_owned(),
             three_group: "point".to_owned(),
             rows_read_per_statement: None,
-            writes: Some(false),
+            writes: false,
         };
         let mut writer = RunWriter::create(
             dir.path(),

@@ -113,7 +113,7 @@ fn warnings(experiment: &Experiment, facts: &HostFacts) -> Vec<Warning> {
 pub(super) fn new_run(experiment: &Experiment, text: &str) -> NewRun {
     let rows = experiment.workload.rows;
     let record = |MicrobenchmarkCase { microbenchmark, clients }| MicrobenchmarkRecord {
-        writes: Some(microbenchmark.writes()),
+        writes: microbenchmark.writes(),
         name: microbenchmark.name,
         clients,
         group: microbenchmark.group.name().to_owned(),

@@ -92,9 +92,6 @@ pub struct Audit {
     /// Expected setting; overrides the variant
     #[arg(long, value_name = "KEY=VALUE")]
     pub expect: Vec<String>,
-    /// Former name of --expect
-    #[arg(long, value_name = "KEY=VALUE", hide = true)]
-    pub want: Vec<String>,
     /// Show the difference of command lines to this build, binary or --json output
     #[arg(long, value_name = "BASELINE")]
     pub against: Option<PathBuf>,

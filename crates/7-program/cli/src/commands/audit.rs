@@ -54,10 +54,7 @@ fn expected(args: &args::Audit, own: Expected) -> Result<Expected, CliError> {
         }
         None => own,
     };
-    if !args.want.is_empty() {
-        output::note("warning: `--want` is deprecated: use `--expect`");
-    }
-    for expectation in args.want.iter().chain(&args.expect) {
+    for expectation in &args.expect {
         expected
             .set(expectation)
             .map_err(|error| CliError::Usage(format!("--expect {expectation}: {error}")))?;

@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_run::WorkerProgram;
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_spec::parse_with_warnings;
+use dbdyno_spec::parse_with_files;
 use jiff::{Timestamp, Zoned};
 
 use crate::error::CliError;
@@ -62,12 +62,8 @@ fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
         std::fs::read_to_string(&path)
             .map_err(|error| format!("reading {}: {error}", path.display()))
     };
-    let parsed = parse_with_warnings(&file.display().to_string(), &text, &read_file);
-    let (experiment, deprecated) =
-        parsed.map_err(|problems| CliError::Experiment(problems.to_string()))?;
-    for warning in deprecated {
-        output::note(&format!("warning: {warning}"));
-    }
+    let experiment = parse_with_files(&file.display().to_string(), &text, &read_file)
+        .map_err(|problems| CliError::Experiment(problems.to_string()))?;
     Ok((experiment, text))
 }
 

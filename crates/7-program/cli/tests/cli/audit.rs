@@ -33,11 +33,8 @@ fn audit_compares_a_build_with_its_variant() {
     let finished = call(words(test.path(), &["--variant", "rel_lto"]));
     finished.assert_code(1).assert_prints("no link-time optimization, 1 object");
     assert!(finished.out.lines().all(|line| line.chars().count() <= 80), "{}", finished.out);
-    let allowed = ["--variant", "rel_lto", "--want", "allow=lto-missing"];
-    call(words(test.path(), &allowed))
-        .assert_code(0)
-        .assert_prints("ignoring lto-missing")
-        .assert_prints("`--want` is deprecated: use `--expect`");
+    let allowed = ["--variant", "rel_lto", "--expect", "ignore=lto-missing"];
+    call(words(test.path(), &allowed)).assert_code(0).assert_prints("ignoring lto-missing");
 }
 
 #[test]

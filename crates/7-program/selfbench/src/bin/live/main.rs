@@ -40,7 +40,7 @@ struct ServerArgs {
     #[arg(long)]
     program: Option<PathBuf>,
     /// Maximum time for which threads may be stopped
-    #[arg(long, alias = "stop", default_value = "50ms", value_parser = duration)]
+    #[arg(long, default_value = "50ms", value_parser = duration)]
     max_pause: Nanos,
     /// The client polls for results instead of sleeping: the server need not wake it
     #[arg(long)]
