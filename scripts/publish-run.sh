@@ -1,6 +1,6 @@
 #!/bin/sh
-# Publishes a finished run, or a finished fleet run: the experiment, the report as text, the tables, and the
-# measurements as run.sqlite.xz (of a fleet run NODE.sqlite.xz), without what no figure depends on.
+# Publishes a finished run, or a finished fleet run: the experiment, the tables, and the measurements as run.sql.xz
+# (of a fleet run NODE.sql.xz, and the comparison as text), without what no figure depends on.
 #
 #     sh scripts/publish-run.sh PROGRAM EXPERIMENT RUN_DIRECTORY runs/NAME
 set -eu
@@ -15,9 +15,8 @@ trap 'rm -rf "$scratch"' EXIT
 
 # Without alignment of bytes (pb=0) it is smaller.
 publish() {
-    cargo run --quiet -p dbdyno-results --example compact-run -- "$1" "$scratch/compact"
-    xz --lzma2=preset=9e,pb=0 --stdout "$scratch/compact" > "$2.sqlite.xz"
-    rm "$scratch/compact"
+    cargo run --quiet -p dbdyno-results --example compact-run -- "$1" > "$scratch/compact"
+    xz --lzma2=preset=9e,pb=0 --stdout "$scratch/compact" > "$2.sql.xz"
 }
 
 report() {
@@ -34,7 +33,7 @@ if [ -f "$run/fleet.json" ]; then
     shift 4
     # Runs are named by their paths.
     (cd "$run" && report "$@" --out "$scratch/comparison")
-    cp "$scratch/comparison/comparison.csv" "$to/"
+    cp "$scratch/comparison/comparison.csv" "$scratch/report.txt" "$to/"
 else
     publish "$run/run.sqlite" "$to/run"
     report "$run"
@@ -42,6 +41,5 @@ else
         [ ! -f "$run/$export" ] || cp "$run/$export" "$to/$export"
     done
 fi
-cp "$scratch/report.txt" "$to/report.txt"
 [ "$experiment" -ef "$to/experiment.toml" ] || cp "$experiment" "$to/experiment.toml"
 du -sh "$to"

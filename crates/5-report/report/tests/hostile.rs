@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-use std::fs::{self, File};
+mod published;
+
+use std::fs;
 use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
 
 use dbdyno_fuzz::Fuzz;
 use dbdyno_report::assemble::assemble;
@@ -26,19 +27,12 @@ const MAX_MEMORY: usize = 256 << 20;
 
 /// A few slices of a published run of servers with the live optimizer.
 fn small_run(dir: &Path) {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../runs");
-    let unpacked = File::create(dir.join("run.sqlite")).unwrap();
-    let packed = runs.join("live-against-bolt/run.sqlite.xz");
-    let xz = Command::new("xz").arg("-dc").arg(packed).stdout(unpacked).status();
-    assert!(xz.expect("install xz-utils").success());
-    // It has an older format, which this converts.
-    drop(RunWriter::resume(dir).unwrap());
+    published::restore("live-against-bolt", "run", dir);
     let database = Connection::open(dir.join("run.sqlite")).unwrap();
     database
         .execute_batch(
             "DELETE FROM counter WHERE slice IN (SELECT id FROM slice WHERE microbenchmark > 1 OR block > 7);
              DELETE FROM slice WHERE microbenchmark > 1 OR block > 7;
-             DELETE FROM latency_bucket;
              DELETE FROM failure WHERE microbenchmark > 1;
              DELETE FROM optimization WHERE trained_with > 1 OR measured_next > 1;
              DELETE FROM microbenchmark WHERE id > 1;

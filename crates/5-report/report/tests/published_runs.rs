@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod published;
+
+use std::fs;
 
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::comparison;
@@ -15,21 +15,14 @@ use dbdyno_results::RunReader;
 /// Tables that are published if a run has them.
 const PUBLISHED: [&str; 4] = ["relative.csv", "summary.csv", "changes.csv", "insert_steps.csv"];
 
-fn published(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../runs").join(name)
-}
-
 fn report(name: &str, run: &str) -> Report {
-    let packed = published(name).join(format!("{run}.sqlite.xz"));
     let dir = tempfile::tempdir().unwrap();
-    let unpacked = File::create(dir.path().join("run.sqlite")).unwrap();
-    let xz = Command::new("xz").arg("-dc").arg(&packed).stdout(unpacked).status();
-    assert!(xz.expect("install xz-utils").success(), "{}", packed.display());
+    published::restore(name, run, dir.path());
     assemble(&RunReader::open(dir.path()).unwrap()).unwrap()
 }
 
 fn assert_same_table(name: &str, file: &str, produced: &str) {
-    let committed = fs::read_to_string(published(name).join(file)).unwrap();
+    let committed = fs::read_to_string(published::directory(name).join(file)).unwrap();
     for (produced, committed) in produced.lines().zip(committed.lines()) {
         // Later versions append columns.
         let appended = produced.strip_prefix(committed);
@@ -42,9 +35,9 @@ fn assert_same_table(name: &str, file: &str, produced: &str) {
 #[test]
 fn figures_of_published_runs_stay_the_same() {
     let mut runs = 0;
-    for directory in fs::read_dir(published("")).unwrap() {
+    for directory in fs::read_dir(published::directory("")).unwrap() {
         let directory = directory.unwrap();
-        if !directory.path().join("run.sqlite.xz").exists() {
+        if !directory.path().join("run.sql.xz").exists() {
             continue;
         }
         let name = directory.file_name().into_string().unwrap();
