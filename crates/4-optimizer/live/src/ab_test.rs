@@ -13,8 +13,9 @@ use dbdyno_stats::{Direction, Verdict, median_with_interval};
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::attached_group::{AttachedGroup, GroupSwitched};
 use crate::attachment::Attachment;
+use crate::retry::retry_while_busy;
+use crate::target::{AttachedGroup, GroupSwitched};
 
 /// A command that prints a counter of the work done by a process.
 #[derive(Clone, Debug)]
@@ -66,6 +67,30 @@ pub struct AbTestOutcome {
     pub missed: Vec<(u32, LiveError)>,
 }
 
+/// An A/B test after an optimization.
+#[derive(Clone, Debug)]
+pub struct AbTest {
+    pub work: WorkCounter,
+    pub time: Duration,
+    pub keep: KeepRule,
+}
+
+/// The measured effect of an optimization, and what became of the optimization.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Effect {
+    /// `None`: the test failed.
+    #[serde(flatten)]
+    pub result: Option<AbTestResult>,
+    /// Whether the optimization was to be active at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active: Option<bool>,
+    /// What failed.
+    #[serde(rename = "error", skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+    #[serde(skip)]
+    pub text: String,
+}
+
 /// Which verdicts leave the optimization active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepRule {
@@ -98,7 +123,7 @@ impl WorkCounter {
         group: &mut AttachedGroup,
         time: Duration,
         keep: KeepRule,
-        stop: impl Fn() -> bool,
+        mut stop: impl FnMut() -> bool,
     ) -> Result<AbTestOutcome, LiveError> {
         let period = time / (PAIRS * 2);
         let mut pairs = Vec::new();
@@ -162,6 +187,103 @@ impl WorkCounter {
     }
 }
 
+impl AbTest {
+    /// Runs the test. If it fails, nothing is proven, and the rule for that applies. `open` attaches to the processes; it
+    /// is retried, because without it the optimization cannot be undone either.
+    pub(crate) fn effect(
+        &self,
+        open: impl FnMut() -> Result<AttachedGroup, LiveError>,
+        stop: impl FnMut() -> bool,
+    ) -> Effect {
+        let test = |group: &mut AttachedGroup| self.work.ab_test(group, self.time, self.keep, stop);
+        Effect::tested(open, self.keep, test)
+    }
+}
+
+impl Effect {
+    /// If the A/B test fails, nothing is proven, and the rule for that applies. `open` attaches to the processes; it
+    /// is retried, because without it the optimization cannot be undone either.
+    fn tested(
+        open: impl FnMut() -> Result<AttachedGroup, LiveError>,
+        keep: KeepRule,
+        ab_test: impl FnOnce(&mut AttachedGroup) -> Result<AbTestOutcome, LiveError>,
+    ) -> Self {
+        let may_recover = |error: &LiveError| !matches!(error, LiveError::Exited { .. });
+        let mut group = match retry_while_busy(open, may_recover).0 {
+            Ok(group) => group,
+            Err(error) => {
+                let state = match keep {
+                    KeepRule::IfBetter => "active and unproven, because it cannot be undone now",
+                    KeepRule::Always => "active",
+                };
+                return Self::failed(format!("{state}; the A/B test failed: {error}"));
+            }
+        };
+        match ab_test(&mut group) {
+            Ok(outcome) => Self::applied(&outcome, group.unattached()),
+            Err(error) => {
+                let (done, again) = match keep {
+                    KeepRule::IfBetter => ("undone", Ok(group.undo_all())),
+                    KeepRule::Always => ("active", group.redo_all()),
+                };
+                let mut text = format!("the A/B test failed: {error}");
+                match again {
+                    Ok(all) => {
+                        if is_switched(&all) {
+                            text.push_str(&format!("; {done}"));
+                        }
+                        for error in of_processes(all.failed.iter().chain(group.unattached())) {
+                            text.push_str(&format!("; not {done}: {error}"));
+                        }
+                    }
+                    Err(again) => text.push_str(&format!("; not {done}: {again}")),
+                }
+                Self::failed(text)
+            }
+        }
+    }
+
+    /// `unattached`: processes that could not take part.
+    fn applied(outcome: &AbTestOutcome, unattached: &[(u32, LiveError)]) -> Self {
+        let AbTestOutcome { result, active, applied, missed } = outcome;
+        let [done, not_done] =
+            if *active { ["active", "not active again"] } else { ["undone", "not undone"] };
+        let mut text = result.to_string();
+        let mut errors: Vec<String> = match applied {
+            Ok(all) => {
+                if is_switched(all) {
+                    text.push_str(&format!("; {done}"));
+                }
+                of_processes(&all.failed).map(|error| format!("{not_done}: {error}")).collect()
+            }
+            Err(error) => vec![format!("{not_done}: {error}")],
+        };
+        errors.extend(of_processes(unattached).map(|error| format!("not in the test: {error}")));
+        let missed = of_processes(missed);
+        errors.extend(missed.map(|error| format!("not switched in a period: {error}")));
+        for error in &errors {
+            text.push_str(&format!("; {error}"));
+        }
+        Self { result: Some(result.clone()), active: Some(*active), errors, text }
+    }
+
+    fn failed(text: String) -> Self {
+        Self { errors: vec![text.clone()], text, ..Self::default() }
+    }
+}
+
+/// Whether any process was switched, or none was to be.
+fn is_switched(all: &GroupSwitched) -> bool {
+    !all.stops.is_empty() || all.failed.is_empty()
+}
+
+/// Errors of processes, with their process IDs.
+fn of_processes<'a>(
+    failed: impl IntoIterator<Item = &'a (u32, LiveError)>,
+) -> impl Iterator<Item = String> {
+    failed.into_iter().map(|(pid, error)| format!("process {pid}: {error}"))
+}
+
 impl AbTestResult {
     fn of(pairs: Vec<f64>, measured: u32) -> Self {
         let Some(estimate) = median_with_interval(&pairs) else {
@@ -211,6 +333,8 @@ impl fmt::Display for AbTestResult {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_units::Nanos;
+
     use super::*;
 
     #[test]
@@ -251,5 +375,58 @@ mod tests {
             let error = WorkCounter::new(me, command).count().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
+    }
+
+    fn has_failed(effect: &Effect) -> bool {
+        !effect.errors.is_empty()
+    }
+
+    /// A test of a group with a session that is locked; it is unproven and undone.
+    fn outcome(applied: Result<GroupSwitched, LiveError>) -> AbTestOutcome {
+        let result = AbTestResult::default();
+        AbTestOutcome { result, active: false, applied, missed: Vec::new() }
+    }
+
+    fn locked(pid: u32) -> (u32, LiveError) {
+        (pid, LiveError::Locked { pid })
+    }
+
+    #[test]
+    fn attaching_is_retried_before_an_unproven_optimization_stays_active() {
+        let effect = |keep, error: fn() -> LiveError| {
+            let mut attempts = 0;
+            let open = || {
+                attempts += 1;
+                Err(error())
+            };
+            let effect = Effect::tested(open, keep, |_| Err(error()));
+            (effect, attempts)
+        };
+        let (locked, exited) = (|| LiveError::Locked { pid: 7 }, || LiveError::Exited { pid: 7 });
+        let (unproven, attempts) = effect(KeepRule::IfBetter, locked);
+        assert!(has_failed(&unproven) && attempts > 5, "{attempts}");
+        assert!(unproven.text.starts_with("active and unproven, "), "{}", unproven.text);
+        let (kept, attempts) = effect(KeepRule::Always, exited);
+        assert!(kept.text.starts_with("active; the A/B test failed: "), "{}", kept.text);
+        assert_eq!(attempts, 1);
+    }
+
+    #[test]
+    fn processes_that_were_not_switched_or_attached_are_named() {
+        let effect = Effect::applied(&outcome(Ok(GroupSwitched::default())), &[]);
+        assert!(!has_failed(&effect) && effect.text.ends_with("; undone"), "{}", effect.text);
+        let effect = Effect::applied(&outcome(Ok(GroupSwitched::default())), &[locked(7)]);
+        let expected = "; undone; not in the test: process 7: another dbdyno is attached";
+        assert!(has_failed(&effect) && effect.text.contains(expected), "{}", effect.text);
+        let failed = |stops| GroupSwitched { stops, failed: vec![locked(8)], retries: 0 };
+        let effect = Effect::applied(&outcome(Ok(failed(vec![]))), &[]);
+        let is_undone = |effect: &Effect| effect.text.contains("; undone");
+        assert!(has_failed(&effect) && !is_undone(&effect), "{}", effect.text);
+        let failed = failed(vec![Nanos::from_millis(1)]);
+        let missed = AbTestOutcome { missed: vec![locked(9)], ..outcome(Ok(failed)) };
+        let effect = Effect::applied(&missed, &[]);
+        assert!(has_failed(&effect) && is_undone(&effect), "{}", effect.text);
+        assert!(effect.text.contains("; not undone: process 8: "), "{}", effect.text);
+        assert!(effect.text.contains("; not switched in a period: process 9: "), "{}", effect.text);
     }
 }

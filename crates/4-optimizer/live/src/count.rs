@@ -6,6 +6,7 @@
 
 mod work;
 
+use std::fmt;
 use std::thread;
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::attachment::{Activation, Attachment};
-use crate::family::descendants;
 use crate::lay_out::{lay_out_in, patch};
 use crate::optimize::readable_modules;
 use crate::patch::Patch;
 use crate::replace::Switched;
 use crate::retry::retry_while_busy;
+use crate::target::descendants;
 use crate::{LiveError, OptimizeError};
 use work::{Work, WorkSnapshot};
 
@@ -97,6 +98,28 @@ impl CountingReport {
 
     fn add(&mut self, switched: &Switched) {
         self.stopped = Nanos::from_nanos(self.stopped.as_nanos() + switched.stopped.as_nanos());
+    }
+}
+
+impl fmt::Display for CountingReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(reason) = &self.fallback {
+            return write!(f, "estimated from samples: {reason}");
+        }
+        write!(
+            f,
+            "exact: {} executions of {} blocks in {} functions; {} bursts, {} in all, with ",
+            self.executions, self.counters, self.functions, self.bursts, self.counting,
+        )?;
+        match self.slowdown {
+            Some(slowdown) => write!(f, "{slowdown:.2} times the CPU time")?,
+            None => f.write_str("unknown CPU time")?,
+        }
+        write!(f, ": {} lost", self.lost())?;
+        match self.uncounted.len() {
+            0 => Ok(()),
+            n => write!(f, "; {n} functions estimated from samples"),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! - [`Attachment`] reserves memory in a process, installs a [`Patch`], undoes and redoes it, and frees
 //!   unused memory. Every change is recorded in a journal on disk first.
 //! - [`optimize`](optimize()) makes a patch from samples, with the layout of `dbdyno-relayout`.
+//! - [`OptimizeJob`] is the whole job: sample, count, lay out, switch, compare, keep or undo.
 //!
 //! dbdyno may be killed at any moment: the original code stays in place, so that the process runs
 //! correctly with every mixture of redirected and other functions. A thread that runs code for dbdyno
@@ -14,13 +15,12 @@
 
 mod ab_test;
 mod address_maps;
-mod attached_group;
 mod attachment;
 mod count;
+mod counting_guard;
 mod error;
-mod family;
-mod file_limit;
 mod hot_modules;
+mod job;
 mod journal;
 mod lay_out;
 mod maps;
@@ -32,27 +32,33 @@ mod patch;
 mod patch_list;
 mod probe;
 mod process;
+mod process_profile;
 mod replace;
 mod retry;
 mod sample;
 mod server_optimizer;
 mod signal_returns;
+mod status;
 mod switch_plan;
 pub mod symbols;
+mod target;
 #[cfg(test)]
 mod testing;
 mod threads;
 mod trace;
 mod unwind;
+mod watch;
 mod watchdog;
 
-pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, WorkCounter};
-pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
-pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE, redirected};
+pub use ab_test::{
+    AbTest, AbTestOutcome, AbTestResult, AbTestVerdict, Effect, KeepRule, WorkCounter,
+};
+pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE};
 pub use count::{Counted, CountingOptions, CountingReport, PreparedCounting, count};
+pub use counting_guard::end_counting_after_input;
 pub use error::LiveError;
-pub use family::{MemberOutcome, descendants, optimize_descendants};
 pub use hot_modules::{HotModule, HotModules, all_images, coverage, hot_modules, map_to_original};
+pub use job::{DryRun, Event, Events, OptimizeJob, Outcome, Supervision};
 pub use journal::{
     Area, Generation, GenerationState, JournalRecord, PatchedMapping, find_record, live_records,
     state_dir,
@@ -68,11 +74,19 @@ pub use patch::{BytePatch, CodeSymbol, MemoryBlock, Patch};
 pub use patch_list::PatchList;
 pub use probe::{CheckResult, Probe, ProbeCheck, probe};
 pub use process::{ProbeOptions, Process};
+pub use process_profile::{ProcessProfile, ProfileReport};
 pub use replace::Switched;
-pub use retry::retry_while_busy;
 pub use sample::{
     DEFAULT_FREQUENCY, SampleSource, Sampled, SamplingCost, SamplingOptions, SamplingPlan,
     SamplingRequest, family_of, sample,
 };
 pub use server_optimizer::{OptimizedServer, ServerOptimizeError, ServerOptimizer, ServerOptions};
-pub use unwind::exceptions_take_lock;
+pub use status::{
+    GenerationStatus, KnownStatus, ProcessStatus, Switch, SwitchReport, process_statuses,
+    switch_all,
+};
+pub use target::{
+    AttachedGroup, GroupSwitched, Member, MemberOutcome, SwitchOperation, Target, descendants,
+    optimize_descendants,
+};
+pub use watch::{WatchReport, WatchRules, WatchStage, watch};

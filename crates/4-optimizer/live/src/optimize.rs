@@ -90,6 +90,8 @@ pub enum OptimizeError {
         /// The reason.
         source: LayoutError,
     },
+    #[error("cancelled; the code that was active before is active again")]
+    Cancelled,
     /// Most of the time is spent in generated code.
     #[error(
         "process {pid} was not changed: {percent}% of its samples are in {GENERATED}, and only code \

@@ -1,5 +1,6 @@
 //! Writing to code while all threads are stopped.
 
+use std::fmt;
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
@@ -37,6 +38,34 @@ pub struct Switched {
     pub busy: Vec<u64>,
     /// Number of threads moved to the equivalent instruction.
     pub moved: usize,
+}
+
+impl fmt::Display for Switched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.stops == 0 {
+            return f.write_str("nothing to change");
+        }
+        let Self { replaced, threads, longest_stop, .. } = self;
+        write!(
+            f,
+            "{replaced} addresses changed while {threads} threads were stopped for {longest_stop}"
+        )?;
+        if self.stops > 1 {
+            write!(f, " at most, {} times", self.stops)?;
+        }
+        match self.blocked {
+            0 => {}
+            1 => f.write_str("; 1 thread left in uninterruptible sleep")?,
+            n => write!(f, "; {n} threads left in uninterruptible sleep")?,
+        }
+        if self.moved > 0 {
+            write!(f, "; {} threads moved", self.moved)?;
+        }
+        match self.busy.len() {
+            0 => Ok(()),
+            n => write!(f, "; {n} skipped: in use, or no time left"),
+        }
+    }
 }
 
 /// Maps the address of a thread to an equivalent one, if there is one.

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::{Activation, Attachment, redirected};
 use crate::LiveError;
-use crate::family::descendants;
 use crate::journal::{Area, Generation, GenerationState};
 use crate::patch::{PAGE, Patch};
 use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
 use crate::retry::retry_while_busy;
+use crate::target::descendants;
 use crate::threads::identify;
 
 impl Attachment {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dbdyno_units::Share;
 
-use super::{SampleSource, SamplingCost, SamplingOptions, cost, online_cpus, refusal};
+use super::{SampleSource, Sampled, SamplingCost, SamplingOptions, cost, online_cpus, refusal};
 use crate::LiveError;
 
 /// The rate, in samples per second and CPU, at which a layout has enough samples after
@@ -74,6 +74,50 @@ impl SamplingPlan {
     pub fn overhead(&self) -> Share {
         self.cost.overhead(self.options.frequency)
     }
+
+    /// What sampling will cost, before it starts.
+    #[must_use]
+    pub fn announcement(&self, pid: u32) -> String {
+        let (options, cost) = (&self.options, &self.cost);
+        let mut text = format!(
+            "sampling process {pid} for {}, {} times per second and CPU; this takes about {} of the CPU \
+             time that it uses ({} per sample, as measured on this machine)",
+            seconds(options.time),
+            options.frequency,
+            percent(self.overhead()),
+            cost.per_sample,
+        );
+        if let Some(most) = options.max_overhead {
+            text.push_str(&format!("; the limit is {most} (--max-overhead)"));
+        }
+        text
+    }
+
+    /// What was sampled, and what it cost.
+    #[must_use]
+    pub fn result(&self, sampled: &Sampled) -> String {
+        let mut text = format!("{} samples of {}", sampled.samples.total(), sampled.source);
+        if let Some(overhead) = sampled.overhead {
+            let overhead = percent(overhead);
+            text.push_str(&format!("; sampling took {overhead} of a busy CPU's time"));
+        }
+        if sampled.frequency < self.options.frequency {
+            text.push_str(&format!(
+                "; the rate was lowered to {} per second to stay within the limit",
+                sampled.frequency
+            ));
+        }
+        text
+    }
+}
+
+fn percent(share: Share) -> String {
+    format!("{:.1}%", share.as_percent())
+}
+
+fn seconds(time: Duration) -> String {
+    let text = format!("{:.1}", time.as_secs_f64());
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 impl SamplingRequest {
@@ -170,5 +214,39 @@ mod tests {
         assert_eq!(options(chosen, 20), (11_999, 15));
         let max_overhead = Some(Share::from_percent(5.0));
         assert_eq!(options(SamplingRequest { max_overhead, ..chosen }, 20), (2_500, 47));
+    }
+
+    #[test]
+    fn cost_of_sampling_is_announced_and_reported() {
+        let cost =
+            SamplingCost { per_sample: Nanos::from_micros(20), other: Share::from_percent(1.0) };
+        let options = SamplingOptions {
+            time: Duration::from_secs(47),
+            frequency: 2_500,
+            cost: Some(cost),
+            max_overhead: Some(Share::from_percent(5.0)),
+        };
+        let prolonged_without_counts = Duration::ZERO;
+        let plan =
+            SamplingPlan { source: SampleSource::Clock, options, cost, prolonged_without_counts };
+        assert_eq!(
+            plan.announcement(12),
+            "sampling process 12 for 47 s, 2500 times per second and CPU; this takes about 5.0% of \
+             the CPU time that it uses (20 µs per sample, as measured on this machine); the limit \
+             is 5% (--max-overhead)"
+        );
+        let sampled = Sampled {
+            source: SampleSource::Clock,
+            samples: dbdyno_relayout::Samples::default(),
+            lost: 0,
+            events: 1,
+            frequency: 1_000,
+            overhead: Some(Share::from_percent(4.0)),
+        };
+        assert_eq!(
+            plan.result(&sampled),
+            "0 samples of the CPU clock; sampling took 4.0% of a busy CPU's time; the rate was \
+             lowered to 1000 per second to stay within the limit"
+        );
     }
 }

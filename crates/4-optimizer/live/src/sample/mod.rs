@@ -18,7 +18,7 @@ use dbdyno_stats::median;
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::file_limit::raise_file_limit;
+use crate::target::raise_file_limit;
 use crate::threads::threads;
 pub use budget::{DEFAULT_FREQUENCY, SamplingPlan, SamplingRequest};
 pub use cost::SamplingCost;

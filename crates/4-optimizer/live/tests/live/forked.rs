@@ -5,8 +5,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Activation, AttachedGroup, Attachment, GenerationState, LiveError, MemberOutcome, ProbeOptions,
-    Process, optimize_descendants,
+    Activation, Attachment, GenerationState, LiveError, MemberOutcome, ProbeOptions, Process,
+    Target, optimize_descendants,
 };
 use dbdyno_relayout::Options;
 
@@ -26,6 +26,16 @@ fn states(attachment: &Attachment) -> Vec<GenerationState> {
 
 /// Time in which a process would execute freed code.
 const SOME_ROUNDS: Duration = Duration::from_millis(50);
+
+fn target(program: &Program, victim: &Victim) -> Target {
+    Target {
+        pid: victim.pid(),
+        family: true,
+        state: program.state(),
+        probe: ProbeOptions::default(),
+        max_pause: MAX_PAUSE,
+    }
+}
 
 #[test]
 fn active_code_of_child_is_kept_after_undo_in_parent() {
@@ -97,11 +107,9 @@ fn child_forked_before_new_code_of_its_parent_was_active_gets_the_same_code() {
     parent.undo().unwrap();
     let pid = victim.fork();
     parent.redo().unwrap();
-    let mut outcome = None;
-    let each = |member, it| outcome = (member == pid).then_some(it).or(outcome.take());
-    let probe = ProbeOptions::default();
-    optimize_descendants(victim.pid(), &prepared, &program.state(), probe, MAX_PAUSE, each);
-    assert!(matches!(outcome, Some(Ok(MemberOutcome::Switched(_)))), "{outcome:?}");
+    let members = optimize_descendants(&target(&program, &victim), &prepared);
+    let member = members.iter().find(|member| member.pid == pid).unwrap();
+    assert!(matches!(member.outcome, MemberOutcome::Switched(_)), "{member:?}");
     let mut child = attach_to(&program, pid);
     assert_eq!(states(&child), [GenerationState::Active]);
     assert_ne!(child.activation().unwrap(), Activation::Inactive);
@@ -161,9 +169,7 @@ fn session_that_another_dbdyno_holds_stays_listed() {
     drop(parent);
     let pid = victim.fork();
     let holder = attach_to(&program, pid);
-    let probe = ProbeOptions::default();
-    let mut group =
-        AttachedGroup::open(victim.pid(), &[pid], &program.state(), probe, MAX_PAUSE).unwrap();
+    let mut group = target(&program, &victim).attach_group(&[pid]).unwrap();
     for _ in 0..2 {
         group.switch(Attachment::undo).unwrap();
         let [(session, LiveError::Locked { .. })] = group.unattached() else {
@@ -187,10 +193,8 @@ fn session_forked_after_the_optimization_is_undone_and_an_earlier_one_is_left_al
     optimize(&program, &mut parent);
     drop(parent);
     let pid = victim.fork();
-    let probe = ProbeOptions::default();
-    let mut group = AttachedGroup::open(victim.pid(), &[], &program.state(), probe, MAX_PAUSE)
-        .unwrap()
-        .excluding(&[earlier]);
+    let group = target(&program, &victim).attach_group(&[]).unwrap();
+    let mut group = group.excluding(&[earlier]);
     // The program also forks processes that end at once.
     let undone = group.undo_all();
     assert!(!undone.failed.iter().any(|it| [victim.pid(), pid].contains(&it.0)), "{undone:?}");
@@ -210,9 +214,7 @@ fn group_is_undone_even_if_its_first_process_cannot_be() {
     drop(parent);
     let pid = victim.fork();
     let process = Process::open(victim.pid(), ProbeOptions::default()).unwrap();
-    let probe = ProbeOptions::default();
-    let mut group =
-        AttachedGroup::open(victim.pid(), &[pid], &program.state(), probe, MAX_PAUSE).unwrap();
+    let mut group = target(&program, &victim).attach_group(&[pid]).unwrap();
     let ours = process.memory().read(address, 1).unwrap();
     victim.accept_eintr();
     victim.stop();

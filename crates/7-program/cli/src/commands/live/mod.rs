@@ -1,49 +1,22 @@
-//! `dbdyno live`: the live optimizer.
+//! `dbdyno live`: the live optimizer. Arguments in, text out: `dbdyno_live` does the work.
 
-mod check;
-mod counting;
-mod counting_guard;
-mod effect;
 mod optimize;
-mod profile;
-mod several;
 mod text;
-mod watch;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use dbdyno_live::{
-    Activation, Attachment, Generation, GenerationState, JournalRecord, LiveError, MAX_CODE,
-    ProbeOptions, Process, SwitchOperation, exceptions_take_lock, redirected, retry_while_busy,
-    symbols,
+    LiveError, ProbeOptions, Switch, SwitchReport, Target, descendants, end_counting_after_input,
+    live_records, probe, process_statuses, switch_all,
 };
-use dbdyno_machine::ProcessIdentity;
-use dbdyno_units::Bytes;
+use dbdyno_units::visible;
 use serde_json::{Value, json};
 
-use crate::args::{AttachOptions, Live, LiveCommand, Status, Undo};
+use crate::args::{AttachOptions, Live, LiveCommand, Status, TargetProcess, Undo};
 use crate::error::CliError;
 use crate::output;
-
-/// What is done with processes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Undo,
-    Redo,
-}
-
-impl Operation {
-    /// What was done afterwards, and the operation.
-    fn parts(self) -> (&'static str, SwitchOperation) {
-        match self {
-            Self::Undo => ("undone", Attachment::undo),
-            Self::Redo => ("redone", Attachment::redo),
-        }
-    }
-}
 
 /// Settings of all commands.
 struct Session {
@@ -60,61 +33,22 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
         LiveCommand::Status(status) => session.status(status),
         LiveCommand::Undo(undo) => session.undo(undo),
         LiveCommand::Redo(target) => {
-            several::refuse(target.pid, &target.more.pids)?;
+            refuse_several(target.pid, &target.more.pids)?;
             let pids = members(target.pid, target.family);
-            session.switch(pids, Some(target.pid), &target.options, Operation::Redo)
+            session.switch(pids, Some(target.pid), &target.options, Switch::Redo)
         }
-        LiveCommand::Watch(watch) => watch::watch(&session, watch),
-        LiveCommand::GuardCounting(target) => counting_guard::guard(&session, target),
+        LiveCommand::Watch(watch) => optimize::watch(&session, watch),
+        LiveCommand::GuardCounting(target) => session.guard_counting(target),
     }
 }
 
 impl Session {
-    fn attach(
-        &self,
-        pid: u32,
-        probe: ProbeOptions,
-        max_pause: Duration,
-    ) -> Result<Attachment, LiveError> {
-        Attachment::open(Process::open(pid, probe)?, &self.state, max_pause)
-    }
-
-    /// As [`Session::attach`]. Ends counting that an interrupted dbdyno left active.
-    fn attach_to_optimize(
-        &self,
-        pid: u32,
-        probe: ProbeOptions,
-        max_pause: Duration,
-    ) -> Result<Attachment, LiveError> {
-        let mut attachment = self.attach(pid, probe, max_pause)?;
-        if attachment.end_abandoned_counting()? {
-            output::note(&counting_guard::ended(pid));
-        }
-        Ok(attachment)
-    }
-
     fn print(&self, value: &Value, text: &str) {
         if self.json {
             output::print_json(&format!("{value:#}\n"));
         } else {
             output::print(text);
         }
-    }
-
-    fn undo(&self, undo: &Undo) -> Result<ExitCode, CliError> {
-        if let Some(pid) = undo.pid {
-            several::refuse(pid, &undo.more.pids)?;
-            let pids = members(pid, undo.family);
-            return self.switch(pids, Some(pid), &undo.options, Operation::Undo);
-        }
-        several::refuse_without_option(&undo.more.pids)?;
-        let records = dbdyno_live::live_records(&self.state);
-        let pids: Vec<u32> = records.iter().map(|record| record.identity.pid).collect();
-        if pids.is_empty() {
-            self.print(&json!([]), &self.nothing_optimized(None));
-            return Ok(ExitCode::SUCCESS);
-        }
-        self.switch(pids, None, &undo.options, Operation::Undo)
     }
 
     /// That no process is optimized, or not this one.
@@ -128,209 +62,165 @@ impl Session {
 
     fn status(&self, status: &Status) -> Result<ExitCode, CliError> {
         match status.pid {
-            Some(pid) => several::refuse(pid, &status.more.pids)?,
-            None => several::refuse_without_option(&status.more.pids)?,
+            Some(pid) => refuse_several(pid, &status.more.pids)?,
+            None => refuse_without_option(&status.more.pids)?,
         }
         if status.check {
-            return check::check(self, status.pid);
+            return self.check(status.pid);
         }
-        let mut values = Vec::new();
-        let mut lines = String::new();
-        for record in dbdyno_live::live_records(&self.state) {
-            if status.pid.is_some_and(|pid| pid != record.identity.pid) {
-                continue;
-            }
-            let options = ProbeOptions { allow_seccomp: true, ..ProbeOptions::default() };
-            let process = Process::open(record.identity.pid, options);
-            let gdb = symbols::gdb_script(&self.state, &record.identity);
-            let described = process.and_then(|process| describe(&process, &record, gdb));
-            // It may have exited, or be stopped or traced by another program.
-            let (value, text) = described.unwrap_or_else(|error| unknown(&record, &error));
-            values.push(value);
-            lines.push_str(&text);
-        }
+        let statuses = process_statuses(&self.state, status.pid);
+        let mut lines: String = statuses.iter().map(text::status).collect();
         if lines.is_empty() {
             lines = self.nothing_optimized(status.pid);
         }
-        self.print(&json!(values), &lines);
+        self.print(&json!(statuses), &lines);
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Switches processes. If there is a `first` one, the others are its descendants, and are not redone if it
-    /// cannot be.
+    /// Checks whether one process, or all that have a journal, can be optimized.
+    fn check(&self, pid: Option<u32>) -> Result<ExitCode, CliError> {
+        let pids = pid.map_or_else(|| self.listed(), |pid| vec![pid]);
+        let mut probes = Vec::new();
+        for listed in pids {
+            match probe(listed, ProbeOptions::default(), &self.state) {
+                Ok(probe) => probes.push(probe),
+                // It exited since it was listed.
+                Err(LiveError::Exited { .. }) if pid.is_none() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut lines: String = probes.iter().map(text::probe).collect();
+        if lines.is_empty() {
+            lines = self.nothing_optimized(pid);
+        }
+        self.print(&json!(probes), &lines);
+        let is_forbidden = probes.iter().any(|probe| !probe.optimizable);
+        Ok(if is_forbidden { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// The processes with a journal.
+    fn listed(&self) -> Vec<u32> {
+        live_records(&self.state).into_iter().map(|record| record.identity.pid).collect()
+    }
+
+    fn undo(&self, undo: &Undo) -> Result<ExitCode, CliError> {
+        if let Some(pid) = undo.pid {
+            refuse_several(pid, &undo.more.pids)?;
+            return self.switch(members(pid, undo.family), Some(pid), &undo.options, Switch::Undo);
+        }
+        refuse_without_option(&undo.more.pids)?;
+        let pids = self.listed();
+        if pids.is_empty() {
+            self.print(&json!([]), &self.nothing_optimized(None));
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.switch(pids, None, &undo.options, Switch::Undo)
+    }
+
+    /// Switches processes. If there is a `root`, the others are its descendants.
     fn switch(
         &self,
         pids: impl IntoIterator<Item = u32>,
-        first: Option<u32>,
+        root: Option<u32>,
         options: &AttachOptions,
-        operation: Operation,
+        switch: Switch,
     ) -> Result<ExitCode, CliError> {
-        let (done, switch) = operation.parts();
         // On a busy machine, reading the files of a process would take seconds.
         dbdyno_live::raise_priority();
-        // The process executes no call for a switch, so its system call filter does not matter.
-        let probe = ProbeOptions { allow_seccomp: true, ..options.probe() };
-        let mut values = Vec::new();
-        let mut lines = String::new();
-        let mut code = ExitCode::SUCCESS;
-        let mut error_of_first = None;
-        for pid in pids {
-            let attached = self.attach(pid, probe, options.max_pause());
-            let outcome = attached.and_then(|mut attachment| {
-                // Half of it is the worst state to be left in.
-                let is_partial =
-                    |error: &LiveError| matches!(error, LiveError::ChangedInPart { .. });
-                let switched = retry_while_busy(|| switch(&mut attachment), is_partial).0?;
-                let now = attachment.activation()?;
-                Ok((switched, now))
-            });
-            match outcome {
-                Ok((switched, now)) => {
-                    values.push(json!({ "pid": pid, "switched": switched, "activation": now }));
-                    let how = text::switched(&switched);
-                    lines.push_str(&format!("Process {pid}: {done}; {how}.\n"));
-                }
-                Err(error) if Some(pid) == first => {
-                    if operation == Operation::Redo {
-                        return Err(error.into());
-                    }
-                    error_of_first = Some(error);
-                }
-                Err(error) if self.has_nothing(pid, first, &error) => {}
-                Err(error) => {
-                    code = ExitCode::FAILURE;
-                    values.push(json!({ "pid": pid, "error": error.to_string() }));
-                    lines.push_str(&format!("Process {pid}: not {done}: {error}\n"));
-                }
-            }
+        let target = self.target(root.unwrap_or(0), options);
+        let (reports, error_of_root) = switch_all(&target, root, pids, switch);
+        if error_of_root.is_none() || !reports.is_empty() {
+            let lines: String = reports.iter().map(|it| text::switched(it, switch)).collect();
+            self.print(&json!(reports), &lines);
         }
-        if error_of_first.is_none() || !values.is_empty() {
-            self.print(&json!(values), &lines);
-        }
-        match error_of_first {
+        let has_failed = reports.iter().any(|it| matches!(it, SwitchReport::Failed { .. }));
+        let code = if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        match error_of_root {
             // Only its descendants were optimized.
-            Some(LiveError::NotOptimized { .. }) if !values.is_empty() => Ok(code),
+            Some(LiveError::NotOptimized { .. }) if !reports.is_empty() => Ok(code),
             Some(error) => Err(error.into()),
             None => Ok(code),
         }
     }
 
-    /// Whether this error means that a process, or a descendant of `parent`, has no optimized code.
-    fn has_nothing(&self, pid: u32, parent: Option<u32>, error: &LiveError) -> bool {
-        match error {
-            // A session may exit, or never have been optimized.
-            LiveError::Exited { .. }
-            | LiveError::NotOptimized { .. }
-            | LiveError::NothingToRedo { .. } => true,
-            // The probe refused it. A process that executed another program has inherited nothing.
-            LiveError::Refused { .. } => {
-                let program = |pid| fs::read_link(format!("/proc/{pid}/exe")).ok();
-                let has_journal = ProcessIdentity::of(pid)
-                    .ok()
-                    .and_then(|identity| dbdyno_live::find_record(&self.state, &identity).ok()?)
-                    .is_some();
-                !has_journal && parent.is_none_or(|parent| program(pid) != program(parent))
-            }
-            _ => false,
+    /// A process that executes no call for dbdyno, so its system call filter does not matter.
+    fn target(&self, pid: u32, options: &AttachOptions) -> Target {
+        let probe = ProbeOptions { allow_seccomp: true, ..options.probe() };
+        let (state, max_pause) = (self.state.clone(), options.max_pause());
+        Target { pid, family: false, state, probe, max_pause }
+    }
+
+    /// Waits until the dbdyno that started this process has ended, and then activates the original code, if
+    /// code that counts is active. SIGINT, SIGTERM and SIGHUP are ignored.
+    fn guard_counting(&self, process: &TargetProcess) -> Result<ExitCode, CliError> {
+        // They may be sent to dbdyno and its guard together, as `systemctl stop` does.
+        ctrlc::set_handler(|| ())
+            .map_err(|error| CliError::Other(format!("handling signals: {error}")))?;
+        if end_counting_after_input(&self.target(process.pid, &process.options))? {
+            output::note(&text::counting_ended(process.pid));
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
 /// The process and, if requested, its descendants. They are listed after the process was switched: those that are
 /// forked later are as it is then.
 fn members(pid: u32, family: bool) -> impl Iterator<Item = u32> {
-    let descendants = family.then_some(pid).into_iter().flat_map(dbdyno_live::descendants);
-    std::iter::once(pid).chain(descendants)
+    let below = family.then_some(pid).into_iter().flat_map(descendants);
+    std::iter::once(pid).chain(below)
 }
 
-/// The status of a process that cannot be probed.
-fn unknown(record: &JournalRecord, error: &LiveError) -> (Value, String) {
-    let (pid, program) = (record.identity.pid, &record.program);
-    let value = json!({ "pid": pid, "program": program, "error": error.to_string() });
-    (value, format!("Process {pid}: {}\n  unknown: {error}\n", program.display()))
-}
+/// Longest command line to print, in characters.
+const COMMAND_LENGTH: usize = 60;
 
-fn describe(
-    process: &Process,
-    record: &JournalRecord,
-    gdb: Option<PathBuf>,
-) -> Result<(Value, String), LiveError> {
-    let mut text = format!("Process {}: {}\n", record.identity.pid, record.program.display());
-    let mut generations = Vec::new();
-    for generation in &record.generations {
-        let (patched, activation) = redirected(process, generation)?;
-        let code = generation.code_size();
-        let entries = generation.entries.iter().filter(|entry| entry.is_jump()).count();
-        generations.push(json!({
-            "number": generation.number,
-            "state": generation.state,
-            "made": generation.made,
-            "entries": entries,
-            "redirected": patched,
-            "activation": activation,
-            "counts": generation.counts,
-            "bytes": code,
-        }));
-        let state = match (generation.state, activation) {
-            (_, Activation::Full | Activation::Partial) if generation.counts => {
-                "counts executions, which is slow; interrupted; `dbdyno live undo` ends it"
-            }
-            (GenerationState::Active, _) => "active",
-            (GenerationState::Inactive, _) => "inactive; `dbdyno live redo` activates it",
-            (GenerationState::Retired, _) => "replaced; its code is kept",
-            (GenerationState::Freeing, _) => "replaced; being freed",
-            (GenerationState::Preparing, _) => "interrupted; the next optimization removes it",
-            (GenerationState::Switching, Activation::Inactive) => "interrupted; inactive",
-            (GenerationState::Switching, _) => {
-                "interrupted; `dbdyno live undo` or `redo` finishes it"
-            }
-        };
-        text.push_str(&format!(
-            "  optimization {}: {patched} of {} functions redirected, {} of code; {state}\n",
-            generation.number,
-            entries,
-            Bytes::from_bytes(code),
-        ));
+/// Refuses more than one process, with a list to choose from.
+fn refuse_several(pid: u32, more: &[u32]) -> Result<(), CliError> {
+    if more.is_empty() {
+        return Ok(());
     }
-    let code = |generations: &mut dyn Iterator<Item = &Generation>| {
-        Bytes::from_bytes(generations.map(Generation::code_size).sum())
-    };
-    let all = code(&mut record.generations.iter());
-    let is_replaced = |it: &&Generation| it.state == GenerationState::Retired;
-    let kept = code(&mut record.generations.iter().filter(is_replaced));
-    let takes_lock = exceptions_take_lock(process, &record.generations)?;
-    let value = json!({
-        "pid": record.identity.pid,
-        "program": record.program,
-        "exceptions_take_lock": takes_lock,
-        "generations": generations,
-        "code_bytes": all.as_bytes(),
-        "kept_bytes": kept.as_bytes(),
-        "max_code_bytes": MAX_CODE.as_bytes(),
-        "gdb": gdb,
+    let all: Vec<u32> = std::iter::once(pid).chain(more.iter().copied()).collect();
+    let parent = all.iter().copied().find(|pid| {
+        let below = descendants(*pid);
+        all.iter().all(|other| other == pid || below.contains(other))
     });
-    if kept.as_bytes() > 0 {
-        text.push_str(&format!(
-            "  memory: {all} of at most {MAX_CODE}, {kept} of it replaced code that is kept; `dbdyno live \
-             optimize --unmap` frees what no thread uses\n"
-        ));
-    }
-    if takes_lock {
-        text.push_str(
-            "  warning: with libgcc 12 or older each C++ exception takes a lock that all threads share\n",
-        );
-    }
-    if let Some(script) = gdb {
-        text.push_str(&format!("  gdb: source {}\n", script.display()));
-    }
-    Ok((value, text))
+    let lines = all.iter().map(|pid| line(*pid, &command(*pid)));
+    Err(CliError::Usage(message(&lines.collect::<String>(), all.len(), parent)))
 }
 
-/// A number of seconds given as an option.
-fn seconds(value: f64, option: &str) -> Result<Duration, CliError> {
-    match Duration::try_from_secs_f64(value) {
-        Ok(time) if (0.1..=3600.0).contains(&value) => Ok(time),
-        _ => Err(CliError::Usage(format!("{option} {value}: must be 0.1 to 3600 seconds"))),
+/// Refuses process IDs that follow no `--pid`.
+fn refuse_without_option(pids: &[u32]) -> Result<(), CliError> {
+    match pids {
+        [] => Ok(()),
+        [pid, ..] => Err(CliError::Usage(format!("unexpected {pid}: write --pid {pid}"))),
+    }
+}
+
+fn message(lines: &str, count: usize, parent: Option<u32>) -> String {
+    let advice = match parent {
+        Some(parent) => format!(
+            "All are descendants of process {parent}. To include them, use: --pid {parent} --family"
+        ),
+        None => "Run the command once for each process that you mean.".to_owned(),
+    };
+    format!("--pid accepts one process, but {count} are given:\n{lines}{advice}")
+}
+
+fn line(pid: u32, command: &str) -> String {
+    let mut text: String = command.chars().take(COMMAND_LENGTH).collect();
+    if text.len() < command.len() {
+        text.push('…');
+    }
+    format!("  {pid:>7}  {text}\n")
+}
+
+/// The command line of a process.
+fn command(pid: u32) -> String {
+    match fs::read(format!("/proc/{pid}/cmdline")) {
+        Ok(words) => {
+            let text = String::from_utf8_lossy(&words).replace('\0', " ");
+            visible(text.trim_end()).into_owned()
+        }
+        Err(_) => "does not exist or has exited".to_owned(),
     }
 }
 
@@ -351,5 +241,18 @@ mod tests {
         child.wait().unwrap();
         assert!(is_member);
         assert_eq!(members(me, false).count(), 1);
+    }
+
+    #[test]
+    fn several_processes_are_refused_with_a_list_and_advice() {
+        assert!(refuse_several(1, &[]).is_ok());
+        let me = std::process::id();
+        let error = refuse_several(me, &[2_147_483_000]).unwrap_err().to_string();
+        assert!(error.contains("accepts one process, but 2 are given"), "{error}");
+        assert!(error.contains("2147483000  does not exist"), "{error}");
+        assert!(error.contains("once for each"), "{error}");
+        let family = message("", 3, Some(12));
+        assert!(family.ends_with("use: --pid 12 --family"), "{family}");
+        assert!(line(7, &"x".repeat(100)).ends_with("x…\n"));
     }
 }

@@ -1,182 +1,214 @@
-//! `dbdyno live optimize`.
+//! `dbdyno live optimize` and `watch`: the arguments as a job, and its progress.
 
-use std::process::ExitCode;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use dbdyno_live::{
-    AttachedGroup, Attachment, KeepRule, LiveError, MemberOutcome, OptimizeError, Optimized,
-    PreparedPatch, Process, WorkCounter, descendants, optimize_descendants, plan, symbols,
+    AbTest, Attachment, Event, KeepRule, OptimizeError, OptimizeJob, ProcessProfile,
+    SamplingRequest, Supervision, Target, WatchRules, WorkCounter, hot_modules,
 };
-use dbdyno_machine::OwnUsage;
-use dbdyno_relayout::{LayoutError, Options, SampleRequirement, Samples, TooFewSamples};
+use dbdyno_relayout::{BoltProfile, LayoutError, Options, Profile, SampleRequirement, Samples};
 use dbdyno_spec::experiment::Counts;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::counting::add_counts;
-use super::effect::Effect;
-use super::profile::profile;
-use super::{Session, counting, text};
-use crate::args::Optimize;
-use crate::commands::stop_on_signals;
+use super::{Session, text};
+use crate::args::{Optimize, Watch};
+use crate::commands::{export_file, own_program, stop_on_signals};
 use crate::error::CliError;
 use crate::output::{self, StepProgress};
 
 pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, CliError> {
-    let (pid, options) = (args.target.pid, &args.target.options);
-    super::several::refuse(pid, &args.target.more.pids)?;
-    let required = (!args.force).then(SampleRequirement::default);
-    let layout = Options { required, ..Options::default() };
-    let layout = if args.keep_order { layout.in_original_order() } else { layout };
+    super::refuse_several(args.target.pid, &args.target.more.pids)?;
+    let job = job(session, args)?;
+    let mut progress = Progress::default();
+    let mut events = |event: Event<'_>| progress.show(&event);
     if args.dry_run {
-        return dry_run(session, args, layout);
+        let attachment = job.attach_unchanged()?;
+        let profile = profile(&attachment, args, &mut events)?;
+        let plan = job.plan(attachment, &profile).map_err(failed)?;
+        let refused = plan.refused.is_some();
+        session.print(&json!([plan]), &text::planned(&plan, job.target.max_pause));
+        return Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
-    let mut attachment = session.attach_to_optimize(pid, args.probe(), options.max_pause())?;
-    // Before the sampling, which takes long.
-    attachment.check_filters()?;
-    let work = args.work_command.as_deref().map(|command| WorkCounter::new(pid, command));
-    let test_time = super::seconds(args.ab_test, "--ab-test")?;
-    // Fail on a wrong command before anything is changed.
-    work.as_ref().map(WorkCounter::count).transpose()?;
-    let mut profiled = profile(&attachment, args)?;
-    if args.target.family {
-        attachment.share_with(descendants(pid));
-    }
-    let cancel = match work.is_some() || args.counts == Counts::Exact {
+    let attachment = job.attach(&mut events)?;
+    let profile = profile(&attachment, args, &mut events)?;
+    // Until then, signals end dbdyno.
+    let cancel = match job.count || job.ab_test.is_some() {
         true => Some(stop_on_signals("stopping")?),
         false => None,
     };
     let is_cancelled = || cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-    let counting =
-        add_counts(session, &mut attachment, &mut profiled, &layout, args, is_cancelled)?;
-    let earlier = descendants(pid);
-    let replaced = attachment.active_number();
-    let (done, prepared) = run(&mut attachment, &profiled.samples, &layout)
-        .map_err(|error| failed(error, text::advice))?;
-    if work.is_none() && is_cancelled() {
-        attachment.restore(replaced)?;
-        return Err(CliError::Other(counting::CANCELLED.to_owned()));
-    }
-    let gdb = symbols::gdb_script(&session.state, attachment.process().identity());
-    let mut text = text::optimized(pid, &done);
-    let mut value = json!({
-        "pid": pid, "profile": profiled.json(), "counting": counting, "optimized": done, "gdb": gdb,
-    });
-    if let Some(counting) = &counting {
-        text.push_str(&text::row("counts", &counting::text(counting)));
-    }
-    if let Some(script) = gdb {
-        text.push_str(&text::row("gdb", &format!("source {}", script.display())));
-    }
-    drop(attachment);
-    let mut lines = String::new();
-    let mut values = Vec::new();
-    let mut members = Vec::new();
-    let (probe, max_pause) = (args.probe(), options.max_pause());
-    if args.target.family {
-        optimize_descendants(
+    let supervision = Supervision { is_cancelled: &is_cancelled, guard: Some(&guard) };
+    let outcome = job.run(attachment, profile, supervision, &mut events).map_err(failed)?;
+    let mut values = vec![json!(outcome)];
+    values.extend(outcome.members.iter().map(|member| json!(member)));
+    session.print(&json!(values), &text::optimized(&outcome));
+    Ok(if outcome.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliError> {
+    let read = |source| CliError::Read { path: args.file.clone(), source };
+    let rules = fs::read_to_string(&args.file).map_err(read)?;
+    let rules = WatchRules::parse(&args.file.display().to_string(), &rules)
+        .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+    let mut progress = Progress::default();
+    let supervision = Supervision { guard: Some(&guard), ..Supervision::NONE };
+    dbdyno_live::watch(
+        &rules,
+        &session.state,
+        args.seconds.map(Duration::from_secs),
+        supervision,
+        &mut |report| match session.json {
+            true => output::print_json(&format!("{}\n", json!(report))),
+            false => output::print(&text::watched(report)),
+        },
+        &mut |event| progress.show(&event),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn job(session: &Session, args: &Optimize) -> Result<OptimizeJob, CliError> {
+    let pid = args.target.pid;
+    let required = (!args.force).then(SampleRequirement::default);
+    let layout = Options { required, ..Options::default() };
+    let time = seconds(args.ab_test, "--ab-test")?;
+    let keep = if args.keep { KeepRule::Always } else { KeepRule::IfBetter };
+    let ab_test = |command: &String| AbTest { work: WorkCounter::new(pid, command), time, keep };
+    Ok(OptimizeJob {
+        target: Target {
             pid,
-            &prepared,
-            &session.state,
-            probe,
-            max_pause,
-            |member, outcome| {
-                let (line, value) = member_outcome(&outcome);
-                lines.push_str(&format!("Process {member}: {line}\n"));
-                values.push(json!({ "pid": member, "outcome": value }));
-                members.extend(outcome.is_ok().then_some(member));
-            },
-        );
+            family: args.target.family,
+            state: session.state.clone(),
+            probe: args.probe(),
+            max_pause: args.target.options.max_pause(),
+        },
+        count: args.counts == Counts::Exact,
+        layout: if args.keep_order { layout.in_original_order() } else { layout },
+        symbols: true,
+        ab_test: args.work_command.as_ref().map(ab_test),
+    })
+}
+
+/// Samples a process, or reads its profile from a file.
+fn profile(
+    attachment: &Attachment,
+    args: &Optimize,
+    events: dbdyno_live::Events<'_>,
+) -> Result<ProcessProfile, CliError> {
+    if let Some(path) = &args.profile_in {
+        let unread = |source| CliError::Read { path: path.to_owned(), source };
+        let text = fs::read_to_string(path).map_err(unread)?;
+        let profile: Profile = serde_json::from_str(&text)
+            .map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
+        return Ok(ProcessProfile::of_file(attachment, &profile, path, events)?);
     }
-    let effect = match work {
-        None => Effect::not_requested(),
-        Some(work) => {
-            output::note(&format!("A/B test of optimized and original code for {test_time:?}"));
-            let open = || {
-                AttachedGroup::open(pid, &members, &session.state, probe, max_pause)
-                    .map(|group| group.excluding(&earlier))
-            };
-            let keep = if args.keep { KeepRule::Always } else { KeepRule::IfBetter };
-            Effect::tested(open, keep, |group| {
-                let test = StepProgress::start("A/B test");
-                work.ab_test(group, test_time, keep, || {
-                    test.time_passes(test_time);
-                    is_cancelled()
-                })
-            })
-        }
+    // Before the sampling, which takes long.
+    let files = [&args.profile_out, &args.bolt_out];
+    for file in files.into_iter().flatten() {
+        export_file::check(file)?;
+    }
+    let is_exported = files.into_iter().any(Option::is_some);
+    let family = args.target.family;
+    let request = SamplingRequest {
+        time: args.seconds.map(|value| seconds(value, "--seconds")).transpose()?,
+        frequency: args.frequency,
+        max_overhead: args.max_overhead,
+        // Other users of the profile have the samples only.
+        counted: args.counts == Counts::Exact && !args.dry_run && !family && !is_exported,
     };
-    text.push_str(&text::row("effect", &effect.text));
-    let own = OwnUsage::now();
-    text.push_str(&text::row("own cost", &text::own_cost(own)));
-    text.push_str(&lines);
-    value["effect"] = effect.json;
-    value["own_cost"] = json!(own);
-    values.insert(0, value);
-    session.print(&json!(values), &text);
-    Ok(if effect.has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let profile = ProcessProfile::sample(attachment, family, &request, events)?;
+    if is_exported {
+        write_profiles(attachment, &profile.samples, args)?;
+    }
+    Ok(profile)
 }
 
-/// Samples the process and shows what would be done. Exits with 1 if it would be refused.
-fn dry_run(session: &Session, args: &Optimize, layout: Options) -> Result<ExitCode, CliError> {
-    let (pid, options) = (args.target.pid, &args.target.options);
-    let process = Process::open(pid, options.probe())?;
-    let mut attachment = Attachment::open_unchanged(process, &session.state, options.max_pause())?;
-    let profiled = profile(&attachment, args)?;
-    if args.target.family {
-        attachment.share_with(descendants(pid));
-    }
-    let required = layout.required;
-    // To show the plan even if it would be refused.
-    let layout = Options { required: None, ..layout };
-    let planned = plan(&attachment, &profiled.samples, &layout)
-        .map_err(|error| failed(error, text::advice))?;
-    let refused = required.and_then(|it| it.check(&planned.statistics.precision).err());
-    let mut text = text::planned(pid, &planned, options.max_pause());
-    if let Some(reason) = refused {
-        text.push_str(&text::row("refused", &format!("{reason}; {}", text::advice(&reason))));
-    }
-    let refused = refused.map(|reason| reason.to_string());
-    let value = json!({
-        "pid": pid, "dry_run": true, "profile": profiled.json(), "planned": planned, "refused": refused,
-    });
-    session.print(&json!([value]), &text);
-    Ok(if refused.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// The outcome for a descendant, as text and as JSON.
-fn member_outcome(outcome: &Result<MemberOutcome, LiveError>) -> (String, Value) {
-    match outcome {
-        Ok(MemberOutcome::Inherited) => {
-            ("inherited from its parent".to_owned(), json!("inherited"))
-        }
-        Ok(MemberOutcome::Switched(switched)) => (
-            format!("optimized as its parent; {}", text::switched(switched)),
-            json!({ "switched": switched }),
-        ),
-        Err(error) => (format!("not optimized: {error}"), json!({ "error": error.to_string() })),
-    }
-}
-
-/// Optimizes a process and writes symbols of the new code.
-pub(super) fn run(
-    attachment: &mut Attachment,
+fn write_profiles(
+    attachment: &Attachment,
     samples: &Samples,
-    options: &Options,
-) -> Result<(Optimized, PreparedPatch), OptimizeError> {
-    let step = |step: &str| output::note(step);
-    let (done, prepared) = dbdyno_live::optimize(attachment, samples, options, step)?;
-    prepared.write_symbols(attachment);
-    Ok((done, prepared))
+    args: &Optimize,
+) -> Result<(), CliError> {
+    let found = hot_modules(attachment, samples)?.found;
+    if let Some(path) = &args.profile_out {
+        let images: Vec<_> = found.iter().map(|hot_module| &hot_module.image).collect();
+        let text = serde_json::to_string(&samples.to_profile(&images))
+            .map_err(|error| CliError::Other(error.to_string()))?;
+        export_file::write(path, &text)?;
+    }
+    if let Some(path) = &args.bolt_out {
+        let program = found.iter().find(|it| it.module.path() == attachment.process().program());
+        let program = program.ok_or_else(|| {
+            let program = attachment.process().program().display();
+            CliError::Other(format!("there are no samples in {program} for BOLT"))
+        })?;
+        let profile = BoltProfile::new(&program.image, samples);
+        export_file::write(path, &profile.text)?;
+        note_samples_without_symbol(path, &profile);
+    }
+    Ok(())
+}
+
+fn note_samples_without_symbol(path: &Path, profile: &BoltProfile) {
+    if profile.without_symbol > 0 {
+        output::note(&format!(
+            "{}: {} samples written, {} without a symbol omitted: BOLT identifies functions by \
+             symbols, which a stripped program does not have",
+            path.display(),
+            profile.written,
+            profile.without_symbol
+        ));
+    }
 }
 
 /// The error, with advice about too few samples.
-pub(super) fn failed(error: OptimizeError, advice: impl Fn(&TooFewSamples) -> String) -> CliError {
+fn failed(error: OptimizeError) -> CliError {
     match error {
         OptimizeError::Live(error) => CliError::Live(error),
         OptimizeError::Layout { source: LayoutError::TooFewSamples(reason), .. } => {
-            let text = error.to_string();
-            CliError::Other(format!("{text}; {}", advice(&reason)))
+            CliError::Other(format!("{error}; {}", text::advice(&reason)))
         }
         other => CliError::Other(other.to_string()),
+    }
+}
+
+/// The command of the guard of counting, which runs `live guard-counting`.
+fn guard(target: &Target) -> std::io::Result<Command> {
+    let mut command = Command::new(own_program().map_err(std::io::Error::other)?);
+    command.args(["live", "guard-counting", "--pid", &target.pid.to_string()]);
+    command.args(["--max-pause", &target.max_pause.as_millis().to_string(), "--state"]);
+    command.arg(&target.state);
+    Ok(command)
+}
+
+/// The progress of a job.
+#[derive(Default)]
+struct Progress(Option<StepProgress>);
+
+impl Progress {
+    fn show(&mut self, event: &Event<'_>) {
+        if let Event::TimePasses(total) = event {
+            self.0.iter().for_each(|progress| progress.time_passes(*total));
+            return;
+        }
+        self.0 = None;
+        output::note(&text::event(event));
+        self.0 = match event {
+            Event::Sampling { .. } | Event::SamplingLonger { .. } => {
+                Some(StepProgress::start("sampling"))
+            }
+            Event::AbTest(_) => Some(StepProgress::start("A/B test")),
+            _ => None,
+        };
+    }
+}
+
+/// A number of seconds given as an option.
+fn seconds(value: f64, option: &str) -> Result<Duration, CliError> {
+    match Duration::try_from_secs_f64(value) {
+        Ok(time) if (0.1..=3600.0).contains(&value) => Ok(time),
+        _ => Err(CliError::Usage(format!("{option} {value}: must be 0.1 to 3600 seconds"))),
     }
 }

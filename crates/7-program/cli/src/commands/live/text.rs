@@ -1,55 +1,26 @@
-//! Text output of the live optimizer.
+//! The texts of the live optimizer, each from the value that is printed as JSON.
 
 use std::time::Duration;
 
-use dbdyno_live::{Optimized, PlannedOptimization, Switched};
+use dbdyno_live::{
+    Activation, CheckResult, DryRun, Event, GenerationState, GenerationStatus, Member,
+    MemberOutcome, Outcome, Probe, ProcessStatus, Switch, SwitchReport, WatchReport,
+};
 use dbdyno_machine::OwnUsage;
 use dbdyno_relayout::{SampleRequirement, Statistics, TooFewSamples};
 use dbdyno_units::{Bytes, Nanos};
 
-/// A switch, as a part of a sentence.
-pub(super) fn switched(switched: &Switched) -> String {
-    if switched.stops == 0 {
-        return "nothing to change".to_owned();
-    }
-    let mut text = format!(
-        "{} addresses changed while {} threads were stopped for {}",
-        switched.replaced, switched.threads, switched.longest_stop
-    );
-    if switched.stops > 1 {
-        text.push_str(&format!(" at most, {} times", switched.stops));
-    }
-    if switched.blocked > 0 {
-        let threads = if switched.blocked == 1 {
-            "1 thread"
-        } else {
-            &format!("{} threads", switched.blocked)
-        };
-        text.push_str(&format!("; {threads} left in uninterruptible sleep"));
-    }
-    if switched.moved > 0 {
-        text.push_str(&format!("; {} threads moved", switched.moved));
-    }
-    if !switched.busy.is_empty() {
-        text.push_str(&format!("; {} skipped: in use, or no time left", switched.busy.len()));
-    }
-    text
-}
+use crate::output;
 
 /// A line of the report on an optimization.
-pub(super) fn row(label: &str, value: &str) -> String {
+fn row(label: &str, value: &str) -> String {
     format!("  {label:<12} {value}\n")
 }
 
-/// Resource usage of dbdyno itself, including sampling and A/B test.
-pub(super) fn own_cost(own: OwnUsage) -> String {
-    let memory = own.most_memory.map(|memory| format!(", {memory} of memory at most"));
-    format!("{} of CPU time{}", own.cpu, memory.unwrap_or_default())
-}
-
 /// The report on an optimization.
-pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
-    let mut text = format!("Process {pid}: optimization {}\n", done.generation);
+pub(super) fn optimized(outcome: &Outcome) -> String {
+    let done = &outcome.optimized;
+    let mut text = format!("Process {}: optimization {}\n", outcome.pid, done.generation);
     let statistics = &done.statistics;
     text.push_str(&of_layout(&done.modules, &done.left_alone, statistics, done.added, "moved"));
     if SampleRequirement::default().check(&statistics.precision).is_err() {
@@ -57,18 +28,45 @@ pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
                        --work-command";
         text.push_str(&row("warning", warning));
     }
-    text.push_str(&row("switched", &switched(&done.switched)));
+    text.push_str(&row("switched", &done.switched.to_string()));
     text.push_str(&of_virtual_tables(done.virtual_slots));
     text.push_str(&of_page_boundaries(done.on_two_pages));
     let steps: Vec<String> =
         done.steps.iter().map(|(step, time)| format!("{step} {time}")).collect();
     text.push_str(&row("time", &steps.join(", ")));
+    if let Some(counting) = &outcome.counting {
+        text.push_str(&row("counts", &counting.to_string()));
+    }
+    if let Some(script) = &outcome.gdb {
+        text.push_str(&row("gdb", &format!("source {}", script.display())));
+    }
+    let effect = outcome.effect.as_ref().map(|effect| effect.text.as_str());
+    text.push_str(&row("effect", effect.unwrap_or("not measured (no --work-command)")));
+    text.push_str(&row("own cost", &own_cost(outcome.own_cost)));
+    text.extend(outcome.members.iter().map(member));
     text
 }
 
+/// Resource usage of dbdyno itself, including sampling and A/B test.
+fn own_cost(own: OwnUsage) -> String {
+    let memory = own.most_memory.map(|memory| format!(", {memory} of memory at most"));
+    format!("{} of CPU time{}", own.cpu, memory.unwrap_or_default())
+}
+
+/// The outcome for a descendant.
+fn member(member: &Member) -> String {
+    let outcome = match &member.outcome {
+        MemberOutcome::Inherited => "inherited from its parent".to_owned(),
+        MemberOutcome::Switched(switched) => format!("optimized as its parent; {switched}"),
+        MemberOutcome::Error(error) => format!("not optimized: {error}"),
+    };
+    format!("Process {}: {outcome}\n", member.pid)
+}
+
 /// The report on what an optimization would do.
-pub(super) fn planned(pid: u32, plan: &PlannedOptimization, max_pause: Duration) -> String {
-    let mut text = format!("Process {pid}: dry run; it was not changed\n");
+pub(super) fn planned(dry_run: &DryRun, max_pause: Duration) -> String {
+    let plan = &dry_run.planned;
+    let mut text = format!("Process {}: dry run; it was not changed\n", dry_run.pid);
     let statistics = &plan.statistics;
     text.push_str(&of_layout(&plan.modules, &plan.left_alone, statistics, plan.added, "to move"));
     text.push_str(&row("entries", &format!("{} to redirect", functions(plan.entries as u64))));
@@ -82,6 +80,125 @@ pub(super) fn planned(pid: u32, plan: &PlannedOptimization, max_pause: Duration)
             Nanos::from(max_pause)
         ),
     ));
+    if let Some(reason) = &dry_run.refused {
+        text.push_str(&row("refused", &format!("{reason}; {}", advice(reason))));
+    }
+    text
+}
+
+/// The progress of a job.
+pub(super) fn event(event: &Event<'_>) -> String {
+    match event {
+        Event::CountingEnded { pid } => counting_ended(*pid),
+        Event::Sampling { pid, plan } => plan.announcement(*pid),
+        Event::SamplingLonger { pid, time } => format!(
+            "executions were not counted, so process {pid} is sampled for another {}",
+            Nanos::from(*time)
+        ),
+        Event::Sampled { plan, sampled } => plan.result(sampled),
+        Event::Unmatched { module } => format!("no file in the process matches {module}"),
+        Event::Counting => "counting executions".to_owned(),
+        Event::Step(step) => (*step).to_owned(),
+        Event::AbTest(time) => {
+            format!("A/B test of optimized and original code for {time:?}")
+        }
+        Event::TimePasses(_) => String::new(),
+    }
+}
+
+/// That code that counts was deactivated.
+pub(super) fn counting_ended(pid: u32) -> String {
+    format!(
+        "an interrupted dbdyno counted executions in process {pid}: the original code is active now"
+    )
+}
+
+/// What `watch` did with a process.
+pub(super) fn watched(report: &WatchReport) -> String {
+    let WatchReport { pid, state, what } = report;
+    let rest = if what.is_empty() { String::new() } else { format!(": {what}") };
+    format!("Process {pid}: {}{rest}\n", state.name())
+}
+
+/// The outcome of undoing or redoing an optimization.
+pub(super) fn switched(report: &SwitchReport, switch: Switch) -> String {
+    let done = match switch {
+        Switch::Undo => "undone",
+        Switch::Redo => "redone",
+    };
+    match report {
+        SwitchReport::Done { pid, switched, .. } => format!("Process {pid}: {done}; {switched}.\n"),
+        SwitchReport::Failed { pid, error } => format!("Process {pid}: not {done}: {error}\n"),
+    }
+}
+
+/// The optimizations of a process.
+pub(super) fn status(status: &ProcessStatus) -> String {
+    let known = match status {
+        ProcessStatus::Known(known) => known,
+        ProcessStatus::Unknown { pid, program, error } => {
+            return format!("Process {pid}: {}\n  unknown: {error}\n", program.display());
+        }
+    };
+    let mut text = format!("Process {}: {}\n", known.pid, known.program.display());
+    for generation in &known.generations {
+        text.push_str(&format!(
+            "  optimization {}: {} of {} functions redirected, {} of code; {}\n",
+            generation.number,
+            generation.redirected,
+            generation.entries,
+            generation.bytes,
+            state(generation),
+        ));
+    }
+    if known.kept.as_bytes() > 0 {
+        text.push_str(&format!(
+            "  memory: {} of at most {}, {} of it replaced code that is kept; `dbdyno live optimize --unmap` \
+             frees what no thread uses\n",
+            known.code, known.max_code, known.kept
+        ));
+    }
+    if known.exceptions_take_lock {
+        text.push_str(
+            "  warning: with libgcc 12 or older each C++ exception takes a lock that all threads share\n",
+        );
+    }
+    if let Some(script) = &known.gdb {
+        text.push_str(&format!("  gdb: source {}\n", script.display()));
+    }
+    text
+}
+
+fn state(generation: &GenerationStatus) -> &'static str {
+    match (generation.state, generation.activation) {
+        (_, Activation::Full | Activation::Partial) if generation.counts => {
+            "counts executions, which is slow; interrupted; `dbdyno live undo` ends it"
+        }
+        (GenerationState::Active, _) => "active",
+        (GenerationState::Inactive, _) => "inactive; `dbdyno live redo` activates it",
+        (GenerationState::Retired, _) => "replaced; its code is kept",
+        (GenerationState::Freeing, _) => "replaced; being freed",
+        (GenerationState::Preparing, _) => "interrupted; the next optimization removes it",
+        (GenerationState::Switching, Activation::Inactive) => "interrupted; inactive",
+        (GenerationState::Switching, _) => "interrupted; `dbdyno live undo` or `redo` finishes it",
+    }
+}
+
+/// Whether a process can be optimized.
+pub(super) fn probe(probe: &Probe) -> String {
+    let program = probe.program.as_ref().map(|path| format!(" {}", path.display()));
+    let can = if probe.optimizable { "can" } else { "cannot" };
+    let mut text =
+        format!("Process {}:{} {can} be optimized\n", probe.pid, program.unwrap_or_default());
+    for check in &probe.checks {
+        let mark = match check.result {
+            CheckResult::Ok => "ok       ",
+            CheckResult::Note => "note     ",
+            CheckResult::Forbidden => "FORBIDDEN",
+        };
+        let line = format!("{}: {}", check.id.replace('-', " "), check.what);
+        output::wrapped(&mut text, &format!("  {mark} "), &line);
+    }
     text
 }
 

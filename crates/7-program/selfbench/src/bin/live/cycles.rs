@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use dbdyno_engines::server::DataShape;
-use dbdyno_live::{Attachment, SamplingOptions, SwitchOperation, sample};
+use dbdyno_live::{
+    Attachment, Outcome as Optimized, SamplingOptions, SwitchOperation, Target, sample,
+};
 use dbdyno_selfbench::harness::{Harness, duration};
-use dbdyno_selfbench::live_server::{LiveServer, OptimizedServer};
+use dbdyno_selfbench::live_server::{ensure_original, optimize};
 use dbdyno_selfbench::output::{Case, Outcome, Progress, Table, print, write_csv};
 use dbdyno_selfbench::private_server::{PrivateServer, run_slice};
 use dbdyno_units::Nanos;
@@ -138,7 +140,7 @@ struct Done {
     /// Duration of each optimization.
     took: Vec<Nanos>,
     /// The last optimization. All of them would take megabytes each, and the process is forked at each stop.
-    last: Option<OptimizedServer>,
+    last: Option<Optimized>,
     /// Largest number of processes, and number of failures of one.
     processes: usize,
     failed: u32,
@@ -153,13 +155,13 @@ struct Done {
 
 struct Cycling<'a> {
     args: &'a Args,
-    server: &'a LiveServer,
+    server: &'a Target,
     over: &'a AtomicBool,
     done: Done,
 }
 
 impl<'a> Cycling<'a> {
-    fn new(args: &'a Args, server: &'a LiveServer, over: &'a AtomicBool) -> Self {
+    fn new(args: &'a Args, server: &'a Target, over: &'a AtomicBool) -> Self {
         Self { args, server, over, done: Done::default() }
     }
 
@@ -185,7 +187,7 @@ impl<'a> Cycling<'a> {
             self.done.new_code.push(new_code(self.server.pid)?);
         }
         self.undo()?;
-        self.server.ensure_original()
+        ensure_original(self.server)
     }
 
     fn optimize(&mut self) -> anyhow::Result<()> {
@@ -197,11 +199,12 @@ impl<'a> Cycling<'a> {
             let more = sample(self.server.pid, self.server.family, &sampling, |_| false)?;
             sampled.samples.add_all(&more.samples);
         }
-        let optimized = self.server.optimize(&sampled)?;
+        let optimized = optimize(self.server, &sampled)?;
         self.done.retries += optimized.retries;
-        self.done.failed += optimized.failed;
-        self.done.processes = self.done.processes.max(optimized.members.len() + 1);
-        self.done.stopped.push(optimized.stop);
+        self.done.failed += optimized.failed_members().map_or(0, |(count, _)| count);
+        let processes = optimized.changed_members().len() + 1;
+        self.done.processes = self.done.processes.max(processes);
+        self.done.stopped.push(optimized.largest_stop().0);
         self.done.took.push(optimized.took);
         self.done.last = Some(optimized);
         Ok(())
@@ -220,8 +223,8 @@ impl<'a> Cycling<'a> {
     }
 
     fn switch(&mut self, switch: SwitchOperation) -> anyhow::Result<Vec<Nanos>> {
-        let members = self.done.last.as_ref().map_or(&[][..], |optimized| &optimized.members);
-        let mut group = self.server.attach(members)?;
+        let members = self.done.last.as_ref().map(Optimized::changed_members).unwrap_or_default();
+        let mut group = self.server.attach_group(&members)?;
         let all = group.switch(switch)?;
         if let Some((pid, error)) = all.failed.iter().chain(group.unattached()).next() {
             bail!("process {pid}: {error}");
@@ -293,8 +296,8 @@ fn conclude(
         args.clients,
         done.retries,
         worked.summed,
-        last.done.statistics.functions_moved,
-        last.done.statistics.hot_bytes >> 10,
+        last.optimized.statistics.functions_moved,
+        last.optimized.statistics.hot_bytes >> 10,
         done.processes,
         done.failed,
         first(&done.new_code) >> 10,

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use dbdyno_engines::server::DataShape;
-use dbdyno_live::{AttachedGroup, Attachment, Sampled, SamplingOptions, sample};
+use dbdyno_live::{AttachedGroup, Attachment, Sampled, SamplingOptions, Target, sample};
 use dbdyno_relayout::Samples;
 use dbdyno_selfbench::harness::{Harness, duration};
-use dbdyno_selfbench::live_server::LiveServer;
+use dbdyno_selfbench::live_server::{count_executions, ensure_original, optimize};
 use dbdyno_selfbench::output::{Outcome, Progress, print, write_rows};
 use dbdyno_selfbench::private_server::{SEED, run_slice};
 use dbdyno_types::SliceMeasured;
@@ -142,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     drop(progress);
     let Measuring { worker, server, done, rows, .. } = measuring;
-    server.ensure_original()?;
+    ensure_original(server)?;
     worker.settle()?;
     let state_snapshot = worker.state_snapshot()?;
     let path = write_rows("live-gain-slices", &rows)?;
@@ -154,7 +154,7 @@ struct Measuring<'a> {
     args: &'a Args,
     harness: &'a Harness,
     worker: &'a mut WorkerHandle,
-    server: &'a LiveServer,
+    server: &'a Target,
     /// Number of the next slice's event stream: two arms cannot insert the same rows.
     stream: u32,
     done: Vec<Compared>,
@@ -179,13 +179,14 @@ impl Measuring<'_> {
         let clients = self.args.sampled_clients.unwrap_or(self.args.clients[0]);
         let sampled = self.sample(number, what, clients, counts)?;
         let samples = sampled.samples.total();
-        let optimized = self.server.optimize(&sampled)?;
-        ensure!(optimized.failed == 0, "{} processes could not be optimized", optimized.failed);
-        let statistics = &optimized.done.statistics;
+        let outcome = optimize(self.server, &sampled)?;
+        let failed = outcome.failed_members();
+        ensure!(failed.is_none(), "processes could not be optimized, and why: {failed:?}");
+        let statistics = &outcome.optimized.statistics;
         let mut switcher = Switcher {
-            group: self.server.attach(&optimized.members)?,
+            group: self.server.attach_group(&outcome.changed_members())?,
             is_optimized: true,
-            longest_stop: optimized.done.switched.longest_stop,
+            longest_stop: outcome.optimized.switched.longest_stop,
         };
         let arms = if self.args.sampling_cost { ARMS.len() } else { ARMS.len() - 1 };
         let slice = if what.writes() { self.args.write_slice } else { self.args.slice };
@@ -250,26 +251,15 @@ impl Measuring<'_> {
 
     /// Counts executions of the server under load. Returns the samples with the counts.
     fn count(&mut self, what: &Microbenchmark, sampled: &Sampled) -> anyhow::Result<Samples> {
-        let server = self.server;
+        let target = self.server;
         let counted = thread::scope(|scope| {
-            let counting = scope.spawn(|| server.count(sampled));
+            let counting = scope.spawn(|| count_executions(target, sampled));
             while !counting.is_finished() {
                 self.slice(what, WARM_UP)?;
             }
             counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
-        let report = &counted.report;
-        let counting = match &report.fallback {
-            Some(reason) => format!("not counted: {reason}"),
-            None => format!(
-                "{} counters in {} functions, {} estimated from samples; the server lost {}",
-                report.counters,
-                report.functions,
-                report.uncounted.len(),
-                report.lost()
-            ),
-        };
-        print(&format!("{}: {counting}\n", what.name));
+        print(&format!("{}: {}\n", what.name, counted.report));
         Ok(counted.samples)
     }
 

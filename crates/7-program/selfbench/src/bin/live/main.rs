@@ -9,9 +9,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use dbdyno_engines::server::DataShape;
+use dbdyno_live::Target;
 use dbdyno_machine::CpuAssignment;
 use dbdyno_selfbench::harness::{Harness, duration, main as harness_main};
-use dbdyno_selfbench::live_server::LiveServer;
+use dbdyno_selfbench::live_server;
 use dbdyno_selfbench::private_server::{PrivateServer, find_system};
 use dbdyno_types::ClientWait;
 use dbdyno_units::Nanos;
@@ -51,7 +52,7 @@ struct ServerArgs {
 struct LoadedServer {
     // In the order in which they are dropped.
     worker: WorkerHandle,
-    live: LiveServer,
+    live: Target,
     server: PrivateServer,
     _journals: TempDir,
 }
@@ -69,7 +70,7 @@ impl ServerArgs {
         let wait = if self.poll { ClientWait::Poll } else { ClientWait::Sleep };
         let worker = server.load(harness, cpus, wait)?;
         let journals = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
-        let live = LiveServer::new(system, server.pid()?, journals.path(), self.max_pause);
+        let live = live_server::target(system, server.pid()?, journals.path(), self.max_pause);
         Ok(LoadedServer { worker, live, server, _journals: journals })
     }
 }

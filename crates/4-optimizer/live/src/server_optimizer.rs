@@ -1,25 +1,22 @@
 //! The optimizer for a server that dbdyno started: sample under load, count, optimize, and repeat in a restarted
 //! process.
 
-mod counting;
-mod outcome;
-mod sampler;
-
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use dbdyno_relayout::{LayoutError, Options, Profile, SampleRequirement, Samples, TooFewSamples};
-use dbdyno_types::NewLayout;
-use dbdyno_units::Nanos;
+use dbdyno_types::{BlockCounts, NewLayout};
+use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttachedGroup, Attachment, Counted, LiveError, OptimizeError, ProbeOptions, Process, Sampled,
-    all_images, descendants, map_to_original, optimize, optimize_descendants, retry_while_busy,
+    Attachment, Counted, CountingOptions, CountingReport, LiveError, OptimizeError, OptimizeJob,
+    Outcome, PreparedCounting, ProbeOptions, ProcessProfile, SampleSource, Sampled,
+    SamplingOptions, Supervision, Target, all_images, descendants, map_to_original, sample,
 };
-use counting::{Counting, ExecutionCounting};
-use outcome::{Processes, block_counts, new_layout, source_name};
-use sampler::Sampler;
 
 /// A server of dbdyno's own is optimized many times, and runs known programs: replaced code is unmapped.
 const UNMAP: ProbeOptions = ProbeOptions { allow_seccomp: false, unmap: true };
@@ -69,22 +66,60 @@ pub struct OptimizedServer {
 enum Stage {
     #[default]
     Idle,
-    Sampling(Sampler),
+    Sampling(Background<Result<Sampled, LiveError>>),
     /// With code that counts, if executions are to be counted.
-    Sampled(Box<Sampled>, Option<Box<ExecutionCounting>>),
-    Counting(Box<Sampled>, Counting),
+    Sampled(Box<Sampled>, Option<Box<(Attachment, PreparedCounting)>>),
+    Counting(Box<Sampled>, Background<Result<Counted, OptimizeError>>),
     Counted(Box<Sampled>, Box<Counted>),
 }
+
+/// Work on another thread. Dropping it ends it.
+#[derive(Debug)]
+struct Background<T> {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Background<T> {
+    /// Starts work that ends when the flag is set.
+    fn start(work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_stopped = Arc::clone(&stop);
+        Self { stop, thread: Some(thread::spawn(move || work(&is_stopped))) }
+    }
+}
+
+impl<T> Background<T> {
+    /// Ends the work.
+    fn stop(self) -> Option<T> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.finish()
+    }
+
+    /// Waits until the work is done.
+    fn finish(mut self) -> Option<T> {
+        let joined = self.thread.take()?.join();
+        Some(joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+}
+
+impl<T> Drop for Background<T> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Limit for a sampling thread that is never stopped.
+const MAX_SAMPLING_TIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The optimizer for one server. Dropping it ends sampling and counting.
 #[derive(Debug)]
 pub struct ServerOptimizer {
-    pid: u32,
-    /// Whether the server has a process per session.
-    family: bool,
+    target: Target,
     options: ServerOptions,
-    /// Directory of the journals.
-    state: PathBuf,
     stage: Stage,
 }
 
@@ -92,20 +127,27 @@ impl ServerOptimizer {
     /// The optimizer for the server whose first process this is; `family` tells whether it has a process per
     /// session. `state` is the directory for journals.
     #[must_use]
-    pub const fn new(pid: u32, family: bool, options: ServerOptions, state: PathBuf) -> Self {
-        Self { pid, family, options, state, stage: Stage::Idle }
+    pub fn new(pid: u32, family: bool, options: ServerOptions, state: PathBuf) -> Self {
+        let max_pause = options.max_pause.into();
+        let target = Target { pid, family, state, probe: UNMAP, max_pause };
+        Self { target, options, stage: Stage::Idle }
     }
 
     /// The server's first process.
     #[must_use]
     pub const fn pid(&self) -> u32 {
-        self.pid
+        self.target.pid
     }
 
     /// Starts sampling. What was sampled before is forgotten.
     pub fn start_sampling(&mut self) {
         self.stage = Stage::Idle;
-        self.stage = Stage::Sampling(Sampler::start(self.pid, self.family, self.options.frequency));
+        let Target { pid, family, .. } = self.target;
+        let (time, frequency) = (MAX_SAMPLING_TIME, self.options.frequency);
+        let options = SamplingOptions { time, frequency, ..SamplingOptions::default() };
+        self.stage = Stage::Sampling(Background::start(move |stop| {
+            sample(pid, family, &options, |_| stop.load(Ordering::Relaxed))
+        }));
     }
 
     /// Ends sampling, and makes code that counts if executions are to be counted. Returns whether they are.
@@ -116,12 +158,14 @@ impl ServerOptimizer {
         let Stage::Sampling(sampler) = std::mem::take(&mut self.stage) else {
             return Err(ServerOptimizeError::NotSampled);
         };
-        let sampled = Box::new(sampler.finish()?);
+        let sampled = Box::new(sampler.stop().ok_or(ServerOptimizeError::NotSampled)??);
         let mut counting = None;
-        if self.options.count && !self.family {
+        if self.options.count && !self.target.family {
+            let mut attachment = self.target.attach()?;
+            let samples = map_to_original(&attachment, &sampled.samples);
             let layout = self.layout(self.required());
-            let made = ExecutionCounting::prepare(self.attach()?, &sampled, &layout)?;
-            counting = Some(Box::new(made));
+            let prepared = PreparedCounting::new(&mut attachment, &samples, &layout)?;
+            counting = Some(Box::new((attachment, prepared)));
         }
         let counts = counting.is_some();
         self.stage = Stage::Sampled(sampled, counting);
@@ -132,7 +176,14 @@ impl ServerOptimizer {
     /// counted.
     pub fn start_counting(&mut self) {
         self.stage = match std::mem::take(&mut self.stage) {
-            Stage::Sampled(sampled, Some(counting)) => Stage::Counting(sampled, counting.start()),
+            Stage::Sampled(sampled, Some(made)) => {
+                let counting = Background::start(move |stop| {
+                    let (mut attachment, prepared) = *made;
+                    let is_stopped = || stop.load(Ordering::Relaxed);
+                    prepared.run(&mut attachment, &CountingOptions::default(), is_stopped)
+                });
+                Stage::Counting(sampled, counting)
+            }
             other => other,
         };
     }
@@ -144,7 +195,8 @@ impl ServerOptimizer {
     pub fn end_counting(&mut self) -> Result<(), ServerOptimizeError> {
         match std::mem::take(&mut self.stage) {
             Stage::Counting(sampled, counting) => {
-                self.stage = Stage::Counted(sampled, Box::new(counting.finish()?));
+                let counted = counting.finish().ok_or(ServerOptimizeError::NotSampled)??;
+                self.stage = Stage::Counted(sampled, Box::new(counted));
             }
             other => self.stage = other,
         }
@@ -199,11 +251,6 @@ impl ServerOptimizer {
         })
     }
 
-    fn attach(&self) -> Result<Attachment, ServerOptimizeError> {
-        let process = Process::open(self.pid, UNMAP)?;
-        Ok(Attachment::open(process, &self.state, Duration::from(self.options.max_pause))?)
-    }
-
     /// What new samples must fulfil.
     fn required(&self) -> Option<SampleRequirement> {
         (!self.options.force).then(SampleRequirement::default)
@@ -223,9 +270,9 @@ impl ServerOptimizer {
         reason: &TooFewSamples,
         uncounted: Option<String>,
     ) -> Result<OptimizedServer, ServerOptimizeError> {
-        let members = if self.family { descendants(self.pid) } else { Vec::new() };
-        let max_pause = Duration::from(self.options.max_pause);
-        let mut group = AttachedGroup::open(self.pid, &members, &self.state, UNMAP, max_pause)?;
+        let Target { pid, family, .. } = self.target;
+        let members = if family { descendants(pid) } else { Vec::new() };
+        let mut group = self.target.attach_group(&members)?;
         let failed = group.undo_all().failed.into_iter().chain(group.into_unattached());
         failed.map(|(_, error)| error).try_for_each(Err)?;
         Ok(OptimizedServer {
@@ -239,31 +286,67 @@ impl ServerOptimizer {
         &self,
         source: String,
         required: Option<SampleRequirement>,
-        samples: impl Fn(&Attachment) -> Result<Samples, LiveError>,
+        samples: impl FnOnce(&Attachment) -> Result<Samples, LiveError>,
     ) -> Result<OptimizedServer, ServerOptimizeError> {
-        let start = Instant::now();
-        let max_pause = Duration::from(self.options.max_pause);
-        let mut attachment = self.attach()?;
-        if self.family {
-            attachment.share_with(descendants(self.pid));
-        }
-        let samples = samples(&attachment)?;
-        let options = self.layout(required);
-        let (done, prepared) = retry_while_busy(
-            || optimize(&mut attachment, &samples, &options, |_| ()),
-            OptimizeError::is_transient,
-        )
-        .0?;
-        let mut processes = Processes::of(&done.switched);
-        if self.family {
-            let each = |_, outcome| processes.add(outcome);
-            optimize_descendants(self.pid, &prepared, &self.state, UNMAP, max_pause, each);
-        }
+        let attachment = self.target.attach()?;
+        let profile = ProcessProfile::given(samples(&attachment)?);
+        let job = OptimizeJob {
+            target: self.target.clone(),
+            count: false,
+            layout: self.layout(required),
+            symbols: false,
+            ab_test: None,
+        };
+        let outcome = job.run(attachment, profile, Supervision::NONE, &mut |_| ())?;
         Ok(OptimizedServer {
-            layout: new_layout(source, &done, processes, Nanos::from(start.elapsed())),
+            layout: new_layout(source, &outcome),
             refused: None,
-            profile: Some(prepared.profile().clone()),
+            profile: Some(outcome.reusable_profile),
         })
+    }
+}
+
+fn new_layout(source: String, outcome: &Outcome) -> NewLayout {
+    let done = &outcome.optimized;
+    let statistics = &done.statistics;
+    let covered = (statistics.samples > 0)
+        .then(|| statistics.samples_moved as f64 / statistics.samples as f64);
+    let (longest_pause, threads) = outcome.largest_stop();
+    NewLayout {
+        source,
+        samples: statistics.samples,
+        covered: covered.map(Share::from_fraction),
+        counts: None,
+        functions: statistics.functions_moved,
+        skipped: statistics
+            .rejected
+            .iter()
+            .map(|(reason, count)| (reason.name().replace('_', " "), *count))
+            .collect(),
+        files: done.modules.iter().map(|(file, _)| file.clone()).collect(),
+        hot: Bytes::from_bytes(statistics.hot_bytes),
+        cold: Bytes::from_bytes(statistics.cold_bytes),
+        added: Bytes::from_bytes(done.added),
+        processes: 1 + outcome.changed_members().len() as u32,
+        unchanged: outcome.failed_members().map(|(count, error)| (count, error.to_owned())),
+        longest_pause,
+        threads: threads as u32,
+        took: outcome.took,
+    }
+}
+
+fn block_counts(report: &CountingReport) -> BlockCounts {
+    match &report.fallback {
+        Some(reason) => BlockCounts::Estimated { reason: reason.clone() },
+        None => BlockCounts::Counted { executions: report.executions, lost: report.lost() },
+    }
+}
+
+const fn source_name(source: SampleSource) -> &'static str {
+    match source {
+        SampleSource::Branches => "branches",
+        SampleSource::Cycles => "cycles",
+        SampleSource::Clock => "clock",
     }
 }
 

@@ -1,0 +1,341 @@
+//! The job of the live optimizer: sample, count, lay out, switch, compare, keep or undo. Commands, `watch`,
+//! experiments and benchmarks run it.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use dbdyno_machine::OwnUsage;
+use dbdyno_relayout::{Options, Profile, TooFewSamples};
+use dbdyno_units::Nanos;
+use serde::Serialize;
+
+use crate::LiveError;
+use crate::ab_test::{AbTest, Effect};
+use crate::attachment::Attachment;
+use crate::count::{CountingOptions, CountingReport, count};
+use crate::counting_guard::CountingGuard;
+use crate::optimize::{OptimizeError, Optimized, PlannedOptimization, optimize, plan};
+use crate::process::Process;
+use crate::process_profile::{ProcessProfile, ProfileReport};
+use crate::retry::retry_while_busy;
+use crate::sample::{Sampled, SamplingPlan};
+use crate::symbols;
+use crate::target::{Member, MemberOutcome, Target, descendants, optimize_descendants};
+
+/// What a job does now, for progress.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// An interrupted dbdyno counted executions in this process; the original code is active now.
+    CountingEnded {
+        pid: u32,
+    },
+    /// Sampling starts.
+    Sampling {
+        pid: u32,
+        plan: &'a SamplingPlan,
+    },
+    /// Sampling starts again, because executions were not counted.
+    SamplingLonger {
+        pid: u32,
+        time: Duration,
+    },
+    Sampled {
+        plan: &'a SamplingPlan,
+        sampled: &'a Sampled,
+    },
+    /// Samples of a file that the process has not loaded.
+    Unmatched {
+        module: &'a str,
+    },
+    /// Counting of executions starts.
+    Counting,
+    /// A step of the layout starts.
+    Step(&'a str),
+    /// The A/B test starts, and takes this time.
+    AbTest(Duration),
+    /// Sampling or the A/B test goes on, and takes this time in all.
+    TimePasses(Duration),
+}
+
+/// The receiver of events.
+pub type Events<'a> = &'a mut dyn FnMut(Event<'_>);
+
+/// One optimization of a process.
+#[derive(Clone, Debug)]
+pub struct OptimizeJob {
+    pub target: Target,
+    /// Whether the executions of blocks are counted first. They are not for several processes.
+    pub count: bool,
+    pub layout: Options,
+    /// Whether symbols of the new code are written for `perf` and debuggers.
+    pub symbols: bool,
+    pub ab_test: Option<AbTest>,
+}
+
+/// A command that starts the guard of the counting: see [`CountingGuard`].
+pub type GuardCommand<'a> = &'a dyn Fn(&Target) -> io::Result<Command>;
+
+/// What ends a job early, and what ends the counting if dbdyno is killed.
+#[derive(Clone, Copy)]
+pub struct Supervision<'a> {
+    pub is_cancelled: &'a dyn Fn() -> bool,
+    /// `None`: somebody else ends the counting.
+    pub guard: Option<GuardCommand<'a>>,
+}
+
+impl Supervision<'_> {
+    /// A job that is never cancelled, in a program without a guard.
+    pub const NONE: Self = Self { is_cancelled: &|| false, guard: None };
+}
+
+/// The outcome of a job.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    pub pid: u32,
+    pub profile: ProfileReport,
+    /// How executions were counted; `None` if that was not requested.
+    pub counting: Option<CountingReport>,
+    pub optimized: Optimized,
+    /// Script with the symbols of the new code for gdb.
+    pub gdb: Option<PathBuf>,
+    /// The result of the A/B test; `None` if it was not requested.
+    pub effect: Option<Effect>,
+    pub own_cost: OwnUsage,
+    /// The descendants. They have outcomes of their own.
+    #[serde(skip)]
+    pub members: Vec<Member>,
+    /// The samples, for another process of the same program.
+    #[serde(skip)]
+    pub reusable_profile: Profile,
+    /// Duration of everything after the counting, without the A/B test.
+    #[serde(skip)]
+    pub took: Nanos,
+    /// Number of times the process was too busy to be stopped.
+    #[serde(skip)]
+    pub retries: u32,
+}
+
+impl Outcome {
+    /// Whether a requested A/B test failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.effect.as_ref().is_some_and(|effect| !effect.errors.is_empty())
+    }
+
+    /// The descendants that have the new code.
+    #[must_use]
+    pub fn changed_members(&self) -> Vec<u32> {
+        changed(&self.members)
+    }
+
+    /// Number of descendants that could not be changed, and the error of the last one.
+    #[must_use]
+    pub fn failed_members(&self) -> Option<(u32, &str)> {
+        let failed = self.members.iter().filter_map(|member| match &member.outcome {
+            MemberOutcome::Error(error) => Some(error.as_str()),
+            MemberOutcome::Inherited | MemberOutcome::Switched(_) => None,
+        });
+        failed.zip(1..).last().map(|(error, count)| (count, error))
+    }
+
+    /// The longest stop of a process, and the largest number of stopped threads.
+    #[must_use]
+    pub fn largest_stop(&self) -> (Nanos, usize) {
+        let members = self.members.iter().filter_map(|member| match &member.outcome {
+            MemberOutcome::Switched(switched) => Some(switched),
+            MemberOutcome::Inherited | MemberOutcome::Error(_) => None,
+        });
+        let switched = std::iter::once(&self.optimized.switched).chain(members);
+        switched.fold((Nanos::ZERO, 0), |(longest, threads), one| {
+            (longest.max(one.longest_stop), threads.max(one.threads))
+        })
+    }
+}
+
+fn changed(members: &[Member]) -> Vec<u32> {
+    let is_changed = |member: &&Member| !matches!(member.outcome, MemberOutcome::Error(_));
+    members.iter().filter(is_changed).map(|member| member.pid).collect()
+}
+
+/// What a job would do.
+#[derive(Clone, Debug, Serialize)]
+pub struct DryRun {
+    pub pid: u32,
+    /// Always true, to tell it from an [`Outcome`].
+    pub dry_run: bool,
+    pub profile: ProfileReport,
+    pub planned: PlannedOptimization,
+    /// Why the process would not be optimized.
+    #[serde(serialize_with = "as_text")]
+    pub refused: Option<TooFewSamples>,
+}
+
+fn as_text<S: serde::Serializer>(
+    reason: &Option<TooFewSamples>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    reason.map(|reason| reason.to_string()).serialize(serializer)
+}
+
+impl OptimizeJob {
+    /// Attaches to the process, and checks what would end the job after the sampling, which takes long. Ends counting
+    /// that an interrupted dbdyno left active.
+    ///
+    /// # Errors
+    /// The process cannot be optimized, or the command that counts its work failed.
+    pub fn attach(&self, events: Events<'_>) -> Result<Attachment, LiveError> {
+        let attachment = self.target.attach_to_optimize(events)?;
+        attachment.check_filters()?;
+        if let Some(test) = &self.ab_test {
+            test.work.count()?;
+        }
+        Ok(attachment)
+    }
+
+    /// Optimizes the process with this profile.
+    ///
+    /// # Errors
+    /// In case of an error, nothing was changed, unless the error says otherwise.
+    pub fn run(
+        &self,
+        mut attachment: Attachment,
+        mut profile: ProcessProfile,
+        supervision: Supervision<'_>,
+        events: Events<'_>,
+    ) -> Result<Outcome, OptimizeError> {
+        let target = &self.target;
+        if target.family {
+            attachment.share_with(descendants(target.pid));
+        }
+        let counting = self.count(&mut attachment, &mut profile, supervision, events)?;
+        let start = Instant::now();
+        let earlier = descendants(target.pid);
+        let replaced = attachment.active_number();
+        let mut is_first = true;
+        let (done, retries) = retry_while_busy(
+            || {
+                let report = std::mem::take(&mut is_first);
+                let step = |step: &str| {
+                    if report {
+                        events(Event::Step(step))
+                    }
+                };
+                optimize(&mut attachment, &profile.samples, &self.layout, step)
+            },
+            OptimizeError::is_transient,
+        );
+        let (optimized, prepared) = done?;
+        if self.symbols {
+            prepared.write_symbols(&attachment);
+        }
+        if self.ab_test.is_none() && (supervision.is_cancelled)() {
+            attachment.restore(replaced)?;
+            return Err(OptimizeError::Cancelled);
+        }
+        let gdb = symbols::gdb_script(&target.state, attachment.process().identity());
+        drop(attachment);
+        let members =
+            if target.family { optimize_descendants(target, &prepared) } else { Vec::new() };
+        let took = start.elapsed().into();
+        let effect = self.ab_test.as_ref().map(|test| {
+            events(Event::AbTest(test.time));
+            let is_cancelled = || {
+                events(Event::TimePasses(test.time));
+                (supervision.is_cancelled)()
+            };
+            let group = || Ok(target.attach_group(&changed(&members))?.excluding(&earlier));
+            test.effect(group, is_cancelled)
+        });
+        Ok(Outcome {
+            pid: target.pid,
+            profile: profile.report(),
+            counting,
+            optimized,
+            gdb,
+            effect,
+            own_cost: OwnUsage::now(),
+            members,
+            reusable_profile: prepared.profile().clone(),
+            took,
+            retries,
+        })
+    }
+
+    /// Adds exact counts to the profile, if they are requested. If they are impossible, the process is sampled longer.
+    fn count(
+        &self,
+        attachment: &mut Attachment,
+        profile: &mut ProcessProfile,
+        supervision: Supervision<'_>,
+        events: Events<'_>,
+    ) -> Result<Option<CountingReport>, OptimizeError> {
+        let Supervision { is_cancelled, guard } = supervision;
+        let target = &self.target;
+        let report = match (self.count, target.family) {
+            (false, _) => return Ok(None),
+            (true, true) => CountingReport {
+                fallback: Some(
+                    "the executions of several processes cannot be counted (--family)".to_owned(),
+                ),
+                ..CountingReport::default()
+            },
+            (true, false) => {
+                events(Event::Counting);
+                let guard = guard.map(|guard| CountingGuard::start(guard(target)?)).transpose();
+                let starting = "starting the guard of the counting in";
+                let guard = guard.map_err(LiveError::system(starting, target.pid))?;
+                let options = CountingOptions::default();
+                let counted =
+                    count(attachment, &profile.samples, &self.layout, &options, is_cancelled);
+                match &counted {
+                    Ok(_) | Err(OptimizeError::Live(LiveError::Exited { .. })) => drop(guard),
+                    // The code that counts may be active. The caller releases the process.
+                    Err(_) => guard.into_iter().for_each(CountingGuard::act),
+                }
+                let counted = counted?;
+                profile.samples = counted.samples;
+                counted.report
+            }
+        };
+        if report.fallback.is_some() && !is_cancelled() {
+            profile.prolong(attachment, is_cancelled, events)?;
+        }
+        if is_cancelled() { Err(OptimizeError::Cancelled) } else { Ok(Some(report)) }
+    }
+
+    /// Attaches to the process for [`OptimizeJob::plan`], without a change.
+    ///
+    /// # Errors
+    /// The process cannot be optimized.
+    pub fn attach_unchanged(&self) -> Result<Attachment, LiveError> {
+        let Target { pid, state, probe, max_pause, .. } = &self.target;
+        Attachment::open_unchanged(Process::open(*pid, *probe)?, state, *max_pause)
+    }
+
+    /// Plans the optimization without changing the process, also if the samples are too few.
+    ///
+    /// # Errors
+    /// As those of [`OptimizeJob::run`] before the first change.
+    pub fn plan(
+        &self,
+        mut attachment: Attachment,
+        profile: &ProcessProfile,
+    ) -> Result<DryRun, OptimizeError> {
+        if self.target.family {
+            attachment.share_with(descendants(self.target.pid));
+        }
+        let layout = Options { required: None, ..self.layout.clone() };
+        let planned = plan(&attachment, &profile.samples, &layout)?;
+        let required = self.layout.required;
+        let refused = required.and_then(|it| it.check(&planned.statistics.precision).err());
+        Ok(DryRun {
+            pid: self.target.pid,
+            dry_run: true,
+            profile: profile.report(),
+            planned,
+            refused,
+        })
+    }
+}
