@@ -166,6 +166,8 @@ pub enum LiveError {
     /// Another user could write to the directory for journals.
     #[error(transparent)]
     UntrustedState(#[from] UntrustedDir),
+    #[error("the live optimizer needs x86-64")]
+    WrongPlatform,
     /// A file of dbdyno could not be read or written.
     #[error("{doing} {} failed: {source}", path.display())]
     File {

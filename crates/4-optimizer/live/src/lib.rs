@@ -11,10 +11,11 @@
 //! correctly with every mixture of redirected and other functions. A thread that runs code for dbdyno
 //! restores its state itself. And the kernel resumes stopped threads when dbdyno ends.
 //!
-//! Linux on x86-64 only.
+//! Linux on x86-64 only: elsewhere, [`check_platform`] says so.
 
 mod ab_test;
 mod address_maps;
+mod arch;
 mod attachment;
 mod count;
 mod counting_guard;
@@ -53,6 +54,7 @@ mod watchdog;
 pub use ab_test::{
     AbTest, AbTestOutcome, AbTestResult, AbTestVerdict, Effect, KeepRule, WorkCounter,
 };
+pub use arch::check_platform;
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE};
 pub use count::{Counted, CountingOptions, CountingReport, PreparedCounting, count};
 pub use counting_guard::end_counting_after_input;

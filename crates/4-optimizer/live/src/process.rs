@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::arch::check_platform;
 use crate::memory::ProcessMemory;
 use crate::probe::{self, Status};
 use crate::signal_returns::signal_returns;
@@ -39,6 +40,7 @@ impl Process {
     /// # Errors
     /// It exited or cannot be optimized, with the reason and what to try. It was not changed.
     pub fn open(pid: u32, options: ProbeOptions) -> Result<Self, LiveError> {
+        check_platform()?;
         let identity = identify(pid)?;
         let program = probe::program(pid)?;
         let status = Status::of(pid)?;

@@ -10,6 +10,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
 use crate::LiveError;
+use crate::arch;
 use crate::journal::{Area, Generation};
 use crate::module::Module;
 use crate::patch::PAGE;
@@ -136,7 +137,7 @@ pub(crate) fn call(
     functions: &[FunctionCall],
     original: Original<'_>,
 ) -> Result<(), LiveError> {
-    let size = std::arch::x86_64::__cpuid_count(0xd, 0).ebx;
+    let size = arch::size_of_vectors();
     if size > VECTORS_SIZE {
         let reason =
             format!("the vector registers of this CPU need {size} bytes, which is not supported");

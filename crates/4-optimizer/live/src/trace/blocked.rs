@@ -9,6 +9,7 @@
 use std::fs;
 
 use super::raw::Registers;
+use crate::arch;
 use crate::threads::{is_kernel_worker, thread_state};
 
 /// System calls that a thread may be left in: they wait for a device or a lock of the kernel, start no
@@ -37,8 +38,8 @@ const MAY_BE_LEFT: [i64; 24] = [
     libc::SYS_copy_file_range,
     libc::SYS_io_submit,
     libc::SYS_openat,
-    libc::SYS_unlink,
-    libc::SYS_rename,
+    arch::SYS_UNLINK,
+    arch::SYS_RENAME,
 ];
 
 /// Whether threads in uninterruptible sleep are waited for.

@@ -15,6 +15,7 @@ use super::session::{StoppedThread, UnstoppedThreads, present_call};
 use super::stacks::{StackWord, Stacks};
 use super::stub::{self, FunctionCall, StubData, SystemCall};
 use crate::LiveError;
+use crate::arch;
 use crate::maps::{Mapping, Maps};
 use crate::memory::ProcessMemory;
 use crate::module::Module;
@@ -37,12 +38,12 @@ const ALL_SIGNALS: u64 = u64::MAX;
 /// for a futex may hold one.
 const IDLE: [i64; 18] = [
     libc::SYS_read,
-    libc::SYS_poll,
+    arch::SYS_POLL,
     libc::SYS_ppoll,
-    libc::SYS_epoll_wait,
+    arch::SYS_EPOLL_WAIT,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
-    libc::SYS_select,
+    arch::SYS_SELECT,
     libc::SYS_pselect6,
     libc::SYS_nanosleep,
     libc::SYS_clock_nanosleep,
@@ -53,7 +54,7 @@ const IDLE: [i64; 18] = [
     libc::SYS_rt_sigtimedwait,
     libc::SYS_io_getevents,
     libc::SYS_wait4,
-    libc::SYS_pause,
+    arch::SYS_PAUSE,
 ];
 
 /// Libraries that hold locks while they run, which a called function might need. So does code of other files

@@ -15,6 +15,7 @@ mod unused_code;
 pub(crate) use blocked::BlockedThreads;
 pub(crate) use inject::{call_functions, check_filters, make_system_calls};
 pub(crate) use priorities::restore_priorities;
+pub(crate) use raw::check;
 pub(crate) use rseq::is_in_critical_section;
 pub(crate) use session::StoppedProcess;
 pub(crate) use stacks::{KnownCode, Stacks, is_code_in_use, ranges_in_use};

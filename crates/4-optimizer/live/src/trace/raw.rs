@@ -6,7 +6,7 @@
 use std::io;
 use std::ptr;
 
-pub(crate) use libc::user_regs_struct as Registers;
+pub(crate) use crate::arch::{Registers, registers, set_registers};
 
 /// Why a thread is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub(crate) enum ThreadStop {
 /// The event in the status of `waitpid` that `PTRACE_INTERRUPT` and group stops cause.
 const EVENT_STOP: i32 = 128;
 
-fn check(status: libc::c_long) -> io::Result<()> {
+/// The result of `ptrace`.
+pub(crate) fn check(status: libc::c_long) -> io::Result<()> {
     if status == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -53,21 +54,6 @@ pub(crate) fn detach(tid: i32, signal: i32) -> io::Result<()> {
     let signal = libc::c_long::from(signal);
     // SAFETY: takes numbers only.
     check(unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, nothing, signal) })
-}
-
-pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
-    let mut registers = std::mem::MaybeUninit::<Registers>::uninit();
-    let nothing = ptr::null_mut::<libc::c_void>();
-    // SAFETY: the kernel fills a structure of this type at the given address.
-    check(unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, nothing, registers.as_mut_ptr()) })?;
-    // SAFETY: it succeeded and filled the whole structure.
-    Ok(unsafe { registers.assume_init() })
-}
-
-pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
-    let nothing = ptr::null_mut::<libc::c_void>();
-    // SAFETY: the kernel reads a structure of this type.
-    check(unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, nothing, ptr::from_ref(registers)) })
 }
 
 /// Not in the libc crate; from `linux/elf.h`.

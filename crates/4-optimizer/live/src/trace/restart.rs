@@ -4,6 +4,7 @@
 //! codes. A few fail with `EINTR` although no signal handler ran, which programs may not expect.
 
 use super::raw::Registers;
+use crate::arch;
 
 const EINTR: i64 = -4;
 const ERESTARTSYS: i64 = -512;
@@ -23,7 +24,7 @@ const NOT_RESTARTED: [i64; 21] = [
     libc::SYS_connect,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
-    libc::SYS_epoll_wait,
+    arch::SYS_EPOLL_WAIT,
     libc::SYS_io_getevents,
     libc::SYS_read,
     libc::SYS_readv,
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn wait_that_a_stop_would_end_is_restarted() {
-        let wait = in_call(libc::SYS_epoll_wait, EINTR);
+        let wait = in_call(arch::SYS_EPOLL_WAIT, EINTR);
         assert_eq!(restarted(&wait).map(|r| r.rax.cast_signed()), Some(ERESTARTNOHAND));
         assert_eq!(continuation(&wait).rip, 0x1000);
         // From a socket with a timeout.
