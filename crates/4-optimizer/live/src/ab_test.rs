@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::LiveError;
 use crate::attachment::Attachment;
-use crate::retry::retry_while_busy;
 use crate::target::{AttachedGroup, GroupSwitched};
+use crate::threads::retry_while_busy;
 
 /// A command that prints a counter of the work done by a process.
 #[derive(Clone, Debug)]

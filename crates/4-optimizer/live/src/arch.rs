@@ -51,9 +51,7 @@ mod arch {
     pub(super) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
         let nothing = ptr::null_mut::<libc::c_void>();
         // SAFETY: the kernel reads a structure of this type.
-        check(unsafe {
-            libc::ptrace(libc::PTRACE_SETREGS, tid, nothing, ptr::from_ref(registers))
-        })
+        check(unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, nothing, ptr::from_ref(registers)) })
     }
 
     /// Size of all vector registers in the format of `XSAVE`, in bytes.

@@ -1,11 +1,8 @@
 //! The optimizations of one process: activated, undone, replaced, freed.
 
-mod activate;
 mod activation;
 mod areas;
 mod counting;
-mod free;
-mod huge_pages;
 mod inherit;
 
 use std::collections::HashSet;
@@ -20,12 +17,12 @@ use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, PatchedMapping};
 use crate::memory::PagedReader;
 use crate::patch::Patch;
-use crate::patch_list::PatchList;
+use crate::patch::PatchList;
 use crate::process::Process;
 use crate::replace::Switched;
-use crate::symbols::{perf_map, symbol_files};
+use crate::symbols;
 use crate::trace::restore_priorities;
-use activate::Moving;
+use activation::Moving;
 pub use activation::redirected;
 pub use areas::MAX_CODE;
 
@@ -288,8 +285,8 @@ impl Attachment {
     /// Writes symbols of a generation for `perf` and debuggers. The process does not need them, so errors
     /// are ignored.
     pub(crate) fn write_symbols(&self, number: u32, patch: &Patch) {
-        perf_map::write(self.process.pid(), &patch.symbols, self.areas());
-        symbol_files::write(self.directory(), number, patch);
+        symbols::write_perf_map(self.process.pid(), &patch.symbols, self.areas());
+        symbols::write_symbol_files(self.directory(), number, patch);
     }
 
     /// The slots of virtual tables that contain their function, or the copy of a generation.

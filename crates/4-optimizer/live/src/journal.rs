@@ -4,25 +4,26 @@
 //! of every changed byte, so that changes can be undone even if dbdyno was killed. It need not
 //! survive a reboot, because no process does.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs;
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dbdyno_machine::ProcessIdentity;
+use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_relayout::AddressMap;
 use serde::{Deserialize, Serialize};
 
 use crate::LiveError;
-use crate::address_maps::{self, AddressMaps};
-use crate::maps::{Mapping, Maps};
-use crate::patch::{BytePatch, PAGE, hex};
-use crate::patch_list::PatchList;
+use crate::memory::{Mapping, Maps};
+use crate::patch::{BytePatch, PAGE, PatchList, hex};
 use crate::threads::check_alive;
-use dbdyno_machine::ProcessIdentity;
-use dbdyno_machine::safe_files::SafeDir;
 
 /// Format version of the file.
 const FORMAT: u32 = 1;
@@ -339,7 +340,7 @@ pub fn find_record(
 
 /// The address map of a generation of any process.
 pub(crate) fn find_map(state: &Path, identity: &ProcessIdentity, number: u32) -> AddressMap {
-    address_maps::read(&directory(state, identity), number)
+    read_map(&directory(state, identity), number)
 }
 
 /// The records of all running processes with code of dbdyno, active or not.
@@ -426,6 +427,61 @@ fn remove_exited(state: &Path) {
             let _ = fs::remove_dir_all(&directory);
         }
     }
+}
+
+/// The maps by number of the generation. Each file is read once, because every switch needs all of them.
+#[derive(Debug)]
+pub(crate) struct AddressMaps {
+    directory: PathBuf,
+    known: Mutex<BTreeMap<u32, Arc<AddressMap>>>,
+}
+
+impl AddressMaps {
+    /// The maps in a directory.
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), known: Mutex::default() }
+    }
+
+    /// Stores the map of a generation.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub(crate) fn store(&self, number: u32, map: &AddressMap) -> Result<(), LiveError> {
+        let path = path(&self.directory, number);
+        let written = postcard::to_allocvec(map)
+            .map_err(std::io::Error::other)
+            .and_then(|bytes| fs::write(&path, bytes));
+        written.map_err(LiveError::file("writing", &path))?;
+        self.known().insert(number, Arc::new(map.clone()));
+        Ok(())
+    }
+
+    /// The map of a generation; empty if none is stored.
+    pub(crate) fn get(&self, number: u32) -> Arc<AddressMap> {
+        let read = || Arc::new(read_map(&self.directory, number));
+        self.known().entry(number).or_insert_with(read).clone()
+    }
+
+    /// Removes the map of a generation.
+    pub(crate) fn remove(&self, number: u32) {
+        self.known().remove(&number);
+        // If it fails, the file stays until the process exits.
+        let _ = fs::remove_file(path(&self.directory, number));
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<AddressMap>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The map of a generation in the directory of any process; empty if none is stored.
+pub(crate) fn read_map(directory: &Path, number: u32) -> AddressMap {
+    let bytes = fs::read(path(directory, number)).unwrap_or_default();
+    postcard::from_bytes(&bytes).unwrap_or_default()
+}
+
+fn path(directory: &Path, number: u32) -> PathBuf {
+    directory.join(format!("map-{number}"))
 }
 
 #[cfg(test)]
@@ -566,5 +622,19 @@ mod tests {
             assert_eq!(was_replaced(&line), [true, true], "{line}");
         }
         assert_eq!(PatchedMapping::of(&entries, &Maps::default()), []);
+    }
+
+    #[test]
+    fn map_is_found_by_this_and_other_readers_until_it_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let map = AddressMap::new(vec![(1, 2)], vec![(2, 1)]);
+        let maps = AddressMaps::new(directory.path());
+        assert_eq!(*maps.get(1), AddressMap::default());
+        maps.store(1, &map).unwrap();
+        assert_eq!(*maps.get(1), map);
+        assert_eq!(*AddressMaps::new(directory.path()).get(1), map);
+        maps.remove(1);
+        assert_eq!(*maps.get(1), AddressMap::default());
+        assert_eq!(read_map(directory.path(), 1), AddressMap::default());
     }
 }

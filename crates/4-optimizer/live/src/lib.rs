@@ -14,33 +14,22 @@
 //! Linux on x86-64 only: elsewhere, [`check_platform`] says so.
 
 mod ab_test;
-mod address_maps;
 mod arch;
 mod attachment;
 mod count;
-mod counting_guard;
 mod error;
-mod hot_modules;
 mod job;
 mod journal;
-mod lay_out;
-mod maps;
 mod memory;
 mod module;
 mod optimize;
-mod own_thread;
 mod patch;
-mod patch_list;
 mod probe;
 mod process;
-mod process_profile;
 mod replace;
-mod retry;
 mod sample;
 mod server_optimizer;
-mod signal_returns;
 mod status;
-mod switch_plan;
 pub mod symbols;
 mod target;
 #[cfg(test)]
@@ -56,27 +45,27 @@ pub use ab_test::{
 };
 pub use arch::check_platform;
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE};
-pub use count::{Counted, CountingOptions, CountingReport, PreparedCounting, count};
-pub use counting_guard::end_counting_after_input;
+pub use count::{
+    Counted, CountingOptions, CountingReport, PreparedCounting, count, end_counting_after_input,
+};
 pub use error::LiveError;
-pub use hot_modules::{HotModule, HotModules, all_images, coverage, hot_modules, map_to_original};
-pub use job::{DryRun, Event, Events, OptimizeJob, Outcome, Supervision};
+pub use job::{
+    DryRun, Event, Events, OptimizeJob, Outcome, ProcessProfile, ProfileReport, Supervision,
+};
 pub use journal::{
     Area, Generation, GenerationState, JournalRecord, PatchedMapping, find_record, live_records,
     state_dir,
 };
-pub use maps::{Mapping, Maps};
-pub use memory::ProcessMemory;
-pub use module::{LoadedModule, Module};
+pub use memory::{Mapping, Maps, ProcessMemory};
+pub use module::{
+    HotModule, HotModules, LoadedModule, Module, all_images, coverage, hot_modules, map_to_original,
+};
 pub use optimize::{
     OptimizeError, Optimized, PlannedOptimization, PreparedPatch, optimize, optimize_like, plan,
 };
-pub use own_thread::raise_priority;
-pub use patch::{BytePatch, CodeSymbol, MemoryBlock, Patch};
-pub use patch_list::PatchList;
+pub use patch::{BytePatch, CodeSymbol, MemoryBlock, Patch, PatchList};
 pub use probe::{CheckResult, Probe, ProbeCheck, probe};
 pub use process::{ProbeOptions, Process};
-pub use process_profile::{ProcessProfile, ProfileReport};
 pub use replace::Switched;
 pub use sample::{
     DEFAULT_FREQUENCY, SampleSource, Sampled, SamplingCost, SamplingOptions, SamplingPlan,
@@ -91,4 +80,5 @@ pub use target::{
     AttachedGroup, GroupSwitched, Member, MemberOutcome, SwitchOperation, Target, descendants,
     optimize_descendants,
 };
+pub use threads::raise_priority;
 pub use watch::{WatchReport, WatchRules, WatchStage, watch};

@@ -12,8 +12,8 @@ use crate::attachment::{Activation, Attachment, MAX_CODE, redirected};
 use crate::journal::{GenerationState, JournalRecord, find_record, live_records};
 use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
-use crate::retry::retry_while_busy;
 use crate::target::Target;
+use crate::threads::retry_while_busy;
 use crate::{symbols, unwind};
 
 /// The status of an optimized process.

@@ -1,16 +1,355 @@
 //! Symbols of new code, for `perf` and for debuggers.
 
-pub(crate) mod perf_map;
-pub(crate) mod symbol_files;
-
+use std::fs::{File, Permissions};
+use std::io::{Read, Seek, Write};
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use dbdyno_machine::ProcessIdentity;
+use object::write::{Object, StandardSection, Symbol, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+};
+use rustix::fs::{XattrFlags, fsetxattr};
+
+use crate::journal::Area;
+use crate::patch::{CodeSymbol, MemoryBlock, Patch};
 
 /// A gdb script that loads the symbols of all new code in a process, updated with each optimization.
 /// `None` if there are no symbols.
 #[must_use]
 pub fn gdb_script(state: &Path, identity: &ProcessIdentity) -> Option<PathBuf> {
-    let script = symbol_files::script(&crate::journal::directory(state, identity));
+    let script = script(&crate::journal::directory(state, identity));
     script.exists().then_some(script)
+}
+
+fn path(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/tmp/perf-{pid}.map"))
+}
+
+/// Adds symbols, and removes existing ones whose code has been freed.
+pub(crate) fn write_perf_map<'a>(
+    pid: u32,
+    symbols: &[CodeSymbol],
+    areas: impl Iterator<Item = &'a Area>,
+) {
+    let areas: Vec<Range<u64>> = areas.map(Area::code_range).collect();
+    // The directory is writable for all: do not follow links, do not wait for a pipe, and do not change
+    // files of others.
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path(pid));
+    let user = rustix::process::geteuid().as_raw();
+    let is_ours = |file: &File| {
+        file.metadata().is_ok_and(|data| data.is_file() && data.uid() == user && data.nlink() == 1)
+    };
+    if let Ok(mut file) = file
+        && is_ours(&file)
+        // One of an earlier version was readable for all.
+        && file.set_permissions(Permissions::from_mode(0o600)).is_ok()
+    {
+        if let Some(reader) = user_of(pid).filter(|reader| *reader != user)
+            && let Err(error) = let_read(&file, reader)
+        {
+            tracing::debug!(pid, reader, %error, "perf of the process's user finds no symbols");
+        }
+        let _ = rewrite(&mut file, symbols, &areas);
+    }
+}
+
+/// The effective user of a process.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Lets a user read a file of mode 0600, with an access control list as in `acl(5)`.
+fn let_read(file: &File, reader: u32) -> io::Result<()> {
+    const VERSION: u32 = 2;
+    const NOBODY: u32 = u32::MAX;
+    const READ: u16 = 4;
+    const WRITE: u16 = 2;
+    // Tag, permissions, user: the owner, the reader, the group, the mask, all others.
+    let entries: [(u16, u16, u32); 5] = [
+        (0x01, READ | WRITE, NOBODY),
+        (0x02, READ, reader),
+        (0x04, 0, NOBODY),
+        (0x10, READ, NOBODY),
+        (0x20, 0, NOBODY),
+    ];
+    let mut list = VERSION.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        list.extend(tag.to_le_bytes());
+        list.extend(permissions.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    fsetxattr(file, "system.posix_acl_access", &list, XattrFlags::empty())?;
+    Ok(())
+}
+
+fn rewrite(file: &mut File, symbols: &[CodeSymbol], areas: &[Range<u64>]) -> io::Result<()> {
+    let mut before = String::new();
+    file.read_to_string(&mut before)?;
+    let start = |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok();
+    let is_new = |at: u64| symbols.iter().any(|symbol| symbol.range.contains(&at));
+    let mut text = String::new();
+    for line in before.lines() {
+        let is_kept = |at: u64| areas.iter().any(|area| area.contains(&at)) && !is_new(at);
+        if start(line).is_some_and(is_kept) {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    for symbol in symbols {
+        let (start, size) = (symbol.range.start, symbol.range.end - symbol.range.start);
+        text.push_str(&format!("{start:x} {size:x} {}\n", symbol.name));
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(text.as_bytes())
+}
+
+/// Path of the script.
+pub(super) fn script(directory: &Path) -> PathBuf {
+    directory.join("names.gdb")
+}
+
+/// Writes the files of a generation and updates the script. Errors are ignored.
+pub(crate) fn write_symbol_files(directory: &Path, number: u32, patch: &Patch) {
+    // A killed dbdyno may have left files of an earlier generation with this number.
+    remove(directory, number);
+    for (index, code) in modules(patch).iter().enumerate() {
+        let path = directory.join(file_name(number, index, code));
+        let _ = code.to_object().map(|bytes| fs::write(path, bytes));
+    }
+    let _ = write_script(directory, None);
+}
+
+/// Removes the files of a freed generation. The script never refers to a missing file.
+pub(crate) fn forget_symbols(directory: &Path, number: u32) {
+    let _ = write_script(directory, Some(number));
+    remove(directory, number);
+}
+
+fn remove(directory: &Path, number: u32) {
+    for (path, _) in files(directory).into_iter().filter(|(path, _)| is_of(path, number)) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn is_of(path: &Path, number: u32) -> bool {
+    name(path).starts_with(&prefix(number))
+}
+
+fn write_script(directory: &Path, without: Option<u32>) -> io::Result<()> {
+    let mut text = String::new();
+    let is_left_out = |path: &Path| without.is_some_and(|number| is_of(path, number));
+    for (path, sections) in files(directory).into_iter().filter(|(path, _)| !is_left_out(path)) {
+        // gdb only interprets these two characters inside quotation marks.
+        let path = path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+        text.push_str(&format!("add-symbol-file \"{path}\" {sections}\n"));
+    }
+    if text.is_empty() {
+        return fs::remove_file(script(directory));
+    }
+    let new = directory.join("names.gdb.new");
+    fs::write(&new, text)?;
+    fs::rename(new, script(directory))
+}
+
+/// The code of one module and its frame descriptions.
+struct ModuleCode<'a> {
+    code: &'a MemoryBlock,
+    frames: Option<MemoryBlock>,
+    symbols: Vec<&'a CodeSymbol>,
+}
+
+/// The code of a patch by module. The frame descriptions of a module follow its code.
+fn modules(patch: &Patch) -> Vec<ModuleCode<'_>> {
+    let mut modules: Vec<ModuleCode<'_>> = Vec::new();
+    let mut blocks: Vec<&MemoryBlock> = patch.blocks.iter().collect();
+    blocks.sort_by_key(|block| block.address);
+    for block in blocks {
+        let range = block.address..block.address + block.bytes.len() as u64;
+        let inside = |symbol: &&CodeSymbol| range.contains(&symbol.range.start);
+        let symbols: Vec<&CodeSymbol> = patch.symbols.iter().filter(inside).collect();
+        if !symbols.is_empty() {
+            modules.push(ModuleCode { code: block, frames: None, symbols });
+        } else if let Some(last) = modules.last_mut() {
+            let list = patch.frames.iter().find(|list| range.contains(list));
+            last.frames = list.and_then(|list| frames(block, *list)).or(last.frames.take());
+        }
+    }
+    modules
+}
+
+/// A list of frames, with the length of zero that ends it.
+fn frames(block: &MemoryBlock, list: u64) -> Option<MemoryBlock> {
+    let start = usize::try_from(list.checked_sub(block.address)?).ok()?;
+    let all = block.bytes.get(start..)?;
+    let mut end = 0;
+    loop {
+        let length = u32::from_le_bytes(all.get(end..end + 4)?.try_into().ok()?);
+        end += 4 + usize::try_from(length).ok()?;
+        if length == 0 {
+            return Some(MemoryBlock { address: list, bytes: all.get(..end)?.to_vec() });
+        }
+    }
+}
+
+impl ModuleCode<'_> {
+    /// A relocatable object file; the reader has to specify the addresses of its sections.
+    fn to_object(&self) -> object::write::Result<Vec<u8>> {
+        let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        let text = object.section_id(StandardSection::Text);
+        object.append_section_data(text, &self.code.bytes, 16);
+        if let Some(frames) = &self.frames {
+            let id = object.add_section(Vec::new(), b".eh_frame".into(), SectionKind::ReadOnlyData);
+            object.append_section_data(id, &frames.bytes, 8);
+        }
+        for symbol in &self.symbols {
+            object.add_symbol(Symbol {
+                name: symbol.name.clone().into_bytes(),
+                value: symbol.range.start - self.code.address,
+                size: symbol.range.end - symbol.range.start,
+                kind: SymbolKind::Text,
+                scope: SymbolScope::Linkage,
+                weak: false,
+                section: SymbolSection::Section(text),
+                flags: SymbolFlags::None,
+            });
+        }
+        object.write()
+    }
+}
+
+fn prefix(number: u32) -> String {
+    format!("code-{number}-")
+}
+
+/// The file name, which has the addresses of the sections: `code-GENERATION-INDEX-CODE-FRAMES.o`.
+fn file_name(number: u32, index: usize, module: &ModuleCode<'_>) -> String {
+    let frames = module.frames.as_ref().map_or(0, |frames| frames.address);
+    format!("{}{index}-{:x}-{frames:x}.o", prefix(number), module.code.address)
+}
+
+/// The files in the directory and their section addresses in gdb's syntax.
+fn files(directory: &Path) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<(PathBuf, String)> = entries
+        .filter_map(|entry| {
+            let path = entry.path();
+            let sections = sections(&name(&path))?;
+            Some((path, sections))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn sections(name: &str) -> Option<String> {
+    let fields: Vec<&str> = name.strip_prefix("code-")?.strip_suffix(".o")?.split('-').collect();
+    let [_, _, code, frames] = fields[..] else { return None };
+    Some(match frames {
+        "0" => format!("0x{code}"),
+        _ => format!("0x{code} -s .eh_frame 0x{frames}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use super::*;
+
+    fn write_symbol(pid: u32) {
+        let symbol = CodeSymbol { range: 0x1000..0x1010, name: "moved".into() };
+        let area = Area { address: 0x1000, code: 0x1000, data: 0 };
+        write_perf_map(pid, &[symbol], [area].iter());
+    }
+
+    #[test]
+    fn file_is_readable_only_for_its_user() {
+        // A process ID that no process has, and a leftover of an earlier version.
+        let pid = 2_000_000_000 + std::process::id();
+        let path = path(pid);
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        write_symbol(pid);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        let text = fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((mode & 0o777, text.as_str()), (0o600, "1000 10 moved\n"));
+        // Links are not followed.
+        let target = tempfile::NamedTempFile::new().unwrap();
+        symlink(target.path(), &path).unwrap();
+        write_symbol(pid);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(target.as_file().metadata().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn user_of_the_process_may_read_it_and_others_may_not() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can read as other users");
+            return;
+        }
+        let probe = tempfile::NamedTempFile::new_in("/tmp").unwrap();
+        if let Err(error) = let_read(probe.as_file(), 65_534) {
+            println!("skipped: no access control lists in /tmp: {error}");
+            return;
+        }
+        let mut process = Command::new("sleep").arg("60").uid(65_534).gid(65_534).spawn().unwrap();
+        let path = path(process.id());
+        write_symbol(process.id());
+        let readable = |user: u32| {
+            let mut test = Command::new("test");
+            test.arg("-r").arg(&path).uid(user).gid(user).status().unwrap().success()
+        };
+        let allowed = [readable(65_534), readable(65_533)];
+        let owner = fs::metadata(&path).unwrap().uid();
+        // The process's user cannot have this file changed.
+        fs::write(&path, "planted").unwrap();
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        write_symbol(process.id());
+        let planted = fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!((allowed, owner, planted.as_str()), ([true, false], 0, "planted"));
+    }
+
+    #[test]
+    fn user_of_this_process_is_known() {
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(user_of(std::process::id()), Some(own));
+    }
+
+    #[test]
+    fn symbols_of_freed_code_are_removed() {
+        let symbol =
+            |start: u64, name: &str| CodeSymbol { range: start..start + 16, name: name.into() };
+        let mut file = tempfile::tempfile().unwrap();
+        rewrite(&mut file, &[symbol(0x1000, "old"), symbol(0x2000, "kept")], &[]).unwrap();
+        file.rewind().unwrap();
+        rewrite(&mut file, &[symbol(0x3000, "new")], &[0x2000..0x2800, 0x3000..0x3800]).unwrap();
+        file.rewind().unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "2000 10 kept\n3000 10 new\n");
+    }
 }

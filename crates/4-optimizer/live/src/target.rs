@@ -15,8 +15,8 @@ use crate::journal::GenerationState;
 use crate::optimize::{PreparedPatch, optimize_like};
 use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
-use crate::retry::retry_while_busy;
 use crate::sample::family_of;
+use crate::threads::retry_while_busy;
 
 /// A process, and how to attach to it.
 #[derive(Clone, Debug)]

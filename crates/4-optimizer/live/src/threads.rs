@@ -1,6 +1,7 @@
-//! The threads of a process.
+//! Threads of processes, this thread, and attempts while threads are too busy to be stopped.
 
-use std::fs;
+use std::time::Duration;
+use std::{fs, thread};
 
 use dbdyno_machine::{ProcStat, ProcessIdentity};
 
@@ -71,6 +72,76 @@ fn flags(stat: &str) -> Option<u64> {
     fields.split(' ').nth(9 - 3)?.parse().ok()
 }
 
+/// The highest priority of threads without real-time scheduling.
+pub(crate) const HIGHEST_PRIORITY: libc::c_int = -20;
+
+/// To Linux, the thread that calls.
+const THIS_THREAD: i32 = 0;
+
+/// Runs `work` on a new thread and waits for it.
+///
+/// Tracing is bound to the thread that started it. When that thread ends, the kernel releases all
+/// threads that it has seized, whatever their state: so `work` cannot leave a thread stopped.
+pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let outcome = thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                raise_priority();
+                use_real_time();
+                work()
+            })
+            .join()
+    });
+    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Gives this thread the highest priority, if permitted, and makes its short sleeps exact: for work while
+/// other threads are stopped, or that must not wait for them on a busy machine.
+pub fn raise_priority() {
+    set_priority(THIS_THREAD, HIGHEST_PRIORITY);
+    dbdyno_machine::set_minimal_timer_slack();
+}
+
+/// Lets this thread run before all threads without real-time scheduling, if permitted. The highest nice
+/// value is not enough: Linux divides CPU time between sessions first (`CONFIG_SCHED_AUTOGROUP`), and
+/// nice values count within a session only.
+fn use_real_time() {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // Processes and threads that it starts do not inherit it.
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the structure lives during the call. rustix does not support this.
+    unsafe { libc::sched_setscheduler(THIS_THREAD, policy, &raw const lowest) };
+}
+
+/// Sets the nice value of a thread, if permitted.
+pub(crate) fn set_priority(tid: i32, nice: i32) {
+    // SAFETY: takes numbers. rustix supports this for processes only, and would reject the thread
+    // ID.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), nice) };
+}
+
+/// Maximum number of retries.
+const RETRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(150);
+
+/// Calls `operation` until it succeeds or fails with an error that is not transient, with a limited
+/// number of retries. Also returns the number of retries.
+///
+/// # Errors
+/// The last error of `operation`.
+pub fn retry_while_busy<T, E>(
+    mut operation: impl FnMut() -> Result<T, E>,
+    is_transient: impl Fn(&E) -> bool,
+) -> (Result<T, E>, u32) {
+    for retries in 0..RETRIES {
+        match operation() {
+            Err(error) if is_transient(&error) => thread::sleep(PAUSE),
+            outcome => return (outcome, retries),
+        }
+    }
+    (operation(), RETRIES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +162,36 @@ mod tests {
         let earlier = ProcessIdentity { start_ticks: identity.start_ticks - 1, ..identity };
         assert!(matches!(check_alive(&earlier), Err(LiveError::Exited { .. })));
         assert!(matches!(identify(0x7fff_fff0), Err(LiveError::Exited { .. })));
+    }
+
+    fn policy() -> libc::c_int {
+        // SAFETY: takes a number.
+        unsafe { libc::sched_getscheduler(THIS_THREAD) }
+    }
+
+    #[test]
+    fn own_thread_is_real_time_where_permitted_and_threads_that_it_starts_are_not() {
+        let lowest = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the structure lives during the call.
+        let is_permitted = thread::spawn(move || unsafe {
+            libc::sched_setscheduler(THIS_THREAD, libc::SCHED_FIFO, &raw const lowest) == 0
+        });
+        let [own, started] = on_own_thread(|| [policy(), thread::spawn(policy).join().unwrap()]);
+        if is_permitted.join().unwrap() {
+            assert_eq!(own, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK);
+        }
+        assert_eq!([policy(), started], [libc::SCHED_OTHER; 2]);
+    }
+
+    #[test]
+    fn transient_errors_are_retried_and_others_are_not() {
+        let mut left = 2;
+        let mut operation = || {
+            left -= 1;
+            if left > 0 { Err("busy") } else { Ok(left) }
+        };
+        assert_eq!(retry_while_busy(&mut operation, |error| *error == "busy"), (Ok(0), 1));
+        let failing = || Err::<(), _>("exited");
+        assert_eq!(retry_while_busy(failing, |error| *error == "busy"), (Err("exited"), 0));
     }
 }

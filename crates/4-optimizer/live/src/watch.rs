@@ -15,12 +15,12 @@ use serde::Serialize;
 
 use crate::LiveError;
 use crate::attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE};
-use crate::hot_modules::{coverage, map_to_original};
+use crate::job::ProcessProfile;
 use crate::job::{Event, OptimizeJob, Supervision};
 use crate::journal::{Generation, GenerationState};
+use crate::module::{coverage, map_to_original};
 use crate::optimize::OptimizeError;
 use crate::process::ProbeOptions;
-use crate::process_profile::ProcessProfile;
 use crate::sample::{SamplingPlan, SamplingRequest, sample};
 use crate::target::Target;
 

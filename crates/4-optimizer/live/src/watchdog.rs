@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::LiveError;
-use crate::own_thread::on_own_thread;
+use crate::threads::on_own_thread;
 
 /// The watchdog of this process. Ends when it is dropped, and when this process ends.
 #[derive(Debug)]

@@ -2,6 +2,11 @@
 //! data-center applications", 2017): starting with the hottest function, the cluster of each
 //! function is appended to the cluster of its most frequent caller.
 
+use std::collections::{BTreeMap, HashMap};
+
+use crate::code::InstKind;
+use crate::layout::MovedFunction;
+
 /// Maximum size of a cluster in bytes.
 const MAX_CLUSTER: u64 = 1 << 20;
 /// Clusters are not merged if that makes the caller's cluster less dense by this factor.
@@ -82,6 +87,26 @@ pub(crate) fn order(nodes: &[FunctionNode], calls: &[CallCount]) -> Vec<usize> {
         b.density().total_cmp(&a.density()).then_with(|| a.functions.cmp(&b.functions))
     });
     clusters.into_iter().flat_map(|cluster| cluster.functions).collect()
+}
+
+/// The calls between these functions that were executed, by caller and callee.
+pub(crate) fn calls(moved: &[MovedFunction]) -> Vec<CallCount> {
+    let index: HashMap<u64, usize> =
+        moved.iter().enumerate().map(|(index, moved)| (moved.start, index)).collect();
+    let mut calls: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for (caller, moved) in moved.iter().enumerate() {
+        for block in 0..moved.graph.blocks.len() {
+            for inst in moved.graph.code(block) {
+                let (InstKind::Call(target) | InstKind::Jump(target)) = inst.kind else { continue };
+                let is_inside = matches!(inst.kind, InstKind::Jump(_)) && target == moved.start;
+                if let Some(&callee) = index.get(&target).filter(|_| !is_inside) {
+                    *calls.entry((caller, callee)).or_default() += moved.flow.blocks[block];
+                }
+            }
+        }
+    }
+    let calls = calls.into_iter().filter(|(_, count)| *count > 0);
+    calls.map(|((caller, callee), count)| CallCount { caller, callee, count }).collect()
 }
 
 #[cfg(test)]

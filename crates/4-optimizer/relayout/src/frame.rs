@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use gimli::write::{CallFrameInstruction as Instruction, Expression};
 use gimli::{CallFrameInstruction, Pointer, Register, UnwindSection};
 
+use crate::bytes::Reference;
 use crate::exceptions::ExceptionTable;
 use crate::module::Function;
-use crate::pointer::Reference;
 use crate::{Module, RejectReason};
 
 /// How the caller's frame is found at some address.

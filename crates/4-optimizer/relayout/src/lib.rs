@@ -67,32 +67,21 @@ mod block_counts;
 mod bolt;
 mod bytes;
 mod call_clustering;
-mod calls;
 mod code;
 mod code_references;
-mod eh_frame;
 mod emit;
-mod error;
-mod exact_counts;
 mod exceptions;
-mod executions;
 mod ext_tsp;
 mod flags;
 mod flow;
 mod frame;
 mod graph;
-mod jump_table_copy;
 mod jump_tables;
 mod layout;
-mod map;
 mod module;
-mod moved_function;
 mod optimize;
 mod options;
-mod pointer;
-mod prediction;
 mod prove;
-mod reject_reason;
 mod relayout;
 mod sample_precision;
 mod samples;
@@ -101,18 +90,17 @@ mod verify;
 mod virtual_tables;
 
 pub use bolt::BoltProfile;
-pub use error::{LayoutError, ModuleError, TooFewSamples};
-pub use executions::{ExecutedRange, Executions};
-pub use map::AddressMap;
-pub use module::{Function, Module};
+pub use module::{Function, Module, ModuleError};
 pub use optimize::{LOWEST_ADDRESS, REACH, optimize};
 pub use options::{AddressSpace, FunctionOrder, Options, RegionRequest};
 pub use prove::optimize_proven;
-pub use reject_reason::RejectReason;
 pub use relayout::{
-    Counter, EntryPatch, FrameSection, PredictedEffect, Region, Relayout, Slot, Statistics, Symbol,
-    TableCopy, VirtualSlot,
+    AddressMap, Counter, EntryPatch, FrameSection, LayoutError, PredictedEffect, Region, Relayout,
+    Slot, Statistics, Symbol, TableCopy, VirtualSlot,
 };
-pub use sample_precision::{SamplePrecision, SampleRequirement};
-pub use samples::{Branch, BranchCount, FallThrough, ModuleProfile, Profile, Samples};
+pub use sample_precision::{SamplePrecision, SampleRequirement, TooFewSamples};
+pub use samples::{
+    Branch, BranchCount, ExecutedRange, Executions, FallThrough, ModuleProfile, Profile, Samples,
+};
+pub use select::RejectReason;
 pub use verify::{Difference, DifferenceKind, verify};

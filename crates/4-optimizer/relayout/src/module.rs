@@ -1,14 +1,41 @@
 //! An ELF image as mapped in a process.
 
 mod parse;
-mod static_probes;
-mod stubs;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::ModuleError;
 use crate::bytes::ConstantMemory;
+
+/// Why a file cannot be parsed as a module.
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleError {
+    /// The file is not an ELF file, or is damaged.
+    #[error("{name}: cannot be read as an ELF file: {reason}")]
+    Elf {
+        name: String,
+        /// Message of the parser.
+        reason: String,
+    },
+    /// An ELF file of another kind.
+    #[error(
+        "{name}: is {found}; only 64-bit x86-64 executables and shared libraries can be optimized"
+    )]
+    Unsupported {
+        name: String,
+        /// Kind of the file.
+        found: String,
+    },
+    /// The unwind information is damaged.
+    #[error("{name}: unwind information (.eh_frame) at offset {offset:#x}: {reason}")]
+    Unwind {
+        name: String,
+        /// Offset in the section.
+        offset: usize,
+        /// Message of the parser.
+        reason: String,
+    },
+}
 
 /// An x86-64 ELF image as mapped in a process: its bytes by absolute address, and its functions.
 #[derive(Debug)]

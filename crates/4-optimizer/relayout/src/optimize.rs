@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::block_counts::adjust_estimates;
 use crate::block_counts::{SortedSamples, observations};
 use crate::emit::{EmittedCode, Emitter, PAGE};
-use crate::exact_counts::adjust_estimates;
 use crate::flags::counter_places;
-use crate::moved_function::MovedFunction;
-use crate::prediction::Prediction;
+use crate::layout::MovedFunction;
+use crate::layout::Prediction;
 use crate::select::Selector;
 use crate::{
     AddressMap, AddressSpace, EntryPatch, LayoutError, Module, Options, RegionRequest,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::bytes::ConstantMemory;
-use crate::{AddressMap, RejectReason, SamplePrecision};
+use crate::{Difference, RejectReason, SamplePrecision, TooFewSamples};
 
 /// New code for a process, and how to redirect functions to it.
 ///
@@ -35,6 +35,56 @@ pub struct Relayout {
     pub map: AddressMap,
     /// Statistics of the layout.
     pub statistics: Statistics,
+}
+
+/// Why there is no new layout.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// No sample is in a function that can be moved.
+    #[error(
+        "none of the {samples} samples is in a function that can be moved; sample for longer, while \
+         the process is busy"
+    )]
+    NothingHot {
+        /// Number of samples, including those outside of the modules.
+        samples: u64,
+    },
+    /// The samples do not show well enough which code is executed.
+    #[error("{0}")]
+    TooFewSamples(#[from] TooFewSamples),
+    /// The new code is not equivalent, also without the functions that differ: a defect of dbdyno.
+    #[error(
+        "the new code is not equivalent: {0}; this is a defect of dbdyno: please report it with the \
+         program file"
+    )]
+    NotEquivalent(Box<Difference>),
+    /// There is no space near a module.
+    #[error(
+        "{module}: no {size} bytes of free addresses for new code between {earliest:#x} and {latest:#x}"
+    )]
+    NoSpace {
+        module: String,
+        /// Requested bytes.
+        size: u64,
+        /// Lowest start address.
+        earliest: u64,
+        /// Highest start address.
+        latest: u64,
+    },
+    /// The reserved address cannot be used.
+    #[error(
+        "{module}: the address {given:#x} for new code is not a multiple of 4096 between \
+         {earliest:#x} and {latest:#x}"
+    )]
+    InvalidAddress {
+        module: String,
+        /// The reserved address.
+        given: u64,
+        /// Lowest start address.
+        earliest: u64,
+        /// Highest start address.
+        latest: u64,
+    },
 }
 
 /// New memory and its content.
@@ -224,4 +274,46 @@ impl Region {
     pub fn range(&self) -> Range<u64> {
         self.address..self.address + self.bytes.len() as u64
     }
+}
+
+/// Maps original instructions to their copies and back.
+///
+/// Jumps that were added to a copy have no original instruction; [`AddressMap::to_original`] maps
+/// them to the instruction that they jump to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressMap {
+    /// Original address and copy address, by original address.
+    copies: Vec<(u64, u64)>,
+    /// Copy address and original address, by copy address.
+    originals: Vec<(u64, u64)>,
+}
+
+impl AddressMap {
+    /// A map from pairs (original, copy) of all copied instructions, and pairs (copy, original) of
+    /// all instructions that exist in the copy.
+    pub fn new(mut copies: Vec<(u64, u64)>, mut originals: Vec<(u64, u64)>) -> Self {
+        copies.sort_unstable();
+        originals.sort_unstable();
+        Self { copies, originals }
+    }
+
+    /// The copy of the instruction at `original`.
+    pub fn to_copy(&self, original: u64) -> Option<u64> {
+        find(&self.copies, original)
+    }
+
+    /// The original of the instruction at `copy`.
+    pub fn to_original(&self, copy: u64) -> Option<u64> {
+        find(&self.originals, copy)
+    }
+
+    /// All pairs (original, copy), by original address.
+    pub fn pairs(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+        self.copies.iter().copied()
+    }
+}
+
+fn find(pairs: &[(u64, u64)], address: u64) -> Option<u64> {
+    let found = pairs.binary_search_by_key(&address, |pair| pair.0).ok()?;
+    Some(pairs[found].1)
 }

@@ -6,7 +6,35 @@
 
 use serde::Serialize;
 
-use crate::TooFewSamples;
+/// Too few samples: a layout would treat executed code as code that is never executed.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum TooFewSamples {
+    /// There are too few to estimate anything.
+    #[error(
+        "too few samples: {found} in functions that can be moved, at least {required} are required"
+    )]
+    Few {
+        /// Samples in functions that can be moved.
+        found: u64,
+        /// Required number.
+        required: u64,
+    },
+    /// Too much of the execution is in blocks without a sample.
+    #[error(
+        "too few samples: with {found}, about {:.1}% of the execution is in blocks of code without a \
+         sample, which would be treated as never executed; at most {:.0}% are accepted",
+        unsampled * 100.0,
+        accepted * 100.0
+    )]
+    Sparse {
+        /// Samples in functions that can be moved.
+        found: u64,
+        /// Estimated share of the execution in blocks without a sample, 0 to 1.
+        unsampled: f64,
+        /// Highest accepted share.
+        accepted: f64,
+    },
+}
 
 /// The samples in the blocks of functions that can be moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -9,9 +9,9 @@ use crate::journal::{Area, Generation, GenerationState};
 use crate::patch::{PAGE, Patch};
 use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
-use crate::retry::retry_while_busy;
 use crate::target::descendants;
 use crate::threads::identify;
+use crate::threads::retry_while_busy;
 
 impl Attachment {
     /// As [`Attachment::reserve`], with writable memory for counters.

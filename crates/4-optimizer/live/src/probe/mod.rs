@@ -3,7 +3,6 @@
 //! A probe reads files about the process and its memory. It does not trace it, so it neither stops a
 //! thread nor fails because another program traces the process.
 
-mod access;
 mod content;
 mod status;
 
@@ -13,11 +12,11 @@ use serde::Serialize;
 
 use crate::LiveError;
 use crate::journal::{Area, find_record};
-use crate::maps::Maps;
+use crate::memory::Maps;
 use crate::process::{ProbeOptions, Process};
 use crate::threads::identify;
-pub(crate) use access::{check_memory_writes, check_ptrace_scope, program};
 pub(crate) use content::check_executable;
+pub(crate) use content::{check_memory_writes, check_ptrace_scope, program};
 pub(crate) use status::{FilterMode, Status};
 
 /// The result of a check.
@@ -80,7 +79,7 @@ pub fn probe(pid: u32, options: ProbeOptions, state: &Path) -> Result<Probe, Liv
         check_executable(pid)?;
         ok("a 64-bit program for x86-64, dynamically linked")
     });
-    checks.add("access", || access::check(pid));
+    checks.add("access", || content::check_access(pid));
     checks.add("tracer", || {
         status.check_tracer(pid)?;
         ok("no other program traces it")
@@ -94,7 +93,7 @@ pub fn probe(pid: u32, options: ProbeOptions, state: &Path) -> Result<Probe, Liv
         check_memory_writes(pid)?;
         ok("the kernel permits writing to code of other processes")
     });
-    checks.add("security-module", || access::check_security_module(pid));
+    checks.add("security-module", || content::check_security_module(pid));
     checks.add("sampling", || {
         let source = crate::sample::permitted_source(pid)?;
         ok(format!("permitted, by {source}"))

@@ -1,8 +1,6 @@
 //! Sampling of processes.
 
 mod budget;
-mod cost;
-mod counts;
 mod events;
 
 use std::collections::{BTreeMap, HashSet};
@@ -20,10 +18,10 @@ use serde::Serialize;
 use crate::LiveError;
 use crate::target::raise_file_limit;
 use crate::threads::threads;
+pub use budget::SamplingCost;
 pub use budget::{DEFAULT_FREQUENCY, SamplingPlan, SamplingRequest};
-pub use cost::SamplingCost;
-use counts::Counts;
 use dbdyno_units::Share;
+use events::Counts;
 use events::{EventOptions, Events};
 
 /// What triggers a sample.

@@ -5,21 +5,19 @@ mod inject;
 mod priorities;
 mod raw;
 mod restart;
-mod rseq;
 mod seccomp;
 mod session;
 mod stacks;
 mod stub;
-mod unused_code;
 
 pub(crate) use blocked::BlockedThreads;
 pub(crate) use inject::{call_functions, check_filters, make_system_calls};
 pub(crate) use priorities::restore_priorities;
 pub(crate) use raw::check;
-pub(crate) use rseq::is_in_critical_section;
+pub(crate) use restart::is_in_critical_section;
 pub(crate) use session::StoppedProcess;
 pub(crate) use stacks::{KnownCode, Stacks, is_code_in_use, ranges_in_use};
+pub(crate) use stub::find_unused_code;
 pub(crate) use stub::{
     FunctionCall, StubData, SystemCall, size_of_functions, size_of_system_calls,
 };
-pub(crate) use unused_code::find_unused_code;

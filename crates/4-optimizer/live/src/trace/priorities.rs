@@ -11,7 +11,7 @@ use std::path::Path;
 
 use dbdyno_machine::ProcStat;
 
-use crate::own_thread::{HIGHEST_PRIORITY, set_priority};
+use crate::threads::{HIGHEST_PRIORITY, set_priority};
 use crate::watchdog::Watchdog;
 
 /// Name of the file, in the directory of the journal.

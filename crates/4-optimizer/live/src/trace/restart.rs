@@ -1,10 +1,10 @@
-//! System calls interrupted by a stop.
-//!
-//! The kernel restarts most of them when the thread resumes, and marks them with internal result
-//! codes. A few fail with `EINTR` although no signal handler ran, which programs may not expect.
+//! Where threads may not be interrupted without a trace: system calls and restartable sequences.
 
-use super::raw::Registers;
 use crate::arch;
+use crate::memory::ProcessMemory;
+use crate::trace::raw;
+use crate::trace::raw::Registers;
+use crate::trace::session::StoppedThread;
 
 const EINTR: i64 = -4;
 const ERESTARTSYS: i64 = -512;
@@ -86,6 +86,29 @@ pub(crate) fn continuation(registers: &Registers) -> Registers {
     after
 }
 
+/// Offset of the pointer to the current sequence in a thread's `struct rseq`.
+const CURRENT: u64 = 8;
+
+/// Whether a thread is in a restartable sequence. False on Linux before 5.13, which does not tell.
+pub(crate) fn is_in_critical_section(memory: &ProcessMemory, thread: &StoppedThread) -> bool {
+    thread.is_in_user_code()
+        && raw::rseq_address(thread.tid)
+            .is_some_and(|area| contains(memory, area, thread.registers.rip))
+}
+
+/// Whether the current sequence of the thread with this `struct rseq` contains an address.
+fn contains(memory: &ProcessMemory, area: u64, address: u64) -> bool {
+    let [current] = memory.words(area.saturating_add(CURRENT), 1)[..] else { return false };
+    if current == 0 {
+        return false;
+    }
+    // Version and flags, start, size, address of the abort handler.
+    match memory.words(current, 4)[..] {
+        [_, start, size, _] => address.wrapping_sub(start) < size,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +158,19 @@ mod tests {
         // From a socket with a timeout.
         let read = in_call(libc::SYS_read, EINTR);
         assert_eq!(restarted(&read).map(|r| r.rax.cast_signed()), Some(ERESTARTNOHAND));
+    }
+
+    #[test]
+    fn sequence_contains_its_instructions_only() {
+        let memory = ProcessMemory::open(std::process::id()).unwrap();
+        let sequence = Box::new([0_u64, 0x1000, 0x20, 0x2000]);
+        let mut area = Box::new([0_u64; 4]);
+        let is_inside = |area: &[u64; 4], at| contains(&memory, area.as_ptr() as u64, at);
+        assert!(!is_inside(&area, 0x1000), "none is current");
+        area[1] = sequence.as_ptr() as u64;
+        assert!(is_inside(&area, 0x1000) && is_inside(&area, 0x101f));
+        assert!(!is_inside(&area, 0x0fff) && !is_inside(&area, 0x1020));
+        area[1] = 8;
+        assert!(!is_inside(&area, 0x1000), "unreadable");
     }
 }

@@ -201,7 +201,7 @@ impl Drop for StoppedProcess<'_> {
 
 impl<'a> StoppedProcess<'a> {
     /// Stops all threads, including those started meanwhile. Must be called on the thread of
-    /// [`crate::own_thread::on_own_thread`], which must end soon if this fails: at its end, the kernel
+    /// [`crate::threads::on_own_thread`], which must end soon if this fails: at its end, the kernel
     /// releases threads that were left in a system call.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::raw::Registers;
 use crate::LiveError;
-use crate::maps::Maps;
+use crate::memory::Maps;
 use crate::memory::{ProcessMemory, WORD, words_of};
 use crate::process::Process;
 

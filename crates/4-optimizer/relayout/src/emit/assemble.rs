@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::code::{Inst, InstKind, Relative};
 use crate::exceptions::{ExceptionTable, Site};
 use crate::frame::Frame;
-use crate::moved_function::MovedFunction;
+use crate::layout::MovedFunction;
 use crate::{AddressSpace, Counter, Module, Slot};
 
 /// Alignment of hot functions and loops in bytes. CPUs fetch code in blocks of 16, 32 or 64 bytes.

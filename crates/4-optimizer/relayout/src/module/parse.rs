@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use gimli::UnwindSection;
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use object::elf::{
-    EM_X86_64, PF_W, PF_X, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, R_X86_64_GLOB_DAT,
+    EM_X86_64, NoteType, PF_W, PF_X, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, R_X86_64_GLOB_DAT,
     R_X86_64_JUMP_SLOT, SectionHeader64,
 };
 use object::read::elf::{ElfFile64, ElfSection64, FileHeader, ProgramHeader, SectionHeader};
@@ -14,10 +15,8 @@ use object::{
     RelocationTarget, SymbolKind,
 };
 
-use super::static_probes::static_probes;
-use super::stubs::stubs_in;
-use super::{EhFrameSection, Function, FunctionSymbol, Module, Segment};
 use crate::ModuleError;
+use crate::module::{EhFrameSection, Function, FunctionSymbol, Module, Segment};
 use crate::virtual_tables::{RelocatedWord, virtual_slots};
 
 /// Maximum number of loadable segments, and of sections of linkage stubs; linkers make up to ten. Each
@@ -453,4 +452,111 @@ fn restartable(elf: &Elf, module: &Module) -> Vec<u64> {
         module.is_executable(address).then_some(address)
     });
     relocated.chain(written).collect()
+}
+
+/// The type and the name of their descriptions, as in `sys/sdt.h` of SystemTap.
+const PROBE: NoteType = NoteType(3);
+const NAME: &[u8] = b"stapsdt";
+
+/// The section whose address tells by how much a tool has moved the file (`prelink`).
+const BASE: &str = ".stapsdt.base";
+
+/// The addresses of the static probes of a file that is loaded at `bias`.
+pub(super) fn static_probes(elf: &ElfFile64<'_, LittleEndian>, bias: u64) -> Vec<u64> {
+    let base = elf.section_by_name(BASE).map(|section| section.address());
+    let (sections, data) = (elf.elf_section_table(), elf.data());
+    let notes = sections.iter().filter_map(|section| section.notes(LittleEndian, data).ok()?);
+    let mut probes = Vec::new();
+    for mut notes in notes {
+        while let Ok(Some(note)) = notes.next() {
+            if note.n_type(LittleEndian) == PROBE && note.name() == NAME {
+                probes.extend(address(note.desc(), base).map(|probe| probe.wrapping_add(bias)));
+            }
+        }
+    }
+    probes
+}
+
+/// The address in a description: the first word, which assumes that the base is at the second one.
+fn address(description: &[u8], base: Option<u64>) -> Option<u64> {
+    let word = |at: usize| Some(u64::from_le_bytes(*description.get(at..)?.first_chunk()?));
+    let (probe, assumed) = (word(0)?, word(8)?);
+    let moved = base.filter(|_| assumed != 0).map_or(0, |base| base.wrapping_sub(assumed));
+    Some(probe.wrapping_add(moved))
+}
+
+/// The stubs in a section with these bytes at `start`: the address that each is called at, and the slot that it
+/// jumps through.
+pub(super) fn stubs_in(bytes: &[u8], start: u64) -> Vec<(u64, u64)> {
+    let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+    let mut stubs = Vec::new();
+    let mut first = None;
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        if let Some(slot) = jumped_through(&instruction) {
+            stubs.push((instruction.ip(), slot));
+            stubs.extend(first.map(|first| (first, slot)));
+        }
+        first = match may_precede_jump(&instruction) {
+            true => first.or(Some(instruction.ip())),
+            false => None,
+        };
+    }
+    stubs
+}
+
+fn jumped_through(instruction: &Instruction) -> Option<u64> {
+    let is_jump = instruction.mnemonic() == Mnemonic::Jmp
+        && instruction.op0_kind() == OpKind::Memory
+        && instruction.is_ip_rel_memory_operand();
+    is_jump.then(|| instruction.ip_rel_memory_address())
+}
+
+/// Whether a stub may start with it: `endbr64`, and the number of the stub, which mold loads into `r11`.
+fn may_precede_jump(instruction: &Instruction) -> bool {
+    let loads_number = instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op_kind(0) == OpKind::Register
+        && instruction.op_register(0) == Register::R11D
+        && instruction.op_kind(1) == OpKind::Immediate32;
+    instruction.mnemonic() == Mnemonic::Endbr64 || loads_number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_moves_with_the_base() {
+        let description = [0x1234_u64, 0x9000, 0].map(u64::to_le_bytes).concat();
+        assert_eq!(address(&description, None), Some(0x1234));
+        assert_eq!(address(&description, Some(0x9000)), Some(0x1234));
+        assert_eq!(address(&description, Some(0x9100)), Some(0x1334));
+        assert_eq!(address(&description[..12], Some(0x9000)), None);
+    }
+
+    /// `jmp [rip+0x100]`.
+    const JUMP: [u8; 6] = [0xff, 0x25, 0, 1, 0, 0];
+    const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+    /// `mov r11d, 5`.
+    const NUMBER: [u8; 6] = [0x41, 0xbb, 5, 0, 0, 0];
+
+    #[test]
+    fn stubs_of_every_linker_are_found_at_their_first_instruction() {
+        for before in [&[][..], &ENDBR, &NUMBER, &[&ENDBR[..], &NUMBER].concat()] {
+            let bytes = [&[0xcc, 0xcc], before, &JUMP, &[0x68, 1, 0, 0, 0]].concat();
+            let jump = 0x1002 + before.len() as u64;
+            let found = stubs_in(&bytes, 0x1000);
+            assert!(found.contains(&(0x1002, jump + 6 + 0x100)), "{before:x?}: {found:x?}");
+            assert!(found.contains(&(jump, jump + 6 + 0x100)), "{before:x?}: {found:x?}");
+        }
+    }
+
+    #[test]
+    fn other_code_is_part_of_no_stub() {
+        // push 1; jmp [rip+0x100]
+        let found = stubs_in(&[&[0x68, 1, 0, 0, 0][..], &JUMP].concat(), 0x1000);
+        assert_eq!(found, [(0x1005, 0x110b)]);
+        // jmp to another stub.
+        assert_eq!(stubs_in(&[0xe9, 0, 0, 0, 0], 0x1000), []);
+    }
 }

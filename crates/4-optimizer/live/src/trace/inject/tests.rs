@@ -4,10 +4,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-use super::super::unused_code::find_unused_code;
 use super::*;
 use crate::process::ProbeOptions;
 use crate::threads::thread_state;
+use crate::trace::stub::find_unused_code;
 
 const PID: &str = "DBDYNO_TEST_PID";
 
