@@ -397,6 +397,9 @@ fn during(pid: u32, time: Duration) -> Work {
 const MIN_WAITS: u64 = 100;
 
 /// CPU time and waits of a process in some period.
+///
+/// A thread of a server waits for its client after each request, so voluntary context switches are about proportional to
+/// the work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Work {
     pub(super) time: Duration,
@@ -480,6 +483,10 @@ fn waits(status: &str) -> Option<u64> {
 }
 
 /// The guard of this process. Ends when it is dropped.
+///
+/// The code that counts is slow, and must not stay active, also if dbdyno is killed or cannot end it. The guard waits for
+/// the end of a pipe whose other end only dbdyno has: the kernel closes it when dbdyno ends for any reason, and dbdyno
+/// after an error.
 pub(crate) struct CountingGuard(Option<Child>);
 
 impl CountingGuard {

@@ -1,4 +1,7 @@
-//! The memory of a process: its mappings and their content.
+//! The memory of another process: its mappings, from `/proc/PID/maps`, and their content, through `/proc/PID/mem`.
+//!
+//! This also allows writing to read-only and executable pages: the kernel gives the process a private
+//! copy of the page and does not change its permissions.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -365,6 +365,10 @@ pub(crate) struct GenerationTarget<'a> {
 }
 
 /// The writes of a switch.
+///
+/// An entry jumps to a copy; the exit of an inactive copy jumps back to the entry. Both together would be an endless loop,
+/// and dbdyno may be killed between any two writes. Therefore the exits of the generation to activate are removed first,
+/// then all entries are changed, and the exits of inactive generations are written last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SwitchPlan {
     /// In the order of writing. After each of them there is no jump cycle, even if edits were

@@ -30,6 +30,10 @@ fn path(pid: u32) -> PathBuf {
 }
 
 /// Adds symbols, and removes existing ones whose code has been freed.
+///
+/// The file has addresses of code, which `/proc` shows only to the process's user and root, so nobody else may read it.
+/// `perf` ignores it unless it belongs to its own user or root. So it belongs to the user of dbdyno, and an access control
+/// list lets the process's user read it as well.
 pub(crate) fn write_perf_map<'a>(
     pid: u32,
     symbols: &[CodeSymbol],
@@ -123,6 +127,9 @@ pub(super) fn script(directory: &Path) -> PathBuf {
 }
 
 /// Writes the files of a generation and updates the script. Errors are ignored.
+///
+/// gdb finds code by mapped files, and the new code is in none. Without frame descriptions it guesses the return address of
+/// functions without a frame pointer.
 pub(crate) fn write_symbol_files(directory: &Path, number: u32, patch: &Patch) {
     // A killed dbdyno may have left files of an earlier generation with this number.
     remove(directory, number);

@@ -1,4 +1,7 @@
 //! Execution counts of a function's blocks, estimated from samples.
+//!
+//! Counters give exact counts of blocks, except that threads that count at the same time may lose some. Those of
+//! blocks without a counter and of edges follow from them, because control that enters a block leaves it.
 
 use std::ops::Range;
 

@@ -1,4 +1,8 @@
 //! Memory for new code: reserved near the original code, with huge pages, and freed.
+//!
+//! MariaDB's server sets `PR_SET_THP_DISABLE`, which also holds for memory with `MADV_HUGEPAGE`. The flag
+//! counts when a page is first touched. So it is reset for as long as it takes to map the memory and to
+//! write one byte to each huge page.
 
 use std::ops::Range;
 use std::{fs, thread};

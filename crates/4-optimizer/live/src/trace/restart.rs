@@ -1,4 +1,7 @@
-//! Where threads may not be interrupted without a trace: system calls and restartable sequences.
+//! System calls and restartable sequences interrupted by a stop.
+//!
+//! The kernel restarts most calls when the thread resumes, and marks them with internal result codes. A few fail with
+//! `EINTR` although no signal handler ran, which programs may not expect.
 
 use crate::arch;
 use crate::memory::ProcessMemory;
@@ -90,6 +93,9 @@ pub(crate) fn continuation(registers: &Registers) -> Registers {
 const CURRENT: u64 = 8;
 
 /// Whether a thread is in a restartable sequence. False on Linux before 5.13, which does not tell.
+///
+/// The kernel aborts a sequence when the thread returns to user code, unless its instruction pointer was changed meanwhile.
+/// A thread that runs a stub first would then continue in the middle of a sequence that another thread has invalidated.
 pub(crate) fn is_in_critical_section(memory: &ProcessMemory, thread: &StoppedThread) -> bool {
     thread.is_in_user_code()
         && raw::rseq_address(thread.tid)
