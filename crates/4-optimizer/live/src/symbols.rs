@@ -299,13 +299,13 @@ mod tests {
         write_symbol(pid);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         let text = fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
         assert_eq!((mode & 0o777, text.as_str()), (0o600, "1000 10 moved\n"));
         // Links are not followed.
         let target = tempfile::NamedTempFile::new().unwrap();
         symlink(target.path(), &path).unwrap();
         write_symbol(pid);
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
         assert_eq!(target.as_file().metadata().unwrap().len(), 0);
     }
 
@@ -334,7 +334,7 @@ mod tests {
         std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
         write_symbol(process.id());
         let planted = fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
         process.kill().unwrap();
         process.wait().unwrap();
         assert_eq!((allowed, owner, planted.as_str()), ([true, false], 0, "planted"));

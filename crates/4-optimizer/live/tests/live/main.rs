@@ -10,6 +10,7 @@ mod filters;
 mod forked;
 mod hangs;
 mod huge_pages;
+mod job;
 mod killed;
 mod mariadb;
 mod memory_limit;

@@ -26,6 +26,7 @@ struct Session {
 
 /// Optimizes running processes, lists them, undoes and redoes optimizations.
 pub fn live(args: &Live) -> Result<ExitCode, CliError> {
+    dbdyno_live::check_platform()?;
     let state = dbdyno_live::state_dir(args.state.as_deref())?;
     let session = Session { state, json: args.json };
     match &args.command {
