@@ -57,7 +57,12 @@ fn optimize_servers(with_mysql: bool) {
     // Executions are counted while the server works, in one process per server only.
     let counted = "SELECT COUNT(*) FROM optimization WHERE candidate = 1 AND json ->> \
                    '$.counts.counted.executions' > 100000";
-    assert_eq!(count(&out, counted), 2);
+    // On a busy machine, counting may be too expensive, or the server may execute too little meanwhile.
+    let estimated = "SELECT COUNT(*) FROM optimization WHERE candidate = 1 AND (json ->> \
+                     '$.counts.estimated.reason' LIKE 'counting takes % times the CPU time%' OR json ->> \
+                     '$.counts.estimated.reason' LIKE '%the process is mostly idle%')";
+    let counted = count(&out, counted);
+    assert!(counted > 0 && counted + count(&out, estimated) == 2, "{counted}");
     let sessions = "SELECT MIN(json ->> 'processes') FROM optimization WHERE candidate = 2";
     assert!(count(&out, sessions) > 4);
     // The other candidates had the same warm-up.
