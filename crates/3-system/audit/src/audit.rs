@@ -1,15 +1,18 @@
-//! The audit of a build or a file.
+//! The audit of a build or a file: objects, findings, components, and its JSON.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 
 use dbdyno_types::FlagCheck as Check;
+use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::binary::Binary;
-use crate::code::Function;
+use crate::Difference;
+use crate::binary::{Binary, Code, Function};
+use crate::effective::{Effective, LtoForm, Optimization};
 use crate::expected::Expected;
-use crate::finding::{Finding, Severity};
-use crate::record::{FlagSet, ObjectRecord};
 
 /// The audit of a build or a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,7 +44,6 @@ pub struct Unreadable {
 
 impl Audit {
     /// Whether there are violations.
-    #[must_use]
     pub fn has_violations(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Violation)
     }
@@ -56,7 +58,6 @@ impl Audit {
     }
 
     /// The number of findings of one severity per check.
-    #[must_use]
     pub fn counts(&self, severity: Severity) -> Vec<(Check, usize)> {
         let mut counts: Vec<(Check, usize)> = Vec::new();
         for finding in self.findings.iter().filter(|finding| finding.severity == severity) {
@@ -66,5 +67,290 @@ impl Audit {
             }
         }
         counts
+    }
+}
+
+/// One compiled source file: an object, a member of an archive, or a unit of a linked file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ObjectRecord {
+    /// The file, relative to the audited directory if it is below it.
+    pub file: PathBuf,
+    /// The member of that file, if it is an archive.
+    pub member: Option<String>,
+    /// The source file, if it is recorded.
+    pub source: Option<String>,
+    /// The directory of the build.
+    pub component: String,
+    /// The effective flags, from all evidence.
+    pub effective: Effective,
+    /// Its recorded command line, as an index into [`crate::Audit::flag_sets`].
+    pub flags: Option<usize>,
+    /// Its command line in the compile database, as an index into [`crate::Audit::flag_sets`].
+    pub requested: Option<usize>,
+    /// The sources of information used.
+    pub evidence: Vec<Evidence>,
+    /// The size of its machine code.
+    pub text: Option<Bytes>,
+    /// Properties of its machine code; read only if no command line is recorded.
+    pub code: Option<Code>,
+}
+
+impl ObjectRecord {
+    /// A display name: the object or the archive member; for a unit of a linked file its source.
+    pub fn name(&self) -> String {
+        match (&self.member, &self.source) {
+            (Some(member), _) => format!("{}({member})", self.file.display()),
+            (None, Some(source)) if !self.is_object_file() => source.clone(),
+            _ => self.file.display().to_string(),
+        }
+    }
+
+    /// Whether the file is a single object, not an archive or a linked file.
+    fn is_object_file(&self) -> bool {
+        self.text.is_some()
+            || self.evidence.contains(&Evidence::Bitcode)
+            || self.file.extension().is_some_and(|ending| ending == "o")
+    }
+
+    /// Whether its flags can be checked; not for assembled files.
+    pub fn is_checked(&self) -> bool {
+        self.effective.compiler.as_ref().is_none_or(|compiler| compiler.family.is_checked())
+    }
+}
+
+/// A source of information about an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evidence {
+    /// The producer in the debug information (`DW_AT_producer`).
+    Debug,
+    /// The section with recorded command lines.
+    CommandLine,
+    /// The options of link-time optimization.
+    LtoOptions,
+    /// LLVM bitcode: attributes of functions.
+    Bitcode,
+    /// Names of called functions.
+    Symbols,
+    /// Its machine code.
+    Code,
+    /// The compile database.
+    Database,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Debug => "debug information",
+            Self::CommandLine => "recorded command lines",
+            Self::LtoOptions => "options of link-time optimization",
+            Self::Bitcode => "bitcode",
+            Self::Symbols => "symbols",
+            Self::Code => "machine code",
+            Self::Database => "compile database",
+        })
+    }
+}
+
+/// A command line: its flags without file names and duplicates, in the order of their last use.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FlagSet {
+    /// All flags.
+    pub flags: Vec<String>,
+    /// The flags that the audit does not interpret.
+    pub others: Vec<String>,
+}
+
+/// The severity of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// For information, or ignored by name.
+    Note,
+    /// Suspicious: without an expectation, or the evidence is not conclusive.
+    Warning,
+    /// Differs from what was expected.
+    Violation,
+}
+
+/// The location of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Location {
+    /// One of [`crate::Audit::objects`].
+    Object(usize),
+    /// One of [`crate::Audit::binaries`].
+    Binary(usize),
+    /// The build as a whole.
+    Whole,
+}
+
+/// A difference between what is recorded and what is expected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The check that failed.
+    pub check: Check,
+    pub severity: Severity,
+    pub location: Location,
+    /// The recorded value.
+    pub recorded: String,
+    /// The expected value, if there was an expectation.
+    pub expected: Option<String>,
+}
+
+/// A directory of a build with a summary of its objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// The directory, relative to the build.
+    pub name: String,
+    /// Number of checked objects: those of gcc, clang or an unknown compiler.
+    pub objects: usize,
+    /// Number of different recorded command lines.
+    pub flag_sets: usize,
+    /// Number of objects per optimization level; objects with an unknown level are not counted.
+    pub optimization: BTreeMap<Optimization, usize>,
+    /// Number of objects per form of link-time optimization.
+    pub lto: BTreeMap<LtoForm, usize>,
+    /// Number of objects per instruction set.
+    pub march: BTreeMap<String, usize>,
+    /// Number of objects with violations.
+    pub offending: usize,
+    /// Total size of machine code; `None` if no object's is known.
+    pub text: Option<Bytes>,
+}
+
+impl Audit {
+    /// The directories of the build with a summary of their objects.
+    pub fn components(&self) -> Vec<Component> {
+        let offending: BTreeSet<usize> = self
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Violation)
+            .filter_map(|finding| match finding.location {
+                Location::Object(index) => Some(index),
+                Location::Binary(_) | Location::Whole => None,
+            })
+            .collect();
+        let mut components: BTreeMap<&str, Component> = BTreeMap::new();
+        let mut sets: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (index, object) in self.objects.iter().enumerate().filter(|(_, o)| o.is_checked()) {
+            let component = components.entry(&object.component).or_default();
+            component.objects += 1;
+            component.offending += usize::from(offending.contains(&index));
+            let effective = &object.effective;
+            if let Some(level) = effective.optimization {
+                *component.optimization.entry(level).or_default() += 1;
+            }
+            if let Some(form) = effective.lto {
+                *component.lto.entry(form).or_default() += 1;
+            }
+            if let Some(march) = &effective.march {
+                *component.march.entry(march.clone()).or_default() += 1;
+            }
+            if let Some(text) = object.text {
+                component.text = Some(component.text.unwrap_or_default() + text);
+            }
+            sets.entry(&object.component).or_default().extend(object.flags);
+        }
+        components
+            .into_iter()
+            .map(|(name, component)| Component {
+                name: name.to_owned(),
+                flag_sets: sets.get(name).map_or(0, BTreeSet::len),
+                ..component
+            })
+            .collect()
+    }
+}
+
+/// The version of the JSON format. Must be increased whenever the format changes or different data
+/// is read from files. Changes to findings do not count: they are recomputed whenever an audit is
+/// loaded.
+pub const VERSION: u32 = 5;
+
+/// JSON that is not an audit.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidAudit {
+    /// Not JSON, or without the fields of an audit.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// Written by another version of dbdyno.
+    #[error("unsupported version {0} (expected {VERSION})")]
+    Version(u32),
+}
+
+/// Converts an audit, its components and, if given, its difference from a baseline to JSON.
+pub fn to_json(audit: &Audit, difference: Option<&Difference>) -> Value {
+    let components = audit.components();
+    let mut whole = json!({ "version": VERSION, "audit": audit, "components": components });
+    if let Some(difference) = difference {
+        whole["difference"] = json!(difference);
+    }
+    whole
+}
+
+/// Whether the text is [`to_json`]'s output of this version, so that reading the files again would
+/// give the same audit.
+pub fn is_current(text: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Whole {
+        version: u32,
+    }
+    serde_json::from_slice::<Whole>(text).is_ok_and(|whole| whole.version == VERSION)
+}
+
+/// Parses an audit from [`to_json`]'s output.
+pub fn from_json(text: &[u8]) -> Result<Audit, InvalidAudit> {
+    #[derive(Deserialize)]
+    struct Whole {
+        version: u32,
+        audit: Value,
+    }
+    let whole: Whole = serde_json::from_slice(text)?;
+    if whole.version != VERSION {
+        return Err(InvalidAudit::Version(whole.version));
+    }
+    Ok(serde_json::from_value(whole.audit)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::Expected;
+
+    fn empty() -> Audit {
+        Audit {
+            root: PathBuf::from("/build"),
+            expected: Expected { name: Some("rel".to_owned()), ..Expected::default() },
+            objects: Vec::new(),
+            flag_sets: Vec::new(),
+            binaries: Vec::new(),
+            findings: Vec::new(),
+            unreadable: Vec::new(),
+            compile_commands: None,
+        }
+    }
+
+    #[test]
+    fn audit_round_trips() {
+        let text = to_json(&empty(), None).to_string();
+        assert_eq!(from_json(text.as_bytes()).unwrap(), empty());
+        assert!(is_current(text.as_bytes()));
+    }
+
+    #[test]
+    fn unknown_version_is_refused() {
+        for (version, expected) in [(6, "version 6 (expected 5)"), (4, "version 4 (expected 5)")] {
+            let mut whole = to_json(&empty(), None);
+            whole["version"] = json!(version);
+            let text = whole.to_string();
+            assert!(!is_current(text.as_bytes()));
+            let error = from_json(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(from_json(b"{}").is_err());
+        assert!(from_json(b"").is_err());
     }
 }

@@ -1,12 +1,11 @@
-//! Programs and shared libraries as a whole.
+//! Programs and shared libraries as a whole, and the results of decoding their machine code.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use dbdyno_units::Bytes;
+use dbdyno_units::{Bytes, Share};
 use serde::{Deserialize, Serialize};
-
-use crate::code::Code;
 
 /// A program or a shared library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,4 +119,141 @@ impl fmt::Display for Relro {
             Self::Full => "full",
         })
     }
+}
+
+/// Properties of a file's machine code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Code {
+    /// Number of functions decoded.
+    pub functions: u64,
+    /// The source of the function bounds.
+    pub found: FunctionsFrom,
+    /// Number of instructions.
+    pub instructions: u64,
+    /// Number of invalid instructions: data within the code.
+    pub undecodable: u64,
+    /// Number of functions that call others. Leaf functions may lack a frame pointer even with
+    /// `-fno-omit-frame-pointer`.
+    pub callers: u64,
+    /// Number of these whose prologue sets up a frame pointer.
+    pub framed: u64,
+    /// Instructions beyond the architecture's baseline. In a library that selects code at run time,
+    /// a few functions have them; in code compiled with `-march`, many.
+    pub extensions: BTreeMap<Extension, ExtensionUse>,
+    /// Functions that begin a hardware transaction (`xbegin`). Layout optimizers must neither split
+    /// nor move them.
+    pub transactional: Vec<Function>,
+}
+
+impl Code {
+    /// The share of functions that use an extension.
+    pub fn share(&self, extension: Extension) -> Share {
+        let functions = self.extensions.get(&extension).map_or(0, |used| used.functions);
+        share(functions, self.functions)
+    }
+
+    /// Whether functions keep a frame pointer; `None` if there are too few functions to decide.
+    pub fn frame_pointers(&self) -> Option<bool> {
+        // Some functions set it up only on the path that needs it, so half is a high share.
+        (self.callers >= 10).then(|| self.framed * 2 > self.callers)
+    }
+}
+
+fn share(part: u64, whole: u64) -> Share {
+    Share::from_fraction(if whole == 0 { 0.0 } else { part as f64 / whole as f64 })
+}
+
+/// The source of function bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FunctionsFrom {
+    /// The symbol table.
+    Symbols,
+    /// The unwind tables, which stripped files keep.
+    Unwinding,
+    /// None: each section counts as one function.
+    Sections,
+}
+
+/// An instruction set extension beyond the architecture's baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Extension {
+    /// SSE3 to SSE4.2, POPCNT.
+    Sse4,
+    Avx,
+    /// BMI1 and BMI2.
+    Bmi,
+    /// FMA, F16C, LZCNT, MOVBE.
+    Fma,
+    Avx2,
+    /// AVX-512 in any form.
+    Avx512,
+}
+
+impl fmt::Display for Extension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Sse4 => "SSE3 to 4.2",
+            Self::Avx => "AVX",
+            Self::Bmi => "BMI",
+            Self::Fma => "FMA",
+            Self::Avx2 => "AVX2",
+            Self::Avx512 => "AVX-512",
+        })
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtensionUse {
+    /// Number of functions that use it.
+    pub functions: u64,
+    /// Number of instructions.
+    pub instructions: u64,
+    /// Examples of these functions.
+    pub examples: Vec<Function>,
+}
+
+/// A function in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Function {
+    /// Its symbol; `None` in a stripped file.
+    pub name: Option<String>,
+    /// Its address in the file's address space.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl Function {
+    /// Its demangled name, or its address.
+    pub fn readable(&self) -> String {
+        match &self.name {
+            Some(name) => demangled(name).unwrap_or_else(|| name.clone()),
+            None => format!("{:#x}", self.address),
+        }
+    }
+}
+
+/// Maximum length of a demangled name: a short symbol can stand for an endless one.
+const MAX_DEMANGLED: usize = 64 << 10;
+
+/// A text of limited length.
+struct Limited(String);
+
+impl fmt::Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_DEMANGLED {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+fn demangled(name: &str) -> Option<String> {
+    let mut text = Limited(String::new());
+    let symbol = cpp_demangle::Symbol::new(name).ok()?;
+    symbol.structured_demangle(&mut text, &cpp_demangle::DemangleOptions::default()).ok()?;
+    Some(text.0)
 }

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::error::{AuditError, DatabaseError};
-use crate::paths::{clean, is_assembly};
+use crate::error::AuditError;
 use crate::read::open;
 
 /// Maximum size of all response files of a database in bytes.
@@ -23,7 +22,6 @@ struct Written {
     output: Option<PathBuf>,
 }
 
-/// A compile command.
 #[derive(Clone, Debug)]
 pub(crate) struct CompileCommand {
     directory: PathBuf,
@@ -68,23 +66,27 @@ impl Database {
         let mut text = Vec::new();
         open(path)
             .and_then(|mut file| file.read_to_end(&mut text))
-            .map_err(|error| AuditError::read(path, error))?;
-        let mut database = Self::parse(&text)
-            .map_err(|source| AuditError::Database { path: path.to_owned(), source })?;
+            .map_err(|error| AuditError::read(path, &error))?;
+        let mut database =
+            Self::parse(&text).map_err(|reason| AuditError::database(path, &reason))?;
         let mut left = MAX_RESPONSES;
         database.entries.iter_mut().for_each(|entry| entry.expand(&mut left));
         Ok(database)
     }
 
-    fn parse(text: &[u8]) -> Result<Self, DatabaseError> {
-        let written: Vec<Written> = serde_json::from_slice(text)?;
+    fn parse(text: &[u8]) -> Result<Self, String> {
+        let written: Vec<Written> =
+            serde_json::from_slice(text).map_err(|error| error.to_string())?;
         let mut database = Self::default();
         for (number, entry) in (1..).zip(written) {
             let words = match (entry.arguments, entry.command) {
                 (Some(arguments), _) => arguments,
-                (None, Some(command)) => shlex::split(&command)
-                    .ok_or(DatabaseError::OpenQuote { entry: number, command })?,
-                (None, None) => return Err(DatabaseError::NoCommand(number)),
+                (None, Some(command)) => shlex::split(&command).ok_or_else(|| {
+                    format!("the command of entry {number} has an open quote: {command}")
+                })?,
+                (None, None) => {
+                    return Err(format!("entry {number} has neither `command` nor `arguments`"));
+                }
             };
             let index = database.entries.len();
             let named = words.iter().position(|word| word == "-o");
@@ -131,6 +133,51 @@ impl Database {
 
     pub(crate) fn command(&self, index: usize) -> &CompileCommand {
         &self.entries[index]
+    }
+}
+
+/// Removes `.` and `..` from a path lexically, without resolving symbolic links.
+pub(crate) fn clean(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => match clean.components().next_back() {
+                Some(Component::Normal(_)) => {
+                    clean.pop();
+                }
+                // The parent of the root is the root.
+                Some(Component::RootDir) => {}
+                _ => clean.push(".."),
+            },
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
+/// Whether a source file is assembly language, by its suffix.
+pub(crate) fn is_assembly(source: &Path) -> bool {
+    source
+        .extension()
+        .is_some_and(|suffix| ["s", "S", "sx", "asm"].iter().any(|assembly| suffix == *assembly))
+}
+
+/// The directory of the build that an object belongs to, without the subdirectories that build
+/// tools add for objects (`CMakeFiles/x.dir`, `x.p`, `.libs`).
+pub(crate) fn component(object: &Path) -> String {
+    let mut component = PathBuf::new();
+    let directory = object.parent().unwrap_or(Path::new(""));
+    for part in directory.components() {
+        let name = part.as_os_str().to_string_lossy();
+        if name == "CMakeFiles" || name == ".libs" || name.ends_with(".p") {
+            break;
+        }
+        component.push(part);
+    }
+    match component.to_string_lossy() {
+        name if name.is_empty() => ".".to_owned(),
+        name => name.into_owned(),
     }
 }
 
@@ -188,5 +235,26 @@ mod tests {
         assert!(reason(r#"[{"directory":"/","file":"a"}]"#).contains("entry 1 has neither"));
         let open = r#"[{"directory":"/","file":"a","command":"cc 'a"}]"#;
         assert!(reason(open).contains("open quote"));
+    }
+
+    #[test]
+    fn paths_are_cleaned() {
+        let of = |path: &str| clean(Path::new(path)).display().to_string();
+        assert_eq!(of("/a/./b/../c.c"), "/a/c.c");
+        assert_eq!(of("../x/../y.c"), "../y.c");
+        assert_eq!(of("/../x"), "/x");
+    }
+
+    #[test]
+    fn components_are_directories_of_the_build() {
+        let of = |path: &str| component(Path::new(path));
+        assert_eq!(
+            of("storage/innobase/CMakeFiles/innobase.dir/btr/btr0btr.cc.o"),
+            "storage/innobase"
+        );
+        assert_eq!(of("src/backend/access/heap/heapam.o"), "src/backend/access/heap");
+        assert_eq!(of("src/port/libpgport.a.p/path.c.o"), "src/port");
+        assert_eq!(of("src/.libs/x.o"), "src");
+        assert_eq!(of("x.o"), ".");
     }
 }

@@ -6,7 +6,7 @@ use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::Audit;
-use crate::record::ObjectRecord;
+use crate::audit::ObjectRecord;
 
 /// The difference of a build's command lines from the baseline's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +60,6 @@ pub struct SizeDifference {
 
 /// Compares an audit with that of a baseline. Files are matched by source or, if that is not
 /// recorded in both, by the path of the object in the build.
-#[must_use]
 pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
     let (here, there) = (files(audit), files(baseline));
     let partners = partners(&here, &there);

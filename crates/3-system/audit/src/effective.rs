@@ -1,9 +1,35 @@
+//! The settings of an object, as far as recorded.
+
+use std::borrow::Cow;
 use std::fmt;
 
-pub use dbdyno_types::build::Optimization;
 use serde::{Deserialize, Serialize};
 
-use crate::words::words;
+pub use dbdyno_types::build::Optimization;
+
+/// Implements `Display` and `FromStr` with one word per variant.
+macro_rules! words {
+    ($type:ty, $what:literal, $known:literal, { $($value:path => $word:literal),+ $(,)? }) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self { $($value => $word),+ })
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::effective::UnknownWord;
+
+            fn from_str(word: &str) -> Result<Self, $crate::effective::UnknownWord> {
+                match word {
+                    $($word => Ok($value),)+
+                    _ => Err($crate::effective::UnknownWord::new(word, $what, $known)),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use words;
 
 /// The effective settings of one object, as far as recorded; `None` if not recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +88,6 @@ pub enum Family {
 
 impl Family {
     /// Whether its objects have flags that the audit checks.
-    #[must_use]
     pub const fn is_checked(self) -> bool {
         matches!(self, Self::Gcc | Self::Clang)
     }
@@ -86,7 +111,6 @@ pub enum LtoForm {
 
 impl LtoForm {
     /// Whether the linker can optimize, or did optimize, across this object.
-    #[must_use]
     pub const fn is_on(self) -> bool {
         !matches!(self, Self::None)
     }
@@ -120,8 +144,6 @@ pub enum Fortify {
 }
 
 impl Fortify {
-    /// Whether it is on.
-    #[must_use]
     pub const fn is_on(self) -> bool {
         !matches!(self, Self::Off)
     }
@@ -189,8 +211,55 @@ impl fmt::Display for RecordedCompiler {
 }
 
 /// Whether this is a compiler's default instruction set, by the names of gcc and clang.
-#[must_use]
 pub fn is_baseline(march: &str) -> bool {
     let name = march.split('+').next().unwrap_or(march);
     matches!(name, "x86-64" | "armv8-a" | "generic" | "i686" | "rv64gc")
+}
+
+/// An unknown value; the message lists the valid ones.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} `{word}`; valid values: {known}")]
+pub struct UnknownWord {
+    pub word: String,
+    /// The expected kind of value.
+    pub what: &'static str,
+    /// The valid words.
+    pub known: Cow<'static, str>,
+}
+
+impl UnknownWord {
+    pub(crate) fn new(word: &str, what: &'static str, known: impl Into<Cow<'static, str>>) -> Self {
+        Self { word: word.to_owned(), what, known: known.into() }
+    }
+}
+
+/// An architecture, as far as compilers' defaults depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Machine {
+    /// x86-64.
+    X86,
+    /// 64-bit Arm.
+    Arm,
+    /// Any other.
+    #[default]
+    Other,
+}
+
+impl Machine {
+    pub(crate) fn of(file: &object::File<'_>) -> Self {
+        match object::Object::architecture(file) {
+            object::Architecture::X86_64 => Self::X86,
+            object::Architecture::Aarch64 => Self::Arm,
+            _ => Self::Other,
+        }
+    }
+
+    /// The compilers' default instruction set.
+    pub(crate) fn baseline(self) -> Option<String> {
+        match self {
+            Self::X86 => Some("x86-64".to_owned()),
+            Self::Arm => Some("armv8-a".to_owned()),
+            Self::Other => None,
+        }
+    }
 }

@@ -7,11 +7,10 @@ use dbdyno_types::FlagCheck as Check;
 use serde::{Deserialize, Serialize};
 
 use crate::effective::{
-    Family, Fortify, LtoForm, Optimization, Profile, StackProtector, is_baseline,
+    Family, Fortify, LtoForm, Machine, Optimization, Profile, StackProtector, UnknownWord,
+    is_baseline, words,
 };
 use crate::flags::{CommandContext, interpret};
-use crate::machine::Machine;
-use crate::words::{UnknownWord, words};
 
 /// The expected properties of a build's objects. `None` is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +99,6 @@ impl ExpectedMarch {
     }
 
     /// The default of a compiler, of this name if it is known.
-    #[must_use]
     pub fn default_of(march: Option<String>) -> Self {
         march.filter(|march| !is_baseline(march)).map_or(Self::Baseline, Self::Default)
     }
@@ -134,7 +132,6 @@ const KEYS: [&str; 14] = [
     "ignore",
 ];
 
-/// An invalid expectation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidExpectation {
     /// It contains no `=`.
@@ -166,7 +163,6 @@ impl Expected {
     /// Debug information and assertions are checked only if a flag sets them. Link-time
     /// optimization, instruction set, profiles and hardening are always checked: without a flag,
     /// they are expected to be off.
-    #[must_use]
     pub fn of_flags<S: AsRef<str>>(flags: &[S]) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| flag.as_ref().to_owned()).collect();
         let context = CommandContext {
@@ -207,9 +203,6 @@ impl Expected {
     }
 
     /// Sets one property: `optimization=O3`, `lto=on`, `march=native`, `hardening=off`.
-    ///
-    /// # Errors
-    /// When the key is unknown or the value is not valid for it.
     pub fn set(&mut self, expectation: &str) -> Result<(), InvalidExpectation> {
         let (key, value) = expectation
             .split_once('=')

@@ -12,39 +12,30 @@
 mod audit;
 mod binary;
 mod check;
-mod code;
 mod collect;
-mod components;
 mod database;
 mod difference;
 mod effective;
 mod error;
 mod expected;
-mod finding;
 mod flags;
-mod machine;
-mod paths;
 mod read;
-mod record;
-mod stored;
 pub mod text;
-pub mod walk;
-mod words;
 
-pub use audit::{Audit, Unreadable};
-pub use binary::{Binary, BinaryKind, Protections, Records, Relro, Sizes};
-pub use code::{Code, Extension, ExtensionUse, Function, FunctionsFrom};
-pub use collect::{Progress, binary, build, build_watched};
-pub use components::Component;
+pub use audit::{
+    Audit, Component, Evidence, Finding, FlagSet, InvalidAudit, Location, ObjectRecord, Severity,
+    Unreadable, VERSION, from_json, is_current, to_json,
+};
+pub use binary::{
+    Binary, BinaryKind, Code, Extension, ExtensionUse, Function, FunctionsFrom, Protections,
+    Records, Relro, Sizes,
+};
+pub use collect::{FoundFiles, Progress, binary, build, build_watched, find_files};
 pub use dbdyno_types::FlagCheck as Check;
 pub use difference::{Change, Difference, FileDifference, SizeDifference, difference};
 pub use effective::{
     Effective, Family, Fortify, LtoForm, Optimization, Position, Profile, RecordedCompiler,
-    StackProtector,
+    StackProtector, UnknownWord,
 };
-pub use error::{AuditError, DatabaseError, ReadError};
+pub use error::AuditError;
 pub use expected::{Expected, ExpectedLto, ExpectedMarch, InvalidExpectation};
-pub use finding::{Finding, Location, Severity};
-pub use record::{Evidence, FlagSet, ObjectRecord};
-pub use stored::{InvalidAudit, VERSION, from_json, is_current, to_json};
-pub use words::UnknownWord;

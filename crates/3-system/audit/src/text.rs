@@ -1,96 +1,118 @@
-//! Text output of audits and differences.
+//! Audits and differences as documents.
 
-mod against;
-mod binaries;
-mod findings;
-mod layout;
-mod table;
-
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
-use crate::Audit;
+use dbdyno_text::{Cell, Column, Fact, Facts, Row, Section, Table, Text};
+use dbdyno_units::{Bytes, grouped};
+
+use crate::audit::{Component, Evidence, Finding, Location, Severity};
+use crate::binary::{Binary, Code, FunctionsFrom};
+use crate::difference::{Change, Difference, FileDifference};
 use crate::expected::Expected;
-use crate::finding::Severity;
-use crate::record::Evidence;
-pub use against::render_difference;
-use layout::{Lines, counted};
+use crate::{Audit, Check};
 
-/// Output options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextOptions {
-    /// Characters per line, at least 60.
-    pub width: usize,
-    /// Whether lists are complete instead of shortened.
-    pub all: bool,
+/// How many entries of a list are shown.
+#[derive(Clone, Copy)]
+struct Most {
+    all: bool,
 }
 
-impl Default for TextOptions {
-    fn default() -> Self {
-        Self { width: 80, all: false }
-    }
-}
-
-impl TextOptions {
-    /// The number of list entries to show.
-    const fn entries(&self, few: usize) -> usize {
+impl Most {
+    const fn of(self, few: usize) -> usize {
         if self.all { usize::MAX } else { few }
     }
 }
 
-/// Renders an audit, ending with a line feed.
+/// Rows of the table of components.
+const COMPONENTS: usize = 40;
+
+/// Names of a group of findings.
+const FINDINGS: usize = 8;
+
+const BINARIES: usize = 10;
+
+/// Functions with transactions.
+const FUNCTIONS: usize = 20;
+
+/// Files with the same difference.
+const FILES: usize = 10;
+
+/// An audit; `all` shows complete lists instead of shortened ones.
 #[must_use]
-pub fn render(audit: &Audit, options: &TextOptions) -> String {
-    let mut out = Lines::new(options.width.max(60));
-    header(&mut out, audit);
-    table::render(&mut out, audit, options);
-    findings::render(&mut out, audit, options);
-    binaries::render(&mut out, audit, options);
-    verdict(&mut out, audit);
-    out.into_text()
+pub fn sections(audit: &Audit, all: bool) -> Vec<Section> {
+    let most = Most { all };
+    let mut sections = vec![header(audit)];
+    sections.extend(components(audit, most));
+    sections.extend(findings(audit, most));
+    sections.extend(binaries(audit, most));
+    sections.push(verdict(audit));
+    sections
 }
 
-fn header(out: &mut Lines, audit: &Audit) {
-    out.line(&format!("Flag audit of {}", audit.root.display()));
+/// Names and values of equal width in all sections.
+fn facts(rows: Vec<Fact>) -> Facts {
+    Facts { least: 10, ..Facts::new(rows).indent(2) }
+}
+
+fn list(lines: impl IntoIterator<Item = String>, indent: usize) -> Facts {
+    let rows = lines.into_iter().map(|line| Fact::new("", line));
+    Facts { gap: 0, ..Facts::new(rows).indent(indent) }
+}
+
+/// Names below what they are about, with the number of those that are not shown.
+fn names(names: impl ExactSizeIterator<Item = String>, most: usize) -> Facts {
+    let more = names.len().saturating_sub(most);
+    let more = (more > 0).then(|| format!("… and {more} more (--all shows them)"));
+    list(names.take(most).chain(more), 6)
+}
+
+fn header(audit: &Audit) -> Section {
     let checked = audit.objects.iter().filter(|object| object.is_checked()).count();
     let recorded = audit.objects.iter().filter(|o| o.is_checked() && o.flags.is_some()).count();
     let used: BTreeSet<usize> = audit.objects.iter().filter_map(|object| object.flags).collect();
-    out.field(
-        "objects",
-        &match recorded {
-            0 => format!("{}, no recorded command line", counted(checked, "object")),
-            _ => format!(
-                "{}, {recorded} with a recorded command line, {}",
-                counted(checked, "object"),
-                counted(used.len(), "different one")
-            ),
-        },
-    );
-    let mut compilers: BTreeMap<String, usize> = BTreeMap::new();
-    for object in &audit.objects {
-        if let Some(compiler) = &object.effective.compiler {
-            *compilers.entry(compiler.to_string()).or_default() += 1;
-        }
-    }
-    let names = compilers.iter().map(|(name, count)| format!("{name} ({count})"));
-    out.field("compilers", &or_none(names.collect()));
-    let mut evidence: BTreeMap<Evidence, usize> = BTreeMap::new();
-    for kind in audit.objects.iter().flat_map(|object| &object.evidence) {
-        *evidence.entry(*kind).or_default() += 1;
-    }
-    let kinds = evidence.iter().map(|(kind, count)| format!("{kind} ({count})"));
-    out.field("read from", &or_none(kinds.collect()));
+    let objects = match recorded {
+        0 => format!("{}, no recorded command line", counted(checked, "object")),
+        _ => format!(
+            "{}, {recorded} with a recorded command line, {}",
+            counted(checked, "object"),
+            counted(used.len(), "different one")
+        ),
+    };
+    let compilers = audit.objects.iter().filter_map(|object| object.effective.compiler.as_ref());
+    let evidence: BTreeMap<Evidence, usize> =
+        count(audit.objects.iter().flat_map(|object| &object.evidence).copied());
+    let mut rows = vec![
+        Fact::new("objects", objects),
+        Fact::new("compilers", with_counts(&count(compilers.map(ToString::to_string)))),
+        Fact::new("read from", with_counts(&evidence)),
+    ];
     if let Some(commands) = audit.compile_commands {
         let matched = audit.objects.iter().filter(|object| object.requested.is_some()).count();
-        out.field("database", &format!("{commands} commands, for {matched} of these objects"));
+        let text = format!("{commands} commands, for {matched} of these objects");
+        rows.push(Fact::new("database", text));
     }
-    out.field("expected", &expected(&audit.expected));
-    for unreadable in &audit.unreadable {
+    rows.push(Fact::new("expected", expected(&audit.expected)));
+    rows.extend(audit.unreadable.iter().map(|unreadable| {
         let text = format!("{}: {}", unreadable.path.display(), unreadable.reason);
-        out.field("unreadable", &text);
-    }
+        Fact::new("unreadable", text)
+    }));
+    let mut section = Section::new("audit", format!("Flag audit of {}", audit.root.display()));
+    section.push(facts(rows));
+    section
 }
 
-fn or_none(words: Vec<String>) -> String {
+fn count<T: Ord>(values: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+    let mut counts = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    counts
+}
+
+fn with_counts<T: Display>(counts: &BTreeMap<T, usize>) -> String {
+    let words: Vec<String> = counts.iter().map(|(it, count)| format!("{it} ({count})")).collect();
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
@@ -113,31 +135,398 @@ fn expected(expected: &Expected) -> String {
     add("control flow", on_off(expected.control_flow));
     add("assertions", on_off(expected.assertions));
     add("profile", expected.profile.map(|profile| profile.to_string()));
-    for check in &expected.ignored {
-        words.push(format!("ignoring {check},"));
-    }
+    words.extend(expected.ignored.iter().map(|check| format!("ignoring {check},")));
     match words.is_empty() {
         true => "nothing specified; only inconsistencies are shown".to_owned(),
         false => words.join(" ").trim_end_matches([',', ':']).to_owned(),
     }
 }
 
-fn verdict(out: &mut Lines, audit: &Audit) {
+fn verdict(audit: &Audit) -> Section {
     let count = |severity| audit.findings.iter().filter(|f| f.severity == severity).count();
     let (violations, warnings) = (count(Severity::Violation), count(Severity::Warning));
-    out.blank();
     let name = audit.expected.name.as_deref().unwrap_or("what was expected");
-    out.wrapped(
-        "",
-        &match (violations, warnings, audit.expected == Expected::default()) {
-            (0, 0, true) => "No inconsistencies found.".to_owned(),
-            (0, 0, false) => format!("It is {name}, as far as recorded."),
-            (0, warnings, _) => format!("{}, no violation.", counted(warnings, "warning")),
-            (violations, warnings, _) => format!(
-                "It is not {name}: {}, {}.",
-                counted(violations, "violation"),
-                counted(warnings, "warning")
-            ),
-        },
-    );
+    let text = match (violations, warnings, audit.expected == Expected::default()) {
+        (0, 0, true) => "No inconsistencies found.".to_owned(),
+        (0, 0, false) => format!("It is {name}, as far as recorded."),
+        (0, warnings, _) => format!("{}, no violation.", counted(warnings, "warning")),
+        (violations, warnings, _) => format!(
+            "It is not {name}: {}, {}.",
+            counted(violations, "violation"),
+            counted(warnings, "warning")
+        ),
+    };
+    let mut section = Section::new("verdict", "Verdict");
+    section.push(Text::new(text));
+    section
+}
+
+fn components(audit: &Audit, most: Most) -> Option<Section> {
+    let components = audit.components();
+    // A single row would only repeat the header.
+    if components.is_empty() || audit.objects.len() == 1 {
+        return None;
+    }
+    let rows = gathered(&components, most.of(COMPONENTS));
+    let mut total = gathered(&components, 1);
+    let sets: BTreeSet<usize> = audit.objects.iter().filter_map(|object| object.flags).collect();
+    for row in &mut total {
+        row.flag_sets = sets.len();
+        "all".clone_into(&mut row.name);
+    }
+    let total = total.iter().filter(|_| rows.len() > 1);
+    let mut table = Table::new([
+        Column::name("component"),
+        Column::number("objects"),
+        Column::number("sets"),
+        Column::text("level").most(9),
+        Column::text("lto").most(9),
+        Column::text("march").most(14),
+        Column::number("text"),
+        Column::number("offending"),
+    ]);
+    for component in rows.iter().chain(total) {
+        let offending = Some(component.offending as u64).filter(|count| *count > 0);
+        table.push(Row::new([
+            Cell::text(&component.name),
+            Cell::text(grouped(component.objects as u64)),
+            Cell::number(Some(component.flag_sets)),
+            Cell::text(values(&component.optimization, component.objects)),
+            Cell::text(values(&component.lto, component.objects)),
+            Cell::text(values(&component.march, component.objects)),
+            Cell::number(component.text),
+            Cell::number(offending.map(grouped)),
+        ]));
+    }
+    let mut section = Section::new("components", "Components");
+    section.push(table);
+    Some(section)
+}
+
+/// The values of a property, the most frequent first: `O2`, `O2 O0·3`; `?` if not recorded.
+fn values<T: Display>(counts: &BTreeMap<T, usize>, objects: usize) -> String {
+    let mut sorted: Vec<(String, usize)> =
+        counts.iter().map(|(value, count)| (value.to_string(), *count)).collect();
+    sorted.sort_by_key(|(_, count)| Reverse(*count));
+    let known: usize = sorted.iter().map(|(_, count)| count).sum();
+    if known < objects {
+        sorted.push(("?".to_owned(), objects - known));
+    }
+    let words = sorted.iter().enumerate().map(|(index, (value, count))| match index {
+        0 => value.clone(),
+        _ => format!("{value}·{count}"),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Merges directories at the greatest depth that gives at most `most` rows.
+fn gathered(components: &[Component], most: usize) -> Vec<Component> {
+    let depth_of = |name: &str| name.split('/').count();
+    let deepest = components.iter().map(|component| depth_of(&component.name)).max().unwrap_or(0);
+    for depth in (0..=deepest).rev() {
+        let mut rows: BTreeMap<String, Component> = BTreeMap::new();
+        for component in components {
+            let parts: Vec<&str> = component.name.split('/').take(depth).collect();
+            let name = if parts.is_empty() { ".".to_owned() } else { parts.join("/") };
+            match rows.get_mut(&name) {
+                Some(row) => add(row, component),
+                None => {
+                    rows.insert(name.clone(), Component { name, ..component.clone() });
+                }
+            }
+        }
+        if rows.len() <= most || depth == 0 {
+            return rows.into_values().collect();
+        }
+    }
+    components.to_vec()
+}
+
+/// Adds a component to a row. Directories may share command lines, so the sum of `flag_sets` would
+/// be an upper bound; the maximum is the lower bound, and closer to the true number if a build has
+/// few.
+fn add(row: &mut Component, other: &Component) {
+    row.objects += other.objects;
+    row.flag_sets = row.flag_sets.max(other.flag_sets);
+    row.offending += other.offending;
+    for (level, count) in &other.optimization {
+        *row.optimization.entry(*level).or_default() += count;
+    }
+    for (form, count) in &other.lto {
+        *row.lto.entry(*form).or_default() += count;
+    }
+    for (march, count) in &other.march {
+        *row.march.entry(march.clone()).or_default() += count;
+    }
+    row.text = match (row.text, other.text) {
+        (Some(a), Some(b)) => Some(a + b),
+        (a, b) => a.or(b),
+    };
+}
+
+fn findings(audit: &Audit, most: Most) -> Vec<Section> {
+    let mut sections = Vec::new();
+    for (severity, id, title) in [
+        (Severity::Violation, "violations", "Violations"),
+        (Severity::Warning, "warnings", "Warnings"),
+        (Severity::Note, "notes", "Notes"),
+    ] {
+        let mut section = Section::new(id, title);
+        for ((check, recorded, expected), findings) in groups(audit, severity) {
+            let expected =
+                expected.map_or_else(String::new, |expected| format!(" (expected: {expected})"));
+            let what = match findings.as_slice() {
+                [Finding { location: Location::Whole, .. }] => String::new(),
+                [Finding { location: Location::Binary(_), .. }, ..] => {
+                    format!(", {}", counted(findings.len(), "linked file"))
+                }
+                _ => format!(", {}", counted(findings.len(), "object")),
+            };
+            let text = format!("{check}: {}{what}: {recorded}{expected}", check.meaning());
+            section.push(list([text], 2));
+            section.push(names(locations(audit, &findings).into_iter(), most.of(FINDINGS)));
+        }
+        sections.push(section);
+    }
+    sections
+}
+
+type Group<'a> = (Check, &'a str, Option<&'a str>);
+
+/// Findings grouped by check and values.
+fn groups(audit: &Audit, severity: Severity) -> BTreeMap<Group<'_>, Vec<&Finding>> {
+    let mut groups: BTreeMap<Group<'_>, Vec<&Finding>> = BTreeMap::new();
+    for finding in audit.findings.iter().filter(|finding| finding.severity == severity) {
+        let group = (finding.check, finding.recorded.as_str(), finding.expected.as_deref());
+        groups.entry(group).or_default().push(finding);
+    }
+    groups
+}
+
+fn locations(audit: &Audit, findings: &[&Finding]) -> Vec<String> {
+    let locations = findings.iter().filter_map(|finding| match finding.location {
+        Location::Object(index) => Some(audit.objects.get(index)?.name()),
+        Location::Binary(index) => Some(audit.binaries.get(index)?.path.display().to_string()),
+        Location::Whole => None,
+    });
+    locations.collect()
+}
+
+fn binaries(audit: &Audit, most: Most) -> Vec<Section> {
+    let mut binaries: Vec<&Binary> = audit.binaries.iter().collect();
+    binaries.sort_by_key(|binary| Reverse(binary.sizes.stripped));
+    let shown = most.of(BINARIES);
+    let mut sections: Vec<Section> =
+        binaries.iter().take(shown).map(|binary| of_binary(binary, most)).collect();
+    if binaries.len() > shown
+        && let Some(last) = sections.last_mut()
+    {
+        let more = binaries.len() - shown;
+        last.push(Text::new(format!("… and {more} smaller linked files (--all shows them)")));
+    }
+    sections
+}
+
+fn of_binary(binary: &Binary, most: Most) -> Section {
+    let id = binary.build_id.as_deref().unwrap_or("none");
+    let sizes = &binary.sizes;
+    let mut size = vec![format!("{} executable", sizes.executable)];
+    if let Some(text) = sizes.text {
+        size.insert(0, format!("{text} text"));
+    }
+    size.extend(sizes.stripped.map(|stripped| format!("{stripped} stripped")));
+    size.push(format!("{} in all", sizes.file));
+    let mut rows = vec![
+        Fact::new("kind", format!("{}, {}, build id {id}", binary.kind, binary.architecture)),
+        Fact::new("size", size.join(", ")),
+        Fact::new("records", records(binary)),
+        Fact::new("protection", protections(binary)),
+    ];
+    if let Some(link) = binary.link_time_code {
+        let text = if link { "generated code (lto)" } else { "generated no code" };
+        rows.push(Fact::new("link", text));
+    }
+    if !binary.comments.is_empty() {
+        rows.push(Fact::new("comments", binary.comments.join("; ")));
+    }
+    let mut transactional = None;
+    if let Some(code) = &binary.code {
+        rows.extend(machine_code(code));
+        if !code.transactional.is_empty() {
+            let count = counted(code.transactional.len(), "function");
+            let text = format!(
+                "{count} with hardware transactions; a layout optimizer must leave them whole:"
+            );
+            rows.push(Fact::new("xbegin", text));
+            let functions = code
+                .transactional
+                .iter()
+                .map(|function| format!("{} ({} bytes)", function.readable(), function.size));
+            transactional = Some(names(functions, most.of(FUNCTIONS)));
+        }
+    }
+    let mut section = Section::new("binary", binary.path.display().to_string());
+    section.push(facts(rows));
+    if let Some(functions) = transactional {
+        section.push(functions);
+    }
+    section
+}
+
+/// The name of something that is there, or that it is not.
+fn there_or_no((is_there, what): (bool, &str)) -> String {
+    if is_there { what.to_owned() } else { format!("no {what}") }
+}
+
+fn records(binary: &Binary) -> String {
+    let records = &binary.records;
+    let mut words = vec![match &records.debug_file {
+        Some(file) => format!("debug information in {}", file.display()),
+        None => there_or_no((records.debug, "debug information")),
+    }];
+    let others = [
+        (records.command_lines, "command lines"),
+        (records.symbols, "symbols"),
+        (records.relocations, "relocations"),
+    ];
+    words.extend(others.map(there_or_no));
+    words.join(", ")
+}
+
+fn protections(binary: &Binary) -> String {
+    let protections = &binary.protections;
+    let mut words = vec![format!("relro {}", protections.relro)];
+    let others = [
+        (protections.stack_protector, "stack protector"),
+        (protections.control_flow, "marked jump targets"),
+        (protections.assertions, "assertions"),
+    ];
+    words.extend(others.map(there_or_no));
+    words.push(match protections.fortified.len() {
+        0 => "not fortified".to_owned(),
+        count => counted(count, "fortified function"),
+    });
+    if protections.executable_stack == Some(true) {
+        words.push("executable stack".to_owned());
+    }
+    words.join(", ")
+}
+
+fn machine_code(code: &Code) -> [Fact; 2] {
+    let from = match code.found {
+        FunctionsFrom::Symbols => "symbols",
+        FunctionsFrom::Unwinding => "unwinding tables",
+        FunctionsFrom::Sections => "sections only",
+    };
+    let frames = match code.frame_pointers() {
+        Some(true) => ", frame pointers",
+        Some(false) => ", no frame pointers",
+        None => "",
+    };
+    let (functions, instructions) = (grouped(code.functions), grouped(code.instructions));
+    let extensions: Vec<String> = code
+        .extensions
+        .iter()
+        .map(|(extension, used)| {
+            format!("{extension} in {} ({})", grouped(used.functions), code.share(*extension))
+        })
+        .collect();
+    let extensions = match extensions.is_empty() {
+        true => "none".to_owned(),
+        false => format!("functions with {}", extensions.join(", ")),
+    };
+    let code = format!("{functions} functions (from {from}), {instructions} instructions{frames}");
+    [Fact::new("code", code), Fact::new("extensions", extensions)]
+}
+
+/// A difference from the baseline of this name; `all` shows complete lists.
+#[must_use]
+pub fn sections_of_difference(difference: &Difference, baseline: &str, all: bool) -> Vec<Section> {
+    let (compared, same) = (difference.compared, grouped(difference.same as u64));
+    let text = format!("{}, {same} with the same command line", counted(compared, "file"));
+    let mut rows = vec![Fact::new("compared", text)];
+    for (name, files) in
+        [("only here", &difference.only_here), ("only there", &difference.only_in_baseline)]
+    {
+        if !files.is_empty() {
+            let examples: Vec<&str> = files.iter().take(3).map(String::as_str).collect();
+            let dots = if files.len() > 3 { ", …" } else { "" };
+            let text = format!("{}: {}{dots}", counted(files.len(), "file"), examples.join(", "));
+            rows.push(Fact::new(name, text));
+        }
+    }
+    let mut section = Section::new("difference", format!("Command lines against {baseline}"));
+    section.push(facts(rows));
+    if difference.compared == 0 {
+        section.push(Text::new(
+            "No file has a recorded command line in both: build both with -g or \
+             -frecord-gcc-switches (clang: -frecord-command-line).",
+        ));
+    }
+    vec![
+        section,
+        changes("added", "Added", '+', &difference.added),
+        changes("removed", "Removed", '-', &difference.removed),
+        files(&difference.files, Most { all }),
+        sizes(difference),
+    ]
+}
+
+fn changes(id: &'static str, title: &str, sign: char, changes: &[Change]) -> Section {
+    let mut section = Section::new(id, title);
+    if changes.is_empty() {
+        return section;
+    }
+    let mut table = Table::new([Column::number("files"), Column::text("flag")]);
+    for change in changes {
+        let flag = format!("{sign} {}", change.flag);
+        table.push(Row::new([Cell::text(grouped(change.files as u64)), Cell::text(flag)]));
+    }
+    section.push(table);
+    section
+}
+
+/// Files, grouped by difference.
+fn files(files: &[FileDifference], most: Most) -> Section {
+    let mut section = Section::new("files", "Per file");
+    let mut rest: Vec<&FileDifference> = files.iter().collect();
+    while let Some(first) = rest.first().copied() {
+        let is_like =
+            |file: &FileDifference| file.added == first.added && file.removed == first.removed;
+        let (like, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|file| is_like(file));
+        let flags: Vec<String> = (first.added.iter().map(|flag| format!("+ {flag}")))
+            .chain(first.removed.iter().map(|flag| format!("- {flag}")))
+            .collect();
+        let text = format!("{}: {}", counted(like.len(), "file"), flags.join("  "));
+        section.push(list([text], 2));
+        section.push(names(like.iter().map(|file| file.file.clone()), most.of(FILES)));
+        rest = others;
+    }
+    section
+}
+
+fn sizes(difference: &Difference) -> Section {
+    let mut section = Section::new("sizes", "Sizes");
+    if difference.sizes.is_empty() {
+        return section;
+    }
+    let mut table =
+        Table::new([Column::name("file"), Column::number("text"), Column::number("stripped")]);
+    for size in &difference.sizes {
+        let cells = [size.file.clone(), pair(size.text), pair(size.stripped)];
+        table.push(Row::new(cells.map(Cell::text)));
+    }
+    section.push(table);
+    section
+}
+
+fn pair((before, now): (Option<Bytes>, Option<Bytes>)) -> String {
+    let word = |bytes: Option<Bytes>| bytes.map_or_else(|| "–".to_owned(), |b| b.to_string());
+    format!("{} → {}", word(before), word(now))
+}
+
+/// `1 object`, `2 objects`.
+fn counted(count: usize, what: &str) -> String {
+    let number = grouped(count as u64);
+    if count == 1 { format!("{number} {what}") } else { format!("{number} {what}s") }
 }

@@ -19,7 +19,6 @@ pub struct Fingerprint(pub(crate) Sha256);
 
 impl Fingerprint {
     /// The first twelve digits, for reports.
-    #[must_use]
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
     }
@@ -141,20 +140,17 @@ pub struct Build {
 
 impl Build {
     /// A name for copies of a server, which depends on its files.
-    #[must_use]
     pub fn copy_name(&self) -> String {
         let program = self.artifact_sha256.to_string();
         format!("{}-{}-{}", self.system, self.fingerprint, &program[..12])
     }
 
     /// Whether its code is for the CPU of the machine that compiled it.
-    #[must_use]
     pub fn is_native(&self) -> bool {
         depend_on_host(self.flags.iter().chain(&self.link_flags))
     }
 
     /// The compile database: a JSON file with the command for each source file.
-    #[must_use]
     pub fn compile_database(&self) -> PathBuf {
         self.folder.join(DATABASE)
     }

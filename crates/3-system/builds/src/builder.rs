@@ -37,7 +37,6 @@ pub struct Builder {
 
 impl Builder {
     /// Creates a builder with one job per CPU.
-    #[must_use]
     pub fn new(cache_dir: CacheDir) -> Self {
         Self {
             cache_dir,
@@ -167,7 +166,6 @@ pub struct Request {
 
 impl Request {
     /// Creates a request without extra flags and with the recipe's defaults.
-    #[must_use]
     pub fn new(source: Source, variant: Variant, compiler: Compiler) -> Self {
         let options = RecipeOptions::default();
         let (extra_flags, profiling) = (Vec::new(), Profiling::None);

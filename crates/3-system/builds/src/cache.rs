@@ -27,9 +27,6 @@ const FOLDERS: [&str; 9] =
 
 impl CacheDir {
     /// Checks the directory, which may be missing; it is created when the first build is made.
-    ///
-    /// # Errors
-    /// Another user can write to it, or to a directory above it or directly in it.
     pub fn open(path: &Path) -> Result<Self, UntrustedDir> {
         // Compilers run in other directories, and write paths without symbolic links into programs.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -43,10 +40,6 @@ impl CacheDir {
     }
 
     /// Opens the directory that the user chose, or the default: see [`default_cache_path`].
-    ///
-    /// # Errors
-    /// The directory is not trusted, or there is no default because the environment has neither
-    /// XDG_CACHE_HOME nor HOME.
     pub fn chosen_or_default(chosen: Option<&Path>) -> Result<Self, CacheDirError> {
         let path = match chosen {
             Some(path) => path.to_owned(),
@@ -56,7 +49,6 @@ impl CacheDir {
     }
 
     /// Its absolute path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -111,7 +103,6 @@ pub struct Cache {
 const MAX_DOWNLOAD_AGE: Duration = Duration::from_hours(24);
 
 impl Cache {
-    #[must_use]
     pub fn new(root: &CacheDir) -> Self {
         Self { root: root.path().to_owned() }
     }
@@ -120,7 +111,6 @@ impl Cache {
         &self.root
     }
 
-    /// The name of an entry.
     pub(crate) fn entry(&self, kind: Kind, name: &str) -> Entry {
         let folder = self.root.join(kind.folder());
         let lock = self.lock(&format!("{}-{name}", kind.folder()));
@@ -146,7 +136,6 @@ impl Cache {
     }
 
     /// The directory of a finished build.
-    #[must_use]
     pub fn folder(&self, fingerprint: &Fingerprint) -> PathBuf {
         self.build(fingerprint).folder
     }
@@ -162,14 +151,12 @@ impl Cache {
     }
 
     /// A finished build whose artifact matches its checksum; `None` if there is none.
-    #[must_use]
     pub fn get(&self, fingerprint: &Fingerprint) -> Option<Build> {
         let check = |build: &mut Build, folder: &Path| build.adapt(fingerprint, folder);
         self.build(fingerprint).read(&check).ok()
     }
 
     /// The finished builds whose names start with `start`.
-    #[must_use]
     pub fn named(&self, start: &str) -> Vec<Build> {
         let mut folders = entries(&self.root.join(Kind::Build.folder()));
         folders.retain(|path| name(path).starts_with(start));
@@ -180,9 +167,6 @@ impl Cache {
 
     /// Prevents the removal of a build and its objects until the lease is dropped. Waits while
     /// another process makes or removes it; `None` if cancelled.
-    ///
-    /// # Errors
-    /// The cache cannot be written to.
     pub fn lease(
         &self,
         fingerprint: &Fingerprint,
@@ -275,7 +259,6 @@ fn read_build(folder: &Path) -> Option<Build> {
     serde_json::from_slice(&text).ok()
 }
 
-/// An entry of the cache.
 #[derive(Clone, Debug)]
 pub struct CacheEntry {
     pub kind: CacheEntryKind,
@@ -287,7 +270,6 @@ pub struct CacheEntry {
     pub used: SystemTime,
 }
 
-/// The kind of an entry.
 #[derive(Clone, Debug)]
 pub enum CacheEntryKind {
     /// The build directory of a server, with its objects.
@@ -310,7 +292,6 @@ pub enum CacheEntryKind {
 
 impl Cache {
     /// All complete entries.
-    #[must_use]
     pub fn inventory(&self) -> Vec<CacheEntry> {
         let mut all = Vec::new();
         let mut add = |folder: &str, of: &dyn Fn(&Path) -> (CacheEntryKind, SystemTime)| {
@@ -341,9 +322,6 @@ impl Cache {
     }
 
     /// Removes an entry unless it is in use. Returns whether it was removed.
-    ///
-    /// # Errors
-    /// It cannot be removed.
     pub fn remove(&self, entry: &CacheEntry) -> io::Result<bool> {
         let name = name(&entry.path);
         let of = |kind, name: &str| Some(self.entry(kind, name).lock);

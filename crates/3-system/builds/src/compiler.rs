@@ -36,17 +36,11 @@ pub struct Compiler {
 
 impl Compiler {
     /// Finds the compiler `name` on the PATH, or at that path if it contains a slash.
-    ///
-    /// # Errors
-    /// When there is no such program, or it is neither gcc nor clang.
     pub fn find(name: &str) -> Result<Self, BuildError> {
         Self::find_in(name, &path_folders())
     }
 
     /// Finds the first of `cc`, `gcc`, `clang`.
-    ///
-    /// # Errors
-    /// When none of them is installed, or the first one found is neither gcc nor clang.
     pub fn find_default() -> Result<Self, BuildError> {
         let names = ["cc", "gcc", "clang"];
         let folders = path_folders();
@@ -81,13 +75,11 @@ impl Compiler {
     }
 
     /// The matching C++ compiler: `g++-12` for `gcc-12`.
-    #[must_use]
     pub fn cxx(&self) -> PathBuf {
         self.companion(&|path| cxx_beside(self.kind, path))
     }
 
     /// The matching tool for its objects, such as `ar`: `gcc-ar-12` for `gcc-12`.
-    #[must_use]
     pub fn tool(&self, name: &str) -> PathBuf {
         let tool = self.companion(&|path| tool_beside(self.kind, path, name));
         if !tool.is_absolute() || tool.is_file() {
@@ -191,7 +183,6 @@ impl CompilerKind {
 impl CompilerUsed {
     /// The instruction set that it compiles for by default, by its name for `-march`; `None` if it does not tell, or
     /// is not installed any more.
-    #[must_use]
     pub fn default_march(&self) -> Option<String> {
         default_march(self.name, &self.path)
     }
@@ -241,7 +232,6 @@ impl fmt::Display for Compiler {
 }
 
 /// The names of the compilers on the PATH: `gcc`, `clang`, and versioned ones such as `gcc-12`.
-#[must_use]
 pub fn installed_compilers() -> Vec<String> {
     installed_in(&path_folders())
 }
@@ -323,10 +313,6 @@ impl Compiler {
     /// Determined by linking a small library, not by searching for files: clang needs its own
     /// linker (`ld.lld`, of a version that reads its bitcode) or, for the system's linker, a plugin
     /// that distributions install in different packages and directories.
-    ///
-    /// # Errors
-    /// When linking fails with all flags; the error names what to install. When the files for the
-    /// trial cannot be written.
     pub fn lto_linker(&self) -> Result<Vec<String>, BuildError> {
         let ways: &[&[&str]] = match self.kind {
             CompilerKind::Gcc => &[&[]],

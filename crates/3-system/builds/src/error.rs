@@ -141,7 +141,6 @@ impl BuildError {
     }
 
     /// The kind of a problem; `None` for a step or a cancelled build.
-    #[must_use]
     pub const fn kind(&self) -> Option<ProblemKind> {
         match self {
             Self::Other(problem) => Some(problem.kind),
@@ -151,7 +150,6 @@ impl BuildError {
 
     /// Whether the source is the reason, so that the same machine may build another revision: it
     /// cannot be compiled or used, or is not one of the system.
-    #[must_use]
     pub fn is_of_source(&self) -> bool {
         matches!(self, Self::Failed(_)) || self.kind() == Some(ProblemKind::Source)
     }

@@ -142,9 +142,6 @@ fn requested(packaging: &PackagingFlags, variant: &Variant, compiler: &Compiler)
 
 /// Checks that the compiler can do what a build requests: link-time optimization, profiles.
 /// Compiles nothing but a trial of three lines.
-///
-/// # Errors
-/// The reason, with what to install or to change.
 pub fn check_compiler(
     compiler: &Compiler,
     variant: &Variant,
@@ -160,9 +157,6 @@ pub fn check_compiler(
 }
 
 /// Checks that the tools that make this kind of profile for the compiler are installed.
-///
-/// # Errors
-/// One is missing; the error names its package. The compiler has no such profiles.
 pub fn check_profile_tools(compiler: &Compiler, pgo: Pgo) -> Result<(), BuildError> {
     match (pgo, compiler.kind) {
         (Pgo::Sample, _) => SampleTools::of(compiler).map(drop),
@@ -242,16 +236,12 @@ const RELEVANT: [&str; 11] = [
 
 impl HostCpu {
     /// Reads the CPU of this machine.
-    ///
-    /// # Errors
-    /// When `/proc/cpuinfo` cannot be read.
     pub fn read() -> io::Result<Self> {
         Ok(Self::parse(&fs::read_to_string("/proc/cpuinfo")?))
     }
 
     /// Parses the text of `/proc/cpuinfo`. Equal CPUs count once; a machine with two kinds of cores
     /// has both.
-    #[must_use]
     pub fn parse(cpuinfo: &str) -> Self {
         let mut kinds: Vec<String> = Vec::new();
         for processor in cpuinfo.split("\n\n") {
@@ -273,7 +263,6 @@ impl HostCpu {
 
     /// The features of this CPU that another one does not have: code for this CPU may need them. On a machine
     /// with several kinds of cores, each of them counts.
-    #[must_use]
     pub fn features_missing_on(&self, other: &Self) -> Vec<String> {
         let own: BTreeSet<&str> = self.kinds().flat_map(features).collect();
         let is_everywhere =
@@ -282,7 +271,6 @@ impl HostCpu {
     }
 
     /// The name of its model, such as `AMD EPYC 7763`; ARM has numbers only.
-    #[must_use]
     pub fn model(&self) -> String {
         let value = |key: &str| self.0.lines().find_map(|line| line.strip_prefix(key));
         if let Some(name) = value("model name: ") {
@@ -300,7 +288,6 @@ impl HostCpu {
     }
 
     /// A short name of this type of CPU, in hexadecimal digits.
-    #[must_use]
     pub fn id(&self) -> String {
         Sha256::of(self.0.as_bytes()).to_string()[..16].to_owned()
     }

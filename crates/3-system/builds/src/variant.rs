@@ -20,7 +20,6 @@ const KEEP_RELOCATIONS: &str = "-Wl,--emit-relocs";
 ///
 /// `-DNDEBUG` is set for every variant without assertions, `o0` and `o1` included: variants differ
 /// in code generation only.
-#[must_use]
 pub fn compile_flags(variant: &Variant, compiler: CompilerKind) -> Vec<String> {
     let mut flags = vec![variant.optimization.flag()];
     if variant.debug {
@@ -46,7 +45,6 @@ pub fn compile_flags(variant: &Variant, compiler: CompilerKind) -> Vec<String> {
 }
 
 /// The flags of a variant for linking only, to be added after the compiler flags.
-#[must_use]
 pub fn link_flags(variant: &Variant) -> Vec<String> {
     let hardening: &[&str] = match variant.hardening {
         Hardening::Default => &[],
@@ -109,9 +107,6 @@ const PROGRAM: &str = "dpkg-buildflags";
 
 impl PackagingFlags {
     /// Gets the flags from `dpkg-buildflags`.
-    ///
-    /// # Errors
-    /// When `dpkg-buildflags` is not installed or fails.
     pub(crate) fn query(packaging: Packaging, compiler: CompilerKind) -> Result<Self, BuildError> {
         let lto = match packaging {
             Packaging::None => return Ok(Self::default()),

@@ -80,7 +80,6 @@ impl Finding {
 ///
 /// Returns one finding per check, in a fixed order. `doctor` shows all of them, a run shows the
 /// warnings.
-#[must_use]
 pub fn check(facts: &HostFacts, needs: &Needs) -> Vec<Finding> {
     vec![
         cpus(facts, needs),

@@ -5,13 +5,11 @@ use std::io;
 use dbdyno_units::Nanos;
 
 /// Monotonic time since a fixed point, for durations. A call takes about 25 ns.
-#[must_use]
 pub fn monotonic() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
 /// UTC time since 1970, for labels. It may be adjusted: do not subtract it.
-#[must_use]
 pub fn realtime() -> Nanos {
     read(libc::CLOCK_REALTIME)
 }
@@ -22,13 +20,11 @@ pub(crate) fn boottime() -> Nanos {
 }
 
 /// CPU time of the calling thread. A system call of 100 to 300 ns.
-#[must_use]
 pub fn thread_cpu() -> Nanos {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// CPU time of this process, including ended threads.
-#[must_use]
 pub fn process_cpu() -> Nanos {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

@@ -50,7 +50,6 @@ fn ancestors(path: &str) -> Vec<String> {
 
 /// Whether a control group of this process has a CPU quota; `None` if its groups are unknown or not
 /// visible.
-#[must_use]
 pub fn has_cpu_quota(root: &FsRoot) -> Option<bool> {
     Some(!quotas(root)?.is_empty())
 }

@@ -66,7 +66,6 @@ impl Counters {
     ///
     /// Cycles and instructions, branches and branch misses, and the two misses of instruction
     /// fetches are scheduled together, so that their ratios hold even if they are multiplexed.
-    #[must_use]
     pub fn open(counters: &[Counter], target: &Target, scope: Scope) -> Self {
         let mut threads = target.threads();
         let mut attempts = 1;
@@ -129,9 +128,6 @@ impl Counters {
     }
 
     /// Starts all counters.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn enable(&mut self) -> io::Result<()> {
         self.groups.iter_mut().try_for_each(Group::enable)
     }
@@ -139,9 +135,6 @@ impl Counters {
     /// The counts since the counters were started, including ended threads.
     ///
     /// One system call per group and per thread that existed at the opening.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn read(&self) -> io::Result<Counts> {
         let mut counts = Vec::with_capacity(Counter::ALL.len());
         for group in &self.groups {

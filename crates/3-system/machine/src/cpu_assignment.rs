@@ -23,7 +23,6 @@ impl CpuAssignment {
     ///
     /// The threads of a core stay in the same set if there are enough cores: an active sibling
     /// halves a core's speed, so the results of one side would depend on the other.
-    #[must_use]
     pub fn choose(allowed: &CpuSet, topology: &Topology, clients: u32, embedded: bool) -> Self {
         let cores = topology.cores_within(allowed);
         let clients = clients.max(1) as usize;
@@ -52,7 +51,6 @@ impl CpuAssignment {
     }
 
     /// Whether the sets overlap, so that both sides disturb each other.
-    #[must_use]
     pub fn is_shared(&self) -> bool {
         !self.system.intersection(&self.dbdyno).is_empty()
     }

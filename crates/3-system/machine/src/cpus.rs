@@ -21,7 +21,6 @@ pub struct CpuSet(Vec<u32>);
 
 impl CpuSet {
     /// The online CPUs, from `/sys/devices/system/cpu/online`.
-    #[must_use]
     pub fn online() -> Option<Self> {
         Self::online_at(&FsRoot::this_machine())
     }
@@ -31,9 +30,6 @@ impl CpuSet {
     }
 
     /// The CPUs that the calling thread may run on: its affinity, within its control group's.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn allowed() -> io::Result<Self> {
         // The kernel refuses a mask shorter than its own and does not return its length. rustix's
         // CpuSet holds 1024 CPUs only.
@@ -54,9 +50,6 @@ impl CpuSet {
     }
 
     /// The CPUs that the threads of the process `pid` may run on.
-    ///
-    /// # Errors
-    /// There is no such process, or it cannot be read.
     pub fn of_process(pid: u32) -> io::Result<Self> {
         let mut all = Vec::new();
         for thread in threads_of(pid)? {
@@ -77,25 +70,21 @@ impl CpuSet {
     }
 
     /// The lowest CPU; `None` if the set is empty.
-    #[must_use]
     pub fn first(&self) -> Option<u32> {
         self.0.first().copied()
     }
 
     /// The number of CPUs.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether the set is empty.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether the set contains `cpu`.
-    #[must_use]
     pub fn contains(&self, cpu: u32) -> bool {
         self.0.binary_search(&cpu).is_ok()
     }
@@ -106,19 +95,16 @@ impl CpuSet {
     }
 
     /// The CPUs in both sets.
-    #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.iter().filter(|cpu| other.contains(*cpu)).collect()
     }
 
     /// The CPUs in this set but not in `other`.
-    #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.iter().filter(|cpu| !other.contains(*cpu)).collect()
     }
 
     /// The set as a bit mask for the kernel.
-    #[must_use]
     pub fn mask(&self) -> CpuMask {
         let words = self.0.last().map_or(0, |highest| *highest as usize / 64 + 1);
         let mut mask = vec![0_u64; words];
@@ -226,7 +212,6 @@ impl Topology {
     /// Read the topology of the online CPUs from `sys/devices/system`.
     ///
     /// A CPU with unknown topology counts as a separate core.
-    #[must_use]
     pub fn read(root: &FsRoot) -> Self {
         let online = CpuSet::online_at(root).unwrap_or_default();
         let mut cores: Vec<CpuSet> = Vec::new();
@@ -256,7 +241,6 @@ impl Topology {
     }
 
     /// Whether some core has more than one thread; `None` if no core is known.
-    #[must_use]
     pub fn has_smt(&self) -> Option<bool> {
         (!self.cores.is_empty()).then(|| self.cores.iter().any(|core| core.len() > 1))
     }

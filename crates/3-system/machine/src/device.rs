@@ -20,7 +20,6 @@ pub struct BlockDevice {
 impl BlockDevice {
     /// The device that holds `path`; `None` for file systems on no device or on several, such as
     /// tmpfs, overlayfs and btrfs.
-    #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let number = fs::metadata(path).ok()?.dev();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
@@ -29,9 +28,6 @@ impl BlockDevice {
     }
 
     /// The counters since boot.
-    ///
-    /// # Errors
-    /// The device was removed, or the format is unknown.
     pub fn read(&self) -> io::Result<DeviceUsage> {
         let mut buffer = [0; 512];
         let length = self.stat.read_at(&mut buffer, 0)?;

@@ -10,7 +10,6 @@ use rustix::process::geteuid;
 /// The directory for what dbdyno keeps between runs: `$XDG_CACHE_HOME/dbdyno`, or `~/.cache/dbdyno`; for
 /// root `/var/cache/dbdyno`, because servers that root compiles run as another user, who may not have
 /// access to root's home directory. `None` if the environment has neither XDG_CACHE_HOME nor HOME.
-#[must_use]
 pub fn default_cache_path() -> Option<PathBuf> {
     path(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"), geteuid().is_root())
 }

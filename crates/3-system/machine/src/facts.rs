@@ -57,7 +57,6 @@ pub enum CounterAccess {
 
 impl CounterAccess {
     /// Try to count cycles of this thread.
-    #[must_use]
     pub fn probe() -> Self {
         let counters =
             Counters::open(&[Counter::Cycles], &Target::ThisThread, Scope::UserAndKernel);
@@ -76,7 +75,6 @@ impl HostFacts {
     ///
     /// Takes a few milliseconds. The activity of others is not sampled, since that takes an
     /// interval: see [`HostFacts::gather_over`].
-    #[must_use]
     pub fn gather(disk: &Path) -> Self {
         let facts = Self::read(&FsRoot::this_machine(), hypervisor_signature().as_deref());
         let usable = CpuSet::allowed().ok().map(|cpus| cpus.len());
@@ -90,7 +88,6 @@ impl HostFacts {
 
     /// Gather the facts, and sleep for `interval` to sample the activity of others. One second is
     /// enough to measure shares below 1% (the kernel counts in steps of 10 ms per CPU).
-    #[must_use]
     pub fn gather_over(disk: &Path, interval: Duration) -> Self {
         let activity = Activity::sample(interval);
         Self { activity, ..Self::gather(disk) }
@@ -98,7 +95,6 @@ impl HostFacts {
 
     /// Read the facts from files under `root`. `signature` is the hypervisor signature of the CPU
     /// ([`hypervisor_signature`]).
-    #[must_use]
     pub fn read(root: &FsRoot, signature: Option<&str>) -> Self {
         Self {
             system: SystemFacts::read(root, signature),
@@ -124,7 +120,6 @@ impl HostFacts {
     /// The facts as text: label and value, in display order.
     ///
     /// A value has at most 56 characters. An unknown one is `not available` with the reason.
-    #[must_use]
     pub fn rows(&self) -> Vec<(String, String)> {
         let mut rows = Rows(Vec::new());
         self.system_rows(&mut rows);

@@ -9,13 +9,11 @@ pub struct FsRoot(PathBuf);
 
 impl FsRoot {
     /// The machine this process runs on.
-    #[must_use]
     pub fn this_machine() -> Self {
         Self(PathBuf::from("/"))
     }
 
     /// The machine whose files are under `directory`.
-    #[must_use]
     pub fn at(directory: &Path) -> Self {
         Self(directory.to_path_buf())
     }

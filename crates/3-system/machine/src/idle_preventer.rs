@@ -45,7 +45,6 @@ pub enum IdlePreventerError {
 impl IdlePreventer {
     /// Whether this machine needs it: a virtual machine without a CPU quota, which the spinning
     /// threads would use up.
-    #[must_use]
     pub fn is_worthwhile(root: &FsRoot) -> bool {
         let signature = hypervisor_signature();
         let hardware = Hardware::read(root, signature.as_deref());
@@ -53,10 +52,6 @@ impl IdlePreventer {
     }
 
     /// Starts a spinning thread on each CPU.
-    ///
-    /// # Errors
-    /// A thread cannot be started, or the process may not use one of the CPUs. All threads are
-    /// stopped then.
     pub fn start(cpus: &CpuSet) -> Result<Self, IdlePreventerError> {
         let mut preventer = Self { stop: Arc::default(), threads: Vec::new() };
         for cpu in cpus.iter() {

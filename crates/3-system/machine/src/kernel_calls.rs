@@ -39,9 +39,6 @@ pub struct FileSystemSpace {
 
 impl FileSystemSpace {
     /// The file system that holds `path`.
-    ///
-    /// # Errors
-    /// The kernel's, such as a path that does not exist.
     pub fn of(path: &Path) -> io::Result<Self> {
         let stat = rustix::fs::statvfs(path)?;
         let size = |blocks: u64| Bytes::from_bytes(blocks.saturating_mul(stat.f_frsize));

@@ -11,7 +11,6 @@ use crate::ProcessIdentity;
 
 /// The process that listens at a Unix socket; `None` if there is none, or if it is in another
 /// container.
-#[must_use]
 pub fn listener(socket: &Path) -> Option<u32> {
     let socket = UnixStream::connect(socket).ok()?;
     // The credentials are those of the process that called listen().
@@ -33,7 +32,6 @@ pub enum TcpListener {
 }
 
 /// Searches for the process that listens at a TCP address. Connects to nobody.
-#[must_use]
 pub fn tcp_listener(host: &str, port: u16) -> TcpListener {
     let addresses: Vec<IpAddr> = (host, port)
         .to_socket_addrs()

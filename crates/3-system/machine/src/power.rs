@@ -45,9 +45,6 @@ pub struct PowerReading(Vec<u64>);
 
 impl Power {
     /// Opens the counters of all packages.
-    ///
-    /// # Errors
-    /// Why they are unavailable.
     pub fn open() -> Result<Self, NoPower> {
         Self::under(&FsRoot::this_machine())
     }
@@ -74,14 +71,12 @@ impl Power {
     }
 
     /// The current values; `None` if one cannot be read.
-    #[must_use]
     pub fn read(&self) -> Option<PowerReading> {
         self.packages.iter().map(Package::read).collect::<Option<_>>().map(PowerReading)
     }
 
     /// The energy consumed between two readings. A counter may wrap around once in between, which
     /// takes minutes.
-    #[must_use]
     pub fn between(&self, earlier: &PowerReading, later: &PowerReading) -> Energy {
         let packages = self.packages.iter().zip(earlier.0.iter().zip(&later.0));
         let grown = packages.map(|(package, (then, now))| match now.checked_sub(*then) {

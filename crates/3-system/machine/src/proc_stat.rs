@@ -56,7 +56,6 @@ impl ProcStat {
 
     /// Whether the process has ended and only waits to be reaped by its parent. A process whose
     /// main thread has ended but not the others is a zombie, too, with more than one thread.
-    #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.state == b'X' || self.main_thread_has_ended() && self.threads <= 1
     }

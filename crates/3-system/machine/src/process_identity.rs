@@ -57,7 +57,6 @@ impl ProcessIdentity {
     ///
     /// After the end of its main thread, the other threads still run, but the kernel no longer
     /// tells the image. They cannot have executed another program: `exec` replaces the main thread.
-    #[must_use]
     pub fn is_alive(&self) -> bool {
         Self::read(self.pid).is_ok_and(|(mut now, stat)| {
             if stat.main_thread_has_ended() {
@@ -68,7 +67,6 @@ impl ProcessIdentity {
     }
 
     /// The time since its start.
-    #[must_use]
     pub fn age(&self) -> Duration {
         let now = clock_gettime(ClockId::Boottime);
         let now = Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32);
@@ -76,9 +74,6 @@ impl ProcessIdentity {
     }
 
     /// The path of the program file, as `/proc/PID/exe` has it.
-    ///
-    /// # Errors
-    /// The process has ended, or this user may not trace it.
     pub fn program(&self) -> io::Result<PathBuf> {
         fs::read_link(format!("/proc/{}/exe", self.pid))
     }
@@ -87,9 +82,6 @@ impl ProcessIdentity {
     ///
     /// The process descriptor is opened before the identity is checked, so a process that gets
     /// the same ID later never receives the signal.
-    ///
-    /// # Errors
-    /// The kernel's, such as a missing permission.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let pid = Pid::from_raw(self.pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
         let sent = pidfd_open(pid, PidfdFlags::empty()).and_then(|descriptor| {

@@ -68,9 +68,6 @@ impl ProcessTree {
     /// Reads the usage of all processes.
     ///
     /// The CPU clocks of all processes are read first, in one pass; the rest takes longer.
-    ///
-    /// # Errors
-    /// The root process has ended, even if its process ID is in use again.
     pub fn read(&mut self) -> io::Result<ProcessTreeUsage> {
         let mut attempt = 1;
         loop {
@@ -89,7 +86,6 @@ impl ProcessTree {
 
     /// Resident memory: the sum of the processes' private memory, plus the largest shared memory of
     /// any of them, since the processes of a server share the same memory. `None` if unknown.
-    #[must_use]
     pub fn resident(&self) -> Option<Bytes> {
         let processes = std::iter::once(&self.root).chain(&self.descendants);
         let mut own = 0;

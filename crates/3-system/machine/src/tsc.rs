@@ -115,7 +115,6 @@ impl Calibration {
     ///
     /// Each end has an error of about 30 ns, so 10 ms give about 6 parts per million. The result is
     /// [`Calibration::NANOS`] if either clock did not advance.
-    #[must_use]
     pub fn measure<T: TickSource>(duration: Duration) -> Self {
         let (start_ticks, start) = moment::<T>();
         thread::sleep(duration);
@@ -129,19 +128,16 @@ impl Calibration {
     }
 
     /// Ticks per nanosecond, which is the counter's frequency in GHz.
-    #[must_use]
     pub const fn ticks_per_nano(self) -> f64 {
         self.ticks_per_nano
     }
 
     /// The duration of `ticks`, rounded to a nanosecond.
-    #[must_use]
     pub fn to_nanos(self, ticks: u64) -> Nanos {
         Nanos::from_nanos((ticks as f64 / self.ticks_per_nano).round() as u64)
     }
 
     /// The number of ticks in `time`, rounded; for comparing ticks with a deadline.
-    #[must_use]
     pub fn to_ticks(self, time: Nanos) -> u64 {
         (time.as_nanos() as f64 * self.ticks_per_nano).round() as u64
     }
@@ -182,7 +178,6 @@ pub enum Ticks {
 
 impl Ticks {
     /// The CPU's counter if it is reliable, calibrated for `duration`; otherwise the system clock.
-    #[must_use]
     pub fn choose(duration: Duration) -> Self {
         if Tsc::is_reliable() {
             Self::Tsc(Calibration::measure::<Tsc>(duration))
@@ -192,7 +187,6 @@ impl Ticks {
     }
 
     /// The source's name in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tsc(_) => Tsc::NAME,
@@ -201,7 +195,6 @@ impl Ticks {
     }
 
     /// The length of the source's ticks.
-    #[must_use]
     pub const fn calibration(self) -> Calibration {
         match self {
             Self::Tsc(calibration) => calibration,

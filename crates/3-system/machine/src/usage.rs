@@ -17,7 +17,6 @@ pub struct OwnUsage {
 
 impl OwnUsage {
     /// Reads the current values.
-    #[must_use]
     pub fn now() -> Self {
         let cpu = cpu_of(libc::RUSAGE_SELF) + cpu_of(libc::RUSAGE_CHILDREN);
         // Not ru_maxrss: it includes the peak from before the last exec.
@@ -57,7 +56,6 @@ pub struct ThreadUsage {
 
 impl ThreadUsage {
     /// Reads the current values.
-    #[must_use]
     pub fn now() -> Self {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: the kernel fills the structure; all zeroes is a valid value of it anyway.
@@ -72,7 +70,6 @@ impl ThreadUsage {
     }
 
     /// The increase since an earlier reading of the same thread.
-    #[must_use]
     pub const fn since(self, earlier: &Self) -> Self {
         Self {
             context_switches: self.context_switches.saturating_sub(earlier.context_switches),

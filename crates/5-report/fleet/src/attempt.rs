@@ -184,9 +184,6 @@ fn write_claim(directory: &Path, place: &TaskPlace) -> Result<bool, StoreError> 
 }
 
 /// Writes that an attempt failed before it could begin. There may be another attempt.
-///
-/// # Errors
-/// There is no such attempt, or the result cannot be written.
 pub fn report_failure(
     fleet: &Path,
     task: &str,
@@ -268,7 +265,6 @@ pub struct AttemptFiles {
 
 impl AttemptFiles {
     /// How much is measured: see [`TaskProgress::measured`].
-    #[must_use]
     pub fn measured(&self) -> u64 {
         let result = self.result.as_ref().map(|result| result.measured);
         result.or_else(|| Some(self.progress.as_ref()?.measured)).unwrap_or(0)

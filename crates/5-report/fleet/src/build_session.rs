@@ -27,36 +27,26 @@ impl BuildSession {
     }
 
     /// The fleet run.
-    #[must_use]
     pub const fn record(&self) -> &FleetRecord {
         &self.attempt.record
     }
 
-    /// The node.
-    #[must_use]
     pub fn node(&self) -> &str {
         &self.attempt.node
     }
 
     /// The experiment as parsed.
-    ///
-    /// # Errors
-    /// Its file cannot be read.
     pub fn experiment(&self) -> Result<serde_json::Value, StoreError> {
         Ok(self.attempt.fleet.experiment()?.0)
     }
 
     /// Whether no other attempt follows if this one fails.
-    #[must_use]
     pub fn is_last_try(&self) -> bool {
         self.attempt.is_last_try()
     }
 
     /// Takes over all builds for a type of CPU, named by letters and digits. Returns the task that has done
     /// so before, unless it is this one.
-    ///
-    /// # Errors
-    /// The directory of the fleet run cannot be written.
     pub fn claim_cpu(&self, cpu: &str) -> Result<Option<String>, StoreError> {
         let own = &self.attempt.task().name;
         let directory = self.attempt.fleet.path().join("cpus");
@@ -95,9 +85,6 @@ impl BuildSession {
     }
 
     /// Writes the result, unless another attempt took over.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn finish(self, end: TaskEnd) -> Result<Finish, TaskError> {
         if self.attempt.is_superseded(&end) {
             return Ok(Finish::Fenced);
@@ -107,9 +94,6 @@ impl BuildSession {
 }
 
 /// Marks a build cache, so that jobs see whether theirs is the same one.
-///
-/// # Errors
-/// It cannot be written.
 pub fn mark_cache(cache: &Path, record: &FleetRecord) -> Result<(), StoreError> {
     let mark = mark(cache, record);
     match files::create_new(&mark) {
@@ -121,15 +105,11 @@ pub fn mark_cache(cache: &Path, record: &FleetRecord) -> Result<(), StoreError> 
 }
 
 /// Whether a build cache has the mark of a fleet run.
-#[must_use]
 pub fn is_marked(cache: &Path, record: &FleetRecord) -> bool {
     mark(cache, record).exists()
 }
 
 /// Removes the mark of a fleet run.
-///
-/// # Errors
-/// It cannot be removed.
 pub fn unmark_cache(cache: &Path, record: &FleetRecord) -> Result<(), StoreError> {
     let mark = mark(cache, record);
     files::remove(&mark).map_err(|source| StoreError { path: mark, source })

@@ -14,60 +14,34 @@ use crate::request::UnixTime;
 /// Slurm, or a simulation of it.
 pub trait Cluster {
     /// The jobs of this user, also those that have ended lately.
-    ///
-    /// # Errors
-    /// Slurm does not answer.
     fn jobs(&mut self) -> Result<Vec<Job>, ClusterError>;
 
     /// How these jobs ended, as far as the accounting knows.
     fn ended(&mut self, jobs: &[JobId]) -> Vec<(JobId, JobEnd)>;
 
     /// The nodes that a fleet run may use.
-    ///
-    /// # Errors
-    /// Slurm does not answer, or there are none.
     fn nodes(&mut self, record: &FleetRecord) -> Result<Vec<Node>, ClusterError>;
 
-    /// Submits a job.
-    ///
-    /// # Errors
-    /// Slurm refuses it, or does not answer: then it may nevertheless have accepted it.
     fn submit(&mut self, job: &Submission<'_>) -> Result<JobId, ClusterError>;
 
-    /// Cancels jobs.
-    ///
-    /// # Errors
-    /// Slurm does not answer.
     fn cancel(&mut self, jobs: &[JobId]) -> Result<(), ClusterError>;
 }
 
 /// The directory of a fleet run, or a simulation of it.
 pub trait Store {
     /// Replaces the stored record.
-    ///
-    /// # Errors
-    /// It cannot be written.
     fn save(&mut self, record: &FleetRecord) -> Result<(), StoreError>;
 
     /// What the attempts of tasks that have not ended wrote.
     fn files(&mut self, record: &FleetRecord) -> BTreeMap<(usize, u32), AttemptFiles>;
 
     /// Creates the directory and the script of an attempt. Returns the directory.
-    ///
-    /// # Errors
-    /// It cannot be written.
     fn prepare(&mut self, task: &str, attempt: u32) -> Result<PathBuf, StoreError>;
 
     /// Tells an attempt to stop.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     fn fence(&mut self, task: &str, attempt: u32) -> Result<(), StoreError>;
 
     /// Makes the run of an attempt that of the task.
-    ///
-    /// # Errors
-    /// It cannot be copied.
     fn accept(&mut self, task: &str, attempt: u32) -> Result<(), StoreError>;
 }
 
@@ -156,9 +130,6 @@ impl<C: Cluster, S: Store> Controller<C, S> {
     }
 
     /// Observes, decides, and acts once.
-    ///
-    /// # Errors
-    /// The directory of the fleet run cannot be written. The jobs go on.
     pub fn step(&mut self, now: UnixTime) -> Result<(), StoreError> {
         let jobs = self.jobs(now);
         let ended = jobs.as_ref().map_or_else(Vec::new, |jobs| self.ended(jobs));
@@ -300,7 +271,6 @@ impl<C: Cluster, S: Store> Controller<C, S> {
 }
 
 /// The time between two steps: Slurm and the file system are asked less often for many tasks.
-#[must_use]
 pub fn poll_interval(tasks: usize) -> Nanos {
     Nanos::from_millis((tasks as u64 * 20).clamp(3_000, 60_000))
 }

@@ -65,7 +65,6 @@ pub fn decide(record: &mut FleetRecord, seen: &Observation<'_>) -> Vec<Action> {
 }
 
 /// Whether the nodes of the partition must be known to go on.
-#[must_use]
 pub fn needs_nodes(record: &FleetRecord, now: UnixTime) -> bool {
     let wait = record.request.limits.node_wait;
     let is_to_be_replaced = |attempt: &AttemptRecord| match &attempt.end {

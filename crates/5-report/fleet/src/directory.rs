@@ -84,9 +84,6 @@ pub struct FleetDirectory {
 impl FleetDirectory {
     /// Creates the directory with the program and the experiment, and locks it. There is no fleet run in
     /// it until the record is stored.
-    ///
-    /// # Errors
-    /// It holds a fleet run, or it cannot be written.
     pub fn create(
         path: &Path,
         program: &Path,
@@ -111,9 +108,6 @@ impl FleetDirectory {
     }
 
     /// Opens and locks the directory of a fleet run, to control it.
-    ///
-    /// # Errors
-    /// There is no fleet run, it is not this user's own, or another process controls it.
     pub fn open(path: &Path) -> Result<(Self, FleetRecord), FleetError> {
         let path = own(path)?;
         let directory = Self::locked(&path)?;
@@ -122,9 +116,6 @@ impl FleetDirectory {
     }
 
     /// Opens the directory of a fleet run to read it.
-    ///
-    /// # Errors
-    /// There is no fleet run, or it is not this user's own.
     pub fn read(path: &Path) -> Result<(Self, FleetRecord), FleetError> {
         let directory = Self { path: own(path)?, _lock: None };
         let record = directory.record()?;
@@ -166,22 +157,17 @@ impl FleetDirectory {
     }
 
     /// The directory.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether a process controls the fleet run.
-    #[must_use]
     pub fn is_controlled(&self) -> bool {
         let open = File::options().write(true).open(self.path.join(LOCK));
         open.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     /// Asks the process that controls the fleet run to cancel it.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn ask_to_cancel(&self) -> Result<(), StoreError> {
         files::replace(&self.path.join(CANCEL), b"")
     }
@@ -192,9 +178,6 @@ impl FleetDirectory {
     }
 
     /// The experiment as parsed, and its text.
-    ///
-    /// # Errors
-    /// A file cannot be read.
     pub fn experiment(&self) -> Result<(serde_json::Value, String), StoreError> {
         let file = self.path.join(EXPERIMENT);
         let read = || Ok(serde_json::from_str(&files::read(&file)?)?);
@@ -204,19 +187,16 @@ impl FleetDirectory {
     }
 
     /// The run directory of a complete task.
-    #[must_use]
     pub fn run_of(&self, task: &str) -> PathBuf {
         self.path.join(task)
     }
 
     /// The directory of an attempt.
-    #[must_use]
     pub fn attempt(&self, task: &str, attempt: u32) -> PathBuf {
         self.path.join(task).join("attempts").join(attempt.to_string())
     }
 
     /// What an attempt wrote. A result of another fleet run, task or attempt is ignored.
-    #[must_use]
     pub fn files_of(&self, record: &FleetRecord, task: &str, attempt: u32) -> AttemptFiles {
         let directory = self.attempt(task, attempt);
         let is_own = |result: &TaskResult| {

@@ -2,7 +2,6 @@
 
 use crate::record::JobId;
 
-/// A job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Its number.
@@ -13,7 +12,6 @@ pub struct Job {
     pub reason: String,
 }
 
-/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// It waits.
@@ -45,7 +43,6 @@ pub enum JobEnd {
 
 impl JobState {
     /// Reads Slurm's name of a state: `RUNNING`, `CANCELLED by 1000`, `CANCELLED+`.
-    #[must_use]
     pub fn from_name(name: &str) -> Self {
         let first = name.split([' ', '+', ',']).next().unwrap_or_default();
         match first {
@@ -63,7 +60,6 @@ impl JobState {
     }
 
     /// The word for people.
-    #[must_use]
     pub fn title(&self) -> String {
         match self {
             Self::Pending => "pending".to_owned(),
@@ -75,7 +71,6 @@ impl JobState {
 
 impl JobEnd {
     /// The words for people.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Completed => "ended",
@@ -91,14 +86,12 @@ impl JobEnd {
 
 impl Job {
     /// Whether it can never start because a job that it waits for failed.
-    #[must_use]
     pub fn waits_for_failed_job(&self) -> bool {
         self.state == JobState::Pending && self.reason.contains("DependencyNeverSatisfied")
     }
 
     /// Whether its node may be down or drained, or failed to launch it. Slurm gives the same reasons for
     /// nodes that are reserved for other jobs, such as `ReqNodeNotAvail, May be reserved for other job`.
-    #[must_use]
     pub fn waits_for_broken_node(&self) -> bool {
         const REASONS: [&str; 2] = ["ReqNodeNotAvail", "DOWN"];
         let names_node = REASONS.iter().any(|one| self.reason.contains(one));
@@ -106,14 +99,12 @@ impl Job {
     }
 
     /// Whether its node failed to launch it, after which Slurm holds it.
-    #[must_use]
     pub fn was_not_launched(&self) -> bool {
         const REASONS: [&str; 2] = ["launch failed", "launch_failed_requeued_held"];
         self.state == JobState::Pending && REASONS.iter().any(|one| self.reason.contains(one))
     }
 }
 
-/// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
@@ -126,7 +117,6 @@ pub struct Node {
 
 impl Node {
     /// Whether it can run jobs now or after those that it runs.
-    #[must_use]
     pub fn is_usable(&self) -> bool {
         // `idle*`: does not respond. Drained nodes are `drained`, `draining` or `idle+drain`.
         const BROKEN: [&str; 9] =
@@ -136,7 +126,6 @@ impl Node {
     }
 
     /// Whether nothing runs on it.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         self.is_usable() && self.state.to_lowercase().starts_with("idle")
     }

@@ -53,9 +53,6 @@ pub enum NodeChoice {
 }
 
 /// Chooses the nodes: the named ones, or idle ones before busy ones.
-///
-/// # Errors
-/// A node is unknown or named twice, or too few can be used.
 pub fn choose_nodes(
     request: &Request,
     choice: &NodeChoice,
@@ -101,9 +98,6 @@ pub fn choose_nodes(
 }
 
 /// One task for each node, with all microbenchmarks or with a share of them.
-///
-/// # Errors
-/// There are more nodes than microbenchmarks to share.
 pub fn tasks(
     nodes: &[String],
     microbenchmarks: &[String],
@@ -130,7 +124,6 @@ pub fn tasks(
 
 /// Puts tasks that compile what the others need before them: one, or one for each node if builds depend on
 /// the CPU, whose type only the node knows.
-#[must_use]
 pub fn with_builds(tasks: Vec<TaskRecord>, for_each_node: bool) -> Vec<TaskRecord> {
     let number = if for_each_node { tasks.len() } else { 1 };
     let build = |task: &TaskRecord| {

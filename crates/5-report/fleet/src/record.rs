@@ -135,7 +135,6 @@ pub enum Outcome {
 
 impl FleetRecord {
     /// A new fleet run.
-    #[must_use]
     pub fn new(
         id: String,
         version: &str,
@@ -149,13 +148,11 @@ impl FleetRecord {
     }
 
     /// The name of a job, by which it is found again if dbdyno is killed while it submits it.
-    #[must_use]
     pub fn job_name(&self, task: &TaskRecord, attempt: u32) -> String {
         format!("dbdyno-{}-{}-{attempt}", self.id, task.name)
     }
 
     /// Whether all tasks have ended and no job is to be cancelled.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         let has_ended = |task: &TaskRecord| task.outcome.is_some() && !task.has_open_attempt();
         self.tasks.iter().all(has_ended) && self.not_cancelled.is_empty()
@@ -178,14 +175,12 @@ impl FleetRecord {
     }
 
     /// Whether jobs can be submitted at once because those that they wait for are known now.
-    #[must_use]
     pub fn has_jobs_to_submit(&self) -> bool {
         let is_new = |task: &TaskRecord| task.outcome.is_none() && task.attempts.is_empty();
         self.tasks.iter().any(is_new) && self.build_jobs().is_some()
     }
 
     /// A task of builds that ended without them.
-    #[must_use]
     pub fn failed_builds(&self) -> Option<&TaskRecord> {
         let has_failed =
             |task: &&TaskRecord| task.outcome.as_ref().is_some_and(|end| !end.is_success());
@@ -212,13 +207,11 @@ impl FleetRecord {
 
 impl Outcome {
     /// Whether nothing is left to do.
-    #[must_use]
     pub const fn is_success(&self) -> bool {
         matches!(self, Self::Complete { .. } | Self::Skipped { .. })
     }
 
     /// The reason, in words; empty for a complete task.
-    #[must_use]
     pub fn reason(&self) -> &str {
         match self {
             Self::Complete { .. } => "",
@@ -232,7 +225,6 @@ impl Outcome {
 
 impl TaskRecord {
     /// A task without attempts.
-    #[must_use]
     pub fn new(name: &str, node: &str, microbenchmarks: Option<Vec<String>>) -> Self {
         let (name, node) = (name.to_owned(), node.to_owned());
         let (builds, attempts) = (false, Vec::new());
@@ -240,25 +232,21 @@ impl TaskRecord {
     }
 
     /// A task that compiles what the others need.
-    #[must_use]
     pub fn of_builds(name: &str, node: &str) -> Self {
         Self { builds: true, ..Self::new(name, node, None) }
     }
 
     /// The attempt with this number.
-    #[must_use]
     pub fn attempt(&self, number: u32) -> Option<&AttemptRecord> {
         self.attempts.iter().find(|attempt| attempt.number == number)
     }
 
     /// Whether it has ended, or Slurm has accepted the job of its last attempt.
-    #[must_use]
     pub fn is_submitted(&self) -> bool {
         self.outcome.is_some() || self.attempts.last().is_some_and(|last| last.job.is_some())
     }
 
     /// Whether a job of it may be waiting or running.
-    #[must_use]
     pub fn has_open_attempt(&self) -> bool {
         self.attempts.iter().any(|attempt| attempt.end.is_none())
     }
@@ -281,7 +269,6 @@ impl TaskRecord {
 
     /// Number of attempts that failed, or were interrupted without having measured more than those
     /// before on the same node.
-    #[must_use]
     pub fn failures(&self) -> u32 {
         let mut most = 0;
         let mut failures = 0;

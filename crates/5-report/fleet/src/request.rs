@@ -30,7 +30,6 @@ pub struct Request {
 
 impl Request {
     /// A request with defaults for all that a user may leave out.
-    #[must_use]
     pub fn new(name: &str, scratch: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -82,7 +81,6 @@ pub struct UnixTime(pub u64);
 
 impl UnixTime {
     /// The time from `earlier` to this one; zero if it is later.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos::from_secs(self.0.saturating_sub(earlier.0))
     }

@@ -78,7 +78,6 @@ pub(super) fn limit(error: ClusterError, has_jobs: bool) -> ClusterError {
 }
 
 /// The script that runs an attempt. Slurm's signals reach dbdyno, which takes the place of the shell.
-#[must_use]
 pub fn job_script(fleet: &Path, task: &str, attempt: u32) -> String {
     let program = shell_quoted(&fleet.join("dbdyno").to_string_lossy());
     let (fleet, task) = (shell_quoted(&fleet.to_string_lossy()), shell_quoted(task));

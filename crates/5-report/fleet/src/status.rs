@@ -22,7 +22,6 @@ pub struct TaskStatus {
 
 impl TaskStatus {
     /// The status of a task; `files` are those of its last attempt.
-    #[must_use]
     pub fn of(task: &TaskRecord, files: &AttemptFiles) -> Self {
         let last = task.attempts.last();
         let (state, detail) = match (&task.outcome, last) {
@@ -90,7 +89,6 @@ fn current(attempt: &AttemptRecord, files: &AttemptFiles) -> (String, String) {
 }
 
 /// How many tasks that measure are in which state: `3 complete, 1 running`.
-#[must_use]
 pub fn totals(all: &[TaskStatus]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for status in all.iter().filter(|status| !status.builds) {
@@ -105,7 +103,6 @@ pub fn totals(all: &[TaskStatus]) -> String {
 }
 
 /// A table of the tasks, one per line, in lines of at most `width` characters.
-#[must_use]
 pub fn lines(record: &FleetRecord, all: &[TaskStatus], width: usize) -> Vec<String> {
     let longest = |of: fn(&TaskStatus) -> &str| {
         all.iter().map(|status| of(status).chars().count()).max().unwrap_or(0)

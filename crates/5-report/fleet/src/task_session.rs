@@ -59,9 +59,6 @@ struct LastCopy {
 impl TaskSession {
     /// Claims the attempt. If it measures, waits until no other attempt runs on this node, and finds the run
     /// to continue.
-    ///
-    /// # Errors
-    /// The directories cannot be used.
     pub fn begin(
         fleet: &Path,
         task: &str,
@@ -113,37 +110,31 @@ impl TaskSession {
     }
 
     /// The run directory, on a local disk.
-    #[must_use]
     pub fn run(&self) -> &Path {
         &self.run
     }
 
     /// Whether there is a run to continue.
-    #[must_use]
     pub const fn resumes(&self) -> bool {
         self.resumes
     }
 
     /// The microbenchmarks of a shard; `None` for all.
-    #[must_use]
     pub fn microbenchmarks(&self) -> Option<&[String]> {
         self.attempt.task().microbenchmarks.as_deref()
     }
 
     /// Whether no other attempt follows if this one fails.
-    #[must_use]
     pub fn is_last_try(&self) -> bool {
         self.attempt.is_last_try()
     }
 
     /// The fleet run.
-    #[must_use]
     pub const fn record(&self) -> &FleetRecord {
         &self.attempt.record
     }
 
     /// The directory of the fleet run.
-    #[must_use]
     pub const fn fleet(&self) -> &FleetDirectory {
         &self.attempt.fleet
     }
@@ -169,10 +160,6 @@ impl TaskSession {
 
     /// Copies the run and writes the result, unless another attempt took over. What is on the local disk
     /// is removed if it is not needed any more.
-    ///
-    /// # Errors
-    /// The run or the result cannot be written: there is no result then, and the run stays on the local
-    /// disk.
     pub fn finish(self, end: TaskEnd) -> Result<Finish, TaskError> {
         let mut tries = LAST_COPIES.0;
         let copied = loop {

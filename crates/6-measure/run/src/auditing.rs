@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_audit::{
     Audit, AuditError, Check, Expected, ExpectedMarch, Family, Profile, Progress, binary,
-    build_watched, from_json, is_current, to_json, walk,
+    build_watched, find_files, from_json, is_current, to_json,
 };
 use dbdyno_builds::variant::compile_flags;
 use dbdyno_builds::{Build, Cache, CompilerKind, Variant};
@@ -145,13 +145,13 @@ fn objects_dir(build: &Build) -> &Path {
 }
 
 fn has_objects(build: &Build) -> bool {
-    walk::find(objects_dir(build)).is_ok_and(|found| !found.objects.is_empty())
+    find_files(objects_dir(build)).is_ok_and(|found| !found.objects.is_empty())
 }
 
 /// The linked files: the artifact, then the others that are installed with it.
 fn linked(build: &Build) -> Vec<PathBuf> {
     let mut linked = vec![build.artifact.clone()];
-    let found = walk::find(&build.folder).unwrap_or_default();
+    let found = find_files(&build.folder).unwrap_or_default();
     linked.extend(found.linked.into_iter().filter(|path| *path != build.artifact));
     linked
 }

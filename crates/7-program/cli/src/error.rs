@@ -98,7 +98,7 @@ impl CliError {
                 RunError::Cpus { .. } | RunError::Cache(_) | RunError::NotRegistered { .. },
             ) => true,
             Self::Import(error) => !matches!(error, ImportError::Results(_)),
-            Self::Audit(error) => !matches!(error, AuditError::Broken { .. }),
+            Self::Audit(error) => !error.is_damaged,
             Self::Fleet(error) => {
                 matches!(error, FleetError::NoFleet { .. } | FleetError::Exists { .. })
             }

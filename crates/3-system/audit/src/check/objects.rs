@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 
 use dbdyno_types::FlagCheck as Check;
 
-use crate::audit::Audit;
-use crate::binary::Protections;
-use crate::code::{Code, Extension};
+use crate::audit::{Audit, Finding, Location, ObjectRecord, Severity};
+use crate::binary::{Code, Extension, Protections};
 use crate::effective::{
     Effective, Fortify, LtoForm, Optimization, Profile, StackProtector, is_baseline,
 };
 use crate::expected::{ExpectedLto, ExpectedMarch};
-use crate::finding::{Finding, Location, Severity};
-use crate::record::ObjectRecord;
 
 /// From this share of functions on, an extension is considered compiled in, not selected at run
 /// time.
@@ -24,7 +21,7 @@ const ARRIVED: f64 = 0.01;
 /// With fewer functions, shares are unreliable: one file may use an extension on purpose.
 const ENOUGH_FUNCTIONS: u64 = 200;
 
-pub(super) fn check(audit: &Audit) -> Vec<Finding> {
+pub(super) fn check_objects(audit: &Audit) -> Vec<Finding> {
     let mut judge = Checker { audit, findings: Vec::new(), tally: BTreeMap::new() };
     let common = Common::of(audit);
     for (index, object) in audit.objects.iter().enumerate() {

@@ -2,15 +2,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::Contents;
-use crate::audit::{Audit, Unreadable};
+use crate::audit::{Audit, Evidence, FlagSet, ObjectRecord, Unreadable};
 use crate::binary::Binary;
-use crate::database::{CompileCommand, Database};
+use crate::database::{CompileCommand, Database, clean, component};
+use crate::effective::Machine;
 use crate::error::ReadError;
 use crate::flags::{CommandContext, has_meaning, interpret, normal};
-use crate::machine::Machine;
-use crate::paths::{clean, component};
 use crate::read::{Unit, full_source};
-use crate::record::{Evidence, FlagSet, ObjectRecord};
 
 /// Collects the contents of all files and builds the audit.
 pub(super) struct Assembly<'a> {

@@ -1,8 +1,7 @@
 use crate::effective::{
-    Effective, Family, Fortify, LtoForm, Optimization, Position, Profile, RecordedCompiler,
-    StackProtector,
+    Effective, Family, Fortify, LtoForm, Machine, Optimization, Position, Profile,
+    RecordedCompiler, StackProtector,
 };
-use crate::machine::Machine;
 
 /// The context of a command line.
 #[derive(Clone, Copy, Debug)]

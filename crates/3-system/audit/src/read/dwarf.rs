@@ -16,10 +16,9 @@ use gimli::{
 };
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
-use super::limits::{Budget, content};
-use super::producer_cache::Producers;
 use crate::error::ReadError;
 use crate::flags::Producer;
+use crate::read::{Budget, content};
 
 /// Size limit of a unit's header and first entry, in bytes. Relocations beyond it are ignored.
 const WINDOW: u64 = 4_096;
@@ -38,9 +37,6 @@ pub(super) struct DebugUnit {
 }
 
 /// All compilation units; those after a truncation are missing.
-///
-/// # Errors
-/// It would take too much memory or time.
 pub(super) fn units(file: &object::File<'_>) -> Result<Vec<DebugUnit>, ReadError> {
     // Slim objects have debug information only for the linker; fat ones have both.
     for prefix in ["", ".gnu.debuglto_"] {
@@ -239,5 +235,15 @@ impl Relocate<usize> for &Moves {
 
     fn relocate_offset(&self, offset: usize, value: usize) -> gimli::Result<usize> {
         gimli::ReaderOffset::from_u64(self.moved(offset, value as u64))
+    }
+}
+
+/// Cache of parsed producers: a thousand units of a binary share a few.
+#[derive(Default)]
+pub(super) struct Producers(HashMap<String, Producer>);
+
+impl Producers {
+    pub(super) fn parse(&mut self, text: String) -> Producer {
+        self.0.entry(text).or_insert_with_key(|text| Producer::parse(text)).clone()
     }
 }

@@ -4,15 +4,13 @@ use dbdyno_units::Bytes;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
 
-use super::signs::Signs;
 use super::unit::{fill_by_signs, recorded};
 use super::{Unit, code, dwarf, map, switches};
-use crate::binary::{Binary, BinaryKind, Protections, Records, Relro, Sizes};
-use crate::code::Code;
-use crate::effective::{Effective, Position, StackProtector};
+use crate::audit::Evidence;
+use crate::binary::{Binary, BinaryKind, Code, Protections, Records, Relro, Sizes};
+use crate::effective::{Effective, Machine, Position, StackProtector};
 use crate::error::ReadError;
-use crate::machine::Machine;
-use crate::record::Evidence;
+use crate::read::unit::Signs;
 
 /// The contents of a program or shared library.
 #[derive(Debug)]
@@ -28,7 +26,7 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, ReadError> {
     let details = match &file {
         object::File::Elf32(file) => details(file),
         object::File::Elf64(file) => details(file),
-        _ => return Err(ReadError::NotElf),
+        _ => return Err(ReadError("not an ELF file".to_owned())),
     };
     let machine = Machine::of(&file);
     let comments = switches::comments(&file)?;

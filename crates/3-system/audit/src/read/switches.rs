@@ -2,7 +2,7 @@
 
 use object::{Object, ObjectSection};
 
-use super::limits::{content, name};
+use super::{content, name};
 use crate::effective::{Family, LtoForm, RecordedCompiler};
 use crate::error::ReadError;
 use crate::flags::Producer;

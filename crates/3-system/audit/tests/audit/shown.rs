@@ -1,7 +1,8 @@
 //! Text and JSON output.
 
-use dbdyno_audit::text::{TextOptions, render, render_difference};
+use dbdyno_audit::text::{sections, sections_of_difference};
 use dbdyno_audit::{Audit, difference};
+use dbdyno_text::{Paint, Section, terminal};
 
 use crate::lab::{Lab, PROGRAM, expected};
 
@@ -21,6 +22,10 @@ fn audit(lab: &Lab, expectations: &[&str]) -> Audit {
     dbdyno_audit::build(lab.path(), &linked, None, &expected(expectations)).unwrap()
 }
 
+fn shown(sections: &[Section]) -> String {
+    terminal(sections, 80, Paint::new(false))
+}
+
 #[track_caller]
 fn assert_narrow(text: &str) {
     for line in text.lines() {
@@ -31,7 +36,7 @@ fn assert_narrow(text: &str) {
 
 #[test]
 fn text_has_components_violations_and_verdict() {
-    let text = render(&audit(&lab(), &["optimization=O3", "lto=on"]), &TextOptions::default());
+    let text = shown(&sections(&audit(&lab(), &["optimization=O3", "lto=on"]), false));
     assert_narrow(&text);
     for words in [
         "3 objects",
@@ -51,7 +56,7 @@ fn text_has_components_violations_and_verdict() {
 
 #[test]
 fn without_expectations_only_inconsistencies_are_shown() {
-    let text = render(&audit(&lab(), &[]), &TextOptions::default());
+    let text = shown(&sections(&audit(&lab(), &[]), false));
     assert_narrow(&text);
     assert!(text.contains("1 warning, no violation."), "{text}");
 }
@@ -61,9 +66,9 @@ fn difference_has_summary_and_list() {
     let (here, baseline) = (lab(), lab());
     here.object("gcc", "-g -O3 -march=native", "storage/innobase/two.o");
     let difference = difference(&audit(&here, &[]), &audit(&baseline, &[]));
-    let text = render_difference(&difference, "rel", &TextOptions::default());
+    let text = shown(&sections_of_difference(&difference, "rel", false));
     assert_narrow(&text);
-    for words in ["against rel", "3 files, 2 with the same", "      1  + -m", "Sizes"] {
+    for words in ["against rel", "3 files, 2 with the same", "    1  + -m", "Sizes"] {
         assert!(text.contains(words), "`{words}` is missing in\n{text}");
     }
 }

@@ -42,9 +42,6 @@ const RUNTIME: &str = "lib/libbolt_rt_instr.a";
 
 impl Bolt {
     /// Finds the newest one with a version in its name, else the one without.
-    ///
-    /// # Errors
-    /// It is not installed, or its instrumentation runtime is not.
     pub fn find() -> Result<Self, BuildError> {
         Self::find_in(&path_folders())
     }
@@ -147,9 +144,6 @@ impl Bolt {
 /// The symbols of functions that start a hardware transaction. Splitting such a function made
 /// MariaDB use nearly twice the CPU time for the same queries: transactions became long enough to
 /// be interrupted.
-///
-/// # Errors
-/// The program cannot be read.
 pub(super) fn transactional(program: &Path) -> Result<Vec<String>, AuditError> {
     let audit = dbdyno_audit::binary(program, None, &Expected::default())?;
     let names = audit.transactional().filter_map(|(_, function)| function.name.clone());

@@ -81,7 +81,6 @@ impl CachedBoltProfile {
 
     /// The file with the samples in the live optimizer's format; `None` for an instrumented
     /// profile.
-    #[must_use]
     pub fn samples(&self) -> Option<PathBuf> {
         self.held.about.samples.map(|_| self.held.folder.join(SAMPLES))
     }
@@ -145,9 +144,6 @@ impl About {
 impl Profiles {
     /// Looks up BOLT's profile of a build and a training. While another process collects it, waits
     /// and calls `on_wait` once.
-    ///
-    /// # Errors
-    /// The cache cannot be written to.
     pub fn lookup_bolt(
         &self,
         base: &Build,
@@ -168,9 +164,6 @@ impl Profiles {
 impl CollectionLock {
     /// Makes an instrumented copy of a build that was linked for BOLT. `None` if `cancel` is set
     /// meanwhile.
-    ///
-    /// # Errors
-    /// BOLT cannot instrument it, or it cannot be copied.
     pub fn begin_bolt(
         self,
         base: &Build,
@@ -194,9 +187,6 @@ impl CollectionLock {
 
     /// Stores the profile of a sampled build that was linked for BOLT. Runs BOLT once to find the
     /// functions that it must skip. `None` if `cancel` is set meanwhile.
-    ///
-    /// # Errors
-    /// BOLT fails, or the profile cannot be written.
     pub fn store_bolt_samples(
         self,
         base: &Build,
@@ -269,15 +259,11 @@ pub struct BoltCollection {
 
 impl BoltCollection {
     /// The build to train with: with an instrumented artifact.
-    #[must_use]
     pub const fn instrumented(&self) -> &Build {
         &self.instrumented
     }
 
     /// Discards what was collected so far. No instrumented program may be running.
-    ///
-    /// # Errors
-    /// The directory cannot be emptied.
     pub fn discard(&self) -> Result<(), BuildError> {
         self.counts.empty()
     }
@@ -286,9 +272,6 @@ impl BoltCollection {
     ///
     /// All processes of the program count in shared memory; the last one to exit, a server's main
     /// process, writes the total.
-    ///
-    /// # Errors
-    /// The program wrote no profile.
     pub fn finish(self) -> Result<CachedBoltProfile, BuildError> {
         let (counts, data) = (&self.counts.path, self.raw.join(PROFILE));
         // The directory belongs to the user that the program ran as.

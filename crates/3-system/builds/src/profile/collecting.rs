@@ -36,7 +36,6 @@ pub struct Collection<'b> {
 
 impl Collection<'_> {
     /// Environment variables for the instrumented program.
-    #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let raw = self.raw.path.to_string_lossy().into_owned();
         let (name, value) = match self.instrumented.compiler.name {
@@ -48,17 +47,11 @@ impl Collection<'_> {
     }
 
     /// Discards what was collected so far. No instrumented program may be running.
-    ///
-    /// # Errors
-    /// The directory cannot be emptied.
     pub fn discard(&self) -> Result<(), BuildError> {
         self.raw.empty()
     }
 
     /// Stores the profile, after all instrumented programs have exited.
-    ///
-    /// # Errors
-    /// There is no raw data, or it cannot be merged.
     pub fn finish(self) -> Result<Profile, BuildError> {
         let data = self.lock.begin_part()?;
         let build = self.instrumented;
@@ -273,9 +266,6 @@ pub struct SampleTools {
 
 impl SampleTools {
     /// Finds the tools of this compiler.
-    ///
-    /// # Errors
-    /// When the compiler has no supported profile format, or its tools are not installed.
     pub fn of(compiler: &Compiler) -> Result<Self, BuildError> {
         if compiler.kind == CompilerKind::Gcc {
             return Err(BuildError::new(

@@ -328,16 +328,12 @@ pub struct CollectionLock {
 
 impl Profiles {
     /// The profiles in the cache in this directory.
-    #[must_use]
     pub fn new(root: &CacheDir) -> Self {
         Self { cache: Cache::new(root) }
     }
 
     /// Looks up the profile of a build and a training. While another process collects it, waits and
     /// calls `on_wait` once.
-    ///
-    /// # Errors
-    /// The cache cannot be written to.
     pub fn lookup(
         &self,
         build: &Build,
@@ -373,9 +369,6 @@ impl Profiles {
 
 impl CollectionLock {
     /// Prepares the collection.
-    ///
-    /// # Errors
-    /// The directory cannot be created.
     pub fn begin<'b>(
         self,
         instrumented: &'b Build,
@@ -387,9 +380,6 @@ impl CollectionLock {
     }
 
     /// Stores the profile of a sampled build.
-    ///
-    /// # Errors
-    /// The samples cannot be converted, or the profile cannot be written.
     pub fn store_samples(
         self,
         build: &Build,

@@ -48,81 +48,18 @@ fn version(folder: &Path) -> Result<String, String> {
 /// Optional plugins of MariaDB 10.4 to 12; cmake ignores names that a version does not have.
 /// Plugins of the client library have similar names but do not support `NO`; they are not among the
 /// targets.
-const OFF: &[&str] = &[
-    "ARCHIVE",
-    "AUDIT_NULL",
-    "AUTH_0X0100",
-    "AUTH_ED25519",
-    "AUTH_GSSAPI",
-    "AUTH_MYSQL_SHA2",
-    "AUTH_PAM",
-    "AUTH_PAM_V1",
-    "AUTH_PARSEC",
-    "AUTH_SOCKET",
-    "AUTH_TEST_PLUGIN",
-    "AWS_KEY_MANAGEMENT",
-    "BLACKHOLE",
-    "CASSANDRA",
-    "COLUMNSTORE",
-    "CONNECT",
-    "CRACKLIB_PASSWORD_CHECK",
-    "DAEMON_EXAMPLE",
-    "DEBUG_KEY_MANAGEMENT",
-    "DIALOG_EXAMPLES",
-    "DISKS",
-    "EXAMPLE",
-    "EXAMPLE_KEY_MANAGEMENT",
-    "FEDERATED",
-    "FEDERATEDX",
-    "FEEDBACK",
-    "FILE_KEY_MANAGEMENT",
-    "FTEXAMPLE",
-    "FUNC_TEST",
-    "HANDLERSOCKET",
-    "HASHICORP_KEY_MANAGEMENT",
-    "LOCALES",
-    "METADATA_LOCK_INFO",
-    "MROONGA",
-    "OQGRAPH",
-    "PASSWORD_REUSE_CHECK",
-    "PERFSCHEMA",
-    "PROVIDER_BZIP2",
-    "PROVIDER_LZ4",
-    "PROVIDER_LZMA",
-    "PROVIDER_LZO",
-    "PROVIDER_SNAPPY",
-    "QA_AUTH_CLIENT",
-    "QA_AUTH_INTERFACE",
-    "QA_AUTH_SERVER",
-    "QUERY_CACHE_INFO",
-    "QUERY_RESPONSE_TIME",
-    "S3",
-    "SEQUENCE",
-    "SERVER_AUDIT",
-    "SIMPLE_PASSWORD_CHECK",
-    "SPHINX",
-    "SPIDER",
-    "SQL_ERRLOG",
-    "TEST_SQL_DISCOVERY",
-    "TEST_SQL_SERVICE",
-    "TEST_VERSIONING",
-    "TOKUDB",
-    "TYPE_GEOM",
-    "TYPE_INET",
-    "TYPE_MYSQL_JSON",
-    "TYPE_MYSQL_TIMESTAMP",
-    "TYPE_TEST",
-    "TYPE_UUID",
-    "TYPE_XMLTYPE",
-    "USERSTAT",
-    "USER_VARIABLES",
-    "VIDEX",
-    "WSREP_INFO",
-    "XTRADB",
-    "DUCKDB",
-    "PROTOCOL_MIRROR",
-    "TEST_DISCOVERY",
-];
+const OFF: &str = "\
+    ARCHIVE AUDIT_NULL AUTH_0X0100 AUTH_ED25519 AUTH_GSSAPI AUTH_MYSQL_SHA2 AUTH_PAM AUTH_PAM_V1 \
+    AUTH_PARSEC AUTH_SOCKET AUTH_TEST_PLUGIN AWS_KEY_MANAGEMENT BLACKHOLE CASSANDRA COLUMNSTORE \
+    CONNECT CRACKLIB_PASSWORD_CHECK DAEMON_EXAMPLE DEBUG_KEY_MANAGEMENT DIALOG_EXAMPLES DISKS \
+    EXAMPLE EXAMPLE_KEY_MANAGEMENT FEDERATED FEDERATEDX FEEDBACK FILE_KEY_MANAGEMENT FTEXAMPLE \
+    FUNC_TEST HANDLERSOCKET HASHICORP_KEY_MANAGEMENT LOCALES METADATA_LOCK_INFO MROONGA OQGRAPH \
+    PASSWORD_REUSE_CHECK PERFSCHEMA PROVIDER_BZIP2 PROVIDER_LZ4 PROVIDER_LZMA PROVIDER_LZO \
+    PROVIDER_SNAPPY QA_AUTH_CLIENT QA_AUTH_INTERFACE QA_AUTH_SERVER QUERY_CACHE_INFO \
+    QUERY_RESPONSE_TIME S3 SEQUENCE SERVER_AUDIT SIMPLE_PASSWORD_CHECK SPHINX SPIDER SQL_ERRLOG \
+    TEST_SQL_DISCOVERY TEST_SQL_SERVICE TEST_VERSIONING TOKUDB TYPE_GEOM TYPE_INET \
+    TYPE_MYSQL_JSON TYPE_MYSQL_TIMESTAMP TYPE_TEST TYPE_UUID TYPE_XMLTYPE USERSTAT \
+    USER_VARIABLES VIDEX WSREP_INFO XTRADB DUCKDB PROTOCOL_MIRROR TEST_DISCOVERY";
 
 /// Disabled components, and libraries taken from the system because the bundled ones would be
 /// downloaded.
@@ -151,7 +88,7 @@ fn plan(order: &RecipeInput<'_>) -> BuildPlan {
         "-DPLUGIN_ROCKSDB={}",
         if order.inputs.options.myrocks { "DYNAMIC" } else { "NO" }
     ));
-    own.extend(OFF.iter().map(|name| format!("-DPLUGIN_{name}=NO")));
+    own.extend(OFF.split(' ').map(|name| format!("-DPLUGIN_{name}=NO")));
     match order.inputs.variant.hardening {
         Hardening::Default => {}
         Hardening::On => own.push("-DSECURITY_HARDENED=ON".to_owned()),

@@ -39,7 +39,6 @@ const LINKER: &str = "-fuse-ld=";
 
 impl Flags {
     /// Whether the result depends on the CPU of the machine that compiles.
-    #[must_use]
     pub fn depends_on_host(&self) -> bool {
         depend_on_host(self.compile.iter().chain(&self.link))
     }
@@ -93,7 +92,6 @@ impl Step {
     }
 
     /// The command, quoted for a shell.
-    #[must_use]
     pub fn to_shell(&self) -> String {
         let set: String = self
             .env
@@ -229,19 +227,16 @@ impl System {
     }
 
     /// The name used in experiment files and reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.recipe().name
     }
 
     /// The official name.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         self.recipe().title
     }
 
     /// Whether it is a server, installed into a directory, rather than a library.
-    #[must_use]
     pub const fn is_server(self) -> bool {
         self.recipe().server.is_some()
     }
@@ -261,7 +256,6 @@ impl fmt::Display for System {
 /// The flags of a variant for a system: `packaging`, then the variant's own, then `extra`, so that
 /// later ones override earlier ones. `lto_linker` are the flags for linking with link-time
 /// optimization ([`Compiler::lto_linker`]).
-#[must_use]
 pub fn flags(
     system: System,
     variant: &Variant,
@@ -312,7 +306,6 @@ pub(crate) fn needs(inputs: &Inputs<'_>) -> Vec<Prerequisite> {
 }
 
 /// Whether these flags request link-time optimization; the last flag wins.
-#[must_use]
 pub fn requests_lto<'a>(flags: impl IntoIterator<Item = &'a str>) -> bool {
     flags.into_iter().fold(false, |lto, flag| match flag {
         "-fno-lto" => false,

@@ -77,9 +77,6 @@ pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Prerequisite> 
 }
 
 /// Checks the prerequisites; as root on Debian, installs missing ones.
-///
-/// # Errors
-/// Prerequisites are missing; the error names the packages.
 pub(crate) fn provide(
     system: System,
     needs: &[Prerequisite],

@@ -28,7 +28,6 @@ const UNUSED: [&str; 6] = ["doc", "man", "locale", "info", "perl", "icons"];
 const NOT_FOUND: &str = " 404 ";
 
 /// The suites with packages of a system's server, the oldest first.
-#[must_use]
 pub fn suites(system: System) -> &'static [&'static str] {
     system.recipe().server.map_or(&[], dbdyno_types::suites)
 }

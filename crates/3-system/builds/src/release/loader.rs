@@ -91,7 +91,6 @@ pub(super) fn interpreter(data: &[u8]) -> Option<String> {
 
 impl Release {
     /// A name for copies of this release, which depends on its files.
-    #[must_use]
     pub fn copy_name(&self) -> String {
         let identity = (self.origin(), self.files(), self.inner_program());
         let key = Sha256::of(&serde_json::to_vec(&identity).unwrap_or_default()).to_string();
@@ -99,28 +98,22 @@ impl Release {
     }
 
     /// The directory that it was unpacked into.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// The server program, relative to [`Self::folder`].
-    #[must_use]
     pub fn inner_program(&self) -> &Path {
         self.program.strip_prefix(&self.folder).unwrap_or(&self.program)
     }
 
     /// Whether it runs with a loader and libraries of its own.
-    #[must_use]
     pub fn has_own_loader(&self) -> bool {
         self.own_loader(&self.program).is_some()
     }
 
     /// The programs that a copy in `folder` needs instead of this release's, because they contain its path:
     /// written to the empty directory `staging`, by the path in the release.
-    ///
-    /// # Errors
-    /// A file cannot be read or written, or patchelf is missing.
     pub fn relocate(
         &self,
         folder: &Path,

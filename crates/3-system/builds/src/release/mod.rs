@@ -34,24 +34,20 @@ impl Release {
         Self { program: folder.join(&held.about.program), folder, held }
     }
 
-    #[must_use]
     pub const fn system(&self) -> System {
         self.held.about.system
     }
 
-    #[must_use]
     pub const fn origin(&self) -> &ReleaseOrigin {
         &self.held.about.origin
     }
 
     /// The server program.
-    #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
     }
 
     /// The packages or the archive that it consists of; the one with the server program comes first.
-    #[must_use]
     pub fn files(&self) -> &[ReleaseFile] {
         &self.held.about.files
     }
@@ -102,15 +98,11 @@ impl Known {
 
 impl Releases {
     /// The releases in the cache in this directory. Setting `cancel` stops fetching.
-    #[must_use]
     pub fn new(root: &CacheDir, cancel: Arc<AtomicBool>) -> Self {
         Self { cache: Cache::new(root), cancel }
     }
 
     /// Returns a release of the cache; `None` if it is to be fetched.
-    ///
-    /// # Errors
-    /// The cache cannot be used.
     pub fn cached(
         &self,
         system: System,
@@ -122,10 +114,6 @@ impl Releases {
     }
 
     /// Returns the release; fetches it if necessary. `report` gets progress messages.
-    ///
-    /// # Errors
-    /// It cannot be fetched, has another checksum, or has no program of this system; or a tool is
-    /// missing.
     ///
     /// # Panics
     /// The origin is a directory of the user.
@@ -161,9 +149,6 @@ impl Releases {
     }
 
     /// Checks that the tools that fetch such a release are installed.
-    ///
-    /// # Errors
-    /// One is missing; the error names its package.
     pub fn check_tools(origin: &ReleaseOrigin) -> Result<(), BuildError> {
         let tools = match origin {
             ReleaseOrigin::Debian { .. } => &debian::TOOLS[..],

@@ -20,7 +20,6 @@ const FEWEST_DIGITS: usize = 7;
 /// Digits of a full commit hash, SHA-1 or SHA-256.
 const FULL_HASHES: [usize; 2] = [40, 64];
 
-/// A commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// Its full hash.
@@ -35,7 +34,6 @@ pub struct Commit {
 
 impl Commit {
     /// The first ten digits, for people.
-    #[must_use]
     pub fn short(&self) -> &str {
         self.id.get(..10).unwrap_or(&self.id)
     }
@@ -78,9 +76,6 @@ pub enum HistoryError {
 impl Sources {
     /// The commits between two revisions. Fetches the history unless both are known commits or tags;
     /// a branch may have changed since. `report` gets progress messages.
-    ///
-    /// # Errors
-    /// A revision is unknown, they are not one after the other, or the history cannot be fetched.
     pub fn commit_range(
         &self,
         wanted: &RangeRequest<'_>,

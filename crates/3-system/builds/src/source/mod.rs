@@ -53,7 +53,6 @@ enum Content {
 
 impl Source {
     /// The bundled SQLite amalgamation.
-    #[must_use]
     pub fn bundled_sqlite() -> Self {
         Self {
             system: System::Sqlite,
@@ -67,29 +66,24 @@ impl Source {
         }
     }
 
-    #[must_use]
     pub const fn system(&self) -> System {
         self.system
     }
 
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         self.system.name()
     }
 
     /// The version stated in the source.
-    #[must_use]
     pub fn version(&self) -> &str {
         &self.about.version
     }
 
-    #[must_use]
     pub const fn origin(&self) -> &SourceOrigin {
         &self.about.origin
     }
 
     /// The revision: a commit, or a package's version.
-    #[must_use]
     pub fn revision(&self) -> Option<&str> {
         self.about.revision.as_deref()
     }
@@ -97,7 +91,6 @@ impl Source {
     /// The checksum: of the amalgamation's `sqlite3.c`, of the tarball, of the `.dsc` file of a
     /// Debian source package (which contains those of its files), or of all files of a directory
     /// with their names.
-    #[must_use]
     pub const fn sha256(&self) -> &Sha256 {
         &self.about.sha256
     }
@@ -120,9 +113,6 @@ impl Source {
 
     /// The directory with the source. The bundled source is unpacked into the cache; its path does
     /// not change, so that paths in debug information remain valid.
-    ///
-    /// # Errors
-    /// The cache cannot be written to.
     pub fn unpack(&self, cache: &Cache) -> Result<PathBuf, BuildError> {
         match &self.content {
             Content::Bundled => unpack_bundled(&self.about, cache),
@@ -131,7 +121,6 @@ impl Source {
     }
 }
 
-/// Its version.
 const VERSION: &str = env!("DBDYNO_SQLITE_VERSION");
 
 /// A compressed, embedded file.

@@ -32,7 +32,6 @@ pub struct Sources {
 
 impl Sources {
     /// The sources in the cache in this directory. Setting `cancel` stops fetching.
-    #[must_use]
     pub fn new(root: &CacheDir, cancel: Arc<AtomicBool>) -> Self {
         Self { cache: Cache::new(root), cancel }
     }
@@ -46,10 +45,6 @@ impl Sources {
     }
 
     /// Returns the source; fetches it if necessary. `report` gets progress messages.
-    ///
-    /// # Errors
-    /// When it cannot be fetched, has another checksum, or is not of this system; or when a tool is
-    /// missing.
     pub fn obtain(
         &self,
         system: System,

@@ -67,7 +67,6 @@ impl Reason {
     }
 
     /// The reason in at most 40 characters, for tables.
-    #[must_use]
     pub fn in_short(&self) -> String {
         match self {
             Self::NoHardwareCounters => "none in this machine".to_owned(),
@@ -79,7 +78,6 @@ impl Reason {
     }
 
     /// How to make it available: a command if there is one.
-    #[must_use]
     pub fn advice(&self) -> Option<String> {
         match self {
             // 2 lets all users count user mode of their own processes; some distributions ship 3

@@ -26,7 +26,6 @@ pub enum Hardware {
 
 impl Hardware {
     /// Whether it is a virtual machine.
-    #[must_use]
     pub const fn is_virtual(&self) -> bool {
         matches!(self, Self::Virtual { .. })
     }
@@ -143,7 +142,6 @@ fn is_firecracker(root: &FsRoot) -> bool {
 
 /// The CPU's hypervisor signature: twelve characters; `None` if there is none.
 #[cfg(target_arch = "x86_64")]
-#[must_use]
 pub fn hypervisor_signature() -> Option<String> {
     use std::arch::x86_64::__cpuid;
     const HYPERVISOR_PRESENT: u32 = 1 << 31;
@@ -158,7 +156,6 @@ pub fn hypervisor_signature() -> Option<String> {
 
 /// `None`: this architecture has no hypervisor signature.
 #[cfg(not(target_arch = "x86_64"))]
-#[must_use]
 pub fn hypervisor_signature() -> Option<String> {
     None
 }

@@ -121,7 +121,6 @@ pub struct DiskFacts {
 
 impl DiskFacts {
     /// The file system that contains `path`; `None` if no ancestor of the path is accessible.
-    #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         Self::read(&FsRoot::this_machine(), path)
     }

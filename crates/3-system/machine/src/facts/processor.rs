@@ -201,7 +201,6 @@ pub enum BoostControl {
 
 impl Boost {
     /// The command that disables boost.
-    #[must_use]
     pub const fn command_to_switch_off(self) -> &'static str {
         match self.control {
             BoostControl::NoTurbo => {

@@ -162,7 +162,6 @@ pub struct Activity {
 impl Activity {
     /// Sleep for `interval` and measure the activity meanwhile; `None` if `/proc/stat` cannot be
     /// read, or if the interval is shorter than the resolution of the kernel's counters (10 ms).
-    #[must_use]
     pub fn sample(interval: Duration) -> Option<Self> {
         let root = FsRoot::this_machine();
         let take = || Some((Stat::read(&root)?, clock::process_cpu(), clock::monotonic()));

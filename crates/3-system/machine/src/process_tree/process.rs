@@ -77,9 +77,6 @@ impl Reader {
 
 impl Process {
     /// Opens the process and reads its status line.
-    ///
-    /// # Errors
-    /// There is no such process, or the file has an unknown format.
     pub(super) fn of(pid: u32, reader: &mut Reader) -> io::Result<(Self, ProcStat)> {
         let stat = CachedFile::new(format!("/proc/{pid}/stat"));
         let io = CachedFile::new(format!("/proc/{pid}/io"));

@@ -49,7 +49,6 @@ pub struct ProcessTreeDelta {
 
 impl ProcessTreeUsage {
     /// The usage since an `earlier` reading of the same tree.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> ProcessTreeDelta {
         let mut sum = Sum::default();
         let mut processes = 0;

@@ -50,7 +50,6 @@ pub enum Refusal {
 
 impl Refusal {
     /// The refusal that caused an error.
-    #[must_use]
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }

@@ -21,9 +21,6 @@ pub struct SafeDir {
 impl SafeDir {
     /// Opens a directory. The components before the last one are followed and must be trusted by
     /// the caller; the last one must not be a symbolic link.
-    ///
-    /// # Errors
-    /// It does not exist, is not a directory or cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         let fd = openat(CWD, path, DIRECTORY, Mode::empty());
         fd.map(Self::from).map_err(|error| explain(error, CWD, path.as_os_str()))
@@ -66,9 +63,6 @@ impl SafeDir {
     }
 
     /// Opens a directory beneath this one.
-    ///
-    /// # Errors
-    /// It does not exist, is not a directory, or is reached through a symbolic link.
     pub fn dir(&self, inner: &Path) -> io::Result<Self> {
         self.open_beneath(inner, DIRECTORY, Mode::empty()).map(Self::from)
     }

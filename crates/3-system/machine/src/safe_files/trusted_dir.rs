@@ -80,9 +80,6 @@ impl SafeDir {
     /// to it. Components before the last one may be sticky, as `/tmp` is, because others can
     /// neither rename nor remove what is in them. Symbolic links are followed if they belong to
     /// root or to the effective user.
-    ///
-    /// # Errors
-    /// Names the component that another user could have written, or that cannot be opened.
     pub fn open_trusted(path: &Path) -> Result<Option<Self>, UntrustedDir> {
         match trusted(path, None) {
             Err(UntrustedDir { reason: Untrusted::Io(error), .. })

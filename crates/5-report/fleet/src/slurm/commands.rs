@@ -34,17 +34,11 @@ pub struct Slurm;
 
 impl Slurm {
     /// Checks that Slurm's programs are here and that its controller answers.
-    ///
-    /// # Errors
-    /// They are not, or it does not.
     pub fn check() -> Result<(), ClusterError> {
         call("scontrol", ["ping"]).map(drop)
     }
 
     /// The nodes of a partition that have the features of the request's constraint.
-    ///
-    /// # Errors
-    /// Slurm does not answer, or there is no such partition or node.
     pub fn nodes_for(request: &Request) -> Result<Vec<Node>, ClusterError> {
         let format = format!("--format={}", listing::SINFO);
         let text = call("sinfo", ["--noheader", "--Node", "--all", &format])?;
@@ -76,9 +70,6 @@ impl Slurm {
     }
 
     /// The nodes that an expression such as `node[1-3]` names.
-    ///
-    /// # Errors
-    /// It is invalid, or Slurm is not installed.
     pub fn expand(nodes: &str) -> Result<Vec<String>, ClusterError> {
         let text = call("scontrol", ["show", "hostnames", nodes])?;
         Ok(text.split_whitespace().map(str::to_owned).collect())

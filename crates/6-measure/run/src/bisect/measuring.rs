@@ -299,7 +299,7 @@ mod tests {
         }
         let audit = |candidate: &str| RunError::Audit {
             candidate: candidate.to_owned(),
-            source: AuditError::NotCompiled(PathBuf::from("/x")),
+            source: AuditError::new("x is not an ELF file"),
         };
         assert!(reason(audit("abc")).is_some());
         let too_few = SamplingError::TooFew { found: 1, total: 2 };

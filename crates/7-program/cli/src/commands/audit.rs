@@ -7,10 +7,13 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use dbdyno_audit::text::{TextOptions, render, render_difference};
-use dbdyno_audit::{Audit, AuditError, Expected, Progress, difference, from_json, to_json, walk};
+use dbdyno_audit::text::{sections, sections_of_difference};
+use dbdyno_audit::{
+    Audit, AuditError, Expected, Progress, difference, find_files, from_json, to_json,
+};
 use dbdyno_builds::{Build, Cache, CacheDir, Variant};
 use dbdyno_run::{audit_of, expected_of, expected_of_variant};
+use dbdyno_text::{Paint, terminal};
 
 use crate::args;
 use crate::error::CliError;
@@ -33,13 +36,13 @@ pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
         let difference = compared.as_ref().map(|(_, difference)| difference);
         output::print_json(&format!("{:#}\n", to_json(&audit, difference)));
     } else {
-        let options = TextOptions { width: output::width().min(120), all: args.all };
-        let mut text = render(&audit, &options);
+        let mut shown = sections(&audit, args.all);
         if let Some((path, difference)) = &compared {
-            text.push('\n');
-            text.push_str(&render_difference(difference, &path.display().to_string(), &options));
+            let baseline = path.display().to_string();
+            shown.extend(sections_of_difference(difference, &baseline, args.all));
         }
-        output::print(&text);
+        let text = terminal(&shown, output::width().min(120), Paint::new(false));
+        output::print(text.trim_start());
     }
     Ok(ExitCode::from(u8::from(audit.has_violations())))
 }
@@ -143,7 +146,7 @@ fn build(
 ) -> Result<Audit, AuditError> {
     let found;
     let linked = if linked.is_empty() {
-        found = walk::find(directory)?.linked;
+        found = find_files(directory)?.linked;
         &found
     } else {
         linked

@@ -88,5 +88,5 @@ fn wrong_usage_exits_with_2() {
     let wish = call(words(test.path(), &["--expect", "optimisation=O3"]));
     wish.assert_code(2).assert_prints("did you mean `optimization`?");
     let source = test.path().join("a.c");
-    call(words(&source, &[])).assert_code(2).assert_prints("is no ELF program");
+    call(words(&source, &[])).assert_code(2).assert_prints("is not an ELF file");
 }
