@@ -1,5 +1,5 @@
 //! Programs optimized while they run.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
 
 mod blocked;
 mod copies;
