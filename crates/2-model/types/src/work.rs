@@ -53,24 +53,6 @@ impl Metric {
             Self::Cpu => "relative CPU per query",
         }
     }
-
-    /// The name in exports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Qps => "qps",
-            Self::Cpu => "cpu",
-        }
-    }
-
-    /// The quantity of which a candidate has more or less than the baseline.
-    #[must_use]
-    pub const fn quantity(self) -> &'static str {
-        match self {
-            Self::Qps => "QPS",
-            Self::Cpu => "CPU per query",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ impl<'a> View<'a> {
         ];
         let titles = titles.into_iter().enumerate();
         let mut runs = Table::new(titles.map(|(at, title)| match at {
-            0 | 1 => Column::name(title),
+            1 => Column::name(title),
             _ => Column::text(title),
         }));
         for (index, column) in columns {
@@ -805,6 +805,13 @@ type AbsoluteLine<'a> = (&'a AbsoluteRow, usize, &'a AbsoluteCell);
 /// A name and a field of a line.
 type OwnedColumn<'a> = (String, Box<dyn Fn(&AbsoluteLine<'a>) -> String + 'a>);
 
+fn field<'a>(
+    name: impl Into<String>,
+    of: impl Fn(&AbsoluteLine<'a>) -> String + 'a,
+) -> OwnedColumn<'a> {
+    (name.into(), Box::new(of))
+}
+
 /// Absolute figures: one line per candidate, including the baseline, microbenchmark and column.
 pub fn absolute_csv(comparison: &Comparison) -> String {
     let lines = comparison.absolute.iter().flat_map(|row| {
@@ -813,31 +820,29 @@ pub fn absolute_csv(comparison: &Comparison) -> String {
     });
     let column = |index: &usize| &comparison.columns[*index];
     let run = move |index: &usize| &comparison.runs[column(index).run];
-    let mut columns: Vec<OwnedColumn<'_>> = vec![
-        ("column".to_owned(), Box::new(move |(_, at, _)| column(at).label.clone())),
-        ("run".to_owned(), Box::new(move |(_, at, _)| run(at).name.clone())),
-        ("directory".to_owned(), Box::new(move |(_, at, _)| run(at).directory.clone())),
-        ("started".to_owned(), Box::new(move |(_, at, _)| run(at).started.clone())),
-        ("machine".to_owned(), Box::new(move |(_, at, _)| column(at).machine.clone())),
-        ("clients".to_owned(), Box::new(move |(_, at, _)| column(at).clients.to_string())),
-        ("candidate".to_owned(), Box::new(|(row, ..)| row.candidate.clone())),
-        ("group".to_owned(), Box::new(|(row, ..)| row.group.clone())),
-        ("microbenchmark".to_owned(), Box::new(|(row, ..)| row.microbenchmark.clone())),
-        ("unit".to_owned(), Box::new(|(row, ..)| row.throughput_unit.clone())),
-        (
-            "compared_with".to_owned(),
-            Box::new(move |(_, at, _)| {
-                let earlier = column(at).compared_with;
-                earlier.map_or_else(String::new, |earlier| comparison.label(earlier).to_owned())
-            }),
-        ),
+    let earlier = move |index: &usize| {
+        let earlier = column(index).compared_with;
+        earlier.map_or("", |earlier| comparison.label(earlier)).to_owned()
+    };
+    let mut columns = vec![
+        field("column", move |(_, at, _)| column(at).label.clone()),
+        field("run", move |(_, at, _)| run(at).name.clone()),
+        field("directory", move |(_, at, _)| run(at).directory.clone()),
+        field("started", move |(_, at, _)| run(at).started.clone()),
+        field("machine", move |(_, at, _)| column(at).machine.clone()),
+        field("clients", move |(_, at, _)| column(at).clients.to_string()),
+        field("candidate", |(row, ..)| row.candidate.clone()),
+        field("group", |(row, ..)| row.group.clone()),
+        field("microbenchmark", |(row, ..)| row.microbenchmark.clone()),
+        field("unit", |(row, ..)| row.throughput_unit.clone()),
+        field("compared_with", move |(_, at, _)| earlier(at)),
     ];
     for (index, figure) in COMPARED.iter().enumerate() {
         let mut number = |name: String, places: usize, of: fn(&AbsoluteValue) -> Option<f64>| {
             let of = move |(row, at, _): &AbsoluteLine<'_>| {
                 decimals(row.value(*at, index).and_then(of), places)
             };
-            columns.push((name, Box::new(of)));
+            columns.push(field(name, of));
         };
         let ComparedFigure { name, change, .. } = figure;
         number((*name).to_owned(), 3, |one| Some(one.value));
@@ -850,7 +855,7 @@ pub fn absolute_csv(comparison: &Comparison) -> String {
             let change = row.value(*at, index).and_then(|value| value.change);
             change.map_or_else(String::new, |change| figure.word(change.verdict).to_owned())
         };
-        columns.push((format!("{change}_verdict"), Box::new(verdict)));
+        columns.push(field(format!("{change}_verdict"), verdict));
     }
     let columns: Vec<CsvColumn<'_, AbsoluteLine<'_>>> =
         columns.iter().map(|(name, of)| (name.as_str(), &**of)).collect();
