@@ -174,6 +174,8 @@ pub struct Facts {
     pub gap: usize,
     /// Least width of the labels on a terminal.
     pub least: usize,
+    /// Whether neighbours with the same label each show it.
+    pub repeats: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -186,7 +188,7 @@ pub struct Fact {
 
 impl Facts {
     pub fn new(rows: impl IntoIterator<Item = Fact>) -> Self {
-        Self { rows: rows.into_iter().collect(), indent: 0, gap: 2, least: 0 }
+        Self { rows: rows.into_iter().collect(), indent: 0, gap: 2, least: 0, repeats: false }
     }
 
     pub const fn indent(mut self, indent: usize) -> Self {
@@ -347,6 +349,8 @@ pub struct Cell {
     pub text: String,
     /// The verdict on it, with its word.
     pub verdict: Option<(Tone, &'static str)>,
+    /// A colour without a sign.
+    pub tone: Option<Tone>,
     pub interval: Option<Interval>,
     /// Remarks: small below the text on a page, left out elsewhere.
     pub notes: Vec<String>,
@@ -399,6 +403,11 @@ impl Cell {
 
     pub const fn verdict(mut self, tone: Tone, word: &'static str) -> Self {
         self.verdict = Some((tone, word));
+        self
+    }
+
+    pub const fn tone(mut self, tone: Tone) -> Self {
+        self.tone = Some(tone);
         self
     }
 

@@ -125,7 +125,7 @@ fn facts(out: &mut String, facts: &Facts, room: usize, paint: Paint) {
         let lines = wrap(&plain(&fact.text), room.saturating_sub(start + hang).max(LEAST_TEXT));
         for (number, line) in lines.iter().enumerate() {
             // Neighbours share a label.
-            let is_new = number == 0 && before != Some(&fact.label);
+            let is_new = number == 0 && (facts.repeats || before != Some(&fact.label));
             let label = if is_new { plain(&fact.label) } else { String::new() };
             let hang = if number == 0 { 0 } else { hang };
             let space = " ".repeat(labels - width(&label) + facts.gap + hang);
@@ -348,9 +348,10 @@ impl Drawing<'_> {
         row: &Row,
     ) {
         let paint = self.paint;
-        let style = |text: &str| match (cell.verdict, row.faint) {
+        let tone = cell.verdict.map(|(tone, _)| tone).or(cell.tone);
+        let style = |text: &str| match (tone, row.faint) {
             (_, true) => paint.dim(text),
-            (Some((tone, _)), false) => paint.tone(tone, text),
+            (Some(tone), false) => paint.tone(tone, text),
             (None, false) => text.to_owned(),
         };
         if column.kind != Kind::Number {

@@ -6,7 +6,6 @@
 //! only shows the details of a microbenchmark in a dialog and moves the focus with the arrow keys.
 //! It reads the page's own elements, so that no data is in the page twice.
 
-mod builds;
 mod candidates;
 mod details;
 mod distribution;
@@ -15,34 +14,38 @@ pub(crate) mod elements;
 mod environment;
 mod group_table;
 mod header;
+mod heat;
+mod inserts;
 mod key_results;
 pub(crate) mod lanes;
+pub(crate) mod line_chart;
 pub(crate) mod marker;
 pub(crate) mod notes;
-mod optimizations;
 pub(crate) mod plot;
 mod policy;
 pub(crate) mod scale;
-mod series;
-mod state_snapshots;
 mod sweep;
 pub(crate) mod verdict;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::inserts;
 use crate::metric::{Grouping, Metric};
 use crate::model::Report;
-use crate::sections::Output;
+use crate::sections::builds::builds;
 use crate::sections::counters::counters;
 use crate::sections::effects::effects;
+use crate::sections::optimizations::optimizations;
+use crate::sections::overview::state_snapshots;
+use crate::sections::series::{comes_first, series};
 use crate::sections::summaries::summaries;
+use crate::sections::{Output, Section};
 use elements::section;
 use policy::{POLICY, SCRIPT, STYLE};
 
 /// Render the page.
 #[must_use]
 pub fn render(report: &Report) -> String {
+    let page = |of: fn(&Report, Output) -> Section| document::section(&of(report, Output::Page));
     let results = if report.insert.is_some() { "#inserts" } else { "#comparison" };
     let body = html! {
         a.skip href=(results) { "Skip to the results" }
@@ -51,16 +54,16 @@ pub fn render(report: &Report) -> String {
             (notes::failures_and_warnings(report))
             @if let Some(insert) = &report.insert {
                 (header::legend_bar(report))
-                (inserts::html(insert))
+                (inserts::render(insert))
             } @else {
                 (header::toolbar(report))
-                @if !series::comes_first(report) { (key_results::render(report)) }
+                @if !comes_first(report) { (key_results::render(report)) }
             }
             @if !report.microbenchmarks.is_empty() { (results_of_microbenchmarks(report)) }
-            (builds::render(report))
+            (page(builds))
             (candidates::render(report))
-            (optimizations::render(report))
-            (state_snapshots::render(report))
+            (page(optimizations))
+            (document::section(&state_snapshots(report)))
             (environment::render(report))
         }
         (notes::footer(report))
@@ -90,22 +93,23 @@ pub(crate) fn document(title: &str, body: Markup) -> Markup {
 
 /// All tables and charts of a run of microbenchmarks.
 fn results_of_microbenchmarks(report: &Report) -> Markup {
+    let page = |of: fn(&Report, Output) -> Section| document::section(&of(report, Output::Page));
     let groups = html! {
         (notes::how_to_read(report))
         @for view in views(report) { (group_table::render(report, view)) }
     };
     html! {
-        (series::render(report))
+        (page(series))
         (sweep::render(report))
-        (document::section(&effects(report, Output::Page)))
-        @if series::comes_first(report) {
+        (page(effects))
+        @if comes_first(report) {
             @let all = html! { details { summary { "Every candidate relative to the baseline" } (groups) } };
             (section("comparison", "Microbenchmarks", all))
         } @else {
             (section("comparison", "Microbenchmarks", groups))
         }
         (group_summaries(report))
-        (document::section(&counters(report, Output::Page)))
+        (page(counters))
         (details::render(report))
     }
 }

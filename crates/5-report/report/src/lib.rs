@@ -5,7 +5,6 @@
 //! judges one by rules.
 
 pub mod assemble;
-mod builds;
 mod candidates;
 pub mod comparison;
 mod counter_summaries;
@@ -21,9 +20,7 @@ mod metric;
 pub mod model;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
-mod scaling;
 mod sections;
-mod series;
 pub mod terminal;
 mod words;
 

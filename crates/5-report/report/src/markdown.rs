@@ -2,26 +2,22 @@
 //! compared, key results, groups, effects of settings, numbers of clients, microbenchmarks.
 
 pub(crate) mod escape;
-mod inserts;
-mod scaling;
 pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use dbdyno_text::{Cell, Column, Row, Table, escape, markdown};
+
 use crate::candidates::{identity, summary};
-use crate::figures::{ends, ratio};
-use crate::key_results::{self, Finding};
 use crate::metric::{Grouping, Metric, compared, missing};
-use crate::model::{
-    CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, RunStatus, Verdict,
-};
-use crate::sections::Output;
+use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, RunStatus, Verdict};
 use crate::sections::effects::effects;
+use crate::sections::key_results::key_results;
+use crate::sections::overview::notes;
 use crate::sections::summaries::summaries;
-use crate::words::{self, CPU_FIRST, NOTHING_MEASURED};
-use dbdyno_text::markdown;
-use escape::{code, plain};
-use table::{Align, table};
+use crate::sections::sweep::scaling;
+use crate::sections::{Output, Section, estimate_cell, inserts, ratio_cell};
+use crate::words::{self, NOTHING_MEASURED};
 
 /// Differences from the baseline per candidate.
 const MAX_DIFFERENCES: usize = 6;
@@ -29,22 +25,24 @@ const MAX_DIFFERENCES: usize = 6;
 /// Render the report, ending with a line feed.
 #[must_use]
 pub fn render(report: &Report) -> String {
-    let mut out = introduction(report);
+    let output = Output::Markdown;
+    let mut sections = vec![candidates(report)];
     if let Some(insert) = &report.insert {
-        out.push_str(&inserts::steps(insert));
-    } else if report.microbenchmarks.is_empty() {
-        out.push_str(&format!("\n{NOTHING_MEASURED}\n"));
-    } else {
-        out.push_str(&findings(report));
-        let metric = Metric::leading(report);
-        let groups = summaries(report, metric, Grouping::Five, Output::Markdown);
-        out.push_str(&markdown(&[groups]));
-        out.push_str(&markdown(&[effects(report, Output::Markdown)]));
-        out.push_str(&scaling::sections(report));
-        out.push_str(&microbenchmarks(report));
+        sections.push(inserts::markdown(insert));
+    } else if !report.microbenchmarks.is_empty() {
+        sections.push(key_results(report, Grouping::Five, output));
+        sections.push(summaries(report, Metric::leading(report), Grouping::Five, output));
+        sections.push(effects(report, output));
+        sections.push(scaling(report, Grouping::Five, output));
+        sections.push(microbenchmarks(report));
     }
-    out.push_str(&notes(report));
-    out
+    let mut last = Section::new("notes", "");
+    let notes = notes(report, output);
+    if !notes.rows.is_empty() {
+        last.push(notes);
+    }
+    sections.push(last);
+    format!("{}{}", introduction(report), markdown(&sections))
 }
 
 fn introduction(report: &Report) -> String {
@@ -54,54 +52,39 @@ fn introduction(report: &Report) -> String {
         (RunStatus::Incomplete, None) => "**Incomplete**".to_owned(),
     };
     let workload = words::workload(report).map_or_else(String::new, |text| format!(" {text}."));
-    let rows = report.candidates.iter().map(|candidate| {
-        let what = match (candidate.role, report.candidates.first()) {
-            (Role::Baseline, _) | (_, None) => format!("baseline: {}", identity(candidate)),
-            (_, Some(baseline)) => summary(candidate, baseline, MAX_DIFFERENCES),
-        };
-        vec![code(&candidate.name), plain(&what)]
-    });
     let times = report.times().map_or_else(String::new, |(measuring, elapsed)| match elapsed {
         Some(elapsed) => format!(", measured {measuring} of {elapsed}"),
         None => format!(", measured {measuring}"),
     });
     format!(
-        "## {}\n\n{status}; started {}{times} with dbdyno {}.{}\n\n{}",
-        plain(&report.name),
-        plain(&report.started),
-        plain(&report.version),
-        plain(&workload),
-        table(&[("candidate", Align::Left), ("is", Align::Left)], rows)
+        "## {}\n\n{status}; started {}{times} with dbdyno {}.{}\n",
+        escape(&report.name),
+        escape(&report.started),
+        escape(&report.version),
+        escape(&workload),
     )
 }
 
-fn findings(report: &Report) -> String {
-    let results = key_results::of(report, Grouping::Five);
-    if results.is_empty() {
-        return String::new();
+fn candidates(report: &Report) -> Section {
+    let mut table = Table::new([Column::name("candidate"), Column::text("is")]);
+    for candidate in &report.candidates {
+        let what = match (candidate.role, report.candidates.first()) {
+            (Role::Baseline, _) | (_, None) => format!("baseline: {}", identity(candidate)),
+            (_, Some(baseline)) => summary(candidate, baseline, MAX_DIFFERENCES),
+        };
+        table.push(Row::new([Cell::text(&candidate.name), Cell::text(what)]));
     }
-    let heading = ["candidate", "group", "result", "also", "more time"];
-    let rows = results.iter().map(|result| {
-        let mut findings = result.findings().into_iter().map(Finding::words);
-        let (first, also) = (findings.next(), findings.next());
-        vec![
-            code(result.candidate),
-            plain(&result.group_label(report.is_sweep())),
-            format!("**{}**", plain(&first.unwrap_or_default())),
-            plain(&also.unwrap_or_default()),
-            plain(&result.more_time.map_or_else(String::new, |more| more.words())),
-        ]
-    });
-    let cpu_first = results.iter().any(|result| result.finding.metric == Metric::Cpu);
-    let why = if cpu_first { format!("{CPU_FIRST}\n\n") } else { String::new() };
-    let baseline = code(&report.baseline);
-    let table = table(&heading.map(|title| (title, Align::Left)), rows);
-    format!("\n### Key results, compared with {baseline}\n\n{why}{table}")
+    let mut section = Section::new("candidates", "");
+    section.push(table);
+    if report.insert.is_none() && report.microbenchmarks.is_empty() {
+        section.note(NOTHING_MEASURED);
+    }
+    section
 }
 
-/// A table per metric; CPU per query only of microbenchmarks where it is to be trusted.
-fn microbenchmarks(report: &Report) -> String {
-    let mut out = String::new();
+/// All microbenchmarks, with a table per metric; that of CPU has those that trust it.
+fn microbenchmarks(report: &Report) -> Section {
+    let mut section = Section::new("microbenchmarks", "Microbenchmarks");
     for metric in [Metric::Qps, Metric::Cpu] {
         let trusted = |one: &&MicrobenchmarkRows| {
             metric == Metric::Qps || one.rows.iter().any(|row| row.trusted_metric == metric)
@@ -109,100 +92,63 @@ fn microbenchmarks(report: &Report) -> String {
         let members: Vec<&MicrobenchmarkRows> =
             report.microbenchmarks.iter().filter(trusted).collect();
         if !members.is_empty() {
-            let table = table_of(report, metric, &members);
-            let better = metric.better();
-            out.push_str(&format!(
-                "\n### Microbenchmarks: {}, {better}\n\n{table}",
-                metric.title()
-            ));
+            section.title(metric.title(), metric.better());
+            section.push(table_of(report, metric, &members));
         }
     }
-    out.push_str(
-        "\n`+` better than the baseline, `-` worse, `~` within noise; the 95% interval in \
-         parentheses.\n",
+    section.note(
+        "+ better than the baseline, - worse, ~ within noise; the 95% interval in parentheses.",
     );
-    out
+    section
 }
 
-fn table_of(report: &Report, metric: Metric, members: &[&MicrobenchmarkRows]) -> String {
-    let candidates = compared(report);
+fn table_of(report: &Report, metric: Metric, members: &[&MicrobenchmarkRows]) -> Table {
     let base = match metric {
         Metric::Qps => "baseline QPS",
         Metric::Cpu => "baseline CPU µs",
     };
-    let names: Vec<String> = candidates.iter().map(|candidate| code(&candidate.name)).collect();
-    let mut heading = vec![("microbenchmark", Align::Left), ("group", Align::Left)];
+    let mut columns = vec![Column::name("microbenchmark"), Column::text("group")];
     if report.is_sweep() {
-        heading.push(("clients", Align::Right));
+        columns.push(Column::number("clients"));
     }
-    heading.push((base, Align::Right));
-    heading.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
-    let rows = members.iter().map(|member| {
-        let mut row = vec![name(member), plain(&member.group)];
-        if report.is_sweep() {
-            row.push(member.clients.to_string());
-        }
-        let absolute = &member.baseline;
-        let value = match metric {
-            Metric::Qps => absolute.qps.map(|qps| qps.to_string()),
-            Metric::Cpu => absolute.cpu_us_per_query.map(|cpu| format!("{cpu:.2}")),
+    columns.push(Column::number(base));
+    columns.extend(compared(report).iter().map(|one| Column::number(&one.name)));
+    let mut table = Table::new(columns);
+    for member in members {
+        let name = match member.throughput_unit.as_str() {
+            "statements/s" => member.name.clone(),
+            unit => format!("{} ({unit})", member.name),
         };
-        row.push(value.unwrap_or_else(|| "–".to_owned()));
-        row.extend(candidates.iter().map(|candidate| cell(report, metric, member, candidate)));
-        row
-    });
-    table(&heading, rows)
-}
-
-fn name(member: &MicrobenchmarkRows) -> String {
-    match member.throughput_unit.as_str() {
-        "statements/s" => code(&member.name),
-        unit => format!("{} ({})", code(&member.name), plain(unit)),
+        let mut cells = vec![Cell::text(name), Cell::text(&member.group)];
+        if report.is_sweep() {
+            cells.push(Cell::number(Some(member.clients)));
+        }
+        cells.push(match metric {
+            Metric::Qps => Cell::number(member.baseline.qps),
+            Metric::Cpu => {
+                Cell::number(member.baseline.cpu_us_per_query.map(|cpu| format!("{cpu:.2}")))
+            }
+        });
+        cells.extend(compared(report).into_iter().map(|one| cell(report, metric, member, one)));
+        table.push(Row::new(cells));
     }
+    table
 }
 
-/// `1.012 + (1.008, 1.014)`
 fn cell(
     report: &Report,
     metric: Metric,
     member: &MicrobenchmarkRows,
     candidate: &CandidateRecord,
-) -> String {
+) -> Cell {
     let Some(row) = member.rows.iter().find(|row| row.candidate == candidate.name) else {
-        return missing(report, &candidate.name).to_owned();
+        return Cell::text(missing(report, &candidate.name));
     };
-    let verdict = metric.verdict(row);
+    let verdict: Verdict = metric.verdict(row);
     match (metric.ratio(row), metric.estimate(row)) {
-        (None, _) if !metric.is_measured(row) => "–".to_owned(),
-        (None, _) => metric.word(verdict).to_owned(),
-        (Some(value), None) => format!("{} {}", ratio(value), sign(verdict)),
-        (Some(_), Some(one)) => estimate(one, verdict),
+        (None, _) if !metric.is_measured(row) => Cell::dash(),
+        (None, _) => Cell::text(metric.word(verdict)),
+        (Some(value), None) => ratio_cell(value, metric, verdict),
+        (Some(_), one) => estimate_cell(one, metric, verdict),
     }
-}
-
-/// `1.012 + (1.008, 1.014)`
-fn estimate(estimate: Estimate, verdict: Verdict) -> String {
-    format!("{} {} ({})", ratio(estimate.median), sign(verdict), ends(estimate))
-}
-
-/// The sign as code: alone `~` and `-` could be markup.
-pub(crate) fn sign(verdict: Verdict) -> String {
-    format!("`{}`", verdict.sign())
-}
-
-fn notes(report: &Report) -> String {
-    let mut notes = Vec::new();
-    for failure in &report.failures {
-        notes.push(format!("failed: {} at {}: {}", failure.candidate, failure.at, failure.reason));
-    }
-    if report.insert.is_none() && !report.microbenchmarks.is_empty() {
-        notes.push(format!("noise floor: {}", words::noise_floor(report)));
-    }
-    notes.extend(words::client_bound(report));
-    for warning in &report.warnings {
-        notes.push(format!("warning: {}. {}", warning.what.trim_end_matches('.'), warning.advice));
-    }
-    let lines = notes.iter().map(|note| format!("- {}\n", plain(note)));
-    let lines: String = lines.collect();
-    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }

@@ -5,25 +5,29 @@
 //! there. To add one: build a [`Section`] with [`candidate`], [`ratio_cell`] and the like, and name it
 //! where the outputs order their sections (`terminal.rs`, `html.rs`, `markdown.rs`).
 
+pub(crate) mod builds;
 pub(crate) mod counters;
 pub(crate) mod effects;
+pub(crate) mod inserts;
+pub(crate) mod key_results;
 pub(crate) mod operations;
+pub(crate) mod optimizations;
+pub(crate) mod overview;
 pub(crate) mod series;
 pub(crate) mod summaries;
 pub(crate) mod sweep;
 
 use dbdyno_text::{Cell, Interval, Mark, Table, Tone};
 use dbdyno_units::Ratio;
-use maud::Markup;
 
 use crate::figures::{ends, plus_minus, ratio};
-use crate::html::document::table_with_charts;
-use crate::html::lanes::{self, Lane};
-use crate::html::scale::Scale;
+use crate::html::lanes::Lane;
+use crate::html::line_chart::LineChart;
 use crate::metric::{Metric, compared};
-use crate::model::{Estimate, Report, Role, Verdict};
+use crate::model::{Estimate, Report, Role, Series, Verdict};
 
 pub(crate) type Section = dbdyno_text::Section<Chart>;
+pub(crate) type Block = dbdyno_text::Block<Chart>;
 
 /// Maximum width of a candidate's name in a column of names on a terminal.
 pub(crate) const LONGEST_NAME: usize = 20;
@@ -85,22 +89,16 @@ pub(crate) fn estimate_cell(one: Option<Estimate>, metric: Metric, verdict: Verd
 }
 
 /// The charts of a page.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Chart {
     /// A table with a lane for each value of a row.
     Lanes(Table, Vec<Vec<Option<Lane>>>),
-}
-
-impl Chart {
-    pub(crate) fn draw(&self) -> Markup {
-        match self {
-            Self::Lanes(table, rows) => {
-                let lanes = rows.iter().flatten().flatten();
-                let estimates: Vec<Estimate> = lanes.map(|lane| lane.estimate).collect();
-                let scale = Scale::of_estimates(&estimates);
-                let charts = rows.iter().map(|row| lanes::chart(&scale, None, row)).collect();
-                table_with_charts(table, Some((lanes::column_head(&scale), charts)))
-            }
-        }
-    }
+    /// What the markers in the charts below stand for.
+    Legend(Vec<(Mark, String)>),
+    /// One chart over the whole width.
+    Wide(LineChart),
+    /// Charts beside each other.
+    Lines(Vec<LineChart>),
+    /// The rows of a series, and whether they are of several numbers of clients.
+    Heat(Box<Series>, bool),
 }

@@ -1,42 +1,31 @@
-//! The report as text for a terminal.
+//! The report as text for a terminal: the order of its sections.
 //!
-//! Tables of plain cells are laid out by comfy-table ([`table`]). The tables of ratios are not: a
-//! cell has a ratio, a sign and an interval whose arrangement depends on the width, and parts of a
-//! cell have their own colours.
+//! The tables of groups are not part of the document: a cell has a ratio, a sign and an interval whose
+//! arrangement depends on the width of all tables ([`layout`]).
 
-mod builds;
 mod group_table;
-mod header;
-mod key_results;
 mod layout;
-mod notes;
 pub(crate) mod paint;
-mod parity;
-mod series;
 mod short_names;
-mod sweep;
 pub(crate) mod table;
-mod training;
 
-use crate::inserts;
+pub use dbdyno_text::{COLOR_CODES, Paint};
+use dbdyno_text::{plain, terminal, write_blocks};
+
 use crate::metric::{Grouping, Metric};
-use crate::model::Report;
+use crate::model::{InsertReport, Report, RunStatus};
+use crate::sections::builds::builds;
 use crate::sections::counters::counters;
 use crate::sections::effects::effects;
+use crate::sections::key_results::key_results;
 use crate::sections::operations::{Part, operations};
+use crate::sections::overview::{config_diff, introduction, notes, nothing, training};
+use crate::sections::series::{comes_first, series};
 use crate::sections::summaries::summaries;
-use crate::sections::{Output, Section};
-use crate::series::comes_first;
-use crate::words::NOTHING_MEASURED;
-use dbdyno_text::terminal;
-pub use dbdyno_text::{COLOR_CODES, Paint};
-use header::header;
+use crate::sections::{Output, Section, inserts, sweep};
+use crate::words;
 use layout::Layout;
-use paint::wrap;
 use short_names::ShortNames;
-
-/// Maximum width of a candidate's name in a column of names.
-const LONGEST_NAME: usize = 20;
 
 /// Where the tables by candidate are, if they are left out.
 const NOT_BY_CANDIDATE: &str =
@@ -59,26 +48,35 @@ pub struct TerminalOptions {
 #[must_use]
 pub fn render(report: &Report, options: &TerminalOptions) -> String {
     let paint = Paint::new(options.color);
+    let draw = |sections: &[Section]| terminal(sections, options.width, paint);
+    let mut out = format!("{}{}", first_line(report, paint), draw(&[introduction(report)]));
+    let notes = |report: &Report| {
+        let mut text = String::from("\n");
+        write_blocks::<crate::sections::Chart>(
+            &mut text,
+            &[notes(report, Output::Terminal).into()],
+            options.width,
+            paint,
+        );
+        if text.trim().is_empty() { String::new() } else { text }
+    };
     if let Some(insert) = &report.insert {
-        let mut out = header(report, options, paint);
-        inserts::terminal(&mut out, insert, options.width, paint);
-        builds::render(&mut out, report, options.width, paint);
-        parity::render(&mut out, report, options.width, paint);
-        notes::of_inserts(&mut out, report, options.width, paint);
+        out.push_str(&draw(&of_inserts(insert, options.width)));
+        out.push_str(&draw(&[builds(report, Output::Terminal), config_diff(report)]));
+        out.push_str(&notes(report));
         return out;
     }
-    let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
-    let mut out = header(report, options, paint);
     if report.microbenchmarks.is_empty() {
-        out.push_str(&format!("\n{NOTHING_MEASURED}\n"));
+        out.push_str(&draw(&[nothing()]));
     }
+    let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
     let by_series = comes_first(report) && !options.details;
     // The report with names for tables. Those of a series are shortened there.
     let short = if by_series { None } else { ShortNames::of(report, options.width) };
     let renamed = short.as_ref().map(|names| names.apply(report));
     let (full, report) = (report, renamed.as_ref().unwrap_or(report));
     if let Some(names) = &short {
-        names.legend(&mut out, options.width, paint);
+        out.push_str(&draw(&[names.legend()]));
     }
     for (group, members) in grouping.groups(&report.microbenchmarks) {
         if by_series {
@@ -89,44 +87,68 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
             group_table::render(&mut out, report, (group, &members), &layout, paint);
         }
     }
-    sweep::steps(&mut out, report, options.width, paint);
-    let mut add = |section: Section| {
-        out.push_str(&terminal(&[section], options.width, paint));
-    };
-    let part = |part| {
+    let mut sections = vec![sweep::all_steps(report)];
+    if options.details {
         let groups = grouping.groups(&report.microbenchmarks).into_values();
         let members: Vec<_> = groups.flatten().map(|(_, member)| member).collect();
-        operations(report, part, &members, Output::Terminal)
-    };
-    if options.details {
-        add(part(Part::Costs));
-        add(part(Part::ResponseTimes));
-        add(part(Part::Counters));
-        add(counters(report, Output::Terminal));
+        let parts = [Part::Costs, Part::ResponseTimes, Part::Counters];
+        sections.extend(parts.map(|part| operations(report, part, &members, Output::Terminal)));
+        sections.push(counters(report, Output::Terminal));
     }
     if !by_series {
-        add(summaries(report, Metric::Qps, grouping, Output::Terminal));
+        sections.push(summaries(report, Metric::Qps, grouping, Output::Terminal));
     }
-    add(effects(report, Output::Terminal));
-    series::render(&mut out, full, options.width, paint);
-    training::render(&mut out, report, grouping, options.width, paint);
+    sections.push(effects(report, Output::Terminal));
+    sections.push(series(full, Output::Terminal));
+    sections.push(training(report, grouping));
     if options.details && Metric::Cpu.is_known(report) {
-        let section = summaries(report, Metric::Cpu, grouping, Output::Terminal);
-        out.push_str(&terminal(&[section], options.width, paint));
+        sections.push(summaries(report, Metric::Cpu, grouping, Output::Terminal));
     }
-    builds::render(&mut out, full, options.width, paint);
-    parity::render(&mut out, report, options.width, paint);
-    notes::render(&mut out, full, options.width, paint);
+    sections.push(builds(full, Output::Terminal));
+    sections.push(config_diff(report));
+    out.push_str(&draw(&sections));
+    out.push_str(&notes(full));
+    let mut sections = Vec::new();
     if by_series {
-        for line in wrap(NOT_BY_CANDIDATE, options.width) {
-            out.push_str(&format!("{}\n", paint.dim(&line)));
-        }
+        let mut section = Section::new("note", "");
+        section.note(NOT_BY_CANDIDATE);
+        sections.push(section);
     } else {
-        key_results::render(&mut out, full, grouping, options.width, paint);
+        sections.push(key_results(full, grouping, Output::Terminal));
     }
-    sweep::scaling(&mut out, report, grouping, options.width, paint);
-    sweep::key_results(&mut out, report, grouping, options.width, paint);
+    sections.push(sweep::scaling(report, grouping, Output::Terminal));
+    sections.push(sweep::key_results(report, grouping));
+    out.push_str(&draw(&sections));
     out
+}
+
+/// Name, status and program.
+fn first_line(report: &Report, paint: Paint) -> String {
+    let status = words::status(report);
+    let status = match (report.status, report.running_pid) {
+        (_, Some(_)) => status,
+        (RunStatus::Complete, None) => paint.better(&status),
+        (RunStatus::Incomplete, None) => {
+            paint.worse(&status.replacen("incomplete", "INCOMPLETE", 1))
+        }
+    };
+    let by = paint.dim(&format!("dbdyno {}", plain(&report.version)));
+    format!("{}  {status}  {by}\n", paint.bold(&plain(&report.name)))
+}
+
+/// The sections of an insert benchmark.
+fn of_inserts(report: &InsertReport, room: usize) -> Vec<Section> {
+    if report.steps.is_empty() {
+        return vec![nothing()];
+    }
+    let mut introduction = Section::new("inserts", "");
+    for text in inserts::introduction(report, Output::Terminal) {
+        introduction.push(text);
+    }
+    let mut key = Section::new("metrics", "metrics");
+    key.note(inserts::key(report));
+    let steps = report.steps.iter().map(|step| inserts::step(step, Output::Terminal, room));
+    [introduction].into_iter().chain(steps).chain([key]).collect()
 }
 
 #[cfg(test)]

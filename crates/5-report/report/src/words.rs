@@ -2,9 +2,8 @@
 
 use dbdyno_units::grouped;
 
-use crate::builds::{Audited, counted};
 use crate::metric::{Metric, client_bound_rows, clients, data_differs, servers_had_idle_time};
-use crate::model::{InsertReport, Lost, Optimization, Report, RunStatus};
+use crate::model::{InsertReport, Lost, Report, RunStatus};
 
 /// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
 pub(crate) fn readable_time(started: &str) -> String {
@@ -91,51 +90,6 @@ pub(crate) fn lost_connections(lost: &Lost) -> String {
     let differs = data_differs(lost).map_or_else(String::new, |text| format!("{text} "));
     let Lost { at, reason, .. } = lost;
     format!("lost its connections {times} and continued. {differs}Last at {at}: {reason}")
-}
-
-/// Candidates whose servers the live optimizer refused, with the number of refusals and the last
-/// reason.
-pub(crate) fn refused_optimizations(report: &Report) -> Vec<(&str, String)> {
-    let mut found = Vec::new();
-    for candidate in &report.candidates {
-        let of = |one: &&Optimization| one.candidate == candidate.name;
-        let all: Vec<&Optimization> = report.optimizations.iter().filter(of).collect();
-        let refused: Vec<&&Optimization> = all.iter().filter(|one| one.refused.is_some()).collect();
-        let Some(last) = refused.last() else { continue };
-        let reason = last.refused.as_deref().unwrap_or_default();
-        let text = format!(
-            "was not optimized, and was measured with its original code, in {} of {} cases; the last \
-             is {}: {reason}",
-            refused.len(),
-            all.len(),
-            last.measured_next,
-        );
-        found.push((candidate.name.as_str(), text));
-    }
-    found
-}
-
-/// Files of two builds that were compiled with the same flags.
-pub(crate) const SAME_FLAGS: &str = "the same flags";
-
-/// Two builds have no file with recorded command lines in both.
-pub(crate) const NO_COMMON_FILE: &str = "no file has a recorded command line in both builds";
-
-/// Ignored findings, warnings and limits of a build's audit.
-pub(crate) fn build_remarks(build: &Audited<'_>) -> Vec<String> {
-    let audit = build.audit;
-    let mut remarks = Vec::new();
-    if !audit.ignored.is_empty() {
-        remarks.push(format!("ignored findings: {}", counted(&audit.ignored)));
-    }
-    if !audit.warnings.is_empty() {
-        remarks.push(format!("warnings: {}", counted(&audit.warnings)));
-    }
-    remarks.extend(build.remark_on_sizes().map(str::to_owned));
-    if !audit.from_objects {
-        remarks.push("read from the linked file only: its objects no longer exist".to_owned());
-    }
-    remarks
 }
 
 /// Parameters of the insert benchmark.

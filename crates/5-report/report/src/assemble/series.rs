@@ -10,7 +10,7 @@ use crate::metric::Metric;
 use crate::model::{
     Estimate, Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint, SeriesRow, Verdict,
 };
-use crate::series::sort_by_group;
+use crate::sections::series::sort_by_group;
 
 /// The name of the series of imported results.
 const IMPORTED: &str = "imported";

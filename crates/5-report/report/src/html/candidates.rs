@@ -5,8 +5,8 @@ use maud::{Markup, html};
 
 use super::elements::{pairs, section};
 use super::marker::Marker;
-use crate::builds::relative;
 use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role};
+use crate::sections::builds::relative;
 
 pub(super) fn render(report: &Report) -> Markup {
     let baseline = report.candidates.iter().find(|candidate| candidate.role == Role::Baseline);

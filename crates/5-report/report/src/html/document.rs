@@ -6,7 +6,11 @@ use dbdyno_text::{
 use maud::{Markup, html};
 
 use super::elements::{breakable, scrollable_with};
+use super::heat::heat_table;
+use super::lanes::{self, Lane};
+use super::scale::Scale;
 use super::marker::Marker;
+use crate::model::Estimate;
 use crate::model::Role;
 use crate::sections::Chart;
 
@@ -53,9 +57,34 @@ fn block(block: &Block<Chart>) -> Markup {
                 }
             }
             Block::Details(summary, inner) => { details { summary { (summary) } (blocks(inner)) } }
-            Block::Chart(chart) => { (chart.draw()) }
+            Block::Chart(one) => { (chart(one)) }
         }
     }
+}
+
+fn chart(chart: &Chart) -> Markup {
+    html! {
+        @match chart {
+            Chart::Lanes(table, rows) => { (with_lanes(table, rows)) }
+            Chart::Legend(names) => {
+                ul.legend { @for (mark, name) in names { li { (marker(*mark).label(name)) } } }
+            }
+            Chart::Wide(chart) => { (chart.draw()) }
+            Chart::Lines(charts) => {
+                @if !charts.is_empty() {
+                    div.charts.overtime { @for chart in charts { (chart.draw()) } }
+                }
+            }
+            Chart::Heat(series, is_sweep) => { (heat_table(series, *is_sweep)) }
+        }
+    }
+}
+
+fn with_lanes(table: &Table, rows: &[Vec<Option<Lane>>]) -> Markup {
+    let estimates: Vec<Estimate> = rows.iter().flatten().flatten().map(|lane| lane.estimate).collect();
+    let scale = Scale::of_estimates(&estimates);
+    let charts = rows.iter().map(|row| lanes::chart(&scale, None, row)).collect();
+    table_with_charts(table, Some((lanes::column_head(&scale), charts)))
 }
 
 fn paragraph(text: &Text) -> Markup {
@@ -154,7 +183,7 @@ fn row(columns: &[Column], rows: &[Row], at: usize, chart: Option<&Markup>) -> M
 }
 
 fn data(column: &Column, cell: &Cell) -> Markup {
-    let tone = cell.verdict.map_or("", |(tone, _)| class(tone));
+    let tone = cell.verdict.map(|(tone, _)| tone).or(cell.tone).map_or("", class);
     let classes = [if column.kind == Kind::Number { "num" } else { "" }, tone, cell.class];
     let classes: Vec<&str> = classes.into_iter().filter(|class| !class.is_empty()).collect();
     let classes = (!classes.is_empty()).then(|| classes.join(" "));
@@ -176,7 +205,7 @@ fn content(cell: &Cell, is_number: bool) -> Markup {
     let ends = cell.interval.as_ref().map_or("", |interval| interval.ends.as_str());
     html! {
         @if !cell.link.is_empty() { a.open href={ "#" (cell.link) } { (text) } }
-        @else if !cell.text.is_empty() && (cell.verdict.is_some() || cell.interval.is_some()) { b { (text) } }
+        @else if !cell.text.is_empty() && (cell.verdict.is_some() || cell.tone.is_some() || cell.interval.is_some()) { b { (text) } }
         @else { (text) }
         @if let Some((tone, word)) = cell.verdict { " " (sign(tone, word)) }
         @if !ends.is_empty() { small { (ends) } }

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use dbdyno_text::{Cell, Column, Row, Table};
 use maud::{Markup, html};
 
-use super::elements::{breakable, scrollable};
+use super::elements::breakable;
 use super::marker::Marker;
-use super::verdict::{class, sign};
-use super::{View, views};
+use super::verdict::class;
+use super::{View, document, views};
 use crate::candidates::summary_of;
-use crate::figures::ratio;
 use crate::key_results::{self, KeyResult, command};
-use crate::metric::{Grouping, Metric, clients, compared};
-use crate::model::{CandidateRecord, GroupSummary, Report, Role};
+use crate::metric::{Grouping, Metric, compared};
+use crate::model::{GroupSummary, Report, Role};
+use crate::sections::sweep::by_clients;
+use crate::sections::{candidate, ratio_cell};
 use crate::words::{CPU_FIRST, NOTHING_MEASURED};
 
 pub(super) fn render(report: &Report) -> Markup {
@@ -32,7 +34,7 @@ fn medians(report: &Report) -> Markup {
         @for view in views(report) {
             @let summaries = view.metric.summaries(report, view.grouping);
             @if !summaries.is_empty() {
-                div class=(view.class()) { (table(report, view, &summaries)) }
+                div class=(view.class()) { (document::table(&table(report, view, &summaries))) }
             }
         }
     }
@@ -89,94 +91,28 @@ fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup
     }
 }
 
-fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
-    let content = html! {
-        table.matrix {
-            caption.hidden { "Median " (view.metric.title()) " per group" }
-            @if report.is_sweep() {
-                (rows_by_clients(report, view, summaries))
-            } @else {
-                (rows_by_group(report, view, summaries))
-            }
-        }
-    };
-    scrollable("Medians", content)
-}
-
-/// One row per candidate and one column per group.
-fn rows_by_group(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
+/// The median of every group and candidate.
+fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> Table {
+    if report.is_sweep() {
+        return by_clients(report, view.metric, view.grouping);
+    }
     let groups: BTreeSet<&str> = summaries.iter().map(|one| one.group.as_str()).collect();
-    html! {
-        thead { tr {
-            th scope="col" { "Candidate" }
-            @for group in &groups { th scope="col" { (breakable(group)) } }
-        } }
-        tbody {
-            @for candidate in compared(report) {
-                tr {
-                    (label(report, candidate))
-                    @for group in &groups {
-                        (cell(report, view, summaries, |one| {
-                            one.group == *group && one.candidate == candidate.name
-                        }))
-                    }
-                }
-            }
-        }
+    let titles = groups.iter().map(|group| Column::number(*group));
+    let columns = [Column::name("Candidate")].into_iter().chain(titles);
+    let caption = format!("Median {} per group", view.metric.title());
+    let mut table = Table::new(columns).class("matrix").caption(caption);
+    for one in compared(report) {
+        let cells = groups.iter().map(|group| {
+            let mut all = summaries.iter();
+            let found =
+                all.find(|summary| summary.group == *group && summary.candidate == one.name);
+            found.map_or_else(Cell::dash, |summary| {
+                let verdict = view.metric.verdict_of_group(report, summary);
+                ratio_cell(summary.median, view.metric, verdict)
+            })
+        });
+        let name = [candidate(report, &one.name, one.role)];
+        table.push(Row::new(name.into_iter().chain(cells)));
     }
-}
-
-/// One row per group and candidate, and one column per number of clients.
-fn rows_by_clients(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
-    let groups: BTreeSet<&str> = summaries.iter().map(|one| one.group.as_str()).collect();
-    let steps = report.clients();
-    let candidates = compared(report);
-    html! {
-        thead { tr {
-            th scope="col" { "Group" }
-            th scope="col" { "Candidate" }
-            @for step in &steps { th scope="col" { (clients(*step)) } }
-        } }
-        @for group in groups {
-            tbody {
-                @for (index, candidate) in candidates.iter().enumerate() {
-                    tr {
-                        @if index == 0 {
-                            th.group scope="rowgroup" rowspan=(candidates.len()) { (group) }
-                        }
-                        (label(report, candidate))
-                        @for step in &steps {
-                            (cell(report, view, summaries, |one| {
-                                (one.group.as_str(), one.clients) == (group, *step)
-                                    && one.candidate == candidate.name
-                            }))
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn label(report: &Report, candidate: &CandidateRecord) -> Markup {
-    let marker = Marker::of(report, &candidate.name, candidate.role);
-    html! { th scope="row" { (marker.label(&candidate.name)) } }
-}
-
-/// The median of the matching group; a dash if there is none.
-fn cell(
-    report: &Report,
-    view: View,
-    summaries: &[GroupSummary],
-    matches: impl Fn(&GroupSummary) -> bool,
-) -> Markup {
-    let Some(summary) = summaries.iter().find(|one| matches(one)) else {
-        return html! { td { "–" } };
-    };
-    let verdict = view.metric.verdict_of_group(report, summary);
-    html! {
-        td.(class(verdict)) {
-            b { (ratio(summary.median)) } " " (sign(verdict, view.metric))
-        }
-    }
+    table
 }

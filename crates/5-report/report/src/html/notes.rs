@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use crate::metric::{Metric, client_bound_rows};
 use crate::model::Report;
+use crate::sections::optimizations;
 use crate::words;
 
 /// Failures first, then limits, then warnings; nothing if there are none.
@@ -20,7 +21,7 @@ pub(super) fn failures_and_warnings(report: &Report) -> Markup {
         @for lost in &report.lost {
             li { strong { (lost.candidate) } " " (words::lost_connections(lost)) }
         }
-        @for (candidate, text) in words::refused_optimizations(report) {
+        @for (candidate, text) in optimizations::refused(report) {
             li { strong { (candidate) } " " (text) }
         }
     };

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 /// The size of a drawing and of the plot inside it. Drawings are about as wide as the page's
 /// columns, so that text is shown at its size.
+#[derive(Clone, Debug)]
 pub(crate) struct Plot {
     pub(crate) width: f64,
     pub(crate) height: f64,

@@ -3,23 +3,25 @@
 //! The axis of clients is logarithmic, as their number doubles from one to the next in most
 //! sweeps. Every point shows its values as a tooltip; the table below the charts has them as text.
 
-mod chart;
-mod scaling;
+use dbdyno_text::{Cell, Column, Row as TableRow, Table};
+use maud::{Markup, html};
 
-use maud::{Markup, display, html};
-
-use super::elements::{breakable, scrollable, section};
+use super::elements::{breakable, section};
 use super::lanes::point_estimate;
-use super::marker::Marker;
+use super::line_chart::{Axis, LabelStyle, Line, LineChart, Point};
+use super::plot::Plot;
 use super::scale::Scale;
-use crate::figures::micros;
-use crate::figures::{compact, ends, ratio};
+use super::{document, views};
+use crate::figures::{compact, micros, ratio};
 use crate::metric::{Metric, clients};
-use crate::model::CounterFigure;
 use crate::model::{
-    Absolute, CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Row, Verdict,
+    Absolute, CandidateRecord, CounterFigure, Estimate, MicrobenchmarkRows, Report, Role, Row,
+    Verdict,
 };
-use chart::{Chart, Point, Series};
+use crate::sections::{Output, candidate, interval, mark, sweep as sections};
+
+const PLOT: Plot =
+    Plot { width: 360.0, height: 220.0, left: 46.0, right: 348.0, top: 10.0, bottom: 190.0 };
 
 /// Draws a card per microbenchmark; nothing without a sweep.
 pub(super) fn render(report: &Report) -> Markup {
@@ -39,17 +41,19 @@ pub(super) fn render(report: &Report) -> Markup {
         }
         ul.legend {
             @for candidate in &report.candidates {
-                li { (marker(report, candidate).inline()) (candidate.name) }
+                li { (document::marker(mark(report, &candidate.name, candidate.role)).inline()) (candidate.name) }
             }
         }
-        (scaling::by_group(report))
+        @if !report.scaling.is_empty() {
+            h3 { "More clients against fewer" }
+            @for view in views(report).filter(|view| view.metric == Metric::Qps) {
+                @let section = sections::scaling(report, view.grouping, Output::Page);
+                div class=(view.class_of_grouping()) { (document::blocks(&section.blocks)) }
+            }
+        }
         @for name in names { (Sweep::new(report, name).card()) }
     };
     section("sweep", "By number of clients", content)
-}
-
-fn marker(report: &Report, candidate: &CandidateRecord) -> Marker {
-    Marker::of(report, &candidate.name, candidate.role)
 }
 
 /// One microbenchmark at all numbers of clients, in ascending order.
@@ -86,7 +90,9 @@ impl<'a> Sweep<'a> {
                         }))
                     }
                 }
-                (scaling::of_microbenchmark(self.report, name))
+                @if !self.report.scaling.is_empty() {
+                    (document::table(&sections::steps(self.report, Some(name), Output::Page)))
+                }
                 (self.table())
             }
         }
@@ -100,14 +106,14 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// A chart from 0; nothing where no value is known.
+    /// Amounts from 0: throughput, CPU time.
     fn amounts(&self, title: String, value: impl Fn(&Absolute) -> Option<Value>) -> Markup {
-        let series = self.series(|own, _| value(own));
-        let points = series.iter().flat_map(|series| &series.points);
+        let lines = self.lines(|own, _| value(own), &compact);
+        let points = lines.iter().flat_map(|line| &line.points);
         let highest = points
             .map(|point| point.whisker.map_or(point.value, |(_, high)| high.max(point.value)));
         let scale = Scale::from_zero(highest);
-        Chart { title, clients: &self.clients(), scale, series, write: compact }.draw()
+        self.chart(title, scale, lines, &compact)
     }
 
     fn relative_qps(&self) -> Markup {
@@ -115,21 +121,65 @@ impl<'a> Sweep<'a> {
             |row: &Row| row.relative_qps.or_else(|| Metric::Qps.ratio(row).map(point_estimate));
         let rows = self.steps.iter().flat_map(|step| &step.rows);
         let estimates: Vec<Estimate> = rows.filter_map(estimate).collect();
-        let series = self.series(|_, row| {
+        let write = |value| format!("{value:.3}");
+        let relative = |_: &Absolute, row: Option<&Row>| {
             let interval = row?.relative_qps.map(|e| (e.low.get(), e.high.get()));
             Some((Metric::Qps.ratio(row?)?.get(), interval))
-        });
+        };
         let title = format!("QPS relative to {}", self.report.baseline);
-        let scale = Scale::of_estimates(&estimates);
-        let write = |value| format!("{value:.3}");
-        Chart { title, clients: &self.clients(), scale, series, write }.draw()
+        let lines = self.lines(relative, &write);
+        self.chart(title, Scale::of_estimates(&estimates), lines, &write)
     }
 
-    fn clients(&self) -> Vec<u32> {
-        self.steps.iter().map(|step| step.clients).collect()
+    fn chart(
+        &self,
+        title: String,
+        scale: Scale,
+        lines: Vec<Line>,
+        write: &dyn Fn(f64) -> String,
+    ) -> Markup {
+        let names = self.report.candidates.iter();
+        let words: Vec<String> = lines
+            .iter()
+            .filter_map(|line| {
+                let name = names
+                    .clone()
+                    .find(|one| mark(self.report, &one.name, one.role) == line.mark)?;
+                let (first, last) = (line.points.first()?, line.points.last()?);
+                let (from, to) = (write(first.value), write(last.value));
+                let at = |point: &Point| {
+                    let step = self.steps.iter().find(|step| self.at(step.clients) == point.at);
+                    step.map_or_else(String::new, |step| clients(step.clients))
+                };
+                Some(format!("{} {from} at {}, {to} at {}", name.name, at(first), at(last)))
+            })
+            .collect();
+        let labels =
+            self.steps.iter().map(|step| (self.at(step.clients), step.clients.to_string()));
+        LineChart {
+            description: format!("{title}: {}", words.join("; ")),
+            title,
+            plot: PLOT,
+            margins: (8.0, 8.0),
+            axis: Axis::Linear(scale),
+            labels: labels.collect(),
+            style: LabelStyle::Grid,
+            below: "clients",
+            noise: None,
+            lines,
+            stalls: Vec::new(),
+        }
+        .draw()
     }
 
-    /// A candidate's own values at one number of clients, and its row unless it is the baseline.
+    /// The position of a number of clients on the axis, which is logarithmic.
+    fn at(&self, clients: u32) -> f64 {
+        let log = |clients: u32| f64::from(clients.max(1)).log2();
+        let of = |step: Option<&&MicrobenchmarkRows>| log(step.map_or(1, |step| step.clients));
+        let (first, last) = (of(self.steps.first()), of(self.steps.last()));
+        if last > first { (log(clients) - first) / (last - first) } else { 0.5 }
+    }
+
     fn values(
         step: &'a MicrobenchmarkRows,
         candidate: &CandidateRecord,
@@ -141,81 +191,82 @@ impl<'a> Sweep<'a> {
         Some((&row.absolute, Some(row)))
     }
 
-    /// The lines of all candidates that have a point.
-    fn series(&self, value: impl Fn(&Absolute, Option<&Row>) -> Option<Value>) -> Vec<Series> {
+    /// The line of each candidate that has values.
+    fn lines(
+        &self,
+        value: impl Fn(&Absolute, Option<&Row>) -> Option<Value>,
+        write: &dyn Fn(f64) -> String,
+    ) -> Vec<Line> {
         let point = |step: &&'a MicrobenchmarkRows, candidate: &CandidateRecord| {
             let (own, row) = Self::values(step, candidate)?;
             let (value, whisker) = value(own, row)?;
-            let verdict = row.map(|row| Metric::Qps.verdict(row));
-            let client_bound = verdict == Some(Verdict::ClientBound);
-            Some(Point { clients: step.clients, value, whisker, client_bound })
+            let bound = row.is_some_and(|row| Metric::Qps.verdict(row) == Verdict::ClientBound);
+            let range = whisker.map_or_else(String::new, |(low, high)| {
+                format!(" ({} to {})", write(low), write(high))
+            });
+            let remark = if bound { ", client-bound" } else { "" };
+            let (name, at) = (&candidate.name, clients(step.clients));
+            let title = format!("{name}, {at}: {}{range}{remark}", write(value));
+            Some(Point { at: self.at(step.clients), value, whisker, title, bound })
         };
-        let series = |candidate: &CandidateRecord| Series {
-            name: candidate.name.clone(),
-            marker: marker(self.report, candidate),
+        let line = |candidate: &CandidateRecord| Line {
+            mark: mark(self.report, &candidate.name, candidate.role),
+            title: String::new(),
             points: self.steps.iter().filter_map(|step| point(step, candidate)).collect(),
         };
-        let all = self.report.candidates.iter().map(series);
-        all.filter(|series| !series.points.is_empty()).collect()
+        let all = self.report.candidates.iter().map(line);
+        all.filter(|line| !line.points.is_empty()).collect()
     }
 
-    /// The values of the charts as a table.
+    /// All values as text.
     fn table(&self) -> Markup {
-        let content = html! {
-            table.facts {
-                thead { tr {
-                    th scope="col" { "Candidate" }
-                    @for step in &self.steps { th.num scope="col" { (clients(step.clients)) } }
-                } }
-                (self.rows("throughput", |own, _| Some(html! { (display(own.qps?)) })))
-                (self.rows("CPU per query, µs", |own, _| {
-                    Some(html! { (micros(own.cpu_us_per_query?)) })
-                }))
-                @for figure in CounterFigure::OF_SWEEPS {
-                    @let title = figure.title();
-                    (self.rows(title, |own, _| {
-                        Some(html! { (micros(*own.counters.get(&figure)?)) })
-                    }))
-                    (self.rows(&format!("relative {title}"), |_, row| {
-                        let estimate = row?.relative_counters.get(&figure)?;
-                        Some(html! { b { (ratio(estimate.median)) } small { (ends(*estimate)) } })
-                    }))
-                }
-                (self.rows("relative QPS", |_, row| {
-                    let interval = row?.relative_qps.map_or_else(String::new, ends);
-                    let value = ratio(Metric::Qps.ratio(row?)?);
-                    Some(html! { b { (value) } small { (interval) } })
-                }))
-            }
-        };
-        html! {
-            details { summary { "Values" } (scrollable("Values over clients", content)) }
+        let titles = self.steps.iter().map(|step| Column::number(clients(step.clients)));
+        let columns = [Column::name("Candidate")].into_iter().chain(titles);
+        let mut table = Table::new(columns).class("facts").caption("Values over clients");
+        self.rows(&mut table, "throughput", |own, _| Some(Cell::number(Some(own.qps?))));
+        self.rows(&mut table, "CPU per query, µs", |own, _| {
+            Some(Cell::text(micros(own.cpu_us_per_query?)))
+        });
+        for counter in CounterFigure::OF_SWEEPS {
+            self.rows(&mut table, counter.title(), |own, _| {
+                Some(Cell::text(micros(*own.counters.get(&counter)?)))
+            });
+            self.rows(&mut table, &format!("relative {}", counter.title()), |_, row| {
+                let estimate = *row?.relative_counters.get(&counter)?;
+                Some(Cell::text(ratio(estimate.median)).interval(Some(interval(estimate))))
+            });
         }
+        self.rows(&mut table, "relative QPS", |_, row| {
+            let value = ratio(Metric::Qps.ratio(row?)?);
+            Some(
+                Cell::text(value)
+                    .interval(Some(row?.relative_qps.map(interval).unwrap_or_default())),
+            )
+        });
+        html! { details { summary { "Values" } (document::table(&table)) } }
     }
 
-    /// The table's rows of one value, for candidates of which it is known.
+    /// A row per candidate that has values.
     fn rows(
         &self,
+        table: &mut Table,
         title: &str,
-        cell: impl Fn(&Absolute, Option<&Row>) -> Option<Markup>,
-    ) -> Markup {
-        let cells = |candidate: &CandidateRecord| -> Vec<Option<Markup>> {
-            let values = self.steps.iter().map(|step| Self::values(step, candidate));
-            values.map(|values| values.and_then(|(own, row)| cell(own, row))).collect()
-        };
-        html! {
-            tbody {
-                tr { th.block scope="rowgroup" colspan=(self.steps.len() + 1) { (title) } }
-                @for candidate in &self.report.candidates {
-                    @let cells = cells(candidate);
-                    @if cells.iter().any(Option::is_some) {
-                        tr {
-                            th scope="row" { (marker(self.report, candidate).label(&candidate.name)) }
-                            @for cell in cells { td.num { (cell.unwrap_or_else(|| html! { "–" })) } }
-                        }
-                    }
-                }
+        cell: impl Fn(&Absolute, Option<&Row>) -> Option<Cell>,
+    ) {
+        table.part(title);
+        for one in &self.report.candidates {
+            let values = self.steps.iter().map(|step| Self::values(step, one));
+            let cells = values.map(|values| values.and_then(|(own, row)| cell(own, row)));
+            let cells: Vec<Option<Cell>> = cells.collect();
+            if cells.iter().any(Option::is_some) {
+                let name = candidate(self.report, &one.name, one.role);
+                let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(Cell::dash));
+                table.push(TableRow::new([name].into_iter().chain(cells)));
             }
+        }
+        // A title without rows.
+        if table.rows.last().is_some_and(|row| row.part.is_some()) {
+            table.rows.pop();
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::model::InsertFigures;
 use crate::model::{BUCKETS, Responses};
 
 /// Minimum length of an incomplete second to be used for throughput.
-pub(super) const SHORTEST: Nanos = Nanos::from_millis(500);
+pub(crate) const SHORTEST: Nanos = Nanos::from_millis(500);
 
 const MB: f64 = 1e6;
 const KB: f64 = 1e3;
@@ -70,7 +70,7 @@ fn throughputs(seconds: &[Second], asks: bool) -> Vec<f64> {
 }
 
 /// Throughput of a second, divided by its actual length.
-pub(super) fn throughput(second: &Second, asks: bool) -> f64 {
+pub(crate) fn throughput(second: &Second, asks: bool) -> f64 {
     let count = if asks { second.queries } else { second.inserts };
     count as f64 / second.elapsed.as_secs_f64().max(1e-9)
 }

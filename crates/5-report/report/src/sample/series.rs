@@ -7,7 +7,7 @@ use crate::model::{
     CandidateRecord, Report, Role, Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint,
     SeriesRow, Verdict,
 };
-use crate::series::sort_by_group;
+use crate::sections::series::sort_by_group;
 
 /// Throughput of a release on a microbenchmark: it changes with every fifth release.
 fn ratio(microbenchmark: usize, release: usize) -> f64 {

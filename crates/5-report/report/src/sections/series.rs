@@ -1,9 +1,175 @@
-//! Series of candidates: throughput relative to the first, and the largest changes.
+//! Series of candidates: throughput relative to the first candidate, and the largest changes.
 
-use dbdyno_text::csv;
+use dbdyno_text::{Cell, Column, Mark, Row, Table, csv};
 
+use super::{Block, Chart, Output, Section};
 use crate::export::ratio as exported;
-use crate::model::{Report, Series, SeriesChange};
+use crate::figures::{percent_change, ratio};
+use crate::html::line_chart::{Axis, LabelStyle, Line, LineChart, Point};
+use crate::html::plot::Plot;
+use crate::html::scale::Scale;
+use crate::metric::{Metric, with_clients};
+use crate::model::{Report, Series, SeriesChange, SeriesGroup, SeriesRow, Verdict};
+
+pub(crate) fn series(report: &Report, output: Output) -> Section {
+    let mut section = Section::new("series", "In order");
+    if report.series.is_empty() {
+        return section;
+    }
+    if output == Output::Terminal {
+        section.title.clear();
+    } else {
+        section.note(KEY);
+    }
+    for series in &report.series {
+        if output == Output::Page && report.series.len() > 1 {
+            section.title(&series.name, "");
+        }
+        for count in report.clients() {
+            let groups: Vec<&SeriesGroup> =
+                series.groups.iter().filter(|group| group.clients == count).collect();
+            let of = with_clients(&format!("{}, QPS", series.name), count, report.is_sweep());
+            if output == Output::Page {
+                let legend = groups.iter().enumerate();
+                let legend = legend.map(|(at, group)| (Mark::Candidate(at), group.group.clone()));
+                section.blocks.extend([
+                    Block::Chart(Chart::Legend(legend.collect())),
+                    Block::Chart(Chart::Wide(chart(report, series, &groups, count))),
+                ]);
+            } else {
+                section.title("series", of);
+                section.push(groups_table(series, &groups));
+            }
+        }
+        if output == Output::Page {
+            let heat = Chart::Heat(Box::new(series.clone()), report.is_sweep());
+            section.blocks.push(Block::Chart(heat));
+        }
+        changes(&mut section, report, series, output);
+    }
+    if output == Output::Terminal {
+        section.note(KEY);
+    }
+    section
+}
+
+/// Candidates down, groups across.
+fn groups_table(series: &Series, groups: &[&SeriesGroup]) -> Table {
+    let titles = groups.iter().map(|group| Column::number(&group.group));
+    let mut table = Table::new([Column::name("candidate")].into_iter().chain(titles));
+    for (number, name) in series.short_names().into_iter().enumerate() {
+        let cells = groups.iter().map(|group| {
+            Cell::number(group.points[number].map(|point| percent_change(point.ratio)))
+        });
+        table.push(Row::new([Cell::text(name)].into_iter().chain(cells)));
+    }
+    table
+}
+
+fn changes(section: &mut Section, report: &Report, series: &Series, output: Output) {
+    let listed = series.listed();
+    let (first, rest) = listed.split_at(listed.len().min(LISTED));
+    let table = |changes: &[&SeriesChange]| changes_table(report, series, changes);
+    let mut about = series.about_changes(report);
+    if output == Output::Terminal {
+        section.title("changes", "");
+        if !first.is_empty() {
+            section.push(table(first));
+        }
+        if !rest.is_empty() {
+            about.push_str(" changes.csv has all.");
+        }
+        section.note(about);
+        return;
+    }
+    section.title("Largest changes", "");
+    section.note(about);
+    if !first.is_empty() {
+        section.push(table(first));
+    }
+    if !rest.is_empty() {
+        let title = format!("{} more changes", rest.len());
+        section.push(Block::Details(title, vec![table(rest).into()]));
+    }
+}
+
+fn changes_table(report: &Report, series: &Series, changes: &[&SeriesChange]) -> Table {
+    let names = series.short_names();
+    let short = |name: &String| {
+        let at = series.candidates.iter().position(|one| one == name);
+        Cell::text(at.map_or(name, |at| &names[at]))
+    };
+    let columns = [
+        Column::name("microbenchmark"),
+        Column::text("from"),
+        Column::text("to"),
+        Column::number("QPS"),
+        Column::text("95% interval"),
+    ];
+    let caption = "Changes between neighbours in the series";
+    let mut table = Table::new(columns).class("changes").caption(caption);
+    for change in changes {
+        let name = with_clients(&change.microbenchmark, change.clients, report.is_sweep());
+        let words = format!("{}: {} times {}", change.to, ratio(change.ratio), change.from);
+        let (tone, word) = (change.verdict.tone(), Metric::Qps.word(change.verdict));
+        let difference = Cell::text(percent_change(change.ratio)).verdict(tone, word).title(words);
+        let interval = change.relative_qps.map_or_else(
+            || "no interval".to_owned(),
+            |one| format!("{} to {}", percent_change(one.low), percent_change(one.high)),
+        );
+        let (from, to) = (short(&change.from), short(&change.to));
+        table.push(Row::new([Cell::text(name), from, to, difference, Cell::text(interval)]));
+    }
+    table
+}
+
+/// Wide and low: names of releases are below the axis.
+const PLOT: Plot =
+    Plot { width: 900.0, height: 286.0, left: 46.0, right: 888.0, top: 10.0, bottom: 200.0 };
+
+/// A line per group.
+fn chart(report: &Report, series: &Series, groups: &[&SeriesGroup], count: u32) -> LineChart {
+    let names = series.short_names();
+    let share = |number: usize| number as f64 / (names.len() - 1).max(1) as f64;
+    let ratios = groups.iter().flat_map(|group| group.points.iter().flatten());
+    let scale = Scale::covering(ratios.map(|point| point.ratio.get()));
+    let line = |(index, group): (usize, &&SeriesGroup)| {
+        let point = |(number, point): (usize, &Option<crate::model::SeriesPoint>)| {
+            let (point, change) = ((*point)?, percent_change((*point)?.ratio));
+            Some(Point {
+                at: share(number),
+                value: point.ratio.get(),
+                whisker: point.interval.map(|(low, high)| (low.get(), high.get())),
+                title: format!("{}, {}: {change}", group.group, series.candidates[number]),
+                bound: false,
+            })
+        };
+        let points = group.points.iter().enumerate().filter_map(point).collect();
+        Line { mark: Mark::Candidate(index), title: String::new(), points }
+    };
+    let title = format!("Throughput relative to {}", series.candidates[0]);
+    let title = with_clients(&title, count, report.is_sweep());
+    let words: Vec<String> = groups
+        .iter()
+        .filter_map(|group| {
+            let last = group.points.last()?.as_ref()?;
+            Some(format!("{} {} at the end", group.group, percent_change(last.ratio)))
+        })
+        .collect();
+    LineChart {
+        description: format!("{title}: {}", words.join("; ")),
+        title,
+        plot: PLOT,
+        margins: (44.0, 12.0),
+        axis: Axis::Linear(scale),
+        labels: names.iter().enumerate().map(|(at, name)| (share(at), name.clone())).collect(),
+        style: LabelStyle::Slanted,
+        below: "",
+        noise: report.noise.as_ref().map(|noise| noise.typical.as_fraction()),
+        lines: groups.iter().enumerate().map(line).collect(),
+        stalls: Vec::new(),
+    }
+}
 
 /// One line per series, microbenchmark and pair of neighbours, the largest certain change first.
 pub(crate) fn changes_csv(report: &Report) -> String {
@@ -26,4 +192,167 @@ pub(crate) fn changes_csv(report: &Report) -> String {
         ],
         lines,
     )
+}
+
+/// What the section shows.
+pub(crate) const KEY: &str = "Throughput relative to the first candidate of the series, in percent: +10 is 10% more. A group is \
+     the geometric mean of its microbenchmarks.";
+
+/// Changes that are listed.
+pub(crate) const LISTED: usize = 10;
+
+/// Candidates of which tables with a column for each are readable.
+const MOST_COLUMNS: usize = 8;
+
+/// Whether the results are shown by series first, because there are too many candidates for tables
+/// with a column for each.
+pub(crate) fn comes_first(report: &Report) -> bool {
+    !report.series.is_empty() && report.candidates.len() > MOST_COLUMNS
+}
+
+/// The groups in the order of the other tables; their microbenchmarks in running order.
+pub(crate) fn sort_by_group(rows: &mut [SeriesRow]) {
+    rows.sort_by(|a, b| a.group.cmp(&b.group));
+}
+
+impl Series {
+    /// The candidates' names without what all of them have in common.
+    pub(crate) fn short_names(&self) -> Vec<String> {
+        short_names(&self.candidates)
+    }
+
+    /// The changes that are more than noise, or have no interval; the largest first.
+    pub(crate) fn listed(&self) -> Vec<&SeriesChange> {
+        self.changes.iter().filter(|change| change.is_listed()).collect()
+    }
+
+    /// What the list of changes contains, and what chance explains.
+    pub(crate) fn about_changes(&self, report: &Report) -> String {
+        let count = |is: &dyn Fn(&SeriesChange) -> bool| {
+            self.changes.iter().filter(|change| is(change)).count()
+        };
+        let certain = count(&|change| change.is_certain());
+        let tested = count(&|change| change.is_tested());
+        let single = count(&|change| change.verdict == Verdict::NoInterval);
+        match (tested, single) {
+            (0, 0) => return "No difference between neighbours has a verdict.".to_owned(),
+            (0, _) => {
+                return format!(
+                    "Differences between neighbours, the largest of {single}. Single values have no \
+                     interval: noise is among them."
+                );
+            }
+            _ => {}
+        }
+        let by_chance = (tested as f64 * 0.05).round();
+        let floor = match report.noise {
+            Some(_) => ", and some of these are also outside the noise floor",
+            None if report.has_control() => "; the noise floor is unknown",
+            None => "; there is no control that would show the noise",
+        };
+        let mut text = format!(
+            "{certain} of {tested} differences between neighbours are more than noise. Of so \
+             many, about {by_chance} are outside their 95% interval by chance{floor}."
+        );
+        if single > 0 {
+            text.push_str(&format!(
+                " {single} more are of single values, without an interval: noise is among them."
+            ));
+        }
+        text
+    }
+}
+
+/// The names without the words that all start or end with. Words end at `_`, `-`, `.`, a space and
+/// similar characters; a name keeps at least one word.
+pub(crate) fn short_names(names: &[String]) -> Vec<String> {
+    let words: Vec<Vec<&str>> = names.iter().map(|name| words_of(name)).collect();
+    let fewest = words.iter().map(Vec::len).min().unwrap_or(0);
+    let Some(first) = words.first().filter(|_| names.len() > 1 && fewest > 1) else {
+        return names.to_vec();
+    };
+    let same = |at: &dyn Fn(&[&str]) -> usize| {
+        let word = first[at(first)];
+        words.iter().all(|one| one[at(one)] == word)
+    };
+    let start = (0..fewest - 1).take_while(|&n| same(&|_| n)).count();
+    let end = (1..fewest - start).take_while(|&n| same(&|words| words.len() - n)).count();
+    let short = words.iter().map(|words| words[start..words.len() - end].concat());
+    let separators = |c: char| is_separator(c);
+    short.map(|name| name.trim_matches(separators).to_owned()).collect()
+}
+
+/// Words with the separator after each. A digit after a digit and a point is of the same word, so that
+/// versions stay whole.
+fn words_of(name: &str) -> Vec<&str> {
+    let bytes = name.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut words = Vec::new();
+    let mut start = 0;
+    for (at, c) in name.char_indices() {
+        let in_version = c == '.' && at > 0 && is_digit(at - 1) && is_digit(at + 1);
+        if is_separator(c) && !in_version {
+            words.push(&name[start..at + c.len_utf8()]);
+            start = at + c.len_utf8();
+        }
+    }
+    if start < name.len() {
+        words.push(&name[start..]);
+    }
+    words
+}
+
+const fn is_separator(c: char) -> bool {
+    matches!(c, '_' | '-' | '.' | ' ' | '/' | '+' | ',')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn short(names: &[&str]) -> Vec<String> {
+        short_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn only_changes_with_an_interval_are_counted_as_more_than_noise() {
+        let mut report = sample::series(6);
+        let mut series = report.series.remove(0);
+        let all = series.changes.len();
+        assert!(series.about_changes(&report).contains(&format!(" of {all} differences")));
+        let verdicts = [Verdict::Failed, Verdict::ClientBound, Verdict::Unknown];
+        for (change, verdict) in series.changes.iter_mut().zip(verdicts) {
+            change.verdict = verdict;
+        }
+        let tested = format!(" of {} differences", all - 3);
+        assert!(series.about_changes(&report).contains(&tested), "{tested}");
+        series.changes[0].verdict = Verdict::Better;
+        for change in &mut series.changes[1..] {
+            (change.relative_qps, change.verdict) = (None, Verdict::NoInterval);
+        }
+        let mixed = series.about_changes(&report);
+        assert!(mixed.starts_with("1 of 1 differences between neighbours are more"), "{mixed}");
+        assert!(mixed.contains(&format!(" {} more are of single values", all - 1)), "{mixed}");
+        (series.changes[0].relative_qps, series.changes[0].verdict) = (None, Verdict::NoInterval);
+        let single = series.about_changes(&report);
+        assert!(single.contains(&format!("the largest of {all}. Single")), "{single}");
+        for change in &mut series.changes {
+            change.verdict = Verdict::Unknown;
+        }
+        let unknown = series.about_changes(&report);
+        assert_eq!(unknown, "No difference between neighbours has a verdict.");
+    }
+
+    #[test]
+    fn names_lose_what_they_share() {
+        let names = ["ma100244_rel_withdbg.z12a_c32r128", "ma100339_rel_withdbg.z12a_c32r128"];
+        assert_eq!(short(&names), ["ma100244", "ma100339"]);
+        assert_eq!(short(&["mariadb-10.5", "mariadb-10.11"]), ["10.5", "10.11"]);
+        assert_eq!(short(&["mariadb-10.11.1", "mariadb-10.11.2"]), ["10.11.1", "10.11.2"]);
+        assert_eq!(short(&["a_x", "a_x"]), ["x", "x"]);
+        assert_eq!(short(&["a", "b"]), ["a", "b"]);
+        assert_eq!(short(&["only_one"]), ["only_one"]);
+        assert_eq!(short(&["a-1", "a-1-b"]), ["1", "1-b"]);
+    }
 }

@@ -1,10 +1,204 @@
-//! A sweep: results with more clients relative to those with fewer.
+//! A sweep: results with more clients relative to those with fewer, and key results by number of clients.
 
-use dbdyno_text::csv;
-use dbdyno_units::{Nanos, Qps};
+use dbdyno_text::{Cell, Column, Interval, Row, Table, csv};
+use dbdyno_units::{Nanos, Qps, Ratio};
 
+use super::{LONGEST_NAME, Output, Section, candidate, estimate_cell, ratio_cell};
 use crate::export::{number, ratio as exported};
-use crate::model::{Report, ScalingRatio, ScalingRow};
+use crate::figures::{ends, plus_minus};
+use crate::key_results::{Finding, GroupValue};
+use crate::metric::{Grouping, Metric, compared};
+use crate::model::{Estimate, Report, Role, ScalingRatio, ScalingRow, Verdict};
+
+/// Explains rows whose numbers of clients did not take turns.
+const NOT_INTERLEAVED: &str = "* measured after the smaller number of clients, not in \
+     turns with it: the ratio includes what changed on the machine in the meantime, which its \
+     interval does not show.";
+
+const KEY: &str = "Relative to the next smaller number of clients of the same \
+     candidate: of QPS above 1, of p99 (response time) below 1 is better.";
+
+const PLUS_MINUS: &str = "± is the farther end of the interval, in percent of the ratio.";
+
+/// The medians of the groups, and on a page what the ratios are.
+pub(crate) fn scaling(report: &Report, grouping: Grouping, output: Output) -> Section {
+    let mut section = Section::new("scaling", "More clients against fewer");
+    if report.scaling.is_empty() {
+        return section;
+    }
+    if output == Output::Terminal {
+        section.title = "more clients against fewer".to_owned();
+        section.about = "medians of the groups".to_owned();
+    }
+    section.push(medians(report, grouping));
+    section.note(KEY);
+    if output == Output::Markdown {
+        section.push(steps(report, None, output));
+    }
+    if output != Output::Terminal && is_any_not_interleaved(report) {
+        section.note(NOT_INTERLEAVED);
+    }
+    section
+}
+
+fn medians(report: &Report, grouping: Grouping) -> Table {
+    let numbers = report.clients();
+    let pairs = numbers.windows(2).map(|pair| format!("{} : {}", pair[1], pair[0]));
+    let labels = [
+        Column::group("group"),
+        Column::group("candidate").most(LONGEST_NAME),
+        Column::text("metric"),
+    ];
+    let columns = labels.into_iter().chain(pairs.map(Column::number));
+    let caption = "More clients against fewer";
+    let mut table = Table::new(columns).class("matrix").caption(caption);
+    let medians = by_group(report, grouping);
+    for of_one in medians.chunk_by(|a, b| (a.group, a.candidate) == (b.group, b.candidate)) {
+        let first = &of_one[0];
+        for (what, metric, of) in known_metrics(&medians) {
+            let labels = [
+                Cell::text(first.group),
+                candidate(report, first.candidate, first.role),
+                Cell::text(what),
+            ];
+            let cells = numbers.iter().skip(1).map(|clients| {
+                let found = of_one.iter().find(|one| one.clients == *clients).and_then(of);
+                found.map_or_else(Cell::dash, |(median, verdict)| {
+                    ratio_cell(median, metric, verdict)
+                })
+            });
+            let row = Row::new(labels.into_iter().chain(cells));
+            table.push(row.faint(first.role == Role::Control));
+        }
+    }
+    table
+}
+
+/// Each microbenchmark relative to the next smaller number of clients, on a terminal.
+pub(crate) fn all_steps(report: &Report) -> Section {
+    let mut section = Section::new("steps", "");
+    for rows in report.scaling.chunk_by(|a, b| a.microbenchmark == b.microbenchmark) {
+        let name = &rows[0].microbenchmark;
+        section.title(name, "relative to the next smaller number of clients");
+        section.push(steps(report, Some(name), Output::Terminal));
+    }
+    if !report.scaling.is_empty() {
+        section.note(PLUS_MINUS);
+        if is_any_not_interleaved(report) {
+            section.note(NOT_INTERLEAVED);
+        }
+    }
+    section
+}
+
+/// The numbers of clients of one microbenchmark or of all.
+pub(crate) fn steps(report: &Report, name: Option<&str>, output: Output) -> Table {
+    let rows =
+        report.scaling.iter().filter(|row| name.is_none_or(|name| row.microbenchmark == name));
+    let rows: Vec<&ScalingRow> = rows.collect();
+    let is_page = output == Output::Page;
+    let mut columns = match name {
+        Some(_) => vec![Column::group("candidate").most(LONGEST_NAME)],
+        None => vec![Column::name("microbenchmark"), Column::name("candidate")],
+    };
+    let relative = if is_page { "QPS ÷ fewer clients" } else { "relative QPS" };
+    columns.extend(["clients", "QPS", relative].map(Column::number));
+    if is_page {
+        columns.push(Column::number("QPS ÷ fewest"));
+    }
+    let relative = if is_page { "p99 ÷ fewer clients" } else { "relative p99" };
+    columns.extend(["p99", relative].map(Column::number));
+    let caption = "Results with more clients relative to those with fewer";
+    let mut table = Table::new(columns).class("facts by-clients").caption(caption);
+    for row in rows {
+        let to = row.to_previous.as_ref();
+        let turns = if to.is_some_and(|to| !to.interleaved) { "*" } else { "" };
+        let qps = |to: Option<&ScalingRatio>| {
+            to.map_or_else(Cell::empty, |to| {
+                compared_cell(to.relative_qps, Metric::Qps, to.verdict)
+            })
+        };
+        let p99 = |to: &ScalingRatio| match row.p99 {
+            Some(_) => compared_cell(to.relative_p99, Metric::Cpu, to.p99_verdict),
+            None => Cell::dash(),
+        };
+        let mut cells = vec![candidate(report, &row.candidate, row.role)];
+        if name.is_none() {
+            cells.insert(0, Cell::text(&row.microbenchmark));
+        }
+        cells.extend([
+            Cell::text(format!("{}{turns}", row.clients)),
+            Cell::number(row.qps),
+            qps(to),
+        ]);
+        if is_page {
+            cells.push(qps(row.to_smallest.as_ref()));
+        }
+        cells.extend([Cell::number(row.p99), to.map_or_else(Cell::empty, p99)]);
+        table.push(Row::new(cells).faint(row.role == Role::Control));
+    }
+    table
+}
+
+fn compared_cell(estimate: Option<Estimate>, metric: Metric, verdict: Verdict) -> Cell {
+    let word = if verdict == Verdict::Failed { "fail" } else { "few" };
+    match estimate {
+        Some(one) => {
+            let interval = Interval { ends: ends(one), plus_minus: of_ratio(one) };
+            estimate_cell(estimate, metric, verdict).interval(Some(interval))
+        }
+        None => Cell::text(word).verdict(verdict.tone(), metric.word(verdict)),
+    }
+}
+
+/// The farther end of the interval in percent of the ratio: ratios of clients are far from 1.
+fn of_ratio(estimate: Estimate) -> String {
+    let share = |end: Ratio| Ratio::new(end.get() / estimate.median.get());
+    let [low, high] = [share(estimate.low), share(estimate.high)];
+    plus_minus(Estimate { median: Ratio::ONE, low, high, ..estimate })
+}
+
+/// The medians of a metric by group, candidate and number of clients.
+pub(crate) fn by_clients(report: &Report, metric: Metric, grouping: Grouping) -> Table {
+    let numbers = report.clients();
+    let labels = [Column::group("group"), Column::name("candidate").most(LONGEST_NAME)];
+    let titles = numbers.iter().map(|clients| Column::number(clients.to_string()));
+    let caption = format!("Median {} per group and number of clients", metric.title());
+    let columns = labels.into_iter().chain(titles);
+    let mut table = Table::new(columns).class("matrix").caption(caption);
+    let summaries = metric.summaries(report, grouping);
+    for group in grouping.groups(&report.microbenchmarks).into_keys() {
+        for one in compared(report) {
+            let cells = numbers.iter().map(|clients| {
+                let found = summaries.iter().find(|summary| {
+                    (summary.group.as_str(), summary.clients, &summary.candidate)
+                        == (group, *clients, &one.name)
+                });
+                found.map_or_else(Cell::dash, |summary| {
+                    let verdict = metric.verdict_of_group(report, summary);
+                    ratio_cell(summary.median, metric, verdict)
+                })
+            });
+            let labels = [Cell::text(group), candidate(report, &one.name, one.role)];
+            let row = Row::new(labels.into_iter().chain(cells));
+            table.push(row.faint(one.role == Role::Control));
+        }
+    }
+    table
+}
+
+/// The key results of a sweep on a terminal: a matrix per metric.
+pub(crate) fn key_results(report: &Report, grouping: Grouping) -> Section {
+    let mut section = Section::new("by-clients", "");
+    if report.is_sweep() {
+        for metric in [Metric::Qps, Metric::Cpu].into_iter().filter(|one| one.is_known(report)) {
+            let about = format!("{}, {}", metric.title(), metric.better());
+            section.title("key results by number of clients", about);
+            section.push(by_clients(report, metric, grouping));
+        }
+    }
+    section
+}
 
 /// One line per microbenchmark, candidate and number of clients: relative to the next smaller number, and
 /// one relative to the smallest.
@@ -38,4 +232,128 @@ pub(crate) fn scaling_csv(report: &Report) -> String {
         ],
         lines,
     )
+}
+
+/// Medians over the microbenchmarks of a group, for one candidate and number of clients.
+struct GroupScaling<'a> {
+    group: &'a str,
+    candidate: &'a str,
+    role: Role,
+    clients: u32,
+    /// Throughput relative to the next smaller number of clients.
+    qps: Option<(Ratio, Verdict)>,
+    /// p99 relative to the next smaller number of clients.
+    p99: Option<(Ratio, Verdict)>,
+}
+
+/// A median of a group with its verdict.
+type GroupMedian = fn(&GroupScaling<'_>) -> Option<(Ratio, Verdict)>;
+
+/// The metrics that are known of any group, with the metric whose sense of better they share. A run may lack
+/// the response times of its slices.
+fn known_metrics(medians: &[GroupScaling<'_>]) -> Vec<(&'static str, Metric, GroupMedian)> {
+    let all: [(_, _, GroupMedian); 2] =
+        [("QPS", Metric::Qps, |one| one.qps), ("p99", Metric::Cpu, |one| one.p99)];
+    all.into_iter().filter(|(.., of)| medians.iter().any(|one| of(one).is_some())).collect()
+}
+
+/// The medians of all groups, without the smallest number of clients, in the order of group,
+/// candidate and number of clients.
+fn by_group(report: &Report, grouping: Grouping) -> Vec<GroupScaling<'_>> {
+    let group_of = |row: &'_ ScalingRow| match grouping {
+        Grouping::Five => row.group.clone(),
+        Grouping::Three => row.three_group.clone(),
+    };
+    let mut medians = Vec::new();
+    for (group, _) in grouping.groups(&report.microbenchmarks) {
+        for candidate in &report.candidates {
+            for numbers in report.clients().windows(2) {
+                let (than_clients, clients) = (numbers[0], numbers[1]);
+                let rows = report.scaling.iter().filter(|row| {
+                    (row.clients, &row.candidate) == (clients, &candidate.name)
+                        && group_of(row) == group
+                });
+                // A microbenchmark without results with the smaller number is left out.
+                let ratios: Vec<&ScalingRatio> = rows
+                    .filter_map(|row| row.to_previous.as_ref())
+                    .filter(|ratio| ratio.than_clients == than_clients)
+                    .collect();
+                if ratios.is_empty() {
+                    continue;
+                }
+                medians.push(GroupScaling {
+                    group,
+                    candidate: &candidate.name,
+                    role: candidate.role,
+                    clients,
+                    qps: of_group(
+                        Metric::Qps,
+                        ratios.iter().map(|one| (one.relative_qps, one.verdict)),
+                    ),
+                    // As for CPU time, less is better.
+                    p99: of_group(
+                        Metric::Cpu,
+                        ratios.iter().map(|one| (one.relative_p99, one.p99_verdict)),
+                    ),
+                });
+            }
+        }
+    }
+    medians
+}
+
+/// The median of the ratios that have a verdict, and its verdict by the rule for all groups.
+fn of_group(
+    metric: Metric,
+    ratios: impl Iterator<Item = (Option<Estimate>, Verdict)>,
+) -> Option<(Ratio, Verdict)> {
+    let used: Vec<GroupValue> = ratios
+        .filter(|(_, verdict)| !matches!(verdict, Verdict::Failed | Verdict::ClientBound))
+        .filter_map(|(estimate, verdict)| {
+            Some(GroupValue { ratio: estimate?.median, estimate, verdict })
+        })
+        .collect();
+    let finding = Finding::of_values(metric, &used, None);
+    Some((finding.ratio?, finding.verdict()))
+}
+
+/// Whether some numbers of clients did not take turns with the next smaller one.
+fn is_any_not_interleaved(report: &Report) -> bool {
+    let mut ratios = report.scaling.iter().filter_map(|row| row.to_previous.as_ref());
+    ratios.any(|ratio| !ratio.interleaved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn group_has_the_median_and_the_verdict_of_key_results() {
+        let report = sample::sweep();
+        let groups = by_group(&report, Grouping::Five);
+        // Two groups of one microbenchmark, three candidates, seven steps after the first.
+        assert_eq!(groups.len(), 2 * 3 * 7);
+        let first = &groups[0];
+        assert_eq!((first.candidate, first.clients), ("innodb", 2));
+        let (qps, verdict) = first.qps.unwrap();
+        assert!((1.5..2.0).contains(&qps.get()), "{qps}");
+        assert_eq!(verdict, Verdict::Better);
+        assert_eq!(first.p99.unwrap().1, Verdict::Worse);
+    }
+
+    #[test]
+    fn verdicts_that_differ_are_none() {
+        let estimate = |value| {
+            let ratio = Ratio::new(value);
+            Some(sample::interval(ratio, ratio, ratio))
+        };
+        let all = [(estimate(1.2), Verdict::Better), (estimate(0.8), Verdict::Worse)];
+        assert_eq!(
+            of_group(Metric::Qps, all.into_iter()),
+            Some((Ratio::new(1.0), Verdict::WithinNoise))
+        );
+        let bound = [(estimate(1.2), Verdict::ClientBound)];
+        assert_eq!(of_group(Metric::Qps, bound.into_iter()), None);
+    }
 }

@@ -2,9 +2,10 @@
 //! settings in their names.
 
 use super::layout::Layout;
-use super::paint::{Paint, break_name, cut, plain, width, wrap};
 use crate::metric::Metric;
 use crate::model::{Report, Role};
+use crate::sections::{LONGEST_NAME, Section};
+use dbdyno_text::{Fact, Facts, break_name, cut, plain};
 
 /// Maximum number of lines of a name in a heading.
 const LINES: usize = 3;
@@ -22,7 +23,7 @@ impl ShortNames {
         let fit = |names: &[&str]| {
             let lines = |name: &&str| break_name(&plain(name), columns).len();
             let mut cuts: Vec<String> =
-                names.iter().map(|name| cut(&plain(name), super::LONGEST_NAME)).collect();
+                names.iter().map(|name| cut(&plain(name), LONGEST_NAME)).collect();
             cuts.sort_unstable();
             let are_different = cuts.windows(2).all(|pair| pair[0] != pair[1]);
             are_different && names.iter().all(|name| lines(name) <= LINES)
@@ -55,22 +56,19 @@ impl ShortNames {
         renamed
     }
 
-    /// The legend.
-    pub(super) fn legend(&self, out: &mut String, room: usize, paint: Paint) {
-        out.push_str(&format!("\n{}\n", paint.bold("names in tables")));
-        let columns = self.names.iter().map(|(_, short)| width(short)).max().unwrap_or(0);
-        for (long, short) in &self.names {
-            let mut label = format!("  {:<columns$}  ", plain(short));
-            for line in wrap(&plain(long), room.saturating_sub(columns + 4)) {
-                out.push_str(&format!("{label}{line}\n"));
-                label = " ".repeat(columns + 4);
-            }
-        }
+    /// What the short names are.
+    pub(super) fn legend(&self) -> Section {
+        let mut section = Section::new("names", "names in tables");
+        let names = self.names.iter().map(|(long, short)| Fact::new(short, long));
+        section.push(Facts::new(names).indent(2));
+        section
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_text::width;
+
     use super::*;
     use crate::sample;
     use crate::terminal::{TerminalOptions, render};

@@ -1,20 +1,61 @@
-//! Throughput relative to the baseline, step by step: one bar per candidate.
+//! The insert benchmark on the page: throughput of all steps relative to the baseline as bars, then
+//! tables and charts of each step.
 
 use maud::{Markup, html};
 
-use crate::html::elements::scrollable;
-use crate::html::marker::Marker;
-use crate::html::scale::{Scale, percent};
-use crate::inserts::terminal::ratio_text;
+use super::document;
+use super::elements::{scrollable, section};
+use super::marker::Marker;
+use super::scale::{Scale, percent};
 use crate::metric::clients;
-use crate::model::Role;
-use crate::model::{InsertReport, StepReport};
+use crate::model::{INSERT_METRICS, InsertReport, Role, StepReport};
+use crate::sections::Output;
+use crate::sections::inserts::{introduction, ratio_text, remarks, step};
+use crate::words;
+
+pub(super) fn render(report: &InsertReport) -> Markup {
+    let content = html! {
+        @for text in introduction(report, Output::Page) { p.muted { (document::spans(&text)) } }
+        @if report.steps.is_empty() { p { (words::NOTHING_MEASURED) } }
+        (relative_bars(report))
+        @for step in &report.steps { (step_section(step)) }
+    };
+    html! {
+        (section("inserts", "Insert benchmark", content))
+        @if !report.steps.is_empty() { (section("metrics", "Metrics", definitions(report))) }
+    }
+}
+
+fn step_section(one: &StepReport) -> Markup {
+    let name = &one.name;
+    let remarks = remarks(one);
+    html! {
+        section.step id={ "step-" (name) } aria-labelledby={ "h-step-" (name) } {
+            h3 id={ "h-step-" (name) } { (name) " " small { (one.what) } }
+            @if !remarks.is_empty() {
+                div.note.warning { ul {
+                    @for remark in &remarks { li { (remark.trim_start_matches("! ")) } }
+                } }
+            }
+            (document::blocks(&step(one, Output::Page, 0).blocks))
+        }
+    }
+}
+
+fn definitions(report: &InsertReport) -> Markup {
+    html! {
+        dl.pairs.meanings {
+            @for metric in INSERT_METRICS { div { dt { (metric.name) } dd { (metric.what) } } }
+        }
+        p.muted { (words::insert_definitions(report)) }
+    }
+}
 
 /// Pixels of a bar's row.
 const ROW: u32 = 22;
 
 /// Draws the chart; nothing with a baseline only.
-pub(super) fn render(report: &InsertReport) -> Markup {
+fn relative_bars(report: &InsertReport) -> Markup {
     let steps: Vec<(&StepReport, Vec<Bar<'_>>)> = report
         .steps
         .iter()

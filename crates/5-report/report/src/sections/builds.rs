@@ -1,0 +1,433 @@
+//! Compiled builds: what compilers recorded, and differences between command lines.
+
+use dbdyno_results::{AuditRecord, CommandLineDifference, NamedCount};
+use dbdyno_text::{Cell, Column, Fact, Facts, Row, Table};
+use dbdyno_units::{Bytes, grouped};
+
+use super::{Output, Section, candidate};
+use crate::model::{BuildRecord, CandidateRecord, Report, Role};
+
+/// Number of kinds of differences per candidate on a terminal; the page lists all.
+const MAX_KINDS: usize = 4;
+
+/// Maximum width of a candidate's name.
+const NAME: usize = 24;
+
+const ABOUT: &str = "Compiler settings recorded in the objects of each build. Small text below a value \
+     lists settings of only some of the objects. Sizes are relative to the baseline’s.";
+
+/// A row per build, and the differences between command lines. On a terminal, properties that are the
+/// same for all builds are listed below the table.
+pub(crate) fn builds(report: &Report, output: Output) -> Section {
+    let mut section = Section::new("builds", "Builds");
+    let builds = audited(report);
+    let Some(first) = builds.first() else { return section };
+    let (same, differing): (Vec<Property>, Vec<Property>) = Property::ALL
+        .into_iter()
+        .partition(|property| output == Output::Terminal && is_same(*property, &builds));
+    if output == Output::Terminal {
+        section.title = "builds, by what compilers recorded".to_owned();
+    } else {
+        section.note(ABOUT);
+    }
+    section.push(table(report, &builds, &differing, output));
+    if output == Output::Terminal {
+        section.note(in_all(first, &same, builds.len()));
+        builds.iter().flat_map(exceptions).for_each(|note| section.note(note));
+    }
+    if builds.iter().any(|build| build.audit.against_baseline.is_some()) {
+        match output {
+            Output::Terminal => {
+                section.title(format!("command lines against {}", report.baseline), "");
+            }
+            _ => section.title(format!("Command lines compared with {}", report.baseline), ""),
+        }
+        let lines = builds.iter().flat_map(|build| command_lines(build, output));
+        section.push(difference(report, lines.collect(), output));
+    }
+    section
+}
+
+fn is_same(property: Property, builds: &[Audited<'_>]) -> bool {
+    let mut values = builds.iter().map(|build| property.of(build.audit).most);
+    let first = values.next();
+    values.all(|value| Some(&value) == first.as_ref())
+}
+
+fn table(
+    report: &Report,
+    builds: &[Audited<'_>],
+    properties: &[Property],
+    output: Output,
+) -> Table {
+    let column = |property: &Property| match property {
+        Property::Objects => Column::number(property.title()),
+        _ => Column::text(property.title()),
+    };
+    let columns = [Column::name("candidate").most(NAME)].into_iter();
+    let columns = columns.chain(properties.iter().map(column));
+    let columns = columns.chain(["text", "stripped"].map(Column::number));
+    let mut table = Table::new(columns).class("builds").caption("Builds");
+    for (number, build) in builds.iter().enumerate() {
+        let other = builds.first().filter(|_| number > 0).map(|baseline| baseline.build);
+        let mut name = candidate(report, &build.candidate.name, build.candidate.role);
+        name.notes = build_remarks(build);
+        let sizes = [
+            size(Some(build.build.text_size), other.map(|other| other.text_size)),
+            size(build.build.stripped_size, other.and_then(|other| other.stripped_size)),
+        ];
+        let cells = properties.iter().map(|property| {
+            let Value { most, rest } = property.of(build.audit);
+            match output {
+                Output::Terminal => {
+                    let sign = if rest.is_empty() { "" } else { "*" };
+                    Cell::text(format!("{}{sign}", short(*property, &most)))
+                }
+                _ => Cell { notes: rest, ..Cell::text(most) },
+            }
+        });
+        table.push(Row::new([name].into_iter().chain(cells).chain(sizes)));
+    }
+    table
+}
+
+/// A size: relative to the baseline's where that is known, with the absolute one below.
+fn size(own: Option<Bytes>, baseline: Option<Bytes>) -> Cell {
+    let absolute = Cell::number(own);
+    match relative(own, baseline) {
+        Some(relative) => Cell::text(relative).note(absolute.text),
+        None => absolute,
+    }
+}
+
+/// The short text of a property on a terminal.
+fn short(property: Property, value: &str) -> String {
+    if property != Property::Hardening {
+        return value.to_owned();
+    }
+    let words = value.split(", ").map(|word| match word {
+        word if word.starts_with("stack protector") => "protector",
+        word if word.starts_with("fortify") => "fortify",
+        "stack clash" => "clash",
+        "control flow" => "branches",
+        word => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn in_all(first: &Audited<'_>, same: &[Property], builds: usize) -> String {
+    let words: Vec<String> = same
+        .iter()
+        .filter_map(|property| {
+            let most = property.of(first.audit).most;
+            // Not listed if unknown for all.
+            let text = match property {
+                _ if most == "–" => return None,
+                Property::Objects if most == "1" => "1 object".to_owned(),
+                Property::Objects => format!("{most} objects"),
+                Property::Optimization => format!("-{most}"),
+                other => format!("{} {most}", other.title()),
+            };
+            Some(text)
+        })
+        .collect();
+    match (words.is_empty(), builds) {
+        (true, _) => String::new(),
+        (false, 1) => words.join("; "),
+        (false, _) => format!("in all: {}", words.join("; ")),
+    }
+}
+
+/// Exceptions among a build's objects, ignored violations and warnings.
+fn exceptions(build: &Audited<'_>) -> Vec<String> {
+    let Audited { candidate, audit, .. } = build;
+    let of = |property: Property| {
+        let rest = property.of(audit).rest.into_iter();
+        rest.map(move |text| property.exception(&text))
+    };
+    let rest: Vec<String> = Property::ALL.into_iter().flat_map(of).collect();
+    let mut notes = Vec::new();
+    if !rest.is_empty() {
+        notes.push(format!("* {}: {}", candidate.name, rest.join("; ")));
+    }
+    let remarks = build_remarks(build).into_iter();
+    notes.extend(remarks.map(|remark| format!("{}: {remark}", candidate.name)));
+    notes
+}
+
+fn difference(
+    report: &Report,
+    lines: Vec<(&CandidateRecord, String, String)>,
+    output: Output,
+) -> super::Block {
+    if output == Output::Terminal {
+        let facts = lines.into_iter().map(|(candidate, count, text)| {
+            let space = if count.is_empty() { "" } else { ": " };
+            Fact::new(&candidate.name, format!("{count}{space}{text}"))
+        });
+        return Facts::new(facts).into();
+    }
+    let titles = [Column::group("candidate"), Column::number("files"), Column::text("flags")];
+    let mut table = Table::new(titles).class("builds").caption("Command lines");
+    for (one, count, text) in lines {
+        let name = candidate(report, &one.name, one.role);
+        table.push(Row::new([name, Cell::text(count), Cell::text(text).class("mono")]));
+    }
+    table.into()
+}
+
+/// How one build's command lines differ from the baseline's: candidate, number of files and flags by
+/// kind of difference.
+fn command_lines<'a>(
+    build: &Audited<'a>,
+    output: Output,
+) -> Vec<(&'a CandidateRecord, String, String)> {
+    let Some(lines) = &build.audit.against_baseline else { return Vec::new() };
+    let mut all = Vec::new();
+    let mut add = |count: &str, text: String| {
+        all.push((build.candidate, count.to_owned(), text));
+    };
+    if lines.compared == 0 {
+        add("", "no file has a recorded command line in both builds".to_owned());
+    }
+    if lines.same > 0 {
+        add(&files(lines.same), "the same flags".to_owned());
+    }
+    let most = if output == Output::Terminal { MAX_KINDS } else { usize::MAX };
+    for kind in lines.kinds.iter().take(most) {
+        let flags = signed(kind).into_iter().map(|(sign, flag)| format!("{sign}{flag}"));
+        let mut text = flags.collect::<Vec<_>>().join("  ");
+        // Names of files if it is at most half of them.
+        if output == Output::Page && kind.files * 2 <= lines.compared {
+            let more = if (kind.examples.len() as u64) < kind.files { ", …" } else { "" };
+            text.push_str(&format!(" ({}{more})", kind.examples.join(", ")));
+        }
+        add(&files(kind.files), text);
+    }
+    if lines.kinds.len() > most {
+        let rest = lines.kinds.len() - most;
+        let count = lines.kinds.iter().skip(most).map(|kind| kind.files).sum();
+        let kinds = if rest == 1 { "kind" } else { "kinds" };
+        add(&files(count), format!("{rest} more {kinds} of difference: see report.html"));
+    }
+    if let Some(text) = unmatched(lines.only_here, lines.only_in_baseline) {
+        add("", text);
+    }
+    all
+}
+
+/// Ignored findings, warnings and limits of a build's audit.
+fn build_remarks(build: &Audited<'_>) -> Vec<String> {
+    let audit = build.audit;
+    let mut remarks = Vec::new();
+    if !audit.ignored.is_empty() {
+        remarks.push(format!("ignored findings: {}", counted(&audit.ignored)));
+    }
+    if !audit.warnings.is_empty() {
+        remarks.push(format!("warnings: {}", counted(&audit.warnings)));
+    }
+    remarks.extend(build.remark_on_sizes().map(str::to_owned));
+    if !audit.from_objects {
+        remarks.push("read from the linked file only: its objects no longer exist".to_owned());
+    }
+    remarks
+}
+
+/// A compiled and audited candidate.
+#[derive(Clone, Copy)]
+pub(crate) struct Audited<'a> {
+    pub(crate) candidate: &'a CandidateRecord,
+    pub(crate) build: &'a BuildRecord,
+    pub(crate) audit: &'a AuditRecord,
+}
+
+impl Audited<'_> {
+    /// A remark for builds whose sizes cannot be compared with the others'.
+    pub(crate) fn remark_on_sizes(&self) -> Option<&'static str> {
+        let remark = "BOLT keeps the code that it moved: sizes do not compare";
+        self.build.bolted.then_some(remark)
+    }
+}
+
+/// The audited candidates of a report, baseline first, without the control.
+pub(crate) fn audited(report: &Report) -> Vec<Audited<'_>> {
+    let candidates = report.candidates.iter().filter(|one| one.role != Role::Control);
+    candidates
+        .filter_map(|candidate| {
+            let build = candidate.build.as_ref()?;
+            Some(Audited { candidate, build, audit: build.audit.as_ref()? })
+        })
+        .collect()
+}
+
+/// Properties of a build's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Property {
+    Objects,
+    Optimization,
+    Lto,
+    March,
+    Assertions,
+    Profile,
+    Hardening,
+}
+
+/// A property of a build: the value of most objects, and the exceptions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    pub(crate) most: String,
+    pub(crate) rest: Vec<String>,
+}
+
+impl Property {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Objects,
+        Self::Optimization,
+        Self::Lto,
+        Self::March,
+        Self::Assertions,
+        Self::Profile,
+        Self::Hardening,
+    ];
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Objects => "objects",
+            Self::Optimization => "-O",
+            Self::Lto => "LTO",
+            Self::March => "march",
+            Self::Assertions => "assertions",
+            Self::Profile => "profile",
+            Self::Hardening => "hardening",
+        }
+    }
+
+    pub(crate) fn of(self, audit: &AuditRecord) -> Value {
+        let tallies = match self {
+            Self::Objects => {
+                return Value { most: grouped(audit.objects), rest: Vec::new() };
+            }
+            Self::Hardening => return hardening(audit),
+            Self::Optimization => &audit.optimization,
+            Self::Lto => &audit.lto,
+            Self::March => &audit.march,
+            Self::Assertions => &audit.assertions,
+            Self::Profile => &audit.profile,
+        };
+        let Some((first, others)) = tallies.split_first() else {
+            return Value { most: "–".to_owned(), rest: Vec::new() };
+        };
+        let mut rest: Vec<String> = others.iter().map(|tally| part(tally, audit)).collect();
+        let known: u64 = tallies.iter().map(|tally| tally.count).sum();
+        if known < audit.objects {
+            let count = audit.objects - known;
+            rest.push(part(&NamedCount { name: "not recorded".to_owned(), count }, audit));
+        }
+        Value { most: first.name.clone(), rest }
+    }
+
+    /// The text for a list of exceptions.
+    pub(crate) fn exception(self, text: &str) -> String {
+        match self {
+            Self::Objects | Self::March => text.to_owned(),
+            Self::Optimization if text.starts_with('O') => format!("-{text}"),
+            Self::Optimization => format!("optimization {text}"),
+            Self::Lto | Self::Assertions | Self::Profile => format!("{} {text}", self.title()),
+            Self::Hardening => text.to_owned(),
+        }
+    }
+}
+
+/// `O2 in 7 of 912`.
+fn part(tally: &NamedCount, audit: &AuditRecord) -> String {
+    let (count, of) = (grouped(tally.count), grouped(audit.objects));
+    format!("{} in {count} of {of}", tally.name)
+}
+
+fn hardening(audit: &AuditRecord) -> Value {
+    let (most, few): (Vec<&NamedCount>, Vec<&NamedCount>) =
+        audit.hardening.iter().partition(|tally| tally.count * 2 > audit.objects);
+    let names: Vec<&str> = most.iter().map(|tally| tally.name.as_str()).collect();
+    let some = most.into_iter().filter(|tally| tally.count < audit.objects);
+    Value {
+        most: if names.is_empty() { "none".to_owned() } else { names.join(", ") },
+        rest: some.chain(few).map(|tally| part(tally, audit)).collect(),
+    }
+}
+
+/// A size relative to the baseline's: `+12.1%`; `None` if a size is unknown.
+pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<String> {
+    let (own, baseline) = (own?.as_bytes() as f64, baseline?.as_bytes() as f64);
+    (baseline > 0.0).then(|| format!("{:+.1}%", 100.0 * (own / baseline - 1.0)))
+}
+
+/// Checks with their numbers of findings: `optimization-level (7), lto-partial (2)`.
+pub(crate) fn counted(tallies: &[NamedCount]) -> String {
+    let one = |tally: &NamedCount| format!("{} ({})", tally.name, grouped(tally.count));
+    tallies.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The flags of a difference with a sign, added ones first.
+pub(crate) fn signed(kind: &CommandLineDifference) -> Vec<(char, &str)> {
+    let added = kind.added.iter().map(|flag| ('+', flag.as_str()));
+    added.chain(kind.removed.iter().map(|flag| ('-', flag.as_str()))).collect()
+}
+
+/// `1 file`, `905 files`.
+pub(crate) fn files(count: u64) -> String {
+    match count {
+        1 => "1 file".to_owned(),
+        many => format!("{} files", grouped(many)),
+    }
+}
+
+/// Numbers of files without a counterpart in the baseline or the build.
+pub(crate) fn unmatched(only_here: u64, only_in_baseline: u64) -> Option<String> {
+    let here = (only_here > 0).then(|| format!("{} only here", files(only_here)));
+    let there =
+        (only_in_baseline > 0).then(|| format!("{} only in the baseline", files(only_in_baseline)));
+    let both: Vec<String> = here.into_iter().chain(there).collect();
+    (!both.is_empty()).then(|| both.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(what: &str, count: u64) -> NamedCount {
+        NamedCount { name: what.to_owned(), count }
+    }
+
+    #[test]
+    fn exceptions_and_unrecorded_objects_are_counted() {
+        let audit = AuditRecord {
+            objects: 1_000,
+            optimization: vec![tally("O3", 990), tally("O2", 7)],
+            ..AuditRecord::default()
+        };
+        let value = Property::Optimization.of(&audit);
+        assert_eq!(value.most, "O3");
+        assert_eq!(value.rest, ["O2 in 7 of 1,000", "not recorded in 3 of 1,000"]);
+        assert_eq!(Property::Optimization.exception(&value.rest[0]), "-O2 in 7 of 1,000");
+        assert_eq!(Property::Lto.of(&audit).most, "–");
+    }
+
+    #[test]
+    fn objects_with_several_kinds_of_hardening_are_counted_in_each() {
+        let hardening = vec![tally("fortify 2", 10), tally("stack protector strong", 9)];
+        let audit = AuditRecord { objects: 10, hardening, ..AuditRecord::default() };
+        let value = Property::Hardening.of(&audit);
+        assert_eq!(value.most, "fortify 2, stack protector strong");
+        assert_eq!(value.rest, ["stack protector strong in 9 of 10"]);
+        let none = AuditRecord { objects: 10, ..AuditRecord::default() };
+        assert_eq!(Property::Hardening.of(&none).most, "none");
+    }
+
+    #[test]
+    fn size_is_relative_if_both_are_known() {
+        let kib = |kib| Some(Bytes::from_kib(kib));
+        assert_eq!(relative(kib(110), kib(100)).as_deref(), Some("+10.0%"));
+        assert_eq!(relative(kib(110), None), None);
+        assert_eq!(relative(kib(110), kib(0)), None);
+    }
+}

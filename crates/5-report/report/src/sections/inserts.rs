@@ -1,0 +1,565 @@
+//! The insert benchmark: figures of each step, response times, and throughput over time.
+
+use dbdyno_text::{
+    Cell, Column, Interval, Mark, Row, Style, Table, Text, Tone, cut, left, plain, width,
+};
+use dbdyno_types::insert::Second;
+use dbdyno_units::{Nanos, Share};
+
+use super::{Block, Chart, Output, Section};
+use crate::figures::{compact, tiny};
+use crate::html::line_chart::{Axis, LabelStyle, Line, LineChart, Point};
+use crate::html::plot::Plot;
+use crate::html::scale::Scale;
+use crate::inserts::figures::{SHORTEST, throughput};
+use crate::model::{
+    BUCKETS, Better, CandidateStep, INSERT_METRICS, InsertMetric, InsertReport, Responses, Role,
+    StepReport, StepRun,
+};
+use crate::words;
+
+/// Maximum width of a candidate's name on a terminal.
+const NAME: usize = 16;
+
+/// Ratios closer to 1 have no colour.
+const CLOSE: f64 = 0.02;
+
+/// What a reader must know before figures are compared.
+pub(crate) fn introduction(report: &InsertReport, output: Output) -> Vec<Text> {
+    let orders: Vec<String> =
+        report.order.iter().filter(|names| names.len() > 1).map(|names| names.join(", ")).collect();
+    let about = words::insert_benchmark(report);
+    let texts = match output {
+        Output::Page => {
+            let order = match orders.is_empty() {
+                true => String::new(),
+                false => format!(" Order, drawn from the seed: {}.", orders.join("; then ")),
+            };
+            vec![format!(
+                "{about}{order} Background work that an engine defers in one step therefore slows down \
+                 only its own later steps."
+            )]
+        }
+        Output::Terminal | Output::Markdown => {
+            let orders =
+                (1..).zip(orders).map(|(number, names)| format!("Order {number}: {names}"));
+            [about].into_iter().chain(orders).collect()
+        }
+    };
+    texts.into_iter().map(|text| Text::new(text).style(Style::Dim)).collect()
+}
+
+/// All that is known of one step.
+pub(crate) fn step(step: &StepReport, output: Output, room: usize) -> Section {
+    let mut section = Section::new("step", format!("{}: {}", step.name, step.what));
+    let remarks = remarks(step);
+    let add_remarks = |section: &mut Section| {
+        for remark in remarks {
+            section.push(Text::new(remark).style(Style::Tone(Tone::Worse)));
+        }
+    };
+    if output == Output::Page {
+        section.push(values(step, output));
+        section.push(Block::Chart(Chart::Lines(charts(step))));
+        section.blocks.extend(response_times(step, output).map(|table| {
+            let of_repeat = if step.has_repeats() { " of the last repeat" } else { "" };
+            let summary =
+                format!("Response times{of_repeat}: percentage in each bucket, and percentiles");
+            Block::Details(summary, vec![table.into()])
+        }));
+    } else {
+        section.push(values(step, output));
+        if let Some(table) = response_times(step, output) {
+            section.title("response times", if step.has_repeats() { "last repeat" } else { "" });
+            section.push(table);
+        }
+        section.blocks.extend(bars(step, room).into_iter().map(Block::Text));
+        add_remarks(&mut section);
+    }
+    section
+}
+
+/// The metrics that are known of any candidate; on a terminal, the most important first.
+fn metrics(step: &StepReport, output: Output) -> Vec<&'static InsertMetric> {
+    const FIRST: [&str; 8] = ["ips", "qps", "p50", "p99", "maxop", "cpupq", "ccpupq", "cspq"];
+    let known = |metric: &&InsertMetric| {
+        step.candidates.iter().any(|one| one.figures.get(metric.name).is_some())
+    };
+    let mut all: Vec<&InsertMetric> = INSERT_METRICS.iter().filter(known).collect();
+    if output == Output::Terminal {
+        let place = |name| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+        all.sort_by_key(|metric| place(metric.name));
+    }
+    all
+}
+
+fn name(candidate: &CandidateStep) -> Cell {
+    let mark = match candidate.role {
+        Role::Baseline => Mark::Baseline,
+        Role::Candidate => Mark::Candidate(candidate.index),
+        Role::Control => Mark::Control,
+    };
+    Cell::text(&candidate.candidate).mark(mark)
+}
+
+fn times(candidate: &CandidateStep) -> String {
+    let times: Vec<String> = candidate.repeats.iter().map(|run| run.wall.to_string()).collect();
+    times.join(", ")
+}
+
+fn values(step: &StepReport, output: Output) -> Table {
+    let metrics = metrics(step, output);
+    let titles = metrics.iter().map(|metric| Column::number(metric.name).what(metric.what));
+    let mut columns = vec![Column::name("absolute").most(NAME)];
+    columns.extend(titles);
+    if !step.queries && !step.inserts {
+        columns.push(Column::number("time"));
+    }
+    let has_time = columns.len() > metrics.len() + 1;
+    let caption = format!("Values of {}", step.name);
+    let mut table = Table::new(columns).class("steps").caption(caption);
+    for candidate in &step.candidates {
+        let mut name = name(candidate);
+        if output == Output::Page {
+            name = name.note(times(candidate));
+        }
+        if candidate.sustained() == Some(false) {
+            match output {
+                Output::Page => name = name.note("rate not sustained"),
+                _ => name.text.push_str(" !"),
+            }
+        }
+        let figures = metrics
+            .iter()
+            .map(|metric| Cell::number(candidate.figures.get(metric.name).map(figure)));
+        let time = has_time.then(|| Cell::text(times(candidate)));
+        table.push(Row::new([name].into_iter().chain(figures).chain(time)));
+    }
+    let compared = step.candidates.iter().filter_map(|one| Some((one, one.relative.as_ref()?)));
+    for (number, (candidate, relative)) in compared.enumerate() {
+        if number == 0 {
+            table.part("relative");
+        }
+        let spread = candidate.relative_spread.as_ref();
+        let cell = |metric: &&InsertMetric| {
+            let Some(ratio) = relative.get(metric.name) else { return Cell::dash() };
+            let ends = spread.and_then(|(low, high)| {
+                let (low, high) = (low.get(metric.name)?, high.get(metric.name)?);
+                Some(format!("{} – {}", ratio_text(low), ratio_text(high)))
+            });
+            let ends = ends.filter(|_| output == Output::Page);
+            let cell = Cell::text(ratio_text(ratio))
+                .interval(ends.map(|ends| Interval { ends, plus_minus: String::new() }));
+            match standing(metric, ratio) {
+                Some(tone) => cell.tone(tone),
+                None => cell,
+            }
+        };
+        table.push(Row::new([name(candidate)].into_iter().chain(metrics.iter().map(cell))));
+        if let (Some((low, high)), Output::Terminal) = (spread, output) {
+            for (label, ends) in [("  least", low), ("  greatest", high)] {
+                let cells = metrics
+                    .iter()
+                    .map(|metric| Cell::number(ends.get(metric.name).map(ratio_text)));
+                table.push(Row::new([Cell::text(label)].into_iter().chain(cells)).faint(true));
+            }
+        }
+    }
+    table
+}
+
+type ResponsesOf = fn(&StepRun) -> &Option<Responses>;
+
+const KINDS: [(&str, &str, ResponsesOf); 4] = [
+    ("inserts", "inserts", |run| &run.insert_responses),
+    ("service", "inserts, from when sent", |run| &run.insert_service),
+    ("queries", "queries", |run| &run.query_responses),
+    ("deletes", "deletes", |run| &run.delete_responses),
+];
+
+/// Classes that shade a share of the operations.
+const SHADES: [&str; 11] = [
+    "bucket",
+    "bucket s1",
+    "bucket s2",
+    "bucket s3",
+    "bucket s4",
+    "bucket s5",
+    "bucket s6",
+    "bucket s7",
+    "bucket s8",
+    "bucket s9",
+    "bucket s10",
+];
+
+/// Shares of the operations in ten buckets, of the last repeat; `None` if no times are known.
+fn response_times(step: &StepReport, output: Output) -> Option<Table> {
+    let is_page = output == Output::Page;
+    let labels = [Column::name("response in %").most(NAME), Column::text("of")];
+    let ends = BUCKETS.iter().map(|(_, end)| end.replace("us", "µs"));
+    let ends = ends.map(|end| if is_page { format!("≤ {end}") } else { end });
+    let percentiles: &[&str] = if is_page { &["median", "99%", "99.9%"] } else { &[] };
+    let rest = ["more"].iter().chain(percentiles).chain(&["max"]);
+    let columns = ends.chain(rest.map(|&title| title.to_owned())).map(Column::number);
+    let columns = labels.into_iter().chain(columns);
+    let caption = format!("Response times of {}", step.name);
+    let mut table = Table::new(columns).class("steps").caption(caption);
+    for candidate in &step.candidates {
+        for (short, long, of) in KINDS {
+            let Some(responses) = candidate.repeats.last().and_then(|run| of(run).as_ref()) else {
+                continue;
+            };
+            let Responses { shares, p50, p99, p999, max, .. } = responses;
+            let kind = if is_page { long } else { short };
+            let shares = shares.iter().map(|share| {
+                let tenths = (share.as_fraction().sqrt() * 10.0).ceil().min(10.0) as usize;
+                Cell::text(percent(*share)).class(SHADES[tenths])
+            });
+            let times: &[&Nanos] = if is_page { &[p50, p99, p999, max] } else { &[max] };
+            let times = times.iter().map(|time| Cell::text(time.to_string()));
+            let labels = [name(candidate), Cell::text(kind)];
+            table.push(Row::new(labels.into_iter().chain(shares).chain(times)));
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Throughput over time as bars, in a terminal's width.
+fn bars(step: &StepReport, room: usize) -> Vec<Text> {
+    let Some(unit) = step.throughput() else { return Vec::new() };
+    let runs = || {
+        let all = step.candidates.iter();
+        all.flat_map(|one| one.repeats.iter().map(move |run| (one, run)))
+    };
+    let longest = runs().map(|(_, run)| whole(run).len()).max().unwrap_or(0);
+    if longest < 3 {
+        return Vec::new();
+    }
+    let names = runs().map(|(one, _)| width(&plain(&one.candidate))).max().unwrap_or(0).min(NAME);
+    let rates = runs().flat_map(|(_, run)| whole(run).iter().map(|s| throughput(s, step.queries)));
+    let greatest = rates.fold(0.0, f64::max);
+    let per_column = longest.div_ceil(room.saturating_sub(names + 2).max(1));
+    let title = format!(
+        "{unit} over time: {per_column} s per column, full height {}; ! a write stall",
+        compact(greatest)
+    );
+    let mut lines = vec![Text::new("").code(""), Text::new(title).style(Style::Dim)];
+    for (candidate, run) in runs() {
+        let seconds = whole(run);
+        let name = left(&cut(&plain(&candidate.candidate), names), names);
+        let bars: String = seconds
+            .chunks(per_column)
+            .map(|chunk| bar(chunk.iter().map(|s| throughput(s, step.queries)), greatest))
+            .collect();
+        lines.push(Text::default().code(format!("{name}  {bars}").trim_end()));
+        if !run.stalls.is_empty() {
+            let stalls = seconds.chunks(per_column).map(|chunk| {
+                let stalled = chunk.iter().any(|second| run.stalls.contains(&second.number));
+                if stalled { '!' } else { ' ' }
+            });
+            let line = format!("{:1$}{2}", "", names + 2, stalls.collect::<String>());
+            lines.push(Text::default().code(line.trim_end()).style(Style::Tone(Tone::Worse)));
+        }
+    }
+    lines
+}
+
+/// The seconds of a run, without a short one at its end.
+fn whole(run: &StepRun) -> &[Second] {
+    match run.seconds.split_last() {
+        Some((last, before)) if last.elapsed < SHORTEST && !before.is_empty() => before,
+        _ => &run.seconds,
+    }
+}
+
+fn bar(values: impl Iterator<Item = f64>, greatest: f64) -> char {
+    let (count, sum) = values.fold((0.0, 0.0), |(n, sum), value| (n + 1.0, sum + value));
+    if greatest <= 0.0 || count == 0.0 || sum <= 0.0 {
+        return BARS[0];
+    }
+    let share = sum / count / greatest;
+    BARS[((share * 8.0).ceil() as usize).clamp(1, 8)]
+}
+
+/// What is remarkable about the runs of a step; a problem begins with `!`.
+pub(crate) fn remarks(step: &StepReport) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for candidate in &step.candidates {
+        for run in &candidate.repeats {
+            let at = match candidate.repeats.len() {
+                1 => candidate.candidate.clone(),
+                _ => format!("{}, repeat {}", candidate.candidate, run.repeat),
+            };
+            remarks.extend(remarks_of(&at, run, step));
+        }
+    }
+    remarks
+}
+
+fn remarks_of(at: &str, run: &StepRun, step: &StepReport) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let (Some(false), Some(rate)) = (run.sustained, step.rate) {
+        let ips = run.figures.get("ips").unwrap_or(0.0);
+        remarks.push(format!(
+            "! {at}: the rate was not sustained: {ips:.0} of {rate} rows/s, {} rows still due at \
+             the end; its qps cannot be compared",
+            run.overdue
+        ));
+    }
+    if !run.stalls.is_empty() {
+        let seconds = if run.stalls.len() == 1 { "second" } else { "seconds" };
+        remarks.push(format!("! {at}: write stalls in {} {seconds}", run.stalls.len()));
+    }
+    if run.lock_waits > 0 {
+        let per = run.lock_waits as f64 / (run.rows.max(1)) as f64;
+        remarks.push(format!(
+            "{at}: clients tried {} times for a lock that another one had, {} per row inserted",
+            run.lock_waits,
+            compact(per)
+        ));
+    }
+    if run.retries > 0 {
+        remarks.push(format!("{at}: {} statements were tried again", run.retries));
+    }
+    if run.wrong > 0 {
+        remarks.push(format!("! {at}: {} statements answered wrongly", run.wrong));
+    }
+    if run.from_copy {
+        remarks.push(format!(
+            "{at}: went on after an interruption, from data on storage with empty caches"
+        ));
+    }
+    remarks
+}
+
+const PLOT: Plot =
+    Plot { width: 560.0, height: 190.0, left: 50.0, right: 538.0, top: 14.0, bottom: 160.0 };
+
+/// Maximum number of points of a line.
+const MAX_POINTS: usize = 500;
+
+/// Steps with fewer seconds have no charts.
+const MIN_SECONDS: usize = 3;
+
+/// Throughput, the worst response time of each second, and what it costs, over time.
+fn charts(step: &StepReport) -> Vec<LineChart> {
+    let runs = step.candidates.iter().flat_map(|one| &one.repeats);
+    if runs.map(|run| run.seconds.len()).max().is_none_or(|longest| longest < MIN_SECONDS) {
+        return Vec::new();
+    }
+    let per_second = |amount: f64, second: &Second| amount / second.elapsed.as_secs_f64().max(1e-9);
+    let millis = |time: Option<Nanos>| time.map(Nanos::as_millis_f64);
+    let mut charts = Vec::new();
+    let mut add = |title, logarithmic, stalls, value: &dyn Fn(&Second) -> Option<f64>| {
+        charts.extend(chart(step, title, (logarithmic, stalls), value));
+    };
+    if step.queries {
+        add("queries/s", false, false, &|s| Some(per_second(s.queries as f64, s)));
+        add("worst query, ms", true, false, &|s| millis(s.query_worst));
+    }
+    if step.inserts {
+        add("rows inserted/s", false, true, &|s| Some(per_second(s.inserts as f64, s)));
+        let worst = "worst insert, ms, from the scheduled time";
+        add(worst, true, true, &|s| millis(s.insert_worst));
+    }
+    add("CPU of the system under test, %", false, false, &|s| {
+        Some(100.0 * per_second(s.system?.cpu.as_secs_f64(), s))
+    });
+    add("written to the device, MB/s", false, false, &|s| {
+        Some(per_second(s.device?.written.as_bytes() as f64 / 1e6, s))
+    });
+    charts
+}
+
+/// `None` if all values are 0.
+fn chart(
+    step: &StepReport,
+    title: &'static str,
+    (logarithmic, with_stalls): (bool, bool),
+    value: &dyn Fn(&Second) -> Option<f64>,
+) -> Option<LineChart> {
+    let mut runs: Vec<(&CandidateStep, &StepRun, Vec<(f64, f64)>)> = Vec::new();
+    for candidate in &step.candidates {
+        for run in &candidate.repeats {
+            let seconds = run.seconds.iter();
+            // A second that was cut off would end every line with a drop.
+            let seconds = seconds.filter(|second| second.elapsed >= SHORTEST);
+            let points = seconds.filter_map(|s| Some((f64::from(s.number) + 0.5, value(s)?)));
+            runs.push((candidate, run, points.collect()));
+        }
+    }
+    runs.retain(|(.., points)| !points.is_empty());
+    let values = || runs.iter().flat_map(|(.., points)| points.iter().map(|(_, value)| *value));
+    if values().all(|value| value <= 0.0) {
+        return None;
+    }
+    let ends = runs.iter().flat_map(|(.., points)| points.iter().map(|(second, _)| *second + 0.5));
+    let end = ends.fold(1.0, f64::max);
+    let words = runs.iter().map(|(candidate, _, points)| {
+        let least = points.iter().map(|(_, v)| *v).fold(f64::INFINITY, f64::min);
+        let most = points.iter().map(|(_, v)| *v).fold(0.0, f64::max);
+        format!("{} between {} and {}", candidate.candidate, compact(least), compact(most))
+    });
+    let words: Vec<String> = words.collect();
+    let point = |(second, value): (f64, f64)| Point {
+        at: second / end,
+        value,
+        whisker: None,
+        title: String::new(),
+        bound: false,
+    };
+    let lines = runs.iter().map(|(candidate, run, points)| Line {
+        mark: name(candidate).mark.unwrap_or(Mark::Baseline),
+        title: format!("{}, repeat {}", candidate.candidate, run.repeat),
+        points: thinned(points).into_iter().map(point).collect(),
+    });
+    let stalls = runs.iter().filter(|_| with_stalls).flat_map(|(candidate, run, _)| {
+        run.stalls.iter().map(move |second| {
+            let title = format!("{}: write stall in second {second}", candidate.candidate);
+            ((f64::from(*second) + 0.5) / end, title)
+        })
+    });
+    Some(LineChart {
+        title: title.to_owned(),
+        description: format!("{title} in {}: {}", step.name, words.join("; ")),
+        plot: PLOT,
+        margins: (0.0, 0.0),
+        axis: match logarithmic {
+            true => Axis::logarithmic(values()),
+            false => Axis::Linear(Scale::from_zero(values())),
+        },
+        labels: time_ticks(end).into_iter().map(|at| (at / end, format!("{at:.0} s"))).collect(),
+        style: LabelStyle::Bare,
+        below: "",
+        noise: None,
+        lines: lines.collect(),
+        stalls: stalls.collect(),
+    })
+}
+
+fn time_ticks(end: f64) -> Vec<f64> {
+    const STEPS: [f64; 12] =
+        [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0];
+    let step = STEPS.into_iter().find(|step| end / step <= 8.0).unwrap_or(end / 6.0);
+    (0..=(end / step) as u32).map(|n| f64::from(n) * step).collect()
+}
+
+/// The extremes of equal parts of a line with too many points.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= MAX_POINTS {
+        return points.to_vec();
+    }
+    let length = points.len().div_ceil(MAX_POINTS / 2);
+    let by_value = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+    let mut thinned = Vec::new();
+    for chunk in points.chunks(length) {
+        let ends = chunk.iter().min_by(by_value).zip(chunk.iter().max_by(by_value));
+        let Some((least, most)) = ends else { continue };
+        let (first, second) = if least.0 <= most.0 { (least, most) } else { (most, least) };
+        thinned.push(*first);
+        if first != second {
+            thinned.push(*second);
+        }
+    }
+    thinned
+}
+
+/// What the metrics are.
+pub(crate) fn key(report: &InsertReport) -> String {
+    let metrics = INSERT_METRICS.iter().map(|one| format!("{}: {}. ", one.name, one.what));
+    metrics.collect::<String>() + &words::insert_definitions(report)
+}
+
+/// The throughput of each step and candidate, for Markdown.
+pub(crate) fn markdown(report: &InsertReport) -> Section {
+    let mut section = Section::new("inserts", "Insert benchmark");
+    let mut names: Vec<&str> = Vec::new();
+    for candidate in report.steps.iter().flat_map(|step| &step.candidates) {
+        if !names.contains(&candidate.candidate.as_str()) {
+            names.push(&candidate.candidate);
+        }
+    }
+    let labels = [Column::name("step"), Column::text("work"), Column::text("metric")];
+    let mut table =
+        Table::new(labels.into_iter().chain(names.iter().map(|one| Column::number(*one))));
+    for step in &report.steps {
+        for metric in ["ips", "qps", "maxop", "cpupq"] {
+            let value = |name: &&str| {
+                let candidate = step.candidates.iter().find(|one| one.candidate == **name)?;
+                let value = compact(candidate.figures.get(metric)?);
+                let ratio = candidate.relative.as_ref().and_then(|relative| relative.get(metric));
+                let ratio = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2})"));
+                Some(format!("{value}{ratio}"))
+            };
+            let values: Vec<Option<String>> = names.iter().map(value).collect();
+            if values.iter().any(Option::is_some) {
+                let labels = [step.name.as_str(), &step.what, metric].map(Cell::text);
+                table
+                    .push(Row::new(labels.into_iter().chain(values.into_iter().map(Cell::number))));
+            }
+        }
+    }
+    section.note(words::insert_benchmark(report));
+    section.push(table);
+    section.note(
+        "Ratios to the baseline in parentheses. ips: rows inserted per second; qps: queries per \
+         second; maxop: the longest response time in seconds; cpupq: µs of CPU per query or row.",
+    );
+    section
+}
+
+/// Whether a ratio is better or worse; `None` if it is close to 1 or neither.
+fn standing(metric: &InsertMetric, ratio: f64) -> Option<Tone> {
+    if (ratio - 1.0).abs() < CLOSE {
+        return None;
+    }
+    let is_better = match metric.better {
+        Better::More => ratio > 1.0,
+        Better::Less => ratio < 1.0,
+        Better::Neither => return None,
+    };
+    Some(if is_better { Tone::Better } else { Tone::Worse })
+}
+
+fn figure(value: f64) -> String {
+    if value == 0.0 {
+        "0".to_owned()
+    } else if value < 0.001 {
+        tiny(value)
+    } else if value < 0.01 {
+        format!("{value:.4}")
+    } else if value < 0.1 {
+        format!("{value:.3}")
+    } else {
+        compact(value)
+    }
+}
+
+pub(crate) fn ratio_text(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio < 0.005 => tiny(ratio),
+        ratio if ratio < 9.995 => format!("{ratio:.2}"),
+        ratio if ratio < 99.95 => format!("{ratio:.1}"),
+        ratio => compact(ratio),
+    }
+}
+
+/// A share in at most four characters; empty for none.
+fn percent(share: Share) -> String {
+    let percent = share.as_percent();
+    if percent <= 0.0 {
+        String::new()
+    } else if percent < 0.01 {
+        "<.01".to_owned()
+    } else if percent < 0.995 {
+        format!("{percent:.2}")[1..].to_owned()
+    } else if percent < 99.95 {
+        format!("{percent:.1}")
+    } else if percent < 100.0 {
+        "99.9".to_owned()
+    } else {
+        "100".to_owned()
+    }
+}
