@@ -72,7 +72,7 @@ impl Paint {
 pub fn terminal<C>(sections: &[Section<C>], room: usize, paint: Paint) -> String {
     let mut out = String::new();
     for section in sections.iter().filter(|section| !section.blocks.is_empty()) {
-        title(&mut out, &section.title, &section.about, paint);
+        title(&mut out, &section.title, &section.about, (room, paint));
         write_blocks(&mut out, &section.blocks, room, paint);
     }
     out
@@ -85,22 +85,35 @@ pub fn write_blocks<C>(out: &mut String, blocks: &[Block<C>], room: usize, paint
             Block::Table(table) => Drawing { table, room, paint }.draw(out),
             Block::Text(text) => paragraph(out, text, room, paint),
             Block::Facts(one) => facts(out, one, room, paint),
-            Block::Title(text, about) => title(out, text, about, paint),
+            Block::Title(text, about) => title(out, text, about, (room, paint)),
             Block::Details(_, inner) => write_blocks(out, inner, room, paint),
             Block::Chart(_) => {}
         }
     }
 }
 
-fn title(out: &mut String, title: &str, about: &str, paint: Paint) {
+fn title(out: &mut String, title: &str, about: &str, (room, paint): (usize, Paint)) {
     if title.is_empty() {
         return;
     }
-    let about = match about.is_empty() {
-        true => String::new(),
-        false => paint.dim(&format!("  {}", plain(about))),
-    };
-    out.push_str(&format!("\n{}{about}\n", paint.bold(&plain(title))));
+    let (mut lines, about) = (wrap(&plain(title), room), plain(about));
+    let last = lines.pop().unwrap_or_default();
+    out.push('\n');
+    for line in lines {
+        out.push_str(&format!("{}\n", paint.bold(&line)));
+    }
+    out.push_str(&paint.bold(&last));
+    let beside = width(&last) + 2 + width(&about) <= room;
+    match (about.is_empty(), beside) {
+        (true, _) => {}
+        (false, true) => out.push_str(&paint.dim(&format!("  {about}"))),
+        (false, false) => {
+            for line in wrap(&about, room) {
+                out.push_str(&format!("\n{}", paint.dim(&line)));
+            }
+        }
+    }
+    out.push('\n');
 }
 
 fn paragraph(out: &mut String, text: &Text, room: usize, paint: Paint) {
@@ -242,15 +255,14 @@ impl Drawing<'_> {
             let most = (self.room / (labels + 1)).max(columns[at].value);
             columns[at].value = whole[at].value.min(most);
         }
-        let parts = self.parts(&columns);
-        Layout { columns, gap: 1, parts }
+        Layout { parts: self.parts(&columns), columns, gap: 2 }
     }
 
     /// The labels with as many other columns as fit.
     fn parts(&self, columns: &[Widths]) -> Vec<Vec<usize>> {
         let labels = self.table.columns.iter().take_while(|column| column.is_label()).count();
         let start: Vec<usize> = (0..labels).collect();
-        let of_labels: usize = columns[..labels].iter().map(|one| one.total() + 1).sum();
+        let of_labels: usize = columns[..labels].iter().map(|one| one.total() + 2).sum();
         let mut parts = Vec::new();
         let (mut part, mut used) = (start.clone(), of_labels);
         for (at, widths) in columns.iter().enumerate().skip(labels) {
@@ -259,7 +271,7 @@ impl Drawing<'_> {
                 used = of_labels;
             }
             part.push(at);
-            used += widths.total() + 1;
+            used += widths.total() + 2;
         }
         parts.push(part);
         parts

@@ -1,12 +1,10 @@
 //! The report as GitHub-flavoured Markdown, to paste into a pull request, an issue or a wiki: what was
 //! compared, key results, groups, effects of settings, numbers of clients, microbenchmarks.
 
-pub(crate) mod escape;
-pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use dbdyno_text::{Cell, Column, Row, Table, escape, markdown};
+use dbdyno_text::{Cell, Column, Row, Table, Text, escape, markdown};
 
 use crate::candidates::{identity, summary};
 use crate::metric::{Grouping, Metric, compared, missing};
@@ -96,8 +94,14 @@ fn microbenchmarks(report: &Report) -> Section {
             section.push(table_of(report, metric, &members));
         }
     }
-    section.note(
-        "+ better than the baseline, - worse, ~ within noise; the 95% interval in parentheses.",
+    section.push(
+        Text::default()
+            .code("+")
+            .and(" better than the baseline, ")
+            .code("-")
+            .and(" worse, ")
+            .code("~")
+            .and(" within noise; the 95% interval in parentheses."),
     );
     section
 }

@@ -5,9 +5,7 @@
 
 mod group_table;
 mod layout;
-pub(crate) mod paint;
 mod short_names;
-pub(crate) mod table;
 
 pub use dbdyno_text::{COLOR_CODES, Paint};
 use dbdyno_text::{plain, terminal, write_blocks};

@@ -2,11 +2,11 @@
 
 use std::io;
 
+use dbdyno_text::plain;
 use quick_xml::Writer;
 use quick_xml::events::BytesText;
 
 use super::{Judged, Outcome};
-use crate::terminal::paint::plain;
 
 /// The outcome of the run of this name as JUnit XML: a test suite for each rule, with a test case for each comparison. What is
 /// not judged is a skipped test.

@@ -1,13 +1,13 @@
 //! The outcome of a gate in words: for the terminal and as Markdown.
 
+use dbdyno_text::{
+    Cell, Column, NoChart, Row, Section, Table, break_name, code, escape, plain, wrap,
+};
 use dbdyno_units::{Ratio, Share};
 
 use super::{Comparison, Interval, Judged, NOT_MEASURED, Outcome};
 use crate::figures::percent;
-use crate::markdown::escape::{code, plain};
-use crate::markdown::table::{Align, table};
 use crate::metric::{Metric, clients};
-use crate::terminal::paint::{self, break_name, wrap};
 
 impl Comparison {
     /// `hot-points_range=100, 16 clients`, or the group.
@@ -99,7 +99,7 @@ pub fn terminal(judged: &[Judged<'_>], room: usize) -> String {
     let mut out = "\nRules\n".to_owned();
     let mut lines = |indent: usize, text: &str| {
         let room = room.saturating_sub(indent).max(20);
-        let lines = wrap(&paint::plain(text), room);
+        let lines = wrap(&plain(text), room);
         for line in lines.iter().flat_map(|line| break_name(line, room)) {
             out.push_str(&format!("{:indent$}{line}\n", ""));
         }
@@ -125,7 +125,7 @@ pub fn markdown(judged: &[Judged<'_>]) -> String {
         text.push_str(&format!(
             "- {}: **{}**\n",
             code(&one.rule.to_string()),
-            plain(&one.summary())
+            escape(&one.summary())
         ));
         for (candidate, places) in one.unmeasured() {
             let places: Vec<String> = places.iter().map(|place| code(place)).collect();
@@ -136,21 +136,18 @@ pub fn markdown(judged: &[Judged<'_>]) -> String {
             ));
         }
     }
-    let rows: Vec<Vec<String>> = judged
-        .iter()
-        .flat_map(|one| one.remarkable().map(move |comparison| (one, comparison)))
-        .map(|(one, comparison)| {
-            vec![
-                code(&one.rule.to_string()),
-                code(&comparison.candidate),
-                code(&comparison.place()),
-                plain(&comparison.words()),
-            ]
-        })
-        .collect();
-    if !rows.is_empty() {
-        let heading = ["rule", "candidate", "microbenchmark or group", "result"];
-        text.push_str(&format!("\n{}", table(&heading.map(|title| (title, Align::Left)), rows)));
+    let columns = ["rule", "candidate", "microbenchmark or group"].map(Column::name);
+    let mut table = Table::new(columns.into_iter().chain([Column::text("result")]));
+    for one in judged {
+        for comparison in one.remarkable() {
+            let names = [one.rule.to_string(), comparison.candidate.clone(), comparison.place()];
+            let cells = names.into_iter().chain([comparison.words()]).map(Cell::text);
+            table.push(Row::new(cells));
+        }
     }
-    text
+    let mut section = Section::<NoChart>::new("rules", "");
+    if !table.rows.is_empty() {
+        section.push(table);
+    }
+    text + &dbdyno_text::markdown(&[section])
 }

@@ -8,8 +8,8 @@ use maud::{Markup, html};
 use super::elements::{breakable, scrollable_with};
 use super::heat::heat_table;
 use super::lanes::{self, Lane};
-use super::scale::Scale;
 use super::marker::Marker;
+use super::scale::Scale;
 use crate::model::Estimate;
 use crate::model::Role;
 use crate::sections::Chart;
@@ -81,7 +81,8 @@ fn chart(chart: &Chart) -> Markup {
 }
 
 fn with_lanes(table: &Table, rows: &[Vec<Option<Lane>>]) -> Markup {
-    let estimates: Vec<Estimate> = rows.iter().flatten().flatten().map(|lane| lane.estimate).collect();
+    let estimates: Vec<Estimate> =
+        rows.iter().flatten().flatten().map(|lane| lane.estimate).collect();
     let scale = Scale::of_estimates(&estimates);
     let charts = rows.iter().map(|row| lanes::chart(&scale, None, row)).collect();
     table_with_charts(table, Some((lanes::column_head(&scale), charts)))

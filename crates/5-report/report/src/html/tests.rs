@@ -238,12 +238,11 @@ fn single_microbenchmark_has_no_summaries() {
 fn builds_have_a_table_and_command_line_differences() {
     let page = render(&sample::audited(&["scan_range=100"]));
     let section = page.split("id=\"builds\"").nth(1).unwrap().split("</section>").next().unwrap();
-    assert_eq!(section.matches("<tr><th scope=\"row\">").count(), 4 + 3 + 6 + 6);
+    assert_eq!(section.matches("<tr>").count(), 1 + 4 + 1 + 3 + 6 + 6);
     for text in [
-        "O3<small>O2 in 5 of 912</small><small>O0 in 2 of 912</small>",
+        "O3 <small>O2 in 5 of 912</small> <small>O0 in 2 of 912</small>",
         "ignored findings: optimization-level (5), unoptimized (2)",
-        "<code>+ -O3</code>",
-        "<code>- -g</code>",
+        "added -<wbr>O3; removed -<wbr>O2 -<wbr>g",
         "6 files only here, 1 file only in the baseline",
     ] {
         assert!(section.contains(text), "{text} is not in {section}");
@@ -281,9 +280,9 @@ fn key_results_of_a_sweep_have_a_column_per_number_of_clients() {
     let page = render(&report);
     let table = page.split("<table class=\"matrix\">").nth(1).unwrap();
     let head = table.split("</thead>").next().unwrap();
-    assert_eq!(head.matches("<th scope=\"col\">").count(), 2 + report.clients().len());
+    assert_eq!(head.matches("scope=\"col\">").count(), 2 + report.clients().len());
     let first_row = table.split("<tbody>").nth(1).unwrap().split("</tr>").next().unwrap();
-    assert_eq!(first_row.matches("<td class=").count(), report.clients().len());
+    assert_eq!(first_row.matches("<td class=").count(), report.clients().len(), "{first_row}");
 }
 
 #[test]
@@ -304,7 +303,7 @@ fn refused_optimization_has_a_reason_and_no_figures() {
     let page = render(&report);
     assert!(page.contains(": not optimized: too few samples"));
     assert!(page.contains("original code, in 1 of 2 cases; the last is"));
-    assert!(page.contains("9,874</td><td class=\"num\">–</td>"));
+    assert!(page.contains("9,874</td><td class=\"num\" data-c=\"Functions moved\">–</td>"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Compiled builds: what compilers recorded, and differences between command lines.
 
-use dbdyno_results::{AuditRecord, CommandLineDifference, NamedCount};
+use dbdyno_results::{AuditRecord, NamedCount};
 use dbdyno_text::{Cell, Column, Fact, Facts, Row, Table};
 use dbdyno_units::{Bytes, grouped};
 
@@ -195,8 +195,10 @@ fn command_lines<'a>(
     }
     let most = if output == Output::Terminal { MAX_KINDS } else { usize::MAX };
     for kind in lines.kinds.iter().take(most) {
-        let flags = signed(kind).into_iter().map(|(sign, flag)| format!("{sign}{flag}"));
-        let mut text = flags.collect::<Vec<_>>().join("  ");
+        let flags = [("added", &kind.added), ("removed", &kind.removed)];
+        let flags = flags.into_iter().filter(|(_, flags)| !flags.is_empty());
+        let flags = flags.map(|(word, flags)| format!("{word} {}", flags.join(" ")));
+        let mut text = flags.collect::<Vec<_>>().join("; ");
         // Names of files if it is at most half of them.
         if output == Output::Page && kind.files * 2 <= lines.compared {
             let more = if (kind.examples.len() as u64) < kind.files { ", …" } else { "" };
@@ -365,12 +367,6 @@ pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<St
 pub(crate) fn counted(tallies: &[NamedCount]) -> String {
     let one = |tally: &NamedCount| format!("{} ({})", tally.name, grouped(tally.count));
     tallies.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// The flags of a difference with a sign, added ones first.
-pub(crate) fn signed(kind: &CommandLineDifference) -> Vec<(char, &str)> {
-    let added = kind.added.iter().map(|flag| ('+', flag.as_str()));
-    added.chain(kind.removed.iter().map(|flag| ('-', flag.as_str()))).collect()
 }
 
 /// `1 file`, `905 files`.

@@ -1,10 +1,10 @@
 //! The table of one group: a row per microbenchmark, a column per candidate.
 
 use super::layout::{Cell, Layout, base_title, label};
-use super::paint::{Paint, break_name, left, plain, right, width};
 use crate::figures::{ends, plus_minus, ratio};
 use crate::metric::{Metric, compared, missing};
 use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Row, Verdict};
+use dbdyno_text::{Paint, break_name, left, plain, right, width};
 
 /// A group's name and its microbenchmarks with their indices in the report.
 pub(super) type Group<'a> = (&'a str, &'a [(usize, &'a MicrobenchmarkRows)]);

@@ -2,10 +2,10 @@
 
 use dbdyno_units::Qps;
 
-use super::paint::{left, plain, right, width};
 use crate::figures::compact;
 use crate::metric::{Metric, compared};
 use crate::model::{Absolute, MicrobenchmarkRows, Report};
+use dbdyno_text::{left, plain, right, width};
 
 /// Format of a candidate's cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@ mod builds;
 mod details;
 mod sweep;
 
-use super::paint::width;
+use dbdyno_text::width;
+
 use super::*;
 use crate::sample;
 

@@ -9,6 +9,7 @@ fn audits_of_builds_show_common_and_differing_properties() {
     insta::assert_snapshot!(text, @"
     builds, by what compilers recorded
     candidate       -O   LTO    march   hardening             text  stripped
+    ────────────────────────────────────────────────────────────────────────
     rel_withdbg     O2   none   x86-64  none               997 KiB   1.2 MiB
     rel             O3*  none   x86-64  none                +16.3%    +16.0%
     rel_native      O3   none   znver3  fortify protector   +19.0%    +18.6%
@@ -20,24 +21,23 @@ fn audits_of_builds_show_common_and_differing_properties() {
     rel_native_lto: warnings: lto-partial (3)
 
     command lines against rel_withdbg
-    rel                 5 files  the same flags
-                      905 files  + -O3  - -O2  - -g
-                        2 files  + -O0  - -O2  - -g
-    rel_native        902 files  + -O3  + -march=znver3  + -mtune=znver3
-                                 + -fstack-protector-strong  - -O2  - -g
-                         1 file  + -O3  - -O2
-                         1 file  + -O3  + -march=znver3  - -O2
-                         1 file  + -O3  + -march=znver3  + -mtune=znver3  - -O2
-                         1 file  1 more kind of difference: see report.html
-                                 6 files only here, 1 file only in the baseline
-    rel_native_lto    902 files  + -O3  + -march=znver3  + -mtune=znver3
-                                 + -fstack-protector-strong  + -flto=auto  - -O2
-                                 - -g
-                         1 file  + -O3  - -O2
-                         1 file  + -O3  + -march=znver3  - -O2
-                         1 file  + -O3  + -march=znver3  + -mtune=znver3  - -O2
-                         1 file  1 more kind of difference: see report.html
-                                 6 files only here, 1 file only in the baseline
+    rel             5 files: the same flags
+                    905 files: added -O3; removed -O2 -g
+                    2 files: added -O0; removed -O2 -g
+    rel_native      902 files: added -O3 -march=znver3 -mtune=znver3
+                    -fstack-protector-strong; removed -O2 -g
+                    1 file: added -O3; removed -O2
+                    1 file: added -O3 -march=znver3; removed -O2
+                    1 file: added -O3 -march=znver3 -mtune=znver3; removed -O2
+                    1 file: 1 more kind of difference: see report.html
+                    6 files only here, 1 file only in the baseline
+    rel_native_lto  902 files: added -O3 -march=znver3 -mtune=znver3
+                    -fstack-protector-strong -flto=auto; removed -O2 -g
+                    1 file: added -O3; removed -O2
+                    1 file: added -O3 -march=znver3; removed -O2
+                    1 file: added -O3 -march=znver3 -mtune=znver3; removed -O2
+                    1 file: 1 more kind of difference: see report.html
+                    6 files only here, 1 file only in the baseline
     ");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }

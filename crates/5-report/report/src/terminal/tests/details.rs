@@ -82,32 +82,32 @@ fn servers_show_cost_per_operation() {
              myrocks never overwrites a page
              checksums: crc32 of pages of 16 KiB; crc32c of blocks of 4 KiB
 
-    noise floor  the control differs from 1 by 0.7% typically and 0.7% at most
-                 (insert_range=100); its interval contains 1 in 1 of 1
-                 microbenchmarks. CPU per query: 0.11% typical.
-    client-bound 2 of 4 rows: the load generator used at least 90% of its CPUs,
-                 while the server still had idle CPU time. These rows have no
-                 throughput verdict and are excluded from the throughput summaries;
-                 CPU per query is still valid. Give the load generator more CPUs to
-                 measure them.
-    lost         myrocks lost its connections 2 times and continued. A slice of
-                 writes was lost at insert_range=100: from there on its data
-                 differed from that of the others, and their answers were not
-                 compared. Last at insert_range=100: the server ended with signal 9;
-                 its log ends with: [Note] RocksDB: compaction
-    optimized    myrocks by the live optimizer once; the last with
-                 point-query_range=100: 412 functions moved with 97.2% of the
-                 samples, executions counted, 312 KiB hot, 2 MiB added; its threads
-                 stood still for 3.2 ms at most.
-    warning      CPU frequency governor: unknown (virtual machine). Frequency
-                 changes cannot be ruled out; compare the control's spread before
-                 you trust differences under 1%.
-    intervals    Median of the per-block ratios. The 95% interval is taken over
-                 restarts of the instances (Student's t on the logarithms of the
-                 restarts' medians). Without restarts: order statistics of the
-                 blocks, widened for the correlation of neighbours (effective sample
-                 size from the lag-1 autocorrelation of the signs around the
-                 median). ± is the farther end of the interval.
+    noise floor   the control differs from 1 by 0.7% typically and 0.7% at most
+                  (insert_range=100); its interval contains 1 in 1 of 1
+                  microbenchmarks. CPU per query: 0.11% typical.
+    client-bound  2 of 4 rows: the load generator used at least 90% of its CPUs,
+                  while the server still had idle CPU time. These rows have no
+                  throughput verdict and are excluded from the throughput summaries;
+                  CPU per query is still valid. Give the load generator more CPUs to
+                  measure them.
+    lost          myrocks lost its connections 2 times and continued. A slice of
+                  writes was lost at insert_range=100: from there on its data
+                  differed from that of the others, and their answers were not
+                  compared. Last at insert_range=100: the server ended with signal
+                  9; its log ends with: [Note] RocksDB: compaction
+    optimized     myrocks by the live optimizer once; the last with
+                  point-query_range=100: 412 functions moved with 97.2% of the
+                  samples, executions counted, 312 KiB hot, 2 MiB added; its threads
+                  stood still for 3.2 ms at most.
+    warning       CPU frequency governor: unknown (virtual machine). Frequency
+                  changes cannot be ruled out; compare the control's spread before
+                  you trust differences under 1%.
+    intervals     Median of the per-block ratios. The 95% interval is taken over
+                  restarts of the instances (Student's t on the logarithms of the
+                  restarts' medians). Without restarts: order statistics of the
+                  blocks, widened for the correlation of neighbours (effective
+                  sample size from the lag-1 autocorrelation of the signs around the
+                  median). ± is the farther end of the interval.
 
     key results  compared with innodb
     CPU per query comes first where throughput includes waiting that is not the

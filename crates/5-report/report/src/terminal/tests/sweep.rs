@@ -24,16 +24,17 @@ fn sweep_has_ratios_between_numbers_of_clients_and_ends_with_a_matrix() {
     let steps = part(&text, "read-only_range=100  relative to");
     insta::assert_snapshot!(steps, @"
     read-only_range=100  relative to the next smaller number of clients
-    candidate  clients     QPS  relative QPS      p99  relative p99
-    innodb           1   5,139                3.14 ms
-                    4*  15,793  3.073+ ±1.2%  4.09 ms  1.300- ±3.0%
-                   16*  32,557  2.061+ ±1.2%  7.86 ms  1.923- ±3.0%
-    myrocks          1   3,553                2.86 ms
-                    4*  10,484  2.951+ ±1.2%  3.72 ms  1.300- ±3.0%
-                   16*  20,712  1.976+ ±1.2%  7.15 ms  1.923- ±3.0%
-    control          1   5,126                3.15 ms
-                    4*  15,755  3.073+ ±1.2%   4.1 ms  1.300- ±3.0%
-                   16*  32,477  2.061+ ±1.2%  7.88 ms  1.923- ±3.0%
+    candidate  clients     QPS   relative QPS      p99   relative p99
+    ─────────────────────────────────────────────────────────────────
+    innodb           1   5,139                 3.14 ms
+                    4*  15,793  3.073 + ±1.2%  4.09 ms  1.300 - ±3.0%
+                   16*  32,557  2.061 + ±1.2%  7.86 ms  1.923 - ±3.0%
+    myrocks          1   3,553                 2.86 ms
+                    4*  10,484  2.951 + ±1.2%  3.72 ms  1.300 - ±3.0%
+                   16*  20,712  1.976 + ±1.2%  7.15 ms  1.923 - ±3.0%
+    control          1   5,126                 3.15 ms
+                    4*  15,755  3.073 + ±1.2%   4.1 ms  1.300 - ±3.0%
+                   16*  32,477  2.061 + ±1.2%  7.88 ms  1.923 - ±3.0%
     ± is the farther end of the interval, in percent of the ratio.
     * measured after the smaller number of clients, not in turns with it: the ratio
     includes what changed on the machine in the meantime, which its interval does
@@ -42,24 +43,26 @@ fn sweep_has_ratios_between_numbers_of_clients_and_ends_with_a_matrix() {
     let start = text.find("more clients against fewer").unwrap();
     insta::assert_snapshot!(&text[start..], @"
     more clients against fewer  medians of the groups
-    group    candidate    4 : 1    16 : 4
-    point-1  innodb QPS   3.073 +   2.061 +
-             innodb p99   1.300 -   1.923 -
-             myrocks QPS  2.951 +   1.976 +
-             myrocks p99  1.300 -   1.923 -
-             control QPS  3.073 +   2.061 +
-             control p99  1.300 -   1.923 -
-    range-2  innodb QPS   3.073 +   2.061 +
-             innodb p99   1.300 -   1.923 -
-             myrocks QPS  2.951 +   1.976 +
-             myrocks p99  1.300 -   1.923 -
-             control QPS  3.073 +   2.061 +
-             control p99  1.300 -   1.923 -
+    group    candidate  metric  4 : 1     16 : 4
+    ────────────────────────────────────────────
+    point-1  innodb     QPS     3.073 +  2.061 +
+                        p99     1.300 -  1.923 -
+             myrocks    QPS     2.951 +  1.976 +
+                        p99     1.300 -  1.923 -
+             control    QPS     3.073 +  2.061 +
+                        p99     1.300 -  1.923 -
+    range-2  innodb     QPS     3.073 +  2.061 +
+                        p99     1.300 -  1.923 -
+             myrocks    QPS     2.951 +  1.976 +
+                        p99     1.300 -  1.923 -
+             control    QPS     3.073 +  2.061 +
+                        p99     1.300 -  1.923 -
     Relative to the next smaller number of clients of the same candidate: of QPS
     above 1, of p99 (response time) below 1 is better.
 
     key results by number of clients  relative QPS, above 1 is better
     group    candidate      1        4       16
+    ─────────────────────────────────────────────
     point-1  myrocks    0.743 -  0.713 -  0.683 -
              control    1.000 ~  1.000 ~  1.000 ~
     range-2  myrocks    0.691 -  0.664 -  0.636 -
@@ -67,6 +70,7 @@ fn sweep_has_ratios_between_numbers_of_clients_and_ends_with_a_matrix() {
 
     key results by number of clients  relative CPU per query, below 1 is better
     group    candidate      1        4       16
+    ─────────────────────────────────────────────
     point-1  myrocks    1.347 -  1.403 -  1.464 -
              control    1.000 ~  1.000 ~  1.000 ~
     range-2  myrocks    1.444 -  1.504 -  1.570 -
@@ -82,11 +86,13 @@ fn matrix_with_many_numbers_of_clients_fits() {
     insta::assert_snapshot!(part(&text, title), @"
     key results by number of clients  relative QPS, above 1 is better
     group    candidate      1        2        4        8       16       32
+    ────────────────────────────────────────────────────────────────────────
     point-1  myrocks    0.743 -  0.728 -  0.713 -  0.698 -  0.683 -  0.668 -
              control    1.000 ~  1.000 ~  1.000 ~  1.000 ~  1.000 ~  1.000 ~
     range-2  myrocks    0.691 -  0.678 -  0.664 -  0.650 -  0.636 -  0.622 -
              control    0.998 ~  0.998 ~  0.998 ~  0.998 ~  0.998 ~  0.998 ~
     group    candidate     64      128
+    ────────────────────────────────────
     point-1  myrocks    0.654 -  0.639 -
              control    1.000 ~  1.000 ~
     range-2  myrocks    0.609 -  0.595 -
