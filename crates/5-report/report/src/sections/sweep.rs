@@ -106,8 +106,13 @@ pub(crate) fn steps(report: &Report, name: Option<&str>, output: Output) -> Tabl
     if is_page {
         columns.push(Column::number("QPS ÷ fewest"));
     }
-    let relative = if is_page { "p99 ÷ fewer clients" } else { "relative p99" };
-    columns.extend(["p99", relative].map(Column::number));
+    columns.push(Column::number("p99"));
+    let mut to_previous = rows.iter().filter_map(|row| row.to_previous.as_ref());
+    let with_p99 = !is_page || to_previous.any(|to| to.relative_p99.is_some());
+    if with_p99 {
+        let relative = if is_page { "p99 ÷ fewer clients" } else { "relative p99" };
+        columns.push(Column::number(relative));
+    }
     let caption = "Results with more clients relative to those with fewer";
     let mut table = Table::new(columns).class("facts by-clients").caption(caption);
     for row in rows {
@@ -134,7 +139,8 @@ pub(crate) fn steps(report: &Report, name: Option<&str>, output: Output) -> Tabl
         if is_page {
             cells.push(qps(row.to_smallest.as_ref()));
         }
-        cells.extend([Cell::number(row.p99), to.map_or_else(Cell::empty, p99)]);
+        cells.push(Cell::number(row.p99));
+        cells.extend(with_p99.then(|| to.map_or_else(Cell::empty, p99)));
         table.push(Row::new(cells).faint(row.role == Role::Control));
     }
     table
