@@ -21,17 +21,11 @@
 //! ```
 
 mod document;
-mod nearest;
 mod problem;
-mod secret;
-mod span;
 mod table;
 mod values;
 
-pub use document::Document;
-pub use nearest::{did_you_mean, nearest};
-pub use problem::{Problem, Problems};
-pub use secret::without_passwords;
-pub use span::{Span, Spanned};
+pub use document::{Document, without_passwords};
+pub use problem::{Problem, Problems, Span, Spanned, did_you_mean, nearest};
 pub use table::{Scalar, Setting, SettingList, Table};
 pub use values::{BadValue, parse_duration, parse_share, parse_size};

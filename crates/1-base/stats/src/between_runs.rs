@@ -5,7 +5,7 @@ use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
 use crate::estimate::Estimate;
-use crate::student::widening;
+use crate::estimate::widening;
 
 /// Half the width of the interval of a run, in noise floors, is at least this.
 ///
@@ -141,8 +141,8 @@ impl Logarithm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::autocorrelation::tests::autoregressive;
     use crate::estimate::Z;
+    use crate::estimate::tests::autoregressive;
     use crate::restarts::restarts_with_interval;
 
     const TRIALS: u64 = 1_000;

@@ -28,8 +28,8 @@ use self::noise::Noise;
 use self::scan::{best_excursion, best_step};
 use self::sums::Sums;
 use crate::between_runs::Quotient;
+use crate::estimate::t_quantile;
 use crate::median;
-use crate::student::t_quantile;
 
 /// Minimum number of values: with four, two degrees of freedom remain for the scatter, and equal values
 /// by chance would pass for levels.

@@ -1,8 +1,7 @@
+//! Medians with 95% intervals, with the quantiles and the autocorrelation that these need.
+
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
-
-use crate::autocorrelation::variance_inflation;
-use crate::student::widening;
 
 /// Minimum number of blocks for an interval: with five, even the full range of the blocks covers
 /// the median in only 94% of cases.
@@ -107,12 +106,134 @@ fn at_rank(sorted: &[f64], rank: f64) -> f64 {
     }
 }
 
+/// 97.5% points for 1 to 12 degrees of freedom, from the standard tables.
+const TABLE: [f64; 12] =
+    [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
+
+/// The 97.5% point of Student's t with `freedom` degrees of freedom; `None` below 1.
+///
+/// In the table, interpolated linearly in 1/`freedom`. Beyond it, an expansion that is accurate to four
+/// digits there.
+pub(crate) fn t_quantile(freedom: f64) -> Option<f64> {
+    if freedom.is_nan() || freedom < 1.0 {
+        return None;
+    }
+    let whole = freedom.floor();
+    let (below, above) = (TABLE.get(whole as usize - 1), TABLE.get(whole as usize));
+    Some(match (below, above) {
+        (Some(below), _) if freedom <= whole => *below,
+        (Some(below), Some(above)) => {
+            let share = (whole.recip() - freedom.recip()) / (whole.recip() - (whole + 1.0).recip());
+            below + (above - below) * share
+        }
+        _ => around_normal(Z, freedom),
+    })
+}
+
+/// The factor by which 95% intervals become wider so that, in 95% of cases, those of `comparisons`
+/// estimates all contain their value (Bonferroni's inequality). `freedom`: degrees of freedom of
+/// Student's t; `None` for the normal distribution. Too small below 5 degrees of freedom: with 2, by a
+/// tenth for 5 comparisons.
+pub(crate) fn widening(comparisons: usize, freedom: Option<f64>) -> f64 {
+    let point = |z: f64| match freedom {
+        Some(freedom) => around_normal(z, freedom) + third_term(z) / freedom.powi(3),
+        None => z,
+    };
+    point(normal_quantile(0.025 / comparisons.max(1) as f64)) / point(Z)
+}
+
+/// The point of Student's t with the tail of the normal distribution beyond `z`, by the first terms of
+/// the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+fn around_normal(z: f64, freedom: f64) -> f64 {
+    let first = (z.powi(3) + z) / 4.0;
+    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
+    z + first / freedom + second / (freedom * freedom)
+}
+
+/// The next term of that expansion, which counts for small tails.
+fn third_term(z: f64) -> f64 {
+    (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0
+}
+
+/// The value that a standard normal variable exceeds with this probability, below 0.5; accurate to
+/// 0.0005 (Abramowitz and Stegun, 26.2.23).
+fn normal_quantile(probability: f64) -> f64 {
+    let t = (-2.0 * probability.ln()).sqrt();
+    let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);
+    let below = 1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308));
+    t - above / below
+}
+
+/// Upper limit of the correlation: larger estimates are mostly artifacts of short series.
+const MOST: f64 = 0.9;
+
+/// Factor by which correlation of neighbouring values inflates the variance of the median, at
+/// least 1: (1+ρ)/(1−ρ), for a series whose correlation decays geometrically.
+///
+/// ρ is the lag-1 autocorrelation of the signs around the median: the variance of a median
+/// depends only on which side of it the values are, so outliers have no extra weight. The
+/// estimate for n independent values is −1/n on average, so 1/n is added. A negative ρ is treated
+/// as 0. In simulations against four other rules, among them the uncorrected interval and sums
+/// over more lags, the coverage of this rule was closest to 95% for ρ from 0 to 0.4 and 20 to 100
+/// blocks.
+pub(crate) fn variance_inflation(series: &[f64], median: f64) -> f64 {
+    let signs: Vec<f64> = series.iter().map(|value| sign(value - median)).collect();
+    let variance: f64 = signs.iter().map(|sign| sign * sign).sum();
+    if variance == 0.0 {
+        return 1.0;
+    }
+    let covariance: f64 = signs.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    let correlation = (covariance / variance + 1.0 / series.len() as f64).clamp(0.0, MOST);
+    (1.0 + correlation) / (1.0 - correlation)
+}
+
+fn sign(value: f64) -> f64 {
+    if value > 0.0 {
+        1.0
+    } else if value < 0.0 {
+        -1.0
+    } else {
+        0.0
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
+    use rand_core::SeedableRng;
+    use rand_distr::{Distribution, StandardNormal};
+    use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
-    use crate::autocorrelation::tests::autoregressive;
+
+    /// Normal noise of unit variance with this correlation between neighbours.
+    pub(crate) fn autoregressive(seed: u64, correlation: f64, len: usize) -> Vec<f64> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut draw = || -> f64 { StandardNormal.sample(&mut rng) };
+        let innovation = (1.0 - correlation * correlation).sqrt();
+        let mut value = draw();
+        let mut series = Vec::with_capacity(len);
+        for _ in 0..len {
+            series.push(value);
+            value = correlation * value + innovation * draw();
+        }
+        series
+    }
+
+    #[test]
+    fn correlation_inflates_the_variance() {
+        let long = |correlation| variance_inflation(&autoregressive(3, correlation, 20_000), 0.0);
+        assert!((long(0.0) - 1.0).abs() < 0.05);
+        // The signs of a normal series are correlated by 2/π·asin(ρ).
+        let of_signs = std::f64::consts::FRAC_2_PI * 0.5_f64.asin();
+        let expected = (1.0 + of_signs) / (1.0 - of_signs);
+        assert!((long(0.5) / expected - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn constant_series_has_no_correlation() {
+        assert_eq!(variance_inflation(&[1.0; 10], 1.0), 1.0);
+    }
 
     fn coverage(correlation: f64, blocks: usize) -> f64 {
         const TRIALS: u64 = 2_000;
@@ -195,6 +316,48 @@ mod tests {
             let (one, two) = (one.unwrap(), two.unwrap());
             prop_assert!((two.median.get() / one.median.get() - 2.0).abs() < 1e-9);
             prop_assert!((two.low.get() / one.low.get() - 2.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn t_quantile_agrees_with_the_tables() {
+        assert_eq!(t_quantile(0.9), None);
+        assert_eq!(t_quantile(f64::NAN), None);
+        let expected = [
+            (1.0, 12.706),
+            (2.5, 3.558),
+            (5.0, 2.571),
+            (12.5, 2.169),
+            (13.0, 2.160),
+            (30.0, 2.042),
+            (120.0, 1.980),
+            (f64::INFINITY, 1.960),
+        ];
+        for (freedom, expected) in expected {
+            let t = t_quantile(freedom).unwrap();
+            assert!((t / expected - 1.0).abs() < 0.025, "{t} for {freedom}");
+            assert!(freedom.fract() > 0.0 || (t - expected).abs() < 0.001, "{t} for {freedom}");
+        }
+    }
+
+    #[test]
+    fn normal_quantile_agrees_with_the_tables() {
+        for (probability, expected) in [(0.025, 1.960), (0.005, 2.576), (0.000_5, 3.291)] {
+            assert!((normal_quantile(probability) - expected).abs() < 0.001);
+        }
+    }
+
+    #[test]
+    fn widening_is_that_of_the_points_in_the_tables() {
+        assert!((widening(1, Some(5.0)) - 1.0).abs() < 0.001);
+        for (comparisons, freedom, expected) in [
+            (5, None, 2.576 / 1.960),
+            (5, Some(5.0), 4.032 / 2.571),
+            (50, Some(10.0), 4.587 / 2.228),
+            (25, Some(23.0), 3.485 / 2.069),
+        ] {
+            let factor = widening(comparisons, freedom);
+            assert!((factor / expected - 1.0).abs() < 0.01, "{factor}, not {expected}");
         }
     }
 }

@@ -3,37 +3,30 @@
 //!
 //! Pure computation without input or output. Results that cannot be computed are `None`.
 
-mod autocorrelation;
 mod between_runs;
 mod change_points;
-mod contrast;
 mod estimate;
-mod latency;
 mod noise;
-mod pairing;
+mod ratios;
 mod response_times;
 mod restarts;
-mod starts;
-mod student;
 mod summary;
 mod time_to_resolve;
-mod unpaired;
 mod verdict;
 
 pub use between_runs::{Difference, Quotient, RunValue, largest_difference, quotient};
 pub use change_points::{
     ChangePoint, ChangePoints, ChangeSearch, Level, LogValue, MIN_VALUES, false_discovery_level,
 };
-pub use contrast::{Weight, contrast, main_effect};
 pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_half};
-pub use latency::LatencySummary;
 pub use noise::{ControlRow, NoiseFloor};
-pub use pairing::{Point, paired_ratios};
-pub use response_times::{BlockTimes, Pairing, RESOLUTION, percentile_interval, percentile_ratios};
+pub use ratios::{Point, Weight, contrast, main_effect, paired_ratios, unpaired_ratio};
+pub use response_times::{
+    BlockTimes, LatencySummary, Pairing, RESOLUTION, percentile_interval, percentile_ratios,
+};
 pub use restarts::{restart_medians, restarts_with_interval};
 pub use summary::Summary;
 pub use time_to_resolve::time_to_resolve;
-pub use unpaired::unpaired_ratio;
 pub use verdict::{Direction, Side, Verdict};
 
 /// A description of how intervals are computed, for reports.

@@ -3,7 +3,7 @@
 use dbdyno_units::{Nanos, Share};
 
 use crate::estimate::Estimate;
-use crate::student::t_quantile;
+use crate::estimate::t_quantile;
 
 /// More starts than anybody can wait for.
 const MOST_STARTS: usize = 100_000;
@@ -66,8 +66,8 @@ mod tests {
     use dbdyno_units::Ratio;
 
     use super::*;
-    use crate::autocorrelation::tests::autoregressive;
     use crate::estimate::median;
+    use crate::estimate::tests::autoregressive;
     use crate::restarts::restarts_with_interval;
 
     const MINUTE: Nanos = Nanos::from_secs(60);

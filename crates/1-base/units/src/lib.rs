@@ -3,18 +3,10 @@
 //! Unlike bare numbers, the types of units cannot be confused: constructors and accessors name the
 //! unit.
 
-mod bytes;
-mod energy;
-mod grouped;
-mod nanos;
+mod quantities;
 mod rates;
-mod shell;
-mod visible;
+mod text;
 
-pub use bytes::Bytes;
-pub use energy::Energy;
-pub use grouped::grouped;
-pub use nanos::Nanos;
+pub use quantities::{Bytes, Energy, Nanos};
 pub use rates::{Qps, Ratio, Share};
-pub use shell::shell_quoted;
-pub use visible::{visible, visible_char};
+pub use text::{grouped, shell_quoted, visible, visible_char};

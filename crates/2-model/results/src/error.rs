@@ -1,7 +1,10 @@
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::own_directory::NotOwn;
+use rusqlite::ErrorCode;
+use serde::Serialize;
+
+use crate::directory::NotOwn;
 use crate::schema::FORMAT;
 
 /// A run directory could not be read or written.
@@ -80,5 +83,45 @@ impl ResultsError {
     #[must_use]
     pub const fn is_storage_full(&self) -> bool {
         matches!(self, Self::StorageFull(_))
+    }
+}
+
+pub(crate) fn database_error(
+    path: &Path,
+    doing: &'static str,
+    source: rusqlite::Error,
+) -> ResultsError {
+    // If the index of the write-ahead log cannot grow, SQLite reports an I/O error.
+    let is_index = source
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => ResultsError::StorageFull(path.to_owned()),
+        _ if is_index => ResultsError::StorageFull(path.to_owned()),
+        _ => ResultsError::Database { path: path.to_owned(), doing, source },
+    }
+}
+
+/// A record as JSON.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("records have no maps with odd keys and no odd floats")
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn full_disk_is_recognized_in_all_errors_of_sqlite() {
+        let is_full = |code| {
+            let source = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            database_error(Path::new("/run"), "opening the run's database", source)
+                .is_storage_full()
+        };
+        assert!(is_full(ffi::SQLITE_FULL));
+        assert!(is_full(ffi::SQLITE_IOERR_SHMSIZE));
+        assert!(!is_full(ffi::SQLITE_IOERR_READ));
     }
 }

@@ -6,10 +6,10 @@ use dbdyno_units::Nanos;
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
-use crate::error::ResultsError;
-use crate::latency_buckets;
+use crate::error::{ResultsError, json};
 use crate::reader::RunReader;
-use crate::writer::{RunWriter, json};
+use crate::slices::remove_latency_buckets;
+use crate::writer::RunWriter;
 
 /// The key in `meta`.
 const KEY: &str = "extension";
@@ -43,7 +43,7 @@ impl RunWriter {
             for id in extension.goals.keys() {
                 let sql = "UPDATE microbenchmark SET done = 0 WHERE id = ?1";
                 database.execute(sql, params![id])?;
-                latency_buckets::remove(database, *id)?;
+                remove_latency_buckets(database, *id)?;
             }
             Ok(())
         })

@@ -9,9 +9,8 @@ use dbdyno_types::{RunId, RunIdentity};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::directory::RunDirectory;
-use crate::error::ResultsError;
+use crate::error::{ResultsError, database_error, json};
 use crate::reader::RunReader;
-use crate::writer::{database_error, json};
 
 /// The key in `meta`.
 pub(crate) const KEY: &str = "identity";

@@ -6,10 +6,10 @@ use dbdyno_units::{Bytes, Nanos};
 use rusqlite::types::Type;
 use rusqlite::{Row, named_params, params};
 
-use crate::error::ResultsError;
+use crate::error::{ResultsError, database_error, json};
 use crate::reader::RunReader;
 use crate::records::{InsertPlanRecord, InsertStepRecord, StartedFrom};
-use crate::writer::{RunWriter, database_error, json};
+use crate::writer::RunWriter;
 
 /// The columns of table `insert_second`, which stores a [`Second`]. Each is bound and read by name.
 const SECOND_COLUMNS: [&str; 23] = [

@@ -4,9 +4,9 @@ use dbdyno_types::NewLayout;
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
-use crate::error::ResultsError;
+use crate::error::{ResultsError, json};
 use crate::reader::RunReader;
-use crate::writer::{RunWriter, json};
+use crate::writer::RunWriter;
 
 /// An optimization of a running server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

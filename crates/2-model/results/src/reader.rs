@@ -8,13 +8,13 @@ use rusqlite::{Connection, Row};
 use serde::de::DeserializeOwned;
 
 use crate::directory::RunDirectory;
-use crate::error::ResultsError;
+use crate::error::{ResultsError, database_error};
 use crate::records::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord,
     StateSnapshotRecord,
 };
-use crate::writer::{MAY_HAVE_SCHEMAS, database_error};
-use crate::{consistency, identity, lock, untrusted};
+use crate::schema::MAY_HAVE_SCHEMAS;
+use crate::{directory, identity, untrusted};
 
 /// Reads a run, even while another process writes it.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl RunReader {
     pub fn open(path: &Path) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
         let database = untrusted::open_to_read(&directory)?;
-        consistency::check(&database, path)?;
+        untrusted::check_references(&database, path)?;
         Ok(Self { directory, database })
     }
 
@@ -44,7 +44,7 @@ impl RunReader {
     /// The process that writes to the run; `None` if there is none, or if it is unknown.
     #[must_use]
     pub fn writer_pid(&self) -> Option<u32> {
-        lock::holder(&self.directory)
+        directory::lock_holder(&self.directory)
     }
 
     /// Whether anything is measured, even if only in part.

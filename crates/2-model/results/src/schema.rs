@@ -6,6 +6,9 @@ pub(crate) const FORMAT: i64 = 8;
 /// Marks a SQLite file as ours (`PRAGMA application_id`): "dydb" in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x6479_6462;
 
+/// The key in `meta` for whether the run may have schemas on existing servers.
+pub(crate) const MAY_HAVE_SCHEMAS: &str = "may_have_schemas";
+
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,

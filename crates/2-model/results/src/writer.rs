@@ -6,21 +6,18 @@ use std::time::Duration;
 
 use dbdyno_types::RunIdentity;
 use dbdyno_units::Nanos;
-use rusqlite::{Connection, ErrorCode, params};
-use serde::Serialize;
+use rusqlite::{Connection, params};
 
 use crate::directory::RunDirectory;
-use crate::error::ResultsError;
+use crate::error::{ResultsError, database_error, json};
 use crate::reader::RunReader;
 use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
-use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
-use crate::{identity, latency_buckets, lock, untrusted};
+use crate::schema::{APPLICATION_ID, FORMAT, MAY_HAVE_SCHEMAS, TABLES};
+use crate::slices::store_latency_buckets;
+use crate::{directory, identity, untrusted};
 
 /// The name of a database that is still being created.
 const UNFINISHED: &str = "run.sqlite.new";
-
-/// The key in `meta` for whether the run may have schemas on existing servers.
-pub(crate) const MAY_HAVE_SCHEMAS: &str = "may_have_schemas";
 
 /// Writes a run. Holds an exclusive lock on the directory.
 #[derive(Debug)]
@@ -50,7 +47,7 @@ impl RunWriter {
             builder.recursive(true).mode(0o700).create(&path).map_err(io(path))?;
         }
         directory.check_own()?;
-        let lock = lock::acquire(&directory)?;
+        let lock = directory::lock(&directory)?;
         // Renamed when complete, so that a process killed earlier leaves no run.
         let unfinished =
             ["", "-journal", "-wal", "-shm"].map(|suffix| format!("{UNFINISHED}{suffix}"));
@@ -83,7 +80,7 @@ impl RunWriter {
         // Report a wrong directory before writing to it.
         RunReader::open(path)?;
         directory.check_own()?;
-        let lock = lock::acquire(&directory)?;
+        let lock = directory::lock(&directory)?;
         let database = untrusted::open_to_write(&directory)?;
         Self::with_database(directory, database, lock)
     }
@@ -282,7 +279,7 @@ impl RunWriter {
         self.write("storing progress", |database| {
             let sql = "UPDATE microbenchmark SET done = 1 WHERE id = ?1";
             database.execute(sql, [microbenchmark])?;
-            latency_buckets::store(database, microbenchmark)
+            store_latency_buckets(database, microbenchmark)
         })
     }
 
@@ -346,44 +343,4 @@ fn fill(
         database.pragma_update(None, "journal_mode", "wal")
     };
     fill().map_err(|source| database_error(path, "creating the run's database", source))
-}
-
-pub(crate) fn database_error(
-    path: &Path,
-    doing: &'static str,
-    source: rusqlite::Error,
-) -> ResultsError {
-    // If the index of the write-ahead log cannot grow, SQLite reports an I/O error.
-    let is_index = source
-        .sqlite_error()
-        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
-    match source.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => ResultsError::StorageFull(path.to_owned()),
-        _ if is_index => ResultsError::StorageFull(path.to_owned()),
-        _ => ResultsError::Database { path: path.to_owned(), doing, source },
-    }
-}
-
-/// A record as JSON.
-pub(crate) fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("records have no maps with odd keys and no odd floats")
-}
-
-#[cfg(test)]
-mod tests {
-    use rusqlite::ffi;
-
-    use super::*;
-
-    #[test]
-    fn full_disk_is_recognized_in_all_errors_of_sqlite() {
-        let is_full = |code| {
-            let source = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-            database_error(Path::new("/run"), "opening the run's database", source)
-                .is_storage_full()
-        };
-        assert!(is_full(ffi::SQLITE_FULL));
-        assert!(is_full(ffi::SQLITE_IOERR_SHMSIZE));
-        assert!(!is_full(ffi::SQLITE_IOERR_READ));
-    }
 }

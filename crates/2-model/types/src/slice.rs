@@ -1,7 +1,7 @@
-use dbdyno_units::{Energy, Nanos, Qps};
+use dbdyno_units::{Bytes, Energy, Nanos, Qps};
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, Latencies, ServerUsage};
+use crate::Counts;
 
 /// The measurements of one slice, over all its clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -100,8 +100,111 @@ impl SliceMeasured {
     }
 }
 
+/// A histogram of response times: pairs of a time in nanoseconds (accurate to 1%) and the number
+/// of events, in ascending order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Latencies(Vec<(u64, u64)>);
+
+impl Latencies {
+    /// From times and counts in any order.
+    #[must_use]
+    pub fn new(mut counts: Vec<(u64, u64)>) -> Self {
+        counts.sort_unstable();
+        Self(counts)
+    }
+
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+        self.0.sort_unstable();
+        self.0.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+    }
+
+    /// Encodes as bytes: a list of pairs in the postcard format (variable-length integers), each
+    /// time as the difference from the previous one. About three bytes per pair.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut before = 0;
+        let distances: Vec<(u64, u64)> = self
+            .0
+            .iter()
+            .map(|(nanos, count)| (nanos - std::mem::replace(&mut before, *nanos), *count))
+            .collect();
+        postcard::to_allocvec(&distances).expect("a vector grows as needed")
+    }
+
+    /// Decodes the result of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// The bytes are invalid.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let distances: Vec<(u64, u64)> =
+            postcard::from_bytes(bytes).map_err(|error| error.to_string())?;
+        let mut nanos: u64 = 0;
+        distances
+            .into_iter()
+            .map(|(distance, count)| {
+                nanos = nanos.checked_add(distance).ok_or("a time is too long")?;
+                Ok((nanos, count))
+            })
+            .collect::<Result<_, String>>()
+            .map(Self)
+    }
+
+    /// Pairs of nanoseconds and counts, in ascending order.
+    #[must_use]
+    pub fn counts(&self) -> &[(u64, u64)] {
+        &self.0
+    }
+}
+
+/// Resource usage of a server during one slice, over all its processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerUsage {
+    /// CPU time, with nanosecond resolution.
+    pub cpu: Nanos,
+    /// CPU time between the end of its previous slice and the start of this one's lead-in: work in
+    /// the background during the slices of others. `None` for the first slice of a microbenchmark,
+    /// and for a server that other clients may use.
+    pub background_cpu: Option<Nanos>,
+    /// Part of `cpu` in user mode, with the resolution of the kernel's tick: accurate only in sums
+    /// over many slices.
+    pub user: Nanos,
+    /// Part of `cpu` in the kernel, with the same resolution as `user`.
+    pub system: Nanos,
+    /// Context switches; `None` if unknown.
+    pub context_switches: Option<u64>,
+    /// Page faults, minor and major.
+    pub page_faults: u64,
+    /// Bytes read from storage; `None` if the user lacks the permission to read it.
+    pub read_from_storage: Option<Bytes>,
+    /// Bytes of pages made dirty, and of direct writes; `None` as in `read_from_storage`.
+    pub written_to_storage: Option<Bytes>,
+}
+
+/// The state of an instance after settling. Stored with the run, to show that all candidates were
+/// measured in a comparable state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateSnapshot {
+    /// Number of rows in all tables.
+    pub rows: u64,
+    /// Size of the data on disk.
+    pub data_size: Bytes,
+    /// The engine's own figures, by name, such as `wal_frames` and `free_pages`.
+    pub state: Vec<(String, u64)>,
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -144,5 +247,29 @@ mod tests {
             ..SliceMeasured::default()
         });
         assert_eq!(both.throughput, Some(Qps::from_per_second(7.0)));
+    }
+
+    proptest! {
+        #[test]
+        fn latencies_round_trip_through_bytes(
+            counts in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50)
+        ) {
+            let latencies = Latencies::new(counts);
+            prop_assert_eq!(Latencies::from_bytes(&latencies.to_bytes()), Ok(latencies));
+        }
+
+        #[test]
+        fn invalid_bytes_do_not_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..64)
+        ) {
+            let _ = Latencies::from_bytes(&bytes);
+        }
+    }
+
+    #[test]
+    fn merging_adds_counts_of_equal_times() {
+        let mut latencies = Latencies::new(vec![(5, 1), (2, 1)]);
+        latencies.merge(&Latencies::new(vec![(2, 3), (9, 1)]));
+        assert_eq!(latencies.counts(), [(2, 4), (5, 1), (9, 1)]);
     }
 }

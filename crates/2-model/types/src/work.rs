@@ -55,6 +55,48 @@ impl Metric {
     }
 }
 
+/// How clients of a server wait for answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientWait {
+    /// Ask the kernel again and again, which uses the whole CPU: no answer has to wake the client,
+    /// which would be work of the server's CPU.
+    Poll,
+    /// Sleep until the kernel wakes the client.
+    #[default]
+    Sleep,
+}
+
+impl ClientWait {
+    /// All cases.
+    pub const ALL: [Self; 2] = [Self::Poll, Self::Sleep];
+
+    /// The word in experiments and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::Sleep => "sleep",
+        }
+    }
+}
+
+/// The place of a candidate in a matrix of settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatrixCell {
+    /// The matrix: the name of the `[[candidate]]` that all its candidates come from.
+    pub matrix: String,
+    /// The value of each setting of the matrix, in the order of the matrix.
+    pub levels: Vec<MatrixLevel>,
+}
+
+/// A value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MatrixLevel {
+    pub setting: String,
+    pub value: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,6 @@
 //! lists, with `{R}` replaced by the size. All problems are reported here; decoded definitions
 //! are consistent.
 
-mod bound;
 mod draw;
 mod script;
 mod statement;

@@ -3,7 +3,6 @@
 pub mod catalog;
 pub mod decode;
 pub mod definition;
-mod distinct;
 pub mod events;
 pub mod insert;
 pub mod keys;

@@ -1,6 +1,5 @@
 //! The user's own data: SQL scripts that create and fill tables.
 
-mod effect;
 mod script;
 
 use serde::{Deserialize, Serialize};
@@ -8,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::definition::Microbenchmark;
 use crate::sql::{SqlPart, split_sql};
 
-pub use effect::{Effect, effect};
-pub use script::{Dialect, ScriptStatement, split_script};
+pub use script::{Dialect, Effect, ScriptStatement, effect, split_script};
 
 /// A SQL script of the experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::autocorrelation::tests::autoregressive;
+use crate::estimate::tests::autoregressive;
 
 /// Series of this many runs with independent normal noise of 1%: 0.6% within a run, which its interval
 /// shows, and 0.8% between runs, which only the series shows.

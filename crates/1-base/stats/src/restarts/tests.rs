@@ -3,7 +3,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
-use crate::autocorrelation::tests::autoregressive;
+use crate::estimate::tests::autoregressive;
 
 const TRIALS: u64 = 1_000;
 

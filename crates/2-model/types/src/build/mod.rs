@@ -1,12 +1,10 @@
 //! Compiler settings, presets and locations of sources, as plain data.
 
 mod origin;
-mod presets;
 mod variant;
-mod words;
 
 pub use origin::SourceOrigin;
-pub use variant::{UnknownVariant, Variant, VariantOverrides};
-pub use words::{
+pub use variant::{
     BoltProfileMethod, BuildType, ConfigureTool, Hardening, Lto, Optimization, Packaging, Pgo,
+    UnknownVariant, Variant, VariantOverrides,
 };

@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BuildType, Hardening, Lto, Optimization, Packaging, Pgo, presets};
-
 /// A named set of compiler settings, independent of the system that is compiled.
 ///
 /// Presets have the names and meanings of the published studies, so that results are comparable.
@@ -53,13 +51,13 @@ impl Variant {
     /// All presets, the usual baseline first.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        presets::all()
+        all_presets()
     }
 
     /// The names of all presets, in the order of [`Variant::all`].
     #[must_use]
     pub fn names() -> Vec<String> {
-        presets::all().into_iter().map(|preset| preset.name).collect()
+        all_presets().into_iter().map(|preset| preset.name).collect()
     }
 
     /// The preset of that name.
@@ -67,14 +65,14 @@ impl Variant {
     /// # Errors
     /// There is no such preset; the error lists all names.
     pub fn by_name(name: &str) -> Result<Self, UnknownVariant> {
-        let preset = presets::all().into_iter().find(|preset| preset.name == name);
+        let preset = all_presets().into_iter().find(|preset| preset.name == name);
         preset.ok_or_else(|| UnknownVariant { name: name.to_owned() })
     }
 
     /// The preset with the same settings.
     #[must_use]
     pub fn equal_preset(&self) -> Option<Self> {
-        presets::all().into_iter().find(|preset| {
+        all_presets().into_iter().find(|preset| {
             let Self { name, description, .. } = preset.clone();
             *preset == Self { name, description, ..self.clone() }
         })
@@ -244,6 +242,248 @@ impl VariantOverrides {
 #[error("unknown variant `{name}`; presets: {}", Variant::names().join(", "))]
 pub struct UnknownVariant {
     pub name: String,
+}
+
+/// All presets, the usual baseline first.
+fn all_presets() -> Vec<Variant> {
+    let mut presets = releases();
+    let with_pgo = |pgo: Pgo, name: &str, description: &str| {
+        let presets = releases().into_iter();
+        let preset = move |preset| Variant { pgo, ..suffixed(preset, name, description) };
+        presets.map(preset).collect::<Vec<_>>()
+    };
+    presets.extend(with_pgo(Pgo::Instrument, "pgo", "with an instrumented profile"));
+    presets.extend(with_pgo(Pgo::Sample, "autofdo", "with a sampled profile"));
+    let with_bolt = |preset: &Variant| Variant {
+        bolt: true,
+        ..suffixed(preset.clone(), "bolt", "optimized by BOLT")
+    };
+    presets.extend(presets.iter().map(with_bolt).collect::<Vec<_>>());
+    presets.extend(calibration());
+    presets
+}
+
+fn suffixed(preset: Variant, name: &str, description: &str) -> Variant {
+    Variant {
+        name: format!("{}_{name}", preset.name),
+        description: format!("{}, {description}", preset.description),
+        ..preset
+    }
+}
+
+/// The presets that are also combined with PGO and BOLT.
+fn releases() -> Vec<Variant> {
+    vec![
+        Variant {
+            build_type: BuildType::RelWithDebInfo,
+            optimization: Optimization::O2,
+            debug: true,
+            ..release("rel_withdbg", "release with debug information: -O2 -g")
+        },
+        Variant { optimization: Optimization::O2, ..release("rel_o2", "release at -O2") },
+        release("rel", "release: -O3"),
+        native(release("rel_native", "release for this machine's CPU: -O3 -march=native")),
+        Variant {
+            optimization: Optimization::O2,
+            lto: Lto::Full,
+            ..release("rel_o2_lto", "release at -O2 with link-time optimization")
+        },
+        Variant {
+            lto: Lto::Full,
+            ..release("rel_lto", "release with link-time optimization: -O3 -flto")
+        },
+        native(Variant {
+            lto: Lto::Full,
+            ..release(
+                "rel_native_lto",
+                "release for this machine's CPU with link-time optimization",
+            )
+        }),
+    ]
+}
+
+fn calibration() -> Vec<Variant> {
+    let at =
+        |optimization, name, description| Variant { optimization, ..release(name, description) };
+    vec![
+        at(Optimization::O1, "o1", "-O1, for calibration: an obvious difference"),
+        at(Optimization::O0, "o0", "no optimization, for calibration; compiles quickly"),
+    ]
+}
+
+fn release(name: &str, description: &str) -> Variant {
+    Variant {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        build_type: BuildType::Release,
+        optimization: Optimization::O3,
+        debug: false,
+        assertions: false,
+        lto: Lto::Off,
+        march: None,
+        mtune: None,
+        frame_pointers: None,
+        hardening: Hardening::Default,
+        packaging: Packaging::None,
+        linker: None,
+        compiler: None,
+        extra_flags: Vec::new(),
+        pgo: Pgo::Off,
+        bolt: false,
+    }
+}
+
+fn native(variant: Variant) -> Variant {
+    let native = Some("native".to_owned());
+    Variant { march: native.clone(), mtune: native, ..variant }
+}
+
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        pub enum $name {
+            $($(#[$doc])* #[serde(rename = $word)] $value,)+
+        }
+
+        impl $name {
+            /// All values with their words.
+            pub const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$value),)+];
+
+            /// The word for this value.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$value => $word,)+ }
+            }
+
+            /// The value of a word; `None` if it is unknown.
+            #[must_use]
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.word())
+            }
+        }
+    };
+}
+
+words! {
+    /// A CMake build type. Servers have different defaults for each.
+    BuildType {
+        /// Optimized, without debug information.
+        Release = "Release",
+        /// Optimized, with debug information.
+        RelWithDebInfo = "RelWithDebInfo",
+    }
+}
+
+words! {
+    /// An optimization level.
+    Optimization {
+        /// None.
+        O0 = "O0",
+        /// For debugging.
+        Og = "Og",
+        /// Basic optimizations.
+        O1 = "O1",
+        /// For size.
+        Os = "Os",
+        /// Minimum size, regardless of speed.
+        Oz = "Oz",
+        /// The usual level of distributions.
+        O2 = "O2",
+        /// All optimizations; larger code.
+        O3 = "O3",
+        /// `O3`, and optimizations that change floating-point results.
+        Ofast = "Ofast",
+    }
+}
+
+words! {
+    /// Link-time optimization.
+    Lto {
+        /// None.
+        Off = "off",
+        /// Of the whole program.
+        Full = "full",
+        /// clang's ThinLTO: in parts, with summaries. gcc always works in parts.
+        Thin = "thin",
+        /// Of the whole program; objects also contain machine code.
+        Fat = "fat",
+    }
+}
+
+words! {
+    /// Compiler flags that harden code and make it slower.
+    Hardening {
+        /// The compiler's and the system's defaults.
+        Default = "default",
+        /// The flags that distributions use for their packages.
+        On = "on",
+        /// All off, including those that are on by default.
+        Off = "off",
+    }
+}
+
+words! {
+    /// The flags that the distribution compiles its packages with (`dpkg-buildflags`).
+    ///
+    /// MySQL's build adds them to the build type `RelWithDebInfo` only. Where they contain `-flto`,
+    /// that type is faster for this reason alone.
+    Packaging {
+        /// Not added.
+        None = "none",
+        /// Added, as they are on this machine.
+        Flags = "flags",
+        /// Added, with the link-time optimization that some distributions have by default.
+        FlagsWithLto = "flags-with-lto",
+    }
+}
+
+words! {
+    /// Profile-guided optimization.
+    Pgo {
+        /// None.
+        Off = "off",
+        /// With the counts of an instrumented build.
+        Instrument = "instrument",
+        /// With samples of a build that has line tables (AutoFDO).
+        Sample = "sample",
+    }
+}
+
+words! {
+    /// How a profile for BOLT is collected.
+    BoltProfileMethod {
+        /// By an instrumented copy, which counts every branch.
+        Instrumentation = "instrumentation",
+        /// By sampling the build itself, without branch records.
+        Samples = "samples",
+    }
+}
+
+words! {
+    /// A tool that configures a source. Sources that use CMake have no choice.
+    ConfigureTool {
+        /// The script `configure`, then make.
+        Autoconf = "autoconf",
+        /// meson, then ninja.
+        Meson = "meson",
+    }
+}
+
+impl Optimization {
+    /// The compiler flag.
+    #[must_use]
+    pub fn flag(self) -> String {
+        format!("-{self}")
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use dbdyno_document::{BadValue, Document, Problem, Scalar, Span, Spanned, Table, nearest};
 
-use super::{bound, draw};
+use super::draw;
 use crate::definition::{Bound, Counted, Expect, ParameterSource, Statement, TableChoice};
 use crate::sql::{SqlPart, split_sql};
 
@@ -261,7 +261,7 @@ impl<'d> ParsedStatement<'d> {
             Scalar::Integer(count) => count.to_string(),
             Scalar::String(text) => scope.fill(self.count.map(|_| text)),
         };
-        let bounds = match bound::parse(&text) {
+        let bounds = match draw::parse_bounds(&text) {
             Ok(bounds) => bounds,
             Err(bad) => {
                 scope.report_bad(self.count.span, bad);

@@ -2,13 +2,11 @@
 //!
 //! It loads tables in steps, then measures queries during inserts at a fixed rate.
 
-mod clock;
-mod queries;
 mod rows;
 mod steps;
-mod table;
 
-pub use queries::{Query, QueryKind};
-pub use rows::{LEAST_DATA, MOST_DATA, Position, RowStream};
-pub use steps::{Inserts, Mix, Plan, Step, Task};
-pub use table::{COLUMNS, Index, ROW_BYTES, indexes, table_name, table_of};
+pub use rows::{
+    COLUMNS, Index, LEAST_DATA, MOST_DATA, Position, ROW_BYTES, RowStream, indexes, table_name,
+    table_of,
+};
+pub use steps::{Inserts, Mix, Plan, Query, QueryKind, Step, Task};

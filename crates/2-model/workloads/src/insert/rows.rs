@@ -1,9 +1,12 @@
 //! The rows that a client inserts.
 
+use std::io::Write;
+
+use jiff::SignedDuration;
+use jiff::civil::{DateTime, date};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::clock::SaleClock;
 use crate::events::ParameterSink;
 use crate::keys::below;
 use crate::seeds::{Purpose, rng_for};
@@ -86,6 +89,93 @@ impl RowStream {
     }
 }
 
+/// A simulated clock that advances by one second per commit. The system clock is not used,
+/// because the same seed must give the same rows.
+#[derive(Clone, Debug)]
+pub(super) struct SaleClock {
+    now: DateTime,
+    text: Vec<u8>,
+}
+
+/// Distance between the start times of consecutive steps, about three years. A step uses one
+/// second per commit, so that later steps have later times.
+const SECONDS_PER_STEP: i64 = 100_000_000;
+
+impl SaleClock {
+    /// The clock at the start of a step.
+    pub fn of_step(step: u32) -> Self {
+        let start = date(2000, 1, 1).at(0, 0, 0, 0);
+        let now = start.saturating_add(SignedDuration::from_secs(
+            i64::from(step).saturating_mul(SECONDS_PER_STEP),
+        ));
+        Self { now, text: Vec::with_capacity(20) }
+    }
+
+    /// Advances by one second.
+    pub fn tick(&mut self) {
+        self.now = self.now.saturating_add(SignedDuration::from_secs(1));
+        self.text.clear();
+        let now = self.now;
+        // Writing to a vector cannot fail.
+        let _ = write!(
+            self.text,
+            "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
+            now.year(),
+            now.month(),
+            now.day(),
+            now.hour(),
+            now.minute(),
+            now.second()
+        );
+    }
+
+    /// The current time. Empty before the first tick.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+/// The name of table number `table` (from 0): `pi1`, `pi2`, ….
+#[must_use]
+pub fn table_name(table: u32) -> String {
+    format!("pi{}", table + 1)
+}
+
+/// The table of a client: clients are assigned to tables in turn.
+#[must_use]
+pub const fn table_of(client: u32, tables: u32) -> u32 {
+    client % tables
+}
+
+/// The columns of an insert; the database assigns `transactionid`.
+pub const COLUMNS: [&str; 6] =
+    ["dateandtime", "cashregisterid", "customerid", "productid", "price", "data"];
+
+/// A secondary index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// The name, different for every table as SQLite and PostgreSQL require.
+    pub name: String,
+    /// The columns, in order.
+    pub columns: [&'static str; 3],
+}
+
+/// The three secondary indexes of a table, created by step `l.x`.
+#[must_use]
+pub fn indexes(table: u32) -> [Index; 3] {
+    let index =
+        |what: &str, columns| Index { name: format!("{}_{what}", table_name(table)), columns };
+    [
+        index("product", ["productid", "customerid", "price"]),
+        index("register", ["cashregisterid", "customerid", "price"]),
+        index("price", ["price", "dateandtime", "customerid"]),
+    ]
+}
+
+/// Bytes of data per row including its entries in the three indexes, without `data`. Databases
+/// need more space; for size estimates only.
+pub const ROW_BYTES: u64 = (8 + 8 + 4 * 4) + (12 + 8) + (12 + 8) + (16 + 8);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +255,16 @@ mod tests {
             assert_eq!(values.0[5].len(), length as usize);
             assert_eq!(values.0[5][random..], "x".repeat(length as usize - random));
         }
+    }
+
+    #[test]
+    fn clock_advances_over_years_and_steps_do_not_overlap() {
+        let mut clock = SaleClock::of_step(0);
+        clock.now = clock.now.saturating_add(SignedDuration::from_hours(366 * 24));
+        clock.tick();
+        assert_eq!(clock.text(), b"2001-01-01 00:00:01");
+        let mut later = SaleClock::of_step(1);
+        later.tick();
+        assert_eq!(later.text(), b"2003-03-03 09:46:41");
     }
 }

@@ -1,6 +1,43 @@
+//! Ratios of series that were measured one after the other.
+
 use std::collections::BTreeMap;
 
-use crate::pairing::Point;
+use dbdyno_units::Ratio;
+
+use crate::between_runs::{Quotient, RunValue, quotient};
+use crate::estimate::Estimate;
+use crate::restarts::restarts_with_interval;
+
+/// One measured value of a slice: throughput, or CPU time per query.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Number of earlier restarts of the instances.
+    pub restart: u32,
+    pub block: u32,
+    pub candidate: u32,
+    pub value: f64,
+}
+
+/// The candidate's value divided by the baseline's, for each block with both, in the order of the
+/// blocks; one list per restart.
+#[must_use]
+pub fn paired_ratios(points: &[Point], candidate: u32, baseline: u32) -> Vec<Vec<f64>> {
+    let of = |wanted| {
+        points
+            .iter()
+            .filter(move |point| point.candidate == wanted)
+            .map(|point| ((point.restart, point.block), point.value))
+    };
+    let baseline: BTreeMap<_, _> = of(baseline).collect();
+    let ratios: BTreeMap<_, _> = of(candidate)
+        .filter_map(|(at, value)| Some((at, Ratio::of(value, *baseline.get(&at)?)?)))
+        .collect();
+    let mut restarts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for ((restart, _), ratio) in ratios {
+        restarts.entry(restart).or_default().push(ratio.get());
+    }
+    restarts.into_values().collect()
+}
 
 /// A candidate's part in a contrast.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,9 +84,55 @@ pub fn contrast(points: &[Point], weights: &[Weight]) -> Vec<Vec<f64>> {
     restarts.into_values().collect()
 }
 
+/// The median of `own` divided by that of `other`, with a 95% interval; one list per restart; `planned` as for
+/// [`restarts_with_interval`].
+///
+/// The intervals of both medians are combined as those of different runs ([`quotient`]). Drift of the
+/// machine between the two series is not in the interval.
+#[must_use]
+pub fn unpaired_ratio(
+    own: &[Vec<f64>],
+    other: &[Vec<f64>],
+    planned: Option<u32>,
+) -> Option<Estimate> {
+    let own = restarts_with_interval(own, planned)?;
+    let other = restarts_with_interval(other, planned)?;
+    let Quotient { ratio: median, low, high } =
+        quotient(&RunValue::of(&own, None), &RunValue::of(&other, None))?;
+    Some(Estimate {
+        median,
+        low,
+        high,
+        blocks: own.blocks.min(other.blocks),
+        starts: own.starts.min(other.starts),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::estimate::tests::autoregressive;
+
     use super::*;
+
+    fn point(restart: u32, block: u32, candidate: u32, value: f64) -> Point {
+        Point { restart, block, candidate, value }
+    }
+
+    #[test]
+    fn ratios_are_computed_within_blocks_only() {
+        let points = [
+            point(0, 2, 0, 10.0),
+            point(0, 2, 1, 11.0),
+            point(0, 3, 1, 99.0),
+            point(0, 4, 0, 20.0),
+            point(1, 5, 1, 15.0),
+            point(1, 5, 0, 30.0),
+            point(1, 6, 0, 0.0),
+            point(1, 6, 1, 1.0),
+        ];
+        assert_eq!(paired_ratios(&points, 1, 0), [vec![1.1], vec![0.5]]);
+        assert!(paired_ratios(&points, 2, 0).is_empty());
+    }
 
     /// Throughput of four candidates: 00, 01, 10, 11 of two settings with these factors, the second
     /// one stronger together with the first.
@@ -96,5 +179,25 @@ mod tests {
         points[0].value = 0.0;
         let effect = contrast(&points, &main_effect(&[2, 3], &[0, 1]));
         assert_eq!(effect.concat().len(), 10);
+    }
+
+    #[test]
+    fn interval_has_nominal_coverage() {
+        const TRIALS: u64 = 1_000;
+        let series = |seed, level: f64| -> Vec<f64> {
+            autoregressive(seed, 0.0, 30).iter().map(|noise| level + 5.0 * noise).collect()
+        };
+        let covered = (0..TRIALS).filter(|seed| {
+            let (own, other) = (series(2 * seed, 120.0), series(2 * seed + 1, 100.0));
+            let ratio = unpaired_ratio(&[own], &[other], None).unwrap();
+            (ratio.low.get()..=ratio.high.get()).contains(&1.2)
+        });
+        let share = covered.count() as f64 / TRIALS as f64;
+        assert!((0.93..=0.99).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn too_few_blocks_give_no_ratio() {
+        assert_eq!(unpaired_ratio(&[vec![1.0; 5]], &[vec![1.0; 9]], None), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Starts of different lengths: a weighted mean of their values.
 
-use crate::student::t_quantile;
+use crate::estimate::t_quantile;
 
 use super::LogInterval;
 

@@ -1,6 +1,31 @@
-//! Text from files, servers and processes, in a form that cannot control a terminal.
+//! Numbers, words of a shell and foreign text as text.
 
 use std::borrow::Cow;
+
+/// An integer with a comma after each three digits: `1,234,567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// One word for a POSIX shell, quoted if it has special characters.
+#[must_use]
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%^".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    // Within single quotes, only the single quote itself is special.
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
 
 /// A character that a terminal shows and does not execute.
 ///
@@ -34,6 +59,25 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_are_in_groups_of_three() {
+        let shown = [0, 999, 1_000, 99_999, 1_234_567, u64::MAX].map(grouped);
+        assert_eq!(
+            shown,
+            ["0", "999", "1,000", "99,999", "1,234,567", "18,446,744,073,709,551,615"]
+        );
+    }
+
+    #[test]
+    fn only_special_words_are_quoted() {
+        assert_eq!(shell_quoted("-march=native"), "-march=native");
+        assert_eq!(shell_quoted("results/first"), "results/first");
+        assert_eq!(shell_quoted("-DX=("), "'-DX=('");
+        assert_eq!(shell_quoted("größe"), "'größe'");
+        assert_eq!(shell_quoted("it's"), r"'it'\''s'");
+        assert_eq!(shell_quoted(""), "''");
+    }
 
     #[test]
     fn control_characters_are_shown_as_symbols() {
