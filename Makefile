@@ -7,7 +7,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo install uninstall deb test test-quick test-full test-servers test-others test-setup fuzz format lint size clean
+.PHONY: help setup build demo install uninstall deb test test-quick test-full check-aarch64 test-servers test-others test-setup fuzz format lint size clean
 .PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-client bench-live-cycles bench-live-gain bench-live-suite bench-live-throws
 
 help: ## list the targets
@@ -63,7 +63,7 @@ test: test-setup format ## format, lints and the tests of every day: 10 minutes
 test-quick: setup ## tests that need no server, browser or compiler: a minute
 	@sh scripts/run-tests.sh quick
 
-test-full: test-setup format ## all tests: more systems, sizes and moments of kills, for hours
+test-full: test-setup format check-aarch64 ## all tests: more systems, sizes and moments of kills, for hours
 	@sh scripts/run-tests.sh full
 
 test-servers: test-setup
@@ -71,6 +71,13 @@ test-servers: test-setup
 
 test-others: test-setup
 	@sh scripts/run-tests.sh others
+
+check-aarch64: ## whether dbdyno compiles for aarch64
+	@sh scripts/setup.sh full
+	@command -v rustup >/dev/null || { echo "check-aarch64 needs rustup, for the target's standard library" >&2; exit 1; }
+	rustup target add aarch64-unknown-linux-gnu
+	CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+		cargo check --workspace --target aarch64-unknown-linux-gnu
 
 # Seconds for each test with damaged input.
 FUZZ_SECONDS ?= 600

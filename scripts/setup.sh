@@ -3,6 +3,7 @@
 #
 #     scripts/setup.sh         to build and run it
 #     scripts/setup.sh test    to run its tests as well
+#     scripts/setup.sh full    to check that it compiles for aarch64
 #     scripts/setup.sh bench   to run its benchmarks against servers as well
 #
 # Prints nothing if nothing is missing. As root on Debian it installs the missing packages; otherwise
@@ -13,9 +14,9 @@ set -eu
 cd "$(dirname "$0")/.."
 
 case "${1-}" in
-'' | test | bench) wanted=${1-} ;;
+'' | test | full | bench) wanted=${1-} ;;
 *)
-    echo "usage: scripts/setup.sh [test | bench]" >&2
+    echo "usage: scripts/setup.sh [test | full | bench]" >&2
     exit 2
     ;;
 esac
@@ -96,7 +97,10 @@ if ! have gcc; then
 elif have apt-get && [ ! -e /usr/include/stdio.h ]; then
     set -- "$@" libc6-dev
 fi
-if [ -n "$wanted" ]; then
+if [ "$wanted" = full ]; then
+    have aarch64-linux-gnu-gcc || set -- "$@" gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+fi
+if [ "$wanted" = test ] || [ "$wanted" = bench ]; then
     have g++ || set -- "$@" g++
 fi
 if [ "$wanted" = test ]; then
@@ -146,7 +150,7 @@ if [ "$wanted" = test ]; then
     fi
 fi
 
-if [ -n "$wanted" ]; then
+if [ "$wanted" = test ] || [ "$wanted" = bench ]; then
     have mariadbd || [ -x /usr/sbin/mariadbd ] || set -- "$@" mariadb-server
     exists '/usr/lib/mysql/plugin/ha_rocksdb.so' || set -- "$@" mariadb-plugin-rocksdb
     have sysbench || set -- "$@" sysbench

@@ -172,7 +172,9 @@ impl WorkCounter {
     /// # Errors
     /// The command failed or printed no number.
     pub fn count(&self) -> Result<f64, LiveError> {
-        let failed = |what: String| LiveError::WorkCommand { command: self.command.clone(), what };
+        let failed = |what: String| {
+            LiveError::failed(format!("the work command `{}` {what}", self.command), "", "")
+        };
         let output = Command::new("sh")
             .args(["-c", &self.command])
             .output()

@@ -9,14 +9,23 @@ use crate::LiveError;
 ///
 /// # Errors
 /// It is not x86-64.
-pub const fn check_platform() -> Result<(), LiveError> {
-    if cfg!(target_arch = "x86_64") { Ok(()) } else { Err(LiveError::WrongPlatform) }
+pub fn check_platform() -> Result<(), LiveError> {
+    if cfg!(target_arch = "x86_64") {
+        Ok(())
+    } else {
+        Err(LiveError::failed("the live optimizer needs x86-64", "", ""))
+    }
 }
 
 pub(crate) use arch::{
     Registers, SYS_EPOLL_WAIT, SYS_PAUSE, SYS_POLL, SYS_RENAME, SYS_SELECT, SYS_UNLINK,
     size_of_vectors,
 };
+
+/// The result of `ptrace`.
+pub(crate) fn check(status: libc::c_long) -> io::Result<()> {
+    if status == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
 
 /// The registers of a stopped thread.
 pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
@@ -37,7 +46,7 @@ mod arch {
         user_regs_struct as Registers,
     };
 
-    use crate::trace::check;
+    use super::check;
 
     pub(super) fn registers(tid: i32) -> io::Result<Registers> {
         let mut registers = std::mem::MaybeUninit::<Registers>::uninit();
@@ -84,9 +93,9 @@ mod arch {
         pub(crate) rdi: u64,
         pub(crate) orig_rax: u64,
         pub(crate) rip: u64,
-        pub(crate) cs: u64,
         pub(crate) eflags: u64,
         pub(crate) rsp: u64,
+        pub(crate) fs_base: u64,
     }
 
     /// System calls that only x86-64 has.

@@ -1,5 +1,5 @@
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dbdyno_machine::safe_files::UntrustedDir;
 use dbdyno_units::Nanos;
@@ -103,16 +103,6 @@ pub enum LiveError {
         /// What the thread was to do.
         task: &'static str,
     },
-    /// There are no free addresses near the code.
-    #[error("process {pid} has no {size} bytes of free addresses within 2 GiB of {address:#x}")]
-    NoFreeRange {
-        /// Process ID.
-        pid: u32,
-        /// Requested bytes.
-        size: u64,
-        /// Address of the code.
-        address: u64,
-    },
     /// Bytes to replace are neither the original nor a patch of dbdyno.
     #[error(
         "the memory of process {pid} at {address:#x} was changed by another program; it was left \
@@ -136,48 +126,37 @@ pub enum LiveError {
         /// Process ID.
         pid: u32,
     },
-    /// The operation is not valid in the current state of the process.
-    #[error("process {pid} {state}")]
-    WrongState {
-        /// Process ID.
-        pid: u32,
-        /// The state, and what to do.
-        state: String,
-    },
-    /// The command that counts work failed.
-    #[error("the work command `{command}` {what}")]
-    WorkCommand {
-        command: String,
-        /// What is wrong with it or its output.
-        what: String,
-    },
     /// Another dbdyno is attached to the process.
     #[error("another dbdyno is attached to process {pid}; wait for it or end it")]
     Locked {
         /// Process ID.
         pid: u32,
     },
-    /// The environment defines no directory for journals.
-    #[error(
-        "no directory for journals: set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME to an absolute \
-         path, or name a directory with --state"
-    )]
-    NoState,
-    /// Another user could write to the directory for journals.
+    /// Any other error.
     #[error(transparent)]
-    UntrustedState(#[from] UntrustedDir),
-    #[error("the live optimizer needs x86-64")]
-    WrongPlatform,
-    /// A file of dbdyno could not be read or written.
-    #[error("{doing} {} failed: {source}", path.display())]
-    File {
-        /// What failed.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Failed(#[from] Failure),
+}
+
+/// An error that no caller distinguishes from others.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}{}{}", part(": ", why), part("; ", advice))]
+pub struct Failure {
+    /// What failed.
+    pub what: String,
+    /// Why; empty if `what` says it.
+    pub why: String,
+    /// What to do; empty if nothing can be done.
+    pub advice: &'static str,
+}
+
+fn part(separator: &str, text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{separator}{text}") }
+}
+
+impl From<UntrustedDir> for LiveError {
+    fn from(error: UntrustedDir) -> Self {
+        Self::failed(error.to_string(), "", "")
+    }
 }
 
 impl LiveError {
@@ -220,8 +199,21 @@ impl LiveError {
 
     /// For `map_err`: a failed operation on a file of dbdyno.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::File { doing, path, source }
+        let what = format!("{doing} {} failed", path.display());
+        move |source| Self::failed(what, source.to_string(), "")
+    }
+
+    pub(crate) fn failed(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        advice: &'static str,
+    ) -> Self {
+        Self::Failed(Failure { what: what.into(), why: why.into(), advice })
+    }
+
+    /// The operation is not valid in the current state of the process.
+    pub(crate) fn wrong_state(pid: u32, state: &str) -> Self {
+        Self::failed(format!("process {pid} {state}"), "", "")
     }
 
     pub(crate) fn refused(pid: u32, reason: impl Into<String>) -> Self {

@@ -264,11 +264,8 @@ impl Journal {
     pub fn change(&mut self, change: impl FnOnce(&mut JournalRecord)) -> Result<(), LiveError> {
         let mut record = self.record.clone();
         change(&mut record);
-        let text = serde_json::to_vec(&record).map_err(|error| LiveError::File {
-            doing: "writing",
-            path: self.directory.clone(),
-            source: error.into(),
-        })?;
+        let text = serde_json::to_vec(&record)
+            .map_err(|error| LiveError::file("writing", &self.directory)(error.into()))?;
         store(&self.directory, &text)
             .map_err(LiveError::file("writing the journal in", &self.directory))?;
         self.record = record;
@@ -305,7 +302,14 @@ pub fn state_dir(chosen: Option<&Path>) -> Result<PathBuf, LiveError> {
         Some(path) => path.to_owned(),
         None => {
             let from = |name: &str| std::env::var_os(name);
-            default_state(rustix::process::geteuid().is_root(), from).ok_or(LiveError::NoState)?
+            default_state(rustix::process::geteuid().is_root(), from).ok_or_else(|| {
+                LiveError::failed(
+                    "no directory for journals",
+                    "",
+                    "set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME to an absolute path, or name a directory with \
+                     --state",
+                )
+            })?
         }
     };
     SafeDir::create_trusted(&path, 0o700)?;
@@ -372,8 +376,7 @@ fn read(directory: &Path) -> Result<Option<JournalRecord>, LiveError> {
         }
         Err(error) => return Err(LiveError::file("reading", &path)(error)),
     };
-    let invalid =
-        |source: std::io::Error| LiveError::File { doing: "parsing", path: path.clone(), source };
+    let invalid = |source: std::io::Error| LiveError::file("parsing", &path)(source);
     let record: JournalRecord =
         serde_json::from_slice(&text).map_err(|error| invalid(error.into()))?;
     if record.format != FORMAT {

@@ -48,7 +48,7 @@ pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE};
 pub use count::{
     Counted, CountingOptions, CountingReport, PreparedCounting, count, end_counting_after_input,
 };
-pub use error::LiveError;
+pub use error::{Failure, LiveError};
 pub use job::{
     DryRun, Event, Events, OptimizeJob, Outcome, ProcessProfile, ProfileReport, Supervision,
 };

@@ -19,7 +19,8 @@ pub const REACH: u64 = (1 << 31) - (1 << 20);
 /// Lowest address that can be mapped, because null pointers must fault: the kernel's default limit.
 pub const LOWEST_ADDRESS: u64 = 1 << 16;
 
-/// Copies the hot functions of the modules in a better layout.
+/// Copies the hot functions of the modules in a better layout, in passes: choose, count, split, order, keep within the
+/// limit, place, emit, predict. [`optimize_proven`](crate::optimize_proven) adds the last one: prove.
 ///
 /// # Errors
 /// No hot function can be moved, the samples do not meet [`Options::required`], or there is no space for
@@ -31,17 +32,37 @@ pub fn optimize(
     address_space: &mut dyn AddressSpace,
 ) -> Result<Relayout, LayoutError> {
     let mut statistics = Statistics { samples: samples.total(), ..Statistics::default() };
-    let hot = hot_functions(modules, samples, options, &mut statistics);
-    let mut moved = choose(modules, &hot, samples, options, &mut statistics);
+    let hot = choose(modules, samples, options, &mut statistics);
+    let mut moved = count_and_split(modules, &hot, samples, options, &mut statistics);
     if let Some(required) = &options.required {
         required.check(&statistics.precision)?;
     }
+    adjust_estimates(&mut moved);
+    for moved in &mut moved {
+        layout::order_functions(moved, options);
+    }
     keep_within(modules, &mut moved, options, &mut statistics);
+    let mut layout = place_and_emit(modules, &moved, options, address_space, &mut statistics)?;
+    if layout.entries.is_empty() {
+        return Err(LayoutError::NothingHot { samples: samples.total() });
+    }
+    predict(&moved, &layout.map, &mut statistics);
+    layout.statistics = statistics;
+    Ok(layout)
+}
+
+/// Places the copies near their modules, and writes them and what leads to them.
+fn place_and_emit(
+    modules: &[&Module],
+    moved: &[Vec<MovedFunction>],
+    options: &Options,
+    address_space: &mut dyn AddressSpace,
+    statistics: &mut Statistics,
+) -> Result<Relayout, LayoutError> {
     let mut result = EmittedCode::default();
     let (mut entries, mut virtual_slots) = (Vec::new(), Vec::new());
     let mut frames = Vec::new();
-    for (index, module) in modules.iter().enumerate() {
-        let moved = &moved[index];
+    for (index, (module, moved)) in modules.iter().zip(moved).enumerate() {
         if moved.is_empty() {
             continue;
         }
@@ -57,23 +78,9 @@ pub fn optimize(
         frames.extend(emitted.frames.clone());
         result.append(emitted);
     }
-    if entries.is_empty() {
-        return Err(LayoutError::NothingHot { samples: samples.total() });
-    }
     entries.sort_unstable_by_key(|entry| entry.address);
     virtual_slots.sort_unstable_by_key(|slot: &VirtualSlot| slot.address);
     result.symbols.sort_unstable_by_key(|symbol| symbol.address);
-    let map = AddressMap::new(result.pairs, result.originals);
-    let mut prediction = Prediction::default();
-    for moved in moved.iter().flatten() {
-        statistics.functions_moved += 1;
-        statistics.samples_moved += moved.samples;
-        statistics.functions_counted += u64::from(moved.is_counted);
-        statistics.jump_tables_seen += moved.graph.tables.len() as u64;
-        statistics.jump_tables_copied += moved.tables.len() as u64;
-        prediction.add(moved, &map);
-    }
-    statistics.effect = prediction.effect();
     statistics.hot_bytes = result.hot_bytes;
     statistics.cold_bytes = result.cold_bytes;
     statistics.data_bytes = result.data_bytes;
@@ -87,9 +94,23 @@ pub fn optimize(
         tables: result.tables,
         slots: result.slots,
         counters: result.counters,
-        map,
-        statistics,
+        map: AddressMap::new(result.pairs, result.originals),
+        statistics: Statistics::default(),
     })
+}
+
+/// Counts what was moved, and predicts the effect.
+fn predict(moved: &[Vec<MovedFunction>], map: &AddressMap, statistics: &mut Statistics) {
+    let mut prediction = Prediction::default();
+    for moved in moved.iter().flatten() {
+        statistics.functions_moved += 1;
+        statistics.samples_moved += moved.samples;
+        statistics.functions_counted += u64::from(moved.is_counted);
+        statistics.jump_tables_seen += moved.graph.tables.len() as u64;
+        statistics.jump_tables_copied += moved.tables.len() as u64;
+        prediction.add(moved, map);
+    }
+    statistics.effect = prediction.effect();
 }
 
 /// A function with samples.
@@ -100,7 +121,7 @@ struct HotFunction {
 }
 
 /// The functions that cover the requested share of the samples, hottest first.
-fn hot_functions(
+fn choose(
     modules: &[&Module],
     samples: &Samples,
     options: &Options,
@@ -135,8 +156,9 @@ fn hot_functions(
     hot
 }
 
-/// Analyzes the hot functions. Returns those that can be moved, by module, in their new order.
-fn choose(
+/// Analyzes the hot functions, counts the executions of their blocks, and splits these into hot and cold ones, each in
+/// their new order. Returns the functions that can be moved, by module.
+fn count_and_split(
     modules: &[&Module],
     hot: &[HotFunction],
     samples: &Samples,
@@ -184,10 +206,6 @@ fn choose(
             counters,
             is_counted,
         });
-    }
-    adjust_estimates(&mut moved);
-    for moved in &mut moved {
-        layout::order_functions(moved, options);
     }
     moved
 }

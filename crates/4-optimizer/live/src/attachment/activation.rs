@@ -181,7 +181,7 @@ impl Attachment {
     /// Checks that a patch is inside the reserved memory and can be written atomically.
     pub(super) fn check(&self, patch: &Patch) -> Result<(), LiveError> {
         let pid = self.process.pid();
-        let wrong = |state: String| Err(LiveError::WrongState { pid, state });
+        let wrong = |state: String| Err(LiveError::wrong_state(pid, &state));
         let last =
             self.generations().last().filter(|last| last.state == GenerationState::Preparing);
         let Some(last) = last else { return wrong("has no reserved memory".to_owned()) };
@@ -314,12 +314,11 @@ impl Attachment {
         let Some(unwinder) = Unwinder::of(&self.process)? else { return Ok(()) };
         let area = self.generations().last().and_then(|last| last.areas.first()).copied();
         let Some(area) = area else {
-            let state = "has no reserved memory".to_owned();
-            return Err(LiveError::WrongState { pid, state });
+            return Err(LiveError::wrong_state(pid, "has no reserved memory"));
         };
         if frames.len() > unwind::MAX_LISTS {
             let state = format!("would get too many lists of frames ({})", frames.len());
-            return Err(LiveError::WrongState { pid, state });
+            return Err(LiveError::wrong_state(pid, &state));
         }
         // Recorded first, because memory that the unwinder uses must not be unmapped.
         self.change_last(|generation| generation.frames = frames.to_vec())?;

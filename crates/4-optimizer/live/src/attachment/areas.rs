@@ -67,10 +67,14 @@ impl Attachment {
         let siblings = self.siblings.iter().filter_map(|pid| Maps::of(*pid).ok());
         let maps = siblings.fold(self.process.maps()?, Maps::with);
         let maps = maps.with(Maps::reserved(taken.iter().map(Area::range)));
-        let address = maps.free_range(near, whole, alignment).ok_or(LiveError::NoFreeRange {
-            pid,
-            size: whole,
-            address: near.start,
+        let address = maps.free_range(near, whole, alignment).ok_or_else(|| {
+            LiveError::wrong_state(
+                pid,
+                &format!(
+                    "has no {whole} bytes of free addresses within 2 GiB of {:#x}",
+                    near.start
+                ),
+            )
         })?;
         Ok(Area { address, code, data: unwind::DATA_SIZE })
     }
@@ -237,11 +241,10 @@ impl Attachment {
                     thread::sleep(FREE_PAUSE);
                 }
                 Ok(_) => {
-                    return Err(LiveError::WrongState {
-                        pid: self.process.pid(),
-                        state: "has a thread in code of an interrupted dbdyno; try again"
-                            .to_owned(),
-                    });
+                    return Err(LiveError::wrong_state(
+                        self.process.pid(),
+                        "has a thread in code of an interrupted dbdyno; try again",
+                    ));
                 }
                 Err(error) => return Err(error),
             }

@@ -13,7 +13,6 @@ mod stub;
 pub(crate) use blocked::BlockedThreads;
 pub(crate) use inject::{call_functions, check_filters, make_system_calls};
 pub(crate) use priorities::restore_priorities;
-pub(crate) use raw::check;
 pub(crate) use restart::is_in_critical_section;
 pub(crate) use session::StoppedProcess;
 pub(crate) use stacks::{KnownCode, Stacks, is_code_in_use, ranges_in_use};

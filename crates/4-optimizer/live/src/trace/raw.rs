@@ -6,6 +6,7 @@
 use std::io;
 use std::ptr;
 
+use crate::arch::check;
 pub(crate) use crate::arch::{Registers, registers, set_registers};
 
 /// Why a thread is stopped.
@@ -22,11 +23,6 @@ pub(crate) enum ThreadStop {
 
 /// The event in the status of `waitpid` that `PTRACE_INTERRUPT` and group stops cause.
 const EVENT_STOP: i32 = 128;
-
-/// The result of `ptrace`.
-pub(crate) fn check(status: libc::c_long) -> io::Result<()> {
-    if status == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
 
 pub(crate) fn seize(tid: i32) -> io::Result<()> {
     let nothing = ptr::null_mut::<libc::c_void>();

@@ -23,7 +23,7 @@ fn live_servers_also_of_mysql_are_optimized_before_each_microbenchmark() {
 /// Servers are optimized again before each microbenchmark, with all processes of PostgreSQL.
 fn optimize_servers(with_mysql: bool) {
     let test = TestDir::new();
-    let live = "[candidate.live]\nprofile = \"1s\"\nstop = \"500ms\"";
+    let live = "[candidate.live]\nprofile = \"1s\"\nmax_pause = \"500ms\"";
     let mariadb = format!("{}\n{live}\nforce = true", INNODB.1);
     let postgres = format!("{}\n{live}\nforce = true", POSTGRES.1);
     let refused = format!("{}\n{live}\nfrequency = 50", INNODB.1);
@@ -79,7 +79,7 @@ fn optimize_servers(with_mysql: bool) {
 /// be killed.
 fn start_live(test: &TestDir) -> Background {
     let live =
-        format!("{}\nlive = {{ profile = \"1s\", stop = \"500ms\", force = true }}", INNODB.1);
+        format!("{}\nlive = {{ profile = \"1s\", max_pause = \"500ms\", force = true }}", INNODB.1);
     let servers = Servers {
         clients: "2",
         budget: "3s",
@@ -112,7 +112,7 @@ fn server_killed_in_warm_up_is_warmed_up_and_optimized() {
     let test = TestDir::new();
     let out = test.out();
     let live =
-        format!("{}\nlive = {{ profile = \"2s\", stop = \"500ms\", force = true }}", INNODB.1);
+        format!("{}\nlive = {{ profile = \"2s\", max_pause = \"500ms\", force = true }}", INNODB.1);
     let servers = Servers { candidates: &[INNODB, ("live", &live)], ..Servers::default() };
     let mut run = servers.start(&test, &[]);
     let own = "SELECT COUNT(*) FROM slice WHERE warmup AND candidate = 1";
