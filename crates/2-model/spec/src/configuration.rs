@@ -1,7 +1,7 @@
 //! `configuration = { … }`: a server's own settings, under the server's names.
 
 use dbdyno_document::{Problem, Setting, Spanned, Table};
-use dbdyno_types::server::ServerSystem;
+use dbdyno_types::server::{Protocol, ServerSystem};
 
 /// Reads a table on top of the default settings. Settings keep their order; an override keeps the
 /// position of the setting that it replaces.
@@ -67,9 +67,9 @@ fn report_name(table: &Table<'_>, name: Spanned<&str>) {
 
 /// The canonical spelling of a name with several spellings.
 pub fn canonical(name: &str, system: ServerSystem) -> String {
-    match system {
-        ServerSystem::MariaDb | ServerSystem::MySql => name.replace('-', "_"),
-        ServerSystem::PostgreSql => name.to_ascii_lowercase(),
+    match system.facts().protocol {
+        Protocol::MySql => name.replace('-', "_"),
+        Protocol::PostgreSql => name.to_ascii_lowercase(),
     }
 }
 
@@ -93,14 +93,6 @@ fn text(value: Spanned<Setting<'_>>, system: ServerSystem, table: &Table<'_>) ->
         Setting::Integer(number) => Some(number.to_string()),
         Setting::Float(number) if number.is_finite() => Some(number.to_string()),
         Setting::Float(_) => problem("a setting must be a finite number", "write it as a string"),
-        Setting::Boolean(on) => Some(
-            match (system, on) {
-                (ServerSystem::PostgreSql, true) => "on",
-                (ServerSystem::PostgreSql, false) => "off",
-                (ServerSystem::MariaDb | ServerSystem::MySql, true) => "ON",
-                (ServerSystem::MariaDb | ServerSystem::MySql, false) => "OFF",
-            }
-            .to_owned(),
-        ),
+        Setting::Boolean(on) => Some(system.facts().booleans[usize::from(on)].to_owned()),
     }
 }

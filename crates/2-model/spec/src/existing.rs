@@ -1,7 +1,7 @@
 //! Existing servers: a `[[candidate]]` with a `url`.
 
 use dbdyno_document::{Problem, Span, Table};
-use dbdyno_types::server::ServerSystem;
+use dbdyno_types::server::{Protocol, ServerSystem};
 
 use crate::candidate::Read;
 use crate::experiment::{ExistingServer, Host, System};
@@ -59,7 +59,8 @@ pub fn check_schemas(root: &Table<'_>, candidates: &[Read<'_>], control_of: Opti
 fn share(one: &ExistingServer, other: &ExistingServer) -> bool {
     one.target.address == other.target.address
         && one.schema == other.schema
-        && (one.system != ServerSystem::PostgreSql || one.target.database == other.target.database)
+        && (one.system.facts().protocol != Protocol::PostgreSql
+            || one.target.database == other.target.database)
 }
 
 /// Reports existing servers if the schedule requires restarts: dbdyno cannot restart them.

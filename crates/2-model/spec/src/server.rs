@@ -95,9 +95,10 @@ pub fn read(
     let own = read_over(table, system, defaults);
     let release = read_release(table, system, program);
     let build = read_build(table, system, own.source.as_ref(), program, definitions);
-    if system == ServerSystem::PostgreSql && build::is_requested(table) && tls {
+    if system.facts().has_configure && build::is_requested(table) && tls {
         let span = table.key_span("tls").unwrap_or_else(|| table.span());
-        let problem = Problem::new(span, "PostgreSQL that dbdyno compiles has no TLS");
+        let message = format!("{} that dbdyno compiles has no TLS", system.title());
+        let problem = Problem::new(span, message);
         table.report(problem.help("remove `tls`, or use an installed server or a `release`"));
     }
     for key in KEYS_OF_EXISTING {
@@ -149,7 +150,7 @@ fn read_build(
     definitions: &Definitions,
 ) -> Option<Option<Build>> {
     let title = system.title();
-    if system != ServerSystem::PostgreSql {
+    if !system.facts().has_configure {
         let help = format!("{title} is configured by CMake");
         table.refuse("configure_with", "is for PostgreSQL", help);
     }
@@ -164,11 +165,7 @@ fn read_build(
     let build = build::read(table, definitions, source)?;
     if build.source == SourceOrigin::Bundled {
         let message = format!("missing `source`: {title} is compiled for the run");
-        let example = match system {
-            ServerSystem::PostgreSql => "debian = \"postgresql-15\", suite = \"bookworm\"",
-            ServerSystem::MariaDb => "debian = \"mariadb\", suite = \"bookworm\"",
-            ServerSystem::MySql => "debian = \"mysql-9.7\", suite = \"sid\"",
-        };
+        let example = system.facts().example_source;
         let help = format!("add `source`, such as {{ {example} }}");
         let span = table.key_span("variant").unwrap_or_else(|| table.span());
         table.report(Problem::new(span, message).help(help));

@@ -1,7 +1,7 @@
 //! `setup` of `[workload]`: SQL scripts that create and fill the user's own tables.
 
 use dbdyno_document::{Problem, Span, Spanned, Table};
-use dbdyno_types::server::ServerSystem;
+use dbdyno_types::server::{Protocol, ServerSystem};
 use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script};
 
 use crate::candidate::{self, Program};
@@ -95,9 +95,9 @@ pub fn check_statements(
 }
 
 const fn dialect_of(system: ServerSystem) -> Dialect {
-    match system {
-        ServerSystem::MariaDb | ServerSystem::MySql => Dialect::MySql,
-        ServerSystem::PostgreSql => Dialect::PostgreSql,
+    match system.facts().protocol {
+        Protocol::MySql => Dialect::MySql,
+        Protocol::PostgreSql => Dialect::PostgreSql,
     }
 }
 

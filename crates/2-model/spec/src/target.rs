@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Document, Problem, Spanned, did_you_mean, nearest};
-use dbdyno_types::server::{Address, ServerSystem, Target};
+use dbdyno_types::server::{Address, Protocol, ServerSystem, Target};
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
@@ -75,19 +75,16 @@ impl<'t> Reader<'t> {
     /// Checks the scheme; returns the offset of the text after it.
     fn scheme(self) -> Option<usize> {
         let all = 0..self.text.value.len();
-        let of = |system| match system {
-            ServerSystem::MariaDb | ServerSystem::MySql => ["mysql", "mariadb"],
-            ServerSystem::PostgreSql => ["postgres", "postgresql"],
-        };
+        let schemes = self.system.facts().schemes;
         let Some((scheme, _)) = self.text.value.split_once("://") else {
             let help = format!("write it as \"{}\"", self.example());
             return self.report(all, "`url` is not a server URL", help);
         };
-        if of(self.system).contains(&scheme) {
+        if schemes.contains(&scheme) {
             return Some(scheme.len() + "://".len());
         }
         let place = 0..scheme.len();
-        let [first, second] = of(self.system);
+        let [first, second] = schemes;
         let message = format!("`url` is not for {}", self.system.title());
         let help = format!("its URLs start with {first}:// or {second}://");
         self.report(place, message, help)
@@ -113,10 +110,7 @@ impl<'t> Reader<'t> {
         let Some(secret) = in_user.or_else(in_query) else { return Some(()) };
         let place = authority_start + secret.start..authority_start + secret.end;
         self.conceal(place.clone());
-        let (variable, file) = match self.system {
-            ServerSystem::MariaDb | ServerSystem::MySql => ("MYSQL_PWD", "~/.my.cnf"),
-            ServerSystem::PostgreSql => ("PGPASSWORD", "~/.pgpass"),
-        };
+        let (variable, file) = self.system.facts().password_in;
         let help = format!(
             "the experiment is stored with each run: use the environment variable DBDYNO_PASSWORD or {variable}, or {file}"
         );
@@ -215,11 +209,9 @@ impl<'t> Reader<'t> {
     }
 
     fn check_keys(self, query: &[Pair<'_>]) -> Option<()> {
-        let valid: &[&str] = match self.system {
-            ServerSystem::MariaDb | ServerSystem::MySql => {
-                &["socket", TLS, AUTHORITIES, FINGERPRINT, PUBLIC_KEY]
-            }
-            ServerSystem::PostgreSql => &["host", "port", TLS, AUTHORITIES, FINGERPRINT],
+        let valid: &[&str] = match self.system.facts().protocol {
+            Protocol::MySql => &["socket", TLS, AUTHORITIES, FINGERPRINT, PUBLIC_KEY],
+            Protocol::PostgreSql => &["host", "port", TLS, AUTHORITIES, FINGERPRINT],
         };
         let Some(unknown) = query.iter().find(|pair| !valid.contains(&pair.key)) else {
             return Some(());
@@ -246,9 +238,9 @@ impl<'t> Reader<'t> {
     }
 
     fn address(self, url: &Url, parts: &Parts<'_>) -> Option<Address> {
-        match self.system {
-            ServerSystem::MariaDb | ServerSystem::MySql => self.mysql_address(url, parts),
-            ServerSystem::PostgreSql => self.postgres_address(url, parts),
+        match self.system.facts().protocol {
+            Protocol::MySql => self.mysql_address(url, parts),
+            Protocol::PostgreSql => self.postgres_address(url, parts),
         }
     }
 
@@ -338,10 +330,7 @@ impl<'t> Reader<'t> {
     }
 
     fn example(self) -> &'static str {
-        match self.system {
-            ServerSystem::MariaDb | ServerSystem::MySql => "mysql://user@host:3306/",
-            ServerSystem::PostgreSql => "postgres://user@host:5432/database",
-        }
+        self.system.facts().example_url
     }
 
     /// Reports a problem with a part of the URL; returns `None` for convenience.

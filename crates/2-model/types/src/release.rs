@@ -10,10 +10,7 @@ pub const SUITES: [&str; 5] = ["bullseye", "bookworm", "trixie", "forky", "sid"]
 /// The suites with packages of a system's server, the oldest first.
 #[must_use]
 pub const fn suites(system: ServerSystem) -> &'static [&'static str] {
-    match system {
-        ServerSystem::MariaDb | ServerSystem::PostgreSql => &SUITES,
-        ServerSystem::MySql => &["sid"],
-    }
+    system.facts().suites
 }
 
 /// Where the program of a compiled release is from.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::CertificateFingerprint;
+use crate::release::SUITES;
 
 /// A database server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,24 +22,32 @@ impl ServerSystem {
     /// All systems.
     pub const ALL: [Self; 3] = [Self::MariaDb, Self::MySql, Self::PostgreSql];
 
+    /// What is known of the system without its program.
+    #[must_use]
+    pub const fn facts(self) -> &'static SystemFacts {
+        match self {
+            Self::MariaDb => &MARIADB,
+            Self::MySql => &MYSQL,
+            Self::PostgreSql => &POSTGRESQL,
+        }
+    }
+
     /// The name in experiments and exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::MariaDb => "mariadb",
-            Self::MySql => "mysql",
-            Self::PostgreSql => "postgresql",
-        }
+        self.facts().name
     }
 
     /// The official name.
     #[must_use]
     pub const fn title(self) -> &'static str {
-        match self {
-            Self::MariaDb => "MariaDB",
-            Self::MySql => "MySQL",
-            Self::PostgreSql => "PostgreSQL",
-        }
+        self.facts().title
+    }
+
+    /// The system with this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|system| system.name() == name)
     }
 
     /// The system that a server with this version is. MariaDB and MySQL are reached by the same URLs, so that
@@ -57,12 +66,77 @@ impl ServerSystem {
     /// The storage engines that can be selected; empty if there is no choice.
     #[must_use]
     pub const fn storage_engines(self) -> &'static [StorageEngine] {
-        match self {
-            Self::MariaDb | Self::MySql => &[StorageEngine::InnoDb, StorageEngine::MyRocks],
-            Self::PostgreSql => &[],
-        }
+        self.facts().storage_engines
     }
 }
+
+/// The protocol between clients and servers, with the SQL that is sent in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    MySql,
+    PostgreSql,
+}
+
+/// What is known of a system without its program.
+#[derive(Debug)]
+pub struct SystemFacts {
+    /// The name in experiments and exports.
+    name: &'static str,
+    title: &'static str,
+    pub protocol: Protocol,
+    /// The schemes of URLs of each protocol, and an example.
+    pub schemes: [&'static str; 2],
+    pub example_url: &'static str,
+    /// Where clients find a password: an environment variable and a file.
+    pub password_in: (&'static str, &'static str),
+    storage_engines: &'static [StorageEngine],
+    /// The suites of Debian with packages of the server, the oldest first.
+    pub suites: &'static [&'static str],
+    /// An example of `source` in an experiment.
+    pub example_source: &'static str,
+    /// How the values false and true are written in its configuration file.
+    pub booleans: [&'static str; 2],
+    /// Whether it is configured by its own script, with options of the user, and compiled without TLS.
+    pub has_configure: bool,
+}
+
+const ENGINES: &[StorageEngine] = &[StorageEngine::InnoDb, StorageEngine::MyRocks];
+
+const MARIADB: SystemFacts = SystemFacts {
+    name: "mariadb",
+    title: "MariaDB",
+    protocol: Protocol::MySql,
+    schemes: ["mysql", "mariadb"],
+    example_url: "mysql://user@host:3306/",
+    password_in: ("MYSQL_PWD", "~/.my.cnf"),
+    storage_engines: ENGINES,
+    suites: &SUITES,
+    example_source: "debian = \"mariadb\", suite = \"bookworm\"",
+    booleans: ["OFF", "ON"],
+    has_configure: false,
+};
+
+const MYSQL: SystemFacts = SystemFacts {
+    name: "mysql",
+    title: "MySQL",
+    suites: &["sid"],
+    example_source: "debian = \"mysql-9.7\", suite = \"sid\"",
+    ..MARIADB
+};
+
+const POSTGRESQL: SystemFacts = SystemFacts {
+    name: "postgresql",
+    title: "PostgreSQL",
+    protocol: Protocol::PostgreSql,
+    schemes: ["postgres", "postgresql"],
+    example_url: "postgres://user@host:5432/database",
+    password_in: ("PGPASSWORD", "~/.pgpass"),
+    storage_engines: &[],
+    suites: &SUITES,
+    example_source: "debian = \"postgresql-15\", suite = \"bookworm\"",
+    booleans: ["off", "on"],
+    has_configure: true,
+};
 
 /// A storage engine inside a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

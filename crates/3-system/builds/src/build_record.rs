@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use dbdyno_types::build::ConfigureTool;
+use dbdyno_types::server::ServerSystem;
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,16 @@ pub enum System {
     MariaDb,
     /// The servers of MySQL and of its forks with the same build system.
     MySql,
+}
+
+impl From<ServerSystem> for System {
+    fn from(system: ServerSystem) -> Self {
+        match system {
+            ServerSystem::MariaDb => Self::MariaDb,
+            ServerSystem::MySql => Self::MySql,
+            ServerSystem::PostgreSql => Self::PostgreSql,
+        }
+    }
 }
 
 /// A compiler family; it determines the spelling of flags.

@@ -1,8 +1,8 @@
 //! The insert benchmark's interface to an engine: its table, and inserting rows.
 
-use dbdyno_drivers::{Connection, Error, ErrorKind};
+use dbdyno_drivers::{Connection, Error};
 
-use crate::Engine;
+use crate::{Engine, failed};
 
 /// An engine that the insert benchmark can run on.
 pub trait InsertEngine: Engine {
@@ -27,9 +27,6 @@ pub trait InsertEngine: Engine {
     fn table_sql(&self, table: &str) -> String;
 
     /// The smallest and the largest primary key of a table; `None` if it is empty.
-    ///
-    /// # Errors
-    /// A statement failed.
     fn keys(
         &self,
         connection: &mut Self::Connection,
@@ -54,12 +51,7 @@ const MAX_BYTES_PER_STATEMENT: usize = 4 << 20;
 const BYTES_PER_ROW: usize = 72;
 
 fn not_a_number(sql: &str, text: &str) -> Error {
-    Error {
-        doing: format!("executing {sql}"),
-        message: format!("`{text}` is not a number"),
-        code: None,
-        kind: ErrorKind::Statement,
-    }
+    failed(format!("executing {sql}"), format!("`{text}` is not a number"))
 }
 
 /// The columns after the primary key; only the type of the first one differs between systems.

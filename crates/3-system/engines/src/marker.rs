@@ -3,9 +3,11 @@
 //! Only a schema whose marker has the run's id belongs to the run. Only tables that the marker lists
 //! are dropped, and the schema only if nothing else is in it.
 
-use dbdyno_drivers::{Error, ErrorKind};
+use dbdyno_drivers::Error;
 use dbdyno_types::{RunId, RunIdentity};
 use serde::{Deserialize, Serialize};
+
+use crate::failed;
 
 /// The name of the table that is the marker. Its columns are `kind` and `value`.
 pub(crate) const MARKER: &str = "dbdyno_marker";
@@ -31,7 +33,7 @@ pub(crate) fn rows_of(run: &RunIdentity) -> [(&'static str, String); 3] {
 
 /// Who created a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SchemaOwner {
+pub enum SchemaOwner {
     /// There is no such schema.
     None,
     /// This run; with the tables that the marker lists.
@@ -106,22 +108,18 @@ pub(crate) fn why_not_own(owner: &SchemaOwner, schema: &str) -> Option<String> {
 
 /// The error if a schema is not this run's.
 pub(crate) fn not_own(doing: &str, schema: &str, reason: String) -> Error {
-    refused(format!("{doing} the schema {schema}"), reason)
+    failed(format!("{doing} the schema {schema}"), reason)
 }
 
 /// The error if objects of others prevent the removal of this run's tables or schema.
 pub(crate) fn in_the_way(doing: String, objects: &str) -> Error {
-    refused(
+    failed(
         doing,
         format!(
             "not dropped, because of objects that dbdyno did not create: {objects}. Drop or move \
              them, then try again"
         ),
     )
-}
-
-fn refused(doing: String, message: String) -> Error {
-    Error { doing, message, code: None, kind: ErrorKind::Statement }
 }
 
 #[cfg(test)]

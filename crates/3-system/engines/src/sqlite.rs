@@ -8,7 +8,7 @@ use dbdyno_types::StateSnapshot;
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{Engine, NextRow, Table};
+use crate::{Engine, NextRow, Table, busy, column, failed};
 
 /// SQLite's settings; the texts are values of pragmas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,9 +36,6 @@ const ROWS_PER_COMMIT: u64 = 10_000;
 
 impl Sqlite {
     /// Loads the library. The file is not opened yet.
-    ///
-    /// # Errors
-    /// The library cannot be loaded.
     pub fn new(library: &Path, settings: Settings, file: &Path) -> Result<Self, Error> {
         Ok(Self { library: Library::load(library)?, settings, file: file.to_owned() })
     }
@@ -82,12 +79,10 @@ impl Engine for Sqlite {
         connection.run(&format!("PRAGMA page_size = {}", page_size.as_bytes()))?;
         let mode = connection.query_text(&format!("PRAGMA journal_mode = {journal_mode}"))?;
         if mode != *journal_mode {
-            return Err(Error {
-                doing: format!("setting journal_mode = {journal_mode}"),
-                message: format!("SQLite keeps {mode} for {}", self.file.display()),
-                code: None,
-                kind: dbdyno_drivers::ErrorKind::Statement,
-            });
+            return Err(failed(
+                format!("setting journal_mode = {journal_mode}"),
+                format!("SQLite keeps {mode} for {}", self.file.display()),
+            ));
         }
         connection.run(&format!(
             "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{}",
@@ -130,14 +125,10 @@ impl Engine for Sqlite {
         connection.run("ANALYZE")?;
         if self.settings.journal_mode == "wal" {
             // The first column is 1 if it could not finish.
-            let busy = connection.query_text("PRAGMA wal_checkpoint(TRUNCATE)")?;
-            if busy != "0" {
-                return Err(Error {
-                    doing: "writing back the write-ahead log".to_owned(),
-                    message: "another connection is still reading or writing".to_owned(),
-                    code: None,
-                    kind: dbdyno_drivers::ErrorKind::Busy,
-                });
+            let unfinished = connection.query_text("PRAGMA wal_checkpoint(TRUNCATE)")?;
+            if unfinished != "0" {
+                let message = "another connection is still reading or writing".to_owned();
+                return Err(busy("writing back the write-ahead log", message));
             }
         }
         Ok(())
@@ -210,18 +201,8 @@ fn quoted_text(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// The values of the first column, without NULLs.
-fn column(connection: &mut SqliteConnection, sql: &str) -> Result<Vec<String>, Error> {
-    let rows = connection.query(sql)?;
-    Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
-}
-
 fn number(connection: &mut SqliteConnection, sql: &str) -> Result<u64, Error> {
     let text = connection.query_text(sql)?;
-    text.parse().map_err(|_| Error {
-        doing: format!("executing {sql}"),
-        message: format!("`{text}` is not a number"),
-        code: None,
-        kind: dbdyno_drivers::ErrorKind::Statement,
-    })
+    text.parse()
+        .map_err(|_| failed(format!("executing {sql}"), format!("`{text}` is not a number")))
 }

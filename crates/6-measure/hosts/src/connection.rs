@@ -1,9 +1,10 @@
 //! dbdyno's side of a connection to an agent.
 
+use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -11,19 +12,22 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbdyno_drivers::verifier;
-use dbdyno_engines::server::{Network, ProcessFound, ProcessSearch, ServerPlan};
+use dbdyno_engines::server::Network;
 use dbdyno_machine::{ProcessIdentity, Signal};
 use dbdyno_types::server::ServerSystem;
-use dbdyno_units::{Bytes, Nanos};
+use dbdyno_units::Nanos;
 use rustix::fs::OFlags;
+use serde::de::IgnoredAny;
 
 use crate::copy::{LibcVersion, Program};
 use crate::network_path::{NetworkPath, Timing};
-use crate::password::Password;
 use crate::protocol::{
-    Failed, HEARTBEAT, LONGEST_RESPONSE, LOST_AFTER, PlanRequest, Request, Response,
+    self, Answer, AnyRequest, HEARTBEAT, LONGEST_ANSWER, LOST_AFTER, Request, line_of,
 };
-use crate::{HostDir, HostError, ssh};
+use crate::{HostError, ssh};
+
+/// Random bytes of a password.
+const PASSWORD_BYTES: usize = 24;
 
 /// How many requests and connections are timed.
 const TIMED: u32 = 15;
@@ -72,7 +76,7 @@ struct Shared {
     printed: File,
     timing: Timing,
     /// Held during a request; the answers come in the order of the requests.
-    responses: Mutex<Receiver<Response>>,
+    answers: Mutex<Receiver<Vec<u8>>>,
     link: Arc<Link>,
 }
 
@@ -96,24 +100,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl HostConnection {
     /// Copies dbdyno to the host, if it is not there, starts the agent, and measures how long answers
     /// take. The agent first ends what killed agents of this user left there.
-    ///
-    /// # Errors
-    /// The address is unknown, ssh cannot log in, dbdyno cannot run there, or the load generator cannot
-    /// reach the address.
     pub fn connect(options: &HostOptions<'_>) -> Result<Self, HostError> {
         let HostOptions { name, ssh: destination, address, .. } = *options;
-        let address_error = |reason| HostError::Address {
-            host: name.to_owned(),
-            address: address.to_owned(),
-            reason,
-        };
+        let address_error =
+            |reason: String| HostError::on(name, format!("address {address}: {reason}"));
         let failed = |doing: &'static str| {
-            move |error: io::Error| HostError::Ssh {
-                host: name.to_owned(),
-                doing,
-                message: error.to_string(),
-                advice: String::new(),
-            }
+            move |error: io::Error| HostError::on(name, format!("{doing}: {error}"))
         };
         let password = Password::draw().map_err(failed("drawing a password"))?;
         let mut program = Program::open(options.program).map_err(failed("reading this program"))?;
@@ -122,7 +114,7 @@ impl HostConnection {
         let starting = failed("starting the agent");
         let printed = open_log(options.log).map_err(starting)?;
         let script = program.start_script("agent");
-        let (link, responses) = Link::start(destination, &script, &printed).map_err(starting)?;
+        let (link, answers) = Link::start(destination, &script, &printed).map_err(starting)?;
         let mut shared = Shared {
             name: name.to_owned(),
             cpus: options.cpus.map(str::to_owned),
@@ -131,18 +123,14 @@ impl HostConnection {
             libc,
             printed,
             timing: Timing { agent: Nanos::ZERO, network: Nanos::ZERO, clock_offset: 0 },
-            responses: Mutex::new(responses),
+            answers: Mutex::new(answers),
             link,
         };
-        let directory = options.directory.map(Path::to_owned);
-        match shared.request(&Request::Open(directory))? {
-            Response::Opened(directory) => {
-                tracing::info!(host = name, directory = %directory.display(), "started an agent");
-            }
-            other => return Err(shared.unexpected(&other)),
-        }
+        let directory = shared.call(protocol::Open(options.directory.map(Path::to_owned)))?;
+        tracing::info!(host = name, directory = %directory.display(), "started an agent");
         (shared.timing.agent, shared.timing.clock_offset) = shared.time_agent()?;
-        shared.timing.network = shared.time_network()?.map_err(address_error)?;
+        let port = shared.call(protocol::Listen(path.host, TIMED))?;
+        shared.timing.network = path.round_trip(port, TIMED).map_err(address_error)?;
         Ok(Self(Arc::new(shared)))
     }
 
@@ -161,7 +149,7 @@ impl HostConnection {
     /// The password of the servers' accounts, for the environment of workers only.
     #[must_use]
     pub fn password(&self) -> &str {
-        self.0.password.reveal()
+        &self.0.password.0
     }
 
     /// Kills this process when the connection is lost: it would wait for a server that is gone.
@@ -183,34 +171,6 @@ impl HostConnection {
         lost.then(|| self.0.lost())
     }
 
-    /// Finds a program there, and derives the settings of a server.
-    ///
-    /// # Errors
-    /// It is not installed or not usable, or a setting cannot be used.
-    pub fn plan(&self, request: PlanRequest) -> Result<ServerPlan, HostError> {
-        match self.request(&Request::Plan(Box::new(request)))? {
-            Response::Plan(plan) => Ok(*plan),
-            other => Err(self.0.unexpected(&other)),
-        }
-    }
-
-    /// Finds the process of a server there that somebody else started.
-    ///
-    /// # Errors
-    /// The experiment names a process that is not the server.
-    pub fn find(&self, search: ProcessSearch) -> Result<ProcessFound, HostError> {
-        match self.request(&Request::Find(search))? {
-            Response::Found(found) => Ok(found),
-            other => Err(self.0.unexpected(&other)),
-        }
-    }
-
-    /// The directory of the server with this name there.
-    #[must_use]
-    pub fn dir(&self, name: &str) -> HostDir {
-        HostDir::new(self.clone(), name)
-    }
-
     pub(crate) fn cpus(&self) -> Option<String> {
         self.0.cpus.clone()
     }
@@ -218,14 +178,11 @@ impl HostConnection {
     /// Where a server of this system listens, at a port that the agent chooses.
     pub(crate) fn network(&self, system: ServerSystem, tls: bool) -> Network {
         let NetworkPath { host, client } = self.0.path;
-        let verifier = verifier(system, self.0.password.reveal());
+        let verifier = verifier(system, self.password());
         Network { address: host, port: 0, client, verifier, tls }
     }
 
     /// Checks that a program of this machine finds a C library there that is not too old.
-    ///
-    /// # Errors
-    /// It is older; or the program cannot be read here.
     pub fn check_libc(&self, program: &Path) -> Result<(), HostError> {
         let needs = LibcVersion::needed_by(program)
             .map_err(|error| self.failed(format!("reading {} here: {error}", program.display())))?;
@@ -239,94 +196,61 @@ impl HostConnection {
         )))
     }
 
-    /// The text of its `/proc/cpuinfo`.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn cpuinfo(&self) -> Result<String, HostError> {
-        match self.request(&Request::Machine)? {
-            Response::Machine(text) => Ok(text),
-            other => Err(self.unexpected(&other)),
-        }
-    }
-
-    /// The directory for data there, and its free disk space; `None` if it is unknown.
-    ///
-    /// # Errors
-    /// The connection is lost.
-    pub fn free_space(&self) -> Result<Option<(PathBuf, Bytes)>, HostError> {
-        match self.request(&Request::FreeSpace)? {
-            Response::FreeSpace(space) => Ok(space),
-            other => Err(self.unexpected(&other)),
-        }
-    }
-
     /// An error about something on this host.
     #[must_use]
-    pub fn failed(&self, reason: String) -> HostError {
-        HostError::Failed { host: self.0.name.clone(), failed: Failed::because(reason) }
+    pub fn failed(&self, reason: impl Display) -> HostError {
+        HostError::on(self.name(), reason)
     }
 
-    pub(crate) fn request(&self, request: &Request) -> Result<Response, HostError> {
-        self.0.request(request)
+    /// Sends a request, and waits for its reply.
+    pub fn call<R: Request>(&self, request: R) -> Result<R::Reply, HostError> {
+        self.0.call(request)
     }
 
-    /// Sends a request that has no response.
-    pub(crate) fn send(&self, request: &Request) -> io::Result<()> {
-        self.0.link.send(request)
-    }
-
-    pub(crate) fn request_done(&self, request: &Request) -> Result<(), HostError> {
-        match self.request(request)? {
-            Response::Done => Ok(()),
-            other => Err(self.unexpected(&other)),
-        }
-    }
-
-    /// Sends requests without waiting for the responses in between.
-    pub(crate) fn request_all(&self, requests: &[Request]) -> Result<(), HostError> {
-        self.0.request_all(requests)
-    }
-
-    pub(crate) fn unexpected(&self, response: &Response) -> HostError {
-        self.0.unexpected(response)
-    }
-}
-
-impl Shared {
-    fn request(&self, request: &Request) -> Result<Response, HostError> {
-        let responses = lock(&self.responses);
-        self.link.send(request).map_err(|_| self.lost())?;
-        match responses.recv() {
-            Ok(Response::Failed(failed)) => {
-                Err(HostError::Failed { host: self.name.clone(), failed })
-            }
-            Ok(response) => Ok(response),
-            Err(_) => Err(self.lost()),
-        }
-    }
-
-    fn request_all(&self, requests: &[Request]) -> Result<(), HostError> {
-        let responses = lock(&self.responses);
+    /// Sends requests without waiting for the replies in between. Returns the first error.
+    pub(crate) fn call_all<R: Request<Reply = ()>>(
+        &self,
+        requests: Vec<R>,
+    ) -> Result<(), HostError> {
+        let answers = lock(&self.0.answers);
+        let count = requests.len();
         for request in requests {
-            self.link.send(request).map_err(|_| self.lost())?;
+            self.0.send(request)?;
         }
         let mut outcome = Ok(());
-        for _ in requests {
-            let failed = match responses.recv().map_err(|_| self.lost())? {
-                Response::Done => continue,
-                Response::Failed(failed) => HostError::Failed { host: self.name.clone(), failed },
-                other => self.unexpected(&other),
-            };
-            outcome = outcome.and(Err(failed));
+        for _ in 0..count {
+            match self.0.receive::<R>(&answers) {
+                Err(error) if error.is_lost() => return Err(error),
+                received => outcome = outcome.and(received),
+            }
         }
         outcome
     }
 
-    fn unexpected(&self, response: &Response) -> HostError {
-        HostError::Lost {
-            host: self.name.clone(),
-            reason: format!("unexpected response: {response:?}"),
+    /// Sends a request that has no answer.
+    pub(crate) fn send(&self, request: impl Request) -> Result<(), HostError> {
+        self.0.send(request)
+    }
+}
+
+impl Shared {
+    fn call<R: Request>(&self, request: R) -> Result<R::Reply, HostError> {
+        let answers = lock(&self.answers);
+        self.send(request)?;
+        self.receive::<R>(&answers)
+    }
+
+    fn send(&self, request: impl Request) -> Result<(), HostError> {
+        self.link.send(&request.into()).map_err(|_| self.lost())
+    }
+
+    fn receive<R: Request>(&self, answers: &Receiver<Vec<u8>>) -> Result<R::Reply, HostError> {
+        let answer = answers.recv().map_err(|_| self.lost())?;
+        match serde_json::from_slice(&answer) {
+            Ok(Answer::Done(reply)) => Ok(reply),
+            Ok(Answer::Failed(failed)) => Err(HostError::failed_on(&self.name, failed)),
+            Ok(Answer::Alive) => Err(HostError::lost(&self.name, "unexpected answer".to_owned())),
+            Err(error) => Err(HostError::lost(&self.name, format!("unexpected answer: {error}"))),
         }
     }
 
@@ -339,7 +263,7 @@ impl Shared {
             true => reason,
             false => format!("{reason} ({printed})"),
         };
-        HostError::Lost { host: self.name.clone(), reason }
+        HostError::lost(&self.name, reason)
     }
 
     /// The median time of a request, and the difference of the clocks.
@@ -347,7 +271,7 @@ impl Shared {
         let mut timed = Vec::new();
         for _ in 0..TIMED {
             let (before, started) = (now(), Instant::now());
-            let Response::Time(there) = self.request(&Request::Time)? else { continue };
+            let there = self.call(protocol::Time())?;
             let time = Nanos::from(started.elapsed());
             let here = before + time.as_nanos() / 2;
             timed.push((time, there.cast_signed().wrapping_sub(here.cast_signed())));
@@ -357,14 +281,23 @@ impl Shared {
         // The fastest answer tells most about the clock.
         Ok((timed.get(timed.len() / 2).copied().unwrap_or_default().0, first.1))
     }
+}
 
-    /// The median round trip of the network.
-    fn time_network(&self) -> Result<Result<Nanos, String>, HostError> {
-        let port = match self.request(&Request::Listen(self.path.host, TIMED))? {
-            Response::Listening(port) => port,
-            other => return Err(self.unexpected(&other)),
-        };
-        Ok(self.path.round_trip(port, TIMED))
+/// The password of the servers' accounts for one connection to a host. It is drawn at random, never
+/// stored, and passed only to the workers that log in.
+struct Password(String);
+
+impl Password {
+    fn draw() -> io::Result<Self> {
+        let mut bytes = [0; PASSWORD_BYTES];
+        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
     }
 }
 
@@ -380,7 +313,7 @@ impl Link {
         destination: &str,
         script: &str,
         printed: &File,
-    ) -> io::Result<(Arc<Self>, Receiver<Response>)> {
+    ) -> io::Result<(Arc<Self>, Receiver<Vec<u8>>)> {
         let mut command = ssh::command(destination, script);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(printed.try_clone()?);
         let mut child = command.spawn()?;
@@ -400,32 +333,31 @@ impl Link {
         Ok((link, receiver))
     }
 
-    /// Passes on responses until the end of the output.
-    fn read(&self, mut output: BufReader<ChildStdout>, responses: &Sender<Response>) {
-        let mut line = Vec::new();
+    /// Passes on answers until the end of the output.
+    fn read(&self, mut output: BufReader<ChildStdout>, answers: &Sender<Vec<u8>>) {
         let mut greeted = false;
         let reason = loop {
-            line.clear();
-            match output.by_ref().take(LONGEST_RESPONSE).read_until(b'\n', &mut line) {
+            let mut line = Vec::new();
+            match output.by_ref().take(LONGEST_ANSWER).read_until(b'\n', &mut line) {
                 Ok(0) => break "ssh ended".to_owned(),
-                Ok(_) if line.len() as u64 == LONGEST_RESPONSE => {
-                    break "a response is too long".to_owned();
+                Ok(_) if line.len() as u64 == LONGEST_ANSWER => {
+                    break "an answer is too long".to_owned();
                 }
                 Ok(_) => {}
                 Err(error) => break format!("reading from ssh: {error}"),
             }
             *lock(&self.heard) = Instant::now();
-            match serde_json::from_slice(&line) {
-                Ok(Response::Alive) => {}
-                Ok(response) => {
+            match serde_json::from_slice::<Answer<IgnoredAny>>(&line) {
+                Ok(Answer::Alive) => {}
+                Ok(_) => {
                     greeted = true;
-                    if responses.send(response).is_err() {
+                    if answers.send(line).is_err() {
                         break "it was ended".to_owned();
                     }
                 }
                 // A login shell may print something first.
                 Err(_) if !greeted => {}
-                Err(error) => break format!("invalid response: {error}"),
+                Err(error) => break format!("invalid answer: {error}"),
             }
         };
         self.lose(reason);
@@ -445,14 +377,14 @@ impl Link {
         }
     }
 
-    fn send(&self, request: &Request) -> io::Result<()> {
+    fn send(&self, request: &AnyRequest) -> io::Result<()> {
         let line = line_of(request)?;
         write_line(lock(&self.requests), &line)
     }
 
     /// Sends a heartbeat, unless a request is being sent, which may block until the connection is lost.
     fn beat(&self) -> io::Result<()> {
-        let line = line_of(&Request::Heartbeat)?;
+        let line = line_of(&AnyRequest::from(protocol::Heartbeat()))?;
         match self.requests.try_lock() {
             Ok(requests) => write_line(requests, &line),
             Err(TryLockError::Poisoned(error)) => write_line(error.into_inner(), &line),
@@ -467,12 +399,6 @@ impl Link {
             thread::sleep(Duration::from_millis(10));
         }
     }
-}
-
-fn line_of(request: &Request) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(request)?;
-    line.push(b'\n');
-    Ok(line)
 }
 
 fn write_line(mut requests: MutexGuard<'_, Option<ChildStdin>>, line: &[u8]) -> io::Result<()> {
@@ -514,7 +440,7 @@ fn open_log(log: Option<&Path>) -> io::Result<File> {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if lock(&self.link.lost).is_none() && self.link.send(&Request::End).is_ok() {
+        if lock(&self.link.lost).is_none() && self.link.send(&protocol::End().into()).is_ok() {
             *lock(&self.link.requests) = None;
             self.link.wait(END_TIMEOUT);
         }
@@ -544,7 +470,7 @@ mod tests {
         let beating = Arc::downgrade(&link);
         thread::spawn(move || beat(&beating));
         // More than a pipe holds.
-        assert!(link.send(&Request::OpenTree("x".repeat(1 << 20))).is_err());
+        assert!(link.send(&protocol::OpenTree("x".repeat(1 << 20)).into()).is_err());
         assert!(lock(&link.lost).as_ref().unwrap().contains("no answer"));
         lock(&link.child).wait().unwrap();
     }
@@ -555,5 +481,13 @@ mod tests {
         log.write_all("first\n".repeat(10_000).as_bytes()).unwrap();
         log.write_all(b"the reason\n").unwrap();
         assert!(end_of(&log).ends_with("first\nthe reason\n"));
+    }
+
+    #[test]
+    fn passwords_differ_and_are_not_printed() {
+        let (one, other) = (Password::draw().unwrap(), Password::draw().unwrap());
+        assert_eq!(one.0.len(), 2 * PASSWORD_BYTES);
+        assert_ne!(one.0, other.0);
+        assert!(!format!("{one:?}").contains(&one.0));
     }
 }

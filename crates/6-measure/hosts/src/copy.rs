@@ -15,7 +15,6 @@ const DIRECTORY: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/dbdyno/bin";
 /// Marks lines of scripts in the output, which also has what the login shell prints.
 const MARK: &str = "dbdyno:";
 
-/// This program.
 pub(crate) struct Program {
     file: File,
     size: u64,
@@ -29,9 +28,6 @@ pub(crate) struct LibcVersion(u32, u32);
 
 impl Program {
     /// Reads the program.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let mut bytes = Vec::new();
@@ -46,10 +42,6 @@ impl Program {
     }
 
     /// Copies the program to the host, unless it is there. Returns the version of the C library there.
-    ///
-    /// # Errors
-    /// ssh cannot log in, the program cannot run there, or it cannot be copied: for example, the disk
-    /// is full.
     pub(crate) fn copy_to(
         &mut self,
         host: &str,
@@ -57,7 +49,8 @@ impl Program {
     ) -> Result<LibcVersion, HostError> {
         let probed = ssh::run(destination, &self.probe_script(), None);
         let probed = probed.map_err(|failure| cannot_log_in(host, destination, failure))?;
-        let unsuitable = |reason| HostError::Unsuitable { host: host.to_owned(), reason };
+        let unsuitable =
+            |reason: String| HostError::on(host, format!("dbdyno cannot run there: {reason}"));
         let facts = Facts::parse(&probed).ok_or_else(|| {
             unsuitable(format!("its shell does not run scripts: `{}`", ssh::last_lines(&probed)))
         })?;
@@ -66,11 +59,8 @@ impl Program {
             return Ok(libc);
         }
         let started = std::time::Instant::now();
-        let failed = |message: String| HostError::Ssh {
-            host: host.to_owned(),
-            doing: "copying dbdyno to ~/.cache/dbdyno/bin",
-            message,
-            advice: String::new(),
+        let failed = |message: String| {
+            HostError::on(host, format!("copying dbdyno to ~/.cache/dbdyno/bin: {message}"))
         };
         self.file.rewind().map_err(|error| failed(error.to_string()))?;
         let copied = ssh::run(destination, &self.copy_script(), Some(&mut self.file));
@@ -112,7 +102,7 @@ fn cannot_log_in(host: &str, destination: &str, failure: SshFailure) -> HostErro
         false => String::new(),
     };
     let SshFailure { message, .. } = failure;
-    HostError::Ssh { host: host.to_owned(), doing: "logging in with ssh", message, advice }
+    HostError::on(host, format!("logging in with ssh: {message}{advice}"))
 }
 
 /// What the probe found on a host.
@@ -159,9 +149,6 @@ impl std::fmt::Display for LibcVersion {
 
 impl LibcVersion {
     /// The version that a program needs; the oldest if it needs none.
-    ///
-    /// # Errors
-    /// The program cannot be read.
     pub(crate) fn needed_by(program: &Path) -> io::Result<Self> {
         Ok(needed_libc(&std::fs::read(program)?))
     }

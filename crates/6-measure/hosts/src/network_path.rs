@@ -14,7 +14,6 @@ const DOMINATES: Nanos = Nanos::from_micros(200);
 /// The addresses of the load generator and the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkPath {
-    /// The host's.
     pub host: IpAddr,
     /// This machine's, as the host sees it.
     pub client: IpAddr,
@@ -22,9 +21,6 @@ pub struct NetworkPath {
 
 impl NetworkPath {
     /// Resolves an address, and finds the local address that reaches it.
-    ///
-    /// # Errors
-    /// The name is unknown, the address is of this machine only, or it has no route.
     pub(crate) fn find(address: &str) -> Result<Self, String> {
         let mut resolved = (address, 0).to_socket_addrs().map_err(|error| {
             format!("{error}; set `address` to the address that the load generator can reach")
@@ -44,9 +40,6 @@ impl NetworkPath {
     }
 
     /// The median time of `count` connections to this port.
-    ///
-    /// # Errors
-    /// A connection failed.
     pub(crate) fn round_trip(self, port: u16, count: u32) -> Result<Nanos, String> {
         let mut times = Vec::new();
         for _ in 0..count {

@@ -15,7 +15,9 @@ use dbdyno_types::Sha256;
 use dbdyno_units::Bytes;
 use tempfile::TempDir;
 
-use crate::protocol::{EntryKind, FilePart, Request, Response, TreeEntry, TreeState};
+use crate::protocol::{
+    EntryKind, FilePart, FillTree, FinishTree, OpenTree, Put, TreeEntry, TreeState,
+};
 use crate::{HostConnection, HostError};
 
 /// Bytes of a part of a file.
@@ -30,7 +32,6 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// How long another dbdyno may take to make the same copy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// The progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyProgress {
     /// Another dbdyno is making it.
@@ -39,7 +40,6 @@ pub enum CopyProgress {
     Sending {
         /// Bytes that are on the host.
         done: Bytes,
-        /// All bytes.
         total: Bytes,
     },
 }
@@ -57,9 +57,6 @@ pub struct ProgramTree {
 impl ProgramTree {
     /// Reads all files below `root`. Those of `replaced`, by their path below `root`, have the content of
     /// another file. Links that lead out of it are replaced by what they lead to.
-    ///
-    /// # Errors
-    /// A file cannot be read.
     pub fn read(root: &Path, replaced: &BTreeMap<PathBuf, PathBuf>) -> io::Result<Self> {
         let mut tree = Self { entries: Vec::new(), sources: BTreeMap::new(), _staging: None };
         let canonical = root.canonicalize()?;
@@ -136,9 +133,6 @@ impl HostConnection {
     /// Copies programs to the host, unless they are there under this name, which depends on their content.
     /// Continues an interrupted copy, and waits while another dbdyno makes it. `tree` gets the directory
     /// there. Returns this directory; the copy stays on the host. Setting `cancel` interrupts the copy.
-    ///
-    /// # Errors
-    /// A file cannot be read here or written there; for example, the disk is full. It was interrupted.
     pub fn copy_programs(
         &self,
         name: &str,
@@ -150,34 +144,30 @@ impl HostConnection {
         let mut waits = false;
         let folder = loop {
             self.check_cancelled(cancel)?;
-            match self.request(&Request::OpenTree(name.to_owned()))? {
-                Response::Tree(TreeState::Complete(folder)) => return Ok(folder),
-                Response::Tree(TreeState::Incomplete(folder)) => break folder,
-                Response::Tree(TreeState::Busy) if started.elapsed() < BUSY_TIMEOUT => {
+            match self.call(OpenTree(name.to_owned()))? {
+                TreeState::Complete(folder) => return Ok(folder),
+                TreeState::Incomplete(folder) => break folder,
+                TreeState::Busy if started.elapsed() < BUSY_TIMEOUT => {
                     if !std::mem::replace(&mut waits, true) {
                         progress(CopyProgress::Waiting);
                     }
                     std::thread::sleep(Duration::from_millis(500));
                 }
-                Response::Tree(TreeState::Busy) => {
+                TreeState::Busy => {
                     let time = BUSY_TIMEOUT.as_secs() / 60;
                     return Err(self.failed(format!(
                         "another dbdyno has not finished copying the same programs for {time} min"
                     )));
                 }
-                other => return Err(self.unexpected(&other)),
             }
         };
         let here = |error: io::Error| {
             self.failed(format!("reading the programs for it here, to copy them: {error}"))
         };
         let tree = tree(&folder).map_err(here)?;
-        let missing = match self.request(&Request::FillTree(tree.entries.clone()))? {
-            Response::Missing(missing) => missing,
-            other => return Err(self.unexpected(&other)),
-        };
+        let missing = self.call(FillTree(tree.entries.clone()))?;
         self.send_files(&tree, missing, progress, cancel)?;
-        self.request_done(&Request::FinishTree)?;
+        self.call(FinishTree())?;
         let (bytes, time) = (tree.total(), started.elapsed());
         tracing::info!(host = self.name(), name, bytes, ?time, "copied programs");
         Ok(folder)
@@ -185,7 +175,7 @@ impl HostConnection {
 
     fn check_cancelled(&self, cancel: &AtomicBool) -> Result<(), HostError> {
         match cancel.load(Ordering::Relaxed) {
-            true => Err(self.failed("copying programs was interrupted".to_owned())),
+            true => Err(self.failed("copying programs was interrupted")),
             false => Ok(()),
         }
     }
@@ -229,18 +219,17 @@ impl HostConnection {
                     break;
                 }
                 let data = BASE64_STANDARD.encode(&bytes);
-                window.push(Request::Put(FilePart { entry, offset, data }));
+                window.push(Put(FilePart { entry, offset, data }));
                 offset += read as u64;
                 done += read as u64;
                 if window.len() == WINDOW {
-                    self.request_all(&window)?;
-                    window.clear();
+                    self.call_all(std::mem::take(&mut window))?;
                     self.check_cancelled(cancel)?;
                     report(done);
                 }
             }
         }
-        self.request_all(&window)
+        self.call_all(window)
     }
 }
 

@@ -1,6 +1,7 @@
-//! The protocol between dbdyno and an agent: one JSON value per line. Each request but [`Request::LeadIn`] has
-//! one response; [`Request::Heartbeat`] is answered even while another request is in progress.
+//! The protocol between dbdyno and an agent: one JSON value per line. Each request but [`LeadIn`] and [`End`] has one
+//! answer; a [`Heartbeat`] is answered even while another request is in progress.
 
+use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,75 +15,145 @@ use dbdyno_types::server::{Durability, ServerSystem, StorageEngine};
 use dbdyno_types::{CertificateFingerprint, Counting};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_worker::protocol::{Reading, StepReading, StepUsages, TimedUsage};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Interval of heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// Maximum length of a response: that of a profile.
-pub(crate) const LONGEST_RESPONSE: u64 = 64 << 20;
+/// Maximum length of an answer: that of a profile.
+pub(crate) const LONGEST_ANSWER: u64 = 64 << 20;
 
 /// The connection is lost if nothing was heard for this time.
 pub const LOST_AFTER: Duration = Duration::from_secs(12);
 
 /// A request to an agent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Request {
-    /// Create the directory for all data in this directory, or in `/var/tmp`; must be the first request.
-    Open(Option<PathBuf>),
-    /// Nothing: shows that dbdyno is there.
-    Heartbeat,
-    /// Tell the time.
-    Time,
+pub trait Request: Into<AnyRequest> {
+    type Reply: Serialize + DeserializeOwned;
+}
+
+macro_rules! requests {
+    ($($(#[$doc:meta])* $name:ident($($field:ty),*) -> $reply:ty;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Serialize, Deserialize)]
+            pub struct $name($(pub $field),*);
+
+            impl Request for $name {
+                type Reply = $reply;
+            }
+
+            impl From<$name> for AnyRequest {
+                fn from(request: $name) -> Self {
+                    Self::$name(request)
+                }
+            }
+        )*
+
+        /// A request as it is sent.
+        #[derive(Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum AnyRequest {
+            $($name($name),)*
+        }
+    };
+}
+
+requests! {
+    /// Create the directory for all data in this directory, or in `/var/tmp`, and tell its path; must be the first
+    /// request.
+    Open(Option<PathBuf>) -> PathBuf;
+    /// Shows that dbdyno is there; answered by [`Answer::Alive`].
+    Heartbeat() -> ();
+    /// Tell the time in nanoseconds since 1970.
+    Time() -> u64;
     /// Tell the text of `/proc/cpuinfo`.
-    Machine,
-    /// Tell the free space on the disk with the data.
-    FreeSpace,
+    Machine() -> String;
+    /// Tell the directory for data and the free space there; `None` if it is unknown.
+    FreeSpace() -> Option<(PathBuf, Bytes)>;
     /// Open the copy of a server's programs with this name: use it, or be ready to make it.
-    OpenTree(String),
-    /// Tell what is missing in the copy, which has these entries.
-    FillTree(Vec<TreeEntry>),
+    OpenTree(String) -> TreeState;
+    /// Tell what is missing in the copy, which has these entries: the numbers of the files that are not complete,
+    /// each with the bytes that are there.
+    FillTree(Vec<TreeEntry>) -> Vec<(usize, u64)>;
     /// Write a part of a file.
-    Put(FilePart),
+    Put(FilePart) -> ();
     /// Verify the copy and give it its name.
-    FinishTree,
+    FinishTree() -> ();
     /// Find a program, and derive the settings of a server.
-    Plan(Box<PlanRequest>),
-    /// Listen at this address for this number of connections, to measure the network.
-    Listen(IpAddr, u32),
+    Plan(Box<PlanRequest>) -> Box<ServerPlan>;
+    /// Listen at this address for this number of connections, to measure the network; tell the port.
+    Listen(IpAddr, u32) -> u16;
     /// Tell whether complete data exists.
-    Exists(String),
+    Exists(String) -> bool;
     /// Create a data directory.
-    Initialise(Box<ServerPlan>, String),
+    Initialise(Box<ServerPlan>, String) -> ();
     /// Remove a data directory.
-    Remove(String),
+    Remove(String) -> ();
     /// Copy a data directory.
-    Clone(String, String),
+    Copy(String, String) -> ();
     /// Rename a data directory.
-    Rename(String, String),
+    Rename(String, String) -> ();
     /// Start a server.
-    Start(Box<StartRequest>),
+    Start(Box<StartRequest>) -> Started;
     /// Find the process of a server that somebody else started.
-    Find(ProcessSearch),
-    /// Prepare to read the usage of this process; with `true`, with counters of the CPU and the kernel.
-    Watch(u32, bool),
-    /// Run the live optimizer on a server.
-    Live(u32, LiveRequest),
+    Find(ProcessSearch) -> ProcessFound;
+    /// Prepare to read the usage of this process; with `true`, with counters of the CPU and the kernel. Tell its
+    /// number for further requests, and which counters are available.
+    Watch(u32, bool) -> (u32, Option<Counting>);
+    /// Start sampling a server for the live optimizer.
+    StartSampling(u32, ServerOptions) -> ();
+    /// End sampling, and make code that counts; tell whether executions are to be counted.
+    EndSampling(u32) -> bool;
+    /// Start counting executions.
+    StartCounting(u32) -> ();
+    /// Wait for the end of counting.
+    EndCounting(u32) -> ();
+    /// Optimize with what was sampled and counted.
+    Optimize(u32) -> Box<OptimizedServer>;
+    /// Optimize with these samples of another process, whose source has this description.
+    OptimizeBy(u32, ServerOptions, Box<Profile>, String) -> Box<OptimizedServer>;
     /// Tell how a server exited, if it has.
-    Ended(u32),
+    Ended(u32) -> Option<Failed>;
     /// Read a server's usage.
-    Read(u32, Reading),
-    /// Read the usage of a server and of its storage in a step of the insert benchmark.
-    ReadStep(u32, StepReading),
-    /// Take a reading before a lead-in that follows without interruption; has no response.
-    LeadIn(u32),
+    Read(u32, Reading) -> Option<TimedUsage>;
+    /// Read the usage of a server and of its storage in a step of the insert benchmark; all unknown for its start, and
+    /// for a server that is not known.
+    ReadStep(u32, StepReading) -> StepUsages;
+    /// Take a reading before a lead-in that follows without interruption; has no answer.
+    LeadIn(u32) -> ();
     /// Stop a server cleanly.
-    Stop(u32),
+    Stop(u32) -> ();
     /// Kill a server, or forget a process.
-    Kill(u32),
-    /// Remove everything, and exit.
-    End,
+    Kill(u32) -> ();
+    /// Remove everything, and exit; has no answer.
+    End() -> ();
+}
+
+/// An agent's answer to a request.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer<T> {
+    /// To a heartbeat.
+    Alive,
+    Done(T),
+    Failed(Failed),
+}
+
+impl<T> From<Result<T, Failed>> for Answer<T> {
+    fn from(result: Result<T, Failed>) -> Self {
+        match result {
+            Ok(reply) => Self::Done(reply),
+            Err(failed) => Self::Failed(failed),
+        }
+    }
+}
+
+/// The line of a request or an answer.
+pub(crate) fn line_of(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// A file, directory or symbolic link of a server's programs.
@@ -134,23 +205,6 @@ pub enum TreeState {
     Busy,
 }
 
-/// A step of the live optimizer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LiveRequest {
-    StartSampling(ServerOptions),
-    /// End sampling, and make code that counts.
-    EndSampling,
-    /// Start counting executions.
-    StartCounting,
-    /// Wait for the end of counting.
-    EndCounting,
-    /// Optimize with what was sampled and counted.
-    Optimize,
-    /// Optimize with these samples of another process, whose source has this description.
-    OptimizeBy(ServerOptions, Box<Profile>, String),
-}
-
 /// A server to find.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanRequest {
@@ -179,51 +233,6 @@ pub struct StartRequest {
     pub network: Network,
     /// Whether to open counters of the CPU and the kernel.
     pub count: bool,
-}
-
-/// An agent's response.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Response {
-    Done,
-    /// The agent is ready, with its data in this directory.
-    Opened(PathBuf),
-    /// The answer to a heartbeat.
-    Alive,
-    /// Nanoseconds since 1970.
-    Time(u64),
-    /// The text of `/proc/cpuinfo`.
-    Machine(String),
-    /// The directory for data, and the free space there; `None` if it is unknown.
-    FreeSpace(Option<(PathBuf, Bytes)>),
-    /// The state of a copy.
-    Tree(TreeState),
-    /// The numbers of the files that are not complete, each with the bytes that are there.
-    Missing(Vec<(usize, u64)>),
-    /// The program and the settings of a server.
-    Plan(Box<ServerPlan>),
-    /// The port that is listened at.
-    Listening(u16),
-    /// Whether complete data exists.
-    Exists(bool),
-    /// The server runs.
-    Started(Box<Started>),
-    /// The process of a server, or why it is not known.
-    Found(ProcessFound),
-    /// Its number, for further requests, and which counters are available.
-    Watching(u32, Option<Counting>),
-    /// Sampling has ended; whether executions are to be counted.
-    Sampled(bool),
-    /// The server was optimized, or refused.
-    Optimized(Box<OptimizedServer>),
-    /// How a server exited; `None` while it runs.
-    Ended(Option<Failed>),
-    /// The reading was taken.
-    Read(Option<TimedUsage>),
-    /// The reading of a step; all unknown for its start, and for a server that is not known.
-    ReadStep(Box<StepUsages>),
-    /// The request failed.
-    Failed(Failed),
 }
 
 /// A running server.

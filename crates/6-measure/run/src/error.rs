@@ -1,4 +1,6 @@
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use dbdyno_audit::AuditError;
 use dbdyno_builds::{BuildError, CacheDirError};
@@ -10,8 +12,8 @@ use dbdyno_results::ResultsError;
 use dbdyno_units::Bytes;
 use dbdyno_worker::WorkerError;
 
-pub use crate::sampling::SamplingError;
-pub use crate::statement_check::StatementProblem;
+pub use crate::measure::checks::StatementProblem;
+pub use crate::training::sampling::SamplingError;
 
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
@@ -27,217 +29,154 @@ pub enum RunError {
         path.display(), would(uses)
     )]
     NotRegistered {
-        /// The run directory.
         path: PathBuf,
         /// What dbdyno would do for it, such as `start /opt/mariadbd`; may be empty.
         uses: Vec<String>,
     },
+    /// The directory holds a run with which this cannot be done; nothing was changed.
+    #[error("{0}")]
+    Refused(String),
     /// There is no directory for the build cache, or it is not trusted.
     #[error(transparent)]
     Cache(#[from] CacheDirError),
-    /// The run cannot be extended.
-    #[error("{} cannot be extended: {reason}", path.display())]
-    NotExtendable {
-        /// The run directory.
-        path: PathBuf,
-        /// Why, and what to try.
-        reason: String,
-    },
-    /// The run holds results that others measured.
-    #[error(
-        "{} holds imported results, which dbdyno did not measure: they can be reported and \
-         compared, but not resumed, extended or cleaned", path.display()
-    )]
-    Imported {
-        /// The run directory.
-        path: PathBuf,
-    },
+    /// The experiment names CPUs that this process may not use.
+    #[error("`{given}` under [cpus]: this process may use only the CPUs {allowed}")]
+    Cpus { given: String, allowed: String },
     /// Candidates could not be built.
     #[error("{}", per_candidate(.0))]
     Build(Vec<(String, BuildError)>),
-    /// A profile could not be sampled.
-    #[error("candidate {candidate}: sampling its profile: {source}")]
-    Sampling {
-        candidate: String,
-        /// Why, and what to try.
-        source: SamplingError,
-    },
     /// Builds do not match their variant.
     #[error("{}", per_candidate(.0))]
     NotAsNamed(Vec<(String, String)>),
-    /// A build could not be audited.
-    #[error("auditing the build of {candidate}: {source}")]
-    Audit {
+    /// A candidate could not be prepared.
+    #[error("{message}")]
+    Candidate {
         candidate: String,
-        /// Why not.
-        source: AuditError,
+        message: String,
+        /// Whether its source may be the reason.
+        may_be_of_source: bool,
     },
-    /// The data could not be loaded.
-    #[error("loading the data with {candidate}: {source}")]
-    Load {
-        /// The candidate whose data it is.
-        candidate: String,
-        /// Why not.
-        source: WorkerError,
-    },
-    /// The tables of a run could not be removed from a server.
-    #[error("removing the tables of {candidate}: {source}")]
-    Clean {
-        candidate: String,
-        /// Why not.
-        source: WorkerError,
-    },
-    /// A candidate's server could not be found or set up.
-    #[error("candidate {candidate}: {source}")]
-    Server {
-        candidate: String,
-        /// Why not.
-        source: Box<ServerError>,
-    },
-    /// The servers' data could not be created, moved or removed.
-    #[error(transparent)]
-    Servers(Box<ServerError>),
-    /// A host of servers cannot be used, or something failed there.
-    #[error(transparent)]
-    Host(HostError),
-    /// A candidate's server could not be found or set up on its host.
-    #[error("candidate {candidate}: {source}")]
-    OnHost {
-        candidate: String,
-        /// Why not.
-        source: HostError,
-    },
-    /// The connection to a host was lost.
-    #[error(
-        "{source}. All servers and data there are removed. What was measured is stored: continue with \
-         --resume"
-    )]
-    HostLost {
-        /// Which, and why.
-        source: HostError,
-    },
-    /// The data could not be copied.
-    #[error(transparent)]
-    Clone(#[from] CloneError),
-    /// There is not enough free disk space for the data.
-    #[error(
-        "the data needs about {needed} in {}, but only {free} are free: free disk space, choose \
-         another disk with --out, or lower `rows` or `tables`", path.display()
-    )]
-    NoSpace {
-        /// Where.
-        path: PathBuf,
-        /// Estimated need.
-        needed: Bytes,
-        /// Free space.
-        free: Bytes,
-    },
-    /// There is not enough free disk space for the data on a host.
-    #[error(
-        "host {host}: the data needs about {needed} in {}, but only {free} are free: free disk space there, \
-         choose another disk with `directory` of the host, or lower `rows` or `tables`", path.display()
-    )]
-    NoSpaceOnHost {
-        /// The host's name.
-        host: String,
-        /// Where.
-        path: PathBuf,
-        /// Estimated need.
-        needed: Bytes,
-        /// Free space.
-        free: Bytes,
-    },
-    /// The baseline failed, so there is nothing to compare with.
-    #[error(
-        "the baseline {candidate} failed at {at}: {reason}. Ratios need the baseline. What was \
-         measured is stored: fix the cause and continue with --resume"
-    )]
-    Baseline {
-        /// The baseline's name.
-        candidate: String,
-        /// The stage or microbenchmark.
-        at: String,
-        /// Why it failed.
-        reason: String,
-    },
-    /// A candidate is not what it was when the run started.
-    #[error(
-        "candidate {candidate} was {was} when the run started and is {is} now: the compiler, the \
-         source, the CPU or the installed program has changed. Restore the original and continue \
-         with --resume, or start a new run"
-    )]
-    Changed {
-        candidate: String,
-        /// Its identity when the run started.
-        was: String,
-        /// Its current identity.
-        is: String,
-    },
-    /// `pid` is not the process of the candidate's server.
-    #[error("candidate {candidate}: {reason}")]
-    WrongPid {
-        candidate: String,
-        /// Why not, and what to do.
-        reason: String,
-    },
-    /// Existing servers cannot be used.
-    #[error("{}", per_candidate(.0))]
-    Access(Vec<(String, WorkerError)>),
     /// Statements of microbenchmarks cannot be prepared; nothing was measured.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Statements(Vec<StatementProblem>),
-    /// A run that measured nothing cannot be replaced, because its data cannot be removed.
-    #[error(
-        "{} holds a run that measured nothing, but it cannot be replaced by a new run: {source}. \
-         Try `dbdyno clean` on it, or choose another directory with --out", path.display()
-    )]
-    NotReplaced {
-        /// The run directory.
-        path: PathBuf,
-        /// Why not.
-        source: Box<RunError>,
-    },
-    /// A file could not be read, written or removed.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The experiment names CPUs that this process may not use.
-    #[error("`{given}` under [cpus]: this process may use only the CPUs {allowed}")]
-    Cpus {
-        /// The CPUs in the experiment.
-        given: String,
-        /// The CPUs that this process may use.
-        allowed: String,
-    },
-    /// The experiment asks for polling on CPUs that a server may use.
-    #[error(
-        "`wait = \"poll\"` under [cpus]: the server of {candidate} may use dbdyno's CPUs {shared}, \
-         and polling would take CPU time from it; give each CPUs of its own with `dbdyno` and \
-         `system`, for an existing server also with taskset(1), or set `wait = \"sleep\"`"
-    )]
-    PollsOnServerCpus {
-        /// The server's candidate.
-        candidate: String,
-        shared: CpuSet,
-    },
-    /// CPUs could not be kept from idling.
-    #[error("{0}; set `prevent_idle = false` under [cpus] to disable this")]
-    IdlePreventer(#[from] IdlePreventerError),
+    /// Anything else: what failed, why, and what to do.
+    #[error("{0}")]
+    Other(String),
 }
 
-impl From<ServerError> for RunError {
-    fn from(error: ServerError) -> Self {
-        Self::Servers(Box::new(error))
+impl RunError {
+    /// A file or directory could not be read, written or removed.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::Other(format!("{}: {error}", path.display()))
+    }
+
+    /// The baseline failed, so there is nothing to compare with.
+    pub(crate) fn baseline(candidate: &str, at: &str, reason: &str) -> Self {
+        Self::Other(format!(
+            "the baseline {candidate} failed at {at}: {reason}. Ratios need the baseline. What was \
+             measured is stored: fix the cause and continue with --resume"
+        ))
+    }
+
+    pub(crate) fn load(candidate: &str, source: &WorkerError) -> Self {
+        Self::of_source(candidate, format!("loading the data with {candidate}: {source}"))
+    }
+
+    pub(crate) fn audit(candidate: &str, source: &AuditError) -> Self {
+        Self::of_source(candidate, format!("auditing the build of {candidate}: {source}"))
+    }
+
+    pub(crate) fn sampling(candidate: &str, source: &SamplingError) -> Self {
+        let may_be_of_source =
+            matches!(source, SamplingError::TooFew { .. } | SamplingError::NotLoaded(_));
+        let message = format!("candidate {candidate}: sampling its profile: {source}");
+        Self::Candidate { candidate: candidate.to_owned(), message, may_be_of_source }
+    }
+
+    /// A candidate's server could not be found or set up.
+    pub(crate) fn server(candidate: &str, source: impl Into<HostError>) -> Self {
+        let source = source.into();
+        if source.is_lost() {
+            return source.into();
+        }
+        let message = format!("candidate {candidate}: {source}");
+        let may_be_of_source = source.is_here();
+        Self::Candidate { candidate: candidate.to_owned(), message, may_be_of_source }
+    }
+
+    fn of_source(candidate: &str, message: String) -> Self {
+        Self::Candidate { candidate: candidate.to_owned(), message, may_be_of_source: true }
+    }
+
+    /// Existing servers cannot be used.
+    pub(crate) fn access(failures: &[(String, WorkerError)]) -> Self {
+        Self::Other(per_candidate(failures))
+    }
+
+    /// There is not enough free disk space for the data.
+    pub(crate) fn no_space(path: &Path, needed: Bytes, free: Bytes) -> Self {
+        let path = path.display();
+        Self::Other(format!(
+            "the data needs about {needed} in {path}, but only {free} are free: free disk space, \
+             choose another disk with --out, or lower `rows` or `tables`"
+        ))
+    }
+
+    pub(crate) fn no_space_on(host: &str, path: &Path, needed: Bytes, free: Bytes) -> Self {
+        let path = path.display();
+        Self::Other(format!(
+            "host {host}: the data needs about {needed} in {path}, but only {free} are free: free disk \
+             space there, choose another disk with `directory` of the host, or lower `rows` or `tables`"
+        ))
+    }
+
+    /// A candidate is not what it was when the run started.
+    pub(crate) fn changed(candidate: &str, was: &str, is: &str) -> Self {
+        Self::Other(format!(
+            "candidate {candidate} was {was} when the run started and is {is} now: the compiler, the \
+             source, the CPU or the installed program has changed. Restore the original and continue \
+             with --resume, or start a new run"
+        ))
+    }
+
+    /// The experiment asks for polling on CPUs that a server may use.
+    pub(crate) fn polls_on_server_cpus(candidate: &str, shared: &CpuSet) -> Self {
+        Self::Other(format!(
+            "`wait = \"poll\"` under [cpus]: the server of {candidate} may use dbdyno's CPUs {shared}, \
+             and polling would take CPU time from it; give each CPUs of its own with `dbdyno` and \
+             `system`, for an existing server also with taskset(1), or set `wait = \"sleep\"`"
+        ))
     }
 }
 
 impl From<HostError> for RunError {
     fn from(error: HostError) -> Self {
-        if error.is_lost() { Self::HostLost { source: error } } else { Self::Host(error) }
+        Self::Other(match error.is_lost() {
+            true => format!(
+                "{error}. All servers and data there are removed. What was measured is stored: \
+                 continue with --resume"
+            ),
+            false => error.to_string(),
+        })
+    }
+}
+
+impl From<ServerError> for RunError {
+    fn from(error: ServerError) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+impl From<CloneError> for RunError {
+    fn from(error: CloneError) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+impl From<IdlePreventerError> for RunError {
+    fn from(error: IdlePreventerError) -> Self {
+        Self::Other(format!("{error}; set `prevent_idle = false` under [cpus] to disable this"))
     }
 }
 
@@ -248,7 +187,7 @@ fn would(uses: &[String]) -> String {
     format!("; to resume or clean it, dbdyno may\n  {}\nas its experiment says", uses.join("\n  "))
 }
 
-fn per_candidate(failures: &[(String, impl std::fmt::Display)]) -> String {
+fn per_candidate(failures: &[(String, impl Display)]) -> String {
     let lines: Vec<String> = failures
         .iter()
         .map(|(candidate, failure)| format!("candidate {candidate}: {failure}"))

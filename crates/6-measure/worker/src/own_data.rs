@@ -8,7 +8,7 @@ use dbdyno_scripts::{
     Driver, Host, Outcome, Recorder, Rows, START_TIME, Seed, Sent, SqlError, SqlErrorKind, Value,
     prepare, with_values,
 };
-use dbdyno_types::server::ServerSystem;
+use dbdyno_types::server::Protocol;
 use dbdyno_workloads::definition::Script;
 use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script};
 
@@ -25,9 +25,9 @@ const EXCERPT: usize = 60;
 pub(crate) const fn dialect(system: &SystemUnderTest) -> Dialect {
     match system {
         SystemUnderTest::Sqlite { .. } => Dialect::Sqlite,
-        SystemUnderTest::Server { settings, .. } => match settings.system {
-            ServerSystem::MariaDb | ServerSystem::MySql => Dialect::MySql,
-            ServerSystem::PostgreSql => Dialect::PostgreSql,
+        SystemUnderTest::Server { settings, .. } => match settings.system.facts().protocol {
+            Protocol::MySql => Dialect::MySql,
+            Protocol::PostgreSql => Dialect::PostgreSql,
         },
     }
 }

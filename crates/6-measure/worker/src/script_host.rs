@@ -9,7 +9,7 @@ use dbdyno_scripts::{
     Driver, Host, Outcome, Rows, Seed, Sent, Setup, SqlError, SqlErrorKind, UniquePosition, Value,
     replace_placeholders,
 };
-use dbdyno_types::server::{ServerSystem, StorageEngine};
+use dbdyno_types::server::{Protocol, StorageEngine};
 use dbdyno_workloads::definition::Script;
 
 use crate::client_context::ClientContext;
@@ -31,9 +31,9 @@ impl ScriptTarget {
     /// The target for an instance; `None` for SQLite, on which scripts cannot run.
     pub(crate) fn of(open: &Open) -> Option<Self> {
         let SystemUnderTest::Server { settings, .. } = &open.system else { return None };
-        let driver = match settings.system {
-            ServerSystem::MariaDb | ServerSystem::MySql => Driver::MySql,
-            ServerSystem::PostgreSql => Driver::PostgreSql,
+        let driver = match settings.system.facts().protocol {
+            Protocol::MySql => Driver::MySql,
+            Protocol::PostgreSql => Driver::PostgreSql,
         };
         let storage_engine = settings.engine.map(|engine| match engine {
             StorageEngine::InnoDb => "innodb",

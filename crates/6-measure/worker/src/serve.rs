@@ -5,13 +5,10 @@ use std::marker::PhantomData;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use dbdyno_drivers::Connection;
-use dbdyno_engines::mysql::MySql;
-use dbdyno_engines::postgres::Postgres;
+use dbdyno_drivers::{Connection, NonBlockingConnection};
 use dbdyno_engines::sqlite::Sqlite;
-use dbdyno_engines::{Engine, InsertEngine, Table};
+use dbdyno_engines::{Engine, InsertEngine, Table, WithServerEngine, with_server_engine};
 use dbdyno_machine::{Calibration, CpuSet, ProcessTree, TickSource, Ticks, WithTicks, pin_process};
-use dbdyno_types::server::ServerSystem;
 use dbdyno_types::{SliceMeasured, StateSnapshot};
 use dbdyno_workloads::insert;
 use dbdyno_workloads::program::Tables;
@@ -63,18 +60,29 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
                     return send(responses, &failed(message));
                 }
             };
-            let settings = settings.clone();
-            match settings.system {
-                ServerSystem::MariaDb | ServerSystem::MySql => {
-                    let engine = MySql::new(settings);
-                    serve_engine::<_, Epoll>(engine, monitor, &open, requests, responses)
-                }
-                ServerSystem::PostgreSql => {
-                    let engine = Postgres::new(settings);
-                    serve_engine::<_, Epoll>(engine, monitor, &open, requests, responses)
-                }
-            }
+            let work = ServerWork { monitor, open: &open, requests, responses };
+            with_server_engine(settings.clone(), work)
         }
+    }
+}
+
+/// Serving the requests for a server.
+struct ServerWork<'a, R, W> {
+    monitor: Option<ServerMonitor>,
+    open: &'a Open,
+    requests: &'a mut R,
+    responses: &'a mut W,
+}
+
+impl<R: BufRead, W: Write> WithServerEngine for ServerWork<'_, R, W> {
+    type Output = Result<(), ServeError>;
+
+    fn run<E: InsertEngine>(self, engine: E) -> Self::Output
+    where
+        E::Connection: NonBlockingConnection,
+    {
+        let Self { monitor, open, requests, responses } = self;
+        serve_engine::<_, Epoll>(engine, monitor, open, requests, responses)
     }
 }
 

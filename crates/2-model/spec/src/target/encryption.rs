@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use dbdyno_document::did_you_mean;
-use dbdyno_types::server::{Address, ServerSystem, Tls};
+use dbdyno_types::server::{Address, Protocol, Tls};
 
 use super::{Pair, Reader, find};
 
@@ -44,8 +44,8 @@ impl Reader<'_> {
             let message = format!("`{}` verifies nothing here", pair.key);
             return self.report(pair.place.clone(), message, "add `tls=verified`".to_owned());
         }
-        if let (Address::Socket(_), ServerSystem::PostgreSql, Some(pair)) =
-            (address, self.system, tls)
+        if let (Address::Socket(_), Protocol::PostgreSql, Some(pair)) =
+            (address, self.system.facts().protocol, tls)
             && chosen != Tls::Off
         {
             let help = "leave `tls` out: nothing leaves this machine".to_owned();

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use dbdyno_drivers::mysql::MySqlConnection;
-use dbdyno_drivers::{Connection, Error, ErrorKind};
+use dbdyno_drivers::{Connection, Error};
 
-use super::{column, number, state};
+use super::{number, state};
+use crate::{busy, column};
 
 /// Limit for writing back and purging.
 const TIMEOUT: Duration = Duration::from_secs(1_200);
@@ -13,7 +14,6 @@ const TIMEOUT: Duration = Duration::from_secs(1_200);
 /// How long the state must persist.
 const SETTLED_FOR: Duration = Duration::from_millis(300);
 
-/// Poll interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Dirty pages, and transactions in the history, that are tolerated: the system tables always have a
@@ -93,16 +93,14 @@ fn wait(connection: &mut MySqlConnection, can_purge: bool) -> Result<(), Error> 
             purge(connection)?;
         }
         if started.elapsed() > TIMEOUT {
-            return Err(Error {
-                doing: "settling InnoDB".to_owned(),
-                message: format!(
+            return Err(busy(
+                "settling InnoDB",
+                format!(
                     "after {} s, {dirty} pages are still dirty and {history} transactions not \
                      purged; check for open transactions and slow storage",
                     TIMEOUT.as_secs()
                 ),
-                code: None,
-                kind: ErrorKind::Busy,
-            });
+            ));
         }
         std::thread::sleep(POLL_INTERVAL);
     }

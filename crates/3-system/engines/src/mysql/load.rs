@@ -1,11 +1,11 @@
 //! Loading a table.
 
 use dbdyno_drivers::mysql::MySqlConnection;
-use dbdyno_drivers::{Connection, Error, ErrorKind, Param, Params, StatementId};
+use dbdyno_drivers::{Connection, Error, Param, Params, StatementId};
 use dbdyno_types::server::StorageEngine;
 
 use super::{number, quoted_name};
-use crate::{NextRow, Table};
+use crate::{NextRow, Table, failed};
 
 /// Rows per statement, which is a transaction: enough to make the cost of the commit negligible, and
 /// far below the maximum packet size.
@@ -123,14 +123,12 @@ fn check_ids(connection: &mut MySqlConnection, name: &str, rows: u64) -> Result<
     if (found, first, last) == (rows, 1, rows) {
         return Ok(());
     }
-    Err(Error {
-        doing: format!("loading {rows} rows into {name}"),
-        message: format!(
+    Err(failed(
+        format!("loading {rows} rows into {name}"),
+        format!(
             "it has {found} rows with ids from {first} to {last}; the server must assign \
              consecutive ids (auto_increment_increment = 1, auto_increment_offset = 1), and no \
              other client may write to the table"
         ),
-        code: None,
-        kind: ErrorKind::Statement,
-    })
+    ))
 }

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use dbdyno_drivers::mysql::MySqlConnection;
-use dbdyno_drivers::{Connection, Error, ErrorKind};
+use dbdyno_drivers::{Connection, Error};
 use dbdyno_units::Bytes;
 
-use super::{column, number};
+use super::number;
+use crate::{busy, column};
 
 /// Limit for compactions.
 const TIMEOUT: Duration = Duration::from_secs(1_200);
 
-/// Poll interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Consecutive polls that must find nothing: a compaction may trigger another one.
@@ -31,16 +31,14 @@ pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
             return Ok(());
         }
         if started.elapsed() > TIMEOUT {
-            return Err(Error {
-                doing: "settling MyRocks".to_owned(),
-                message: format!(
+            return Err(busy(
+                "settling MyRocks",
+                format!(
                     "after {} s, {pending} flushes and compactions are pending and these run: {}",
                     TIMEOUT.as_secs(),
                     running.join(", ")
                 ),
-                code: None,
-                kind: ErrorKind::Busy,
-            });
+            ));
         }
         std::thread::sleep(POLL_INTERVAL);
     }

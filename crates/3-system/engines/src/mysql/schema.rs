@@ -4,11 +4,10 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error, ErrorKind};
 use dbdyno_types::RunIdentity;
 
-use super::{column, quoted_name, quoted_text, state};
-use crate::TableCreation;
-use crate::marker::{
-    COMMENT, MARKER, SchemaOwner, SchemaRemoval, TABLE, in_the_way, not_own, rows_of, why_not_own,
-};
+use super::{MySqlDialect, quoted_name, quoted_text};
+use crate::marker::{COMMENT, MARKER, SchemaOwner, TABLE, in_the_way, rows_of};
+use crate::server_engine::{Schemas, State as _};
+use crate::{TableCreation, column};
 
 /// "Unknown storage engine".
 const UNKNOWN_ENGINE: i32 = 1286;
@@ -27,56 +26,205 @@ const OWN_PREFIX: &str = "dbdyno_";
 /// How long to wait for other clients that use a table, in seconds. The default is a day.
 const LOCK_TIMEOUT: u32 = 60;
 
-/// Creates the schema on a private server, unless it exists.
-pub(super) fn create_private(connection: &mut MySqlConnection, name: &str) -> Result<(), Error> {
-    connection.run(&format!("CREATE DATABASE IF NOT EXISTS {}", quoted_name(name)))
-}
+impl Schemas for MySqlDialect {
+    fn create_private(connection: &mut MySqlConnection, schema: &str) -> Result<(), Error> {
+        connection.run(&format!("CREATE DATABASE IF NOT EXISTS {}", quoted_name(schema)))
+    }
 
-/// Drops the schema from a private server, if it exists.
-pub(super) fn drop_private(connection: &mut MySqlConnection, name: &str) -> Result<(), Error> {
-    connection.run(&format!("DROP DATABASE IF EXISTS {}", quoted_name(name)))
-}
+    fn drop_private(connection: &mut MySqlConnection, schema: &str) -> Result<(), Error> {
+        connection.run(&format!("DROP DATABASE IF EXISTS {}", quoted_name(schema)))
+    }
 
-/// Creates the schema for this run. If it is the run's already, drops the run's tables in it.
-pub(super) fn create(
-    connection: &mut MySqlConnection,
-    name: &str,
-    run: &RunIdentity,
-) -> Result<(), Error> {
-    let owner = owner(connection, name, run)?;
-    if let Some(reason) = why_not_own(&owner, name) {
-        return Err(not_own("creating", name, reason));
+    fn owner(
+        connection: &mut MySqlConnection,
+        name: &str,
+        run: &RunIdentity,
+    ) -> Result<SchemaOwner, Error> {
+        let text = quoted_text(name);
+        let schema = format!(
+            "SELECT schema_name FROM information_schema.schemata WHERE schema_name = {text}"
+        );
+        if column(connection, &schema)?.is_empty() {
+            return Ok(SchemaOwner::None);
+        }
+        // A view of this name could execute the code of its creator.
+        let marker = format!(
+            "SELECT table_name FROM information_schema.tables \
+             WHERE table_schema = {text} AND table_name = '{MARKER}' AND table_type = 'BASE TABLE'"
+        );
+        if column(connection, &marker)?.is_empty() {
+            return Ok(SchemaOwner::unmarked());
+        }
+        match connection.query(&format!("SELECT kind, value FROM {}.{MARKER}", quoted_name(name))) {
+            Ok(rows) => Ok(SchemaOwner::of_rows(rows, run)),
+            // A table with other columns.
+            Err(error) if error.kind == ErrorKind::Statement => Ok(SchemaOwner::unmarked()),
+            Err(error) => Err(error),
+        }
     }
-    if let SchemaOwner::ThisRun(tables) = owner {
-        return drop_tables(connection, name, &tables);
-    }
-    match connection.run(&format!("CREATE DATABASE {}", quoted_name(name))) {
-        Err(error) if is_denied(&error) => return Err(with_grant(connection, name, error)),
-        created => created?,
-    }
-    let marked = mark(connection, name, run);
-    if marked.is_err() {
-        // Without a marker no run would own it. Report the first error.
-        let _ = drop_if_empty(connection, name);
-    }
-    marked
-}
 
-/// Checks that this run can create the schema, or that it is the run's already. Changes nothing.
-pub(super) fn check_access(
-    connection: &mut MySqlConnection,
-    name: &str,
-    run: &RunIdentity,
-) -> Result<(), Error> {
-    let owner = owner(connection, name, run)?;
-    if let Some(reason) = why_not_own(&owner, name) {
-        return Err(not_own("creating", name, reason));
+    fn create_marked(
+        connection: &mut MySqlConnection,
+        name: &str,
+        run: &RunIdentity,
+    ) -> Result<(), Error> {
+        match connection.run(&format!("CREATE DATABASE {}", quoted_name(name))) {
+            Err(error) if is_denied(&error) => return Err(with_grant(connection, name, error)),
+            created => created?,
+        }
+        let marked = mark(connection, name, run);
+        if marked.is_err() {
+            // Without a marker no run would own it. Report the first error.
+            let _ = Self::drop_if_empty(connection, name);
+        }
+        marked
     }
-    // The privilege is checked first, then whether the schema exists. Nothing is executed.
-    let table = format!("CREATE TABLE {}.{MARKER} (id INT)", quoted_name(name));
-    match connection.prepare(&table) {
-        Err(error) if is_denied(&error) => Err(with_grant(connection, name, error)),
-        _ => Ok(()),
+
+    fn check_privilege(
+        connection: &mut MySqlConnection,
+        name: &str,
+        _: &SchemaOwner,
+    ) -> Result<(), Error> {
+        // The privilege is checked first, then whether the schema exists. Nothing is executed.
+        let table = format!("CREATE TABLE {}.{MARKER} (id INT)", quoted_name(name));
+        match connection.prepare(&table) {
+            Err(error) if is_denied(&error) => Err(with_grant(connection, name, error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn drop_tables(
+        connection: &mut MySqlConnection,
+        schema: &str,
+        tables: &[String],
+    ) -> Result<(), Error> {
+        // Without the privilege the server's own limit applies.
+        let _ = connection.run(&format!("SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}"));
+        // First, so that either all tables are dropped or none.
+        for table in tables {
+            let keys = foreign_keys(connection, schema, table, tables)?;
+            if !keys.is_empty() {
+                let doing = format!("dropping the table {schema}.{table}");
+                return Err(in_the_way(doing, &keys.join(", ")));
+            }
+        }
+        // Later tables first: their foreign keys refer to earlier ones. Tables that another of these refers
+        // to are tried again after it.
+        let mut left: Vec<&String> = tables.iter().rev().collect();
+        loop {
+            let before = left.len();
+            let mut referenced = Vec::new();
+            for table in left {
+                let name = quoted_name(table);
+                let dropped =
+                    connection.run(&format!("DROP TABLE IF EXISTS {}.{name}", quoted_name(schema)));
+                match dropped {
+                    Err(error) if REFERENCED.iter().any(|number| error.has_number(*number)) => {
+                        referenced.push((table, error));
+                        continue;
+                    }
+                    dropped => dropped?,
+                }
+                connection.run(&format!(
+                    "DELETE FROM {}.{MARKER} WHERE kind = '{TABLE}' AND value = {}",
+                    quoted_name(schema),
+                    quoted_text(table)
+                ))?;
+            }
+            if referenced.len() == before
+                && let Some((table, error)) = referenced.pop()
+            {
+                let unseen = format!(
+                    "a foreign key that refers to {schema}.{table}, which this user may not see"
+                );
+                return Err(in_the_way(error.doing, &unseen));
+            }
+            if referenced.is_empty() {
+                return Ok(());
+            }
+            left = referenced.into_iter().map(|(table, _)| table).collect();
+        }
+    }
+
+    /// `DROP DATABASE` has no such condition; objects that are created between the check and the statement are lost.
+    fn drop_if_empty(connection: &mut MySqlConnection, name: &str) -> Result<(), Error> {
+        let schema = quoted_text(name);
+        let others = column(
+            connection,
+            &format!(
+                "SELECT CONCAT(LOWER(table_type), ' ', table_name) FROM information_schema.tables \
+                 WHERE table_schema = {schema} AND table_name <> '{MARKER}' \
+                 UNION ALL SELECT CONCAT(LOWER(routine_type), ' ', routine_name) \
+                 FROM information_schema.routines WHERE routine_schema = {schema} \
+                 UNION ALL SELECT CONCAT('event ', event_name) \
+                 FROM information_schema.events WHERE event_schema = {schema}"
+            ),
+        )?;
+        if !others.is_empty() {
+            return Err(in_the_way(format!("dropping the schema {name}"), &others.join(", ")));
+        }
+        connection.run(&format!("DROP DATABASE {}", quoted_name(name)))
+    }
+
+    fn create_table(
+        connection: &mut MySqlConnection,
+        schema: &str,
+        table: &str,
+        sql: &str,
+    ) -> Result<(), Error> {
+        let marker = format!("{}.{MARKER}", quoted_name(schema));
+        let row = format!("kind = '{TABLE}' AND value = {}", quoted_text(table));
+        let listed = format!("SELECT value FROM {marker} WHERE {row}");
+        if !column(connection, &listed)?.is_empty() {
+            return connection.run(sql);
+        }
+        // Before the table is created, which ends a transaction: a table that is not listed would stay
+        // if dbdyno is killed.
+        let values = format!("('{TABLE}', {})", quoted_text(table));
+        connection.run(&format!("INSERT INTO {marker} (kind, value) VALUES {values}"))?;
+        let created = connection.run(sql);
+        if created.is_err() {
+            // The existing table is not this run's. Report the first error.
+            let _ = connection.run(&format!("DELETE FROM {marker} WHERE {row}"));
+        }
+        created
+    }
+
+    fn run_setup(
+        connection: &mut MySqlConnection,
+        schema: &str,
+        sql: &str,
+        creates: TableCreation<'_>,
+    ) -> Result<(), Error> {
+        let before = Self::tables(connection)?;
+        match creates {
+            // Listed before it is created, so that it is not left behind if dbdyno is killed. A table that
+            // exists may be somebody else's.
+            TableCreation::Named(table)
+                if !before.iter().any(|one| one.eq_ignore_ascii_case(table)) =>
+            {
+                Self::create_table(connection, schema, table, sql)?;
+            }
+            _ => connection.run(sql)?,
+        }
+        let listed = Self::listed_tables(connection, schema)?;
+        for table in Self::tables(connection)? {
+            if !before.contains(&table) && !listed.contains(&table) {
+                let row = format!("('{TABLE}', {})", quoted_text(&table));
+                let marker = format!("{}.{MARKER}", quoted_name(schema));
+                connection.run(&format!("INSERT INTO {marker} (kind, value) VALUES {row}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn listed_tables(connection: &mut MySqlConnection, schema: &str) -> Result<Vec<String>, Error> {
+        let marker = format!("{}.{MARKER}", quoted_name(schema));
+        let listed =
+            column(connection, &format!("SELECT value FROM {marker} WHERE kind = '{TABLE}'"))?;
+        let mut tables = Self::tables(connection)?;
+        tables.retain(|table| listed.contains(table));
+        Ok(tables)
     }
 }
 
@@ -104,91 +252,6 @@ fn grant(schema: &str, user: &str) -> String {
     format!("GRANT ALL ON {pattern}.* TO {}@{}", quoted_text(user), quoted_text(host))
 }
 
-/// Drops the run's tables, and the schema if nothing else is in it.
-pub(super) fn drop(
-    connection: &mut MySqlConnection,
-    name: &str,
-    run: &RunIdentity,
-) -> Result<SchemaRemoval, Error> {
-    let owner = owner(connection, name, run)?;
-    if let Some(reason) = why_not_own(&owner, name) {
-        return Ok(SchemaRemoval::LeftAlone(format!("the schema {name}: {reason}")));
-    }
-    let SchemaOwner::ThisRun(tables) = owner else { return Ok(SchemaRemoval::Absent) };
-    drop_tables(connection, name, &tables)?;
-    drop_if_empty(connection, name)?;
-    Ok(SchemaRemoval::Dropped)
-}
-
-/// Creates a table of this run with the statement `sql`, and lists it in the marker.
-pub(super) fn create_table(
-    connection: &mut MySqlConnection,
-    schema: &str,
-    table: &str,
-    sql: &str,
-) -> Result<(), Error> {
-    let marker = format!("{}.{MARKER}", quoted_name(schema));
-    let row = format!("kind = '{TABLE}' AND value = {}", quoted_text(table));
-    let listed = format!("SELECT value FROM {marker} WHERE {row}");
-    if !column(connection, &listed)?.is_empty() {
-        return connection.run(sql);
-    }
-    // Before the table is created, which ends a transaction: a table that is not listed would stay
-    // if dbdyno is killed.
-    let values = format!("('{TABLE}', {})", quoted_text(table));
-    connection.run(&format!("INSERT INTO {marker} (kind, value) VALUES {values}"))?;
-    let created = connection.run(sql);
-    if created.is_err() {
-        // The existing table is not this run's. Report the first error.
-        let _ = connection.run(&format!("DELETE FROM {marker} WHERE {row}"));
-    }
-    created
-}
-
-/// Executes a statement of a setup script, and lists the tables that it creates in the marker.
-pub(super) fn run_setup(
-    connection: &mut MySqlConnection,
-    schema: &str,
-    sql: &str,
-    creates: TableCreation<'_>,
-) -> Result<(), Error> {
-    if creates == TableCreation::None {
-        return connection.run(sql);
-    }
-    let before = state::tables(connection)?;
-    match creates {
-        // Listed before it is created, so that it is not left behind if dbdyno is killed. A table that
-        // exists may be somebody else's.
-        TableCreation::Named(table)
-            if !before.iter().any(|one| one.eq_ignore_ascii_case(table)) =>
-        {
-            create_table(connection, schema, table, sql)?;
-        }
-        _ => connection.run(sql)?,
-    }
-    let listed = listed_tables(connection, schema)?;
-    for table in state::tables(connection)? {
-        if !before.contains(&table) && !listed.contains(&table) {
-            let row = format!("('{TABLE}', {})", quoted_text(&table));
-            let marker = format!("{}.{MARKER}", quoted_name(schema));
-            connection.run(&format!("INSERT INTO {marker} (kind, value) VALUES {row}"))?;
-        }
-    }
-    Ok(())
-}
-
-/// The existing tables that the marker lists, sorted.
-pub(super) fn listed_tables(
-    connection: &mut MySqlConnection,
-    schema: &str,
-) -> Result<Vec<String>, Error> {
-    let marker = format!("{}.{MARKER}", quoted_name(schema));
-    let listed = column(connection, &format!("SELECT value FROM {marker} WHERE kind = '{TABLE}'"))?;
-    let mut tables = state::tables(connection)?;
-    tables.retain(|table| listed.contains(table));
-    Ok(tables)
-}
-
 fn mark(connection: &mut MySqlConnection, name: &str, run: &RunIdentity) -> Result<(), Error> {
     let marker = format!("{}.{MARKER}", quoted_name(name));
     let table = format!(
@@ -203,87 +266,6 @@ fn mark(connection: &mut MySqlConnection, name: &str, run: &RunIdentity) -> Resu
     }
     let rows = rows_of(run).map(|(kind, value)| format!("('{kind}', {})", quoted_text(&value)));
     connection.run(&format!("INSERT INTO {marker} (kind, value) VALUES {}", rows.join(", ")))
-}
-
-fn owner(
-    connection: &mut MySqlConnection,
-    name: &str,
-    run: &RunIdentity,
-) -> Result<SchemaOwner, Error> {
-    let text = quoted_text(name);
-    let schema =
-        format!("SELECT schema_name FROM information_schema.schemata WHERE schema_name = {text}");
-    if column(connection, &schema)?.is_empty() {
-        return Ok(SchemaOwner::None);
-    }
-    // A view of this name could execute the code of its creator.
-    let marker = format!(
-        "SELECT table_name FROM information_schema.tables \
-         WHERE table_schema = {text} AND table_name = '{MARKER}' AND table_type = 'BASE TABLE'"
-    );
-    if column(connection, &marker)?.is_empty() {
-        return Ok(SchemaOwner::unmarked());
-    }
-    match connection.query(&format!("SELECT kind, value FROM {}.{MARKER}", quoted_name(name))) {
-        Ok(rows) => Ok(SchemaOwner::of_rows(rows, run)),
-        // A table with other columns.
-        Err(error) if error.kind == ErrorKind::Statement => Ok(SchemaOwner::unmarked()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Drops these tables of the run, and removes them from the marker.
-fn drop_tables(
-    connection: &mut MySqlConnection,
-    schema: &str,
-    tables: &[String],
-) -> Result<(), Error> {
-    // Without the privilege the server's own limit applies.
-    let _ = connection.run(&format!("SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}"));
-    // First, so that either all tables are dropped or none.
-    for table in tables {
-        let keys = foreign_keys(connection, schema, table, tables)?;
-        if !keys.is_empty() {
-            let doing = format!("dropping the table {schema}.{table}");
-            return Err(in_the_way(doing, &keys.join(", ")));
-        }
-    }
-    // Later tables first: their foreign keys refer to earlier ones. Tables that another of these refers
-    // to are tried again after it.
-    let mut left: Vec<&String> = tables.iter().rev().collect();
-    loop {
-        let before = left.len();
-        let mut referenced = Vec::new();
-        for table in left {
-            let name = quoted_name(table);
-            let dropped =
-                connection.run(&format!("DROP TABLE IF EXISTS {}.{name}", quoted_name(schema)));
-            match dropped {
-                Err(error) if REFERENCED.iter().any(|number| error.has_number(*number)) => {
-                    referenced.push((table, error));
-                    continue;
-                }
-                dropped => dropped?,
-            }
-            connection.run(&format!(
-                "DELETE FROM {}.{MARKER} WHERE kind = '{TABLE}' AND value = {}",
-                quoted_name(schema),
-                quoted_text(table)
-            ))?;
-        }
-        if referenced.len() == before
-            && let Some((table, error)) = referenced.pop()
-        {
-            let unseen = format!(
-                "a foreign key that refers to {schema}.{table}, which this user may not see"
-            );
-            return Err(in_the_way(error.doing, &unseen));
-        }
-        if referenced.is_empty() {
-            return Ok(());
-        }
-        left = referenced.into_iter().map(|(table, _)| table).collect();
-    }
 }
 
 /// Describes the foreign keys of other tables than `ours` that refer to a table, as far as this user may
@@ -307,27 +289,6 @@ fn foreign_keys(
             ours.join(", ")
         ),
     )
-}
-
-/// Drops the schema if only the marker is left in it. `DROP DATABASE` has no such condition; objects
-/// that are created between the check and the statement are lost.
-fn drop_if_empty(connection: &mut MySqlConnection, name: &str) -> Result<(), Error> {
-    let schema = quoted_text(name);
-    let others = column(
-        connection,
-        &format!(
-            "SELECT CONCAT(LOWER(table_type), ' ', table_name) FROM information_schema.tables \
-             WHERE table_schema = {schema} AND table_name <> '{MARKER}' \
-             UNION ALL SELECT CONCAT(LOWER(routine_type), ' ', routine_name) \
-             FROM information_schema.routines WHERE routine_schema = {schema} \
-             UNION ALL SELECT CONCAT('event ', event_name) \
-             FROM information_schema.events WHERE event_schema = {schema}"
-        ),
-    )?;
-    if !others.is_empty() {
-        return Err(in_the_way(format!("dropping the schema {name}"), &others.join(", ")));
-    }
-    connection.run(&format!("DROP DATABASE {}", quoted_name(name)))
 }
 
 #[cfg(test)]

@@ -1,81 +1,125 @@
-//! Functions for all storage engines: statistics, reading and counting rows.
+//! Settling, reading and counting rows, for all storage engines.
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
+use dbdyno_types::StateSnapshot;
+use dbdyno_types::server::StorageEngine;
 use dbdyno_units::Bytes;
 
-use super::{column, failed, number, quoted_name, quoted_text};
-use crate::Table;
+use super::{MySqlDialect, innodb, number, quoted_name, quoted_text, rocksdb};
 use crate::marker::MARKER;
+use crate::server::ServerAccess;
+use crate::server_engine::State;
+use crate::{Table, column, failed};
+
+/// "Key does not exist in table": the index is invisible (MySQL) or ignored (MariaDB), and is not read.
+const NO_SUCH_INDEX: i32 = 1176;
+
+impl State for MySqlDialect {
+    fn tables(connection: &mut MySqlConnection) -> Result<Vec<String>, Error> {
+        column(
+            connection,
+            &format!(
+                "SELECT table_name FROM information_schema.tables \
+                 WHERE table_schema = DATABASE() \
+                 AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') \
+                 AND table_name <> '{MARKER}' ORDER BY table_name"
+            ),
+        )
+    }
+
+    fn settle(connection: &mut MySqlConnection, settings: &ServerAccess) -> Result<(), Error> {
+        match settings.engine {
+            // MyRocks computes statistics from its files.
+            Some(StorageEngine::MyRocks) if settings.is_private() => {
+                rocksdb::settle(connection)?;
+                analyze(connection)
+            }
+            _ => {
+                analyze(connection)?;
+                if settings.is_private() { innodb::settle(connection) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Reads each table by its primary key and then its other index.
+    fn warm(connection: &mut MySqlConnection, tables: &[Table]) -> Result<(), Error> {
+        for Table { name, index } in tables {
+            let (name, index) = (quoted_name(name), quoted_name(index));
+            connection
+                .run(&format!("SELECT SUM(LENGTH(pad)) FROM {name} FORCE INDEX (PRIMARY)"))?;
+            connection
+                .run(&format!("SELECT COUNT(k) FROM {name} FORCE INDEX ({index}) WHERE k >= 0"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads each index of these tables; the primary key is the table itself.
+    fn warm_own(connection: &mut MySqlConnection, tables: &[String]) -> Result<(), Error> {
+        for table in tables {
+            let name = quoted_name(table);
+            let indexes = format!(
+                "SELECT DISTINCT index_name FROM information_schema.statistics \
+                 WHERE table_schema = DATABASE() AND table_name = {} AND index_type = 'BTREE'",
+                quoted_text(table)
+            );
+            let indexes = column(connection, &indexes)?;
+            if !indexes.iter().any(|index| index == "PRIMARY") {
+                connection.run(&format!("SELECT * FROM {name}"))?;
+            }
+            for index in indexes {
+                let index = quoted_name(&index);
+                match connection.run(&format!("SELECT COUNT(*) FROM {name} FORCE INDEX ({index})"))
+                {
+                    Err(error) if error.has_number(NO_SUCH_INDEX) => {}
+                    read => read?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn state_snapshot(
+        connection: &mut MySqlConnection,
+        settings: &ServerAccess,
+        tables: &[String],
+    ) -> Result<StateSnapshot, Error> {
+        let (engine, private) = (settings.engine, settings.is_private());
+        let rows = rows(connection, tables)?;
+        let figures = match engine {
+            Some(StorageEngine::MyRocks) => rocksdb::figures(connection),
+            _ => innodb::figures(connection),
+        };
+        let state = match figures {
+            // On an existing server the user may lack the privilege.
+            Err(error) if !private && !error.kind.is_fatal() => Vec::new(),
+            figures => figures?,
+        };
+        let data_size = match engine {
+            Some(StorageEngine::MyRocks) if private => rocksdb::data_size(connection)?,
+            _ => data_size(connection)?,
+        };
+        Ok(StateSnapshot { rows, data_size, state })
+    }
+}
 
 /// Updates the statistics of all tables in the schema.
-pub(super) fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
-    for table in tables(connection)? {
+fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
+    for table in MySqlDialect::tables(connection)? {
         let sql = format!("ANALYZE TABLE {}", quoted_name(&table));
         // Failures are rows: table, operation, message type, message.
         for row in connection.query(&sql)? {
             if row.get(2).is_some_and(|kind| kind.as_deref() == Some("Error")) {
                 let message = row.into_iter().nth(3).flatten();
-                return Err(failed(&sql, message.unwrap_or_default()));
+                return Err(failed(format!("executing {sql}"), message.unwrap_or_default()));
             }
         }
-    }
-    Ok(())
-}
-
-/// "Key does not exist in table": the index is invisible (MySQL) or ignored (MariaDB), and is not read.
-const NO_SUCH_INDEX: i32 = 1176;
-
-/// All tables in the schema except the marker.
-pub(super) fn tables(connection: &mut MySqlConnection) -> Result<Vec<String>, Error> {
-    column(
-        connection,
-        &format!(
-            "SELECT table_name FROM information_schema.tables \
-             WHERE table_schema = DATABASE() \
-             AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') \
-             AND table_name <> '{MARKER}' ORDER BY table_name"
-        ),
-    )
-}
-
-/// Reads each index of these tables; the primary key is the table itself.
-pub(super) fn warm_own(connection: &mut MySqlConnection, tables: &[String]) -> Result<(), Error> {
-    for table in tables {
-        let name = quoted_name(table);
-        let indexes = format!(
-            "SELECT DISTINCT index_name FROM information_schema.statistics \
-             WHERE table_schema = DATABASE() AND table_name = {} AND index_type = 'BTREE'",
-            quoted_text(table)
-        );
-        let indexes = column(connection, &indexes)?;
-        if !indexes.iter().any(|index| index == "PRIMARY") {
-            connection.run(&format!("SELECT * FROM {name}"))?;
-        }
-        for index in indexes {
-            let index = quoted_name(&index);
-            match connection.run(&format!("SELECT COUNT(*) FROM {name} FORCE INDEX ({index})")) {
-                Err(error) if error.has_number(NO_SUCH_INDEX) => {}
-                read => read?,
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Reads each table by its primary key and then its other index.
-pub(super) fn warm(connection: &mut MySqlConnection, tables: &[Table]) -> Result<(), Error> {
-    for Table { name, index } in tables {
-        let (name, index) = (quoted_name(name), quoted_name(index));
-        connection.run(&format!("SELECT SUM(LENGTH(pad)) FROM {name} FORCE INDEX (PRIMARY)"))?;
-        connection
-            .run(&format!("SELECT COUNT(k) FROM {name} FORCE INDEX ({index}) WHERE k >= 0"))?;
     }
     Ok(())
 }
 
 /// Number of rows in these tables.
-pub(super) fn rows(connection: &mut MySqlConnection, tables: &[String]) -> Result<u64, Error> {
+fn rows(connection: &mut MySqlConnection, tables: &[String]) -> Result<u64, Error> {
     tables.iter().try_fold(0, |sum, table| {
         let sql = format!("SELECT COUNT(*) FROM {}", quoted_name(table));
         Ok(sum + number(connection, &sql)?)
@@ -83,7 +127,7 @@ pub(super) fn rows(connection: &mut MySqlConnection, tables: &[String]) -> Resul
 }
 
 /// Size of the schema's tables, including their free space.
-pub(super) fn data_size(connection: &mut MySqlConnection) -> Result<Bytes, Error> {
+fn data_size(connection: &mut MySqlConnection) -> Result<Bytes, Error> {
     if !connection.is_mariadb() {
         // Otherwise the figures are up to a day old. Versions before 8.0 do not have the setting
         // and do not cache.

@@ -1,106 +1,40 @@
 //! PostgreSQL: a database on a private server, or a schema on an existing server.
 
-mod copy;
 mod facts;
 mod schema;
 mod state;
 
+use std::io::Write;
+
 use dbdyno_drivers::postgres::PostgresConnection;
-use dbdyno_drivers::{Connection, Error, ErrorKind, Params};
-use dbdyno_types::StateSnapshot;
-use dbdyno_types::server::{StatementMode, Target};
+use dbdyno_drivers::{Connection, Error, Param, Params};
+use dbdyno_types::server::Target;
 
 use crate::server::ServerAccess;
-use crate::{Engine, NextRow, SchemaRemoval, Table, TableCreation};
+use crate::server_engine::Dialect;
+use crate::{Engine as _, NextRow, ServerEngine, Table, column, failed};
 
-/// A PostgreSQL server and the location of dbdyno's tables.
-///
-/// On a private server they are in a database with the name of the schema. On an existing server they
-/// are in that schema, in the target's database.
+/// A PostgreSQL server and the location of dbdyno's tables: on a private server a database with the name of the schema;
+/// on an existing server that schema, in the target's database.
+pub type Postgres = ServerEngine<PostgresDialect>;
+
 #[derive(Clone, Debug)]
-pub struct Postgres {
-    settings: ServerAccess,
-}
+pub struct PostgresDialect;
 
-impl Postgres {
-    /// Does not connect yet.
-    #[must_use]
-    pub const fn new(settings: ServerAccess) -> Self {
-        Self { settings }
-    }
-
-    /// A connection to the target's database, which may not be the one with dbdyno's tables.
-    fn connect_to_target(&self) -> Result<PostgresConnection, Error> {
-        PostgresConnection::connect(&self.settings.target, self.settings.statements)
-    }
-}
-
-impl Engine for Postgres {
+impl Dialect for PostgresDialect {
     type Connection = PostgresConnection;
 
-    const SHARES_CACHE: bool = true;
-
-    fn version(&self) -> String {
-        match self.connect_to_target() {
-            Ok(connection) => connection.server_version().to_owned(),
-            Err(error) => format!("unknown ({error})"),
-        }
+    fn server_version(connection: &PostgresConnection) -> &str {
+        connection.server_version()
     }
 
-    fn options(&self) -> Vec<(String, String)> {
-        // Informational only: other connections report the same error.
-        self.connect()
-            .and_then(|mut connection| facts::options(&mut connection))
-            .unwrap_or_default()
+    fn connect_to_server(settings: &ServerAccess) -> Result<PostgresConnection, Error> {
+        PostgresConnection::connect(&settings.target, settings.statements)
     }
 
-    fn create_schema(&self) -> Result<(), Error> {
-        let (mut connection, ServerAccess { schema, owner, .. }) =
-            (self.connect_to_target()?, &self.settings);
-        match owner {
-            None => schema::create_database(&mut connection, schema),
-            Some(run) => schema::create_schema(&mut connection, schema, run),
-        }
-    }
-
-    fn check_access(&self) -> Result<(), Error> {
-        let (mut connection, ServerAccess { schema, owner, .. }) =
-            (self.connect_to_target()?, &self.settings);
-        match owner {
-            None => Ok(()),
-            Some(run) => schema::check_access(&mut connection, schema, run),
-        }
-    }
-
-    fn connect_to_check(&self) -> Result<Self::Connection, Error> {
-        let statements = StatementMode::Prepared;
-        Self::new(ServerAccess { statements, ..self.settings.clone() }).connect()
-    }
-
-    fn drop_schema(&self) -> Result<SchemaRemoval, Error> {
-        let (mut connection, ServerAccess { schema, owner, .. }) =
-            (self.connect_to_target()?, &self.settings);
-        match owner {
-            None => schema::drop_database(&mut connection, schema).map(|()| SchemaRemoval::Dropped),
-            Some(run) => schema::drop_schema(&mut connection, schema, run),
-        }
-    }
-
-    fn create_table(
-        &self,
-        connection: &mut Self::Connection,
-        table: &str,
-        sql: &str,
-    ) -> Result<(), Error> {
-        match self.settings.is_private() {
-            true => connection.run(sql),
-            false => schema::create_table(connection, &self.settings.schema, table, sql),
-        }
-    }
-
-    fn connect(&self) -> Result<Self::Connection, Error> {
-        let ServerAccess { target, schema, statements, .. } = &self.settings;
-        if self.settings.is_private() {
+    fn connect(settings: &ServerAccess) -> Result<PostgresConnection, Error> {
+        let ServerAccess { target, schema, statements, .. } = settings;
+        if settings.is_private() {
             let target = Target { database: Some(schema.clone()), ..target.clone() };
             return PostgresConnection::connect(&target, *statements);
         }
@@ -109,9 +43,13 @@ impl Engine for Postgres {
         Ok(connection)
     }
 
+    fn options(settings: &ServerAccess) -> Result<Vec<(String, String)>, Error> {
+        facts::options(&mut Self::connect(settings)?)
+    }
+
     fn load_table(
-        &self,
-        connection: &mut Self::Connection,
+        engine: &Postgres,
+        connection: &mut PostgresConnection,
         table: &Table,
         next: NextRow<'_>,
     ) -> Result<(), Error> {
@@ -120,58 +58,17 @@ impl Engine for Postgres {
             "CREATE TABLE {name} (id INTEGER GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, \
              k INTEGER NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL)"
         );
-        self.create_table(connection, name, &sql)?;
+        engine.create_table(connection, name, &sql)?;
         let mut params = Params::default();
         connection.copy_in(&format!("COPY {name} (k, c, pad) FROM STDIN"), &mut |rows| {
             params.clear();
             let more = next(&mut params);
             if more {
-                copy::append_row(rows, &params);
+                append_row(rows, &params);
             }
             more
         })?;
         connection.run(&format!("CREATE INDEX {index} ON {name} (k)"))
-    }
-
-    fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {
-        state::settle(connection, self.settings.is_private())
-    }
-
-    fn warm(&self, connection: &mut Self::Connection, tables: &[Table]) -> Result<(), Error> {
-        state::warm(connection, tables)
-    }
-
-    fn run_setup(
-        &self,
-        connection: &mut Self::Connection,
-        sql: &str,
-        creates: TableCreation<'_>,
-    ) -> Result<(), Error> {
-        match creates {
-            TableCreation::Named(_) | TableCreation::Possible if !self.settings.is_private() => {
-                schema::create_tables(connection, &self.settings.schema, sql)
-            }
-            _ => connection.run(sql),
-        }
-    }
-
-    fn table_names(&self, connection: &mut Self::Connection) -> Result<Vec<String>, Error> {
-        match self.settings.is_private() {
-            true => state::tables(connection),
-            false => schema::listed_tables(connection, &self.settings.schema),
-        }
-    }
-
-    fn warm_own(&self, connection: &mut Self::Connection, tables: &[String]) -> Result<(), Error> {
-        state::warm_own(connection, tables)
-    }
-
-    fn state_snapshot(
-        &self,
-        connection: &mut Self::Connection,
-        tables: &[String],
-    ) -> Result<StateSnapshot, Error> {
-        state::state_snapshot(connection, tables)
     }
 }
 
@@ -190,12 +87,6 @@ fn quoted_text(text: &str) -> String {
     }
 }
 
-/// The values of the first column, without NULLs.
-fn column(connection: &mut PostgresConnection, sql: &str) -> Result<Vec<String>, Error> {
-    let rows = connection.query(sql)?;
-    Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
-}
-
 /// The result of a query that returns one row of numbers.
 fn numbers<const N: usize>(
     connection: &mut PostgresConnection,
@@ -206,7 +97,7 @@ fn numbers<const N: usize>(
     let found: Option<Vec<u64>> =
         values.iter().map(|value| value.as_deref()?.parse().ok()).collect();
     found.and_then(|found| found.try_into().ok()).ok_or_else(|| {
-        failed(&format!("executing {sql}"), format!("{values:?} is not a row of {N} numbers"))
+        failed(format!("executing {sql}"), format!("{values:?} is not a row of {N} numbers"))
     })
 }
 
@@ -215,8 +106,32 @@ fn boolean(connection: &mut PostgresConnection, sql: &str) -> Result<bool, Error
     Ok(column(connection, sql)?.first().is_some_and(|value| value == "t"))
 }
 
-fn failed(doing: &str, message: String) -> Error {
-    Error { doing: doing.to_owned(), message, code: None, kind: ErrorKind::Statement }
+/// Appends a row in the text format of COPY.
+fn append_row(rows: &mut Vec<u8>, params: &Params) {
+    for (index, value) in params.values().iter().enumerate() {
+        if index > 0 {
+            rows.push(b'\t');
+        }
+        match *value {
+            Param::Null => rows.extend_from_slice(b"\\N"),
+            // Writing to a Vec cannot fail.
+            Param::Int(value) => drop(write!(rows, "{value}")),
+            Param::Text { start, len } => append_text(rows, params.text(start, len)),
+        }
+    }
+    rows.push(b'\n');
+}
+
+fn append_text(rows: &mut Vec<u8>, text: &[u8]) {
+    for byte in text {
+        match byte {
+            b'\\' => rows.extend_from_slice(b"\\\\"),
+            b'\t' => rows.extend_from_slice(b"\\t"),
+            b'\n' => rows.extend_from_slice(b"\\n"),
+            b'\r' => rows.extend_from_slice(b"\\r"),
+            byte => rows.push(*byte),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -228,5 +143,16 @@ mod tests {
         assert_eq!(quoted_name("a\"b"), "\"a\"\"b\"");
         assert_eq!(quoted_text("it's"), "'it''s'");
         assert_eq!(quoted_text("a\\'b"), "E'a\\\\''b'");
+    }
+
+    #[test]
+    fn special_characters_are_escaped() {
+        let mut params = Params::default();
+        params.push_int(-7);
+        params.push_text(b"plain");
+        params.push_text(b"a\tb\nc\rd\\.");
+        let mut rows = Vec::new();
+        append_row(&mut rows, &params);
+        assert_eq!(rows, b"-7\tplain\ta\\tb\\nc\\rd\\\\.\n");
     }
 }

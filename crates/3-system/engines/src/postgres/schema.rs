@@ -5,10 +5,10 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error};
 use dbdyno_types::RunIdentity;
 
-use super::{boolean, column, failed, quoted_name, quoted_text};
-use crate::marker::{
-    COMMENT, MARKER, SchemaOwner, SchemaRemoval, TABLE, in_the_way, not_own, rows_of, why_not_own,
-};
+use super::{PostgresDialect, boolean, quoted_name, quoted_text};
+use crate::marker::{COMMENT, MARKER, SchemaOwner, TABLE, in_the_way, rows_of};
+use crate::server_engine::Schemas;
+use crate::{TableCreation, column, failed};
 
 /// The SQLSTATE of "dependent objects still exist".
 const DEPENDENT_OBJECTS: &str = "2BP01";
@@ -19,74 +19,178 @@ const INSUFFICIENT_PRIVILEGE: &str = "42501";
 /// How long to wait for other clients that use a table. The default is no limit.
 const LOCK_TIMEOUT: &str = "60s";
 
-pub(super) fn create_database(
-    connection: &mut PostgresConnection,
-    name: &str,
-) -> Result<(), Error> {
-    let exists =
-        format!("SELECT EXISTS (SELECT FROM pg_database WHERE datname = {})", quoted_text(name));
-    if boolean(connection, &exists)? {
-        return Ok(());
-    }
-    connection.run(&format!("CREATE DATABASE {}", quoted_name(name)))
-}
-
-pub(super) fn drop_database(connection: &mut PostgresConnection, name: &str) -> Result<(), Error> {
-    connection.run(&format!("DROP DATABASE IF EXISTS {}", quoted_name(name)))
-}
-
-/// Creates the schema for this run. If it is the run's already, drops the run's tables in it.
-pub(super) fn create_schema(
-    connection: &mut PostgresConnection,
-    name: &str,
-    run: &RunIdentity,
-) -> Result<(), Error> {
-    let owner = owner(connection, name, run)?;
-    if let Some(reason) = why_not_own(&owner, name) {
-        return Err(not_own("creating", name, reason));
-    }
-    if let SchemaOwner::ThisRun(tables) = owner {
-        return drop_tables(connection, name, &tables);
-    }
-    let schema = quoted_name(name);
-    let rows = rows_of(run).map(|(kind, value)| format!("('{kind}', {})", quoted_text(&value)));
-    let created = transaction(
-        connection,
-        &format!(
-            "CREATE SCHEMA {schema}; COMMENT ON SCHEMA {schema} IS {}; \
-             CREATE TABLE {schema}.{MARKER} (kind text NOT NULL, value text NOT NULL); \
-             INSERT INTO {schema}.{MARKER} VALUES {}",
-            quoted_text(COMMENT),
-            rows.join(", ")
-        ),
-    );
-    match created {
-        Err(error) if error.has_sqlstate(INSUFFICIENT_PRIVILEGE) => {
-            Err(with_grant(connection, error))
+impl Schemas for PostgresDialect {
+    fn create_private(connection: &mut PostgresConnection, name: &str) -> Result<(), Error> {
+        let exists = format!(
+            "SELECT EXISTS (SELECT FROM pg_database WHERE datname = {})",
+            quoted_text(name)
+        );
+        if boolean(connection, &exists)? {
+            return Ok(());
         }
-        created => created,
+        connection.run(&format!("CREATE DATABASE {}", quoted_name(name)))
     }
-}
 
-/// Checks that this run can create the schema, or that it is the run's already. Changes nothing.
-pub(super) fn check_access(
-    connection: &mut PostgresConnection,
-    name: &str,
-    run: &RunIdentity,
-) -> Result<(), Error> {
-    let owner = owner(connection, name, run)?;
-    if let Some(reason) = why_not_own(&owner, name) {
-        return Err(not_own("creating", name, reason));
+    fn drop_private(connection: &mut PostgresConnection, name: &str) -> Result<(), Error> {
+        connection.run(&format!("DROP DATABASE IF EXISTS {}", quoted_name(name)))
     }
-    let may_create = "SELECT has_database_privilege(current_database(), 'CREATE')";
-    if owner != SchemaOwner::None || boolean(connection, may_create)? {
-        return Ok(());
+
+    /// Rows are read only of a marker that belongs to this role, in a schema that does: reading a table or view of others
+    /// can execute their code.
+    fn owner(
+        connection: &mut PostgresConnection,
+        name: &str,
+        run: &RunIdentity,
+    ) -> Result<SchemaOwner, Error> {
+        let text = quoted_text(name);
+        let role = column(
+            connection,
+            &format!("SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = {text}"),
+        )?;
+        let Some(role) = role.into_iter().next() else { return Ok(SchemaOwner::None) };
+        let current = column(connection, "SELECT current_user")?;
+        if current != [role.as_str()] {
+            let current = current.join("");
+            return Ok(SchemaOwner::Unknown(format!(
+                "it belongs to the role {role}, and dbdyno is connected as {current}"
+            )));
+        }
+        if !boolean(connection, &format!("SELECT EXISTS ({})", own_table(name, MARKER)))? {
+            return Ok(SchemaOwner::unmarked());
+        }
+        // The version before had one column.
+        let columns = column(
+            connection,
+            &format!(
+                "SELECT attname FROM pg_attribute WHERE attrelid = ({}) AND attnum > 0 ORDER BY attnum",
+                own_table(name, MARKER)
+            ),
+        )?;
+        if columns != ["kind", "value"] {
+            return Ok(SchemaOwner::unmarked());
+        }
+        let rows =
+            connection.query(&format!("SELECT kind, value FROM {}.{MARKER}", quoted_name(name)))?;
+        Ok(SchemaOwner::of_rows(rows, run))
     }
-    let denied = failed(
-        &format!("creating the schema {name}"),
-        "the role has no privilege to create schemas in this database".to_owned(),
-    );
-    Err(with_grant(connection, denied))
+
+    fn create_marked(
+        connection: &mut PostgresConnection,
+        name: &str,
+        run: &RunIdentity,
+    ) -> Result<(), Error> {
+        let schema = quoted_name(name);
+        let rows = rows_of(run).map(|(kind, value)| format!("('{kind}', {})", quoted_text(&value)));
+        let created = transaction(
+            connection,
+            &format!(
+                "CREATE SCHEMA {schema}; COMMENT ON SCHEMA {schema} IS {}; \
+                 CREATE TABLE {schema}.{MARKER} (kind text NOT NULL, value text NOT NULL); \
+                 INSERT INTO {schema}.{MARKER} VALUES {}",
+                quoted_text(COMMENT),
+                rows.join(", ")
+            ),
+        );
+        match created {
+            Err(error) if error.has_sqlstate(INSUFFICIENT_PRIVILEGE) => {
+                Err(with_grant(connection, error))
+            }
+            created => created,
+        }
+    }
+
+    fn check_privilege(
+        connection: &mut PostgresConnection,
+        name: &str,
+        owner: &SchemaOwner,
+    ) -> Result<(), Error> {
+        let may_create = "SELECT has_database_privilege(current_database(), 'CREATE')";
+        if *owner != SchemaOwner::None || boolean(connection, may_create)? {
+            return Ok(());
+        }
+        let denied = failed(
+            format!("creating the schema {name}"),
+            "the role has no privilege to create schemas in this database",
+        );
+        Err(with_grant(connection, denied))
+    }
+
+    fn drop_tables(
+        connection: &mut PostgresConnection,
+        schema: &str,
+        tables: &[String],
+    ) -> Result<(), Error> {
+        let mut existing = Vec::new();
+        for table in tables {
+            let sql = format!(
+                "SELECT EXISTS (SELECT FROM ({}) own WHERE relname = {})",
+                own_tables(schema),
+                quoted_text(table)
+            );
+            if boolean(connection, &sql)? {
+                existing.push(format!("{}.{}", quoted_name(schema), quoted_name(table)));
+            }
+        }
+        if !existing.is_empty() {
+            connection.run(&format!("SET lock_timeout = '{LOCK_TIMEOUT}'"))?;
+            let sql = format!("DROP TABLE {} RESTRICT", existing.join(", "));
+            connection.run(&sql).map_err(with_advice)?;
+        }
+        let marker = format!("{}.{MARKER}", quoted_name(schema));
+        connection.run(&format!("DELETE FROM {marker} WHERE kind = '{TABLE}'"))
+    }
+
+    fn drop_if_empty(connection: &mut PostgresConnection, name: &str) -> Result<(), Error> {
+        let schema = quoted_name(name);
+        let sql = format!("DROP TABLE {schema}.{MARKER} RESTRICT; DROP SCHEMA {schema} RESTRICT");
+        transaction(connection, &sql).map_err(with_advice)
+    }
+
+    fn create_table(
+        connection: &mut PostgresConnection,
+        schema: &str,
+        table: &str,
+        sql: &str,
+    ) -> Result<(), Error> {
+        let marker = format!("{}.{MARKER}", quoted_name(schema));
+        let row = format!("('{TABLE}', {})", quoted_text(table));
+        transaction(connection, &format!("{sql}\n; INSERT INTO {marker} VALUES {row}"))
+    }
+
+    /// Lists the tables of this role that appear in the schema.
+    fn run_setup(
+        connection: &mut PostgresConnection,
+        schema: &str,
+        sql: &str,
+        _: TableCreation<'_>,
+    ) -> Result<(), Error> {
+        let tables = own_tables(schema);
+        let before = column(connection, &format!("SELECT relname FROM ({tables}) own"))?;
+        let before: Vec<String> = before.iter().map(|table| quoted_text(table)).collect();
+        let is_new = match before.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE relname NOT IN ({})", before.join(", ")),
+        };
+        let marker = format!("{}.{MARKER}", quoted_name(schema));
+        let list =
+            format!("INSERT INTO {marker} SELECT '{TABLE}', relname FROM ({tables}) own{is_new}");
+        // On a line of its own: the statement may end with a comment.
+        transaction(connection, &format!("{sql}\n; {list}"))
+    }
+
+    /// A partitioned table is represented by its partitions, which have its rows.
+    fn listed_tables(
+        connection: &mut PostgresConnection,
+        schema: &str,
+    ) -> Result<Vec<String>, Error> {
+        let marker = format!("{}.{MARKER}", quoted_name(schema));
+        let sql = format!(
+            "SELECT DISTINCT relname FROM ({}) own JOIN {marker} ON value = relname \
+             WHERE kind = '{TABLE}' AND relkind = 'r' ORDER BY relname",
+            own_tables(schema)
+        );
+        column(connection, &sql)
+    }
 }
 
 /// Adds the statement that grants what dbdyno needs.
@@ -96,72 +200,6 @@ fn with_grant(connection: &mut PostgresConnection, error: Error) -> Error {
     let grant =
         format!("GRANT CREATE ON DATABASE {} TO {}", quoted_name(database), quoted_name(role));
     Error { message: format!("{}; as an administrator: {grant}", error.message), ..error }
-}
-
-/// Drops the run's tables, and the schema if nothing else is in it.
-pub(super) fn drop_schema(
-    connection: &mut PostgresConnection,
-    name: &str,
-    run: &RunIdentity,
-) -> Result<SchemaRemoval, Error> {
-    let owner = owner(connection, name, run)?;
-    if let Some(reason) = why_not_own(&owner, name) {
-        return Ok(SchemaRemoval::LeftAlone(format!("the schema {name}: {reason}")));
-    }
-    let SchemaOwner::ThisRun(tables) = owner else { return Ok(SchemaRemoval::Absent) };
-    drop_tables(connection, name, &tables)?;
-    let schema = quoted_name(name);
-    let sql = format!("DROP TABLE {schema}.{MARKER} RESTRICT; DROP SCHEMA {schema} RESTRICT");
-    transaction(connection, &sql).map_err(with_advice)?;
-    Ok(SchemaRemoval::Dropped)
-}
-
-/// Creates a table of this run with the statement `sql`, and lists it in the marker.
-pub(super) fn create_table(
-    connection: &mut PostgresConnection,
-    schema: &str,
-    table: &str,
-    sql: &str,
-) -> Result<(), Error> {
-    let marker = format!("{}.{MARKER}", quoted_name(schema));
-    let row = format!("('{TABLE}', {})", quoted_text(table));
-    transaction(connection, &format!("{sql}\n; INSERT INTO {marker} VALUES {row}"))
-}
-
-/// Executes a statement of a setup script, and lists the tables of this role that appear in the schema
-/// in the marker.
-pub(super) fn create_tables(
-    connection: &mut PostgresConnection,
-    schema: &str,
-    sql: &str,
-) -> Result<(), Error> {
-    let tables = own_tables(schema);
-    let before = column(connection, &format!("SELECT relname FROM ({tables}) own"))?;
-    let before: Vec<String> = before.iter().map(|table| quoted_text(table)).collect();
-    let is_new = match before.is_empty() {
-        true => String::new(),
-        false => format!(" WHERE relname NOT IN ({})", before.join(", ")),
-    };
-    let marker = format!("{}.{MARKER}", quoted_name(schema));
-    let list =
-        format!("INSERT INTO {marker} SELECT '{TABLE}', relname FROM ({tables}) own{is_new}");
-    // On a line of its own: the statement may end with a comment.
-    transaction(connection, &format!("{sql}\n; {list}"))
-}
-
-/// The existing tables of this role that the marker lists, sorted. A partitioned table is represented by its
-/// partitions, which have its rows.
-pub(super) fn listed_tables(
-    connection: &mut PostgresConnection,
-    schema: &str,
-) -> Result<Vec<String>, Error> {
-    let marker = format!("{}.{MARKER}", quoted_name(schema));
-    let sql = format!(
-        "SELECT DISTINCT relname FROM ({}) own JOIN {marker} ON value = relname \
-         WHERE kind = '{TABLE}' AND relkind = 'r' ORDER BY relname",
-        own_tables(schema)
-    );
-    column(connection, &sql)
 }
 
 /// A query for the names and kinds of the tables of this role in a schema, partitioned ones included.
@@ -175,45 +213,6 @@ fn own_tables(schema: &str) -> String {
     )
 }
 
-/// The owner of a schema. Rows are read only of a marker that belongs to this role, in a schema that
-/// does: reading a table or view of others can execute their code.
-fn owner(
-    connection: &mut PostgresConnection,
-    name: &str,
-    run: &RunIdentity,
-) -> Result<SchemaOwner, Error> {
-    let text = quoted_text(name);
-    let role = column(
-        connection,
-        &format!("SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = {text}"),
-    )?;
-    let Some(role) = role.into_iter().next() else { return Ok(SchemaOwner::None) };
-    let current = column(connection, "SELECT current_user")?;
-    if current != [role.as_str()] {
-        let current = current.join("");
-        return Ok(SchemaOwner::Unknown(format!(
-            "it belongs to the role {role}, and dbdyno is connected as {current}"
-        )));
-    }
-    if !boolean(connection, &format!("SELECT EXISTS ({})", own_table(name, MARKER)))? {
-        return Ok(SchemaOwner::unmarked());
-    }
-    // The version before had one column.
-    let columns = column(
-        connection,
-        &format!(
-            "SELECT attname FROM pg_attribute WHERE attrelid = ({}) AND attnum > 0 ORDER BY attnum",
-            own_table(name, MARKER)
-        ),
-    )?;
-    if columns != ["kind", "value"] {
-        return Ok(SchemaOwner::unmarked());
-    }
-    let rows =
-        connection.query(&format!("SELECT kind, value FROM {}.{MARKER}", quoted_name(name)))?;
-    Ok(SchemaOwner::of_rows(rows, run))
-}
-
 /// A query for a table of this role, which is neither a view nor a foreign table.
 fn own_table(schema: &str, table: &str) -> String {
     format!(
@@ -223,32 +222,6 @@ fn own_table(schema: &str, table: &str) -> String {
         quoted_text(schema),
         quoted_text(table)
     )
-}
-
-/// Drops these tables of the run, and removes them from the marker.
-fn drop_tables(
-    connection: &mut PostgresConnection,
-    schema: &str,
-    tables: &[String],
-) -> Result<(), Error> {
-    let mut existing = Vec::new();
-    for table in tables {
-        let sql = format!(
-            "SELECT EXISTS (SELECT FROM ({}) own WHERE relname = {})",
-            own_tables(schema),
-            quoted_text(table)
-        );
-        if boolean(connection, &sql)? {
-            existing.push(format!("{}.{}", quoted_name(schema), quoted_name(table)));
-        }
-    }
-    if !existing.is_empty() {
-        connection.run(&format!("SET lock_timeout = '{LOCK_TIMEOUT}'"))?;
-        let sql = format!("DROP TABLE {} RESTRICT", existing.join(", "));
-        connection.run(&sql).map_err(with_advice)?;
-    }
-    let marker = format!("{}.{MARKER}", quoted_name(schema));
-    connection.run(&format!("DELETE FROM {marker} WHERE kind = '{TABLE}'"))
 }
 
 /// Adds advice if objects of others depend on this run's; the server's message names them.

@@ -3,17 +3,18 @@
 use std::time::{Duration, Instant};
 
 use dbdyno_drivers::postgres::PostgresConnection;
-use dbdyno_drivers::{Connection, Error, ErrorKind};
+use dbdyno_drivers::{Connection, Error};
 use dbdyno_types::StateSnapshot;
 use dbdyno_units::Bytes;
 
-use super::{boolean, column, numbers, quoted_name, quoted_text};
-use crate::Table;
+use super::{PostgresDialect, boolean, numbers, quoted_name, quoted_text};
+use crate::server::ServerAccess;
+use crate::server_engine::State;
+use crate::{Table, busy, column};
 
 /// Limit for waiting for autovacuum.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Poll interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether this user may run a checkpoint: superusers, and since version 15 members of a role.
@@ -21,29 +22,128 @@ const MAY_CHECKPOINT: &str = "SELECT own.rolsuper OR EXISTS (SELECT FROM pg_role
     WHERE role.rolname = 'pg_checkpoint' AND pg_has_role(role.oid, 'USAGE')) \
     FROM pg_roles own WHERE own.rolname = current_user";
 
-pub(super) fn settle(connection: &mut PostgresConnection, private: bool) -> Result<(), Error> {
-    flush_statistics(connection)?;
-    if private {
-        // The catalogues, too, so that autovacuum has nothing left to do. ANALYZE leaves dead rows
-        // in two of them, which later reads would remove and write to the WAL, page by page.
-        connection.run("VACUUM (ANALYZE)")?;
-        connection.run("VACUUM pg_catalog.pg_statistic, pg_catalog.pg_class")?;
-    } else {
-        let tables = column(
+impl State for PostgresDialect {
+    /// Partitions are included.
+    fn tables(connection: &mut PostgresConnection) -> Result<Vec<String>, Error> {
+        column(
             connection,
-            "SELECT quote_ident(c.relname) FROM pg_class c \
-             JOIN pg_namespace n ON n.oid = c.relnamespace \
-             WHERE n.nspname = current_schema() AND c.relkind = 'r'",
-        )?;
-        for table in tables {
-            connection.run(&format!("VACUUM (ANALYZE) {table}"))?;
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+             WHERE n.nspname = current_schema() AND c.relkind = 'r' ORDER BY c.relname",
+        )
+    }
+
+    fn settle(connection: &mut PostgresConnection, settings: &ServerAccess) -> Result<(), Error> {
+        flush_statistics(connection)?;
+        if settings.is_private() {
+            // The catalogues, too, so that autovacuum has nothing left to do. ANALYZE leaves dead rows
+            // in two of them, which later reads would remove and write to the WAL, page by page.
+            connection.run("VACUUM (ANALYZE)")?;
+            connection.run("VACUUM pg_catalog.pg_statistic, pg_catalog.pg_class")?;
+        } else {
+            let tables = column(
+                connection,
+                "SELECT quote_ident(c.relname) FROM pg_class c \
+                 JOIN pg_namespace n ON n.oid = c.relnamespace \
+                 WHERE n.nspname = current_schema() AND c.relkind = 'r'",
+            )?;
+            for table in tables {
+                connection.run(&format!("VACUUM (ANALYZE) {table}"))?;
+            }
         }
+        wait_for_autovacuum(connection)?;
+        if boolean(connection, MAY_CHECKPOINT)? {
+            connection.run("CHECKPOINT")?;
+        }
+        Ok(())
     }
-    wait_for_autovacuum(connection)?;
-    if boolean(connection, MAY_CHECKPOINT)? {
-        connection.run("CHECKPOINT")?;
+
+    /// Reads by index scans: a sequential scan of a large table uses only a few buffers of the cache.
+    fn warm(connection: &mut PostgresConnection, tables: &[Table]) -> Result<(), Error> {
+        connection.run(
+            "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+             SET LOCAL max_parallel_workers_per_gather = 0",
+        )?;
+        let read = tables.iter().try_for_each(|table| {
+            let name = &table.name;
+            // All rows by the primary key, which is their physical order; then the other index.
+            connection.run(&format!("SELECT sum(length(c)) FROM {name} WHERE id > 0"))?;
+            connection.run(&format!("SELECT count(*) FROM {name} WHERE k >= 0"))
+        });
+        let ended = connection.run("COMMIT");
+        read.and(ended)
     }
-    Ok(())
+
+    /// Reads these tables by a scan of each index that starts with a column, or sequentially.
+    fn warm_own(connection: &mut PostgresConnection, tables: &[String]) -> Result<(), Error> {
+        connection.run(
+            "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+             SET LOCAL enable_indexonlyscan = off; SET LOCAL max_parallel_workers_per_gather = 0",
+        )?;
+        let read = tables.iter().try_for_each(|table| {
+            let name = quoted_name(table);
+            let columns = format!(
+                "SELECT DISTINCT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+                 JOIN pg_am m ON m.oid = c.relam AND m.amname = 'btree' \
+                 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
+                 WHERE i.indrelid = {}::regclass AND i.indpred IS NULL",
+                quoted_text(&name)
+            );
+            let columns = column(connection, &columns)?;
+            if columns.is_empty() {
+                return connection.run(&format!("SELECT count(*) FROM {name}"));
+            }
+            columns.iter().try_for_each(|first| {
+                let first = quoted_name(first);
+                connection.run(&format!("SELECT count(*) FROM {name} WHERE {first} IS NOT NULL"))
+            })
+        });
+        let ended = connection.run("COMMIT");
+        read.and(ended)
+    }
+
+    fn state_snapshot(
+        connection: &mut PostgresConnection,
+        _: &ServerAccess,
+        tables: &[String],
+    ) -> Result<StateSnapshot, Error> {
+        let mut sum = [0; 6];
+        for table in tables {
+            let [rows] =
+                numbers(connection, &format!("SELECT count(*) FROM {}", quoted_name(table)))?;
+            let relation = quoted_text(&quoted_name(table));
+            let sizes: [u64; 5] = numbers(
+                connection,
+                &format!(
+                    "SELECT pg_total_relation_size(oid), \
+                     pg_relation_size(oid) / current_setting('block_size')::bigint, \
+                     pg_indexes_size(oid) / current_setting('block_size')::bigint, \
+                     relallvisible, pg_stat_get_dead_tuples(oid) \
+                     FROM pg_class WHERE oid = {relation}::regclass"
+                ),
+            )?;
+            sum[0] += rows;
+            for (sum, size) in sum[1..].iter_mut().zip(sizes) {
+                *sum += size;
+            }
+        }
+        let [rows, bytes, pages, index_pages, visible, dead] = sum;
+        let mut state = vec![
+            ("pages".to_owned(), pages),
+            ("index_pages".to_owned(), index_pages),
+            ("visible_pages".to_owned(), visible),
+            ("dead_rows".to_owned(), dead),
+        ];
+        if boolean(
+            connection,
+            "SELECT has_function_privilege('pg_control_checkpoint()', 'EXECUTE')",
+        )? {
+            let since = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn)::bigint \
+                         FROM pg_control_checkpoint()";
+            let [wal] = numbers(connection, since)?;
+            state.push(("wal_bytes_since_checkpoint".to_owned(), wal));
+        }
+        Ok(StateSnapshot { rows, data_size: Bytes::from_bytes(bytes), state })
+    }
 }
 
 /// Flushes this connection's statistics before the vacuum. The server would flush them up to ten
@@ -67,108 +167,9 @@ fn wait_for_autovacuum(connection: &mut PostgresConnection) -> Result<(), Error>
             return Ok(());
         }
         if started.elapsed() > TIMEOUT {
-            return Err(Error {
-                doing: "waiting for autovacuum".to_owned(),
-                message: format!("{workers} workers still run after {} s", TIMEOUT.as_secs()),
-                code: None,
-                kind: ErrorKind::Busy,
-            });
+            let still = format!("{workers} workers still run after {} s", TIMEOUT.as_secs());
+            return Err(busy("waiting for autovacuum", still));
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-}
-
-/// Reads by index scans: a sequential scan of a large table uses only a few buffers of the cache.
-pub(super) fn warm(connection: &mut PostgresConnection, tables: &[Table]) -> Result<(), Error> {
-    connection.run(
-        "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
-         SET LOCAL max_parallel_workers_per_gather = 0",
-    )?;
-    let read = tables.iter().try_for_each(|table| {
-        let name = &table.name;
-        // All rows by the primary key, which is their physical order; then the other index.
-        connection.run(&format!("SELECT sum(length(c)) FROM {name} WHERE id > 0"))?;
-        connection.run(&format!("SELECT count(*) FROM {name} WHERE k >= 0"))
-    });
-    let ended = connection.run("COMMIT");
-    read.and(ended)
-}
-
-/// All tables in the current schema, partitions included.
-pub(super) fn tables(connection: &mut PostgresConnection) -> Result<Vec<String>, Error> {
-    column(
-        connection,
-        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE n.nspname = current_schema() AND c.relkind = 'r' ORDER BY c.relname",
-    )
-}
-
-/// Reads these tables by a scan of each index that starts with a column, or sequentially.
-pub(super) fn warm_own(
-    connection: &mut PostgresConnection,
-    tables: &[String],
-) -> Result<(), Error> {
-    connection.run(
-        "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
-         SET LOCAL enable_indexonlyscan = off; SET LOCAL max_parallel_workers_per_gather = 0",
-    )?;
-    let read = tables.iter().try_for_each(|table| {
-        let name = quoted_name(table);
-        let columns = format!(
-            "SELECT DISTINCT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
-             JOIN pg_am m ON m.oid = c.relam AND m.amname = 'btree' \
-             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
-             WHERE i.indrelid = {}::regclass AND i.indpred IS NULL",
-            quoted_text(&name)
-        );
-        let columns = column(connection, &columns)?;
-        if columns.is_empty() {
-            return connection.run(&format!("SELECT count(*) FROM {name}"));
-        }
-        columns.iter().try_for_each(|first| {
-            let first = quoted_name(first);
-            connection.run(&format!("SELECT count(*) FROM {name} WHERE {first} IS NOT NULL"))
-        })
-    });
-    let ended = connection.run("COMMIT");
-    read.and(ended)
-}
-
-pub(super) fn state_snapshot(
-    connection: &mut PostgresConnection,
-    tables: &[String],
-) -> Result<StateSnapshot, Error> {
-    let mut sum = [0; 6];
-    for table in tables {
-        let [rows] = numbers(connection, &format!("SELECT count(*) FROM {}", quoted_name(table)))?;
-        let relation = quoted_text(&quoted_name(table));
-        let sizes: [u64; 5] = numbers(
-            connection,
-            &format!(
-                "SELECT pg_total_relation_size(oid), \
-                 pg_relation_size(oid) / current_setting('block_size')::bigint, \
-                 pg_indexes_size(oid) / current_setting('block_size')::bigint, \
-                 relallvisible, pg_stat_get_dead_tuples(oid) \
-                 FROM pg_class WHERE oid = {relation}::regclass"
-            ),
-        )?;
-        sum[0] += rows;
-        for (sum, size) in sum[1..].iter_mut().zip(sizes) {
-            *sum += size;
-        }
-    }
-    let [rows, bytes, pages, index_pages, visible, dead] = sum;
-    let mut state = vec![
-        ("pages".to_owned(), pages),
-        ("index_pages".to_owned(), index_pages),
-        ("visible_pages".to_owned(), visible),
-        ("dead_rows".to_owned(), dead),
-    ];
-    if boolean(connection, "SELECT has_function_privilege('pg_control_checkpoint()', 'EXECUTE')")? {
-        let since = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn)::bigint \
-                     FROM pg_control_checkpoint()";
-        let [wal] = numbers(connection, since)?;
-        state.push(("wal_bytes_since_checkpoint".to_owned(), wal));
-    }
-    Ok(StateSnapshot { rows, data_size: Bytes::from_bytes(bytes), state })
 }

@@ -4,19 +4,19 @@ use std::time::{Duration, Instant};
 
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_types::CertificateFingerprint;
-use dbdyno_types::server::{ServerSystem, Target};
+use dbdyno_types::server::Target;
 use dbdyno_units::Bytes;
 
-use super::certificate::ServerCertificate;
-use super::child_guard::ChildGuard;
-use super::command::describe_exit;
+use super::access::ServerCertificate;
 use super::error::system;
+use super::launcher::ChildGuard;
 use super::launcher::Launcher;
-use super::log::LogPosition;
-use super::pause::PausedServer;
+use super::launcher::LogPosition;
+use super::launcher::describe_exit;
 use super::process::POLL_INTERVAL;
-use super::program::{ProgramFacts, ServerProgram};
+use super::process::PausedServer;
 use super::systems::server_program;
+use super::systems::{ProgramFacts, ServerProgram};
 use super::{Network, ServerDir, ServerError, ServerPlan};
 
 /// How long a starting server may log nothing.
@@ -32,9 +32,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_PUBLIC_KEY: Bytes = Bytes::from_mib(1);
 
 /// Creates a new data directory. If it fails, nothing is left.
-///
-/// # Errors
-/// The directory exists already, or the system's own program failed; for example, the disk is full.
 pub fn initialise(plan: &ServerPlan, server_dir: &ServerDir) -> Result<(), ServerError> {
     let program = server_program(plan.installation.system);
     let filled = server_dir.fill(|incomplete| {
@@ -63,7 +60,6 @@ fn launcher(
 pub struct Server {
     processes: ChildGuard,
     program: &'static dyn ServerProgram,
-    system: ServerSystem,
     title: &'static str,
     server_dir: ServerDir,
     log: LogPosition,
@@ -75,10 +71,6 @@ pub struct Server {
 impl Server {
     /// Starts the server in `server_dir`, on the CPUs in `cpus` (such as `0,2-3`), and waits until it
     /// accepts connections: at most ten minutes, and at most one minute without a new line in its log.
-    ///
-    /// # Errors
-    /// There is no data, the server exited or took too long (the error has the end of its log), or
-    /// the CPUs cannot be used.
     pub fn start(
         plan: &ServerPlan,
         server_dir: &ServerDir,
@@ -88,10 +80,6 @@ impl Server {
     }
 
     /// As [`Self::start`]; the server also listens on the network.
-    ///
-    /// # Errors
-    /// As [`Self::start`]; the system has no safe login over a network, the server cannot listen at the
-    /// address, or the account cannot be created.
     pub fn start_on_network(
         plan: &ServerPlan,
         server_dir: &ServerDir,
@@ -109,17 +97,11 @@ impl Server {
     }
 
     /// Checks that a server can be started with [`Self::start_on_network`].
-    ///
-    /// # Errors
-    /// Its version has no safe login over a network.
     pub fn check_network(plan: &ServerPlan) -> Result<(), ServerError> {
         server_program(plan.installation.system).check_network(plan)
     }
 
     /// For MySQL, the public key for passwords on connections without encryption, as PEM.
-    ///
-    /// # Errors
-    /// Its file cannot be read, is not a regular one or is larger than 1 MiB.
     pub fn public_key(&self) -> Result<Option<String>, ServerError> {
         let Some(name) = self.program.public_key() else { return Ok(None) };
         let data = self.server_dir.data();
@@ -165,16 +147,7 @@ impl Server {
         let processes = launcher.spawn(command)?;
         let title = plan.installation.system.title();
         let server_dir = server_dir.clone();
-        let mut server = Self {
-            processes,
-            program,
-            system: plan.installation.system,
-            title,
-            server_dir,
-            log,
-            network,
-            certificate,
-        };
+        let mut server = Self { processes, program, title, server_dir, log, network, certificate };
         if let Some(process) = &server.processes.process {
             let server_dir = &server.server_dir;
             let registry = server_dir.registry();
@@ -227,7 +200,7 @@ impl Server {
     /// Whether it has a process for each session.
     #[must_use]
     pub fn has_process_per_session(&self) -> bool {
-        self.system == ServerSystem::PostgreSql
+        self.program.facts().process_per_session
     }
 
     /// How to reach it through its socket.
@@ -247,10 +220,6 @@ impl Server {
     /// (SIGSTOP). The copy is what a crash of the server would leave; a server that starts on it
     /// recovers all committed transactions. Nothing is written back for the copy, and caches are not
     /// affected.
-    ///
-    /// # Errors
-    /// The server has exited or cannot be stopped, or the data cannot be copied; for example, the
-    /// disk is full.
     pub fn copy_paused(&self, to: &ServerDir) -> Result<(), ServerError> {
         let paused = match &self.processes.process {
             Some(process) => PausedServer::new(process, &self.server_dir.data()),
@@ -264,9 +233,6 @@ impl Server {
 
     /// Shuts the server down cleanly, so that its data needs no recovery. After two minutes it is
     /// killed.
-    ///
-    /// # Errors
-    /// It was killed, or exited with an error; the error has the end of its log.
     pub fn stop(mut self) -> Result<(), ServerError> {
         let doing = format!("stopping {}", self.title);
         let requested = Instant::now();

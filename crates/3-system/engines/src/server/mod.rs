@@ -7,58 +7,34 @@
 //!
 //! The modules form layers; each uses only those before it:
 //!
-//! 1. `error`, `user`, `private_dir`, `command`, `postgres_lock`, `access`, `network`, `process_search`: no other module of
-//!    `server`
-//! 2. `process`, `registry_file`, `process_registry`, `stale_servers`: which servers run, and killing
-//!    those that outlived their owner
-//! 3. `server_dir`, `external_dir`, `server_dirs`: where data, logs and sockets are
-//! 4. `log`, `child_guard`, `launcher`, `pause`, `program_output`: running programs
-//! 5. `installation`, `plan`, `program`: what is run, and the trait that systems implement
-//! 6. `systems`: MariaDB, MySQL, PostgreSQL
-//! 7. `discovery`, `releases`, `planning`, `disk_estimate`, `lifecycle`: work for any system
+//! 1. `error`, `user`, `private_dir`, `postgres_lock`: no other module of `server`
+//! 2. `process`, `registry`: which servers run, and killing those that outlived their owner
+//! 3. `server_dir`, `server_dirs`: where data, logs and sockets are
+//! 4. `launcher`: running programs
+//! 5. `systems`: the trait that systems implement; MariaDB, MySQL, PostgreSQL
+//! 6. `access`, `installation`, `plan`, `process_search`, `lifecycle`: work for any system
 
 mod access;
-mod certificate;
-mod child_guard;
-mod command;
-mod discovery;
-mod disk_estimate;
 mod error;
-mod external_dir;
 mod installation;
 mod launcher;
 mod lifecycle;
-mod log;
-mod network;
-mod pause;
 mod plan;
-mod planning;
 mod postgres_lock;
 mod private_dir;
 mod process;
-mod process_registry;
 mod process_search;
-mod program;
-mod program_output;
-mod registry_file;
-mod releases;
+mod registry;
 mod server_dir;
 mod server_dirs;
-mod stale_servers;
 mod systems;
 mod user;
 
-pub use access::ServerAccess;
-pub use discovery::server_user;
-pub use disk_estimate::DiskEstimate;
+pub use access::{Network, ServerAccess};
 pub use error::ServerError;
-pub use external_dir::external_servers;
-pub use installation::Installation;
+pub use installation::{Installation, InstalledRelease, installed_releases, server_user};
 pub use lifecycle::{Server, initialise};
-pub use network::Network;
-pub use plan::{DataShape, ServerPlan};
-pub use planning::check_settings;
+pub use plan::{DataShape, DiskEstimate, PROPERTIES, Property, ServerPlan, check_settings};
 pub use process_search::{ProcessDoubt, ProcessFound, ProcessSearch};
-pub use releases::{InstalledRelease, installed_releases};
 pub use server_dir::ServerDir;
-pub use server_dirs::ServerDirs;
+pub use server_dirs::{ServerDirs, external_servers};

@@ -1,7 +1,12 @@
-use dbdyno_types::server::{Durability, StorageEngine};
+//! A server program with its settings, and what is derived from them.
+
+use dbdyno_types::server::{Durability, ServerSystem, StorageEngine};
+use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::Installation;
+use super::systems::ServerProgram;
+use super::systems::server_program;
+use super::{Installation, ServerError};
 
 /// Amount of data and number of clients; determines the sizes of caches and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +68,11 @@ impl ServerPlan {
         self.durability
     }
 
+    /// The value of a setting, by its canonical name; `default` is the server's.
+    pub(crate) fn setting_or(&self, name: &str, default: &str) -> String {
+        self.setting(name).unwrap_or(default).to_owned()
+    }
+
     /// The value of a setting, by its canonical name.
     pub(crate) fn setting(&self, name: &str) -> Option<&str> {
         let setting = self.settings.iter().find(|(known, _)| known == name);
@@ -70,10 +80,329 @@ impl ServerPlan {
     }
 }
 
+/// A property of a server and its value.
+pub type Property = (&'static str, String);
+
+pub(crate) const CHARACTERS: &str = "character set";
+pub(crate) const CHECKSUMS: &str = "checksums of pages";
+pub(crate) const TORN_PAGES: &str = "protection against torn pages";
+pub(crate) const ISOLATION: &str = "isolation";
+
+/// The names of [`ServerPlan::properties`].
+pub const PROPERTIES: [&str; 4] = [CHARACTERS, CHECKSUMS, TORN_PAGES, ISOLATION];
+
 /// What default settings depend on.
 pub(crate) struct SettingsRequest<'a> {
     pub(crate) installation: &'a Installation,
     pub(crate) engine: Option<StorageEngine>,
     pub(crate) durability: Durability,
     pub(crate) shape: DataShape,
+}
+
+impl ServerPlan {
+    /// Derives the settings from the shape of the data, then applies `overrides`, which replace
+    /// settings or add to them.
+    pub fn new(
+        installation: Installation,
+        engine: Option<StorageEngine>,
+        durability: Durability,
+        overrides: Vec<(String, String)>,
+        shape: DataShape,
+    ) -> Result<Self, ServerError> {
+        let program = server_program(installation.system);
+        let engine = check_engine(installation.system, engine)?;
+        let request = SettingsRequest { installation: &installation, engine, durability, shape };
+        let mut settings = program.settings(&request);
+        for (name, value) in overrides {
+            let name = check_override(program, &name, &value)?;
+            match settings.iter_mut().find(|(known, _)| *known == name) {
+                Some(setting) => setting.1 = value,
+                None => settings.push((name, value)),
+            }
+        }
+        Ok(Self { installation, engine, durability, settings, environment: Vec::new() })
+    }
+
+    /// What may explain a difference in speed between servers with the same statements.
+    #[must_use]
+    pub fn properties(&self) -> Vec<Property> {
+        server_program(self.installation.system).properties(self)
+    }
+
+    /// Equal for plans whose servers can use copies of the same data directory: same system, version
+    /// and engine, and same values of the settings that affect the format on disk.
+    #[must_use]
+    pub fn data_kind(&self) -> String {
+        let Installation { system, version, .. } = &self.installation;
+        let mut words = vec![system.name().to_owned(), version.clone()];
+        words.extend(self.engine.map(|engine| engine.name().to_owned()));
+        for name in server_program(*system).facts().format_settings {
+            // Without a value the server's default applies, which depends on the version only.
+            if let Some(value) = self.setting(name) {
+                words.push(format!("{name}={value}"));
+            }
+        }
+        words.join(" ")
+    }
+}
+
+/// Checks settings of a private server that is not compiled yet.
+pub fn check_settings(
+    system: ServerSystem,
+    overrides: &[(String, String)],
+) -> Result<(), ServerError> {
+    let program = server_program(system);
+    overrides.iter().try_for_each(|(name, value)| check_override(program, name, value).map(drop))
+}
+
+/// The given engine, or the system's default.
+fn check_engine(
+    system: ServerSystem,
+    engine: Option<StorageEngine>,
+) -> Result<Option<StorageEngine>, ServerError> {
+    let all = system.storage_engines();
+    match engine {
+        None => Ok(all.first().copied()),
+        Some(engine) if all.contains(&engine) => Ok(Some(engine)),
+        Some(engine) => Err(ServerError::Setting {
+            name: "engine".to_owned(),
+            reason: format!("{} has no storage engine {}", system.title(), engine.name()),
+        }),
+    }
+}
+
+/// The canonical name of the setting.
+fn check_override(
+    program: &dyn ServerProgram,
+    name: &str,
+    value: &str,
+) -> Result<String, ServerError> {
+    let refused =
+        |reason: &str| ServerError::Setting { name: name.to_owned(), reason: reason.to_owned() };
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || !name.chars().all(valid) {
+        return Err(refused("the name of a setting consists of letters, digits, `_`, `-` and `.`"));
+    }
+    if value.chars().any(char::is_control) {
+        return Err(refused("its value contains a line break or another control character"));
+    }
+    let canonical = program.canonical_name(name);
+    if program.facts().reserved.contains(&canonical.as_str()) {
+        return Err(refused(
+            "dbdyno sets the files, the sockets and the user of a private server itself; leave the \
+             setting out",
+        ));
+    }
+    Ok(canonical)
+}
+
+/// Log volume of a busy server per second, full-page images excluded: tens of thousands of changes.
+const LOG_BYTES_PER_SECOND: u64 = 10 << 20;
+
+/// The approximate disk space of one private server after it has been used for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskEstimate {
+    /// Tables and their indexes.
+    pub tables: Bytes,
+    /// Write-ahead or redo logs and system tables.
+    pub overhead: Bytes,
+}
+
+impl DiskEstimate {
+    /// The estimate for data of this shape and the candidate's own settings. `writing` is the time
+    /// that is written between two settled states; zero for read-only data.
+    #[must_use]
+    pub fn of(
+        system: ServerSystem,
+        engine: Option<StorageEngine>,
+        shape: DataShape,
+        configuration: &[(String, String)],
+        writing: Nanos,
+    ) -> Self {
+        let request = DiskRequest { engine, shape, configuration, writing };
+        let (tables, overhead) = server_program(system).disk(&request);
+        Self { tables: Bytes::from_bytes(tables), overhead: Bytes::from_bytes(overhead) }
+    }
+
+    /// The sum.
+    #[must_use]
+    pub fn total(self) -> Bytes {
+        self.tables + self.overhead
+    }
+}
+
+/// What the disk space depends on.
+pub(crate) struct DiskRequest<'a> {
+    pub(crate) engine: Option<StorageEngine>,
+    pub(crate) shape: DataShape,
+    configuration: &'a [(String, String)],
+    pub(crate) writing: Nanos,
+}
+
+impl DiskRequest<'_> {
+    /// The candidate's own value of a setting with this canonical name. A number without a unit is in units of 2 to
+    /// the power of `default_shift` bytes.
+    pub(crate) fn own_size(
+        &self,
+        name: &str,
+        canonical_name: fn(&str) -> String,
+        default_shift: u32,
+    ) -> Option<u64> {
+        let mut settings = self.configuration.iter().rev();
+        let (_, value) = settings.find(|(known, _)| canonical_name(known) == name)?;
+        parse_size(value, default_shift)
+    }
+
+    /// The volume of logs that are written between two settled states.
+    pub(crate) fn logged(&self) -> u64 {
+        (self.writing.as_nanos() / 1_000_000_000).saturating_mul(LOG_BYTES_PER_SECOND)
+    }
+}
+
+/// Parses a size from a configuration file, such as `4096M`, `1GB` or `65536`; `None` if it is not
+/// one. A number without a unit is in units of 2 to the power of `default_shift` bytes.
+fn parse_size(value: &str, default_shift: u32) -> Option<u64> {
+    let value = value.trim();
+    let digits = value.len() - value.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = value.split_at(digits);
+    let shift = match unit.trim().to_ascii_uppercase().as_str() {
+        "" => default_shift,
+        "B" => 0,
+        "K" | "KB" => 10,
+        "M" | "MB" => 20,
+        "G" | "GB" => 30,
+        "T" | "TB" => 40,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_units::Bytes;
+
+    use super::super::installation::ProgramFiles;
+    use super::*;
+
+    fn plan(
+        engine: Option<StorageEngine>,
+        overrides: &[(&str, &str)],
+    ) -> Result<ServerPlan, ServerError> {
+        let installation = Installation {
+            system: ServerSystem::MariaDb,
+            program: "/usr/sbin/mariadbd".into(),
+            version: "10.11.19-MariaDB".to_owned(),
+            file_size: Bytes::from_mib(25),
+            sha256: "0".repeat(64),
+            files: ProgramFiles {
+                init_program: "/usr/bin/mariadb-install-db".into(),
+                plugin_dir: None,
+            },
+        };
+        let overrides = overrides.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let shape = DataShape { tables: 8, rows: 10_000_000, clients: 24 };
+        ServerPlan::new(installation, engine, Durability::Relaxed, overrides.collect(), shape)
+    }
+
+    #[test]
+    fn buffer_pool_is_larger_than_the_data() {
+        let plan = plan(None, &[]).unwrap();
+        // 80 million rows of 250 bytes are 18.6 GiB.
+        assert_eq!(plan.setting("innodb_buffer_pool_size"), Some("28800M"));
+        assert_eq!(plan.setting("innodb_flush_log_at_trx_commit"), Some("2"));
+        assert_eq!(plan.engine(), Some(StorageEngine::InnoDb));
+    }
+
+    #[test]
+    fn override_replaces_or_adds_a_setting() {
+        let overrides = [("innodb-buffer-pool-size", "1G"), ("innodb_adaptive_hash_index", "ON")];
+        let plan = plan(None, &overrides).unwrap();
+        let of = |name| plan.settings().iter().filter(move |(known, _)| known == name).count();
+        assert_eq!(plan.setting("innodb_buffer_pool_size"), Some("1G"));
+        assert_eq!(plan.setting("innodb_adaptive_hash_index"), Some("ON"));
+        assert_eq!((of("innodb_buffer_pool_size"), of("innodb_adaptive_hash_index")), (1, 1));
+    }
+
+    #[test]
+    fn reserved_settings_cannot_be_overridden() {
+        for name in ["datadir", "SOCKET", "skip-networking", "plugin-dir", "loose-port", "dat"] {
+            let error = plan(None, &[(name, "x")]).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("leave the setting out"), "{error}");
+        }
+    }
+
+    #[test]
+    fn overrides_cannot_inject_lines() {
+        assert!(plan(None, &[("max_connections", "9\ndatadir=/etc")]).is_err());
+        assert!(plan(None, &[("a=1\ndatadir", "/etc")]).is_err());
+        assert!(plan(None, &[("!include", "/etc/passwd")]).is_err());
+        assert!(plan(None, &[("", "")]).is_err());
+    }
+
+    #[test]
+    fn data_kind_depends_on_engine_and_format_settings_only() {
+        let kind = |engine, overrides: &[_]| plan(Some(engine), overrides).unwrap().data_kind();
+        let innodb = kind(StorageEngine::InnoDb, &[]);
+        assert_eq!(innodb, kind(StorageEngine::InnoDb, &[("innodb_buffer_pool_size", "1G")]));
+        assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("innodb_page_size", "8K")]));
+        assert_ne!(innodb, kind(StorageEngine::MyRocks, &[]));
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    const SMALL: DataShape = DataShape { tables: 1, rows: 100_000, clients: 1 };
+    const LARGE: DataShape = DataShape { tables: 8, rows: 10_000_000, clients: 1 };
+
+    fn mib(
+        system: ServerSystem,
+        engine: Option<StorageEngine>,
+        shape: DataShape,
+        own: &[(&str, &str)],
+        seconds: u64,
+    ) -> (u64, u64) {
+        let own: Vec<(String, String)> =
+            own.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let estimate = DiskEstimate::of(system, engine, shape, &own, Nanos::from_secs(seconds));
+        (estimate.tables.as_bytes() / MIB, estimate.overhead.as_bytes() / MIB)
+    }
+
+    #[test]
+    fn redo_log_has_a_minimum_size() {
+        let innodb = |shape, own: &[_]| {
+            mib(ServerSystem::MariaDb, Some(StorageEngine::InnoDb), shape, own, 60)
+        };
+        assert_eq!(innodb(SMALL, &[]), (23, 256 + 32 + 64));
+        assert_eq!(innodb(LARGE, &[]), (19_073, 4_096 + 32 + 64));
+        assert_eq!(innodb(SMALL, &[("innodb-log-file-size", "1G")]), (23, 1_024 + 32 + 64));
+        let own = [("innodb_log_file_size", "67108864")];
+        let mysql = mib(ServerSystem::MySql, Some(StorageEngine::InnoDb), SMALL, &own, 60);
+        assert_eq!(mysql, (23, 2 * 64 + 200));
+        let myrocks = mib(ServerSystem::MariaDb, Some(StorageEngine::MyRocks), SMALL, &[], 60);
+        assert_eq!(myrocks, (23, 96 + 256 + 32));
+        let myrocks = mib(ServerSystem::MariaDb, Some(StorageEngine::MyRocks), SMALL, &[], 3);
+        assert_eq!(myrocks, (23, 96 + 53 + 32));
+    }
+
+    #[test]
+    fn write_ahead_log_grows_with_writes() {
+        let of =
+            |shape, own: &[_], seconds| mib(ServerSystem::PostgreSql, None, shape, own, seconds);
+        assert_eq!(of(SMALL, &[], 0), (25, 80 + 40));
+        assert_eq!(of(SMALL, &[], 3), (51, 81 + 40));
+        assert_eq!(of(SMALL, &[], 600), (51, 1_024 + 40));
+        assert_eq!(of(LARGE, &[], 600), (41_198, 8_192 + 40));
+        for limit in ["128MB", "128", "131072 kB", "134217728B"] {
+            assert_eq!(of(SMALL, &[("max_wal_size", limit)], 600), (51, 128 + 40), "{limit}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_parsed() {
+        let sizes = ["64", "4k", " 16MB", "1G", "2 GB", "-1", "many", "8Q", "99999999999T"];
+        let expected =
+            [Some(64), Some(4 << 10), Some(16 << 20), Some(1 << 30), Some(2 << 30), None, None];
+        let parsed = sizes.map(|size| parse_size(size, 0));
+        assert_eq!(parsed[..7], expected);
+        assert_eq!(parsed[7..], [None, None]);
+    }
 }

@@ -27,9 +27,6 @@ struct Segment {
 
 /// Removes the lock file and the shared memory of a server that has exited. If a process still uses
 /// the memory, both stay and PostgreSQL itself refuses to start.
-///
-/// # Errors
-/// The file cannot be removed.
 pub(crate) fn clear(data: &Path) -> io::Result<()> {
     let file = data.join(LOCK_FILE);
     if remove_shared_memory(data) { remove_file_if_exists(&file) } else { Ok(()) }

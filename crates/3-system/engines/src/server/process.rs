@@ -1,4 +1,4 @@
-//! Processes of servers: finding those that belong together, and killing them.
+//! Processes of servers: finding those that belong together, pausing and killing them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,7 +17,6 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long killed processes may take to exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A process of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServerProcess {
     #[serde(flatten)]
@@ -28,9 +27,6 @@ pub(crate) struct ServerProcess {
 
 impl ServerProcess {
     /// The process with this id.
-    ///
-    /// # Errors
-    /// It has exited, or this user may not trace it.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let identity = ProcessIdentity::of(pid)?;
         let program = identity.program()?;
@@ -39,9 +35,6 @@ impl ServerProcess {
 
     /// Kills it and the other processes of the server in `data`. Waits until they have exited, then
     /// removes their shared memory.
-    ///
-    /// # Errors
-    /// A signal is not permitted, or a process does not exit.
     pub(crate) fn kill_all(&self, data: &Path) -> io::Result<()> {
         let deadline = Instant::now() + KILL_TIMEOUT;
         loop {
@@ -94,6 +87,45 @@ impl ServerProcess {
 fn unmarked(program: &Path) -> &Path {
     let path = program.as_os_str().as_bytes();
     Path::new(OsStr::from_bytes(path.strip_suffix(b" (deleted)").unwrap_or(path)))
+}
+
+/// Time for writes in flight to reach storage after the processes have stopped.
+const WRITES_IN_FLIGHT: Duration = Duration::from_millis(100);
+
+/// A server whose processes are all stopped (SIGSTOP), so that its files do not change. Dropping it
+/// continues them.
+#[derive(Debug)]
+pub(crate) struct PausedServer {
+    processes: Vec<ProcessIdentity>,
+}
+
+impl PausedServer {
+    /// Stops the server's main process and all others that work in `data`.
+    pub(crate) fn new(leader: &ServerProcess, data: &Path) -> io::Result<Self> {
+        let mut paused = Self { processes: Vec::new() };
+        // The main process first: it starts the others.
+        let mut found = vec![leader.identity.clone()];
+        while !found.is_empty() {
+            for process in found {
+                process.signal(Signal::STOP)?;
+                paused.processes.push(process);
+            }
+            // More may have been started before their parent stopped.
+            found = leader.find_all(data);
+            found.retain(|process| !paused.processes.contains(process));
+        }
+        std::thread::sleep(WRITES_IN_FLIGHT);
+        Ok(paused)
+    }
+}
+
+impl Drop for PausedServer {
+    fn drop(&mut self) {
+        for process in self.processes.iter().rev() {
+            // One that was killed meanwhile is noticed by its clients.
+            let _ = process.signal(Signal::CONT);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use dbdyno_machine::{ProcessIdentity, ProcessTree, TcpListener, listener, tcp_li
 use dbdyno_types::server::{Address, ServerSystem};
 use serde::{Deserialize, Serialize};
 
+use super::systems::server_program;
+
 /// Clocks may be adjusted a little between the start of a process and that of the run.
 const TOLERANCE: Duration = Duration::from_secs(2);
 
@@ -125,9 +127,6 @@ enum Choice {
 
 impl ProcessSearch {
     /// Searches on the machine where this runs.
-    ///
-    /// # Errors
-    /// The process that the experiment names is not the server: why not, and what to do.
     pub fn run(&self) -> Result<ProcessFound, String> {
         let is_ended = |pid: &u32| self.run_age.is_some_and(|age| !is_older_than(*pid, age));
         let ended = self.named.filter(is_ended);
@@ -219,11 +218,7 @@ fn describe(pid: u32, name: Option<String>) -> String {
 
 /// Whether this is the name of a server program of this system, and not a proxy or a service manager.
 fn is_name_of(system: ServerSystem, name: &str) -> bool {
-    let programs: &[&str] = match system {
-        ServerSystem::MariaDb | ServerSystem::MySql => &["mariadbd", "mysqld"],
-        ServerSystem::PostgreSql => &["postgres", "postmaster"],
-    };
-    programs.contains(&name)
+    server_program(system).facts().processes.contains(&name)
 }
 
 #[cfg(test)]

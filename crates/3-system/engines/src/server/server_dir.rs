@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ServerError;
 use super::error::system;
 use super::private_dir::{create_dir, is_own_dir, remove_dir_if_exists, traversable_mode};
-use super::process_registry::ProcessRegistry;
+use super::registry::ProcessRegistry;
 use super::user::ServerUser;
 use crate::clone::clone_directory;
 
@@ -92,9 +92,6 @@ impl ServerDir {
     }
 
     /// Renames the directory to `to`, which must not exist. The server must not run.
-    ///
-    /// # Errors
-    /// The server runs, or the directory cannot be renamed.
     pub fn rename_to(&self, to: &Self) -> Result<(), ServerError> {
         self.check_stopped("moving")?;
         to.check_missing()?;
@@ -102,9 +99,6 @@ impl ServerDir {
     }
 
     /// Removes the directory, if it exists. The server must not run.
-    ///
-    /// # Errors
-    /// The server runs, or a file cannot be removed.
     pub fn remove(&self) -> Result<(), ServerError> {
         self.check_stopped("removing")?;
         remove_dir_if_exists(&self.path).map_err(system("removing", &self.path))
@@ -113,9 +107,6 @@ impl ServerDir {
     /// Copies the data to `to`, which must not exist: by sharing blocks if the file system can, else
     /// with holes kept. The copy is synced, so that nothing is written back during a measurement.
     /// Neither server may run.
-    ///
-    /// # Errors
-    /// The server runs, there is no data, or it cannot be copied; for example, the disk is full.
     pub fn clone_to(&self, to: &Self) -> Result<(), ServerError> {
         self.check_stopped("copying")?;
         self.copy_files_to(to)

@@ -1,18 +1,21 @@
+//! The directories of all servers of a run, in the run's directory or, for servers whose user cannot reach it, outside of
+//! it.
+
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::system;
-use super::external_dir::{EXTERNAL_BASE, SERVERS};
 use super::private_dir::{
-    create_dir, is_own_dir, is_world_traversable, remove_dir_if_exists, remove_file_if_exists,
-    traversable_mode,
+    PREFIX, create_dir, create_private_dir, is_own_dir, is_world_traversable, remove_dir_if_exists,
+    remove_file_if_exists, traversable_mode,
 };
-use super::process_registry::ProcessRegistry;
+use super::registry::ProcessRegistry;
 use super::server_dir::is_incomplete;
 use super::user::is_root;
-use super::{ServerDir, ServerError, external_dir, stale_servers};
+use super::{ServerDir, ServerError, registry};
 
 /// The directories of all servers of one run.
 ///
@@ -20,7 +23,7 @@ use super::{ServerDir, ServerError, external_dir, stale_servers};
 /// user that may not have access to it; then `servers` is a link to a directory in `/var/tmp`.
 /// Sockets, whose paths must be short, are in a private directory in `TMPDIR` or `/tmp`, which is
 /// removed when the last [`ServerDirs`], [`ServerDir`] and [`super::Server`] of the run is dropped.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerDirs {
     /// `servers` in the run's data directory.
     link: PathBuf,
@@ -36,20 +39,16 @@ impl ServerDirs {
     /// First kills the servers that killed sessions of this user left running, of any run, and
     /// removes their sockets. Only processes that these sessions registered are killed, and only
     /// after a check that the id was not reused. Their data is kept: the runs may be resumed.
-    ///
-    /// # Errors
-    /// A directory cannot be created or is another user's, another process uses the directories of
-    /// this run, or a left-over server cannot be killed.
     pub fn open(data: &Path) -> Result<Self, ServerError> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(data).map_err(system("creating the directory", data))?;
         let data = data.canonicalize().map_err(system("resolving the directory", data))?;
-        stale_servers::clean_up(&data)?;
-        let base = stale_servers::socket_base();
+        registry::clean_up(&data)?;
+        let base = registry::socket_base();
         let registry = ProcessRegistry::create(&base, &data)
             .map_err(system("creating a private directory in", &base))?;
-        external_dir::remove_orphans();
+        remove_orphans();
         let link = data.join(SERVERS);
         let root = open_root(&data, &link)?;
         // Processes are recognised by their working directories, which the kernel gives resolved.
@@ -86,10 +85,7 @@ impl ServerDirs {
 
     /// Removes the data of all servers of this run, which must have stopped. Call it before removing
     /// the run's data directory, which may contain a link only.
-    ///
-    /// # Errors
-    /// A file cannot be removed.
-    pub fn remove(self) -> Result<(), ServerError> {
+    pub fn remove(&self) -> Result<(), ServerError> {
         remove_dir_if_exists(&self.root).map_err(system("removing", &self.root))?;
         remove_file_if_exists(&self.link).map_err(system("removing", &self.link))
     }
@@ -103,11 +99,11 @@ fn open_root(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
     };
     match std::fs::read_link(link) {
         Ok(root) if is_own_dir(&root) => {
-            if !external_dir::is_external(&root) {
+            if !is_external(&root) {
                 return Err(refused(link, "it links to a directory that dbdyno did not create"));
             }
             let using = "using the servers' data in";
-            match external_dir::run_of(&root).map_err(system(using, &root))? {
+            match run_of(&root).map_err(system(using, &root))? {
                 Some(run) if run == data => {}
                 Some(run) => {
                     let reason = format!(
@@ -117,7 +113,7 @@ fn open_root(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
                     );
                     return Err(refused(link, &reason));
                 }
-                None => external_dir::name_run(&root, data).map_err(system("writing to", &root))?,
+                None => name_run(&root, data).map_err(system("writing to", &root))?,
             }
             return Ok(root);
         }
@@ -145,7 +141,7 @@ fn open_root(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
         create_dir(link, traversable_mode()).map_err(system("creating the directory", link))?;
         return Ok(link.to_owned());
     }
-    external_dir::create(data, link)
+    create_external(data, link)
 }
 
 /// Removes directories that were still being filled when a session was killed.
@@ -157,6 +153,94 @@ fn remove_incomplete(root: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Name of the servers' directory, or of the link to it, in the run's data directory.
+pub(super) const SERVERS: &str = "servers";
+
+/// Parent of external directories; unlike `/tmp` on many systems, it is on disk.
+pub(super) const EXTERNAL_BASE: &str = "/var/tmp";
+
+/// The file that names the run of a directory, for users and for later sessions.
+const RUN_FILE: &str = "run.txt";
+const RUN_FILE_TEXT: &str = "Servers of the run in ";
+
+/// Creates a directory for the servers of the run with this data directory, and `link` to it.
+pub(super) fn create_external(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
+    let base = Path::new(EXTERNAL_BASE);
+    let external = create_private_dir(base, "").map_err(system("creating a directory in", base))?;
+    // The link first: without the file, no session considers the directory an orphan.
+    std::os::unix::fs::symlink(&external, link)
+        .and_then(|()| name_run(&external, data))
+        .map_err(system("creating the directory", &external))?;
+    Ok(external)
+}
+
+/// Whether the path is one that [`create_external`] returns.
+pub(super) fn is_external(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::as_encoded_bytes);
+    path.parent() == Some(Path::new(EXTERNAL_BASE))
+        && name.is_some_and(|name| name.starts_with(PREFIX.as_bytes()))
+}
+
+/// The directory outside the run's directory that has the data of its servers; `None` if there is none.
+#[must_use]
+pub fn external_servers(data: &Path) -> Option<PathBuf> {
+    let root = std::fs::read_link(data.join(SERVERS)).ok()?;
+    (is_external(&root) && is_own_dir(&root)).then_some(root)
+}
+
+/// The data directory of the run that an external directory belongs to; `None` if dbdyno was killed
+/// before it stored that, and nothing else is in the directory.
+pub(super) fn run_of(external: &Path) -> io::Result<Option<PathBuf>> {
+    match named_run(external) {
+        None if std::fs::read_dir(external)?.next().is_some() => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("it has no {RUN_FILE} with the name of its run"),
+        )),
+        named => Ok(named),
+    }
+}
+
+fn named_run(external: &Path) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(external.join(RUN_FILE)).ok()?;
+    let data = text.strip_prefix(RUN_FILE_TEXT)?.strip_suffix('\n')?;
+    Some(PathBuf::from(data))
+}
+
+/// Stores which run an external directory belongs to.
+pub(super) fn name_run(external: &Path, data: &Path) -> io::Result<()> {
+    let text = format!("{RUN_FILE_TEXT}{}\n", data.display());
+    std::fs::write(external.join(RUN_FILE), text)
+}
+
+/// Removes the directories of runs that no longer exist: removing a run's directory removes the link
+/// only. Directories that a process works in are kept; failures are ignored.
+pub(super) fn remove_orphans() {
+    let Ok(entries) = std::fs::read_dir(EXTERNAL_BASE) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if is_external(&path) && is_own_dir(&path) && is_orphan(&path) && !is_in_use(&path) {
+            let _ = remove_dir_if_exists(&path);
+        }
+    }
+}
+
+fn is_orphan(external: &Path) -> bool {
+    let Some(data) = named_run(external) else { return false };
+    match std::fs::read_link(data.join(SERVERS)) {
+        Ok(linked) => linked != external,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+fn is_in_use(external: &Path) -> bool {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return true };
+    // As the kernel gives working directories.
+    let Ok(external) = external.canonicalize() else { return true };
+    processes.flatten().any(|process| {
+        std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&external))
+    })
 }
 
 #[cfg(test)]
@@ -222,10 +306,10 @@ mod tests {
         let (run, other) = (run(), run());
         let theirs = other.path().join("data");
         std::fs::create_dir(&theirs).unwrap();
-        let external = external_dir::create(&theirs, &theirs.join(SERVERS)).unwrap();
+        let external = create_external(&theirs, &theirs.join(SERVERS)).unwrap();
         std::fs::create_dir(external.join("a")).unwrap();
         std::os::unix::fs::symlink(&external, run.path().join(SERVERS)).unwrap();
-        let opened = ServerDirs::open(run.path()).map(ServerDirs::remove);
+        let opened = ServerDirs::open(run.path()).map(|opened| opened.remove());
         let kept = external.join("a").exists();
         // Without the name of its run, it could be anybody's.
         std::fs::remove_file(external.join("run.txt")).unwrap();
@@ -245,5 +329,33 @@ mod tests {
         let server_dirs = ServerDirs::open(run.path()).unwrap();
         assert!(server_dirs.root.is_dir());
         server_dirs.remove().unwrap();
+    }
+
+    #[test]
+    fn only_unlinked_unused_directories_are_removed() {
+        let run = tempfile::tempdir().unwrap();
+        let data = run.path().join("out/data");
+        std::fs::create_dir_all(&data).unwrap();
+        let external = create_external(&data, &data.join(SERVERS)).unwrap();
+        std::fs::create_dir_all(external.join("a/data")).unwrap();
+        remove_orphans();
+        assert!(external.join("a/data").exists());
+
+        // Before it is an orphan, which other tests would remove.
+        let mut worker = std::process::Command::new("sleep")
+            .arg("60")
+            .current_dir(external.join("a/data"))
+            .spawn()
+            .unwrap();
+        std::fs::remove_dir_all(run.path().join("out")).unwrap();
+        remove_orphans();
+        assert!(external.exists(), "a process works in it");
+        let alias = run.path().join("alias");
+        std::os::unix::fs::symlink(EXTERNAL_BASE, &alias).unwrap();
+        assert!(is_in_use(&alias.join(external.file_name().unwrap())));
+        worker.kill().unwrap();
+        worker.wait().unwrap();
+        remove_orphans();
+        assert!(!external.exists());
     }
 }

@@ -18,9 +18,6 @@ pub(crate) struct ServerUser {
 impl ServerUser {
     /// The user called `name`, else `nobody`; `None` unless dbdyno is root, which alone can and must
     /// change the user.
-    ///
-    /// # Errors
-    /// Neither user exists.
     pub(crate) fn choose(name: &str) -> io::Result<Option<Self>> {
         if !is_root() {
             return Ok(None);

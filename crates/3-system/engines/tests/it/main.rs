@@ -6,12 +6,11 @@
 mod at_exit;
 #[path = "../../../../3-system/drivers/tests/it/certificates.rs"]
 mod certificates;
+mod helpers;
 mod mariadb;
 mod mariadb_schemas;
 mod mysql;
 mod mysql_release;
 mod postgres;
 mod postgres_schemas;
-mod runs;
 mod sqlite;
-mod template;

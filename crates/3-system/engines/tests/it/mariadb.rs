@@ -26,9 +26,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::at_exit::Shared;
+use crate::helpers::{Template, clone_template, run};
 use crate::mysql::free_port;
-use crate::runs::run;
-use crate::template::{Template, clone_template};
 
 const ROWS: u64 = 2_000;
 

@@ -7,8 +7,8 @@ use dbdyno_engines::server::Server;
 use dbdyno_engines::{Engine, SchemaRemoval, TableCreation};
 use dbdyno_types::server::{StatementMode, StorageEngine};
 
+use crate::helpers::{reason, run};
 use crate::mariadb::{Run, create_data, engine_of, load, names, plan, tables};
-use crate::runs::{reason, run};
 
 const ROWS: u64 = 1_000;
 

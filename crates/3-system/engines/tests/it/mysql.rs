@@ -25,9 +25,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::at_exit::Shared;
 use crate::certificates::Certificates;
+use crate::helpers::{Template, clone_template};
 use crate::mariadb::{Run, check_death, check_full_disk, load, names, tables};
 use crate::mysql_release::mysql;
-use crate::template::{Template, clone_template};
 
 const ROWS: u64 = 2_000;
 const PASSWORD: &str = "a secret' with \\ signs";

@@ -22,8 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::at_exit::Shared;
-use crate::runs::run;
-use crate::template::{Template, clone_template};
+use crate::helpers::{Template, clone_template, run};
 
 const ROWS: u64 = 2_000;
 

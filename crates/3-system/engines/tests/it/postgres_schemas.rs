@@ -4,8 +4,8 @@ use dbdyno_drivers::Connection;
 use dbdyno_engines::{Engine, SchemaRemoval, TableCreation};
 use dbdyno_types::server::Target;
 
+use crate::helpers::{reason, run};
 use crate::postgres::{Lab, engine, engine_of, load, names, plan, start, value};
-use crate::runs::{reason, run};
 
 /// Objects of others that depend on the run's tables: how each is created, a part of its description,
 /// and how it is dropped.

@@ -9,21 +9,25 @@ use std::time::{Duration, Instant};
 use dbdyno_worker::protocol::Reading;
 use rustix::process::{Signal, getpid, kill_process};
 
+use super::directory::Guard;
 use super::readings::Readings;
-use crate::guard::Guard;
-use crate::protocol::{LOST_AFTER, Request, Response};
+use crate::protocol::{self, Answer, AnyRequest, Failed, LOST_AFTER, Request, line_of};
 
 /// How long the main thread may take to end after a loss.
 const END_AFTER: Duration = Duration::from_secs(4);
 
-/// Standard output, one response per line.
+/// The line that answers a request.
+pub(super) fn answer<R: Request>(reply: Result<R::Reply, Failed>) -> io::Result<Vec<u8>> {
+    line_of(&Answer::from(reply))
+}
+
+/// Standard output, one answer per line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers(Arc<Mutex<()>>);
 
 impl Answers {
-    pub fn send(&self, response: &Response) -> io::Result<()> {
-        let mut line = serde_json::to_vec(response)?;
-        line.push(b'\n');
+    pub fn send(&self, line: io::Result<Vec<u8>>) -> io::Result<()> {
+        let line = line?;
         let _one_at_a_time = lock(&self.0);
         let mut output = stdout().lock();
         output.write_all(&line)?;
@@ -40,7 +44,7 @@ struct State {
     /// The end was requested: it may take its time.
     ending: bool,
     /// `None` until the main thread waits for requests.
-    requests: Option<Sender<Request>>,
+    requests: Option<Sender<AnyRequest>>,
     guard: Option<Guard>,
 }
 
@@ -55,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Watch {
     pub fn start(
-        requests: Sender<Request>,
+        requests: Sender<AnyRequest>,
         answers: Answers,
         readings: Readings,
     ) -> io::Result<Self> {
@@ -89,34 +93,30 @@ fn read(state: &Mutex<State>, answers: &Answers, readings: &Readings) {
             break;
         };
         lock(state).heard = Instant::now();
-        if matches!(request, Request::Heartbeat) {
-            if let Some(guard) = &mut lock(state).guard {
-                guard.ensure();
-            }
-            // If nobody reads it, the input ends, too.
-            let _ = answers.send(&Response::Alive);
-            continue;
-        }
+        // If nobody reads the answers, the input ends, too.
         match request {
-            Request::Read(server, reading) => {
-                let _ = answers.send(&Response::Read(readings.take(server, reading)));
-                continue;
+            AnyRequest::Heartbeat(_) => {
+                if let Some(guard) = &mut lock(state).guard {
+                    guard.ensure();
+                }
+                let _ = answers.send(line_of(&Answer::<()>::Alive));
             }
-            Request::ReadStep(server, reading) => {
-                let usages = Box::new(readings.take_in_step(server, reading));
-                let _ = answers.send(&Response::ReadStep(usages));
-                continue;
+            AnyRequest::Read(protocol::Read(server, reading)) => {
+                let usage = readings.take(server, reading);
+                let _ = answers.send(answer::<protocol::Read>(Ok(usage)));
             }
-            Request::LeadIn(server) => {
+            AnyRequest::ReadStep(protocol::ReadStep(server, reading)) => {
+                let usages = readings.take_in_step(server, reading);
+                let _ = answers.send(answer::<protocol::ReadStep>(Ok(usages)));
+            }
+            AnyRequest::LeadIn(protocol::LeadIn(server)) => {
                 // Nobody waits for it.
                 let _ = readings.take(server, Reading::LeadIn { interrupted: false });
-                continue;
             }
-            _ => {}
-        }
-        match &lock(state).requests {
-            Some(requests) if requests.send(request).is_ok() => {}
-            _ => break,
+            request => match &lock(state).requests {
+                Some(requests) if requests.send(request).is_ok() => {}
+                _ => break,
+            },
         }
     }
     lose(state);

@@ -25,9 +25,6 @@ pub(crate) struct BisectDirectory {
 
 impl BisectDirectory {
     /// Creates the directory, or opens an existing one, and locks it.
-    ///
-    /// # Errors
-    /// It belongs to another user or holds a run, another process uses it, or it cannot be written.
     pub fn open(path: &Path) -> Result<Self, BisectError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -54,15 +51,11 @@ impl BisectDirectory {
         path.join(RECORD).exists()
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The record of the same bisect.
-    ///
-    /// # Errors
-    /// It is another bisect, or cannot be read.
     pub fn read(&self, request: &RequestRecord) -> Result<BisectRecord, BisectError> {
         let path = self.path.join(RECORD);
         let io = |source| BisectError::Io { path: path.clone(), source };
@@ -83,9 +76,6 @@ impl BisectDirectory {
     }
 
     /// Replaces the record; after a kill there is the old or the new one.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn write(&self, record: &BisectRecord) -> Result<(), BisectError> {
         let (path, new) = (self.path.join(RECORD), self.path.join(format!("{RECORD}.new")));
         let write = || {

@@ -24,7 +24,6 @@ pub enum BisectError {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory holds another bisect.
     #[error(
         "{} holds another bisect: {why}. Choose another directory with --out", path.display()
     )]

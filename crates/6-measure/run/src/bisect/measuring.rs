@@ -11,10 +11,10 @@ use jiff::{Timestamp, Unit};
 use super::error::BisectError;
 use super::judgement::MOST_EXTENSIONS;
 use super::step_figures::StepFigures;
-use crate::build_only::build_candidates_in;
-use crate::data;
-use crate::error::{RunError, SamplingError};
-use crate::progress::{Outcome, Progress, RunEvent};
+use crate::candidates::build_only::build_candidates_in;
+use crate::error::RunError;
+use crate::instance::data;
+use crate::session::progress::{Outcome, Progress, RunEvent};
 use crate::session::{Options, continue_run, extend_run, start_run};
 
 /// How measuring a step ended.
@@ -39,7 +39,6 @@ pub(crate) enum Built {
     Interrupted,
 }
 
-/// The run of a step.
 pub(crate) struct StepRun<'a> {
     pub directory: PathBuf,
     /// A directory for the databases of training, which exists while the step is built.
@@ -55,9 +54,6 @@ pub(crate) struct StepRun<'a> {
 impl StepRun<'_> {
     /// Builds the candidates before there is a run directory, so that a commit that cannot be built
     /// leaves none.
-    ///
-    /// # Errors
-    /// Another candidate cannot be built, or something other than the source is the reason.
     pub fn build(&self) -> Result<Built, BisectError> {
         match build_candidates_in(&self.scratch, self.experiment, &self.options_now()) {
             Ok(builds) => {
@@ -69,9 +65,6 @@ impl StepRun<'_> {
     }
 
     /// Starts or resumes the run, and doubles its measuring time until `decide` has a decision.
-    ///
-    /// # Errors
-    /// A candidate other than the one in question failed, or the run cannot continue.
     pub fn measure<T>(
         &self,
         decide: impl Fn(&StepFigures) -> Option<T>,
@@ -143,9 +136,6 @@ impl StepRun<'_> {
     }
 
     /// Why the candidate in question failed.
-    ///
-    /// # Errors
-    /// The error, if it is not that of this candidate alone.
     fn failure(&self, error: RunError) -> Result<String, BisectError> {
         let in_question =
             self.in_question.and_then(|number| self.experiment.candidates.get(number as usize));
@@ -206,13 +196,9 @@ fn failure_of(name: &str, error: &RunError) -> Option<String> {
             [(candidate, refusal)] if is_of(candidate) => refusal.clone(),
             _ => return None,
         },
-        RunError::Audit { candidate, .. }
-        | RunError::Load { candidate, .. }
-        | RunError::Server { candidate, .. }
-        | RunError::Sampling {
-            candidate,
-            source: SamplingError::TooFew { .. } | SamplingError::NotLoaded(_),
-        } if is_of(candidate) => error.to_string(),
+        RunError::Candidate { candidate, message, may_be_of_source: true } if is_of(candidate) => {
+            message.clone()
+        }
         _ => return None,
     };
     Some(first_line(&text))
@@ -237,11 +223,12 @@ mod tests {
     use dbdyno_worker::WorkerError;
 
     use super::*;
-    use crate::context::WorkerProgram;
+    use crate::error::SamplingError;
+    use crate::instance::context::WorkerProgram;
 
     fn load(candidate: &str) -> RunError {
         let source = WorkerError::NotStarted("no memory\nlog".to_owned());
-        RunError::Load { candidate: candidate.to_owned(), source }
+        RunError::load(candidate, &source)
     }
 
     fn refused(candidates: &[&str]) -> RunError {
@@ -297,15 +284,11 @@ mod tests {
                 "{reason}"
             );
         }
-        let audit = |candidate: &str| RunError::Audit {
-            candidate: candidate.to_owned(),
-            source: AuditError::new("x is not an ELF file"),
-        };
+        let audit =
+            |candidate: &str| RunError::audit(candidate, &AuditError::new("x is not an ELF file"));
         assert!(reason(audit("abc")).is_some());
         let too_few = SamplingError::TooFew { found: 1, total: 2 };
-        assert!(
-            reason(RunError::Sampling { candidate: "abc".to_owned(), source: too_few }).is_some()
-        );
+        assert!(reason(RunError::sampling("abc", &too_few)).is_some());
         let profile = || BuildError::new(ProblemKind::Profile, "it has no counts", "");
         assert!(reason(failed("abc", profile())).unwrap().contains("it has no counts"));
 

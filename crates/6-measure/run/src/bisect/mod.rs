@@ -31,8 +31,8 @@ use measuring::with_progress;
 use steps::Bisect;
 use subject::Subject;
 
-use crate::progress::RunEvent;
 use crate::session::Options;
+use crate::session::progress::RunEvent;
 
 /// A bisect to start or to continue.
 #[derive(Clone, Copy, Debug)]
@@ -65,10 +65,6 @@ pub enum BisectEnd {
 /// Finds the commit that changed the figure.
 ///
 /// Call it on the main thread: workers end with the thread that started them.
-///
-/// # Errors
-/// The revisions or the experiment cannot be used, good or bad cannot be built or measured, or a file
-/// cannot be written; what was measured is stored.
 pub fn bisect(
     request: &BisectRequest<'_>,
     options: &Options<'_>,

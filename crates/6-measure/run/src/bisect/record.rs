@@ -56,7 +56,6 @@ pub struct RequestRecord {
     pub first_parent: bool,
 }
 
-/// A commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitRecord {
     /// Its full hash.
@@ -122,7 +121,6 @@ pub enum StepVerdict {
     Undecided,
 }
 
-/// The result of a bisect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum BisectResult {

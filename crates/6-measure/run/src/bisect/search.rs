@@ -50,7 +50,6 @@ impl Search {
         Self { parents, may_be_first: vec![true; count], skipped: vec![false; count], earliest_bad }
     }
 
-    /// Adds a verdict.
     pub fn add(&mut self, commit: Position, verdict: Verdict) {
         match verdict {
             Verdict::Skipped => self.skipped[commit] = true,

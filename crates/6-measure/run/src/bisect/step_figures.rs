@@ -7,11 +7,11 @@ use dbdyno_spec::experiment::Experiment;
 use dbdyno_stats::{Estimate, Weight};
 use dbdyno_units::{Nanos, Share};
 
-use crate::cases::{MicrobenchmarkCase, cases};
-use crate::extension;
-use crate::figures::Figures;
-use crate::stopping_rule::StoppingRule;
-use crate::timing::slice_length;
+use crate::plan::cases::slice_length;
+use crate::plan::cases::{MicrobenchmarkCase, cases};
+use crate::plan::extension;
+use crate::plan::stopping_rule::StoppingRule;
+use crate::record::figures::Figures;
 use dbdyno_types::Metric;
 
 /// The figures of a run.
@@ -30,9 +30,6 @@ pub(crate) struct StepFigures {
 
 impl StepFigures {
     /// Reads a run.
-    ///
-    /// # Errors
-    /// It is damaged.
     pub fn read(directory: &Path, experiment: &Experiment) -> Result<Self, ResultsError> {
         let run = RunReader::open(directory)?;
         let cases = cases(experiment);

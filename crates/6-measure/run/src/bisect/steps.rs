@@ -20,10 +20,10 @@ use super::record::{
 use super::search::{Next, Position, Search, Verdict};
 use super::step_figures::StepFigures;
 use super::subject::Subject;
-use crate::cases::is_read_after_writes;
-use crate::figures::Figures as _;
-use crate::progress::RunEvent;
+use crate::plan::cases::is_read_after_writes;
+use crate::record::figures::Figures as _;
 use crate::session::Options;
+use crate::session::progress::RunEvent;
 
 /// The names of the candidates in the run of a step; a midpoint's is its commit.
 const NAMES: [&str; 2] = ["good", "bad"];

@@ -16,9 +16,6 @@ pub(crate) struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// The candidate with a git source, or the named one of several.
-    ///
-    /// # Errors
-    /// There is none, it must be named, or steps cannot be made of the experiment.
     pub fn of(experiment: &'a Experiment, name: Option<&str>) -> Result<Self, BisectError> {
         let unsuitable = |text: String| Err(BisectError::Unsuitable(text));
         let of_git = |candidate: &'a Candidate| match &candidate.system.build()?.source {
@@ -76,9 +73,6 @@ impl<'a> Subject<'a> {
     }
 
     /// Checks that the experiment has a microbenchmark.
-    ///
-    /// # Errors
-    /// It has not; names those that it has.
     pub fn check_microbenchmark(&self, name: &str) -> Result<(), BisectError> {
         let mut all = self.experiment.workload.microbenchmarks.iter();
         if all.any(|one| one.name == name) {

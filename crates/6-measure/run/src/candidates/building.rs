@@ -1,30 +1,29 @@
-//! The build pipeline: candidates that dbdyno compiles.
-
-mod auditor;
-mod requests;
+//! Building the candidates: what is compiled or unpacked for the run, and the audits of it.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::iter;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use dbdyno_audit::Audit;
+use dbdyno_builds::RecipeOptions;
 use dbdyno_builds::{
-    Bolt, Build, BuildError, Builder, Cache, CacheDir, CacheLease, Profiles, Profiling, Request,
-    SampleTools, Sources, check_profile_tools,
+    Bolt, Build, BuildError, Builder, Cache, CacheDir, CacheLease, Compiler, Fingerprint, Profiles,
+    Profiling, Release, ReleaseOrigin, Releases, Request, SampleTools, Source, SourceOrigin,
+    Sources, System, check_profile_tools,
 };
-use dbdyno_spec::experiment::{self, Candidate, Training};
+use dbdyno_spec::experiment;
+use dbdyno_spec::experiment::{Candidate, Training};
 use dbdyno_types::build::{BoltProfileMethod, Pgo};
+use dbdyno_types::server::StorageEngine;
 
-use auditor::Auditor;
-use requests::Requests;
-pub(crate) use requests::of_server;
-
+use crate::candidates::auditing::{audit_of, refusal};
 use crate::error::RunError;
-use crate::pgo_training::{PgoTrainer, TrainingTarget};
-use crate::progress::RunEvent;
-use crate::sampling;
+use crate::session::progress::{Progress, RunEvent};
+use crate::training::{PgoTrainer, TrainingTarget, sampling};
 
 /// The build of a candidate.
 #[derive(Clone, Debug)]
@@ -143,10 +142,8 @@ impl<'a> BuildPipeline<'a> {
             return Err(RunError::Build(failures));
         }
         if let Some(PlannedBuild { candidate, .. }) = planned.iter().find(|one| one.is_sampled()) {
-            sampling::check_permitted().map_err(|source| RunError::Sampling {
-                candidate: candidate.name.clone(),
-                source,
-            })?;
+            sampling::check_permitted()
+                .map_err(|source| RunError::sampling(&candidate.name, &source))?;
         }
         let first = planned.iter().find(|one| one.bolt_training().is_some());
         let bolt = first.map(|first| Bolt::find().map_err(|e| failed(first.candidate, e)));
@@ -275,4 +272,190 @@ impl BuildPipeline<'_> {
 
 fn failed(candidate: &Candidate, error: BuildError) -> RunError {
     RunError::Build(vec![(candidate.name.clone(), error)])
+}
+
+/// What candidates share: each compiler is examined and each source is fetched once.
+pub(super) struct Requests<'a> {
+    sources: Sources,
+    progress: Progress<'a>,
+    compilers: BTreeMap<String, Result<Compiler, BuildError>>,
+    fetched: BTreeMap<(System, SourceOrigin), Result<Source, BuildError>>,
+}
+
+impl<'a> Requests<'a> {
+    pub const fn new(sources: Sources, progress: Progress<'a>) -> Self {
+        Self { sources, progress, compilers: BTreeMap::new(), fetched: BTreeMap::new() }
+    }
+
+    pub fn request(
+        &mut self,
+        candidate: &Candidate,
+        build: &experiment::Build,
+    ) -> Result<Request, BuildError> {
+        let compiler = self.compilers.entry(build.compiler.clone());
+        let compiler = compiler.or_insert_with(|| Ok(Compiler::find(&build.compiler)?)).clone()?;
+        let source = self.source(system_of(candidate), build.source.clone())?;
+        let variant = build.resolved_variant()?;
+        Ok(Request {
+            source,
+            variant,
+            compiler,
+            extra_flags: build.flags.clone(),
+            options: options_of(candidate, build),
+            profiling: Profiling::None,
+            bolt: None,
+        })
+    }
+
+    fn source(&mut self, system: System, origin: SourceOrigin) -> Result<Source, BuildError> {
+        let progress = Mutex::new(self.progress);
+        let say = |line: String| {
+            if let Ok(progress) = progress.lock() {
+                progress(RunEvent::Stage(line));
+            }
+        };
+        let key = (system, origin);
+        if let Some(known) = self.fetched.get(&key) {
+            return known.clone();
+        }
+        let fetched = self.sources.obtain(system, &key.1, &say);
+        self.fetched.insert(key, fetched.clone());
+        fetched
+    }
+}
+
+fn system_of(candidate: &Candidate) -> System {
+    match &candidate.system {
+        experiment::System::Sqlite { .. } => System::Sqlite,
+        experiment::System::Private(server) => server.system.into(),
+        experiment::System::Existing(server) => server.system.into(),
+    }
+}
+
+fn options_of(candidate: &Candidate, build: &experiment::Build) -> RecipeOptions {
+    let engine = match &candidate.system {
+        experiment::System::Private(server) => server.engine,
+        experiment::System::Sqlite { .. } | experiment::System::Existing(_) => None,
+    };
+    RecipeOptions {
+        myrocks: engine == Some(StorageEngine::MyRocks),
+        tool: build.configure_with,
+        arguments: build.configure.clone(),
+    }
+}
+
+/// Audits builds, each once.
+pub(super) struct Auditor<'a> {
+    cache: Cache,
+    /// The directory of the cache, if it is not the default one.
+    custom_cache: Option<String>,
+    cancel: &'a AtomicBool,
+    progress: Progress<'a>,
+    /// Audits without a candidate's exceptions.
+    known: RefCell<BTreeMap<Fingerprint, Audit>>,
+}
+
+impl<'a> Auditor<'a> {
+    pub fn new(cache: Cache, custom_cache: Option<String>, trainer: &'a PgoTrainer<'a>) -> Self {
+        let (cancel, progress) = (trainer.cancel, trainer.progress);
+        Self { cache, custom_cache, cancel, progress, known: RefCell::default() }
+    }
+
+    /// Audits the candidates' builds. The error lists all builds that are refused.
+    pub fn audit(
+        &self,
+        candidates: &[&Candidate],
+        builds: &[Build],
+    ) -> Result<Vec<Arc<Audit>>, RunError> {
+        let mut audits = Vec::new();
+        let mut refusals = Vec::new();
+        for (candidate, build) in candidates.iter().zip(builds) {
+            let name = &candidate.name;
+            let audit = self.read(name, build)?;
+            let mut expected = audit.expected.clone();
+            let build_spec = candidate.system.build();
+            expected.ignored.extend(build_spec.iter().flat_map(|one| &one.audit_ignore));
+            let audit = audit.checked_against(expected);
+            if let Some(text) = refusal(build, &audit, self.custom_cache.as_deref()) {
+                refusals.push((name.clone(), text));
+            }
+            audits.push(Arc::new(audit));
+        }
+        if refusals.is_empty() { Ok(audits) } else { Err(RunError::NotAsNamed(refusals)) }
+    }
+
+    fn read(&self, candidate: &str, build: &Build) -> Result<Audit, RunError> {
+        if let Some(audit) = self.known.borrow().get(&build.fingerprint) {
+            return Ok(audit.clone());
+        }
+        let watch = |read: dbdyno_audit::Progress| {
+            let line = format!("auditing {candidate}: {} of {} files read", read.done, read.of);
+            (self.progress)(RunEvent::Stage(line));
+        };
+        let audit = audit_of(&self.cache, build, self.cancel, &watch)
+            .map_err(|source| RunError::audit(candidate, &source))?;
+        self.known.borrow_mut().insert(build.fingerprint, audit.clone());
+        Ok(audit)
+    }
+}
+
+/// The release that a candidate is unpacked from; `None` if its program is installed or compiled.
+pub(crate) fn unpacked(candidate: &Candidate) -> Option<(System, &ReleaseOrigin)> {
+    let experiment::System::Private(server) = &candidate.system else { return None };
+    let origin = server.release.as_ref()?;
+    (!matches!(origin, ReleaseOrigin::Installed { .. }))
+        .then(|| (System::from(server.system), origin))
+}
+
+/// The releases of the candidates, in the order of the list; fetches those that are not in the cache.
+pub(crate) fn obtain_all(
+    candidates: &[&Candidate],
+    cache: Option<&Path>,
+    cancel: &Arc<AtomicBool>,
+    progress: Progress<'_>,
+) -> Result<Vec<Option<Release>>, RunError> {
+    if candidates.iter().all(|candidate| unpacked(candidate).is_none()) {
+        return Ok(vec![None; candidates.len()]);
+    }
+    let releases = Releases::new(&CacheDir::chosen_or_default(cache)?, Arc::clone(cancel));
+    let progress = Mutex::new(progress);
+    let say = |line: String| {
+        if let Ok(progress) = progress.lock() {
+            progress(RunEvent::Stage(line));
+        }
+    };
+    let mut known: BTreeMap<(System, &ReleaseOrigin), Result<Release, BuildError>> =
+        BTreeMap::new();
+    let mut all = Vec::new();
+    let mut failures: Vec<(String, BuildError)> = Vec::new();
+    let mut failed: Vec<(System, &ReleaseOrigin)> = Vec::new();
+    for candidate in candidates {
+        let Some(key) = unpacked(candidate) else {
+            all.push(None);
+            continue;
+        };
+        match known.entry(key).or_insert_with(|| releases.obtain(key.0, key.1, &say)) {
+            Ok(release) => all.push(Some(release.clone())),
+            // Each failure is reported once.
+            Err(error) if !failed.contains(&key) => {
+                failed.push(key);
+                failures.push((candidate.name.clone(), error.clone()));
+            }
+            Err(_) => {}
+        }
+    }
+    if failures.is_empty() { Ok(all) } else { Err(RunError::Build(failures)) }
+}
+
+/// The release of a candidate if it is in the cache; `None` if it is to be fetched, for which all
+/// tools are installed.
+pub(crate) fn cached(candidate: &Candidate) -> Result<Option<Release>, RunError> {
+    let Some((system, origin)) = unpacked(candidate) else { return Ok(None) };
+    let releases = Releases::new(&CacheDir::chosen_or_default(None)?, Arc::default());
+    let failed = |error| RunError::Build(vec![(candidate.name.clone(), error)]);
+    let release = releases.cached(system, origin).map_err(failed)?;
+    if release.is_none() {
+        Releases::check_tools(origin).map_err(failed)?;
+    }
+    Ok(release)
 }

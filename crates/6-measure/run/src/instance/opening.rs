@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
-use dbdyno_engines::server::{Server, ServerAccess, ServerPlan};
-use dbdyno_engines::sqlite::{self, Sqlite};
-use dbdyno_hosts::{HostConnection, HostMonitor};
+use dbdyno_engines::server::{ServerAccess, ServerPlan};
+use dbdyno_engines::sqlite;
+use dbdyno_engines::sqlite::Sqlite;
+use dbdyno_hosts::{HostConnection, HostMonitor, RunningServer, ServerStart};
 use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::{Open, SystemUnderTest};
 
-use super::Instance;
-use super::running_server::{RunningServer, host_failed, server_failed};
-use crate::context::RunContext;
-use crate::data_location::DataLocation;
-use crate::resolved_candidate::Deployment;
-use crate::settings;
+use crate::candidates::Deployment;
+use crate::instance::context::RunContext;
+use crate::instance::data::DataLocation;
+use crate::instance::{Instance, monitor_on_host, server_failed};
+use crate::record::settings;
 
 /// The schema of dbdyno's tables on a private server.
 const SCHEMA: &str = "dbdyno";
@@ -74,10 +74,7 @@ impl Instance {
             count: counts(experiment),
             insert: experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
         })?;
-        if let Some(RunningServer::OnHost(server)) = &self.server {
-            opened.counting = server.monitor().counting().cloned();
-        }
-        if let Some(monitor) = &self.monitor {
+        if let Some(monitor) = monitor_on_host(self.server.as_deref(), self.monitor.as_ref()) {
             opened.counting = monitor.counting().cloned();
         }
         self.opened = Some(opened);
@@ -96,9 +93,7 @@ impl Instance {
                     settings: sqlite_settings(config),
                     file: match &self.location {
                         DataLocation::Directory(directory) => Sqlite::file_in(directory),
-                        DataLocation::ServerDir(_)
-                        | DataLocation::HostDir(_)
-                        | DataLocation::Schema => PathBuf::new(),
+                        DataLocation::Server(..) | DataLocation::Schema => PathBuf::new(),
                     },
                 }
             }
@@ -153,7 +148,7 @@ fn monitor(
     let (Deployment::Existing(server), Some(host)) = (deployment, host) else { return Ok(None) };
     let Some(pid) = server.pid else { return Ok(None) };
     let count = counts(context.experiment);
-    HostMonitor::of(host, pid, count).map(Some).map_err(host_failed)
+    HostMonitor::of(host, pid, count).map(Some).map_err(server_failed)
 }
 
 /// Starts the private server with its data in this location; `None` in one that is not a server's.
@@ -162,21 +157,11 @@ fn start_server(
     system: &System,
     plan: &ServerPlan,
     location: &DataLocation,
-) -> Result<Option<RunningServer>, WorkerError> {
-    Ok(match location {
-        DataLocation::ServerDir(directory) => {
-            let cpus = context.cpus.system.to_string();
-            let server = Server::start(plan, directory, Some(&cpus)).map_err(server_failed)?;
-            Some(RunningServer::Here(server))
-        }
-        DataLocation::HostDir(directory) => {
-            let count = counts(context.experiment);
-            let tls = matches!(system, System::Private(PrivateServer { tls: true, .. }));
-            let server = directory.start(plan, tls, count).map_err(host_failed)?;
-            Some(RunningServer::OnHost(server))
-        }
-        DataLocation::Directory(_) | DataLocation::Schema => None,
-    })
+) -> Result<Option<Box<dyn RunningServer>>, WorkerError> {
+    let DataLocation::Server(host, name) = location else { return Ok(None) };
+    let tls = matches!(system, System::Private(PrivateServer { tls: true, .. }));
+    let start = ServerStart { tls, count: counts(context.experiment) };
+    host.start(plan, name, start).map(Some).map_err(server_failed)
 }
 
 fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {

@@ -4,24 +4,26 @@
 //! write-back, would run while another candidate is measured.
 
 use dbdyno_results::{
-    FailureKind, InsertStepRecord, ResultsError, StartedFrom, StateSnapshotRecord,
+    FailureKind, InsertPlanRecord, InsertStepPlan, InsertStepRecord, ResultsError, StartedFrom,
+    StateSnapshotRecord,
 };
-use dbdyno_spec::experiment::InsertBenchmark;
+use dbdyno_spec::experiment::{Experiment, InsertBenchmark};
 use dbdyno_types::insert::StepMeasured;
 use dbdyno_units::Share;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::InsertStep;
 use dbdyno_worker::schedule::repeat_order;
+use dbdyno_workloads::insert::{Plan, Task};
 
-use super::candidate_repeat::CandidateRepeat;
-use super::{MeasurementEnd, Session};
-use crate::context::RunContext;
-use crate::data;
+use crate::candidates::ResolvedCandidate;
 use crate::error::RunError;
-use crate::instance::Instance;
-use crate::progress::{InsertPlace, RunEvent};
-use crate::recorder::Phase;
-use crate::resolved_candidate::ResolvedCandidate;
+use crate::instance::context::RunContext;
+use crate::instance::data::DataLocation;
+use crate::instance::{Instance, data};
+use crate::plan::cases::instance_count;
+use crate::record::Phase;
+use crate::session::progress::{InsertPlace, RunEvent};
+use crate::session::{MeasurementEnd, Session};
 
 /// How one repeat of a candidate ended.
 enum RepeatEnd {
@@ -430,6 +432,98 @@ fn after_step(step: &str, repeat: u32) -> String {
 fn is_counted(stored: &[StateSnapshotRecord], candidate: usize, step: &str, repeat: u32) -> bool {
     let at = after_step(step, repeat);
     stored.iter().any(|one| one.candidate as usize == candidate && one.at == at)
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct CandidateRepeat<'a> {
+    pub benchmark: &'a InsertBenchmark,
+    /// The repeat, from 0.
+    pub repeat: u32,
+    /// Position of the candidate in the repeat, from 0.
+    pub position: u32,
+    /// The candidate's number.
+    pub number: usize,
+    pub candidate: &'a ResolvedCandidate,
+}
+
+impl CandidateRepeat<'_> {
+    pub fn plan(&self) -> &Plan {
+        &self.benchmark.plan
+    }
+
+    pub fn is_last_repeat(&self) -> bool {
+        self.repeat + 1 == self.benchmark.repeats
+    }
+
+    /// The location of its data: one per repeat, so that a resumed repeat does not continue with
+    /// the data of another. That of the last repeat may be kept, under the candidate's name.
+    pub fn data(&self, context: &RunContext<'_>) -> DataLocation {
+        let name = &self.candidate.name;
+        if self.is_last_repeat() {
+            return context.data_location(self.candidate, name);
+        }
+        context.data_location(self.candidate, &format!(".repeat-{}-of-{name}", self.repeat))
+    }
+
+    /// The location of the copy that was made after `steps` steps.
+    pub fn copy(&self, context: &RunContext<'_>, steps: usize) -> DataLocation {
+        let Self { candidate, repeat, .. } = self;
+        let name = format!(".after-{steps}-of-{repeat}-{}", candidate.name);
+        context.data_location(candidate, &name)
+    }
+
+    /// The location of a copy that is being made.
+    pub fn unfinished_copy(&self, context: &RunContext<'_>) -> DataLocation {
+        context.data_location(self.candidate, &format!(".copying-{}", self.candidate.name))
+    }
+
+    /// Removes its data and all copies.
+    pub fn remove(&self, context: &RunContext<'_>) -> Result<(), RunError> {
+        for steps in 0..=self.plan().steps.len() {
+            self.copy(context, steps).remove()?;
+        }
+        self.data(context).remove()
+    }
+}
+
+/// A step that inserts less than this share of its rate did not sustain it, as in the published
+/// benchmark.
+const SUSTAINED: Share = Share::from_fraction(0.95);
+
+/// The plan; `None` for microbenchmarks.
+pub(super) fn plan_record(experiment: &Experiment) -> Option<InsertPlanRecord> {
+    let InsertBenchmark { plan, repeats, stall, .. } = experiment.insert_benchmark.as_ref()?;
+    let steps = plan.steps.iter().map(|step| InsertStepPlan {
+        name: step.name.clone(),
+        what: step.task.describe(plan.delete_per_insert && may_delete(&step.task)),
+        queries: matches!(step.task, Task::Mix(_)),
+        inserts: matches!(step.task, Task::Insert(_) | Task::Mix(_)),
+        rate: step.task.rate().map(|rate| u64::from(rate) * u64::from(plan.clients)),
+    });
+    Some(InsertPlanRecord {
+        clients: plan.clients,
+        tables: plan.tables,
+        repeats: *repeats,
+        stall: *stall,
+        sustained: SUSTAINED,
+        steps: steps.collect(),
+    })
+}
+
+/// Whether a step may delete old rows: only if there are indexes.
+const fn may_delete(task: &Task) -> bool {
+    match task {
+        Task::Insert(inserts) => inserts.indexed,
+        Task::Mix(_) => true,
+        Task::Index | Task::Settle => false,
+    }
+}
+
+/// The number of steps of all candidates in all repeats; 0 for microbenchmarks.
+pub(super) fn step_count(experiment: &Experiment) -> usize {
+    experiment.insert_benchmark.as_ref().map_or(0, |benchmark| {
+        instance_count(experiment) * benchmark.plan.steps.len() * benchmark.repeats as usize
+    })
 }
 
 #[cfg(test)]

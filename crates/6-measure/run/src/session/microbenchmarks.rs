@@ -10,22 +10,20 @@ use dbdyno_worker::WorkerError;
 use dbdyno_worker::schedule::start_order;
 use dbdyno_workloads::definition::Stage;
 
-use super::Session;
-use crate::cases::{
-    MicrobenchmarkCase, cases, first_pass, has_passes, instance_count, interleaved_sets, segments,
-    shrinks_repeatedly,
-};
-use crate::context::RunContext;
+use crate::candidates::ResolvedCandidate;
 use crate::error::RunError;
+use crate::instance::context::RunContext;
 use crate::instance::{Instance, KeptCopy, in_order, running};
-use crate::live_plan::training_case;
-use crate::live_training::LiveTraining;
-use crate::microbenchmark::{MicrobenchmarkRun, NumberedCase};
-use crate::progress::{InterimEstimate, RunEvent};
-use crate::recorder::{Completion, Phase};
-use crate::resolved_candidate::ResolvedCandidate;
-use crate::statement_check;
-use crate::timing::{block_range, block_time, slice_length};
+use crate::measure::{MicrobenchmarkRun, NumberedCase, checks};
+use crate::plan::cases::{
+    MicrobenchmarkCase, block_range, block_time, cases, first_pass, has_passes, instance_count,
+    interleaved_sets, segments, shrinks_repeatedly, slice_length,
+};
+use crate::plan::live_plan::training_case;
+use crate::record::{Completion, Phase};
+use crate::session::Session;
+use crate::session::progress::{InterimEstimate, RunEvent};
+use crate::training::live::LiveTraining;
 
 impl Session<'_> {
     /// Starts the instances and measures all microbenchmarks that are not done.
@@ -66,7 +64,7 @@ impl Session<'_> {
         let mut problems = Vec::new();
         let experiment = self.experiment;
         self.each(instances, "preparing all statements", |instance| {
-            problems.extend(statement_check::problems(experiment, instance)?);
+            problems.extend(checks::problems(experiment, instance)?);
             Ok(())
         })?;
         if problems.is_empty() { Ok(()) } else { Err(RunError::Statements(problems)) }

@@ -1,15 +1,28 @@
-//! Resuming a run: with the same candidates, on data in the same state.
+//! Resuming and extending a stored run: what is done, and what must be the same as before.
 
-use dbdyno_results::{CandidateRecord, OriginRecord, Warning};
+use std::path::Path;
 
-use super::Session;
-use crate::cases::{MicrobenchmarkCase, cases, is_read_after_writes};
-use crate::context::RunContext;
-use crate::data;
+use dbdyno_results::{
+    CandidateRecord, ExtensionRecord, InsertStepRecord, OriginRecord, ResultsError, Role,
+    RunWriter, Warning,
+};
+use dbdyno_spec::experiment::Experiment;
+use dbdyno_units::Nanos;
+
+use crate::candidates::{ResolvedCandidate, server_process};
 use crate::error::RunError;
-use crate::progress::RunEvent;
-use crate::resolved_candidate::ResolvedCandidate;
-use crate::server_process;
+use crate::instance::context::RunContext;
+use crate::instance::data;
+use crate::measure::slice_history::SliceHistory;
+use crate::plan::cases::{
+    MicrobenchmarkCase, cases, instance_count, is_read_after_writes, slice_length,
+};
+use crate::plan::extension;
+use crate::plan::extension::{Extension, Measured};
+use crate::session::Session;
+use crate::session::clean::remove_data;
+use crate::session::insert_benchmark::step_count;
+use crate::session::progress::RunEvent;
 
 impl Session<'_> {
     /// Stores the candidates, or checks that they are those of the earlier sessions.
@@ -28,7 +41,7 @@ impl Session<'_> {
         for (before, now) in self.state.candidates.iter().zip(&records) {
             let (was, is) = (identity(before), identity(now));
             if was != is {
-                return Err(RunError::Changed { candidate: now.name.clone(), was, is });
+                return Err(RunError::changed(&now.name, &was, &is));
             }
         }
         Ok(())
@@ -129,6 +142,141 @@ fn identity(record: &CandidateRecord) -> String {
         (None, Some(OriginRecord::Server { address })) => format!("the server at {address}"),
         (None, Some(OriginRecord::Imported { file })) => format!("imported from {file}"),
         (None, None) => "unknown".to_owned(),
+    }
+}
+
+/// The extension of a complete run by this measuring time.
+pub(super) fn plan_extension(
+    results: &RunWriter,
+    experiment: &Experiment,
+    more: Nanos,
+) -> Result<Extension, RunError> {
+    let path = results.directory().path();
+    if experiment.insert_benchmark.is_some() {
+        let reason = "an insert benchmark runs its steps once per repeat; start a new run with more \
+                      `repeats`";
+        return Err(not_extendable(path, reason));
+    }
+    let state = RunState::read(results, experiment)?;
+    if !state.is_complete(experiment) {
+        let reason = format!(
+            "it is not complete; first resume it with: dbdyno run --resume {}",
+            path.display()
+        );
+        return Err(not_extendable(path, reason));
+    }
+    let numbers = |roles: &[Role]| -> Vec<u32> {
+        let all = (0..).zip(&state.candidates);
+        all.filter(|(_, one)| roles.contains(&one.role)).map(|(number, _)| number).collect()
+    };
+    let (mut candidates, control) = (numbers(&[Role::Candidate]), numbers(&[Role::Control]));
+    if candidates.is_empty() {
+        candidates.clone_from(&control);
+    }
+    let is_server: Vec<bool> = state.candidates.iter().map(|one| !one.is_embedded()).collect();
+    let cases = cases(experiment);
+    let instances = instance_count(experiment) as u64;
+    let block = |slice: Nanos| slice.times(instances);
+    let shortest: Vec<Nanos> = cases
+        .iter()
+        .map(|case| block(slice_length(&experiment.schedule, &case.microbenchmark)))
+        .collect();
+    let measured = Measured {
+        cases: &cases,
+        histories: &state.histories,
+        candidates: &candidates,
+        control: control.first().copied(),
+        is_server: &is_server,
+        shortest: &shortest,
+    };
+    Extension::plan(more, &measured).map_err(|reason| not_extendable(path, reason))
+}
+
+fn not_extendable(path: &Path, reason: impl Into<String>) -> RunError {
+    RunError::Refused(format!("{} cannot be extended: {}", path.display(), reason.into()))
+}
+
+impl Session<'_> {
+    /// Begins the extension, if there is one: from new data, because what `--keep-data` kept has been
+    /// written to.
+    pub(super) fn begin_extension(&mut self) -> Result<(), RunError> {
+        let Some(Extension { record, summary }) = self.extension.take() else { return Ok(()) };
+        remove_data(&mut self.recorder.results, self.experiment, &self.options.worker, true)?;
+        let setting = (extension::SETTING.to_owned(), summary.clone());
+        self.recorder.results.extend(&record, setting)?;
+        self.state.begin(&record);
+        self.needs_new_data = true;
+        self.recorder.stage(format!("extending {summary}"));
+        Ok(())
+    }
+}
+
+/// The state of the run: read from the run directory when a session starts, and from then on
+/// updated with what the session stores.
+pub(super) struct RunState {
+    /// Whether each microbenchmark is done.
+    pub done: Vec<bool>,
+    /// The slices of each microbenchmark.
+    pub histories: Vec<SliceHistory>,
+    /// The microbenchmark that earlier sessions measured last.
+    pub last_measured: Option<u32>,
+    /// The stored candidates; empty until the first session has resolved them.
+    pub candidates: Vec<CandidateRecord>,
+    /// The steps of the insert benchmark that earlier sessions stored.
+    pub insert_steps: Vec<InsertStepRecord>,
+}
+
+impl RunState {
+    /// Reads what earlier sessions stored.
+    pub fn read(results: &RunWriter, experiment: &Experiment) -> Result<Self, ResultsError> {
+        let reader = results.reader()?;
+        let instances = instance_count(experiment);
+        let done: Vec<bool> = reader.microbenchmarks()?.into_iter().map(|(_, done)| done).collect();
+        let schedule = &experiment.schedule;
+        let history = |(id, case): (u32, &MicrobenchmarkCase)| {
+            let slice = slice_length(schedule, &case.microbenchmark);
+            Ok(SliceHistory::of(&reader.slices(id)?, schedule, slice, instances))
+        };
+        let cases = cases(experiment);
+        let mut state = Self {
+            histories: (0..done.len() as u32)
+                .zip(&cases)
+                .map(history)
+                .collect::<Result<_, ResultsError>>()?,
+            done,
+            last_measured: reader.last_measured()?,
+            candidates: reader.candidates()?,
+            insert_steps: reader.insert_steps()?,
+        };
+        state.set_goals(&reader.extension()?.unwrap_or_default());
+        Ok(state)
+    }
+
+    pub fn begin(&mut self, extension: &ExtensionRecord) {
+        for id in extension.goals.keys() {
+            self.done[*id as usize] = false;
+        }
+        self.set_goals(extension);
+    }
+
+    fn set_goals(&mut self, extension: &ExtensionRecord) {
+        for (id, goal) in &extension.goals {
+            if let Some(history) = self.histories.get_mut(*id as usize) {
+                history.rule.set_goal(*goal);
+            }
+        }
+    }
+
+    /// Whether anything is measured.
+    pub fn has_measured(&self) -> bool {
+        self.histories.iter().any(|history| !history.is_empty())
+            || self.insert_steps.iter().any(|step| step.measured.is_some())
+    }
+
+    /// Whether everything is measured.
+    pub fn is_complete(&self, experiment: &Experiment) -> bool {
+        let steps = self.insert_steps.iter().filter(|step| step.measured.is_some()).count();
+        self.done.iter().all(|done| *done) && steps >= step_count(experiment)
     }
 }
 

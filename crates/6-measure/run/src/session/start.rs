@@ -8,17 +8,15 @@ use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::Throughput;
 
-use super::insert_record::plan_record;
-use super::state::RunState;
-use super::{Options, Session};
-use crate::cases::{MicrobenchmarkCase, cases};
-use crate::client_wait::WaitChoice;
-use crate::cpus::{divide_cpus, idle_prevention_cpus};
 use crate::error::RunError;
+use crate::instance::cpus::{WaitChoice, divide_cpus, idle_prevention_cpus};
 use crate::plan::RunPlan;
-use crate::progress::RunEvent;
-use crate::recorder::Recorder;
-use crate::settings;
+use crate::plan::cases::{MicrobenchmarkCase, cases};
+use crate::record::{Recorder, settings};
+use crate::session::insert_benchmark::plan_record;
+use crate::session::progress::RunEvent;
+use crate::session::resume::RunState;
+use crate::session::{Options, Session};
 
 /// How long the load of the machine is observed before a run.
 const LOAD_OBSERVATION: Duration = Duration::from_millis(500);

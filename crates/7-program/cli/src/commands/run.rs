@@ -187,9 +187,7 @@ fn failed(error: RunError, directory: &Path, view: View) -> CliError {
     let is_refused = matches!(
         error,
         RunError::NotRegistered { .. }
-            | RunError::NotReplaced { .. }
-            | RunError::NotExtendable { .. }
-            | RunError::Imported { .. }
+            | RunError::Refused(_)
             | RunError::Results(ResultsError::Exists(_) | ResultsError::InUse { .. })
     );
     if is_refused {

@@ -5,28 +5,45 @@ use std::time::Duration;
 use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_types::server::{StatementMode, StorageEngine, Target};
+use dbdyno_units::Nanos;
 
-use super::super::certificate::ServerCertificate;
+use super::super::access::ACCOUNT;
+use super::super::access::ServerCertificate;
 use super::super::installation::{ProgramFiles, is_executable, join_paths};
 use super::super::launcher::Launcher;
-use super::super::network::ACCOUNT;
-use super::super::plan::SettingsRequest;
-use super::super::program::{ProgramFacts, ServerProgram, VersionError};
+use super::super::plan::{DiskRequest, Property, SettingsRequest};
+use super::super::systems::{ProgramFacts, ReleaseFolders, ServerProgram, VersionError};
 use super::super::{Network, ServerDir, ServerError, ServerPlan};
-use super::config_file::write_config;
 use super::mysql_config::{
     self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
 };
+use super::write_config;
 
 /// MariaDB, with InnoDB or with the MyRocks plugin.
 pub(crate) struct MariaDb;
+
+/// Size of a new data directory of MariaDB 10.11 without its redo log.
+const INITIAL: u64 = 32 << 20;
+
+/// The increment of the system tablespace (`innodb_autoextend_increment`). Undo logs of writes need at least one.
+const UNDO: u64 = 64 << 20;
 
 /// Limit for creating a data directory, which usually takes about a second.
 const INITIALISE_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl ServerProgram for MariaDb {
     fn facts(&self) -> ProgramFacts {
-        ProgramFacts { names: &["mariadbd", "mysqld"], package: "mariadb-server", ..common::FACTS }
+        ProgramFacts {
+            names: &["mariadbd", "mysqld"],
+            package: "mariadb-server",
+            // dbdeployer has MariaDB in the directory of MySQL, too.
+            releases: ReleaseFolders {
+                names: &["mariadb", "mysql"],
+                prefixes: &["mariadb-"],
+                ..common::FACTS.releases
+            },
+            ..common::FACTS
+        }
     }
 
     fn search_dirs(&self) -> Vec<PathBuf> {
@@ -108,6 +125,17 @@ impl ServerProgram for MariaDb {
         settings.add("query_cache_type", "OFF");
         settings.add("query_cache_size", 0);
         settings.0
+    }
+
+    fn properties(&self, plan: &ServerPlan) -> Vec<Property> {
+        common::properties(plan)
+    }
+
+    fn disk(&self, request: &DiskRequest<'_>) -> (u64, u64) {
+        let (tables, logs) = common::disk(request, 1);
+        let has_undo =
+            request.engine != Some(StorageEngine::MyRocks) && request.writing > Nanos::ZERO;
+        (tables, logs + INITIAL + if has_undo { UNDO } else { 0 })
     }
 
     fn initialise(

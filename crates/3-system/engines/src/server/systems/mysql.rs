@@ -6,14 +6,14 @@ use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_types::server::{ServerSystem, StatementMode, StorageEngine, Target};
 
-use super::super::certificate::ServerCertificate;
+use super::super::access::ACCOUNT;
+use super::super::access::ServerCertificate;
 use super::super::error::system;
 use super::super::installation::ProgramFiles;
 use super::super::launcher::Launcher;
-use super::super::network::ACCOUNT;
-use super::super::plan::SettingsRequest;
-use super::super::program::{ProgramFacts, ServerProgram, VersionError};
-use super::super::program_output::program_output;
+use super::super::launcher::program_output;
+use super::super::plan::{DiskRequest, Property, SettingsRequest};
+use super::super::systems::{ProgramFacts, ServerProgram, VersionError};
 use super::super::{Network, ServerDir, ServerError, ServerPlan};
 use super::mysql_config::{
     self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
@@ -27,6 +27,9 @@ pub(crate) struct MySql;
 /// The oldest version with `caching_sha2_password`.
 const OLDEST_ON_NETWORK: (u32, u32, u32) = (8, 0, 4);
 
+/// The dictionary, undo and temporary tablespaces, and the doublewrite buffer.
+const INITIAL: u64 = 200 << 20;
+
 /// Limit for creating a data directory, which usually takes about ten seconds.
 const INITIALISE_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -35,6 +38,8 @@ impl ServerProgram for MySql {
         ProgramFacts {
             names: &["mysqld"],
             package: "mysql-community-server, from MySQL's own repository",
+            // MariaDB's stable releases since 10.4, the oldest, have it as well as `mysqld`.
+            not_beside: Some("mariadbd"),
             ..common::FACTS
         }
     }
@@ -114,6 +119,15 @@ impl ServerProgram for MySql {
             settings.add("query_cache_size", 0);
         }
         settings.0
+    }
+
+    fn properties(&self, plan: &ServerPlan) -> Vec<Property> {
+        common::properties(plan)
+    }
+
+    fn disk(&self, request: &DiskRequest<'_>) -> (u64, u64) {
+        let (tables, logs) = common::disk(request, 2);
+        (tables, logs + INITIAL)
     }
 
     fn initialise(

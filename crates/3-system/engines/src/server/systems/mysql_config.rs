@@ -10,11 +10,13 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_machine::Signal;
 use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
 
-use super::super::certificate::ServerCertificate;
-use super::super::plan::SettingsRequest;
-use super::super::program::ProgramFacts;
+use super::super::access::ServerCertificate;
+use super::super::plan::{
+    CHARACTERS, CHECKSUMS, DiskRequest, ISOLATION, Property, SettingsRequest, TORN_PAGES,
+};
+use super::super::systems::{ProgramFacts, ReleaseFolders};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan};
-use super::config_file::write_config;
+use super::write_config;
 
 /// File name of the socket.
 const SOCKET: &str = "s";
@@ -23,7 +25,7 @@ const MIB: u64 = 1 << 20;
 
 /// Bytes per row in InnoDB with its index entry and half-empty pages: 250 measured after loading
 /// 200,000 rows with one byte per character. A row in MyRocks is smaller.
-pub(crate) const ROW_BYTES: u64 = 250;
+const ROW_BYTES: u64 = 250;
 
 /// Connections in addition to the clients': for settling and snapshots, for the control, for users.
 const SPARE_CONNECTIONS: u32 = 64;
@@ -41,6 +43,16 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     user: "mysql",
     reserved: RESERVED,
     format_settings: FORMAT_SETTINGS,
+    releases: ReleaseFolders {
+        names: &["mysql"],
+        prefixes: &["mysql-"],
+        packages: &[],
+        sandboxes: true,
+    },
+    not_beside: None,
+    processes: &["mariadbd", "mysqld"],
+    process_per_session: false,
+    database: None,
     stop_signal: Signal::TERM,
     death_signal: Signal::KILL,
 };
@@ -191,7 +203,7 @@ pub(crate) fn redo_log_size(shape: DataShape) -> String {
 }
 
 /// The same in bytes.
-pub(crate) fn redo_log_bytes(shape: DataShape) -> u64 {
+fn redo_log_bytes(shape: DataShape) -> u64 {
     shape.data_bytes(ROW_BYTES).clamp(256 * MIB, 4096 * MIB)
 }
 
@@ -230,6 +242,49 @@ impl SettingsList {
         self.add("character_set_server", charset);
         self.add("collation_server", collation);
     }
+}
+
+/// See [`ServerProgram::properties`](super::ServerProgram::properties).
+pub(crate) fn properties(plan: &ServerPlan) -> Vec<Property> {
+    let (checksums, torn_pages) = match plan.engine() {
+        Some(StorageEngine::MyRocks) => {
+            ("CRC-32C of blocks".to_owned(), "none needed: files are never rewritten".to_owned())
+        }
+        _ => (
+            plan.setting_or("innodb_checksum_algorithm", "full_crc32"),
+            format!("innodb_doublewrite = {}", plan.setting_or("innodb_doublewrite", "ON")),
+        ),
+    };
+    vec![
+        (CHARACTERS, plan.setting_or("character_set_server", "the server's default")),
+        (CHECKSUMS, checksums),
+        (TORN_PAGES, torn_pages),
+        (ISOLATION, plan.setting_or("transaction_isolation", "REPEATABLE-READ")),
+    ]
+}
+
+/// InnoDB's default redo log, for a server whose InnoDB has only system tables.
+const DEFAULT_REDO_LOG: u64 = 96 * MIB;
+
+/// Upper limit for logs of memtables that are not flushed yet, and for files that compaction writes
+/// before it removes the replaced ones.
+const ROCKSDB_MAX_LOG: u64 = 256 * MIB;
+
+/// The bytes of tables and of logs on disk. By default InnoDB's redo log has `files` files.
+pub(crate) fn disk(request: &DiskRequest<'_>, files: u64) -> (u64, u64) {
+    let tables = request.shape.data_bytes(ROW_BYTES);
+    let own = |name| request.own_size(name, canonical_name, 0);
+    let files = own("innodb_log_files_in_group").unwrap_or(files);
+    let log = own("innodb_redo_log_capacity")
+        .or_else(|| Some(own("innodb_log_file_size")?.saturating_mul(files)));
+    let logs = match request.engine {
+        Some(StorageEngine::MyRocks) => {
+            let rocksdb = (tables + request.logged()).min(ROCKSDB_MAX_LOG);
+            log.unwrap_or(DEFAULT_REDO_LOG) + rocksdb
+        }
+        _ => log.unwrap_or_else(|| redo_log_bytes(request.shape)),
+    };
+    (tables, logs)
 }
 
 /// Major, minor and patch number of a version such as `10.11.19-MariaDB`; 0 for missing ones.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dbdyno_engines::server::DataShape;
-use dbdyno_hosts::protocol::PlanRequest;
-use dbdyno_hosts::{HostConnection, HostMonitor, HostOptions};
+use dbdyno_hosts::protocol::{Plan, PlanRequest};
+use dbdyno_hosts::{HostConnection, HostMonitor, HostOptions, ServerHost as _, ServerStart};
 use dbdyno_selfbench::nearest_rank;
 use dbdyno_selfbench::output::{Outcome, Table, print};
 use dbdyno_types::server::{Durability, ServerSystem};
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         log: None,
     })?;
     let system = ServerSystem::MariaDb;
-    let plan = connection.plan(PlanRequest {
+    let plan = connection.call(Plan(Box::new(PlanRequest {
         system,
         engine: system.storage_engines().first().copied(),
         program: None,
@@ -67,11 +67,11 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         durability: Durability::Relaxed,
         configuration: Vec::new(),
         shape: DataShape { tables: 1, rows: 1_000, clients: 1 },
-    })?;
-    let directory = connection.dir("measured");
-    directory.initialise(&plan)?;
-    let server = directory.start(&plan, false, !args.no_counters)?;
-    let monitor = server.monitor();
+    })))?;
+    connection.initialise(&plan, "measured")?;
+    let start = ServerStart { tls: false, count: !args.no_counters };
+    let server = connection.start(&plan, "measured", start)?;
+    let monitor = server.monitor().context("a server on a host has a monitor")?;
     let mut start = Vec::new();
     let mut end = Vec::new();
     let mut requested = Vec::new();

@@ -1,0 +1,156 @@
+//! Servers that are not compiled for the run, and the plans of private servers.
+
+use std::path::{Path, PathBuf};
+
+use dbdyno_builds::{Build, Release};
+use dbdyno_engines::server::{DataShape, Installation, ServerPlan};
+use dbdyno_hosts::protocol::{Plan, PlanRequest};
+use dbdyno_hosts::{HostConnection, HostError};
+use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System};
+use dbdyno_types::ReleaseOrigin;
+
+use crate::candidates::hosts::{Copying, Hosts};
+use crate::candidates::{Deployment, hosts};
+use crate::error::RunError;
+
+/// The installed, unpacked and existing servers among the candidates, in the order of the list; `None`
+/// for a candidate that is to be compiled. `releases` are those of the candidates. Releases are copied to the
+/// hosts that they are for.
+pub(crate) fn find(
+    experiment: &Experiment,
+    candidates: &[&Candidate],
+    releases: &[Option<Release>],
+    hosts: &Hosts,
+    copying: Copying<'_>,
+) -> Result<Vec<Option<Deployment>>, RunError> {
+    let find = |(candidate, release): (&&Candidate, &Option<Release>)| match &candidate.system {
+        system if system.build().is_some() => Ok(None),
+        System::Existing(server) => Ok(Some(Deployment::Existing(Box::new(server.clone())))),
+        System::Sqlite { .. } | System::Private(_) => {
+            let plan = match hosts.of(candidate)? {
+                Some(host) => plan_on_host(experiment, candidate, host, release.as_ref(), copying)?,
+                None => plan_of(experiment, candidate, release.as_ref().map(Release::program))?,
+            };
+            Ok(Some(Deployment::Private(Box::new(plan))))
+        }
+    };
+    candidates.iter().zip(releases).map(find).collect()
+}
+
+/// The plan of a private server: with the program `made`, which was compiled or unpacked for the run,
+/// else the one that the experiment names, else the installed one.
+///
+/// # Panics
+/// The candidate is not a private server.
+pub(crate) fn plan_of(
+    experiment: &Experiment,
+    candidate: &Candidate,
+    made: Option<&Path>,
+) -> Result<ServerPlan, RunError> {
+    let plan = plan(private(candidate), made, shape(experiment));
+    plan.map_err(|error| RunError::server(&candidate.name, error))
+}
+
+/// The plan of a private server on a host: with the release, which is copied there, else the program or the
+/// release that the experiment names, else the installed one.
+fn plan_on_host(
+    experiment: &Experiment,
+    candidate: &Candidate,
+    host: &HostConnection,
+    release: Option<&Release>,
+    copying: Copying<'_>,
+) -> Result<ServerPlan, RunError> {
+    let server = private(candidate);
+    let plan = || {
+        if let Some(release) = release {
+            let program = hosts::copy_release(host, release, copying)?;
+            return host.call(request(experiment, server, Some(program)));
+        }
+        let installed = host.call(request(experiment, server, server.program.clone()));
+        match installed {
+            Err(error) if !error.is_lost() => match hosts::copy_installed(host, server, copying)? {
+                Some(program) => host.call(request(experiment, server, Some(program))),
+                None => Err(error),
+            },
+            plan => plan,
+        }
+    };
+    plan().map(|plan| *plan).map_err(|source| RunError::server(&candidate.name, source))
+}
+
+/// The installed server of a candidate on its host; none if it is to be copied there.
+pub(crate) fn find_on_host(
+    experiment: &Experiment,
+    candidate: &Candidate,
+    host: &HostConnection,
+) -> Result<Vec<Option<Deployment>>, RunError> {
+    let server = private(candidate);
+    match host.call(request(experiment, server, server.program.clone())) {
+        Ok(plan) => Ok(vec![Some(Deployment::Private(plan))]),
+        Err(error) if !error.is_lost() && hosts::installed_here(server).is_some() => Ok(Vec::new()),
+        Err(error) => Err(RunError::server(&candidate.name, error)),
+    }
+}
+
+/// The plan of a server that was compiled here, and is copied to a host.
+pub(crate) fn plan_of_build_on_host(
+    experiment: &Experiment,
+    candidate: &Candidate,
+    host: &HostConnection,
+    build: &Build,
+    copying: Copying<'_>,
+) -> Result<ServerPlan, RunError> {
+    let server = private(candidate);
+    let plan = || -> Result<ServerPlan, HostError> {
+        let (program, environment) = hosts::copy_build(host, build, copying)?;
+        let plan = host.call(request(experiment, server, Some(program)))?;
+        Ok(plan.with_environment(environment))
+    };
+    plan().map_err(|source| RunError::server(&candidate.name, source))
+}
+
+fn request(experiment: &Experiment, server: &PrivateServer, program: Option<PathBuf>) -> Plan {
+    let release = match &server.release {
+        Some(ReleaseOrigin::Installed { name }) => Some(name.clone()),
+        Some(ReleaseOrigin::Debian { .. } | ReleaseOrigin::Tarball { .. }) | None => None,
+    };
+    Plan(Box::new(PlanRequest {
+        system: server.system,
+        engine: server.engine,
+        program,
+        release,
+        durability: server.durability,
+        configuration: server.configuration.clone(),
+        shape: shape(experiment),
+    }))
+}
+
+fn private(candidate: &Candidate) -> &PrivateServer {
+    match &candidate.system {
+        System::Private(server) => server,
+        System::Sqlite { .. } | System::Existing(_) => {
+            panic!("{} is no private server", candidate.name)
+        }
+    }
+}
+
+fn shape(experiment: &Experiment) -> DataShape {
+    let workload = &experiment.workload;
+    DataShape { tables: workload.tables, rows: workload.rows, clients: workload.most_clients() }
+}
+
+fn plan(
+    server: &PrivateServer,
+    made: Option<&Path>,
+    shape: DataShape,
+) -> Result<ServerPlan, dbdyno_engines::server::ServerError> {
+    let (system, engine) = (server.system, server.engine);
+    let installation = match (&server.release, made) {
+        (Some(ReleaseOrigin::Installed { name }), None) => {
+            Installation::of_release(system, engine, name)?
+        }
+        (_, made) => Installation::find(system, engine, made.or(server.program.as_deref()))?,
+    };
+    let overrides = server.configuration.clone();
+    ServerPlan::new(installation, server.engine, server.durability, overrides, shape)
+}

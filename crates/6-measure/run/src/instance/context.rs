@@ -1,0 +1,121 @@
+//! State shared by all instances of a run.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use dbdyno_engines::server::ServerDirs;
+use dbdyno_hosts::LocalHost;
+use dbdyno_machine::{CpuAssignment, remove_secrets};
+use dbdyno_results::RunDirectory;
+use dbdyno_spec::experiment::Experiment;
+use dbdyno_types::{ClientWait, RunIdentity};
+use dbdyno_worker::{WorkerError, WorkerHandle};
+
+use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::error::RunError;
+use crate::instance::data::DataLocation;
+
+/// How a worker is started: a program that runs as a worker when called with these arguments.
+#[derive(Clone, Debug)]
+pub struct WorkerProgram {
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+impl WorkerProgram {
+    /// Starts a worker with its error output in the file `log`. Only a worker that logs in to an
+    /// existing server gets passwords: others run the code of libraries under test.
+    pub(crate) fn start(
+        &self,
+        log: &Path,
+        environment: &[(String, String)],
+        passwords: bool,
+    ) -> Result<WorkerHandle, WorkerError> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args);
+        if !passwords {
+            remove_secrets(&mut command);
+        }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        WorkerHandle::start(&mut command, log)
+    }
+}
+
+/// State shared by all instances of a run.
+#[derive(Debug)]
+pub(crate) struct RunContext<'a> {
+    pub experiment: &'a Experiment,
+    /// The run that owns the schemas on existing servers; `None` in PGO training, which uses none.
+    pub run: Option<RunIdentity>,
+    pub directory: RunDirectory,
+    pub worker: &'a WorkerProgram,
+    pub cpus: CpuAssignment,
+    /// How the clients of servers wait for answers.
+    pub client_wait: ClientWait,
+    /// This machine as the host of private servers; `None` in a run without any here.
+    pub local: Option<Arc<LocalHost>>,
+    /// Additional environment variables of workers, for instrumented libraries.
+    pub environment: Vec<(String, String)>,
+    /// The candidates whose schemas on existing servers this session created or reused.
+    pub used_schemas: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> RunContext<'a> {
+    /// A context without private servers, whose clients sleep while they wait.
+    pub const fn new(
+        experiment: &'a Experiment,
+        run: Option<RunIdentity>,
+        directory: RunDirectory,
+        worker: &'a WorkerProgram,
+        cpus: CpuAssignment,
+    ) -> Self {
+        Self {
+            experiment,
+            run,
+            directory,
+            worker,
+            cpus,
+            client_wait: ClientWait::Sleep,
+            local: None,
+            environment: Vec::new(),
+            used_schemas: RefCell::new(BTreeSet::new()),
+        }
+    }
+
+    /// Lets private servers run on this machine, and ends those that killed sessions left running.
+    pub fn open_local(&mut self) -> Result<(), RunError> {
+        let data = self.directory.data();
+        let directories = ServerDirs::open(&data)?;
+        let (cpus, journals) = (Some(self.cpus.system.to_string()), data.join(".live"));
+        self.local = Some(Arc::new(LocalHost::new(directories, cpus, journals)));
+        Ok(())
+    }
+
+    /// The location of this name for the candidate's kind of data.
+    pub fn data_location(&self, candidate: &ResolvedCandidate, name: &str) -> DataLocation {
+        match (&candidate.deployment, &candidate.host, &self.local) {
+            (Deployment::Library(_), ..) => {
+                DataLocation::Directory(self.directory.data().join(name))
+            }
+            (Deployment::Private(_), Some(host), _) => {
+                DataLocation::Server(Arc::new(host.clone()), name.to_owned())
+            }
+            (Deployment::Private(_), None, Some(local)) => {
+                DataLocation::Server(Arc::<LocalHost>::clone(local), name.to_owned())
+            }
+            (Deployment::Private(_), None, None) | (Deployment::Existing(_), ..) => {
+                DataLocation::Schema
+            }
+        }
+    }
+
+    /// The location of the copy of a candidate's data from before its tables shrink.
+    pub fn kept_copy(&self, candidate: &ResolvedCandidate) -> DataLocation {
+        self.data_location(candidate, &format!(".kept-{}", candidate.name))
+    }
+}

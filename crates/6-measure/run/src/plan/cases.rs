@@ -1,0 +1,278 @@
+//! The cases of an experiment in running order, and the times of their slices and blocks.
+
+use std::ops::Range;
+
+use dbdyno_spec::experiment::{Experiment, Pace, Schedule, System};
+use dbdyno_units::Nanos;
+use dbdyno_worker::protocol::lead_in_time;
+use dbdyno_worker::schedule;
+use dbdyno_workloads::definition::{Microbenchmark, Stage};
+
+use crate::plan::live_plan::training_case;
+
+/// A microbenchmark with a number of clients: what is measured at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct MicrobenchmarkCase {
+    pub microbenchmark: Microbenchmark,
+    pub clients: u32,
+}
+
+impl MicrobenchmarkCase {
+    /// The name to show: with the number of clients in a sweep.
+    pub fn title(&self, experiment: &Experiment) -> String {
+        let name = &self.microbenchmark.name;
+        match (experiment.workload.clients.len(), self.clients) {
+            (1, _) => name.clone(),
+            (_, 1) => format!("{name}, 1 client"),
+            (_, clients) => format!("{name}, {clients} clients"),
+        }
+    }
+}
+
+/// All cases, in running order.
+pub(crate) fn cases(experiment: &Experiment) -> Vec<MicrobenchmarkCase> {
+    let mut cases = Vec::new();
+    for microbenchmark in &experiment.workload.microbenchmarks {
+        cases.extend(experiment.workload.clients.iter().map(|&clients| MicrobenchmarkCase {
+            microbenchmark: microbenchmark.clone().for_clients(clients),
+            clients,
+        }));
+    }
+    cases
+}
+
+/// The ranges of cases that are measured together, in running order: all numbers of clients of a
+/// microbenchmark that only reads, as drift of the machine then affects all of them.
+///
+/// Writes are measured with one number of clients after the other. A server writes back, purges and
+/// compacts after a slice, in the slices of others, and so the work of many clients would slow down
+/// the slices of one. A microbenchmark that the live optimizer trains for each number of clients is
+/// not interleaved either.
+pub(crate) fn interleaved_sets(
+    experiment: &Experiment,
+    cases: &[MicrobenchmarkCase],
+) -> Vec<Range<usize>> {
+    let is_together = |a: usize, b: usize| {
+        let (one, other) = (&cases[a].microbenchmark, &cases[b].microbenchmark);
+        one.name == other.name
+            && !one.writes()
+            && training_case(experiment, a) == training_case(experiment, b)
+    };
+    let mut sets: Vec<Range<usize>> = Vec::new();
+    for index in 0..cases.len() {
+        match sets.last_mut() {
+            Some(set) if is_together(set.start, index) => set.end = index + 1,
+            _ => sets.push(index..index + 1),
+        }
+    }
+    sets
+}
+
+/// The sets that are measured in passes with each other, as ranges of `sets`, in running order: a pass
+/// visits each set once, with instances that were started for it.
+///
+/// Servers take seconds to start, so passes are over all sets that follow each other and only read, or
+/// that follow each other and write: reads before writes must not see what is written in an earlier pass.
+/// Embedded instances start in milliseconds, and each set has passes of its own.
+pub(crate) fn segments(
+    experiment: &Experiment,
+    cases: &[MicrobenchmarkCase],
+    sets: &[Range<usize>],
+) -> Vec<Range<usize>> {
+    let passes = has_passes(experiment);
+    let writes = |set: usize| cases[sets[set].start].microbenchmark.writes();
+    let mut segments: Vec<Range<usize>> = Vec::new();
+    for set in 0..sets.len() {
+        match segments.last_mut() {
+            Some(segment) if passes && writes(segment.start) == writes(set) => {
+                segment.end = set + 1;
+            }
+            _ => segments.push(set..set + 1),
+        }
+    }
+    segments
+}
+
+/// Whether microbenchmarks are measured in passes: with private servers that are restarted.
+pub(crate) fn has_passes(experiment: &Experiment) -> bool {
+    experiment.schedule.restarts > 1
+        && experiment.candidates.iter().any(|one| matches!(one.system, System::Private(_)))
+}
+
+/// Which sets of a segment the first pass of a session visits, by their numbers of complete starts:
+/// those that an interrupted pass did not reach, or all.
+pub(crate) fn first_pass(starts: &[u32]) -> Vec<bool> {
+    let most = starts.iter().copied().max().unwrap_or_default();
+    let is_even = starts.iter().all(|one| *one == most);
+    starts.iter().map(|one| is_even || *one < most).collect()
+}
+
+/// The number of instances that are measured, the control included.
+pub(crate) fn instance_count(experiment: &Experiment) -> usize {
+    experiment.candidates.len() + usize::from(experiment.control)
+}
+
+/// Whether a case reads data that earlier cases have written to.
+pub(crate) fn is_read_after_writes(cases: &[MicrobenchmarkCase], case: usize) -> bool {
+    let microbenchmark = &cases[case].microbenchmark;
+    microbenchmark.stage >= Stage::Post
+        && !microbenchmark.writes()
+        && cases[..case].iter().any(|case| case.microbenchmark.writes())
+}
+
+/// Whether each case runs more than once on the same data: instances then keep a copy of their
+/// data while tables shrink.
+pub(crate) const fn shrinks_repeatedly(experiment: &Experiment) -> bool {
+    experiment.schedule.restarts > 1 || experiment.workload.clients.len() > 1
+}
+
+pub(crate) fn slice_length(schedule: &Schedule, microbenchmark: &Microbenchmark) -> Nanos {
+    if microbenchmark.writes() { schedule.write_slice } else { schedule.slice }
+}
+
+/// What ends a slice.
+pub(crate) const fn pace(schedule: &Schedule) -> schedule::Pace {
+    match schedule.pace {
+        Pace::Events => schedule::Pace::Events,
+        Pace::Time => schedule::Pace::Time,
+    }
+}
+
+/// Minimum and maximum number of counted blocks. The maximum is what fits in the budget; with
+/// restarts, at least half of the budget is used.
+pub(crate) fn block_range(schedule: &Schedule, slice: Nanos) -> (u32, u32) {
+    if schedule.restarts == 1 {
+        let most = slices_in(schedule.budget.as_nanos(), slice).max(schedule.min_blocks);
+        return (schedule.min_blocks, most);
+    }
+    let (fewest, most) = start_range(schedule, slice);
+    let blocks = blocks_of_start(schedule, slice);
+    (fewest.saturating_mul(blocks), most.saturating_mul(blocks))
+}
+
+/// Minimum and maximum number of starts of the instances for a microbenchmark. The maximum is reached
+/// if no interval becomes narrow.
+pub(crate) fn start_range(schedule: &Schedule, slice: Nanos) -> (u32, u32) {
+    let restarts = schedule.restarts;
+    if restarts == 1 {
+        return (1, 1);
+    }
+    let time = slice.times(u64::from(blocks_of_start(schedule, slice)));
+    (restarts, slices_in(schedule.budget.as_nanos(), time).max(restarts))
+}
+
+/// The number of counted blocks of a start, if there are several starts: it has its share of the
+/// minimum number of blocks, and of half of the budget.
+fn blocks_of_start(schedule: &Schedule, slice: Nanos) -> u32 {
+    let share = schedule.budget.as_nanos() / u64::from(2 * schedule.restarts);
+    slices_in(share, slice).max(schedule.min_blocks.div_ceil(schedule.restarts))
+}
+
+/// The number of slices that take this time.
+fn slices_in(time: u64, slice: Nanos) -> u32 {
+    u32::try_from(time.div_ceil(slice.as_nanos().max(1))).unwrap_or(u32::MAX)
+}
+
+/// The time of this number of blocks on all instances, with the warm-up after each start and the
+/// lead-in of each slice, without the time to start the instances.
+pub(crate) fn block_time(schedule: &Schedule, slice: Nanos, blocks: u32, instances: u64) -> Nanos {
+    let starts = match schedule.restarts {
+        1 => 1,
+        _ => blocks.div_ceil(blocks_of_start(schedule, slice)),
+    };
+    let with_warmup = u64::from(blocks) + u64::from(schedule.warmup_blocks) * u64::from(starts);
+    (slice + lead_in_time(slice)).times(with_warmup * instances)
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_spec::parse;
+
+    use super::*;
+    use crate::plan::stopping_rule::tests::SCHEDULE;
+
+    fn experiment(workload: &str, schedule: &str, candidate: &str) -> Experiment {
+        let text = format!(
+            "name = \"test\"\nbaseline = \"a\"\n[workload]\n{workload}\n[schedule]\n{schedule}\n\
+             [[candidate]]\nname = \"a\"\n{candidate}\n[[candidate]]\nname = \"b\"\n{candidate}\n"
+        );
+        parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    fn sets(more: &str) -> Vec<Range<usize>> {
+        let workload = "clients = [1, 4, 16]\nmicrobenchmarks = [\"point-query_range=100\", \
+                        \"update-index_range=100\", \"scan_range=100\"]";
+        let experiment = experiment(workload, "", &format!("system = \"mariadb\"\n{more}"));
+        interleaved_sets(&experiment, &cases(&experiment))
+    }
+
+    /// The names of the microbenchmarks of each segment.
+    fn segments_of(schedule: &str, candidate: &str) -> Vec<Vec<String>> {
+        let workload = "microbenchmarks = [\"point-query*\", \"scan*\", \"update-index*\", \
+                        \"insert*\", \"delete*\"]";
+        let experiment = experiment(workload, schedule, candidate);
+        let all = cases(&experiment);
+        let sets = interleaved_sets(&experiment, &all);
+        let name = |set: usize| {
+            let name = &all[sets[set].start].microbenchmark.name;
+            name.split("_range").next().unwrap().to_owned()
+        };
+        let names = |segment: Range<usize>| segment.map(name).collect();
+        segments(&experiment, &all, &sets).into_iter().map(names).collect()
+    }
+
+    #[test]
+    fn numbers_of_clients_are_interleaved_for_reads_only() {
+        // The update, then scan and point query.
+        assert_eq!(sets("engine = \"myrocks\"\n"), [0..1, 1..2, 2..3, 3..6, 6..9]);
+    }
+
+    #[test]
+    fn passes_are_over_consecutive_reads_and_over_consecutive_writes() {
+        let segments = segments_of("", "system = \"mariadb\"");
+        let expected: [&[&str]; 4] = [
+            &["point-query.pre"],
+            &["update-index"],
+            &["scan", "point-query"],
+            &["delete", "insert"],
+        ];
+        assert_eq!(segments, expected);
+    }
+
+    #[test]
+    fn without_restarts_or_servers_each_set_has_passes_of_its_own() {
+        for (schedule, candidate) in [
+            ("restarts = 1", "system = \"mariadb\""),
+            ("restarts = 4", "system = \"sqlite\"\nvariant = \"rel\""),
+        ] {
+            let segments = segments_of(schedule, candidate);
+            assert!(segments.iter().all(|segment| segment.len() == 1), "{segments:?}");
+            assert_eq!(segments.len(), 6);
+        }
+    }
+
+    #[test]
+    fn interrupted_pass_is_completed_first() {
+        assert_eq!(first_pass(&[0, 0, 0]), [true, true, true]);
+        assert_eq!(first_pass(&[3, 2, 2]), [false, true, true]);
+        assert_eq!(first_pass(&[6, 12, 8]), [true, false, true]);
+        assert!(first_pass(&[]).is_empty());
+    }
+
+    #[test]
+    fn starts_share_half_the_budget_and_the_minimum_number_of_blocks() {
+        let schedule = Schedule { restarts: 4, ..SCHEDULE };
+        // 2 s / (2 × 4) = 250 ms: five slices.
+        let slice = Nanos::from_millis(50);
+        assert_eq!(start_range(&schedule, slice), (4, 8));
+        assert_eq!(block_range(&schedule, slice), (20, 40));
+        // At least 20 / 4 = 5 blocks of a start, which take 1 s: four starts exceed the budget.
+        let slice = Nanos::from_millis(200);
+        assert_eq!(start_range(&schedule, slice), (4, 4));
+        assert_eq!(block_range(&schedule, slice), (20, 20));
+        // 20 blocks and 4 × 2 of warm-up, with a lead-in of an eighth, on 3 instances.
+        assert_eq!(block_time(&schedule, slice, 20, 3), Nanos::from_millis(225 * 28 * 3));
+        assert_eq!(start_range(&SCHEDULE, slice), (1, 1));
+        assert_eq!(block_range(&SCHEDULE, slice), (20, 20));
+    }
+}

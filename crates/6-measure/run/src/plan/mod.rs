@@ -1,0 +1,139 @@
+//! The plan of a run: what is measured, in which order, for how long, and on how much data.
+
+pub(crate) mod cases;
+pub(crate) mod disk_space;
+pub(crate) mod extension;
+pub(crate) mod live_plan;
+pub(crate) mod stopping_rule;
+
+use dbdyno_spec::experiment::{Candidate, Experiment};
+use dbdyno_units::{Bytes, Nanos};
+use dbdyno_workloads::insert::Task;
+
+use crate::plan::cases::{
+    block_range, block_time, cases, has_passes, instance_count, interleaved_sets, segments,
+    slice_length, start_range,
+};
+use crate::plan::disk_space::DiskSpace;
+use crate::record::settings;
+
+/// The work of a run and its estimated time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunPlan {
+    /// Number of instances that are measured, the control included.
+    pub instances: usize,
+    /// Minimum and maximum number of counted slices.
+    pub slices: (u64, u64),
+    /// The passes over microbenchmarks; `None` if there are none.
+    pub passes: Option<PassPlan>,
+    /// Minimum and maximum measuring time, with warm-up and lead-in, if no event is longer than a
+    /// slice. For the insert benchmark, the time of the steps that end by time.
+    pub measuring: (Nanos, Nanos),
+    /// Estimated disk space for data on this machine, with copies and the logs of private servers.
+    pub data_size: Bytes,
+    /// Estimated size of tables and indexes on existing servers.
+    pub data_on_existing_servers: Bytes,
+    /// Estimated size of tables and indexes on this machine; caches should hold this amount.
+    pub tables_size: Bytes,
+    /// The experiment's settings: label and value.
+    pub settings: Vec<(String, String)>,
+}
+
+/// The passes of a run with private servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassPlan {
+    /// Number of segments: microbenchmarks that passes are over, reads or writes that follow each other.
+    pub segments: usize,
+    /// Minimum and maximum number of passes over a segment.
+    pub passes: (u32, u32),
+    /// Minimum and maximum number of times that every instance is started and reads its tables.
+    pub starts: (u32, u32),
+}
+
+impl PassPlan {
+    fn of(experiment: &Experiment) -> Option<Self> {
+        if !has_passes(experiment) {
+            return None;
+        }
+        let all = cases(experiment);
+        let sets = interleaved_sets(experiment, &all);
+        let segments = segments(experiment, &all, &sets);
+        // Of all segments together; the first pass of a segment uses the last start of the one before.
+        let (mut fewest, mut most) = (1, 1);
+        let mut passes = (experiment.schedule.restarts, 0);
+        for segment in segments.clone() {
+            let shared = segment.len() > 1;
+            let (mut of_segment, mut copied) = (0, 0);
+            for case in segment.flat_map(|set| &all[sets[set].clone()]) {
+                let slice = slice_length(&experiment.schedule, &case.microbenchmark);
+                of_segment = of_segment.max(start_range(&experiment.schedule, slice).1);
+                // Its data is copied before, and the copy restored.
+                copied += u32::from(shared && case.microbenchmark.shrinks_tables());
+            }
+            passes.1 = passes.1.max(of_segment);
+            fewest += passes.0 * (1 + 2 * copied) - 1;
+            most += of_segment * (1 + 2 * copied) - 1;
+        }
+        Some(Self { segments: segments.len(), passes, starts: (fewest, most) })
+    }
+}
+
+impl RunPlan {
+    /// The plan of an experiment.
+    #[must_use]
+    pub fn of(experiment: &Experiment) -> Self {
+        let (slices, measuring) = if experiment.insert_benchmark.is_some() {
+            ((0, 0), insert_benchmark_time(experiment))
+        } else {
+            microbenchmark_work(experiment)
+        };
+        let space = DiskSpace::of(experiment);
+        Self {
+            instances: instance_count(experiment),
+            slices,
+            passes: PassPlan::of(experiment).filter(|_| experiment.insert_benchmark.is_none()),
+            measuring,
+            data_size: space.embedded + space.servers,
+            data_on_existing_servers: space.existing,
+            tables_size: space.tables,
+            settings: settings::of_experiment(experiment),
+        }
+    }
+
+    /// The configuration of a candidate as given in the experiment: label and value.
+    #[must_use]
+    pub fn configuration(candidate: &Candidate) -> Vec<(String, String)> {
+        settings::of_candidate(candidate)
+    }
+}
+
+/// Minimum and maximum number of slices of all cases, and minimum and maximum time.
+fn microbenchmark_work(experiment: &Experiment) -> ((u64, u64), (Nanos, Nanos)) {
+    let schedule = &experiment.schedule;
+    let instances = instance_count(experiment) as u64;
+    let training =
+        live_plan::warmup_time(experiment).times(live_plan::training_count(experiment) * instances);
+    let mut slices = (0, 0);
+    let mut time = (training, training);
+    for case in cases(experiment) {
+        let slice = slice_length(schedule, &case.microbenchmark);
+        let (fewest, most) = block_range(schedule, slice);
+        slices.0 += u64::from(fewest) * instances;
+        slices.1 += u64::from(most) * instances;
+        time.0 += block_time(schedule, slice, fewest, instances);
+        time.1 += block_time(schedule, slice, most, instances);
+    }
+    (slices, time)
+}
+
+/// The time of the steps that end by time; the duration of the others is unknown.
+fn insert_benchmark_time(experiment: &Experiment) -> (Nanos, Nanos) {
+    let Some(benchmark) = &experiment.insert_benchmark else { return (Nanos::ZERO, Nanos::ZERO) };
+    let timed = benchmark.plan.steps.iter().map(|step| match step.task {
+        Task::Mix(mix) => mix.time,
+        Task::Insert(_) | Task::Index | Task::Settle => Nanos::ZERO,
+    });
+    let runs = instance_count(experiment) as u64 * u64::from(benchmark.repeats);
+    let time = timed.sum::<Nanos>().times(runs);
+    (time, time)
+}

@@ -1,0 +1,239 @@
+//! The experiment's settings as rows for reports and for `dbdyno check`, and those in which a candidate differs.
+
+use dbdyno_engines::server::{PROPERTIES, Property};
+use dbdyno_spec::experiment::{
+    Candidate, ExistingServer, Experiment, InsertBenchmark, Pace, PrivateServer, SqliteConfig,
+    System,
+};
+use dbdyno_types::server::{Address, Tls};
+
+use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::plan::live_plan;
+
+/// The settings of the whole run: label and value.
+pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
+    if let Some(benchmark) = &experiment.insert_benchmark {
+        return of_insert_benchmark(experiment, benchmark);
+    }
+    let Experiment { workload, schedule, checks, .. } = experiment;
+    let pace = match schedule.pace {
+        Pace::Events => "events: all candidates run the same events in a block",
+        Pace::Time => "time: all candidates run for the same time in a block",
+    };
+    let restarts = match schedule.restarts {
+        1 => "none: the instances are started once".to_owned(),
+        restarts => format!("the instances are started {restarts} times, more within the budget"),
+    };
+    let tables = match workload.loaded_tables() {
+        0 => "none: no statement uses dbdyno's tables".to_owned(),
+        tables => format!("{tables} × {}", workload.rows),
+    };
+    let mut rows = vec![
+        ("baseline", experiment.baseline.clone()),
+        ("control", if experiment.control { "on" } else { "off" }.to_owned()),
+        ("tables × rows", tables),
+        ("clients", list(&workload.clients)),
+        ("microbenchmarks", workload.microbenchmarks.len().to_string()),
+        ("slice", format!("{}, for writes {}", schedule.slice, schedule.write_slice)),
+        ("pace", pace.to_owned()),
+        ("warm-up", format!("the first {} blocks after each start", schedule.warmup_blocks)),
+        ("blocks", format!("at least {}", schedule.min_blocks)),
+        ("target", format!("±{} half-width of the 95% interval", schedule.target)),
+        ("budget", format!("{} per candidate and microbenchmark", schedule.budget)),
+        ("restarts", restarts),
+        ("errors allowed", checks.max_error_share.to_string()),
+        ("seed", experiment.seed.to_string()),
+    ];
+    if !workload.setup.is_empty() {
+        let origins: Vec<&str> = workload.setup.iter().map(|one| one.origin.as_str()).collect();
+        rows.insert(3, ("own tables", format!("created by {}", origins.join(", "))));
+    }
+    rows.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
+}
+
+fn of_insert_benchmark(
+    experiment: &Experiment,
+    benchmark: &InsertBenchmark,
+) -> Vec<(String, String)> {
+    let InsertBenchmark { plan, repeats, copies, stall } = benchmark;
+    let copies = match copies {
+        true => "after each step, while the server is paused: to resume from after an interruption",
+        false => "none: an interrupted candidate restarts from its first step",
+    };
+    let order = "one candidate after another, each alone through all steps; random, and rotated from \
+                 repeat to repeat";
+    let mut rows = vec![
+        ("baseline", experiment.baseline.clone()),
+        ("control", if experiment.control { "on" } else { "off" }.to_owned()),
+        ("clients × tables", format!("{} × {}", plan.clients, plan.tables)),
+        ("data", format!("{} characters, half of them random", plan.data_length)),
+        ("old rows", if plan.delete_per_insert { "deleted one by one" } else { "kept" }.to_owned()),
+        ("repeats", repeats.to_string()),
+        ("order", order.to_owned()),
+        ("copies", copies.to_owned()),
+        ("write stall", format!("a second below {stall} of its step's median throughput")),
+        ("errors allowed", experiment.checks.max_error_share.to_string()),
+        ("seed", experiment.seed.to_string()),
+    ];
+    for step in &plan.steps {
+        rows.push((&step.name, step.task.describe(false)));
+    }
+    rows.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
+}
+
+/// A candidate's configuration, with dbdyno's defaults: label and value.
+pub(crate) fn of_resolved(candidate: &ResolvedCandidate) -> Vec<(String, String)> {
+    let mut rows = match (&candidate.deployment, &candidate.spec.system) {
+        // The plan's settings include those of the experiment.
+        (Deployment::Private(plan), System::Private(server)) => of_private(server, plan.settings()),
+        // The control has another schema than in the experiment.
+        (Deployment::Existing(server), _) => of_existing(server),
+        (_, system) => of_system(system),
+    };
+    rows.extend(of_live(&candidate.spec));
+    if let Deployment::Existing(server) = &candidate.deployment {
+        // The one that the experiment names, or that was found.
+        rows.extend(server.pid.map(|pid| ("process".to_owned(), pid.to_string())));
+        rows.extend(server.host.clone().map(|host| ("host".to_owned(), host)));
+    }
+    rows
+}
+
+/// A candidate's configuration as given in the experiment: label and value.
+pub(crate) fn of_candidate(candidate: &Candidate) -> Vec<(String, String)> {
+    of_system(&candidate.system).into_iter().chain(of_live(candidate)).collect()
+}
+
+fn of_system(system: &System) -> Vec<(String, String)> {
+    match system {
+        System::Sqlite { config, .. } => of_sqlite(config),
+        System::Private(server) => of_private(server, &server.configuration),
+        System::Existing(server) => of_existing(server),
+    }
+}
+
+fn of_live(candidate: &Candidate) -> Option<(String, String)> {
+    let live = candidate.live.as_ref()?;
+    Some(("live optimizer".to_owned(), live_plan::describe(live)))
+}
+
+fn of_sqlite(config: &SqliteConfig) -> Vec<(String, String)> {
+    let SqliteConfig { page_size, cache_size, .. } = config;
+    let rows = [
+        ("page_size", page_size.to_string()),
+        ("cache_size", format!("{cache_size} per connection")),
+        ("journal_mode", journal_mode(config)),
+        ("synchronous", synchronous(config)),
+    ];
+    rows.map(|(label, value)| (label.to_owned(), value)).into()
+}
+
+fn of_private(server: &PrivateServer, settings: &[(String, String)]) -> Vec<(String, String)> {
+    let rows = [
+        ("durability", server.durability.name().to_owned()),
+        ("statements", server.statements.name().to_owned()),
+    ];
+    let rows = rows.map(|(label, value)| (label.to_owned(), value));
+    let host = server.host.clone().map(|host| ("host".to_owned(), host));
+    rows.into_iter().chain(settings.iter().cloned()).chain(host).collect()
+}
+
+fn of_existing(server: &ExistingServer) -> Vec<(String, String)> {
+    let rows = [
+        ("address", server.target.address.to_string()),
+        ("encryption", encryption(&server.target.tls).to_owned()),
+        ("schema", server.schema.clone()),
+        ("statements", server.statements.name().to_owned()),
+    ];
+    rows.map(|(label, value)| (label.to_owned(), value)).into()
+}
+
+/// The encryption of a connection.
+pub(crate) const fn encryption(tls: &Tls) -> &'static str {
+    match tls {
+        Tls::Off => "none",
+        Tls::Required => "TLS, the server's certificate unchecked",
+        Tls::Verified { .. } => "TLS",
+        Tls::Pinned { .. } => "TLS, the server's certificate pinned",
+    }
+}
+
+fn list(numbers: &[u32]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    numbers.join(", ")
+}
+
+/// SQLite's name of the journal mode.
+pub(crate) fn journal_mode(config: &SqliteConfig) -> String {
+    word(&config.journal_mode)
+}
+
+/// SQLite's name of the synchronous level.
+pub(crate) fn synchronous(config: &SqliteConfig) -> String {
+    word(&config.synchronous)
+}
+
+/// The experiment file uses SQLite's own names for these settings.
+fn word(setting: &impl serde::Serialize) -> String {
+    match serde_json::to_value(setting) {
+        Ok(serde_json::Value::String(word)) => word,
+        other => unreachable!("a setting is one word, not {other:?}"),
+    }
+}
+
+/// The properties in which a candidate differs from the baseline, one per line.
+pub(crate) fn differences(
+    candidate: &ResolvedCandidate,
+    baseline: &ResolvedCandidate,
+) -> Vec<String> {
+    let of_baseline = properties(baseline);
+    properties(candidate)
+        .into_iter()
+        .filter_map(|own| {
+            let (name, value) = own;
+            let (_, other) = of_baseline.iter().find(|(other, _)| *other == name)?;
+            (value != *other).then(|| format!("{name}: {value}; the baseline: {other}"))
+        })
+        .collect()
+}
+
+fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
+    let mut properties = Vec::new();
+    let mut add = |name, value: &str| properties.push((name, value.to_owned()));
+    match (&candidate.spec.system, &candidate.deployment) {
+        (System::Private(server), Deployment::Private(plan)) => {
+            add("durability of a commit", server.durability.name());
+            add("statements", server.statements.name());
+            match &server.host {
+                None => add("connection", "Unix socket"),
+                Some(host) => add("connection", &format!("TCP to host {host}")),
+            }
+            let verified = "TLS, the server's certificate pinned";
+            add("encryption", if server.tls { verified } else { "none" });
+            for (name, value) in plan.properties() {
+                add(name, &value);
+            }
+        }
+        (_, Deployment::Existing(server)) => {
+            add("durability of a commit", "as configured on the server");
+            add("statements", server.statements.name());
+            match (&server.target.address, &server.host) {
+                (Address::Socket(_), _) => add("connection", "Unix socket"),
+                (Address::Tcp { .. }, None) => add("connection", "TCP"),
+                (Address::Tcp { .. }, Some(host)) => {
+                    add("connection", &format!("TCP to host {host}"));
+                }
+            }
+            add("encryption", encryption(&server.target.tls));
+            for name in PROPERTIES {
+                add(name, "as configured on the server");
+            }
+        }
+        (System::Sqlite { config, .. }, _) => {
+            add("durability of a commit", &format!("synchronous = {}", synchronous(config)));
+            add("connection", "none: inside the process");
+        }
+        _ => {}
+    }
+    properties
+}

@@ -1,0 +1,335 @@
+//! A session: the stages of a run, in order.
+
+pub(crate) mod clean;
+pub(crate) mod insert_benchmark;
+pub(crate) mod microbenchmarks;
+pub(crate) mod progress;
+pub(crate) mod readiness;
+pub(crate) mod resume;
+pub(crate) mod start;
+pub(crate) mod stored_run;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use dbdyno_engines::SchemaRemoval;
+use dbdyno_machine::{CpuAssignment, CpuSet, clock, while_pinned};
+use dbdyno_results::{FailureKind, RunWriter, SessionRecord};
+use dbdyno_spec::experiment::Experiment;
+use dbdyno_units::Nanos;
+
+use crate::candidates::hosts::Hosts;
+use crate::candidates::{Deployment, ResolvedCandidate, resolve_all};
+use crate::error::RunError;
+use crate::instance::context::{RunContext, WorkerProgram};
+use crate::instance::cpus::allowed_cpus;
+use crate::instance::{Instance, data};
+use crate::measure::checks::with_lines;
+use crate::plan::extension::Extension;
+use crate::record::{Completion, Phase, Recorder, candidate_record};
+use crate::session::clean::{RemovedSchemas, StoredData, remove_schemas, remove_used_schemas};
+use crate::session::progress::{Outcome, Progress, RunEvent};
+use crate::session::resume::RunState;
+use crate::session::stored_run::{open_stored_run, register};
+use crate::training::PgoTrainer;
+
+/// The parameters of a session in addition to the experiment.
+pub struct Options<'a> {
+    /// How workers are started.
+    pub worker: WorkerProgram,
+    /// The build cache; `None` for the user's cache directory.
+    pub cache: Option<PathBuf>,
+    /// Whether to resume a run that this user did not make on this machine.
+    pub trust: bool,
+    /// Whether to keep the instances' data after a complete run.
+    pub keep_data: bool,
+    /// Set to stop the session after the current slice.
+    pub cancel: Arc<AtomicBool>,
+    /// Receives progress events.
+    pub progress: Progress<'a>,
+    /// dbdyno's version.
+    pub version: String,
+    /// The current time, RFC 3339.
+    pub now: String,
+}
+
+/// Starts a run in a new directory.
+///
+/// Call it on the main thread: workers end with the thread that started them.
+pub fn start_run(
+    experiment: &Experiment,
+    experiment_text: &str,
+    directory: &Path,
+    options: &Options<'_>,
+) -> Result<Outcome, RunError> {
+    if stored_run::remove_empty_run(directory, experiment_text, &options.worker)? {
+        let directory = directory.display();
+        (options.progress)(RunEvent::Stage(format!(
+            "replacing the run in {directory}, which measured nothing"
+        )));
+    }
+    let results = RunWriter::create(directory, &start::new_run(experiment, experiment_text))?;
+    register(&results);
+    tracing::info!(directory = %directory.display(), "started a run");
+    Session::start(experiment, options, results)?.run()
+}
+
+/// Resumes the run in a directory.
+///
+/// Call it on the main thread: workers end with the thread that started them.
+pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, RunError> {
+    let (results, experiment) = open_stored_run(directory, options.trust)?;
+    tracing::info!(directory = %directory.display(), "resumed a run");
+    Session::start(&experiment, options, results)?.run()
+}
+
+/// Extends the complete run in a directory: measures microbenchmarks for `more` time in all, first
+/// those in which no difference was found. An interrupted extension is resumed with
+/// [`continue_run`].
+///
+/// Call it on the main thread: workers end with the thread that started them.
+pub fn extend_run(
+    directory: &Path,
+    more: Nanos,
+    options: &Options<'_>,
+) -> Result<Outcome, RunError> {
+    let (results, experiment) = open_stored_run(directory, options.trust)?;
+    let extension = resume::plan_extension(&results, &experiment, more)?;
+    tracing::info!(directory = %directory.display(), %more, "extended a run");
+    let mut session = Session::start(&experiment, options, results)?;
+    session.extension = Some(extension);
+    session.run()
+}
+
+/// How measuring ended.
+enum MeasurementEnd {
+    /// Everything is measured, except candidates that failed in a microbenchmark.
+    Complete,
+    /// Some candidate failed in the insert benchmark.
+    Incomplete,
+    /// The user asked to stop.
+    Interrupted,
+}
+
+/// One uninterrupted part of a run.
+struct Session<'a> {
+    experiment: &'a Experiment,
+    options: &'a Options<'a>,
+    recorder: Recorder<'a>,
+    record: SessionRecord,
+    state: RunState,
+    /// An extension that has not begun.
+    extension: Option<Extension>,
+    /// Whether the data of earlier sessions must not be used.
+    needs_new_data: bool,
+    started: Nanos,
+    cpus: CpuAssignment,
+    /// CPUs that are kept from idling while microbenchmarks run.
+    idle_prevention: CpuSet,
+}
+
+impl<'a> Session<'a> {
+    fn run(mut self) -> Result<Outcome, RunError> {
+        let outcome = self.stages();
+        self.store_elapsed()?;
+        outcome
+    }
+
+    fn stages(&mut self) -> Result<Outcome, RunError> {
+        let (experiment, options) = (self.experiment, self.options);
+        if self.extension.is_none() && self.state.is_complete(experiment) {
+            return self.complete();
+        }
+        self.check_before_work()?;
+        let trainer = PgoTrainer {
+            experiment,
+            directory: self.recorder.results.directory().clone(),
+            worker: &options.worker,
+            cpus: self.cpus.clone(),
+            cancel: &options.cancel,
+            progress: options.progress,
+        };
+        let hosts = self.connect_hosts()?;
+        let candidates = resolve_all(experiment, options.cache.clone(), &trainer, &hosts);
+        if self.recorder.is_cancelled() {
+            return Ok(Outcome::Interrupted);
+        }
+        let mut candidates = candidates?;
+        self.find_server_processes(&mut candidates)?;
+        self.store_candidates(&candidates)?;
+        self.begin_extension()?;
+        let mut context = self.context();
+        let is_here = |one: &ResolvedCandidate| {
+            matches!(one.deployment, Deployment::Private(_)) && one.host.is_none()
+        };
+        if candidates.iter().any(is_here) {
+            context.open_local()?;
+        }
+        let had_schemas = self.recorder.results.reader()?.may_have_schemas()?;
+        if candidates.iter().any(|one| matches!(one.deployment, Deployment::Existing(_))) {
+            self.recorder.results.set_may_have_schemas(true)?;
+        }
+        let end = self.load_and_measure(&context, candidates);
+        if matches!(end, Err(_) | Ok(MeasurementEnd::Incomplete)) && !options.keep_data {
+            // A resumed run could not use them.
+            let removed = remove_used_schemas(&context);
+            if removed == RemovedSchemas::All || (removed == RemovedSchemas::Used && !had_schemas) {
+                self.recorder.results.set_may_have_schemas(false)?;
+            }
+        }
+        let text = || self.recorder.results.reader().and_then(|run| run.experiment_text());
+        let end = end.map_err(|error| with_lines(error, &text().unwrap_or_default()));
+        match end? {
+            MeasurementEnd::Complete => {}
+            MeasurementEnd::Incomplete => {
+                return Ok(Outcome::Complete { failures: self.recorder.failures() });
+            }
+            MeasurementEnd::Interrupted => return Ok(Outcome::Interrupted),
+        }
+        if let Some(local) = context.local.filter(|_| !options.keep_data) {
+            local.remove_all()?;
+        }
+        self.complete()
+    }
+
+    /// Checks what can be checked before anything is compiled or loaded: free disk space, and the
+    /// access to all existing servers.
+    fn check_before_work(&self) -> Result<(), RunError> {
+        let directory = self.recorder.results.directory().path();
+        if StoredData::of(directory).places.is_empty() {
+            data::check_planned_space(self.experiment, directory)?;
+        }
+        let run = self.recorder.results.identity();
+        let checked = readiness::check_all(self.experiment, &self.options.worker, run);
+        let failed =
+            |(candidate, checked): (String, Result<_, _>)| Some((candidate, checked.err()?));
+        let failures: Vec<_> = checked.into_iter().filter_map(failed).collect();
+        if failures.is_empty() { Ok(()) } else { Err(RunError::access(&failures)) }
+    }
+
+    /// Connects to the hosts of private servers, and stores how long answers take from there.
+    fn connect_hosts(&mut self) -> Result<Hosts, RunError> {
+        let names: Vec<&str> = self.experiment.hosts.iter().map(|host| &*host.name).collect();
+        if names.is_empty() {
+            return Ok(Hosts::default());
+        }
+        self.recorder.stage(format!("connecting to {}", names.join(", ")));
+        let logs = self.recorder.results.directory().logs();
+        let hosts = Hosts::connect(self.experiment, &self.options.worker, Some(&logs))?;
+        for (name, timing) in hosts.rows() {
+            self.recorder.stage(format!("{name}: {timing}"));
+        }
+        let warnings = hosts.warnings();
+        self.recorder.report(RunEvent::Warnings(&warnings));
+        self.record.host.extend(hosts.rows());
+        self.record.warnings.extend(warnings);
+        self.recorder.results.update_session(&self.record)?;
+        // Before anything is compiled or copied.
+        data::check_space_on_hosts(self.experiment, hosts.all())?;
+        Ok(hosts)
+    }
+
+    /// Loads the data and measures everything that is not done.
+    fn load_and_measure(
+        &mut self,
+        context: &RunContext<'_>,
+        candidates: Vec<ResolvedCandidate>,
+    ) -> Result<MeasurementEnd, RunError> {
+        let experiment = self.experiment;
+        if experiment.insert_benchmark.is_none() {
+            self.prepare_data(context, &candidates)?;
+        }
+        if self.recorder.is_cancelled() {
+            return Ok(MeasurementEnd::Interrupted);
+        }
+        let cpus = self.cpus.clone();
+        tracing::info!(dbdyno = %cpus.dbdyno, systems = %cpus.system, "assigned CPUs");
+        // Not earlier, nor longer: compilers run on all CPUs, also those of a bisect's next run.
+        let measured = while_pinned(&cpus.dbdyno, || match &experiment.insert_benchmark {
+            Some(benchmark) => self.run_insert_benchmark(context, benchmark, &candidates),
+            None => Ok(match self.run_microbenchmarks(context, candidates)? {
+                Completion::Complete => MeasurementEnd::Complete,
+                Completion::Interrupted => MeasurementEnd::Interrupted,
+            }),
+        });
+        measured.unwrap_or_else(|error| {
+            let (given, allowed) = (error.to_string(), allowed_cpus().to_string());
+            Err(RunError::Cpus { given, allowed })
+        })
+    }
+
+    /// Ends a complete run.
+    fn complete(&mut self) -> Result<Outcome, RunError> {
+        if !self.options.keep_data {
+            self.remove_schemas()?;
+            data::remove(self.recorder.results.directory())?;
+        }
+        Ok(Outcome::Complete { failures: self.recorder.failures() })
+    }
+
+    /// Removes the run's schemas from existing servers, unless none are left.
+    fn remove_schemas(&mut self) -> Result<(), RunError> {
+        if !self.recorder.results.reader()?.may_have_schemas()? {
+            return Ok(());
+        }
+        let context = self.context();
+        let mut all_removed = true;
+        for (candidate, removed) in remove_schemas(&context) {
+            let error = match removed {
+                Ok(SchemaRemoval::Dropped | SchemaRemoval::Absent) => continue,
+                Ok(SchemaRemoval::LeftAlone(reason)) => {
+                    self.recorder.stage(format!("left alone: {reason}"));
+                    continue;
+                }
+                Err(error) => error,
+            };
+            all_removed = false;
+            let number = self.state.candidates.iter().position(|one| one.name == candidate);
+            let directory = context.directory.path().display();
+            let reason = format!("{error}; run `dbdyno clean {directory}` to try again");
+            let failure = Phase::of_session("removing its tables").failure(
+                FailureKind::Ended,
+                number.unwrap_or(0),
+                reason,
+            );
+            self.recorder.fail(&candidate, &failure)?;
+        }
+        if all_removed {
+            self.recorder.results.set_may_have_schemas(false)?;
+        }
+        Ok(())
+    }
+
+    fn context(&self) -> RunContext<'a> {
+        let directory = self.recorder.results.directory().clone();
+        let run = Some(self.recorder.results.identity().clone());
+        let (worker, cpus) = (&self.options.worker, self.cpus.clone());
+        let context = RunContext::new(self.experiment, run, directory, worker, cpus);
+        RunContext { client_wait: self.record.client_wait.unwrap_or_default(), ..context }
+    }
+
+    /// Stores what an instance reports about its system, if it was not known before. A warning lists
+    /// what changed on an existing server since an earlier session.
+    fn store_reported(&mut self, number: usize, instance: &Instance) -> Result<(), RunError> {
+        let with_settings = candidate_record::with_settings(self.experiment);
+        let record = self.state.candidates.get_mut(number);
+        let (Some(record), Some(version)) = (record, instance.version()) else { return Ok(()) };
+        let settings = instance.settings().filter(|_| with_settings).unwrap_or_default();
+        let before = record.clone();
+        let warning = candidate_record::update(record, version, settings);
+        if *record != before {
+            self.recorder.results.update_candidate(number as u32, record)?;
+        }
+        if let Some(warning) = warning.filter(|warning| !self.record.warnings.contains(warning)) {
+            self.recorder.report(RunEvent::Warnings(std::slice::from_ref(&warning)));
+            self.record.warnings.push(warning);
+            self.recorder.results.update_session(&self.record)?;
+        }
+        Ok(())
+    }
+
+    fn store_elapsed(&mut self) -> Result<(), RunError> {
+        Ok(self.recorder.results.session_elapsed(clock::monotonic() - self.started)?)
+    }
+}

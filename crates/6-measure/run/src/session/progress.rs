@@ -1,0 +1,142 @@
+use dbdyno_results::{OptimizationRecord, Warning};
+use dbdyno_stats::Estimate;
+use dbdyno_types::insert::{Second, StepMeasured};
+use dbdyno_units::Nanos;
+use dbdyno_workloads::insert::Task;
+
+#[derive(Debug)]
+pub enum RunEvent<'a> {
+    /// Conditions that may distort the results.
+    Warnings(&'a [Warning]),
+    /// A build made progress.
+    Build(dbdyno_builds::Event<'a>),
+    /// A stage starts that may take long.
+    Stage(String),
+    /// All instances are being stopped and started again, as these words say. A server may take minutes to stop.
+    Restart(&'static str),
+    /// A step of a bisect starts or has ended.
+    BisectStep(String),
+    /// A microbenchmark starts, or a pass visits it.
+    Microbenchmark {
+        /// Its number, from 1.
+        number: usize,
+        /// Total number.
+        of: usize,
+        name: &'a str,
+        /// The number of its pass, from 1, and the number of passes that are planned.
+        passes: (u32, u32),
+    },
+    /// A candidate's server was optimized while it ran.
+    Optimized {
+        /// The candidate's name.
+        candidate: &'a str,
+        /// What was done.
+        record: &'a OptimizationRecord,
+    },
+    /// A counted block is complete.
+    Block {
+        /// Number of counted blocks so far.
+        blocks: u32,
+        /// Maximum number of blocks.
+        at_most: u32,
+        /// The candidates' relative QPS so far.
+        estimates: &'a [InterimEstimate<'a>],
+        /// Remaining time of the run, at most.
+        time_left: Nanos,
+    },
+    /// A microbenchmark is complete.
+    MicrobenchmarkDone {
+        /// Its number, from 1.
+        number: usize,
+        /// Total number.
+        of: usize,
+        name: &'a str,
+        /// Number of counted blocks.
+        blocks: u32,
+        /// The candidates' relative QPS so far.
+        estimates: &'a [InterimEstimate<'a>],
+        /// Remaining time of the run, at most.
+        time_left: Nanos,
+    },
+    /// A step of the insert benchmark starts.
+    InsertStep {
+        /// Position in the run.
+        at: InsertPlace<'a>,
+        /// The work of the step.
+        task: &'a Task,
+    },
+    /// A second of a step is complete.
+    InsertSecond {
+        /// Position in the run.
+        at: InsertPlace<'a>,
+        /// The work of the step.
+        task: &'a Task,
+        /// The figures of the second.
+        second: &'a Second,
+    },
+    /// A step of the insert benchmark is complete.
+    InsertStepDone {
+        /// Position in the run.
+        at: InsertPlace<'a>,
+        /// The figures of the step.
+        measured: &'a StepMeasured,
+    },
+    /// A candidate lost its server or its connections; it was restarted and continues.
+    Lost {
+        /// The candidate's name.
+        candidate: &'a str,
+        /// The stage or microbenchmark.
+        at: &'a str,
+        /// The reason, in one line. The run directory has the last lines of the server's log.
+        reason: &'a str,
+    },
+    /// A candidate failed.
+    Failure {
+        /// The candidate's name.
+        candidate: &'a str,
+        /// The stage or microbenchmark.
+        at: &'a str,
+        reason: &'a str,
+    },
+}
+
+/// The position of a step in an insert benchmark.
+#[derive(Clone, Copy, Debug)]
+pub struct InsertPlace<'a> {
+    /// The repeat, from 0.
+    pub repeat: u32,
+    /// Total number of repeats.
+    pub repeats: u32,
+    /// The candidate's name.
+    pub candidate: &'a str,
+    /// The step's name.
+    pub step: &'a str,
+    /// Its number, from 1.
+    pub number: usize,
+    /// Number of steps per candidate and repeat.
+    pub of: usize,
+}
+
+/// A candidate's relative QPS so far.
+#[derive(Clone, Copy, Debug)]
+pub struct InterimEstimate<'a> {
+    /// The candidate's name.
+    pub candidate: &'a str,
+    /// The relative QPS; `None` with too few blocks.
+    pub estimate: Option<Estimate>,
+}
+
+/// Receives progress events, also from compiling threads.
+pub type Progress<'a> = &'a (dyn Fn(RunEvent<'_>) + Sync);
+
+/// How a session of a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything is measured.
+    Complete {
+        /// Number of candidates' failures in this session; each is stored.
+        failures: usize,
+    },
+    /// The user stopped the run; it can be resumed.
+    Interrupted,
+}

@@ -1,0 +1,375 @@
+//! Whether this machine and the existing servers are ready for a run: for `dbdyno check`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use dbdyno_builds::{Bolt, Compiler, SourceOrigin, check_compiler};
+use dbdyno_engines::server::{ServerAccess, check_settings};
+use dbdyno_machine::facts::DiskFacts;
+use dbdyno_results::Role;
+use dbdyno_spec::experiment::{Build, Candidate, ExistingServer, Experiment, System};
+use dbdyno_types::{ClientWait, RunId, RunIdentity};
+use dbdyno_units::Bytes;
+use dbdyno_worker::WorkerError;
+use dbdyno_worker::protocol::{Open, SystemUnderTest};
+
+use crate::candidates::hosts::{Copying, Hosts};
+use crate::candidates::server_process::{describe_on_host, describe_process};
+use crate::candidates::{Deployment, building, on_existing_servers, server_plan};
+use crate::error::RunError;
+use crate::instance::context::WorkerProgram;
+use crate::instance::cpus::{WaitChoice, divide_cpus};
+use crate::instance::data::{SpaceOnHost, planned_space, space_on_hosts};
+
+/// What a run needs of this machine and of existing servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// What was found: label and value.
+    pub found: Vec<(String, String)>,
+    /// What is missing or wrong, each with what to do.
+    pub problems: Vec<String>,
+}
+
+/// An installed program with the candidates that it serves.
+struct FoundProgram {
+    program: String,
+    candidates: Vec<String>,
+}
+
+impl FoundProgram {
+    /// Label and value: a program that several candidates share is named once.
+    fn found(self, all_candidates: usize) -> (String, String) {
+        let Self { program, candidates } = self;
+        match &candidates[..] {
+            [one] => (one.clone(), program),
+            several if several.len() == all_candidates => ("all candidates".to_owned(), program),
+            several => {
+                let value = format!("{program}, for {}", several.join(", "));
+                (format!("{} candidates", several.len()), value)
+            }
+        }
+    }
+}
+
+impl Readiness {
+    /// Looks for programs and compilers, logs in to existing servers, and compares the data with the
+    /// free disk space. Changes nothing. `run` is the run directory, which does not have to exist.
+    ///
+    /// Call it on the main thread: workers end with the thread that started them.
+    #[must_use]
+    pub fn of(experiment: &Experiment, run: &Path, worker: &WorkerProgram) -> Self {
+        let mut readiness = Self::default();
+        match divide_cpus(experiment).and_then(|cpus| WaitChoice::of(experiment, &cpus)) {
+            Ok(Some(choice)) => readiness.add("client wait", choice.description()),
+            Ok(None) => {}
+            Err(error) => readiness.problems.push(error.to_string()),
+        }
+        let hosts = readiness.hosts(experiment, worker);
+        let mut compilers = BTreeMap::new();
+        let mut programs = Vec::new();
+        for candidate in &experiment.candidates {
+            match (candidate.system.build(), &candidate.system) {
+                (Some(build), system) => {
+                    let compiler = compilers
+                        .entry(&build.compiler)
+                        .or_insert_with(|| readiness.compiler(&build.compiler));
+                    readiness.build(candidate, build, compiler.as_ref());
+                    if let System::Private(server) = system
+                        && let Err(error) = check_settings(server.system, &server.configuration)
+                    {
+                        readiness.problem(&candidate.name, error);
+                    }
+                }
+                (None, System::Private(_)) => {
+                    // Without the hosts, their problem is reported already.
+                    if let Some(hosts) = &hosts {
+                        readiness.program(experiment, candidate, &mut programs, hosts);
+                    }
+                }
+                (None, System::Existing(_) | System::Sqlite { .. }) => {}
+            }
+        }
+        let all = experiment.candidates.len();
+        readiness.found.extend(programs.into_iter().map(|one| one.found(all)));
+        readiness.existing_servers(experiment, worker, hosts.as_ref());
+        readiness.disk(experiment, run);
+        readiness
+    }
+
+    fn add(&mut self, label: &str, value: String) {
+        self.found.push((label.to_owned(), value));
+    }
+
+    fn problem(&mut self, candidate: &str, what: impl std::fmt::Display) {
+        self.problems.push(format!("candidate {candidate}: {what}"));
+    }
+
+    /// Logs in to the hosts of servers; `None` if that failed.
+    fn hosts(&mut self, experiment: &Experiment, worker: &WorkerProgram) -> Option<Hosts> {
+        match Hosts::connect(experiment, worker, None) {
+            Ok(hosts) => {
+                self.found.extend(hosts.rows());
+                self.disk_on_hosts(experiment, &hosts);
+                Some(hosts)
+            }
+            Err(error) => {
+                self.problems.push(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The compiler, if it can be used.
+    fn compiler(&mut self, name: &str) -> Option<Compiler> {
+        let found = Compiler::find(name);
+        match &found {
+            Ok(compiler) => self.add(name, compiler.to_string()),
+            Err(error) => self.problems.push(error.to_string()),
+        }
+        found.ok()
+    }
+
+    /// The parts of a build that are on this machine. Sources that are to be fetched are not looked for.
+    fn build(&mut self, candidate: &Candidate, build: &Build, compiler: Option<&Compiler>) {
+        if let SourceOrigin::Path(path) = &build.source
+            && !path.is_dir()
+        {
+            self.problem(
+                &candidate.name,
+                format!("there is no source directory {}", path.display()),
+            );
+        }
+        let Ok(variant) = build.resolved_variant() else { return };
+        if let Some(compiler) = compiler
+            && let Err(error) = check_compiler(compiler, &variant, &build.flags)
+        {
+            self.problem(&candidate.name, error);
+        }
+        if variant.bolt
+            && build.bolt
+            && let Err(error) = Bolt::find()
+        {
+            self.problem(&candidate.name, error);
+        }
+    }
+
+    /// The installed program of a private server, and whether it accepts the settings' names.
+    fn program(
+        &mut self,
+        experiment: &Experiment,
+        candidate: &Candidate,
+        programs: &mut Vec<FoundProgram>,
+        hosts: &Hosts,
+    ) {
+        let release = match (building::cached(candidate), building::unpacked(candidate)) {
+            (Ok(None), Some((_, origin))) => {
+                self.add(&candidate.name, format!("{origin}, fetched when the run starts"));
+                return;
+            }
+            (Ok(Some(release)), _) if candidate.system.host().is_some() => {
+                let host = candidate.system.host().unwrap_or_default();
+                let origin = release.origin();
+                let text = format!("{origin}, copied to host {host} when the run starts");
+                self.add(&candidate.name, text);
+                return;
+            }
+            (Ok(release), _) => release,
+            (Err(error), _) => {
+                self.problems.push(error.to_string());
+                return;
+            }
+        };
+        let found = match hosts.of(candidate) {
+            Ok(Some(host)) => server_plan::find_on_host(experiment, candidate, host),
+            Ok(None) => {
+                // Nothing is copied.
+                let copying = Copying { progress: &|_| {}, cancel: &AtomicBool::new(false) };
+                server_plan::find(experiment, &[candidate], &[release], hosts, copying)
+            }
+            Err(error) => Err(error.into()),
+        };
+        match found {
+            Ok(deployments) if deployments.is_empty() => {
+                let host = candidate.system.host().unwrap_or_default();
+                let text = format!("installed here, copied to host {host} when the run starts");
+                self.add(&candidate.name, text);
+            }
+            Ok(deployments) => {
+                for deployment in deployments.into_iter().flatten() {
+                    if let Deployment::Private(plan) = deployment {
+                        let program = plan.installation();
+                        let path = program.program.display();
+                        let host = candidate.system.host().map(|host| format!(" on host {host}"));
+                        let host = host.unwrap_or_default();
+                        let program = format!("{path}{host}, version {}", program.version);
+                        match programs.iter_mut().find(|one| one.program == program) {
+                            Some(known) => known.candidates.push(candidate.name.clone()),
+                            None => programs.push(FoundProgram {
+                                program,
+                                candidates: vec![candidate.name.clone()],
+                            }),
+                        }
+                    }
+                }
+            }
+            Err(error) => self.problems.push(error.to_string()),
+        }
+    }
+
+    fn existing_servers(
+        &mut self,
+        experiment: &Experiment,
+        worker: &WorkerProgram,
+        hosts: Option<&Hosts>,
+    ) {
+        // A run that does not exist: all schemas belong to others.
+        let nobody = RunIdentity::new(RunId::from_random([0; 16]), "", "");
+        for (name, checked) in check_all(experiment, worker, &nobody) {
+            let version = match checked {
+                Ok(version) => version,
+                Err(error) => {
+                    self.problem(&name, error);
+                    continue;
+                }
+            };
+            // The control is on the baseline's server.
+            let candidate = experiment.candidates.iter().find(|one| one.name == name);
+            let Some(System::Existing(server)) = candidate.map(|one| &one.system) else { continue };
+            let described = match (hosts, candidate) {
+                (Some(hosts), Some(candidate)) => match hosts.of(candidate) {
+                    Ok(Some(host)) => {
+                        describe_on_host(server, host).map_err(|error| error.to_string())
+                    }
+                    Ok(None) => describe_process(server),
+                    Err(error) => Err(error.to_string()),
+                },
+                // Without the host, its problem is reported already.
+                _ if server.host.is_some() => continue,
+                _ => describe_process(server),
+            };
+            match described {
+                Ok(process) => {
+                    let title = server.system.of_version(&version).title();
+                    let address = &server.target.address;
+                    self.add(&name, format!("{title} {version} at {address}, {process}"));
+                }
+                Err(reason) => self.problem(&name, reason),
+            }
+        }
+    }
+
+    fn disk_on_hosts(&mut self, experiment: &Experiment, hosts: &Hosts) {
+        let spaces = match space_on_hosts(experiment, hosts.all()) {
+            Ok(spaces) => spaces,
+            Err(error) => return self.problems.push(error.to_string()),
+        };
+        for (host, SpaceOnHost { path, needed, free }) in spaces {
+            let inner = path.display();
+            let label = format!("disk on {host}");
+            self.add(&label, format!("about {needed} needed, {free} free in {inner}"));
+            if free < needed {
+                let error = RunError::no_space_on(&host, &path, needed, free);
+                self.problems.push(error.to_string());
+            }
+        }
+    }
+
+    fn disk(&mut self, experiment: &Experiment, run: &Path) {
+        for (path, needed) in planned_space(experiment, run) {
+            // Unknown free space is no problem.
+            let Some(DiskFacts { free, .. }) = DiskFacts::of(&path) else { continue };
+            if needed == Bytes::default() {
+                continue;
+            }
+            let inner = path.display();
+            self.add("disk", format!("about {needed} needed, {free} free in {inner}"));
+            if free < needed {
+                self.problems.push(RunError::no_space(&path, needed, free).to_string());
+            }
+        }
+    }
+}
+
+/// Logs in to every existing server and checks that this run can create its schemas, without changing
+/// anything. Returns the version of each server, or why it cannot be used, by candidate; the same error
+/// of several candidates once.
+pub(crate) fn check_all(
+    experiment: &Experiment,
+    worker: &WorkerProgram,
+    run: &RunIdentity,
+) -> Vec<(String, Result<String, WorkerError>)> {
+    let mut all: Vec<(String, Result<String, WorkerError>)> = Vec::new();
+    let mut candidates = on_existing_servers(experiment);
+    // An error of the baseline's server is reported for the baseline, not for its control.
+    candidates.sort_by_key(|candidate| candidate.role == Role::Control);
+    for candidate in candidates {
+        let Deployment::Existing(server) = &candidate.deployment else { continue };
+        let checked = check(experiment, server, worker, run);
+        if checked.is_ok() || all.iter().all(|(_, other)| *other != checked) {
+            all.push((candidate.name, checked));
+        }
+    }
+    all
+}
+
+fn check(
+    experiment: &Experiment,
+    server: &ExistingServer,
+    worker: &WorkerProgram,
+    run: &RunIdentity,
+) -> Result<String, WorkerError> {
+    // It runs nothing that could fail without a response.
+    let mut worker = worker.start(Path::new("/dev/null"), &[], true)?;
+    let opened = worker.open(Open {
+        system: SystemUnderTest::Server {
+            on_host: false,
+            settings: ServerAccess {
+                system: server.system,
+                engine: server.engine,
+                target: server.target.clone(),
+                schema: server.schema.clone(),
+                statements: server.statements,
+                owner: Some(run.clone()),
+            },
+            pid: None,
+        },
+        create: false,
+        clients: 0,
+        threads: 1,
+        wait: ClientWait::Sleep,
+        tables: experiment.workload.tables,
+        load_tables: false,
+        own_tables: false,
+        scripts: Vec::new(),
+        script_clients: 0,
+        setup: Vec::new(),
+        rows: experiment.workload.rows,
+        seed: experiment.seed,
+        cpus: None,
+        injected_delay: None,
+        count: false,
+        insert: None,
+    })?;
+    worker.check_access()?;
+    worker.close()?;
+    Ok(opened.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_of_several_candidates_is_named_once() {
+        let of = |candidates: &[&str]| FoundProgram {
+            program: "/usr/sbin/mariadbd, version 10.11".to_owned(),
+            candidates: candidates.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let text = |(label, value): (String, String)| format!("{label}: {value}");
+        let program = "/usr/sbin/mariadbd, version 10.11";
+        assert_eq!(text(of(&["a"]).found(3)), format!("a: {program}"));
+        assert_eq!(text(of(&["a", "b"]).found(3)), format!("2 candidates: {program}, for a, b"));
+        assert_eq!(text(of(&["a", "b"]).found(2)), format!("all candidates: {program}"));
+    }
+}

@@ -1,0 +1,324 @@
+//! Stored runs: opening them, the registry of runs that this user made, and replacing a run that measured nothing.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
+
+use dbdyno_machine::safe_files::{SafeDir, UntrustedDir};
+use dbdyno_results::{OriginRecord, ResultsError, RunDirectory, RunReader, RunWriter};
+use dbdyno_spec::experiment::{Experiment, System};
+use dbdyno_types::RunId;
+use dbdyno_units::Bytes;
+use rustix::fs::{AtFlags, Mode, OFlags, unlinkat};
+use rustix::process::geteuid;
+
+use crate::error::RunError;
+use crate::instance::context::WorkerProgram;
+use crate::session::clean::{StoredData, remove_data};
+
+/// Opens a run to resume it or to remove its data; also returns its experiment.
+///
+/// The experiment names programs, compilers, sources and servers. They are used only if the run is
+/// registered: if this user made it on this machine, or trusted it before. With `trust`, it is
+/// registered.
+pub(crate) fn open_stored_run(
+    directory: &Path,
+    trust: bool,
+) -> Result<(RunWriter, Experiment), RunError> {
+    let reader = RunReader::open(directory)?;
+    RunDirectory::at(directory).check_own()?;
+    let is_imported = |origin: &OriginRecord| matches!(origin, OriginRecord::Imported { .. });
+    if reader.candidates()?.iter().any(|one| one.origin.as_ref().is_some_and(is_imported)) {
+        return Err(RunError::Refused(format!(
+            "{} holds imported results, which dbdyno did not measure: they can be reported and \
+             compared, but not resumed, extended or cleaned",
+            directory.display()
+        )));
+    }
+    let experiment: Experiment = reader.experiment()?;
+    if !experiment.candidates.iter().any(|candidate| candidate.name == experiment.baseline) {
+        return Err(RunError::Results(ResultsError::Damaged {
+            path: directory.to_owned(),
+            what: "the experiment",
+            why: "its baseline is not one of its candidates".to_owned(),
+        }));
+    }
+    let registry = RunRegistry::of_user();
+    let id = reader.identity()?.map(|identity| identity.id);
+    drop(reader);
+    let is_registered =
+        registry.as_ref().zip(id).is_some_and(|(registry, id)| registry.contains(directory, &id));
+    if !is_registered && !trust {
+        let path = directory.to_owned();
+        return Err(RunError::NotRegistered { path, uses: uses(&experiment) });
+    }
+    let results = RunWriter::resume(directory)?;
+    if !is_registered {
+        register(&results);
+    }
+    Ok((results, experiment))
+}
+
+/// Registers a run that this user has made or trusts. If the registry cannot be written, resuming
+/// the run requires trust.
+pub(crate) fn register(results: &RunWriter) {
+    let (path, id) = (results.directory().path(), &results.identity().id);
+    let registered = RunRegistry::of_user().map(|registry| registry.add(path, id));
+    if let Some(Err(error)) = registered {
+        tracing::warn!(%error, "the run is not registered: resuming it will require --trust");
+    }
+}
+
+/// What a run of the experiment starts and connects to, one per line. Control characters are escaped.
+fn uses(experiment: &Experiment) -> Vec<String> {
+    let mut uses = Vec::new();
+    for host in &experiment.hosts {
+        uses.push(format!("run dbdyno on {} with ssh", host.ssh));
+    }
+    for candidate in &experiment.candidates {
+        if let Some(build) = candidate.system.build() {
+            uses.push(format!("compile {} with {}", build.source, build.compiler));
+        }
+        match &candidate.system {
+            System::Private(server) if server.build.is_none() => {
+                let title = server.system.title();
+                let host = server.host.as_ref().map(|host| format!(" on host {host}"));
+                let host = host.unwrap_or_default();
+                let start = match (&server.release, &server.program) {
+                    (Some(release), _) => format!("start {title}, release {release}"),
+                    (None, Some(program)) => format!("start {}", program.display()),
+                    (None, None) => format!("start the installed {title}"),
+                };
+                uses.push(start + &host);
+            }
+            System::Existing(server) => {
+                let target = &server.target;
+                uses.push(format!("connect to {} as {}", target.address, target.user));
+            }
+            System::Private(_) | System::Sqlite { .. } => {}
+        }
+    }
+    let mut escaped: Vec<String> =
+        uses.iter().map(|text| text.escape_debug().to_string()).collect();
+    escaped.sort();
+    escaped.dedup();
+    escaped
+}
+
+/// The mode of the registry's directory.
+const MODE: u32 = 0o700;
+
+/// The limit for the size of an entry, which contains a path.
+const MAX_ENTRY: Bytes = Bytes::from_kib(8);
+
+/// How long an entry is kept although its path does not exist: the run may have been moved.
+const KEEP_MOVED: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// Old entries are not removed from a registry with more than this.
+const MAX_ENTRIES: usize = 100_000;
+
+/// The registry of runs, a directory with a file for each.
+///
+/// The name of a file is the run's id, which is stored in the run, with the inode number of the run
+/// directory and the time of its creation. So a run directory may be moved, but a copy of it, which
+/// somebody could have changed, is not registered. The content is the path of the run directory.
+pub(crate) struct RunRegistry {
+    directory: PathBuf,
+}
+
+/// A run could not be registered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RegistryError {
+    /// Others could have written the registry.
+    #[error(transparent)]
+    Untrusted(#[from] UntrustedDir),
+    /// A file could not be read or written.
+    #[error("registering the run: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl RunRegistry {
+    /// The registry of this user; `None` if the environment defines no directory for it.
+    pub fn of_user() -> Option<Self> {
+        let (xdg, home) = (std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
+        let directory = directory_from(xdg, home, geteuid().is_root())?;
+        Some(Self { directory })
+    }
+
+    /// Whether the run directory is registered. A registry that others could have written is ignored.
+    pub fn contains(&self, run: &Path, id: &RunId) -> bool {
+        let entry = || {
+            let registry = SafeDir::open_trusted(&self.directory)?;
+            let name = entry_name(run, id)?;
+            Ok(registry.is_some_and(|registry| registry.read(&name, MAX_ENTRY).is_ok()))
+        };
+        entry().unwrap_or_else(|error: RegistryError| {
+            tracing::warn!(%error, "cannot read the registry of runs");
+            false
+        })
+    }
+
+    /// Registers a run directory, and removes old entries of those that do not exist any more.
+    pub fn add(&self, run: &Path, id: &RunId) -> Result<(), RegistryError> {
+        let registry = SafeDir::create_trusted(&self.directory, MODE)?;
+        remove_stale(&registry, SystemTime::now() - KEEP_MOVED);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        let entry = registry.open_beneath(&entry_name(run, id)?, flags, Mode::RUSR | Mode::WUSR)?;
+        let path = run.canonicalize()?;
+        Ok(fs::File::from(entry).write_all(path.as_os_str().as_encoded_bytes())?)
+    }
+}
+
+fn entry_name(run: &Path, id: &RunId) -> io::Result<PathBuf> {
+    let metadata = fs::metadata(run)?;
+    // Some file systems do not store it.
+    let created = metadata.created().ok();
+    let created = created.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    Ok(PathBuf::from(format!("{}-{}-{}", id.as_str(), metadata.ino(), created.as_nanos())))
+}
+
+/// Removes entries from before `limit` whose path does not exist. Errors are ignored: the entries
+/// stay.
+fn remove_stale(registry: &SafeDir, limit: SystemTime) {
+    for entry in registry.walk(MAX_ENTRIES).unwrap_or_default() {
+        let file =
+            registry.file(&entry.path, MAX_ENTRY).and_then(|file| file.metadata()?.modified());
+        if !file.is_ok_and(|modified| modified < limit) {
+            continue;
+        }
+        let Ok(content) = registry.read(&entry.path, MAX_ENTRY) else { continue };
+        let run = PathBuf::from(<OsString as std::os::unix::ffi::OsStringExt>::from_vec(content));
+        let gone = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        if fs::symlink_metadata(run).is_err_and(gone) {
+            let _ = unlinkat(registry, &entry.path, AtFlags::empty());
+        }
+    }
+}
+
+/// `$XDG_STATE_HOME/dbdyno/runs`; else for root `/var/lib/dbdyno/runs`, for other users
+/// `~/.local/state/dbdyno/runs`. Relative paths are ignored, as the specification requires.
+fn directory_from(xdg: Option<OsString>, home: Option<OsString>, root: bool) -> Option<PathBuf> {
+    let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|p| p.is_absolute());
+    let own = || match root {
+        true => Some(PathBuf::from("/var/lib")),
+        false => absolute(home).map(|home| home.join(".local/state")),
+    };
+    absolute(xdg).or_else(own).map(|base| base.join("dbdyno/runs"))
+}
+
+/// Removes the run in a directory, with its data, if it measured nothing and this user made it on this
+/// machine. Returns whether it did.
+///
+/// A run of an experiment with the same text that has loaded data is kept: it can be resumed with that.
+pub(crate) fn remove_empty_run(
+    directory: &Path,
+    text: &str,
+    worker: &WorkerProgram,
+) -> Result<bool, RunError> {
+    let Ok(run) = RunReader::open(directory) else { return Ok(false) };
+    if run.writer_pid().is_some() || run.has_measured()? {
+        return Ok(false);
+    }
+    let stored = StoredData::of(directory);
+    if run.experiment_text()? == text && !stored.places.is_empty() {
+        return Ok(false);
+    }
+    let may_have_schemas = run.may_have_schemas()?;
+    drop(run);
+    let (mut results, experiment) = match open_stored_run(directory, false) {
+        Ok(opened) => opened,
+        Err(RunError::NotRegistered { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    remove_data(&mut results, &experiment, worker, may_have_schemas).map_err(|source| {
+        let path = directory.display();
+        RunError::Refused(format!(
+            "{path} holds a run that measured nothing, but it cannot be replaced by a new run: {source}. \
+             Try `dbdyno clean` on it, or choose another directory with --out"
+        ))
+    })?;
+    results.delete()?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn id(byte: u8) -> RunId {
+        RunId::from_random([byte; 16])
+    }
+
+    fn entries(registry: &RunRegistry) -> usize {
+        fs::read_dir(&registry.directory).unwrap().count()
+    }
+
+    #[test]
+    fn moved_directory_stays_registered_and_a_copy_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = RunRegistry { directory: dir.path().join("state/runs") };
+        let (run, moved, copy) =
+            (dir.path().join("run"), dir.path().join("moved"), dir.path().join("copy"));
+        fs::create_dir(&run).unwrap();
+        let (id, other) = (id(1), id(2));
+        assert!(!registry.contains(&run, &id));
+        registry.add(&run, &id).unwrap();
+        assert!(registry.contains(&run, &id) && !registry.contains(&run, &other));
+        fs::create_dir(&copy).unwrap();
+        assert!(!registry.contains(&copy, &id));
+        fs::rename(&run, &moved).unwrap();
+        registry.add(&copy, &other).unwrap();
+        assert!(registry.contains(&moved, &id));
+    }
+
+    #[test]
+    fn old_entries_of_removed_runs_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = RunRegistry { directory: dir.path().join("runs") };
+        let add = |name: &str| {
+            let run = dir.path().join(name);
+            fs::create_dir(&run).unwrap();
+            registry.add(&run, &id(1)).unwrap();
+        };
+        add("a");
+        add("b");
+        for entry in fs::read_dir(&registry.directory).unwrap() {
+            let file = fs::File::options().write(true).open(entry.unwrap().path()).unwrap();
+            file.set_modified(UNIX_EPOCH).unwrap();
+        }
+        add("c");
+        for name in ["a", "c"] {
+            fs::remove_dir(dir.path().join(name)).unwrap();
+        }
+        add("d");
+        assert_eq!(entries(&registry), 3, "b exists, and c is new");
+    }
+
+    #[test]
+    fn registry_that_others_can_write_to_is_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = RunRegistry { directory: dir.path().join("runs") };
+        let (run, id) = (dir.path().join("run"), id(1));
+        fs::create_dir(&run).unwrap();
+        registry.add(&run, &id).unwrap();
+        fs::set_permissions(&registry.directory, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(!registry.contains(&run, &id) && registry.add(&run, &id).is_err());
+    }
+
+    #[test]
+    fn directory_depends_on_the_environment() {
+        let of = |xdg: Option<&str>, home: Option<&str>, root| {
+            directory_from(xdg.map(OsString::from), home.map(OsString::from), root)
+        };
+        let path = |text| Some(PathBuf::from(text));
+        assert_eq!(of(None, Some("/root"), true), path("/var/lib/dbdyno/runs"));
+        assert_eq!(of(Some("/s"), Some("/root"), true), path("/s/dbdyno/runs"));
+        assert_eq!(of(Some("s"), Some("/h"), false), path("/h/.local/state/dbdyno/runs"));
+        assert_eq!(of(None, None, false), None);
+    }
+}

@@ -1,0 +1,235 @@
+//! Training of the live optimizer: a warm-up during which servers are sampled, and after which
+//! their code gets a new layout.
+//!
+//! All candidates run the same warm-up, so that those without the optimizer are not at a
+//! disadvantage.
+
+use dbdyno_hosts::ServerKey;
+use dbdyno_results::SliceRecord;
+use dbdyno_units::Nanos;
+use dbdyno_worker::protocol::Prepare;
+use dbdyno_worker::schedule::{BASELINE, BlockPlan, Schedule, ScheduledSlice};
+
+use crate::error::RunError;
+use crate::instance::context::RunContext;
+use crate::instance::{Instance, SliceError, running};
+use crate::measure::slice_history::SliceHistory;
+use crate::plan::cases::{MicrobenchmarkCase, pace, slice_length};
+use crate::plan::live_plan::warmup_time;
+use crate::record::{Completion, Phase, Recorder};
+
+/// The shortest slice of the warm-up: shorter ones would mostly be overhead.
+const SHORTEST_SLICE: Nanos = Nanos::from_millis(250);
+
+/// Length of a slice in which executions are counted: the bursts of the optimizer, with the original code between
+/// them, and the switches, each of which stops all threads and searches their stacks.
+const fn counting_slice(connections: u32) -> Nanos {
+    Nanos::from_millis(1_500 + 30 * connections as u64)
+}
+
+const AGAIN: &str = "warming up again: a sampled server was restarted";
+
+/// Warm-up blocks.
+#[derive(Clone, Copy)]
+struct Warmup {
+    blocks: u32,
+    slice: Nanos,
+    restart: u32,
+}
+
+/// The training before one microbenchmark.
+pub(crate) struct LiveTraining<'a> {
+    pub context: &'a RunContext<'a>,
+    /// The work of the warm-up.
+    pub case: MicrobenchmarkCase,
+    /// Its position in the running order.
+    pub id: u32,
+    /// The position of the microbenchmark that is measured next.
+    pub before: u32,
+}
+
+impl LiveTraining<'_> {
+    /// Whether a server is not optimized with this training yet, or was restarted since.
+    pub fn is_needed(&self, instances: &[Instance]) -> bool {
+        instances.iter().any(|instance| instance.needs_training(self.id))
+    }
+
+    /// Warms all candidates up, and optimizes the servers that are to be optimized.
+    pub fn run(
+        &self,
+        instances: &mut [Instance],
+        history: &mut SliceHistory,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Completion, RunError> {
+        let MicrobenchmarkCase { microbenchmark, clients } = self.case.clone();
+        let name = &self.case.microbenchmark.name;
+        recorder.stage(format!("warming up with {name} for the live optimizer"));
+        let prepare = Prepare { microbenchmark, position: self.id, clients };
+        recorder.each(running(instances), &self.phase(), |_, instance| {
+            instance.worker_mut()?.prepare(prepare.clone())
+        })?;
+        let restart = history.next_restart;
+        // The number of repetitions is limited by the number of restarts after a loss.
+        let sampled = loop {
+            let servers = self.start_sampling(instances, recorder)?;
+            let sampled = Warmup { blocks: self.sampling_blocks(), slice: self.slice(), restart };
+            if self.warm_up(instances, &prepare, sampled, history, recorder)?
+                == Completion::Interrupted
+            {
+                return Ok(Completion::Interrupted);
+            }
+            if has_restarted(instances, &servers) {
+                recorder.stage(AGAIN);
+                continue;
+            }
+            if self.end_sampling(instances, &servers, recorder)? {
+                recorder.stage("counting executions for the live optimizer");
+                let connections = self.context.experiment.workload.clients.iter().max();
+                let slice = counting_slice(connections.map_or(1, |number| *number));
+                let counted = Warmup { blocks: 1, slice, restart };
+                if self.warm_up(instances, &prepare, counted, history, recorder)?
+                    == Completion::Interrupted
+                {
+                    return Ok(Completion::Interrupted);
+                }
+            }
+            if !has_restarted(instances, &servers) {
+                break servers;
+            }
+            recorder.stage(AGAIN);
+        };
+        recorder.stage("optimizing the layout of server code");
+        let mut records = Vec::new();
+        recorder.each(running(instances), &self.phase(), |number, instance| {
+            if let Some(mut record) = instance.optimize(sampled[number].is_some(), self.id)? {
+                (record.candidate, record.measured_next) = (number as u32, self.before);
+                records.push(record);
+            }
+            Ok(())
+        })?;
+        for record in &records {
+            let name = &instances[record.candidate as usize].candidate.name;
+            recorder.optimized(name, record)?;
+        }
+        Ok(Completion::Complete)
+    }
+
+    fn phase(&self) -> Phase {
+        let at = format!("{} (warm-up)", self.case.microbenchmark.name);
+        Phase { at, microbenchmark: Some(self.before) }
+    }
+
+    /// Starts sampling the servers that are to be sampled; returns them.
+    fn start_sampling(
+        &self,
+        instances: &mut [Instance],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Vec<Option<ServerKey>>, RunError> {
+        let mut servers: Vec<_> = instances.iter().map(|_| None).collect();
+        recorder.each(running(instances), &self.phase(), |number, instance| {
+            servers[number] = instance.start_sampling()?;
+            Ok(())
+        })?;
+        Ok(servers)
+    }
+
+    /// Ends the sampling of these servers. Returns whether executions are to be counted in one of them.
+    fn end_sampling(
+        &self,
+        instances: &mut [Instance],
+        servers: &[Option<ServerKey>],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<bool, RunError> {
+        let mut counts = false;
+        recorder.each(running(instances), &self.phase(), |number, instance| {
+            if servers[number].is_some() {
+                counts |= instance.end_sampling()?;
+            }
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+
+    /// Runs and stores warm-up blocks, in which executions are counted where that is prepared.
+    fn warm_up(
+        &self,
+        instances: &mut [Instance],
+        prepare: &Prepare,
+        warmup: Warmup,
+        history: &mut SliceHistory,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Completion, RunError> {
+        let restart = warmup.restart;
+        let phase = self.phase();
+        let running = instances.iter().map(Instance::is_running).collect();
+        let mut schedule = Schedule::new(self.block_plan(warmup, history.next_block), running);
+        while let Some(slice) = schedule.next() {
+            let ScheduledSlice { block, position, warmup, candidate, request } = slice;
+            if !warmup {
+                return Ok(Completion::Complete);
+            }
+            let instance = &mut instances[candidate];
+            match instance.run_training_slice(self.context, request, prepare) {
+                Ok(measured) => {
+                    schedule.calibrate(&measured);
+                    let row = SliceRecord {
+                        microbenchmark: self.id,
+                        restart,
+                        block,
+                        position,
+                        candidate: candidate as u32,
+                        warmup,
+                        measured,
+                    };
+                    recorder.results.add_slice(&row)?;
+                    history.add(&row);
+                    if recorder.is_cancelled() {
+                        return Ok(Completion::Interrupted);
+                    }
+                }
+                Err(SliceError::Lost(lost)) => {
+                    recorder.lost(&instance.candidate.name, candidate, &phase, &lost)?;
+                }
+                Err(SliceError::Failed(error)) => {
+                    schedule.remove(candidate);
+                    recorder.instance_failed(instance, candidate, &phase, &error)?;
+                }
+            }
+        }
+        let baseline = &instances[BASELINE].candidate.name;
+        Err(RunError::baseline(baseline, &phase.at, "it is not running"))
+    }
+
+    /// Length of a slice while servers are sampled.
+    fn slice(&self) -> Nanos {
+        slice_length(&self.context.experiment.schedule, &self.case.microbenchmark)
+            .max(SHORTEST_SLICE)
+    }
+
+    /// Number of blocks that take the configured time.
+    fn sampling_blocks(&self) -> u32 {
+        let time = warmup_time(self.context.experiment).as_nanos();
+        let blocks = time.div_ceil(self.slice().as_nanos().max(1));
+        u32::try_from(blocks).unwrap_or(u32::MAX).max(1)
+    }
+
+    fn block_plan(&self, warmup: Warmup, first_block: u32) -> BlockPlan {
+        let experiment = self.context.experiment;
+        BlockPlan {
+            seed: experiment.seed,
+            microbenchmark: self.id,
+            first_block,
+            warmup_blocks: warmup.blocks,
+            clients: self.case.clients,
+            slice: warmup.slice,
+            pace: pace(&experiment.schedule),
+        }
+    }
+}
+
+/// Whether a server that runs is not the sampled one any more: samples are of addresses in the old process.
+fn has_restarted(instances: &[Instance], sampled: &[Option<ServerKey>]) -> bool {
+    instances.iter().zip(sampled).any(|(instance, key)| {
+        instance.optimized_server().is_some() && key.is_some_and(|key| !instance.has_server(key))
+    })
+}
