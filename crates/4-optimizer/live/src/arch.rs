@@ -17,7 +17,7 @@ pub fn check_platform() -> Result<(), LiveError> {
     }
 }
 
-pub(crate) use arch::{
+pub(crate) use imp::{
     Registers, SYS_EPOLL_WAIT, SYS_PAUSE, SYS_POLL, SYS_RENAME, SYS_SELECT, SYS_UNLINK,
     size_of_vectors,
 };
@@ -29,15 +29,15 @@ pub(crate) fn check(status: libc::c_long) -> io::Result<()> {
 
 /// The registers of a stopped thread.
 pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
-    arch::registers(tid)
+    imp::registers(tid)
 }
 
 pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
-    arch::set_registers(tid, registers)
+    imp::set_registers(tid, registers)
 }
 
 #[cfg(target_arch = "x86_64")]
-mod arch {
+mod imp {
     use std::{io, ptr};
 
     pub(crate) use libc::{
@@ -70,7 +70,7 @@ mod arch {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-mod arch {
+mod imp {
     use std::io;
 
     /// The registers of x86-64, of which no thread here has any.

@@ -65,8 +65,10 @@ fn comparable(value: &str) -> String {
     if is_time { value.chars().filter(char::is_ascii_digit).collect() } else { value.to_owned() }
 }
 
-/// A connection, and how it is made to use an index.
-fn connect(system: ServerSystem, target: &Target) -> (Box<dyn Query>, fn(&str) -> String) {
+/// The text of a statement that makes it use the index of this name.
+type IndexHint = fn(&str) -> String;
+
+fn connect(system: ServerSystem, target: &Target) -> (Box<dyn Query>, IndexHint) {
     let target = Target { database: Some(SCHEMA.to_owned()), ..target.clone() };
     if system != ServerSystem::PostgreSql {
         let connection = MySqlConnection::connect(&target, StatementMode::Text).unwrap();

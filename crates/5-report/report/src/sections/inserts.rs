@@ -380,7 +380,8 @@ fn chart(
     (logarithmic, with_stalls): (bool, bool),
     value: &dyn Fn(&Second) -> Option<f64>,
 ) -> Option<LineChart> {
-    let mut runs: Vec<(&CandidateStep, &StepRun, Vec<(f64, f64)>)> = Vec::new();
+    type Points = Vec<(f64, f64)>;
+    let mut runs: Vec<(&CandidateStep, &StepRun, Points)> = Vec::new();
     for candidate in &step.candidates {
         for run in &candidate.repeats {
             let seconds = run.seconds.iter();

@@ -293,7 +293,7 @@ impl<'a> Requests<'a> {
         build: &experiment::Build,
     ) -> Result<Request, BuildError> {
         let compiler = self.compilers.entry(build.compiler.clone());
-        let compiler = compiler.or_insert_with(|| Ok(Compiler::find(&build.compiler)?)).clone()?;
+        let compiler = compiler.or_insert_with(|| Compiler::find(&build.compiler)).clone()?;
         let source = self.source(system_of(candidate), build.source.clone())?;
         let variant = build.resolved_variant()?;
         Ok(Request {
