@@ -22,7 +22,7 @@ pub struct Sections {
 }
 
 /// A candidate that may be incomplete because of problems.
-pub struct Read<'d> {
+pub struct CandidateSection<'d> {
     /// Its name, if valid.
     pub name: Option<&'d str>,
     /// Its system, if known.
@@ -30,14 +30,14 @@ pub struct Read<'d> {
     /// The position of its URL, if it has one.
     pub url: Option<Span>,
     /// Its `live`, if it has one.
-    pub live: Option<live::Read>,
+    pub live: Option<live::LiveSection>,
     /// The candidate, if it is valid; of a matrix, the first one.
     pub complete: Option<Candidate>,
     /// The other candidates of its matrix.
     pub others: Vec<Candidate>,
 }
 
-impl Read<'_> {
+impl CandidateSection<'_> {
     /// The candidate, or all of its matrix.
     pub fn all(&self) -> impl Iterator<Item = &Candidate> {
         self.complete.iter().chain(&self.others)
@@ -52,7 +52,7 @@ pub enum Program {
 }
 
 /// Reads all candidates.
-pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<Read<'d>> {
+pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<CandidateSection<'d>> {
     if root.is_table("candidate") {
         root.refuse("candidate", "is a single table", "write `[[candidate]]`");
         return Vec::new();
@@ -106,7 +106,7 @@ fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> 
 }
 
 /// Reads `live`. Only for private servers: on others, changes would outlast the run.
-fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::Read> {
+fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::LiveSection> {
     match program {
         Some(Program::Server(_)) if !table.has("url") => live::read(table),
         Some(Program::Server(_)) => {
@@ -123,7 +123,11 @@ fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::Re
     }
 }
 
-fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Sections) -> Read<'d> {
+fn read_rest<'d>(
+    mut table: Table<'d>,
+    name: Option<&'d str>,
+    sections: &Sections,
+) -> CandidateSection<'d> {
     let table_document = table.document();
     table.require("system");
     let program = table.choice("system", &programs()).map(|program| program.value);
@@ -154,7 +158,7 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
         (one, _) => one.into_iter().collect(),
     };
     let complete = (!all.is_empty()).then(|| all.remove(0));
-    Read { name, program, url, live, complete, others: all }
+    CandidateSection { name, program, url, live, complete, others: all }
 }
 
 fn programs() -> Vec<(&'static str, Program)> {

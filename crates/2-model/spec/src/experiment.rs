@@ -13,7 +13,7 @@ use dbdyno_workloads::insert::Plan;
 use dbdyno_workloads::setup::{SetupScript, use_sbtest_tables};
 use serde::{Deserialize, Serialize};
 
-use crate::{names, schema};
+use crate::{existing, names};
 
 /// A complete, valid experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -491,7 +491,7 @@ impl ExistingServer {
     /// The same server with a separate schema for the control.
     #[must_use]
     pub fn for_control(&self) -> Self {
-        Self { schema: schema::of_control(&self.schema), ..self.clone() }
+        Self { schema: existing::schema_of_control(&self.schema), ..self.clone() }
     }
 }
 

@@ -21,13 +21,11 @@ mod names;
 mod parse;
 mod release;
 mod schedule;
-mod schema;
 mod server;
 mod setup;
 mod source;
 mod sqlite;
 mod target;
-mod training;
 mod variant;
 mod workload;
 

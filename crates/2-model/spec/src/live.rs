@@ -30,7 +30,7 @@ const DEFAULT: Live = Live {
 };
 
 /// The options, and the positions of those that must fit the workload.
-pub struct Read {
+pub struct LiveSection {
     /// The options; `None` for `live = false`.
     pub live: Option<Live>,
     /// The position of the key.
@@ -42,11 +42,11 @@ pub struct Read {
 }
 
 /// Reads the key.
-pub fn read(table: &mut Table<'_>) -> Option<Read> {
+pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
     let span = table.key_span("live")?;
     if !table.is_table("live") {
         let live = table.bool("live")?.value.then_some(DEFAULT);
-        return Some(Read { live, span, clients: None, samples_of: None });
+        return Some(LiveSection { live, span, clients: None, samples_of: None });
     }
     let mut table = table.table("live")?;
     let mut live = DEFAULT;
@@ -84,7 +84,7 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
         live.force = force.value;
     }
     table.finish();
-    Some(Read {
+    Some(LiveSection {
         live: Some(live),
         span,
         clients: clients.map(|Spanned { span, .. }| span),
@@ -93,7 +93,7 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
 }
 
 /// Checks that all candidates have the same warm-up, and that its number of clients is measured.
-pub fn check(root: &Table<'_>, reads: &[&Read], workload: &Workload) {
+pub fn check(root: &Table<'_>, reads: &[&LiveSection], workload: &Workload) {
     let mut others = reads.iter().filter_map(|read| Some((read.span, read.live.as_ref()?)));
     if let Some((_, first)) = others.next() {
         for (span, live) in others {
@@ -118,7 +118,7 @@ pub fn check(root: &Table<'_>, reads: &[&Read], workload: &Workload) {
 }
 
 /// Checks `samples_of`: a build that is sampled for BOLT, and the same build before BOLT.
-pub fn check_samples(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
+pub fn check_samples(root: &Table<'_>, candidates: &[candidate::CandidateSection<'_>]) {
     for own in candidates {
         let Some(read) = &own.live else { continue };
         let Some((live, span)) = read.live.as_ref().zip(read.samples_of) else { continue };
@@ -165,7 +165,7 @@ fn is_before_bolt(own: &Candidate, other: &Candidate) -> bool {
 }
 
 /// Rejects `live` in an insert benchmark, which has no warm-up.
-pub fn refuse_beside_inserts(root: &Table<'_>, reads: &[&Read]) {
+pub fn refuse_beside_inserts(root: &Table<'_>, reads: &[&LiveSection]) {
     for read in reads.iter().filter(|read| read.live.is_some()) {
         let message = "`live` is for microbenchmarks";
         let help = "remove `live` from an insert benchmark";

@@ -3,7 +3,7 @@
 use dbdyno_document::{Document, Problem, Span, Spanned, Table};
 use dbdyno_types::{MatrixCell, MatrixLevel};
 
-use crate::candidate::{Program, Read};
+use crate::candidate::{CandidateSection, Program};
 use crate::configuration;
 use crate::experiment::{Candidate, System};
 use crate::names;
@@ -143,9 +143,9 @@ pub fn part(text: &str) -> String {
 }
 
 /// Reports a candidate of a matrix with the name of another candidate.
-pub fn check_names(root: &Table<'_>, candidates: &[Read<'_>]) {
+pub fn check_names(root: &Table<'_>, candidates: &[CandidateSection<'_>]) {
     let mut taken: Vec<&Candidate> = Vec::new();
-    for one in candidates.iter().flat_map(Read::all) {
+    for one in candidates.iter().flat_map(CandidateSection::all) {
         let is_equal = |other: &&Candidate| {
             other.name == one.name && (other.matrix.is_some() || one.matrix.is_some())
         };
@@ -159,7 +159,7 @@ pub fn check_names(root: &Table<'_>, candidates: &[Read<'_>]) {
 }
 
 /// The name of the baseline: of a matrix, the candidate with the first value of each setting.
-pub fn baseline(name: &str, candidates: &[Read<'_>]) -> String {
+pub fn baseline(name: &str, candidates: &[CandidateSection<'_>]) -> String {
     let of_matrix = candidates.iter().find(|candidate| candidate.name == Some(name));
     let first = of_matrix.and_then(|candidate| candidate.complete.as_ref());
     first.map_or(name, |first| first.name.as_str()).to_owned()

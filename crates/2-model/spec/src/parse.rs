@@ -49,7 +49,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
 
     let insert_benchmark = insert::read(&mut root);
     let workload = match &insert_benchmark {
-        Some(benchmark) => workload::Read::of(benchmark.workload()),
+        Some(benchmark) => workload::WorkloadSection::of(benchmark.workload()),
         None => workload::read(&mut root, files),
     };
     // In an insert benchmark, repeats show the noise, and a control would take as long as a
@@ -87,9 +87,12 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     if let Some(workload) = &workload.complete {
         check_scripts(&root, workload, &candidates);
     }
-    let is_server = |one: &candidate::Read<'_>| matches!(one.program, Some(Program::Server(_)));
-    let is_live = |one: &candidate::Read<'_>| one.live.as_ref().is_some_and(|it| it.live.is_some());
-    let lasts = |one: &candidate::Read<'_>| one.url.is_some() || is_live(one);
+    let is_server =
+        |one: &candidate::CandidateSection<'_>| matches!(one.program, Some(Program::Server(_)));
+    let is_live = |one: &candidate::CandidateSection<'_>| {
+        one.live.as_ref().is_some_and(|it| it.live.is_some())
+    };
+    let lasts = |one: &candidate::CandidateSection<'_>| one.url.is_some() || is_live(one);
     if let (Some(rows), true) = (workload.rows, candidates.iter().any(is_server)) {
         workload::check_rows_of_servers(&root, rows);
     }
@@ -126,7 +129,11 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
 }
 
 /// Checks that scripts of sysbench can run on all candidates, and that their tables have no others in the way.
-fn check_scripts(root: &Table<'_>, workload: &Workload, candidates: &[candidate::Read<'_>]) {
+fn check_scripts(
+    root: &Table<'_>,
+    workload: &Workload,
+    candidates: &[candidate::CandidateSection<'_>],
+) {
     let Some(script) = workload.scripts().next() else { return };
     let name = &script.source.name;
     let span = root.key_span("microbenchmark").unwrap_or_default();
@@ -146,7 +153,7 @@ fn check_scripts(root: &Table<'_>, workload: &Workload, candidates: &[candidate:
     }
 }
 
-fn check_no_delays(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
+fn check_no_delays(root: &Table<'_>, candidates: &[candidate::CandidateSection<'_>]) {
     let complete = candidates.iter().filter_map(|candidate| candidate.complete.as_ref());
     for candidate in complete.filter(|candidate| candidate.injected_delay.is_some()) {
         let span = root.key_span("insert_benchmark").unwrap_or_default();
@@ -174,7 +181,7 @@ fn read_checks(table: Option<Table<'_>>) -> (Checks, Vec<FlagCheck>) {
 fn check_baseline(
     root: &Table<'_>,
     baseline: Option<Spanned<&str>>,
-    candidates: &[candidate::Read<'_>],
+    candidates: &[candidate::CandidateSection<'_>],
 ) {
     let Some(baseline) = baseline else { return };
     let mut names: Vec<&str> = candidates.iter().filter_map(|candidate| candidate.name).collect();

@@ -69,14 +69,14 @@ fn with_servers(one_client: bool, restarts: u32) -> Schedule {
 const SHORTEST_WRITE_SLICE_OF_SERVERS: Nanos = Nanos::from_secs(1);
 
 /// The schedule as read.
-pub struct Read {
+pub struct ScheduleSection {
     pub schedule: Schedule,
     /// The position of the key that requires restarts of instances, if set.
     pub restarts_anew: Option<Span>,
 }
 
 /// Reads the section. Defaults depend on the number of clients and on the systems.
-pub fn read(table: Option<Table<'_>>, clients: &[u32], systems: Systems) -> Read {
+pub fn read(table: Option<Table<'_>>, clients: &[u32], systems: Systems) -> ScheduleSection {
     let one_client = clients == [1];
     let servers = systems != Systems::Embedded;
     let mut schedule = match systems {
@@ -89,7 +89,7 @@ pub fn read(table: Option<Table<'_>>, clients: &[u32], systems: Systems) -> Read
         schedule.pace = Pace::Time;
     }
     let mut restarts_anew = None;
-    let Some(mut table) = table else { return Read { schedule, restarts_anew } };
+    let Some(mut table) = table else { return ScheduleSection { schedule, restarts_anew } };
 
     if let Some(slice) = table.duration("slice", SLICES) {
         schedule.slice = slice.value;
@@ -130,5 +130,5 @@ pub fn read(table: Option<Table<'_>>, clients: &[u32], systems: Systems) -> Read
         restarts_anew = (restarts.value > 1).then_some(restarts.span);
     }
     table.finish();
-    Read { schedule, restarts_anew }
+    ScheduleSection { schedule, restarts_anew }
 }

@@ -78,7 +78,7 @@ pub fn check_statements(
     root: &Table<'_>,
     span: Span,
     scripts: &[SetupScript],
-    candidates: &[candidate::Read<'_>],
+    candidates: &[candidate::CandidateSection<'_>],
 ) {
     // One server of each dialect: what is a comment for one is executed by another.
     for dialect in [Dialect::MySql, Dialect::PostgreSql] {

@@ -1,16 +1,19 @@
 //! `url` of a candidate: the server's address, the user, and encryption.
 
-mod encryption;
-
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Document, Problem, Spanned, did_you_mean, nearest};
-use dbdyno_types::server::{Address, Protocol, ServerSystem, Target};
+use dbdyno_types::server::{Address, Protocol, ServerSystem, Target, Tls};
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
-use self::encryption::{AUTHORITIES, FINGERPRINT, PUBLIC_KEY, TLS};
+const TLS: &str = "tls";
+const AUTHORITIES: &str = "tls_authorities";
+const FINGERPRINT: &str = "tls_fingerprint";
+/// The name of the option in MySQL's clients.
+const PUBLIC_KEY: &str = "server_public_key_path";
 
 /// Parses a URL; `None` after a problem. No problem shows a password: messages never quote the URL,
 /// and anything that may be a password is masked in the line shown.
@@ -219,7 +222,7 @@ impl<'t> Reader<'t> {
         let key = unknown.key;
         let help = match nearest(key, valid.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if key.starts_with("ssl") => encryption::help_for_client_option(key),
+            None if key.starts_with("ssl") => help_for_client_option(key),
             None => did_you_mean(key, valid),
         };
         let place = unknown.place.start..unknown.place.start + key.len();
@@ -343,4 +346,114 @@ impl<'t> Reader<'t> {
 
 fn find<'p, 't>(query: &'p [Pair<'t>], key: &str) -> Option<&'p Pair<'t>> {
     query.iter().find(|pair| pair.key == key)
+}
+
+/// What to use instead of an option of the systems' own clients, such as `sslmode` or `ssl-ca`.
+fn help_for_client_option(key: &str) -> String {
+    let instead = match key {
+        "sslrootcert" | "ssl-ca" | "ssl_ca" | "ssl-capath" | "ssl_capath" => AUTHORITIES,
+        "ssl-fp" | "ssl_fp" => FINGERPRINT,
+        _ => TLS,
+    };
+    format!("use `{instead}` for encryption")
+}
+
+impl Reader<'_> {
+    fn tls(self, address: &Address, query: &[Pair<'_>]) -> Option<Tls> {
+        let tls = find(query, TLS);
+        let chosen = match tls.map(|pair| pair.value.as_str()) {
+            None if is_of_this_machine(address) => Tls::Off,
+            None | Some("required") => Tls::Required,
+            Some("off") => Tls::Off,
+            Some("verified") => self.verified(query)?,
+            Some(other) => {
+                let place = tls.map_or(0..0, |pair| pair.place.clone());
+                return self.report(place, "unknown `tls` in `url`", help_for_value(other));
+            }
+        };
+        let unverified = matches!(chosen, Tls::Off | Tls::Required);
+        if let Some(pair) = find(query, AUTHORITIES).or_else(|| find(query, FINGERPRINT))
+            && unverified
+        {
+            let message = format!("`{}` verifies nothing here", pair.key);
+            return self.report(pair.place.clone(), message, "add `tls=verified`".to_owned());
+        }
+        if let (Address::Socket(_), Protocol::PostgreSql, Some(pair)) =
+            (address, self.system.facts().protocol, tls)
+            && chosen != Tls::Off
+        {
+            let help = "leave `tls` out: nothing leaves this machine".to_owned();
+            let message = "PostgreSQL does not encrypt what goes through a socket";
+            return self.report(pair.place.clone(), message, help);
+        }
+        Some(chosen)
+    }
+
+    /// `tls=verified`, with what the server's certificate is compared to.
+    fn verified(self, query: &[Pair<'_>]) -> Option<Tls> {
+        let authorities = find(query, AUTHORITIES);
+        let Some(pair) = find(query, FINGERPRINT) else {
+            let authorities = match authorities {
+                Some(pair) => Some(self.absolute(pair, AUTHORITIES)?),
+                None => None,
+            };
+            return Some(Tls::Verified { authorities });
+        };
+        if authorities.is_some() {
+            let help = format!("remove one: with `{FINGERPRINT}` only that certificate is valid");
+            let message = "`url` has authorities and a fingerprint";
+            return self.report(pair.place.clone(), message, help);
+        }
+        match pair.value.parse() {
+            Ok(fingerprint) => Some(Tls::Pinned { fingerprint }),
+            Err(error) => {
+                let help = format!(
+                    "{error}; print it on the server with `openssl x509 -noout -fingerprint \
+                     -sha256 -in FILE`"
+                );
+                let message = format!("`{FINGERPRINT}` is not a fingerprint");
+                self.report(pair.place.clone(), message, help)
+            }
+        }
+    }
+
+    /// The file with the server's public key.
+    fn server_public_key(
+        self,
+        address: &Address,
+        tls: &Tls,
+        query: &[Pair<'_>],
+    ) -> Option<Option<PathBuf>> {
+        let Some(pair) = find(query, PUBLIC_KEY) else { return Some(None) };
+        let help = match (address, tls) {
+            (Address::Tcp { .. }, Tls::Off) => return self.absolute(pair, PUBLIC_KEY).map(Some),
+            (Address::Socket(_), _) => "remove it: passwords are safe on a socket",
+            (Address::Tcp { .. }, Tls::Required) => "add `tls=off`, or verify with `tls=verified`",
+            (Address::Tcp { .. }, Tls::Verified { .. } | Tls::Pinned { .. }) => {
+                "remove it: passwords are safe with `tls=verified`"
+            }
+        };
+        let message = format!("`{PUBLIC_KEY}` is for TCP without TLS");
+        self.report(pair.place.clone(), message, help.to_owned())
+    }
+}
+
+/// Help for an unknown value of `tls`. The systems' own clients have these names for verification.
+fn help_for_value(value: &str) -> String {
+    let name = value.to_ascii_lowercase().replace('_', "-");
+    match name.as_str() {
+        "verify-ca" | "verify-full" | "verify-identity" => "write `tls=verified`".to_owned(),
+        _ => did_you_mean(value, &["off", "required", "verified"]),
+    }
+}
+
+/// Whether traffic to this address stays on this machine.
+fn is_of_this_machine(address: &Address) -> bool {
+    match address {
+        Address::Socket(_) => true,
+        Address::Tcp { host, .. } => {
+            host.eq_ignore_ascii_case("localhost")
+                || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+        }
+    }
 }

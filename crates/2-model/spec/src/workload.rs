@@ -23,7 +23,7 @@ const MOST_ROWS_OF_SERVERS: u64 = 2_000_000_000;
 const MOST_CLIENTS: i64 = 1024;
 
 /// A workload that may be incomplete because of problems.
-pub struct Read {
+pub struct WorkloadSection {
     /// Numbers of concurrent clients, on which the schedule depends.
     pub clients: Vec<u32>,
     /// The workload, if the selection is valid.
@@ -36,7 +36,7 @@ pub struct Read {
     pub rows: Option<Spanned<u64>>,
 }
 
-impl Read {
+impl WorkloadSection {
     /// A workload that is not read from the file.
     pub fn of(workload: Workload) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Read {
 }
 
 /// Reads both sections.
-pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> Read {
+pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> WorkloadSection {
     let document = root.document();
     let problems_before = document.problem_count();
     let mut catalog = Catalog::builtin();
@@ -71,7 +71,13 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> Read {
             microbenchmarks,
             setup: Vec::new(),
         };
-        return Read { clients, complete: Some(workload), catalog, setup: None, rows: None };
+        return WorkloadSection {
+            clients,
+            complete: Some(workload),
+            catalog,
+            setup: None,
+            rows: None,
+        };
     };
     let tables = table.integer("tables", 1..=1024).map_or(1, |tables| tables.value as u32);
     let rows = table.integer("rows", 1000..=MOST_ROWS).map(|rows| rows.map(|rows| rows as u64));
@@ -93,7 +99,7 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> Read {
         microbenchmarks,
         setup,
     });
-    Read { clients, complete, catalog, setup: setup_span, rows }
+    WorkloadSection { clients, complete, catalog, setup: setup_span, rows }
 }
 
 /// Numbers of concurrent clients: one, or several for a sweep.

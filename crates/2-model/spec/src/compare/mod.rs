@@ -5,11 +5,9 @@
 //! at the word that caused them.
 
 mod candidate;
-mod candidate_names;
 mod command_line;
 mod experiment_text;
 mod script;
-mod toml_text;
 
 use dbdyno_document::{Problem, Problems, parse_duration};
 use dbdyno_types::server::ServerSystem;
@@ -17,10 +15,10 @@ use dbdyno_workloads::definition::Script;
 
 use self::candidate::Candidate;
 use self::command_line::{CommandLine, Word};
+use self::experiment_text::TomlText;
 pub use self::experiment_text::{MICROBENCHMARKS, ROWS};
 use self::script::ScriptOption;
 pub use self::script::ScriptWords;
-use self::toml_text::TomlText;
 use crate::experiment::Experiment;
 use crate::parse_with_files;
 use crate::setup::ReadFile;
@@ -86,7 +84,7 @@ pub fn experiment(
         problems.push(Problem::new(word.whole(), bad.message.clone()).help(bad.help.clone()));
     }
     if !problems.is_empty() {
-        return Err(toml_text::problems(problems, line.masked()));
+        return Err(experiment_text::problems(problems, line.masked()));
     }
     let time = time.and_then(Result::ok);
     let write = |options: &Options<'_>| {
