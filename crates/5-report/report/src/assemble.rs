@@ -2,16 +2,9 @@
 //! needed.
 
 mod absolute;
-mod background;
-mod counters;
-mod descriptions;
-mod effects;
-mod one_start;
-mod optimizations;
-mod response_times;
+mod contrasts;
+mod records;
 mod scaling;
-mod series;
-mod state_snapshots;
 
 use std::collections::BTreeMap;
 
@@ -30,14 +23,13 @@ use crate::candidates::reported;
 use crate::counter_summaries::summarise as summarise_counters;
 use crate::inserts;
 use crate::metric::{Grouping, Metric, summarise};
-use crate::model::CounterFigure;
 use crate::model::{
-    self, Absolute, Estimate, MicrobenchmarkRows, Percentile, RelativePercentile, Report, Row,
-    Verdict,
+    self, Absolute, CounterFigure, Estimate, MicrobenchmarkRows, Percentile, RelativePercentile,
+    Report, Row, Verdict,
 };
-use absolute::{Cpus, SystemKind, absolute, cpu_per_query, switches_per_query};
-use background::Background;
-use response_times::PercentileRatios;
+use absolute::{
+    Background, Cpus, PercentileRatios, SystemKind, absolute, cpu_per_query, switches_per_query,
+};
 
 /// Share of its CPUs above which a server or a client counts as the bottleneck.
 const LIMIT: f64 = 0.9;
@@ -88,8 +80,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         measuring_time += runs.flat_map(|one| &one.repeats).map(|run| run.wall).sum();
         insert = Some(report);
     }
-    let mut warnings = descriptions::warnings(&sessions);
-    warnings.extend(one_start::warning(&measured, &records, qps.floor.as_ref()));
+    let mut warnings = records::warnings(&sessions);
+    warnings.extend(records::warning(&measured, &records, qps.floor.as_ref()));
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
     let report = Report {
         name: run.name()?,
@@ -104,10 +96,10 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         baseline: run.baseline()?,
         groups: groups(Grouping::Five),
         three_groups: groups(Grouping::Three),
-        effects: effects::all(run, &measured, &records, &qps),
-        series: series::all(run, &measured, &records, &qps),
+        effects: contrasts::effects(run, &measured, &records, &qps),
+        series: contrasts::series_of(run, &measured, &records, &qps),
         counter_groups: summarise_counters(&microbenchmarks, &records),
-        not_counted: counters::not_counted(&sessions, &records),
+        not_counted: absolute::not_counted(&sessions, &records),
         scaling: scaling::rows(&measured, &records),
         microbenchmarks,
         unmeasured,
@@ -116,10 +108,10 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         cpu_noise: cpu.floor,
         interval_method: METHOD.to_owned(),
         warnings,
-        failures: descriptions::failures(&failures, &records),
-        lost: descriptions::lost(&failures, &records),
-        optimizations: optimizations::all(run, &records)?,
-        state_snapshots: state_snapshots::by_time(&run.state_snapshots()?, &records),
+        failures: records::failures(&failures, &records),
+        lost: records::lost(&failures, &records),
+        optimizations: records::optimizations(run, &records)?,
+        state_snapshots: records::by_time(&run.state_snapshots()?, &records),
         client_wait: sessions.last().and_then(|session| session.client_wait),
         host: sessions.last().map_or_else(Vec::new, |session| session.host.clone()),
         settings: run.settings()?,
@@ -296,7 +288,7 @@ impl Measured {
         let known = self.own[candidate].absolute.iter().flat_map(|own| own.counters.keys());
         let ratio = |figure: &CounterFigure| {
             let ratios =
-                self.ratios_of(candidate, |slice| counters::in_slice(*figure, &slice.measured));
+                self.ratios_of(candidate, |slice| absolute::in_slice(*figure, &slice.measured));
             Some((*figure, self.estimate(&ratios)?))
         };
         known.filter_map(ratio).collect()

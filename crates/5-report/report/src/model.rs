@@ -1,33 +1,30 @@
 //! The data of a report, independent of output formats: all numbers with units and intervals.
 
-mod counters;
-mod effects;
-mod insert_metrics;
+mod comparisons;
 mod inserts;
-mod response_times;
-mod scaling;
-mod series;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use dbdyno_results::NewLayout;
-pub use dbdyno_results::{
-    BlockCounts, BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role, Warning,
-};
-pub use dbdyno_stats::{Estimate, LatencySummary, NoiseFloor};
 use dbdyno_types::ClientWait;
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
 pub use crate::metric::Metric;
-pub use counters::{CounterFigure, CounterSummary, NotCounted};
-pub use effects::{Change, Effect};
-pub use insert_metrics::{Better, INSERT_METRICS, InsertFigures, InsertMetric};
-pub use inserts::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
-pub use response_times::{Percentile, RelativePercentile};
-pub use scaling::{ScalingRatio, ScalingRow};
-pub use series::{Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint, SeriesRow};
+pub use comparisons::{
+    Change, CounterFigure, CounterSummary, Effect, NotCounted, Percentile, RelativePercentile,
+    ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint,
+    SeriesRow,
+};
+pub use dbdyno_results::{
+    BlockCounts, BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role, Warning,
+};
+pub use dbdyno_stats::{Estimate, LatencySummary, NoiseFloor};
+pub use inserts::{
+    BUCKETS, Better, CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport,
+    Responses, StepReport, StepRun,
+};
 
 /// All data for the terminal report, the HTML page and the exports.
 #[derive(Clone, Debug, Serialize)]

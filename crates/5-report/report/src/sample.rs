@@ -2,26 +2,19 @@
 //!
 //! All values come from a seeded generator, so snapshots are stable.
 
-mod audits;
-mod counters;
 mod draw;
-mod history;
 mod inserts;
-mod names;
-mod series;
 mod servers;
-
-pub use audits::audited;
-pub use counters::{counted, counted_sweep, only_kernel_counters};
-pub(crate) use draw::interval;
-pub use history::history;
-pub use inserts::inserts;
-pub use series::series;
-pub use servers::{imported, servers, servers_of, sweep, sweep_of};
+mod variants;
 
 use dbdyno_stats::{ControlRow, METHOD};
 use dbdyno_types::Work;
 use dbdyno_units::{Bytes, Nanos, Ratio};
+
+pub(crate) use draw::interval;
+pub use inserts::inserts;
+pub use servers::{imported, servers, servers_of, sweep, sweep_of};
+pub use variants::{audited, counted, counted_sweep, history, only_kernel_counters, series};
 
 use crate::counter_summaries::summarise as summarise_counters;
 use crate::metric::{Grouping, Metric, summarise};
@@ -33,7 +26,7 @@ use crate::model::{
 /// The complete sample: 42 microbenchmarks, the baseline, three candidates and the control.
 #[must_use]
 pub fn report() -> Report {
-    let every: Vec<&str> = names::ALL.iter().map(|(name, ..)| *name).collect();
+    let every: Vec<&str> = draw::ALL.iter().map(|(name, ..)| *name).collect();
     report_of(&every)
 }
 
@@ -42,7 +35,7 @@ pub fn report() -> Report {
 pub fn report_of(microbenchmarks: &[&str]) -> Report {
     let candidates = candidates();
     let drawn =
-        names::ALL.iter().enumerate().filter(|(_, (name, ..))| microbenchmarks.contains(name));
+        draw::ALL.iter().enumerate().filter(|(_, (name, ..))| microbenchmarks.contains(name));
     let microbenchmarks =
         drawn.map(|(index, published)| draw::microbenchmark(index, published, &candidates));
     let mut report = Report {

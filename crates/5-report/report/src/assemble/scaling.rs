@@ -8,7 +8,7 @@ use dbdyno_stats::{
 };
 
 use super::Measured;
-use super::response_times::times_of_candidate;
+use super::absolute::times_of_candidate;
 use crate::metric::Metric;
 use crate::model::{Estimate, ScalingRatio, ScalingRow, Verdict};
 

@@ -1,18 +1,18 @@
-mod client_bound;
-mod counters;
-mod sweep;
-
 use std::path::Path;
 
 use dbdyno_results::{
     BuildRecord, FailureKind, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter,
     SessionRecord, StateSnapshotRecord,
 };
-use dbdyno_types::{Latencies, ServerUsage, SliceMeasured, StateSnapshot};
+use dbdyno_types::{
+    Count, Counter, Counting, Counts, Latencies, Missing, ServerUsage, SliceMeasured, StateSnapshot,
+};
 use dbdyno_units::{Bytes, Energy};
 use tempfile::{TempDir, tempdir};
 
 use super::*;
+use crate::model::NotCounted;
+use crate::words::client_bound as client_bound_note;
 
 /// Builds a run: a server as the baseline, another one as the candidate, and the control.
 struct Lab {
@@ -536,4 +536,225 @@ fn optimizations_show_names_instead_of_numbers() {
     assert_eq!(found.measured_next, "point-query_range=100, 1 client");
     let json = crate::export::run_json(&report).unwrap();
     assert!(json.contains("\"functions\": 412"), "{json}");
+}
+
+#[test]
+fn busy_client_gives_no_verdict_and_no_summary() {
+    let busy = |candidate, block, measured: &mut SliceMeasured| {
+        faster(candidate, block, measured);
+        measured.cpu = Nanos::from_micros(9_100);
+    };
+    let mut lab = Lab::new(&servers(), &[1], (4, 1));
+    lab.blocks(0, busy);
+    let report = lab.report();
+    let row = &report.microbenchmarks[0].rows[0];
+    assert_eq!(row.verdict, Verdict::ClientBound);
+    assert!(row.relative_qps.is_some(), "the ratio is still shown");
+    assert_eq!(row.cpu_verdict, Verdict::Better);
+    assert!(report.groups.is_empty() && report.noise.is_none());
+    assert!(report.cpu_noise.is_some());
+
+    // Several clients can use all CPUs: a quarter of four CPUs is not busy.
+    let mut lab = Lab::new(&servers(), &[4], (4, 1));
+    lab.blocks(0, busy);
+    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Better);
+}
+
+#[test]
+fn polling_does_not_make_a_client_busy() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        faster(candidate, block, measured);
+        measured.cpu = Nanos::from_millis(10);
+        measured.polling = Some(Nanos::from_millis(7));
+    });
+    let microbenchmark = &lab.report().microbenchmarks[0];
+    assert_eq!(microbenchmark.rows[0].verdict, Verdict::Better);
+    let base = &microbenchmark.baseline;
+    assert_eq!(base.client_cpu_us_per_query, Some(3.0));
+    assert_eq!(base.client_polling_us_per_query, Some(7.0));
+    assert_eq!(base.client_busy, Some(Share::from_fraction(0.3)));
+}
+
+#[test]
+fn saturated_server_is_not_client_bound() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        faster(candidate, block, measured);
+        measured.cpu = Nanos::from_micros(9_500);
+        measured.server.as_mut().unwrap().cpu = Nanos::from_micros(9_400);
+    });
+    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Better);
+}
+
+#[test]
+fn busy_client_of_one_candidate_affects_only_its_row() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, _, measured| {
+        if candidate == 1 {
+            measured.cpu = Nanos::from_millis(9);
+        }
+    });
+    let mut report = lab.report();
+    let verdicts: Vec<Verdict> =
+        report.microbenchmarks[0].rows.iter().map(|row| row.verdict).collect();
+    assert_eq!(verdicts, [Verdict::ClientBound, Verdict::WithinNoise]);
+    let note = |report: &Report| client_bound_note(report).unwrap();
+    assert!(note(&report).contains(", while the server still had idle CPU time."));
+    report.microbenchmarks[0].rows[0].absolute.server_busy = None;
+    assert!(note(&report).contains("is not known everywhere."));
+    let summary: Vec<&str> = report.groups.iter().map(|s| s.candidate.as_str()).collect();
+    assert_eq!(summary, ["control"]);
+}
+
+/// A counter that was active for this many thousandths of 5 ms.
+fn count(counter: Counter, count: u64, thousandths: u64) -> Count {
+    let enabled = Nanos::from_millis(5);
+    Count { counter, count, enabled, running: Nanos::from_micros(5 * thousandths) }
+}
+
+#[test]
+fn counters_are_compared_by_block() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        // All slices drift in the same way; the candidate uses 20% fewer instructions and 10% fewer
+        // cycles.
+        let drift = 100 + u64::from(block);
+        let (instructions, cycles) = if candidate == 1 { (80, 90) } else { (100, 100) };
+        measured.counts = Counts::new(vec![
+            count(Counter::Instructions, 1_000 * drift * instructions, 1_000),
+            count(Counter::Cycles, 2_000 * drift * cycles, 1_000),
+            // Active half of the time: doubled.
+            count(Counter::L1iMisses, drift * instructions, 500),
+            count(Counter::MinorFaults, u64::from(candidate + block), 1_000),
+        ]);
+        measured.energy = Some(Energy::from_microjoules(1_000 * cycles));
+    });
+    let report = lab.report();
+    let microbenchmark = &report.microbenchmarks[0];
+    let (base, row) = (&microbenchmark.baseline, &microbenchmark.rows[0]);
+    let figure = |figure| base.counters.get(&figure).copied();
+    assert_eq!(figure(CounterFigure::InstructionsPerCycle), Some(0.5));
+    assert_eq!(figure(CounterFigure::InstructionsPerQuery), Some(10_450.0));
+    assert_eq!(figure(CounterFigure::L1iMissesPer1000Instructions), Some(2.0));
+    assert_eq!(figure(CounterFigure::MicrojoulesPerQuery), Some(100.0));
+    assert_eq!(figure(CounterFigure::BranchesPerQuery), None);
+    assert_eq!(base.counted_time, Some(Share::from_fraction(0.5)));
+    let near = |figure, expected: f64| {
+        let estimate = row.relative_counters.get(&figure).unwrap();
+        assert!((estimate.median.get() - expected).abs() < 1e-9, "{figure:?} {estimate:?}");
+        assert!(estimate.low <= estimate.median && estimate.median <= estimate.high);
+    };
+    near(CounterFigure::InstructionsPerQuery, 0.8);
+    near(CounterFigure::CyclesPerQuery, 0.9);
+    near(CounterFigure::InstructionsPerCycle, 0.8 / 0.9);
+    near(CounterFigure::L1iMissesPer1000Instructions, 1.0);
+    near(CounterFigure::EventsPerMillionCycles, 1.0 / 0.9);
+    near(CounterFigure::MicrojoulesPerQuery, 0.9);
+    // The baseline's first slice has no faults, so this block has no ratio.
+    assert_eq!(figure(CounterFigure::MinorFaultsPerQuery), Some(0.0045));
+    assert!(!row.relative_counters.contains_key(&CounterFigure::MinorFaultsPerQuery));
+    let control = &microbenchmark.rows[1].relative_counters;
+    assert!((control[&CounterFigure::CyclesPerQuery].median.get() - 1.0).abs() < 1e-9);
+    let of_groups = &report.counter_groups;
+    assert_eq!(of_groups.len(), 2 * 3, "{of_groups:?}");
+    assert_eq!(of_groups[0].figure, CounterFigure::InstructionsPerQuery);
+    assert!((of_groups[0].median.get() - 0.8).abs() < 1e-9);
+}
+
+#[test]
+fn slices_with_unknown_counts_are_ignored() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        // Not scheduled in one block, and not counted at all in another.
+        let running = if (candidate, block) == (1, 3) { 0 } else { 1_000 };
+        if (candidate, block) != (1, 5) {
+            measured.counts = Counts::new(vec![count(Counter::Cycles, 5_000, running)]);
+        }
+    });
+    let report = lab.report();
+    let row = &report.microbenchmarks[0].rows[0];
+    assert_eq!(row.absolute.counters[&CounterFigure::CyclesPerQuery], 5.0);
+    assert_eq!(row.relative_counters[&CounterFigure::CyclesPerQuery].median.get(), 1.0);
+    assert_eq!(row.absolute.counted_time, Some(Share::from_fraction(8.0 / 9.0)));
+}
+
+#[test]
+fn unavailable_counters_are_listed_once_with_their_candidates() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |_, _, _| ());
+    let missing = |counter, reason: &str| Missing {
+        counter,
+        reason: reason.to_owned(),
+        advice: Some("look elsewhere".to_owned()),
+    };
+    let hardware = || Counter::ALL.into_iter().filter(|counter| counter.is_hardware());
+    let here = Counting {
+        missing: hardware().map(|counter| missing(counter, "no PMU")).collect(),
+        no_energy: Some("no RAPL".to_owned()),
+        ..Counting::default()
+    };
+    let elsewhere = Counting {
+        missing: Counter::ALL.map(|counter| missing(counter, "elsewhere")).into(),
+        no_energy: Some("no RAPL".to_owned()),
+        ..Counting::default()
+    };
+    let mut session = lab.writer.reader().unwrap().sessions().unwrap().pop().unwrap();
+    assert!(lab.report().not_counted.is_empty(), "nobody tried");
+    session.counting = vec![Some(here.clone()), Some(elsewhere), Some(here)];
+    lab.writer.update_session(&session).unwrap();
+    let lines: Vec<String> = lab.report().not_counted.iter().map(NotCounted::line).collect();
+    assert_eq!(
+        lines,
+        [
+            "hardware counters of base, control: not available here: no PMU",
+            "energy: not available here: no RAPL",
+            "hardware counters of other: not available here: elsewhere",
+            "counters of the kernel of other: not available here: elsewhere",
+        ]
+    );
+}
+
+#[test]
+fn each_number_of_clients_has_its_own_rows_and_summaries() {
+    let mut lab = Lab::new(&servers(), &[1, 8], (1, 1));
+    lab.blocks(0, |_, _, _| {});
+    lab.blocks(1, faster);
+    let report = lab.report();
+    assert!(report.is_sweep());
+    assert_eq!(report.clients(), [1, 8]);
+    let of_other: Vec<(u32, f64)> = report
+        .groups
+        .iter()
+        .filter(|summary| summary.candidate == "other")
+        .map(|summary| (summary.clients, summary.median.get()))
+        .collect();
+    assert_eq!(of_other[0], (1, 1.0));
+    assert!(of_other[1].0 == 8 && (of_other[1].1 - 1.2).abs() < 1e-9);
+}
+
+#[test]
+fn numbers_of_clients_are_interleaved_only_if_they_take_turns() {
+    let (restarts, blocks, numbers) = (0..6, 0..4, 0..4);
+    let interleaved = |in_turns: bool| {
+        let mut lab = Lab::new(&servers(), &[1, 2, 4, 8], (1, 1));
+        for restart in restarts.clone() {
+            let mut visits: Vec<(u32, u32)> = numbers
+                .clone()
+                .flat_map(|number| blocks.clone().map(move |b| (number, b)))
+                .collect();
+            if in_turns {
+                // In each round the order is another.
+                visits.sort_by_key(|(number, block)| (*block, number ^ block));
+            }
+            for (number, block) in visits {
+                lab.block(number, restart, 4 * restart + block, |_, _, _| {});
+            }
+        }
+        let rows = lab.report().scaling;
+        let ratios = rows.into_iter().flat_map(|row| [row.to_previous, row.to_smallest]).flatten();
+        ratios.map(|ratio| ratio.interleaved).collect::<Vec<bool>>()
+    };
+    assert_eq!(interleaved(true), [true; 18]);
+    assert_eq!(interleaved(false), [false; 18]);
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
-use super::names::Published;
 use crate::metric::Metric;
 use crate::model::{
     Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
@@ -188,3 +187,52 @@ fn absolute(qps: f64, cpu: f64, per_event: u64, effect: f64) -> Absolute {
         ..Absolute::default()
     }
 }
+
+/// Name, group, baseline QPS, statements per event.
+pub(super) type Published = (&'static str, &'static str, f64, u64);
+
+/// The 42 microbenchmarks in running order.
+pub(super) const ALL: [Published; 42] = [
+    ("point-query.pre_range=100", "point-1", 412_300.0, 1),
+    ("random-points.pre_range=10", "point-2", 118_400.0, 1),
+    ("random-points.pre_range=100", "point-2", 14_610.0, 1),
+    ("random-points.pre_range=1000", "point-2", 1_487.0, 1),
+    ("read-only.pre_range=10", "range-2", 231_900.0, 16),
+    ("read-only.pre_range=100", "range-2", 98_240.0, 16),
+    ("read-only.pre_range=10000", "range-2", 1_214.0, 16),
+    ("points-covered-pk.pre_range=100", "point-1", 27_930.0, 1),
+    ("points-notcovered-pk.pre_range=100", "point-1", 15_120.0, 1),
+    ("points-covered-si.pre_range=100", "point-1", 22_470.0, 1),
+    ("points-notcovered-si.pre_range=100", "point-1", 7_905.0, 1),
+    ("range-covered-pk.pre_range=100", "range-1", 96_110.0, 1),
+    ("range-notcovered-pk.pre_range=100", "range-1", 51_380.0, 1),
+    ("range-covered-si.pre_range=100", "range-1", 83_540.0, 1),
+    ("range-notcovered-si.pre_range=100", "range-1", 9_871.0, 1),
+    ("update-inlist_range=100", "writes", 1_904.0, 1),
+    ("update-index_range=100", "writes", 38_210.0, 1),
+    ("update-nonindex_range=100", "writes", 49_760.0, 1),
+    ("update-one_range=100", "writes", 61_030.0, 1),
+    ("update-zipf_range=100", "writes", 52_880.0, 1),
+    ("write-only_range=10000", "writes", 67_450.0, 6),
+    ("read-write_range=10", "writes", 142_700.0, 20),
+    ("read-write_range=100", "writes", 84_390.0, 20),
+    ("scan_range=100", "range-1", 5.83, 1),
+    ("read-only_range=10", "range-2", 226_500.0, 16),
+    ("read-only_range=100", "range-2", 95_170.0, 16),
+    ("read-only_range=10000", "range-2", 1_183.0, 16),
+    ("point-query_range=100", "point-1", 405_900.0, 1),
+    ("random-points_range=10", "point-2", 115_200.0, 1),
+    ("random-points_range=100", "point-2", 14_280.0, 1),
+    ("random-points_range=1000", "point-2", 1_452.0, 1),
+    ("hot-points_range=100", "point-1", 19_840.0, 1),
+    ("points-covered-pk_range=100", "point-1", 27_410.0, 1),
+    ("points-notcovered-pk_range=100", "point-1", 14_760.0, 1),
+    ("range-covered-pk_range=100", "range-1", 94_030.0, 1),
+    ("range-notcovered-pk_range=100", "range-1", 49_990.0, 1),
+    ("points-covered-si_range=100", "point-1", 21_880.0, 1),
+    ("points-notcovered-si_range=100", "point-1", 7_612.0, 1),
+    ("range-covered-si_range=100", "range-1", 81_270.0, 1),
+    ("range-notcovered-si_range=100", "range-1", 9_504.0, 1),
+    ("delete_range=100", "writes", 71_640.0, 1),
+    ("insert_range=100", "writes", 118_900.0, 1),
+];

@@ -14,7 +14,7 @@ use crate::model::{
 /// lost server, and a client-bound microbenchmark.
 #[must_use]
 pub fn servers() -> Report {
-    let every: Vec<&str> = super::names::ALL.iter().map(|(name, ..)| *name).collect();
+    let every: Vec<&str> = super::draw::ALL.iter().map(|(name, ..)| *name).collect();
     servers_of(&every)
 }
 

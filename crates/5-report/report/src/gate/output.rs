@@ -1,9 +1,13 @@
-//! The outcome of a gate in words: for the terminal and as Markdown.
+//! The outcome of a gate: for the terminal, as Markdown, as annotations and as JUnit XML.
+
+use std::io;
 
 use dbdyno_text::{
     Cell, Column, NoChart, Row, Section, Table, break_name, code, escape, plain, wrap,
 };
 use dbdyno_units::{Ratio, Share};
+use quick_xml::Writer;
+use quick_xml::events::BytesText;
 
 use super::{Comparison, Interval, Judged, NOT_MEASURED, Outcome};
 use crate::figures::percent;
@@ -150,4 +154,83 @@ pub fn markdown(judged: &[Judged<'_>]) -> String {
         section.push(table);
     }
     text + &dbdyno_text::markdown(&[section])
+}
+
+/// An annotation for each comparison that breaks a rule, and one for each rule of which nothing is
+/// known; each on a line of its own.
+#[must_use]
+pub fn annotations(judged: &[Judged<'_>]) -> String {
+    let mut text = String::new();
+    for one in judged {
+        let title = property(&format!("dbdyno: {}", one.rule));
+        if one.is_unknown() {
+            text.push_str(&format!("::warning title={title}::nothing could be judged\n"));
+        }
+        for comparison in one.comparisons.iter().filter(|one| one.is_broken()) {
+            let message =
+                format!("{}, {}: {}", comparison.candidate, comparison.place(), comparison.words());
+            text.push_str(&format!("::error title={title}::{}\n", data(&message)));
+        }
+    }
+    text
+}
+
+/// A message with the escapes of workflow commands.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// A property of a command: `:` and `,` would end it.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// The outcome of the run of this name as JUnit XML: a test suite for each rule, with a test case for each comparison. What is
+/// not judged is a skipped test.
+///
+/// # Errors
+/// Never: it is written to memory.
+pub fn junit(judged: &[Judged<'_>], name: &str) -> io::Result<String> {
+    let mut xml = Writer::new_with_indent(Vec::new(), b' ', 2);
+    xml.create_element("testsuites")
+        .with_attribute(("name", plain(name).as_str()))
+        .write_inner_content(|xml| judged.iter().try_for_each(|one| suite(xml, one)))?;
+    let mut text = String::from_utf8_lossy(&xml.into_inner()).into_owned();
+    text.insert_str(0, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    text.push('\n');
+    Ok(text)
+}
+
+fn suite(xml: &mut Writer<Vec<u8>>, judged: &Judged<'_>) -> io::Result<()> {
+    let broken = judged.count(|one| matches!(one, Outcome::Broken(_)));
+    let skipped = judged.count(|one| matches!(one, Outcome::NotJudged(_)));
+    let rule = plain(&judged.rule.to_string());
+    let (all, broken, skipped) =
+        (judged.comparisons.len().to_string(), broken.to_string(), skipped.to_string());
+    let attributes =
+        [("name", rule.as_str()), ("tests", &all), ("failures", &broken), ("skipped", &skipped)];
+    xml.create_element("testsuite").with_attributes(attributes).write_inner_content(|xml| {
+        for comparison in &judged.comparisons {
+            let place = plain(&comparison.place());
+            let candidate = plain(&comparison.candidate);
+            let case = [("classname", candidate.as_str()), ("name", place.as_str())];
+            let case = xml.create_element("testcase").with_attributes(case);
+            let words = comparison.words();
+            case.write_inner_content(|xml| {
+                let (tag, text) = match comparison.outcome {
+                    Outcome::Broken(_) => ("failure", ("message", words.as_str())),
+                    Outcome::NotJudged(_) => ("skipped", ("message", words.as_str())),
+                    Outcome::Kept(_) | Outcome::Unclear(_) => {
+                        let text = BytesText::new(&words);
+                        xml.create_element("system-out").write_text_content(text)?;
+                        return Ok(());
+                    }
+                };
+                xml.create_element(tag).with_attribute(text).write_empty()?;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(())
 }

@@ -1,0 +1,221 @@
+//! Records of the run for people: warnings, losses, optimizations and state snapshots, with names
+//! instead of numbers.
+
+use std::collections::BTreeMap;
+
+use dbdyno_results::{
+    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, OptimizationRecord,
+    OriginRecord, ResultsError, RunReader, SessionRecord, StateSnapshotRecord,
+};
+use dbdyno_stats::NoiseFloor;
+
+use super::Measured;
+use crate::model::{Failure, Lost, Optimization, StateSnapshots, Warning};
+
+/// Each warning once, even if several sessions reported it.
+pub(super) fn warnings(sessions: &[SessionRecord]) -> Vec<Warning> {
+    let mut by_text = BTreeMap::new();
+    for warning in sessions.iter().flat_map(|session| &session.warnings) {
+        by_text.entry(&warning.what).or_insert(&warning.advice);
+    }
+    by_text
+        .into_iter()
+        .map(|(what, advice)| Warning { what: what.clone(), advice: advice.clone() })
+        .collect()
+}
+
+pub(super) fn failures(failures: &[FailureRecord], candidates: &[CandidateRecord]) -> Vec<Failure> {
+    failures
+        .iter()
+        .filter(|failure| matches!(failure.kind, FailureKind::Wrong | FailureKind::Ended))
+        .map(|failure| Failure {
+            candidate: candidate_name(failure, candidates),
+            at: failure.at.clone(),
+            reason: failure.reason.clone(),
+        })
+        .collect()
+}
+
+/// Losses per candidate, and whether its data differs since then.
+pub(super) fn lost(failures: &[FailureRecord], candidates: &[CandidateRecord]) -> Vec<Lost> {
+    let mut by_candidate: BTreeMap<u32, Lost> = BTreeMap::new();
+    for failure in failures.iter().filter(|failure| failure.kind == FailureKind::Lost) {
+        let before = by_candidate.get(&failure.candidate).map_or(0, |lost| lost.count);
+        let differs = |other: &&FailureRecord| {
+            other.kind == FailureKind::Differs && other.candidate == failure.candidate
+        };
+        by_candidate.insert(
+            failure.candidate,
+            Lost {
+                candidate: candidate_name(failure, candidates),
+                count: before + 1,
+                at: failure.at.clone(),
+                reason: failure.reason.clone(),
+                data_differs_from: failures.iter().find(differs).map(|other| other.at.clone()),
+            },
+        );
+    }
+    by_candidate.into_values().collect()
+}
+
+fn candidate_name(failure: &FailureRecord, candidates: &[CandidateRecord]) -> String {
+    candidates
+        .get(failure.candidate as usize)
+        .map_or_else(|| failure.candidate.to_string(), |candidate| candidate.name.clone())
+}
+
+/// With fewer microbenchmarks, there is no conclusion.
+const LEAST: usize = 4;
+
+/// About 95% of the intervals of equal instances contain 1; a share below this has another cause.
+const EXPECTED: f64 = 0.75;
+
+/// A warning if too many of the control's intervals exclude 1 and the instances will not be restarted.
+/// The memory layout of data and code changes with each start; with a single start its effect is in
+/// every ratio.
+pub(super) fn warning(
+    measured: &[Measured],
+    candidates: &[CandidateRecord],
+    floor: Option<&NoiseFloor>,
+) -> Option<Warning> {
+    let NoiseFloor { contains_one, count, typical, .. } = floor?;
+    let once = |one: &Measured| {
+        let restarts = || one.slices.iter().map(|slice| slice.restart);
+        one.planned_restarts.is_none_or(|planned| planned == 1)
+            && restarts().min() == restarts().max()
+    };
+    let is_off = *count >= LEAST && (*contains_one as f64) < EXPECTED * *count as f64;
+    let is_existing = matches!(candidates.first()?.origin, Some(OriginRecord::Server { .. }));
+    let advice = match is_existing {
+        true => {
+            "Both are tables of the same server, and dbdyno does not restart it: the copies differ. \
+             Another run, which loads them again, shows by how much."
+        }
+        false => {
+            "The instances were started once, and their memory layouts differ. With restarts = 4 in \
+             [schedule] the results average over several layouts."
+        }
+    };
+    (is_off && measured.iter().all(once)).then(|| Warning {
+        what: format!(
+            "two equal instances, the baseline and the control, differ by {typical} typically, \
+             beyond their intervals in {} of {count} microbenchmarks",
+            count - contains_one
+        ),
+        advice: advice.to_owned(),
+    })
+}
+
+pub(super) fn optimizations(
+    run: &RunReader,
+    candidates: &[CandidateRecord],
+) -> Result<Vec<Optimization>, ResultsError> {
+    let records = run.optimizations()?;
+    if records.is_empty() {
+        return Ok(Vec::new());
+    }
+    let microbenchmarks = run.microbenchmarks()?;
+    let microbenchmarks: Vec<_> = microbenchmarks.into_iter().map(|(record, _)| record).collect();
+    let sweep = microbenchmarks.windows(2).any(|pair| pair[0].clients != pair[1].clients);
+    let name = |id: u32| name(&microbenchmarks, id, sweep);
+    Ok(records.into_iter().map(|record| optimization(record, candidates, &name)).collect())
+}
+
+fn name(microbenchmarks: &[MicrobenchmarkRecord], id: u32, sweep: bool) -> String {
+    match microbenchmarks.get(id as usize) {
+        Some(MicrobenchmarkRecord { name, clients, .. }) if sweep => {
+            format!("{name}, {clients} {}", if *clients == 1 { "client" } else { "clients" })
+        }
+        Some(record) => record.name.clone(),
+        None => id.to_string(),
+    }
+}
+
+fn optimization(
+    record: OptimizationRecord,
+    candidates: &[CandidateRecord],
+    name: &dyn Fn(u32) -> String,
+) -> Optimization {
+    let OptimizationRecord {
+        candidate,
+        trained_with,
+        measured_next,
+        after_restart,
+        refused,
+        layout,
+    } = record;
+    let candidate = candidates
+        .get(candidate as usize)
+        .map_or_else(|| candidate.to_string(), |candidate| candidate.name.clone());
+    let (trained_with, measured_next) = (name(trained_with), name(measured_next));
+    Optimization { candidate, trained_with, measured_next, after_restart, refused, layout }
+}
+
+/// One table per time, in order. If a name occurs again, in another session or after other writes,
+/// it gets a number and a separate table.
+pub(super) fn by_time(
+    state_snapshots: &[StateSnapshotRecord],
+    candidates: &[CandidateRecord],
+) -> Vec<StateSnapshots> {
+    let mut points: Vec<Vec<&StateSnapshotRecord>> = Vec::new();
+    for one in state_snapshots {
+        match points.last_mut() {
+            Some(point)
+                if point[0].at == one.at
+                    && point.iter().all(|other| other.candidate != one.candidate) =>
+            {
+                point.push(one);
+            }
+            _ => points.push(vec![one]),
+        }
+    }
+    let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+    points
+        .into_iter()
+        .map(|point| {
+            let at = &point[0].at;
+            let time = times.entry(at).or_default();
+            *time += 1;
+            StateSnapshots {
+                at: if *time == 1 { at.clone() } else { format!("{at} ({time})") },
+                ..table(&point, candidates)
+            }
+        })
+        .collect()
+}
+
+fn table(point: &[&StateSnapshotRecord], candidates: &[CandidateRecord]) -> StateSnapshots {
+    let figures: Vec<Vec<(&str, u64)>> = point
+        .iter()
+        .map(|one| {
+            let state_snapshot = &one.state_snapshot;
+            let common =
+                [("rows", state_snapshot.rows), ("data_size", state_snapshot.data_size.as_bytes())];
+            let own = state_snapshot.state.iter().map(|(name, value)| (name.as_str(), *value));
+            common.into_iter().chain(own).collect()
+        })
+        .collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in figures.iter().flatten() {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    let value = |figures: &Vec<(&str, u64)>, wanted: &str| {
+        figures.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
+    };
+    StateSnapshots {
+        at: String::new(),
+        candidates: point
+            .iter()
+            .map(|one| {
+                let candidate = candidates.get(one.candidate as usize);
+                candidate.map_or_else(|| one.candidate.to_string(), |c| c.name.clone())
+            })
+            .collect(),
+        state: names
+            .into_iter()
+            .map(|name| (name.to_owned(), figures.iter().map(|f| value(f, name)).collect()))
+            .collect(),
+    }
+}
