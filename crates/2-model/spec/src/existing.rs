@@ -6,7 +6,7 @@ use dbdyno_types::server::{Protocol, ServerSystem};
 use crate::candidate::CandidateSection;
 use crate::experiment::{ExistingServer, Host, System};
 use crate::server::{self, Defaults};
-use crate::{host, target};
+use crate::{machines, target};
 
 /// The keys that only such a candidate has.
 pub const KEYS: [&str; 3] = ["url", "schema", "pid"];
@@ -28,7 +28,7 @@ pub fn read(
     let statements = server::read_statements(table).unwrap_or(defaults.statements);
     let schema = read_schema(table, name);
     let pid = table.integer("pid", 1..=GREATEST_PID).map(|pid| pid.value as u32);
-    let host = host::of_existing(table, url.zip(target.as_ref()), hosts);
+    let host = machines::of_existing(table, url.zip(target.as_ref()), hosts);
     server::refuse_keys_of_starting(table);
     Some(ExistingServer { system, engine, target: target?, schema: schema?, statements, pid, host })
 }

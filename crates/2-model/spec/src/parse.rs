@@ -7,11 +7,8 @@ use dbdyno_units::Share;
 use crate::build::{self, Definitions};
 use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Checks, Experiment, Workload};
-use crate::setup::{self, ReadFile};
-use crate::{
-    cpus, existing, fleet, host, insert, live, matrix, names, schedule, server, source, sqlite,
-    variant, workload,
-};
+use crate::workload::{self, ReadFile};
+use crate::{existing, insert, live, machines, names, schedule, server, source};
 
 /// Parses the text of an experiment that refers to no other file. Messages refer to it as `file_name`.
 ///
@@ -55,19 +52,19 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     // In an insert benchmark, repeats show the noise, and a control would take as long as a
     // candidate.
     let control = control.unwrap_or(insert_benchmark.is_none());
-    let cpus = cpus::read(root.table("cpus"));
-    let fleet = fleet::read(root.table("fleet"));
+    let cpus = machines::read_cpus(root.table("cpus"));
+    let fleet = machines::read_fleet(root.table("fleet"));
     let (checks, audit_ignore) = read_checks(root.table("checks"));
     let sections = Sections {
-        sqlite: sqlite::read(root.table("sqlite"), sqlite::DEFAULT),
+        sqlite: candidate::read_sqlite_settings(root.table("sqlite"), candidate::DEFAULT_SQLITE),
         servers: server::read_sections(&mut root),
         definitions: Definitions {
-            variants: variant::read_all(&mut root),
+            variants: build::read_variants(&mut root),
             source: root.table("source").and_then(source::read),
             audit_ignore,
             catalog: workload.catalog,
         },
-        hosts: host::read_all(&mut root),
+        hosts: machines::read_hosts(&mut root),
     };
     let candidates = candidate::read_all(&mut root, &sections);
     check_baseline(&root, baseline, &candidates);
@@ -82,7 +79,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     }
     existing::check_schemas(&root, &candidates, control_of);
     if let (Some(span), Some(workload)) = (workload.setup, &workload.complete) {
-        setup::check_statements(&root, span, &workload.setup, &candidates);
+        workload::check_statements(&root, span, &workload.setup, &candidates);
     }
     if let Some(workload) = &workload.complete {
         check_scripts(&root, workload, &candidates);
@@ -106,7 +103,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     existing::check_restarts(&root, &candidates, schedule.restarts_anew);
     root.finish();
 
-    let baseline = matrix::baseline(baseline?.value, &candidates);
+    let baseline = candidate::baseline(baseline?.value, &candidates);
     let mut complete = Vec::new();
     for candidate in candidates {
         complete.push(candidate.complete?);

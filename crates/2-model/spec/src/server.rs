@@ -1,16 +1,18 @@
 //! Servers that dbdyno starts: keys of a `[[candidate]]`, and the sections `[mariadb]`, `[mysql]`
 //! and `[postgresql]` with defaults for all candidates of a system.
+//!
+//! `configuration = { … }`: the server's own settings, under its names.
 
 use std::path::{Path, PathBuf};
 
-use dbdyno_document::{Problem, Span, Table};
+use dbdyno_document::{Problem, Setting, Span, Spanned, Table};
 use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::build::SourceOrigin;
-use dbdyno_types::server::{Durability, ServerSystem, StatementMode, StorageEngine};
+use dbdyno_types::server::{Durability, Protocol, ServerSystem, StatementMode, StorageEngine};
 
 use crate::build::{self, Definitions};
 use crate::experiment::{Build, Host, PrivateServer};
-use crate::{configuration, host, release, source};
+use crate::{machines, source};
 
 /// A candidate's keys for a private server. Some also apply to an existing server.
 pub const KEYS: [&str; 8] = [
@@ -89,7 +91,7 @@ pub fn read(
     definitions: &Definitions,
     hosts: &[Host],
 ) -> Option<PrivateServer> {
-    let (host, tls) = host::of_server(table, hosts);
+    let (host, tls) = machines::of_server(table, hosts);
     let engine = read_engine(table, system).or(system.storage_engines().first().copied());
     let program = table.key_span("program");
     let own = read_over(table, system, defaults);
@@ -128,7 +130,7 @@ fn read_release(
     program: Option<Span>,
 ) -> Option<ReleaseOrigin> {
     let place = table.key_span("release")?;
-    let release = release::read(table, system);
+    let release = source::read_release(table, system);
     let other = if program.is_some() {
         "program"
     } else if build::is_requested(table) {
@@ -211,7 +213,7 @@ fn read_over(table: &mut Table<'_>, system: ServerSystem, defaults: Defaults) ->
         statements: read_statements(table).unwrap_or(defaults.statements),
         restarts_after_death: restarts
             .map_or(defaults.restarts_after_death, |restarts| restarts.value as u32),
-        configuration: configuration::read(
+        configuration: read_configuration(
             table.table("configuration"),
             system,
             defaults.configuration,
@@ -229,4 +231,102 @@ fn read_program(table: &mut Table<'_>) -> Option<PathBuf> {
         return None;
     }
     Some(path.to_owned())
+}
+
+/// Reads a table on top of the default settings. Settings keep their order; an override keeps the
+/// position of the setting that it replaces.
+fn read_configuration(
+    table: Option<Table<'_>>,
+    system: ServerSystem,
+    mut settings: Vec<(String, String)>,
+) -> Vec<(String, String)> {
+    let Some(mut table) = table else { return settings };
+    let mut seen: Vec<Spanned<String>> = Vec::new();
+    for (name, value) in table.named_settings() {
+        let canonical = canonical(name.value, system);
+        if !is_setting_name(name.value) {
+            report_setting_name(&table, name);
+            continue;
+        }
+        if let Some(first) = seen.iter().find(|first| first.value == canonical) {
+            let line = table.document().line_of(first.span);
+            let message = format!("`{}` is set twice", name.value);
+            let help = format!("same setting as in line {line}");
+            table.report(Problem::new(name.span, message).help(help));
+        }
+        let Some(value) = setting_text(value, system, &table) else { continue };
+        match settings.iter_mut().find(|(name, _)| *name == canonical) {
+            Some((_, old)) => *old = value,
+            None => settings.push((canonical.clone(), value)),
+        }
+        seen.push(name.map(|_| canonical));
+    }
+    settings
+}
+
+/// The values of a setting.
+pub type ValueList = Spanned<Vec<Spanned<String>>>;
+
+/// Reads lists of values: the canonical name of each setting with its values, in the syntax of the
+/// server's configuration file. Values with problems are left out.
+pub fn read_configuration_lists<'d>(
+    table: &mut Table<'d>,
+    system: ServerSystem,
+) -> Vec<(Spanned<String>, ValueList)> {
+    let mut settings = Vec::new();
+    for (name, values) in table.named_setting_lists() {
+        if !is_setting_name(name.value) {
+            report_setting_name(table, name);
+            continue;
+        }
+        let texts = values.value.iter().filter_map(|value| {
+            let text = setting_text(*value, system, table)?;
+            Some(value.map(|_| text))
+        });
+        let texts = Spanned { value: texts.collect(), span: values.span };
+        settings.push((name.map(|name| canonical(name, system)), texts));
+    }
+    settings
+}
+
+fn report_setting_name(table: &Table<'_>, name: Spanned<&str>) {
+    let message = format!("`{}` cannot be the name of a setting", name.value);
+    let help = "names consist of letters, digits and _ - .";
+    table.report(Problem::new(name.span, message).help(help));
+}
+
+/// The canonical spelling of a name with several spellings.
+pub fn canonical(name: &str, system: ServerSystem) -> String {
+    match system.facts().protocol {
+        Protocol::MySql => name.replace('-', "_"),
+        Protocol::PostgreSql => name.to_ascii_lowercase(),
+    }
+}
+
+/// Other characters are special in the configuration file of some server.
+fn is_setting_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+}
+
+/// The value in the syntax of the server's configuration file.
+fn setting_text(
+    value: Spanned<Setting<'_>>,
+    system: ServerSystem,
+    table: &Table<'_>,
+) -> Option<String> {
+    let problem = |message: &str, help: &str| {
+        table.report(Problem::new(value.span, message).help(help));
+        None
+    };
+    match value.value {
+        Setting::String(text) if text.contains(char::is_control) => {
+            problem("a setting must be one line of plain text", "remove line breaks and tabs")
+        }
+        Setting::String(text) => Some(text.to_owned()),
+        Setting::Integer(number) => Some(number.to_string()),
+        Setting::Float(number) if number.is_finite() => Some(number.to_string()),
+        Setting::Float(_) => problem("a setting must be a finite number", "write it as a string"),
+        Setting::Boolean(on) => Some(system.facts().booleans[usize::from(on)].to_owned()),
+    }
 }

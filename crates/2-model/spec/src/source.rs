@@ -1,10 +1,13 @@
 //! `source = { … }`: the origin of a system's source.
+//!
+//! `release = …`: a compiled release of a server, by name, from Debian or from an archive.
 
 use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Problem, Spanned, Table, did_you_mean, nearest};
-use dbdyno_types::SUITES;
 use dbdyno_types::build::SourceOrigin;
+use dbdyno_types::server::ServerSystem;
+use dbdyno_types::{ReleaseOrigin, SUITES, suites};
 
 /// The keys of a location, of which exactly one must be set.
 const KINDS: [&str; 5] = ["bundled", "path", "tarball", "git", "debian"];
@@ -57,7 +60,7 @@ fn read_tarball(table: &mut Table<'_>) -> Option<SourceOrigin> {
 
 /// Reads `tarball` and `sha256`: the location of an archive of a source or release, and its checksum,
 /// which a download must have.
-pub fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<String>)> {
+fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<String>)> {
     let location = word(table, "tarball")?;
     let sha256 = table.string("sha256");
     let is_url = location.value.contains("://");
@@ -148,7 +151,7 @@ fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
 
 /// Checks the name of a suite of Debian; `None` after a problem. Names that are near a known suite are
 /// misspelt; others may be suites of another mirror.
-pub fn check_suite(table: &Table<'_>, suite: Spanned<&str>, valid: &[&str]) -> Option<()> {
+fn check_suite(table: &Table<'_>, suite: Spanned<&str>, valid: &[&str]) -> Option<()> {
     check_debian_name(table, suite)?;
     if SUITES.contains(&suite.value) || nearest(suite.value, SUITES).is_none() {
         return Some(());
@@ -173,7 +176,7 @@ fn check_debian_name(table: &Table<'_>, name: Spanned<&str>) -> Option<()> {
 }
 
 /// A non-empty string without line breaks.
-pub fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>> {
+fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>> {
     let word = table.string(key)?;
     if word.value.is_empty() || word.value.contains(char::is_control) {
         let problem =
@@ -196,4 +199,62 @@ fn whole_path(table: &Table<'_>, path: Spanned<&str>, of: &str) -> Option<PathBu
 
 fn is_hexadecimal(byte: u8) -> bool {
     byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
+}
+
+/// The keys of a location, of which exactly one must be set.
+const RELEASE_KINDS: [&str; 2] = ["debian", "tarball"];
+
+/// Reads the key of a candidate; `None` if it is missing, or after a problem.
+pub fn read_release(table: &mut Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
+    if table.is_table("release") {
+        read_release_location(table.table("release")?, system)
+    } else {
+        read_release_name(table)
+    }
+}
+
+/// The name of a release that is installed.
+fn read_release_name(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
+    let name = table.string("release")?;
+    let valid = |c: char| c.is_ascii_alphanumeric() || "+-._~".contains(c);
+    if !name.value.chars().all(valid)
+        || !name.value.starts_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        let message = format!("invalid release `{}`", name.value);
+        let help = "use the name of its directory, such as \"8.0.37\" for ~/opt/mysql/8.0.37, or \
+                    { debian = \"sid\" }, or { tarball = \"…\", sha256 = \"…\" }";
+        table.report(Problem::new(name.span, message).help(help));
+        return None;
+    }
+    Some(ReleaseOrigin::Installed { name: name.value.to_owned() })
+}
+
+fn read_release_location(mut table: Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
+    let named: Vec<&str> = RELEASE_KINDS.into_iter().filter(|kind| table.has(kind)).collect();
+    let release = match named[..] {
+        ["debian"] => read_debian_release(&mut table, system),
+        ["tarball"] => read_release_archive(&mut table),
+        _ => {
+            let message = match named.len() {
+                0 => "`release` has no location".to_owned(),
+                _ => format!("`release` has {}", named.join(" and ")),
+            };
+            let help = format!("set exactly one of {}", RELEASE_KINDS.join(", "));
+            table.report(Problem::new(table.span(), message).help(help));
+            return None;
+        }
+    };
+    table.finish();
+    release
+}
+
+fn read_debian_release(table: &mut Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
+    let suite = word(table, "debian")?;
+    check_suite(table, suite, suites(system))?;
+    Some(ReleaseOrigin::Debian { suite: suite.value.to_owned() })
+}
+
+fn read_release_archive(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
+    let (location, sha256) = read_archive(table, "release")?;
+    Some(ReleaseOrigin::Tarball { location, sha256 })
 }

@@ -7,12 +7,12 @@ use dbdyno_types::build::{Pgo, Variant};
 use dbdyno_types::server::ServerSystem;
 use dbdyno_types::{SUITES, suites};
 
+use crate::build::{help_of_unknown, near_unknown};
+use crate::candidate::{part, short};
 use crate::compare::InstalledReleases;
 use crate::compare::command_line::Word;
-use crate::configuration;
-use crate::matrix::{part, short};
 use crate::names::{CONTROL, LONGEST};
-use crate::variant::{help_of_unknown, near_unknown};
+use crate::server;
 
 /// A candidate as written. Ranges are parts of its word.
 #[derive(Debug)]
@@ -363,7 +363,7 @@ impl<'w> Reader<'w, '_> {
     fn check_duplicate(&mut self, part: Range<usize>, system: System, own: &Own) {
         let text = self.word.text;
         let canonical = |name: &str| match system {
-            System::Server(system) => configuration::canonical(name, system),
+            System::Server(system) => server::canonical(name, system),
             System::Sqlite => name.to_owned(),
         };
         let name = &text[part.clone()];

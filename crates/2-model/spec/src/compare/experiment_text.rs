@@ -8,10 +8,10 @@ use dbdyno_units::{Nanos, visible};
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::Microbenchmark;
 
+use crate::build::DEFAULT_BASE;
 use crate::compare::Options;
 use crate::compare::candidate::{Candidate, Form, Kind, Own, System, name_of_experiment, names_of};
 use crate::compare::command_line::{CommandLine, Word};
-use crate::variant::DEFAULT_BASE;
 
 /// The microbenchmarks of a comparison that names none: a transaction that reads, and one that also
 /// writes. The first one runs before any writes, so that its ratio comes early.

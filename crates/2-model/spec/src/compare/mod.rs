@@ -21,7 +21,7 @@ use self::script::ScriptOption;
 pub use self::script::ScriptWords;
 use crate::experiment::Experiment;
 use crate::parse_with_files;
-use crate::setup::ReadFile;
+use crate::workload::ReadFile;
 
 /// Names of the releases of a system that are installed on this machine.
 pub type InstalledReleases<'a> = &'a dyn Fn(ServerSystem) -> Vec<String>;

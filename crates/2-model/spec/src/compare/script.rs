@@ -9,7 +9,7 @@ use dbdyno_workloads::definition::{Script, Version};
 use super::candidate::{Candidate, System};
 use super::command_line::{CommandLine, Word};
 use super::experiment_text::{ROWS, TomlText, plain, quote};
-use crate::setup::ReadFile;
+use crate::workload::ReadFile;
 
 /// A script in the words of a command line.
 #[derive(Clone, Copy, Debug)]

@@ -3,17 +3,14 @@
 
 mod arbitrary;
 mod builds;
+mod candidates;
 mod compare;
 mod experiments;
 mod hosts;
 mod inserts;
-mod live;
-mod matrix;
 mod microbenchmark_problems;
 mod problems;
 mod scripts;
 mod server_problems;
 mod servers;
-mod setup;
-mod url_problems;
 mod valid;

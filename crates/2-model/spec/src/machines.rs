@@ -1,29 +1,32 @@
-//! `[host.NAME]`: other machines that servers run on.
+//! Machines: others (`[host.NAME]`), the CPUs of this one (`[cpus]`), and `[fleet]`.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
+use dbdyno_types::ClientWait;
 use dbdyno_types::server::{Address, Target};
+use dbdyno_units::Nanos;
 
-use crate::experiment::Host;
-use crate::{cpus, names};
+use crate::experiment::{Cpus, Fleet, Host};
+use crate::names;
 
 /// Reads all hosts. One with problems is returned as well, so that candidates can name it.
-pub fn read_all(root: &mut Table<'_>) -> Vec<Host> {
+pub fn read_hosts(root: &mut Table<'_>) -> Vec<Host> {
     let Some(mut section) = root.table("host") else { return Vec::new() };
     let tables = section.named_tables();
-    tables.into_iter().filter_map(|(name, table)| read(name, table)).collect()
+    tables.into_iter().filter_map(|(name, table)| read_host(name, table)).collect()
 }
 
-fn read(name: Spanned<&str>, mut table: Table<'_>) -> Option<Host> {
+fn read_host(name: Spanned<&str>, mut table: Table<'_>) -> Option<Host> {
     let name = names::of_host(&table, name)?;
     let ssh = table.string("ssh");
     let address = table.string("address");
     let destination = ssh.and_then(|ssh| read_destination(&table, ssh));
     let address = address.and_then(|address| read_address(&table, address));
     let directory = read_directory(&mut table);
-    let cpus = cpus::list(&mut table, "cpus");
+    let cpus = read_cpu_list(&mut table, "cpus");
     table.finish();
     Some(Host {
         name: name.to_owned(),
@@ -139,4 +142,117 @@ fn read_tls(table: &mut Table<'_>) -> bool {
     };
     table.report(Problem::new(tls.span, format!("unknown `tls` `{}`", tls.value)).help(help));
     false
+}
+
+/// More than Linux supports on any machine.
+const CPU_LIMIT: u32 = 8192;
+
+/// Reads the section; without it, the CPUs are chosen by the machine's layout.
+pub fn read_cpus(table: Option<Table<'_>>) -> Cpus {
+    let mut cpus = Cpus::default();
+    if let Some(mut table) = table {
+        cpus.system = read_cpu_list(&mut table, "system");
+        cpus.dbdyno = read_cpu_list(&mut table, "dbdyno");
+        cpus.prevent_idle = table.bool("prevent_idle").map(|prevent_idle| prevent_idle.value);
+        let words = ClientWait::ALL.map(|wait| (wait.name(), wait));
+        cpus.wait = table.choice("wait", &words).map(|wait| wait.value);
+        table.finish();
+    }
+    cpus
+}
+
+/// A list of CPUs in the format of Linux: `0-3,6`. Whether they exist is not checked here.
+fn read_cpu_list(table: &mut Table<'_>, key: &'static str) -> Option<String> {
+    let list = table.string(key)?;
+    if list.value.split(',').all(is_range) {
+        return Some(list.value.to_owned());
+    }
+    let message = format!("invalid CPU list `{}`", list.value);
+    let help = "use numbers and ascending ranges, such as \"0-3,6\"";
+    table.report(Problem::new(list.span, message).help(help));
+    None
+}
+
+fn is_range(text: &str) -> bool {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    matches!((cpu(first), cpu(last)), (Some(first), Some(last)) if first <= last)
+}
+
+fn cpu(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten().filter(|cpu| *cpu < CPU_LIMIT)
+}
+
+/// More than any cluster has.
+const MOST_NODES: i64 = 100_000;
+
+/// A job must have time to start servers and to measure something.
+const TIMES: RangeInclusive<Nanos> = Nanos::from_secs(60)..=Nanos::from_secs(365 * 24 * 3600);
+
+/// Reads the section, if there is one.
+pub fn read_fleet(table: Option<Table<'_>>) -> Option<Fleet> {
+    let mut table = table?;
+    let mut fleet = Fleet {
+        partition: slurm_name(&mut table, "partition"),
+        nodes: table.integer("nodes", 1..=MOST_NODES).map(|nodes| nodes.value as u32),
+        nodelist: slurm_name(&mut table, "nodelist"),
+        constraint: slurm_name(&mut table, "constraint"),
+        account: slurm_name(&mut table, "account"),
+        time: table.duration("time", TIMES).map(|time| time.value),
+        shard: table.bool("shard").is_some_and(|shard| shard.value),
+        scratch: None,
+    };
+    if let Some(scratch) = table.string("scratch") {
+        if scratch.value.starts_with('/') {
+            fleet.scratch = Some(scratch.value.to_owned());
+        } else {
+            let message = format!("`{}` is not an absolute path", scratch.value);
+            let help = "name a directory on a local disk of each node, such as \"/scratch\"";
+            table.report(Problem::new(scratch.span, message).help(help));
+        }
+    }
+    if fleet.nodes.is_some() && fleet.nodelist.is_some() {
+        let span = table.key_span("nodes").unwrap_or_default();
+        let message = "`nodes` and `nodelist` are both set";
+        let help = "`nodes` lets dbdyno choose; `nodelist` names them";
+        table.report(Problem::new(span, message).help(help));
+    }
+    table.finish();
+    Some(fleet)
+}
+
+/// A name or an expression that is passed to Slurm as one argument.
+fn slurm_name(table: &mut Table<'_>, key: &'static str) -> Option<String> {
+    let text = table.string(key)?;
+    if text.value.is_empty() || text.value.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        let message = format!("invalid {key} `{}`", text.value.escape_debug());
+        table.report(Problem::new(text.span, message).help("use Slurm's name, without spaces"));
+        return None;
+    }
+    Some(text.value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_numbers_and_ranges() {
+        for (text, right) in [
+            ("0", true),
+            ("0-3,6", true),
+            ("7-7", true),
+            ("", false),
+            ("0,", false),
+            ("3-0", false),
+            ("-1", false),
+            ("+1", false),
+            ("1-2-3", false),
+            ("all", false),
+            ("0, 1", false),
+            ("99999999999", false),
+        ] {
+            assert_eq!(text.split(',').all(is_range), right, "{text}");
+        }
+    }
 }
