@@ -4,10 +4,12 @@
 mod absolute;
 mod contrasts;
 mod records;
-mod scaling;
 
 use std::collections::BTreeMap;
 
+use absolute::{
+    Background, Cpus, PercentileRatios, SystemKind, absolute, cpu_per_query, switches_per_query,
+};
 use dbdyno_results::{
     CandidateRecord, FailureRecord, MicrobenchmarkRecord, ResultsError, Role, RunReader,
     SliceRecord,
@@ -19,17 +21,13 @@ use dbdyno_stats::{
 use dbdyno_types::Work;
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
-use crate::candidates::reported;
-use crate::counter_summaries::summarise as summarise_counters;
 use crate::inserts;
-use crate::metric::{Grouping, Metric, summarise};
+use crate::metric::{Grouping, Metric, summarise, summarise_counters};
 use crate::model::{
     self, Absolute, CounterFigure, Estimate, MicrobenchmarkRows, Percentile, RelativePercentile,
     Report, Row, Verdict,
 };
-use absolute::{
-    Background, Cpus, PercentileRatios, SystemKind, absolute, cpu_per_query, switches_per_query,
-};
+use crate::words::reported;
 
 /// Share of its CPUs above which a server or a client counts as the bottleneck.
 const LIMIT: f64 = 0.9;
@@ -100,7 +98,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         series: contrasts::series_of(run, &measured, &records, &qps),
         counter_groups: summarise_counters(&microbenchmarks, &records),
         not_counted: absolute::not_counted(&sessions, &records),
-        scaling: scaling::rows(&measured, &records),
+        scaling: contrasts::rows(&measured, &records),
         microbenchmarks,
         unmeasured,
         insert,

@@ -9,14 +9,14 @@ mod absolute;
 mod agreement;
 mod facts;
 mod sections;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 
+use absolute::Sources;
 use dbdyno_stats::Difference;
 use dbdyno_text::letter;
 use dbdyno_units::{Ratio, Share};
+use facts::matched;
 use serde::Serialize;
 
 pub use absolute::{AbsoluteCell, AbsoluteRow, AbsoluteValue, Change, ChangeSummary};
@@ -24,16 +24,16 @@ pub use agreement::Agreement;
 pub use facts::{Fact, Facts};
 pub use sections::{absolute_csv, csv, html, markdown, terminal};
 
-use crate::candidates::is_existing_server;
 use crate::export::{ExportError, versioned_json};
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{
     CandidateRecord, Estimate, GroupSummary, MicrobenchmarkRows, Report, RunStatus, Verdict,
     compared_names, distinct,
 };
-use crate::words::{TABLES_ROWS, readable_time, status};
-use absolute::Sources;
-use facts::matched;
+use crate::words::{TABLES_ROWS, is_existing_server, readable_time, status};
+
+#[cfg(test)]
+mod tests;
 
 /// The format version of `comparison.json`; incremented if a field is renamed or changes its
 /// meaning.

@@ -8,18 +8,16 @@ use dbdyno_text::decimals;
 use dbdyno_units::Ratio;
 use serde::Serialize;
 
-use crate::inserts;
+pub use crate::sections::operations::relative_csv;
+
 use crate::key_results::{self, KeyResult};
 use crate::metric::Grouping;
 use crate::model::{MicrobenchmarkRows, Report};
-use crate::sections::counters::counters_csv;
-use crate::sections::effects::effects_csv;
-use crate::sections::operations::latency_csv;
-pub use crate::sections::operations::relative_csv;
-use crate::sections::series::changes_csv;
-use crate::sections::summaries::summary_csv;
+use crate::sections::key_results::summary_csv;
+use crate::sections::operations::{counters_csv, latency_csv};
+use crate::sections::series::{changes_csv, effects_csv};
 use crate::sections::sweep::scaling_csv;
-use crate::{html, markdown};
+use crate::{html, inserts, markdown};
 
 /// The version of the JSON structure; it changes when a field is renamed, removed or changes its meaning.
 pub const RUN_JSON_FORMAT: u32 = 3;
@@ -155,4 +153,235 @@ fn write(dir: &Path, path: &Path, name: &str, text: &str) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::model::Row;
+    use crate::sample;
+
+    fn rows(text: &str) -> Vec<csv::StringRecord> {
+        csv::Reader::from_reader(text.as_bytes()).records().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn relative_csv_has_the_published_columns() {
+        let text = relative_csv(&sample::report_of(&[]));
+        assert_eq!(
+            text,
+            "microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,\
+         baseline_qps,relative_cpu,cpu_us_per_query,errors,clients,relative_cs,\
+         client_cpu_us_per_query,cs_per_query,user_us_per_query,system_us_per_query,\
+         relative_cpu_ci_low,relative_cpu_ci_high,cpu_verdict,trusted_metric\n"
+        );
+    }
+
+    #[test]
+    fn relative_csv_has_a_line_per_row_including_the_control() {
+        let text = relative_csv(&sample::report_of(&["scan_range=100"]));
+        insta::assert_snapshot!(text, @"
+    microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors,clients,relative_cs,client_cpu_us_per_query,cs_per_query,user_us_per_query,system_us_per_query,relative_cpu_ci_low,relative_cpu_ci_high,cpu_verdict,trusted_metric
+    scan_range=100,range-1,rel,rel_withdbg,1.007702,1.006329,1.009593,faster,93,5.875,5.830,0.991945,170118.582,0,1,,,0.000400,,,0.989780,0.994019,less CPU,qps
+    scan_range=100,range-1,rel_native,rel_withdbg,1.016263,1.013757,1.018665,faster,80,5.925,5.830,0.984467,168836.066,0,1,,,0.000400,,,0.982324,0.986683,less CPU,qps
+    scan_range=100,range-1,rel_native_lto,rel_withdbg,1.034523,1.031424,1.036772,faster,94,6.031,5.830,0.966879,165819.679,0,1,,,0.000400,,,0.963821,0.968973,less CPU,qps
+    scan_range=100,range-1,control,rel_withdbg,1.000827,0.998172,1.003232,within noise,90,5.835,5.830,0.998754,171286.348,0,1,,,0.000400,,,0.995658,1.000947,within noise,qps
+    ");
+        assert_eq!(rows(&relative_csv(&sample::report())).len(), 42 * 4);
+    }
+
+    #[test]
+    fn unknown_value_is_an_empty_field() {
+        let mut report = sample::incomplete(&["insert_range=100"]);
+        report.microbenchmarks[0].baseline.qps = None;
+        let first = rows(&relative_csv(&report)).swap_remove(0);
+        assert_eq!((&first[4], &first[5], &first[6], &first[7]), ("", "", "", "unknown"));
+        assert_eq!((&first[10], &first[11]), ("", ""));
+    }
+
+    #[test]
+    fn names_with_commas_and_quotes_are_quoted() {
+        let mut report = sample::report_of(&["scan_range=100"]);
+        let odd = "a,\"b\"\nc";
+        report.microbenchmarks[0].rows[0].candidate = odd.to_owned();
+        assert_eq!(&rows(&relative_csv(&report))[0][2], odd);
+    }
+
+    #[test]
+    fn summary_csv_has_five_groups_and_no_deviation_of_one_value() {
+        let text = summary_csv(&sample::report());
+        assert!(
+            text.starts_with(
+                "group,candidate,count,min,max,avg,median,stddev,worst,best,clients\n"
+            )
+        );
+        assert_eq!(rows(&text).len(), 5 * 4);
+        let one = summary_csv(&sample::report_of(&["scan_range=100"]));
+        assert_eq!(&rows(&one)[0][7], "");
+    }
+
+    #[test]
+    fn run_json_parses_back_without_blocks() {
+        let report = sample::report();
+        let text = run_json(&report).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["format"], RUN_JSON_FORMAT);
+        assert_eq!(value["microbenchmarks"].as_array().unwrap().len(), 42);
+        let row = &value["microbenchmarks"][0]["rows"][0];
+        let Row { relative_qps, blocks, .. } = &report.microbenchmarks[0].rows[0];
+        assert_eq!(row["relative_qps"]["median"], relative_qps.unwrap().median.get());
+        assert_eq!(row["blocks"], *blocks);
+        assert!(row.get("ratios").is_none());
+        assert!(text.starts_with("{\n  \"format\": 3,\n  \"name\""));
+        let results = value["key_results"].as_array().unwrap();
+        assert_eq!(results.len(), 3 * 5);
+        let writes = &results[4];
+        assert_eq!((&writes["group"], &writes["metric"]), (&"writes".into(), &"cpu".into()));
+        assert_eq!(writes["throughput"]["metric"], "qps");
+        assert_eq!(row["trusted_metric"], "qps");
+    }
+
+    #[test]
+    fn files_are_replaced_and_no_temporary_files_remain() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("new");
+        let report = sample::report_of(&["scan_range=100"]);
+        write_all(&report, &target).unwrap();
+        fs::write(target.join("run.json"), "old").unwrap();
+        let other = dir.path().join("other");
+        fs::write(&other, "of somebody else").unwrap();
+        fs::remove_file(target.join("summary.csv")).unwrap();
+        std::os::unix::fs::symlink(&other, target.join("summary.csv")).unwrap();
+        let paths = write_all(&report, &target).unwrap();
+        assert_eq!(paths.len(), 6);
+        let mut names: Vec<_> =
+            fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        let expected =
+            ["latency.csv", "relative.csv", "report.html", "report.md", "run.json", "summary.csv"];
+        assert_eq!(names, expected);
+        assert!(fs::read_to_string(target.join("run.json")).unwrap().contains("\"format\""));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else");
+    }
+
+    #[test]
+    fn latency_csv_has_a_line_per_candidate_and_percentile() {
+        let text = latency_csv(&sample::servers_of(&["insert_range=100"]));
+        insta::assert_snapshot!(text, @"
+    microbenchmark,group,clients,candidate,baseline,percentile,response_time_us,relative,ci_low,ci_high,verdict
+    insert_range=100,writes,1,innodb,innodb,p50,7.905,,,,
+    insert_range=100,writes,1,innodb,innodb,p95,11.017,,,,
+    insert_range=100,writes,1,innodb,innodb,p99,15.727,,,,
+    insert_range=100,writes,1,myrocks,innodb,p50,7.881,0.990534,0.982534,0.998534,faster
+    insert_range=100,writes,1,myrocks,innodb,p95,10.983,0.995267,0.979267,1.011267,within noise
+    insert_range=100,writes,1,myrocks,innodb,p99,15.679,0.996845,0.964845,1.028845,within noise
+    insert_range=100,writes,1,control,innodb,p50,7.957,0.999420,0.991420,1.007420,within noise
+    insert_range=100,writes,1,control,innodb,p95,11.089,0.999710,0.983710,1.015710,within noise
+    insert_range=100,writes,1,control,innodb,p99,15.829,0.999807,0.967807,1.031807,within noise
+    ");
+        assert_eq!(rows(&latency_csv(&sample::imported())).len(), 0, "none is known");
+    }
+
+    #[test]
+    fn scaling_csv_compares_with_the_next_smaller_and_the_smallest_number() {
+        let report = sample::sweep_of(&[1, 4, 16]);
+        let text = scaling_csv(&report);
+        let all = rows(&text);
+        assert_eq!(all.len(), 2 * 3 * 3, "two microbenchmarks, three candidates, three pairs");
+        let pairs: Vec<(&str, &str)> = all[..3].iter().map(|row| (&row[3], &row[4])).collect();
+        assert_eq!(pairs, [("4", "1"), ("16", "4"), ("16", "1")]);
+        let ratio = |row: usize| all[row][6].parse::<f64>().unwrap();
+        assert!((ratio(0) * ratio(1) - ratio(2)).abs() < 1e-5);
+        assert_eq!((&all[0][9], &all[0][14], &all[0][15]), ("faster", "slower", "yes"));
+        let dir = tempfile::tempdir().unwrap();
+        let paths = write_all(&report, dir.path()).unwrap();
+        assert!(paths.iter().any(|path| path.ends_with("scaling.csv")));
+    }
+
+    #[test]
+    fn error_names_the_file_and_what_to_try() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = write_all(&sample::report_of(&[]), &file).unwrap_err().to_string();
+        assert!(error.contains("report.html") && error.contains("check that"), "{error}");
+    }
+
+    #[test]
+    fn counters_csv_has_a_line_per_known_figure() {
+        let report = sample::only_kernel_counters(&["scan_range=100"]);
+        let text = counters_csv(&report);
+        assert_eq!(rows(&text).len(), 5 * 3, "the baseline, three candidates and the control");
+        let text = counters_csv(&sample::counted(&["scan_range=100"]));
+        let all = rows(&text);
+        assert_eq!(all.len(), 5 * 12);
+        let of = |candidate: &str, figure: &str| {
+            let mut all = all.iter().filter(|row| &row[3] == candidate && &row[5] == figure);
+            all.next().unwrap().clone()
+        };
+        let ipc = of("rel", "instructions_per_cycle");
+        let (own, base): (f64, f64) = (
+            ipc[6].parse().unwrap(),
+            of("rel_withdbg", "instructions_per_cycle")[6].parse().unwrap(),
+        );
+        let relative: f64 = ipc[7].parse().unwrap();
+        assert!((own / base - relative).abs() < 1e-5, "{ipc:?}");
+        assert_eq!(&ipc[10], "0.6250");
+        let faults = of("rel", "minor_faults_per_query");
+        assert_eq!((&faults[6], &faults[7], &faults[10]), ("0.000410", "", ""));
+    }
+
+    #[test]
+    fn counters_csv_is_only_written_if_there_are_counters() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = |report: &Report| -> Vec<String> {
+            let paths = write_all(report, dir.path()).unwrap();
+            paths
+                .iter()
+                .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+                .collect()
+        };
+        assert!(
+            !names(&sample::report_of(&["scan_range=100"])).contains(&"counters.csv".to_owned())
+        );
+        let mut counted = sample::counted(&["scan_range=100"]);
+        assert_eq!(names(&counted).last().unwrap(), "counters.csv");
+        // An existing server may be the baseline, whose counters cannot be read.
+        counted.microbenchmarks[0].baseline.counters.clear();
+        assert_eq!(names(&counted).last().unwrap(), "counters.csv");
+    }
+
+    #[test]
+    fn effects_are_exported_with_a_matrix_only() {
+        let report = sample::matrix(&["insert_range=100"], false);
+        let table = effects_csv(&report);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines.len(), 1 + 3, "{table}");
+        let main = "maria,insert_range=100,writes,1,innodb_doublewrite,OFF,ON,,,,1.124";
+        assert!(lines[1].starts_with(main), "{table}");
+        let interaction = ",innodb_doublewrite,OFF,ON,innodb_flush_neighbors,1,0,1.057";
+        assert!(lines[3].contains(interaction), "{table}");
+        let json: serde_json::Value = serde_json::from_str(&run_json(&report).unwrap()).unwrap();
+        assert_eq!(json["effects"][2]["with"]["value"], "1");
+        let files = |report: &Report| {
+            let directory = tempfile::tempdir().unwrap();
+            write_all(report, directory.path()).unwrap();
+            directory.path().join("effects.csv").exists()
+        };
+        assert!(files(&report) && !files(&sample::report_of(&["insert_range=100"])));
+    }
+
+    #[test]
+    fn changes_of_a_series_have_a_table() {
+        let report = sample::series(12);
+        let text = changes_csv(&report);
+        let mut lines = text.lines();
+        assert!(lines.next().unwrap().starts_with("series,microbenchmark,group,"));
+        assert_eq!(lines.clone().count(), 2 * report.microbenchmarks.len());
+        let first: Vec<&str> = lines.next().unwrap().split(',').collect();
+        assert_eq!(first[0], "mariadb");
+        assert!(["faster", "slower"].contains(&first[9]), "{first:?}");
+        let dir = tempfile::tempdir().unwrap();
+        let written = write_all(&report, dir.path()).unwrap();
+        assert!(written.iter().any(|path| path.ends_with("changes.csv")));
+    }
+}

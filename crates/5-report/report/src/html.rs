@@ -7,40 +7,27 @@
 //! It reads the page's own elements, so that no data is in the page twice.
 
 mod candidates;
+pub(crate) mod charts;
 mod details;
-mod distribution;
 pub(crate) mod document;
 pub(crate) mod elements;
-mod environment;
-mod group_table;
-mod header;
-mod heat;
 mod inserts;
-mod key_results;
-pub(crate) mod lanes;
-pub(crate) mod line_chart;
-pub(crate) mod marker;
-pub(crate) mod notes;
-pub(crate) mod plot;
-mod policy;
-pub(crate) mod scale;
+pub(crate) mod page;
+mod results;
 mod sweep;
-pub(crate) mod verdict;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::metric::{Grouping, Metric};
 use crate::model::Report;
 use crate::sections::builds::builds;
-use crate::sections::counters::counters;
-use crate::sections::effects::effects;
-use crate::sections::optimizations::optimizations;
-use crate::sections::overview::state_snapshots;
-use crate::sections::series::{comes_first, series};
-use crate::sections::summaries::summaries;
+use crate::sections::key_results::summaries;
+use crate::sections::operations::counters;
+use crate::sections::overview::{optimizations, state_snapshots};
+use crate::sections::series::{comes_first, effects, series};
 use crate::sections::{Output, Section};
 use elements::section;
-use policy::{POLICY, SCRIPT, STYLE};
+use page::{POLICY, SCRIPT, STYLE};
 
 /// Render the page.
 #[must_use]
@@ -49,24 +36,24 @@ pub fn render(report: &Report) -> String {
     let results = if report.insert.is_some() { "#inserts" } else { "#comparison" };
     let body = html! {
         a.skip href=(results) { "Skip to the results" }
-        (header::header(report))
+        (page::header(report))
         main {
-            (notes::failures_and_warnings(report))
+            (page::failures_and_warnings(report))
             @if let Some(insert) = &report.insert {
-                (header::legend_bar(report))
+                (page::legend_bar(report))
                 (inserts::render(insert))
             } @else {
-                (header::toolbar(report))
-                @if !comes_first(report) { (key_results::render(report)) }
+                (page::toolbar(report))
+                @if !comes_first(report) { (results::render(report)) }
             }
             @if !report.microbenchmarks.is_empty() { (results_of_microbenchmarks(report)) }
             (page(builds))
             (candidates::render(report))
             (page(optimizations))
             (document::section(&state_snapshots(report)))
-            (environment::render(report))
+            (candidates::environment(report))
         }
-        (notes::footer(report))
+        (page::footer(report))
         script { (PreEscaped(SCRIPT)) }
     };
     document(&report.name, body).into_string()
@@ -86,7 +73,7 @@ pub(crate) fn document(title: &str, body: Markup) -> Markup {
                 title { (title) " – dbdyno" }
                 style { (PreEscaped(STYLE)) }
             }
-            body { (marker::definitions()) (body) }
+            body { (elements::definitions()) (body) }
         }
     }
 }
@@ -95,8 +82,8 @@ pub(crate) fn document(title: &str, body: Markup) -> Markup {
 fn results_of_microbenchmarks(report: &Report) -> Markup {
     let page = |of: fn(&Report, Output) -> Section| document::section(&of(report, Output::Page));
     let groups = html! {
-        (notes::how_to_read(report))
-        @for view in views(report) { (group_table::render(report, view)) }
+        (page::how_to_read(report))
+        @for view in views(report) { (results::group_table(report, view)) }
     };
     html! {
         (page(series))

@@ -5,9 +5,7 @@
 //! judges one by rules.
 
 pub mod assemble;
-mod candidates;
 pub mod comparison;
-mod counter_summaries;
 pub mod export;
 mod figures;
 pub mod gate;

@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use crate::key_results::Finding;
 use crate::model::{
-    CandidateRecord, Estimate, GroupSummary, Lost, MicrobenchmarkRows, Report, Role, Row, Verdict,
+    CandidateRecord, CounterFigure, CounterSummary, Estimate, GroupSummary, Lost,
+    MicrobenchmarkRows, Report, Role, Row, Verdict,
 };
 
 /// A metric of the comparison.
@@ -330,9 +331,50 @@ fn summary(
     })
 }
 
+/// Summarise the ratios of instructions, cycles and instructions per cycle by group, number of
+/// clients and candidate. Failed rows are left out.
+pub(crate) fn summarise_counters(
+    microbenchmarks: &[MicrobenchmarkRows],
+    candidates: &[CandidateRecord],
+) -> Vec<CounterSummary> {
+    let mut summaries = Vec::new();
+    for (group, members) in Grouping::Five.groups(microbenchmarks) {
+        let clients: BTreeSet<u32> = members.iter().map(|(_, member)| member.clients).collect();
+        for clients in clients {
+            let members = members.iter().filter(|(_, member)| member.clients == clients);
+            let rows: Vec<_> = members.flat_map(|(_, member)| &member.rows).collect();
+            for candidate in candidates.iter().filter(|one| one.role != Role::Baseline) {
+                let own = rows.iter().filter(|row| {
+                    row.candidate == candidate.name && row.cpu_verdict != Verdict::Failed
+                });
+                let of = |figure| {
+                    let ratios = own.clone().filter_map(|row| row.relative_counters.get(&figure));
+                    let ratios: Vec<Ratio> = ratios.map(|estimate| estimate.median).collect();
+                    let summary = Summary::of(&ratios)?;
+                    Some(CounterSummary {
+                        group: group.to_owned(),
+                        clients,
+                        candidate: candidate.name.clone(),
+                        role: candidate.role,
+                        figure,
+                        count: summary.count,
+                        min: summary.min,
+                        max: summary.max,
+                        avg: summary.avg,
+                        median: summary.median,
+                    })
+                };
+                summaries.extend(CounterFigure::OF_GROUPS.into_iter().filter_map(of));
+            }
+        }
+    }
+    summaries
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Report;
     use crate::{key_results, sample};
 
     #[test]
@@ -384,5 +426,25 @@ mod tests {
         let names: Vec<&str> = Grouping::Five.groups(&report.microbenchmarks).into_keys().collect();
         assert_eq!(names, ["point-1", "point-2", "range-1", "range-2", "writes"]);
         assert_eq!(Grouping::Three.groups(&report.microbenchmarks).len(), 3);
+    }
+
+    #[test]
+    fn group_summaries_leave_out_failed_rows() {
+        let mut report = sample::counted(&["scan_range=100", "range-covered-pk_range=100"]);
+        let first = |report: &Report| {
+            let all = summarise_counters(&report.microbenchmarks, &report.candidates);
+            let of = all.into_iter().find(|one| one.figure == CounterFigure::InstructionsPerCycle);
+            of.unwrap()
+        };
+        let both = first(&report);
+        let (group, candidate) = (both.group.clone(), both.candidate.clone());
+        let members = report.microbenchmarks.iter().filter(|one| one.group == group).count();
+        assert_eq!(both.count, members);
+        let failed = report.microbenchmarks.iter_mut().rev().find(|one| one.group == group);
+        let mut rows = failed.unwrap().rows.iter_mut();
+        rows.find(|row| row.candidate == candidate).unwrap().cpu_verdict = Verdict::Failed;
+        let after = summarise_counters(&report.microbenchmarks, &report.candidates);
+        let left = after.iter().find(|one| one.group == group && one.candidate == candidate);
+        assert_eq!(left.map_or(0, |one| one.count), members - 1);
     }
 }

@@ -16,8 +16,7 @@ pub use inserts::inserts;
 pub use servers::{imported, servers, servers_of, sweep, sweep_of};
 pub use variants::{audited, counted, counted_sweep, history, only_kernel_counters, series};
 
-use crate::counter_summaries::summarise as summarise_counters;
-use crate::metric::{Grouping, Metric, summarise};
+use crate::metric::{Grouping, Metric, summarise, summarise_counters};
 use crate::model::{
     BuildRecord, CandidateRecord, Change, Effect, Failure, MicrobenchmarkRows, NoiseFloor, Report,
     Role, RunStatus, Verdict, Warning,

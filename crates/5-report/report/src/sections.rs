@@ -6,23 +6,18 @@
 //! where the outputs order their sections (`terminal.rs`, `html.rs`, `markdown.rs`).
 
 pub(crate) mod builds;
-pub(crate) mod counters;
-pub(crate) mod effects;
 pub(crate) mod inserts;
 pub(crate) mod key_results;
 pub(crate) mod operations;
-pub(crate) mod optimizations;
 pub(crate) mod overview;
 pub(crate) mod series;
-pub(crate) mod summaries;
 pub(crate) mod sweep;
 
 use dbdyno_text::{Cell, Interval, Mark, Table, Tone};
 use dbdyno_units::Ratio;
 
 use crate::figures::{ends, plus_minus, ratio};
-use crate::html::lanes::Lane;
-use crate::html::line_chart::LineChart;
+use crate::html::charts::{Lane, LineChart};
 use crate::metric::{Metric, compared};
 use crate::model::{Estimate, Report, Role, Series, Verdict};
 

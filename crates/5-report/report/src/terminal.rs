@@ -1,29 +1,24 @@
 //! The report as text for a terminal: the order of its sections.
 //!
 //! The tables of groups are not part of the document: a cell has a ratio, a sign and an interval whose
-//! arrangement depends on the width of all tables ([`layout`]).
+//! arrangement depends on the width of all tables ([`tables`]).
 
-mod group_table;
-mod layout;
-mod short_names;
+mod tables;
+
+use dbdyno_text::{plain, terminal, write_blocks};
 
 pub use dbdyno_text::{COLOR_CODES, Paint};
-use dbdyno_text::{plain, terminal, write_blocks};
 
 use crate::metric::{Grouping, Metric};
 use crate::model::{InsertReport, Report, RunStatus};
 use crate::sections::builds::builds;
-use crate::sections::counters::counters;
-use crate::sections::effects::effects;
-use crate::sections::key_results::key_results;
-use crate::sections::operations::{Part, operations};
+use crate::sections::key_results::{key_results, summaries};
+use crate::sections::operations::{Part, counters, operations};
 use crate::sections::overview::{config_diff, introduction, notes, nothing, training};
-use crate::sections::series::{comes_first, series};
-use crate::sections::summaries::summaries;
+use crate::sections::series::{comes_first, effects, series};
 use crate::sections::{Output, Section, inserts, sweep};
 use crate::words;
-use layout::Layout;
-use short_names::ShortNames;
+use tables::{Layout, ShortNames};
 
 /// Where the tables by candidate are, if they are left out.
 const NOT_BY_CANDIDATE: &str =
@@ -80,9 +75,9 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         if by_series {
             break;
         }
-        for metric in group_table::metrics(report, &members) {
+        for metric in tables::metrics(report, &members) {
             let layout = Layout::choose(report, *metric, options.width);
-            group_table::render(&mut out, report, (group, &members), &layout, paint);
+            tables::render(&mut out, report, (group, &members), &layout, paint);
         }
     }
     let mut sections = vec![sweep::all_steps(report)];

@@ -1,9 +1,11 @@
-//! Sentences shared by the terminal report and the HTML page.
+//! Sentences shared by the terminal report and the HTML page, and what a candidate is, in words.
 
 use dbdyno_units::grouped;
 
 use crate::metric::{Metric, client_bound_rows, clients, data_differs, servers_had_idle_time};
-use crate::model::{InsertReport, Lost, Report, RunStatus};
+use crate::model::{
+    BuildRecord, CandidateRecord, InsertReport, Lost, OriginRecord, Report, Role, RunStatus,
+};
 
 /// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
 pub(crate) fn readable_time(started: &str) -> String {
@@ -124,5 +126,243 @@ pub(crate) fn status(report: &Report) -> String {
         (_, Some(pid)) => format!("running (pid {pid})"),
         (RunStatus::Complete, None) => "complete".to_owned(),
         (RunStatus::Incomplete, None) => "incomplete: can be resumed".to_owned(),
+    }
+}
+
+/// Labels of a configuration that differ between candidates without a meaning: each candidate of an
+/// existing server has its own schema, processes have numbers, and the address is named first.
+const WITHOUT_MEANING: [&str; 3] = ["schema", "process", "address"];
+
+/// What distinguishes a candidate from the baseline, the most important first: system, program,
+/// variant, settings. Empty for an equal one.
+pub(crate) fn differences(candidate: &CandidateRecord, baseline: &CandidateRecord) -> Vec<String> {
+    let mut differences = Vec::new();
+    let mut unless_same = |own: Option<String>, other: Option<String>| {
+        if own != other {
+            differences.extend(own);
+        }
+    };
+    unless_same(Some(candidate.system_title()), Some(baseline.system_title()));
+    unless_same(origin(candidate), origin(baseline));
+    let of_build = |of: fn(&BuildRecord) -> String| {
+        (candidate.build.as_ref().map(of), baseline.build.as_ref().map(of))
+    };
+    for (own, other) in [
+        of_build(|build| format!("variant {}", build.variant)),
+        of_build(|build| build.compiler.clone()),
+    ] {
+        unless_same(own, other);
+    }
+    let delay = |of: &CandidateRecord| of.injected_delay.map(|delay| format!("delayed by {delay}"));
+    unless_same(delay(candidate), delay(baseline));
+    differences.extend(settings(candidate, baseline));
+    differences
+}
+
+/// Characters of a difference in a summary: some settings are lists of settings.
+const LONGEST: usize = 60;
+
+/// The differences as one text of at most `most` of them.
+pub(crate) fn summary(
+    candidate: &CandidateRecord,
+    baseline: &CandidateRecord,
+    most: usize,
+) -> String {
+    if candidate.role == Role::Control {
+        return format!("a second instance of {}", baseline.name);
+    }
+    if let Some(OriginRecord::Imported { file }) = &candidate.origin {
+        return format!("imported from {file}");
+    }
+    let all = differences(candidate, baseline);
+    let rest = all.len().saturating_sub(most);
+    let shorten = |text: &String| match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.clone(),
+    };
+    let shown: Vec<String> = all.iter().take(most).map(shorten).collect();
+    match (shown.is_empty(), rest) {
+        (true, _) => "no difference in its configuration".to_owned(),
+        (false, 0) => shown.join(", "),
+        (false, 1) => format!("{}, and 1 more difference", shown.join(", ")),
+        (false, rest) => format!("{}, and {rest} more differences", shown.join(", ")),
+    }
+}
+
+/// The summary of a candidate with this name; `None` if there is none, or for the baseline.
+pub(crate) fn summary_of(report: &Report, name: &str, most: usize) -> Option<String> {
+    let baseline = report.candidates.iter().find(|one| one.role == Role::Baseline)?;
+    let candidate = report.candidates.iter().find(|one| one.name == name)?;
+    (candidate.role != Role::Baseline).then(|| summary(candidate, baseline, most))
+}
+
+/// The baseline in full: system, program or variant, compiler.
+pub(crate) fn identity(candidate: &CandidateRecord) -> String {
+    let build = candidate.build.as_ref();
+    let parts = [
+        Some(candidate.system_title()),
+        origin(candidate),
+        build.map(|build| format!("variant {}", build.variant)),
+        build.map(|build| build.compiler.clone()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn origin(candidate: &CandidateRecord) -> Option<String> {
+    match candidate.origin.as_ref()? {
+        OriginRecord::Program { path, .. } => Some(path.clone()),
+        OriginRecord::Server { address } => Some(format!("at {address}")),
+        OriginRecord::Imported { .. } => None,
+    }
+}
+
+/// Settings with another value than the baseline's, then those that only the baseline has, then what
+/// servers reported. Of candidates of different kinds, only settings that both have are compared.
+fn settings(candidate: &CandidateRecord, baseline: &CandidateRecord) -> Vec<String> {
+    let value = |of: &CandidateRecord, label: &str| {
+        let mut rows = of.configuration.iter();
+        rows.find(|(other, _)| other == label).map(|(_, value)| value.clone())
+    };
+    let same_kind = candidate.system == baseline.system
+        && is_existing_server(candidate) == is_existing_server(baseline);
+    let compared = |label: &str, by: &CandidateRecord| {
+        !WITHOUT_MEANING.contains(&label) && (same_kind || value(by, label).is_some())
+    };
+    let own = candidate.configuration.iter().filter(|(label, own)| {
+        compared(label, baseline) && value(baseline, label).as_ref() != Some(own)
+    });
+    let only_baseline = baseline
+        .configuration
+        .iter()
+        .filter(|(label, _)| compared(label, candidate) && value(candidate, label).is_none());
+    own.map(|(label, value)| format!("{label} = {value}"))
+        .chain(only_baseline.map(|(label, _)| format!("{label} not set")))
+        .chain(
+            reported(candidate, baseline)
+                .into_iter()
+                .map(|(name, value, _)| format!("{name} = {value}")),
+        )
+        .collect()
+}
+
+/// Whether dbdyno did not start its server.
+pub(crate) const fn is_existing_server(candidate: &CandidateRecord) -> bool {
+    matches!(candidate.origin, Some(OriginRecord::Server { .. }))
+}
+
+/// What the servers of both reported differently: name, value and the baseline's value. Empty for two
+/// private servers, whose settings are in their configuration, and for different systems.
+pub(crate) fn reported<'a>(
+    candidate: &'a CandidateRecord,
+    baseline: &'a CandidateRecord,
+) -> Vec<(&'a str, &'a str, &'a str)> {
+    let comparable = candidate.system == baseline.system
+        && (is_existing_server(candidate) || is_existing_server(baseline));
+    let of_baseline = |name: &str| {
+        let mut all = baseline.server_settings.iter();
+        all.find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    };
+    candidate
+        .server_settings
+        .iter()
+        .filter(|_| comparable)
+        .filter_map(|(name, value)| {
+            let other = of_baseline(name)?;
+            (other != value).then_some((name.as_str(), value.as_str(), other))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn with(configuration: &[(&str, &str)]) -> CandidateRecord {
+        let mut candidate = sample::servers_of(&[]).candidates[1].clone();
+        candidate.engine = Some("innodb".to_owned());
+        let pairs = configuration.iter();
+        candidate.configuration =
+            pairs.map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
+        candidate
+    }
+
+    #[test]
+    fn candidate_is_described_by_its_settings() {
+        let baseline = with(&[("schema", "a"), ("innodb_flush_neighbors", "1"), ("x", "1")]);
+        let own = with(&[("schema", "b"), ("innodb_flush_neighbors", "0"), ("y", "2")]);
+        let differences = differences(&own, &baseline);
+        assert_eq!(differences, ["innodb_flush_neighbors = 0", "y = 2", "x not set"]);
+        assert_eq!(
+            summary(&own, &baseline, 1),
+            "innodb_flush_neighbors = 0, and 2 more differences"
+        );
+        assert_eq!(summary(&own, &own, 3), "no difference in its configuration");
+    }
+
+    #[test]
+    fn candidate_is_described_by_its_program_and_version() {
+        let baseline = with(&[]);
+        let mut own = with(&[]);
+        own.version = "11.4.5-MariaDB".to_owned();
+        own.origin = Some(OriginRecord::Server { address: "db2:3306".to_owned() });
+        assert_eq!(differences(&own, &baseline), ["MariaDB 11.4.5 (innodb)", "at db2:3306"]);
+        assert_eq!(identity(&baseline), "MariaDB 10.11.14 (innodb), /usr/sbin/mariadbd");
+    }
+
+    fn server(address: &str, settings: &[(&str, &str)]) -> CandidateRecord {
+        let mut candidate =
+            with(&[("schema", address), ("process", address), ("statements", "text")]);
+        candidate.origin = Some(OriginRecord::Server { address: address.to_owned() });
+        candidate.server_settings = sample::pairs(settings);
+        candidate
+    }
+
+    #[test]
+    fn existing_server_is_described_by_the_settings_that_it_reported() {
+        let baseline = server("db1", &[("innodb_doublewrite", "ON"), ("long_query_time", "10")]);
+        let own = server("db2", &[("innodb_doublewrite", "OFF"), ("only_here", "1")]);
+        assert_eq!(differences(&own, &baseline), ["at db2", "innodb_doublewrite = OFF"]);
+        assert_eq!(reported(&own, &baseline), [("innodb_doublewrite", "OFF", "ON")]);
+        let unknown = server("db2", &[]);
+        assert_eq!(differences(&unknown, &baseline), ["at db2"]);
+    }
+
+    #[test]
+    fn private_and_existing_server_are_compared_by_what_both_report() {
+        let mut private = with(&[("durability", "relaxed"), ("statements", "prepared")]);
+        private.server_settings = sample::pairs(&[("innodb_doublewrite", "OFF")]);
+        let existing = server("db1", &[("innodb_doublewrite", "ON")]);
+        assert_eq!(
+            differences(&existing, &private),
+            ["at db1", "statements = text", "innodb_doublewrite = ON"]
+        );
+        let mut other = private.clone();
+        other.server_settings = sample::pairs(&[("innodb_doublewrite", "ON")]);
+        assert_eq!(reported(&other, &private), [], "two private servers");
+    }
+
+    #[test]
+    fn settings_of_another_system_are_not_listed() {
+        let baseline = with(&[("durability", "relaxed"), ("shared_buffers", "1GB")]);
+        let mut own = with(&[("durability", "strict"), ("max_connections", "151")]);
+        own.system = "postgresql".to_owned();
+        let differences = differences(&own, &baseline);
+        assert_eq!(differences[1..], ["durability = strict"], "{differences:?}");
+    }
+
+    #[test]
+    fn candidate_is_described_by_its_variant() {
+        let report = sample::report_of(&[]);
+        let of = |name| summary_of(&report, name, 3).unwrap();
+        assert_eq!(of("rel_native"), "variant rel_native");
+        assert_eq!(of("control"), "a second instance of rel_withdbg");
+        assert_eq!(summary_of(&report, "rel_withdbg", 3), None);
+        let imported = summary_of(&sample::imported(), "myrocks", 3);
+        assert_eq!(imported.as_deref(), Some("imported from published-qps.tsv"));
+        assert_eq!(
+            identity(&report.candidates[0]),
+            "SQLite 3.50.0, variant rel_withdbg, gcc 12.2.0"
+        );
     }
 }

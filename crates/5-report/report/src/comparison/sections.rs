@@ -1,9 +1,10 @@
 //! The comparison for terminals, as a page, as Markdown and as CSV: each table is described once.
 
 use dbdyno_stats::Difference;
+use dbdyno_text::csv as table;
 use dbdyno_text::{
     Cell, Column, CsvColumn, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone,
-    csv as table, decimals,
+    decimals,
 };
 use dbdyno_units::Ratio;
 use maud::html;
@@ -15,9 +16,9 @@ use super::{
 };
 use crate::export::ratio as exported;
 use crate::figures::{compact, plus_minus_percent, ratio};
+use crate::html::charts::{Lane, point_estimate};
 use crate::html::document as page;
-use crate::html::lanes::{Lane, point_estimate};
-use crate::html::notes::note;
+use crate::html::page::note;
 use crate::metric::{Metric, clients};
 use crate::model::{GroupSummary, Role, Verdict, distinct};
 use crate::sections::{Chart, Output, Section, interval, ratio_cell};

@@ -113,10 +113,73 @@ fn outcome_is_shown_everywhere() {
     report.name = "a <name>".to_owned();
     let rules = rules(&["slower 0.5%", "worse 90%"]);
     let judged = judge(&report, &rules).unwrap();
-    insta::assert_snapshot!("gate_terminal", terminal(&judged, 80));
-    insta::assert_snapshot!("gate_markdown", markdown(&judged));
-    insta::assert_snapshot!("gate_junit", junit(&judged, &report.name).unwrap());
-    insta::assert_snapshot!("gate_annotations", annotations(&judged));
+    insta::assert_snapshot!(terminal(&judged, 80), @r#"
+
+Rules
+  slower 0.5%: BROKEN by 1 of 6; 2 with intervals that contain the limit
+    rel, hot-points_range=100
+      0.8% less QPS (0.6% to 1%)
+  worse 90%: kept by 6 of 6
+"#);
+    insta::assert_snapshot!(markdown(&judged), @r#"
+
+### Rules
+
+- `slower 0.5%`: **BROKEN by 1 of 6; 2 with intervals that contain the limit**
+- `worse 90%`: **kept by 6 of 6**
+
+| rule | candidate | microbenchmark or group | result |
+| --- | --- | --- | --- |
+| `slower 0.5%` | `rel` | `hot-points_range=100` | 0.8% less QPS (0.6% to 1%) |
+"#);
+    insta::assert_snapshot!(junit(&judged, &report.name).unwrap(), @r#"
+<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="a &lt;name&gt;">
+  <testsuite name="slower 0.5%" tests="6" failures="1" skipped="0">
+    <testcase classname="rel" name="hot-points_range=100">
+      <failure message="0.8% less QPS (0.6% to 1%)"/>
+    </testcase>
+    <testcase classname="rel" name="insert_range=100">
+      <system-out>QPS +0.2% (-1.1% to +1.5%)</system-out>
+    </testcase>
+    <testcase classname="rel_native" name="hot-points_range=100">
+      <system-out>1.7% more QPS (1.5% to 1.8%)</system-out>
+    </testcase>
+    <testcase classname="rel_native" name="insert_range=100">
+      <system-out>1.4% more QPS (0.1% to 2.8%)</system-out>
+    </testcase>
+    <testcase classname="rel_native_lto" name="hot-points_range=100">
+      <system-out>5.5% more QPS (5.2% to 5.8%)</system-out>
+    </testcase>
+    <testcase classname="rel_native_lto" name="insert_range=100">
+      <system-out>QPS -0.6% (-1.2% to +1.5%)</system-out>
+    </testcase>
+  </testsuite>
+  <testsuite name="worse 90%" tests="6" failures="0" skipped="0">
+    <testcase classname="rel" name="hot-points_range=100">
+      <system-out>0.8% less QPS (0.6% to 1%)</system-out>
+    </testcase>
+    <testcase classname="rel" name="insert_range=100">
+      <system-out>0.4% more CPU per query (0.2% to 0.7%)</system-out>
+    </testcase>
+    <testcase classname="rel_native" name="hot-points_range=100">
+      <system-out>1.7% more QPS (1.5% to 1.8%)</system-out>
+    </testcase>
+    <testcase classname="rel_native" name="insert_range=100">
+      <system-out>0.5% less CPU per query (0.2% to 0.7%)</system-out>
+    </testcase>
+    <testcase classname="rel_native_lto" name="hot-points_range=100">
+      <system-out>5.5% more QPS (5.2% to 5.8%)</system-out>
+    </testcase>
+    <testcase classname="rel_native_lto" name="insert_range=100">
+      <system-out>1.1% less CPU per query (0.8% to 1.3%)</system-out>
+    </testcase>
+  </testsuite>
+</testsuites>
+"#);
+    insta::assert_snapshot!(annotations(&judged), @r#"
+::error title=dbdyno%3A slower 0.5%25::rel, hot-points_range=100: 0.8%25 less QPS (0.6%25 to 1%25)
+"#);
 }
 
 #[test]

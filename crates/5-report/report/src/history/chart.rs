@@ -6,8 +6,7 @@ use maud::{Markup, html};
 use super::sections::{interval, level_text, marker, size, with_interval, with_p};
 use super::{FigureHistory, History};
 use crate::figures::ratio;
-use crate::html::plot::{Plot, coordinate};
-use crate::html::scale::Scale;
+use crate::html::charts::{Plot, Scale, coordinate};
 
 /// As wide as a narrow window, so that text has its size there; several fit side by side in a wide one.
 const PLOT: Plot =

@@ -1,8 +1,9 @@
 //! The history for terminals, as a page and as CSV: each table is described once.
 
 use dbdyno_stats::{ChangePoint, Level, Quotient};
+use dbdyno_text::csv as table;
 use dbdyno_text::{
-    Cell, Column, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone, csv as table,
+    Cell, Column, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone,
 };
 use dbdyno_units::Ratio;
 use maud::{Markup, html};
@@ -12,9 +13,8 @@ use super::{FALSE_DISCOVERIES, Figure, FigureChange, FigureHistory, History, His
 use crate::export::ratio as exported;
 use crate::figures::{percent_change, plus_minus_percent, ratio};
 use crate::html::document as page;
-use crate::html::elements::{breakable, section};
-use crate::html::marker::Marker;
-use crate::html::notes::note;
+use crate::html::elements::{Marker, breakable, section};
+use crate::html::page::note;
 use crate::metric::{Metric, clients, with_clients};
 use crate::sections::Section;
 use crate::words::readable_time;

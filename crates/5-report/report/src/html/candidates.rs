@@ -1,10 +1,10 @@
-//! What each candidate is: build, compile command, sizes, configuration.
+//! What was measured, and where: build, compile command, sizes and configuration of each candidate,
+//! then host, settings and the experiment file.
 
 use dbdyno_units::Bytes;
 use maud::{Markup, html};
 
-use super::elements::{pairs, section};
-use super::marker::Marker;
+use super::elements::{Marker, pairs, section};
 use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role};
 use crate::sections::builds::relative;
 
@@ -150,4 +150,26 @@ fn flags(candidate: &BuildRecord, baseline: &BuildRecord) -> Markup {
             }
         }
     }
+}
+
+pub(super) fn environment(report: &Report) -> Markup {
+    let title = if report.is_imported() { "Imported files" } else { "Experiment file" };
+    html! {
+        div.grid.two {
+            (facts_about("host", "Host", &report.host))
+            (facts_about("settings", "Settings", &report.settings))
+        }
+        (section("experiment", title, html! { pre tabindex="0" { (report.experiment_text) } }))
+    }
+}
+
+fn facts_about(id: &str, title: &str, facts: &[(String, String)]) -> Markup {
+    let content = html! {
+        @if facts.is_empty() {
+            p.muted { "Nothing recorded." }
+        } @else {
+            dl.pairs.card { (pairs(facts)) }
+        }
+    };
+    section(id, title, content)
 }

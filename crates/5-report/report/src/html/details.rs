@@ -3,15 +3,16 @@
 //! Plain `<details>` that a link opens by its fragment; the script shows one at a time in a
 //! dialog instead.
 
+use std::fmt::Write;
+
 use dbdyno_units::{Nanos, grouped};
 use maud::{Markup, display, html};
 
-use super::elements::{scrollable, section};
-use super::marker::Marker;
-use super::verdict::{class, icon};
-use super::{distribution, document};
+use super::charts::{Scale, percent};
+use super::document;
+use super::elements::{Marker, class, icon, scrollable, section};
 use crate::figures::{ends, micros, ratio};
-use crate::metric::{Metric, with_clients};
+use crate::metric::{Metric, compared, with_clients};
 use crate::model::{
     Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
     RelativePercentile, Report, Role, Row, Verdict,
@@ -42,7 +43,7 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
             // The fragment's target lies inside: browsers open a closed ancestor of a target, not
             // a closed target.
             div.detail id={ "m" (index) } data-name=(name) data-group=(group) {
-                (distribution::render(report, microbenchmark))
+                (distribution(report, microbenchmark))
                 @for part in [Part::Costs, Part::Counters] {
                     @if let Some(table) = operations::table(report, part, microbenchmark, Output::Page) {
                         (document::table(&table))
@@ -208,4 +209,133 @@ fn relative_percentile(percentile: Percentile, column: &Column<'_>) -> Option<Ma
         small { (ends(relative)) }
         small { (verdict.name()) }
     })
+}
+
+/// Bars of a histogram.
+const BINS: usize = 48;
+
+/// Dots in block order, at most: more would only overlap.
+const DOTS: usize = 300;
+
+pub(super) fn distribution(report: &Report, microbenchmark: &MicrobenchmarkRows) -> Markup {
+    let rows: Vec<(Marker, &CandidateRecord, &Row)> = compared(report)
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, candidate)| {
+            let mut rows = microbenchmark.rows.iter();
+            let row = rows.find(|row| row.candidate == candidate.name)?;
+            let marker = Marker::new(index, candidate.role);
+            (!row.ratios.is_empty()).then_some((marker, candidate, row))
+        })
+        .collect();
+    if rows.is_empty() {
+        return Markup::default();
+    }
+    let scale = Scale::covering(rows.iter().flat_map(|(.., row)| without_outliers(&row.ratios)));
+    let noise = report.noise.as_ref().map(|noise| noise.typical.as_fraction());
+    html! {
+        div.spread role="group" aria-label="Distribution of the blocks' relative QPS" {
+            p.head {}
+            p.head { "relative QPS of the blocks" }
+            p.head.order { "in block order" }
+            @for (marker, candidate, row) in rows {
+                p.lane-name {
+                    (marker.label(&candidate.name)) " " small { (row.ratios.len()) " blocks" }
+                }
+                svg.lane.{ (marker.class()) } role="img" aria-label=(describe(&row.ratios)) {
+                    (scale.grid(noise))
+                    (histogram(&row.ratios, &scale))
+                    (estimate(row, &scale, marker))
+                }
+                svg.lane.order.{ (marker.class()) } aria-hidden="true" {
+                    (block_order(&row.ratios, &scale, candidate.role))
+                }
+            }
+            p {}
+            svg.axis aria-hidden="true" { (scale.labels(12)) }
+            p.head.order { "first block → last block" }
+        }
+    }
+}
+
+/// The ratios without the outermost 1% on either side: one outlier must not squeeze all the others
+/// together. Those left out are drawn at the axis's ends.
+fn without_outliers(ratios: &[f64]) -> Vec<f64> {
+    let mut sorted = ratios.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let cut = sorted.len() / 100;
+    sorted[cut..sorted.len() - cut].to_vec()
+}
+
+/// The chart in words.
+fn describe(ratios: &[f64]) -> String {
+    let mut sorted = ratios.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+    format!(
+        "{} blocks from {:.3} to {:.3}, interquartile range {:.3} to {:.3}",
+        sorted.len(),
+        at(0.0),
+        at(1.0),
+        at(0.25),
+        at(0.75)
+    )
+}
+
+/// The histogram, stretched by a view box of its own. Everything else is positioned in percent, so
+/// that strokes and markers keep their form.
+fn histogram(ratios: &[f64], scale: &Scale) -> Markup {
+    let mut bins = [0_u32; BINS];
+    for ratio in ratios {
+        let bin = scale.clamped(*ratio) / 100.0 * BINS as f64;
+        bins[(bin as usize).min(BINS - 1)] += 1;
+    }
+    let most = f64::from(bins.iter().copied().max().unwrap_or(1).max(1));
+    let mut path = String::from("M0 100");
+    for bin in bins {
+        let _ = write!(path, "V{:.0}h1", 100.0 - 92.0 * f64::from(bin) / most);
+    }
+    path.push_str("V100z");
+    html! {
+        svg.fit y="0" height="70%" width="100%" viewBox={ "0 0 " (BINS) " 100" }
+            preserveAspectRatio="none" { path.hist d=(path) {} }
+    }
+}
+
+/// The estimate as in the other charts, and a line for the median of each restart.
+fn estimate(row: &Row, scale: &Scale, marker: Marker) -> Markup {
+    let position = |value: f64| percent(scale.clamped(value));
+    html! {
+        @if let Some(estimate) = row.relative_qps {
+            @let [low, median, high] =
+                [estimate.low, estimate.median, estimate.high].map(|end| position(end.get()));
+            line.whisker x1=(low) x2=(high) y1="84%" y2="84%" {}
+            use.dot href=(marker.shape()) x=(median) y="84%" {}
+        }
+        @if row.restart_medians.len() > 1 {
+            @for median in &row.restart_medians {
+                @let x = position(*median);
+                line.restart x1=(x) x2=(x) y1="92%" y2="100%" {}
+            }
+        }
+    }
+}
+
+/// A dot per block from left to right; higher is a greater ratio.
+fn block_order(ratios: &[f64], scale: &Scale, role: Role) -> Markup {
+    let thin = ratios.len().div_ceil(DOTS).max(1);
+    let last = (ratios.len().max(2) - 1) as f64;
+    let one = format!("{:.1}%", 100.0 - scale.clamped(1.0));
+    let mut path = String::new();
+    for (index, ratio) in ratios.iter().enumerate().step_by(thin) {
+        // A subpath without length is drawn as a dot by its round line cap.
+        let (x, y) = (10.0 + 980.0 * index as f64 / last, 100.0 - scale.clamped(*ratio));
+        let _ = write!(path, "M{x:.0} {y:.0}h0");
+    }
+    html! {
+        line.one x2="100%" y1=(one) y2=(one) {}
+        svg.fit width="100%" height="100%" viewBox="0 0 1000 100" preserveAspectRatio="none" {
+            path.dots.faint[role == Role::Control] d=(path) {}
+        }
+    }
 }

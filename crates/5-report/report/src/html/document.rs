@@ -5,13 +5,11 @@ use dbdyno_text::{
 };
 use maud::{Markup, html};
 
-use super::elements::{breakable, scrollable_with};
-use super::heat::heat_table;
-use super::lanes::{self, Lane};
-use super::marker::Marker;
-use super::scale::Scale;
-use crate::model::Estimate;
-use crate::model::Role;
+use super::charts::{self, Lane, Scale};
+use super::elements::{Marker, breakable, scrollable, scrollable_with};
+use crate::figures::percent_change;
+use crate::metric::{Metric, clients};
+use crate::model::{Estimate, Role, Series, SeriesCell, SeriesRow};
 use crate::sections::Chart;
 
 /// A section with its heading; nothing if it has no content.
@@ -84,8 +82,8 @@ fn with_lanes(table: &Table, rows: &[Vec<Option<Lane>>]) -> Markup {
     let estimates: Vec<Estimate> =
         rows.iter().flatten().flatten().map(|lane| lane.estimate).collect();
     let scale = Scale::of_estimates(&estimates);
-    let charts = rows.iter().map(|row| lanes::chart(&scale, None, row)).collect();
-    table_with_charts(table, Some((lanes::column_head(&scale), charts)))
+    let charts = rows.iter().map(|row| charts::chart(&scale, None, row)).collect();
+    table_with_charts(table, Some((charts::column_head(&scale), charts)))
 }
 
 fn paragraph(text: &Text) -> Markup {
@@ -245,4 +243,67 @@ pub(crate) fn sign(tone: Tone, word: &str) -> Markup {
         span.sign title=(word) aria-hidden="true" { (sign) }
         span.hidden { (word) }
     }
+}
+
+pub(crate) fn heat_table(series: &Series, is_sweep: bool) -> Markup {
+    let names = series.short_names();
+    let content = html! {
+        table.heat {
+            caption.hidden { "Throughput relative to " (series.candidates[0]) " in percent" }
+            thead { tr {
+                th scope="col" { "Microbenchmark" }
+                @for (name, full) in names.iter().zip(&series.candidates) {
+                    th.turned scope="col" title=(full) { span { (name) } }
+                }
+            } }
+            @for rows in series.rows.chunk_by(|a, b| a.group == b.group) {
+                tbody {
+                    tr { th.group scope="rowgroup" colspan=(names.len() + 1) { (rows[0].group) } }
+                    @for row in rows { (heat_row(row, is_sweep)) }
+                }
+            }
+        }
+    };
+    scrollable("Throughput over the series", content)
+}
+
+fn heat_row(row: &SeriesRow, is_sweep: bool) -> Markup {
+    html! {
+        tr {
+            th scope="row" {
+                (breakable(&row.microbenchmark))
+                @if is_sweep { small { " " (clients(row.clients)) } }
+            }
+            @for (number, cell) in row.cells.iter().enumerate() {
+                @match cell {
+                    None => td { "–" }
+                    Some(_) if number == 0 => td.first { "0" }
+                    Some(cell) => (heat_cell(cell))
+                }
+            }
+        }
+    }
+}
+
+fn heat_cell(cell: &SeriesCell) -> Markup {
+    let percent = 100.0 * (cell.ratio.get() - 1.0);
+    html! {
+        td.(heat(cell.ratio.get())).(class(cell.verdict.tone()))
+            title={ (percent_change(cell.ratio)) ", " (Metric::Qps.word(cell.verdict)) } {
+            // Without the sign of percent, so that thirty columns fit.
+            (format!("{percent:+.0}").replace('-', "−").replace("+0", "0").replace("−0", "0"))
+        }
+    }
+}
+
+/// The class that colours a ratio: equal steps for a ratio and its reciprocal.
+fn heat(ratio: f64) -> &'static str {
+    let classes = match ratio.ln().abs() {
+        ..0.01 => ["even", "even"],
+        ..0.03 => ["up1", "down1"],
+        ..0.08 => ["up2", "down2"],
+        ..0.20 => ["up3", "down3"],
+        _ => ["up4", "down4"],
+    };
+    classes[usize::from(ratio < 1.0)]
 }

@@ -3,10 +3,9 @@
 
 use maud::{Markup, html};
 
+use super::charts::{Scale, percent};
 use super::document;
-use super::elements::{scrollable, section};
-use super::marker::Marker;
-use super::scale::{Scale, percent};
+use super::elements::{Marker, scrollable, section};
 use crate::metric::clients;
 use crate::model::{INSERT_METRICS, InsertReport, Role, StepReport};
 use crate::sections::Output;

@@ -3,14 +3,12 @@
 //! The axis of clients is logarithmic, as their number doubles from one to the next in most
 //! sweeps. Every point shows its values as a tooltip; the table below the charts has them as text.
 
-use dbdyno_text::{Cell, Column, Row as TableRow, Table};
+use dbdyno_text::Row as TableRow;
+use dbdyno_text::{Cell, Column, Table};
 use maud::{Markup, html};
 
+use super::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale, point_estimate};
 use super::elements::{breakable, section};
-use super::lanes::point_estimate;
-use super::line_chart::{Axis, LabelStyle, Line, LineChart, Point};
-use super::plot::Plot;
-use super::scale::Scale;
 use super::{document, views};
 use crate::figures::{compact, micros, ratio};
 use crate::metric::{Metric, clients};
@@ -18,7 +16,8 @@ use crate::model::{
     Absolute, CandidateRecord, CounterFigure, Estimate, MicrobenchmarkRows, Report, Role, Row,
     Verdict,
 };
-use crate::sections::{Output, candidate, interval, mark, sweep as sections};
+use crate::sections::sweep as sections;
+use crate::sections::{Output, candidate, interval, mark};
 
 const PLOT: Plot =
     Plot { width: 360.0, height: 220.0, left: 46.0, right: 348.0, top: 10.0, bottom: 190.0 };

@@ -1,16 +1,18 @@
-//! Build the report of an insert benchmark from a run.
+//! Build the report of an insert benchmark from a run: compare the candidates, calculate the figures
+//! of each step.
 
 use dbdyno_results::{
     CandidateRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, ResultsError, RunReader,
     StartedFrom,
 };
 use dbdyno_stats::median;
-use dbdyno_types::insert::Second;
+use dbdyno_types::Latencies;
+use dbdyno_types::insert::{Second, StepMeasured};
+use dbdyno_units::{Nanos, Share};
 
-use super::figures::{figures, responses, stalls};
-use crate::model::InsertFigures;
-use crate::model::Role;
-use crate::model::{CandidateStep, InsertReport, StepReport, StepRun};
+use crate::model::{
+    BUCKETS, CandidateStep, InsertFigures, InsertReport, Responses, Role, StepReport, StepRun,
+};
 
 /// Commits per second from which a second with too few of them is a stall. Slightly below two,
 /// since a step ends some time after its last commit.
@@ -188,4 +190,186 @@ fn step_run(
         delete_responses: responses(&measured.deletes.response, measured.deletes.longest),
         seconds,
     })
+}
+
+/// Minimum length of an incomplete second to be used for throughput.
+pub(crate) const SHORTEST: Nanos = Nanos::from_millis(500);
+
+const MB: f64 = 1e6;
+const KB: f64 = 1e3;
+const GB: f64 = 1e9;
+
+/// The figures of one step. `asks` is true if throughput counts queries.
+pub(super) fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -> InsertFigures {
+    let wall = measured.wall.as_secs_f64();
+    let rate = |count: u64| (wall > 0.0 && count > 0).then(|| count as f64 / wall);
+    let per_second = |amount: Option<f64>| amount.filter(|_| wall > 0.0).map(|a| a / wall);
+    let (inserts, queries) = (measured.inserts.rows, measured.queries.count);
+    let work = if asks { queries } else { inserts };
+    let per = |amount: Option<f64>, count: u64| {
+        amount.filter(|_| count > 0).map(|amount| amount / count as f64)
+    };
+    let device = measured.device;
+    let reads = device.map(|device| device.reads as f64);
+    let read = device.map(|device| device.read.as_bytes() as f64);
+    let writes = device.map(|device| device.writes as f64);
+    let written = device.map(|device| device.written.as_bytes() as f64);
+    let cpu = measured.system.map(|used| used.cpu.as_nanos() as f64);
+    let client = measured.client_cpu.map(|cpu| cpu.as_nanos() as f64);
+    let switches = measured.system.and_then(|used| used.context_switches).map(|n| n as f64);
+    let over = |value: Option<f64>, unit: f64| value.map(|value| value / unit);
+    let mut throughputs = if work > 0 { throughputs(seconds, asks) } else { Vec::new() };
+    throughputs.sort_by(f64::total_cmp);
+    let longest = [&measured.inserts, &measured.queries, &measured.deletes];
+    let longest = longest.iter().filter_map(|operations| operations.longest).max();
+
+    let mut figures = InsertFigures::default();
+    figures.set("ips", rate(inserts));
+    figures.set("qps", rate(queries));
+    figures.set("dps", rate(measured.deletes.rows));
+    figures.set("rps", per_second(reads));
+    figures.set("rmbps", over(per_second(read), MB));
+    figures.set("wps", per_second(writes));
+    figures.set("wmbps", over(per_second(written), MB));
+    figures.set("rpq", per(reads, work));
+    figures.set("rkbpq", over(per(read, work), KB));
+    figures.set("wpi", per(writes, inserts));
+    figures.set("wkbpi", over(per(written, inserts), KB));
+    figures.set("csps", per_second(switches));
+    figures.set("cpups", per_second(cpu).map(|cpu| 100.0 * cpu / 1e9));
+    figures.set("cspq", per(switches, work));
+    figures.set("cpupq", over(per(cpu, work), 1e3));
+    figures.set("ccpupq", over(per(client, work), 1e3));
+    figures.set("dbgb", measured.database.map(|size| size.as_bytes() as f64 / GB));
+    figures.set("rss", measured.resident.map(|size| size.as_bytes() as f64 / GB));
+    figures.set("maxop", longest.map(Nanos::as_secs_f64));
+    figures.set("p50", reached_by(&throughputs, 0.5));
+    figures.set("p99", reached_by(&throughputs, 0.99));
+    figures
+}
+
+/// Throughput of each complete second.
+fn throughputs(seconds: &[Second], asks: bool) -> Vec<f64> {
+    let whole = seconds.iter().filter(|second| second.elapsed >= SHORTEST);
+    whole.map(|second| throughput(second, asks)).collect()
+}
+
+/// Throughput of a second, divided by its actual length.
+pub(crate) fn throughput(second: &Second, asks: bool) -> f64 {
+    let count = if asks { second.queries } else { second.inserts };
+    count as f64 / second.elapsed.as_secs_f64().max(1e-9)
+}
+
+/// The throughput reached in this share of the seconds. `ascending` is sorted.
+fn reached_by(ascending: &[f64], share: f64) -> Option<f64> {
+    let below = ((1.0 - share) * ascending.len() as f64).floor() as usize;
+    ascending.get(below).copied()
+}
+
+/// Write stalls: the numbers of the seconds with less than this share of the median inserts.
+pub(super) fn stalls(seconds: &[Second], share: Share) -> Vec<u32> {
+    let whole: Vec<&Second> = seconds.iter().filter(|s| s.elapsed >= SHORTEST).collect();
+    let mut rates: Vec<f64> = whole.iter().map(|second| throughput(second, false)).collect();
+    rates.sort_by(f64::total_cmp);
+    let Some(median) = reached_by(&rates, 0.5) else { return Vec::new() };
+    let limit = median * share.as_fraction();
+    whole
+        .into_iter()
+        .filter(|second| throughput(second, false) < limit)
+        .map(|second| second.number)
+        .collect()
+}
+
+/// The distribution of response times; `None` without operations.
+pub(super) fn responses(latencies: &Latencies, longest: Option<Nanos>) -> Option<Responses> {
+    let counts = latencies.counts();
+    let total: u64 = counts.iter().map(|(_, count)| count).sum();
+    let max = longest?;
+    if total == 0 {
+        return None;
+    }
+    let mut shares = [0_u64; BUCKETS.len() + 1];
+    for (nanos, count) in counts {
+        // A recorded time is the upper end of its bucket, up to 1% too high.
+        let time = Nanos::from_nanos(*nanos).min(max);
+        let bucket = BUCKETS.iter().position(|(end, _)| time <= *end).unwrap_or(BUCKETS.len());
+        shares[bucket] += count;
+    }
+    let percentile = |share: f64| {
+        let rank = (share * total as f64).ceil() as u64;
+        let mut seen = 0;
+        let found = counts.iter().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        found.map_or(max, |(nanos, _)| Nanos::from_nanos(*nanos).min(max))
+    };
+    Some(Responses {
+        shares: shares.map(|count| Share::from_fraction(count as f64 / total as f64)),
+        p50: percentile(0.5),
+        p95: percentile(0.95),
+        p99: percentile(0.99),
+        p999: percentile(0.999),
+        max,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_types::insert::Operations;
+
+    use super::*;
+
+    fn second(number: u32, inserts: u64) -> Second {
+        Second { number, elapsed: Nanos::from_secs(1), inserts, ..Second::default() }
+    }
+
+    #[test]
+    fn throughput_percentiles_are_reached_by_that_share_of_seconds() {
+        let seconds: Vec<Second> = (0..100).map(|n| second(n, u64::from(n) + 1)).collect();
+        let inserts = Operations { rows: 5_050, ..Operations::default() };
+        let wall = Nanos::from_secs(100);
+        let measured = StepMeasured { wall, inserts, ..StepMeasured::default() };
+        let of = |measured| figures(measured, &seconds, false);
+        assert_eq!(of(&measured).get("ips"), Some(50.5));
+        assert_eq!(of(&measured).get("p50"), Some(51.0));
+        assert_eq!(of(&measured).get("p99"), Some(2.0), "all but the slowest one");
+        let idle = StepMeasured { wall, ..StepMeasured::default() };
+        for name in ["ips", "p50", "p99", "maxop"] {
+            assert_eq!(of(&idle).get(name), None, "nothing is not a rate of zero");
+        }
+    }
+
+    #[test]
+    fn seconds_far_below_the_median_are_stalls_unless_cut_off() {
+        let mut seconds: Vec<Second> = (0..10).map(|n| second(n, 1_000)).collect();
+        seconds[3].inserts = 0;
+        seconds[7].inserts = 499;
+        seconds[8].inserts = 500;
+        seconds[9] = Second { elapsed: Nanos::from_millis(10), inserts: 0, ..second(9, 0) };
+        assert_eq!(stalls(&seconds, Share::from_percent(50.0)), [3, 7]);
+        // A step with a median of no inserts has no stalls.
+        let idle: Vec<Second> = (0..10).map(|n| second(n, 0)).collect();
+        assert_eq!(stalls(&idle, Share::from_percent(50.0)), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn response_times_are_sorted_into_the_published_buckets() {
+        let micros = |n: u64| n * 1_000;
+        let latencies = Latencies::new(vec![
+            (micros(256), 50),
+            (micros(257), 25),
+            (micros(4_000), 20),
+            (micros(2_000_000), 4),
+            (micros(20_000_000), 1),
+        ]);
+        let max = Nanos::from_micros(19_900_000);
+        let responses = responses(&latencies, Some(max)).unwrap();
+        let percent: Vec<f64> = responses.shares.iter().map(|s| s.as_percent().round()).collect();
+        assert_eq!(percent, [50.0, 25.0, 20.0, 0.0, 0.0, 0.0, 0.0, 4.0, 0.0, 1.0]);
+        assert_eq!(responses.p50, Nanos::from_micros(256));
+        assert_eq!(responses.p99, Nanos::from_secs(2));
+        assert_eq!(responses.p999, max, "never longer than the longest");
+        assert_eq!(super::responses(&Latencies::default(), None), None);
+    }
 }

@@ -8,10 +8,8 @@ use dbdyno_units::{Nanos, Share};
 
 use super::{Block, Chart, Output, Section};
 use crate::figures::{compact, tiny};
-use crate::html::line_chart::{Axis, LabelStyle, Line, LineChart, Point};
-use crate::html::plot::Plot;
-use crate::html::scale::Scale;
-use crate::inserts::figures::{SHORTEST, throughput};
+use crate::html::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
+use crate::inserts::assemble::{SHORTEST, throughput};
 use crate::model::{
     BUCKETS, Better, CandidateStep, INSERT_METRICS, InsertMetric, InsertReport, Responses, Role,
     StepReport, StepRun,

@@ -1,21 +1,128 @@
-//! The table of one group: a row per microbenchmark with a chart and the values of all candidates.
+//! Key results, and the tables of groups: a row per microbenchmark with a chart and the values of all
+//! candidates.
 
+use std::collections::BTreeSet;
+
+use dbdyno_text::{Cell, Column, Row as TableRow, Table};
 use maud::{Markup, html};
 
-use super::View;
-use super::elements::{breakable, or_dash};
-use super::lanes::{self, Lane, point_estimate};
-use super::marker::Marker;
-use super::scale::Scale;
-use super::verdict::{class, sign};
+use super::charts::{self, Lane, Scale, point_estimate};
+use super::elements::{Marker, breakable, class, or_dash, sign};
+use super::{View, document, views};
 use crate::figures::{ends, ratio};
-use crate::metric::{Metric, clients, compared, missing};
-use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Row, Verdict};
+use crate::key_results::{self, KeyResult, command};
+use crate::metric::{Grouping, Metric, clients, compared, missing};
+use crate::model::{
+    CandidateRecord, Estimate, GroupSummary, MicrobenchmarkRows, Report, Role, Row, Verdict,
+};
+use crate::sections::sweep::by_clients;
+use crate::sections::{candidate, ratio_cell};
+use crate::words::{CPU_FIRST, NOTHING_MEASURED, summary_of};
+
+pub(super) fn render(report: &Report) -> Markup {
+    html! {
+        section.key aria-labelledby="h-key" {
+            h2 #h-key { "Key results" }
+            @if report.microbenchmarks.is_empty() { p { (NOTHING_MEASURED) } }
+            (findings(report))
+            // The medians of a single microbenchmark would repeat its finding.
+            @if report.microbenchmarks.len() > 1 { (medians(report)) }
+        }
+    }
+}
+
+fn medians(report: &Report) -> Markup {
+    html! {
+        @for view in views(report) {
+            @let summaries = view.metric.summaries(report, view.grouping);
+            @if !summaries.is_empty() {
+                div class=(view.class()) { (document::table(&table(report, view, &summaries))) }
+            }
+        }
+    }
+}
+
+/// The findings of every candidate, by the metric to trust; nothing for a sweep, whose results are
+/// the table.
+fn findings(report: &Report) -> Markup {
+    let results = key_results::of(report, Grouping::Five);
+    if results.is_empty() || report.is_sweep() {
+        return Markup::default();
+    }
+    let cpu_first = results.iter().any(|result| result.finding.metric == Metric::Cpu);
+    html! {
+        p.sentence {
+            "Compared with " strong { (report.baseline) } "."
+            @if cpu_first { " " (CPU_FIRST) }
+        }
+        div.findings {
+            @for of_candidate in results.chunk_by(|a, b| a.candidate == b.candidate) {
+                (findings_of(report, of_candidate[0].candidate, of_candidate))
+            }
+        }
+        @if let Some(command) = command(&report.directory, &results) {
+            p.sentence { "To measure longer: " code { (command) } }
+        }
+    }
+}
+
+/// Differences from the baseline per candidate; its card has all.
+const MAX_DIFFERENCES: usize = 4;
+
+fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup {
+    html! {
+        h3 {
+            (Marker::of(report, name, Role::Candidate).label(name))
+            @if let Some(what) = summary_of(report, name, MAX_DIFFERENCES) { " " small { (what) } }
+        }
+        ul {
+            @for result in results {
+                @let findings = result.findings();
+                @if let Some(first) = findings.first() {
+                    li.(class(first.verdict())) {
+                        span.group { (breakable(result.group)) } " "
+                        div {
+                            b { (first.words()) }
+                            @if let Some(more) = &result.more_time { "; " (more.words()) }
+                            @for finding in &findings[1..] { div.muted { (finding.words()) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The median of every group and candidate.
+fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> Table {
+    if report.is_sweep() {
+        return by_clients(report, view.metric, view.grouping);
+    }
+    let groups: BTreeSet<&str> = summaries.iter().map(|one| one.group.as_str()).collect();
+    let titles = groups.iter().map(|group| Column::number(*group));
+    let columns = [Column::name("Candidate")].into_iter().chain(titles);
+    let caption = format!("Median {} per group", view.metric.title());
+    let mut table = Table::new(columns).class("matrix").caption(caption);
+    for one in compared(report) {
+        let cells = groups.iter().map(|group| {
+            let mut all = summaries.iter();
+            let found =
+                all.find(|summary| summary.group == *group && summary.candidate == one.name);
+            found.map_or_else(Cell::dash, |summary| {
+                let verdict = view.metric.verdict_of_group(report, summary);
+                ratio_cell(summary.median, view.metric, verdict)
+            })
+        });
+        let name = [candidate(report, &one.name, one.role)];
+        table.push(TableRow::new(name.into_iter().chain(cells)));
+    }
+    table
+}
 
 /// Up to this many candidates the table fits a wide window, and its head may stick to the top.
 const FITTING_CANDIDATES: usize = 5;
 
-pub(super) fn render(report: &Report, view: View) -> Markup {
+pub(super) fn group_table(report: &Report, view: View) -> Markup {
     html! {
         div class=(view.class()) {
             @for (group, members) in view.grouping.groups(&report.microbenchmarks) {
@@ -60,7 +167,7 @@ impl<'a> GroupTable<'a> {
                     thead { tr {
                         th scope="col" { "Microbenchmark" }
                         th.num.base scope="col" { (baseline) }
-                        (lanes::column_head(&self.scale))
+                        (charts::column_head(&self.scale))
                         @for (index, candidate) in self.candidates.iter().enumerate() {
                             th.num scope="col" {
                                 (Marker::new(index, candidate.role).label(&candidate.name))
@@ -136,7 +243,7 @@ impl<'a> GroupTable<'a> {
         };
         let lanes: Vec<Option<Lane>> = self.candidates.iter().enumerate().map(lane).collect();
         let noise = self.metric.noise(self.report).map(|noise| noise.as_fraction());
-        lanes::chart(&self.scale, noise, &lanes)
+        charts::chart(&self.scale, noise, &lanes)
     }
 }
 

@@ -1,11 +1,39 @@
-//! The top of the page: name, status, a strip of facts, the toggles and the legend.
+//! The frame of the page: security policy, header, notes and footer.
+//!
+//! A page runs one script and has one style sheet, both ours and identified by their hashes. If text
+//! of a run ever got into the markup unescaped, browsers would neither run nor apply it.
 
+use std::sync::LazyLock;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
 use maud::{Markup, html};
+use sha2::{Digest, Sha256};
 
-use super::marker::Marker;
-use crate::metric::{Metric, clients, compared};
+use super::elements::Marker;
+use crate::metric::{Metric, client_bound_rows, clients, compared};
 use crate::model::{Report, Role, RunStatus};
+use crate::sections::overview;
 use crate::words::{self, readable_time};
+
+/// The content of the page's `script` element.
+pub(super) const SCRIPT: &str = concat!("\n", include_str!("script.js"));
+
+/// The content of the page's `style` element.
+pub(super) const STYLE: &str = concat!("\n", include_str!("style.css"));
+
+/// The policy: nothing is loaded, submitted or run except these two elements.
+pub(super) static POLICY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; \
+         form-action 'none'",
+        hash(STYLE),
+        hash(SCRIPT)
+    )
+});
+
+fn hash(text: &str) -> String {
+    format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(text)))
+}
 
 pub(super) fn header(report: &Report) -> Markup {
     let class = match report.status {
@@ -133,5 +161,104 @@ fn legend(report: &Report) -> Markup {
                 li { (Marker::new(index, candidate.role).inline()) (candidate.name) }
             }
         }
+    }
+}
+
+/// Failures first, then limits, then warnings; nothing if there are none.
+pub(super) fn failures_and_warnings(report: &Report) -> Markup {
+    let failures = html! {
+        @for failure in &report.failures {
+            li { strong { (failure.candidate) } " at " (failure.at) ": " (failure.reason) }
+        }
+    };
+    let limits = html! {
+        @if let Some(text) = words::client_bound(report) {
+            li { strong { "Client-bound:" } " " (text) }
+        }
+        @for lost in &report.lost {
+            li { strong { (lost.candidate) } " " (words::lost_connections(lost)) }
+        }
+        @for (candidate, text) in overview::refused(report) {
+            li { strong { (candidate) } " " (text) }
+        }
+    };
+    let warnings = html! {
+        @for warning in &report.warnings {
+            li { strong { (warning.what.trim_end_matches('.')) "." } " " (warning.advice) }
+        }
+    };
+    html! {
+        (note("failure", "failures", "Failed", failures))
+        (note("warning", "limits", "Limits and lost connections", limits))
+        (note("warning", "warnings", "Warnings", warnings))
+    }
+}
+
+/// A box with a list; nothing for an empty list.
+pub(crate) fn note(class: &str, id: &str, title: &str, items: Markup) -> Markup {
+    html! {
+        @if !items.0.is_empty() {
+            section.note.(class) aria-labelledby={ "h-" (id) } {
+                h2 id={ "h-" (id) } { (title) }
+                ul { (items) }
+            }
+        }
+    }
+}
+
+/// The legend of signs and charts.
+pub(super) fn how_to_read(report: &Report) -> Markup {
+    html! {
+        p.muted {
+            b.better { "+" } " better than the baseline, " b.worse { "−" } " worse, "
+            b { "~" } " within noise (hollow marker)"
+            @if client_bound_rows(report).0 > 0 {
+                ", " b { "c" } " client-bound: limited by the load generator"
+            }
+            @if report.is_imported() { ", " b { "·" } " too few values for an interval" }
+            ". Whiskers and the numbers below a ratio are its 95% confidence interval. "
+            (noise_band(report))
+            span.js {
+                " Select a name to see its distribution and response times; ↑ ↓ move between names."
+            }
+        }
+    }
+}
+
+fn noise_band(report: &Report) -> String {
+    let floor = match (&report.noise, Metric::Cpu.noise(report)) {
+        (Some(noise), Some(cpu)) => format!("±{} of QPS, ±{cpu} of CPU per query", noise.typical),
+        (Some(noise), None) => format!("±{}", noise.typical),
+        (None, Some(cpu)) => format!("±{cpu} of CPU per query, unknown of QPS"),
+        (None, None) => {
+            return format!("The noise floor is unknown: {}.", words::unknown_noise(report));
+        }
+    };
+    format!("The band around 1 is the noise floor measured with the control: {floor}.")
+}
+
+pub(super) fn footer(report: &Report) -> Markup {
+    html! {
+        footer {
+            p {
+                @if report.insert.is_none() { (report.interval_method) }
+                @if report.noise.is_some() || report.cpu_noise.is_some() {
+                    " Noise floor: " (words::noise_floor(report))
+                }
+            }
+            p { "Created by dbdyno " (report.version) " from a run started at " (report.started) "." }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hash_has_the_form_of_the_standard() {
+        // From the example in Content Security Policy Level 3, section 8.2.
+        let hash = hash("doSomething();");
+        assert_eq!(hash, "sha256-RFWPLDbv2BY+rCkDzsE+0fr8ylGr2R2faWMhq4lfEQc=");
     }
 }
