@@ -9,34 +9,7 @@ use rusqlite::{Row, named_params, params};
 use crate::error::{ResultsError, database_error, json};
 use crate::reader::RunReader;
 use crate::records::{InsertPlanRecord, InsertStepRecord, StartedFrom};
-use crate::writer::RunWriter;
-
-/// The columns of table `insert_second`, which stores a [`Second`]. Each is bound and read by name.
-const SECOND_COLUMNS: [&str; 23] = [
-    "step",
-    "second",
-    "elapsed_ns",
-    "inserts",
-    "queries",
-    "deletes",
-    "insert_max_ns",
-    "query_max_ns",
-    "delete_max_ns",
-    "cpu_ns",
-    "user_ns",
-    "system_ns",
-    "context_switches",
-    "page_faults",
-    "read_bytes",
-    "written_bytes",
-    "client_cpu_ns",
-    "device_reads",
-    "device_read_bytes",
-    "device_writes",
-    "device_written_bytes",
-    "database_bytes",
-    "resident_bytes",
-];
+use crate::writer::{RunWriter, insert};
 
 impl RunWriter {
     /// Store the start of a step and return its ID. Data of an earlier attempt is removed.
@@ -72,11 +45,6 @@ impl RunWriter {
     /// # Errors
     /// The database cannot be written.
     pub fn add_insert_second(&mut self, step: i64, second: &Second) -> Result<(), ResultsError> {
-        let sql = format!(
-            "INSERT INTO insert_second ({}) VALUES (:{})",
-            SECOND_COLUMNS.join(", "),
-            SECOND_COLUMNS.join(", :")
-        );
         self.write("storing a second", |database| {
             let system = |of: fn(&ServerUsage) -> Option<u64>| {
                 second.system.as_ref().and_then(of).map(u64::cast_signed)
@@ -86,32 +54,35 @@ impl RunWriter {
             };
             let time = |time: Option<Nanos>| time.map(|time| time.as_nanos().cast_signed());
             let size = |size: Option<Bytes>| size.map(|size| size.as_bytes().cast_signed());
-            database.prepare_cached(&sql)?.execute(named_params! {
-                ":step": step,
-                ":second": second.number,
-                ":elapsed_ns": second.elapsed.as_nanos().cast_signed(),
-                ":inserts": second.inserts.cast_signed(),
-                ":queries": second.queries.cast_signed(),
-                ":deletes": second.deletes.cast_signed(),
-                ":insert_max_ns": time(second.insert_worst),
-                ":query_max_ns": time(second.query_worst),
-                ":delete_max_ns": time(second.delete_worst),
-                ":cpu_ns": system(|used| Some(used.cpu.as_nanos())),
-                ":user_ns": system(|used| Some(used.user.as_nanos())),
-                ":system_ns": system(|used| Some(used.system.as_nanos())),
-                ":context_switches": system(|used| used.context_switches),
-                ":page_faults": system(|used| Some(used.page_faults)),
-                ":read_bytes": system(|used| used.read_from_storage.map(Bytes::as_bytes)),
-                ":written_bytes": system(|used| used.written_to_storage.map(Bytes::as_bytes)),
-                ":client_cpu_ns": time(second.client_cpu),
-                ":device_reads": device(|device| device.reads),
-                ":device_read_bytes": device(|device| device.read.as_bytes()),
-                ":device_writes": device(|device| device.writes),
-                ":device_written_bytes": device(|device| device.written.as_bytes()),
-                ":database_bytes": size(second.database),
-                ":resident_bytes": size(second.resident),
-            })?;
-            Ok(())
+            insert(
+                database,
+                "insert_second",
+                named_params! {
+                    ":step": step,
+                    ":second": second.number,
+                    ":elapsed_ns": second.elapsed.as_nanos().cast_signed(),
+                    ":inserts": second.inserts.cast_signed(),
+                    ":queries": second.queries.cast_signed(),
+                    ":deletes": second.deletes.cast_signed(),
+                    ":insert_max_ns": time(second.insert_worst),
+                    ":query_max_ns": time(second.query_worst),
+                    ":delete_max_ns": time(second.delete_worst),
+                    ":cpu_ns": system(|used| Some(used.cpu.as_nanos())),
+                    ":user_ns": system(|used| Some(used.user.as_nanos())),
+                    ":system_ns": system(|used| Some(used.system.as_nanos())),
+                    ":context_switches": system(|used| used.context_switches),
+                    ":page_faults": system(|used| Some(used.page_faults)),
+                    ":read_bytes": system(|used| used.read_from_storage.map(Bytes::as_bytes)),
+                    ":written_bytes": system(|used| used.written_to_storage.map(Bytes::as_bytes)),
+                    ":client_cpu_ns": time(second.client_cpu),
+                    ":device_reads": device(|device| device.reads),
+                    ":device_read_bytes": device(|device| device.read.as_bytes()),
+                    ":device_writes": device(|device| device.writes),
+                    ":device_written_bytes": device(|device| device.written.as_bytes()),
+                    ":database_bytes": size(second.database),
+                    ":resident_bytes": size(second.resident),
+                },
+            )
         })
     }
 
@@ -219,12 +190,9 @@ impl RunReader {
     /// # Errors
     /// The run is damaged.
     pub fn insert_seconds(&self, step: i64) -> Result<Vec<Second>, ResultsError> {
-        let sql = format!(
-            "SELECT {} FROM insert_second WHERE step = ?1 ORDER BY second",
-            SECOND_COLUMNS.join(", ")
-        );
+        let sql = "SELECT * FROM insert_second WHERE step = ?1 ORDER BY second";
         let failed = |source| database_error(self.directory.path(), "reading seconds", source);
-        let mut query = self.database.prepare_cached(&sql).map_err(failed)?;
+        let mut query = self.database.prepare_cached(sql).map_err(failed)?;
         let rows = query.query_map([step], second).map_err(failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)
     }

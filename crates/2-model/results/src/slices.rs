@@ -10,43 +10,7 @@ use rusqlite::{Connection, Row, named_params, params};
 use crate::error::{ResultsError, database_error};
 use crate::reader::RunReader;
 use crate::records::SliceRecord;
-use crate::writer::RunWriter;
-
-/// The columns of table `slice`, which stores a [`SliceRecord`]. Each is bound and read by name.
-const COLUMNS: [&str; 32] = [
-    "microbenchmark",
-    "restart",
-    "block",
-    "position",
-    "candidate",
-    "warmup",
-    "started_ns",
-    "wall_ns",
-    "cpu_ns",
-    "polling_ns",
-    "qps",
-    "events",
-    "statements",
-    "rows",
-    "changed_rows",
-    "digest",
-    "errors",
-    "wrong_results",
-    "first_error",
-    "busy_retries",
-    "context_switches",
-    "page_faults",
-    "server_cpu_ns",
-    "server_user_ns",
-    "server_system_ns",
-    "server_context_switches",
-    "server_page_faults",
-    "server_read_bytes",
-    "server_written_bytes",
-    "server_background_ns",
-    "energy_uj",
-    "latencies",
-];
+use crate::writer::{RunWriter, insert};
 
 impl RunWriter {
     /// Store one slice. After this returns, the slice survives a crash of this process.
@@ -55,17 +19,12 @@ impl RunWriter {
     /// The database cannot be written.
     pub fn add_slice(&mut self, row: &SliceRecord) -> Result<(), ResultsError> {
         let session = self.session;
-        let sql = format!(
-            "INSERT INTO slice (session, {}) VALUES (:session, :{})",
-            COLUMNS.join(", "),
-            COLUMNS.join(", :")
-        );
         self.write("storing a slice", |database| {
             let m = &row.measured;
             let server = |of: fn(&ServerUsage) -> Option<u64>| {
                 m.server.as_ref().and_then(of).map(u64::cast_signed)
             };
-            database.prepare_cached(&sql)?.execute(named_params! {
+            insert(database, "slice", named_params! {
                 ":session": session,
                 ":microbenchmark": row.microbenchmark,
                 ":restart": row.restart,
@@ -102,12 +61,8 @@ impl RunWriter {
                 ":latencies": m.latencies.to_bytes(),
             })?;
             let slice = database.last_insert_rowid();
-            let mut insert = database.prepare_cached(
-                "INSERT INTO counter (slice, counter, count, enabled_ns, running_ns) \
-                 VALUES (:slice, :counter, :count, :enabled_ns, :running_ns)",
-            )?;
             for one in m.counts.iter() {
-                insert.execute(named_params! {
+                insert(database, "counter", named_params! {
                     ":slice": slice,
                     ":counter": one.counter.name(),
                     ":count": one.count.cast_signed(),
@@ -126,13 +81,10 @@ impl RunReader {
     /// # Errors
     /// The run is damaged.
     pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRecord>, ResultsError> {
-        let sql = format!(
-            "SELECT id, {} FROM slice WHERE microbenchmark = ?1 ORDER BY id",
-            COLUMNS.join(", ")
-        );
+        let sql = "SELECT * FROM slice WHERE microbenchmark = ?1 ORDER BY id";
         let read = || {
             let mut counts = self.counts(microbenchmark)?;
-            let mut query = self.database.prepare_cached(&sql)?;
+            let mut query = self.database.prepare_cached(sql)?;
             let rows = query.query_map([microbenchmark], |row| {
                 let mut slice = slice_record(row)?;
                 slice.measured.counts =

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dbdyno_types::RunIdentity;
 use dbdyno_units::Nanos;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ToSql, params};
 
 use crate::directory::RunDirectory;
 use crate::error::{ResultsError, database_error, json};
@@ -343,4 +343,17 @@ fn fill(
         database.pragma_update(None, "journal_mode", "wal")
     };
     fill().map_err(|source| database_error(path, "creating the run's database", source))
+}
+
+/// Insert a row. The parameters are the columns, with a colon before each name.
+pub(crate) fn insert(
+    database: &Connection,
+    table: &str,
+    row: &[(&str, &dyn ToSql)],
+) -> rusqlite::Result<()> {
+    let parameters: Vec<&str> = row.iter().map(|(parameter, _)| *parameter).collect();
+    let parameters = parameters.join(", ");
+    let columns = parameters.replace(':', "");
+    let sql = format!("INSERT INTO {table} ({columns}) VALUES ({parameters})");
+    database.prepare_cached(&sql)?.execute(row).map(drop)
 }
