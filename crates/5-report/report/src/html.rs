@@ -29,7 +29,6 @@ use crate::sections::{Output, Section};
 use elements::section;
 use page::{POLICY, SCRIPT, STYLE};
 
-/// Render the page.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let page = |of: fn(&Report, Output) -> Section| document::section(&of(report, Output::Page));

@@ -25,7 +25,6 @@ use crate::model::{Estimate, MicrobenchmarkRows, Report, Role, Row, RunStatus, V
 pub(crate) struct KeyResult<'a> {
     pub(crate) candidate: &'a str,
     pub(crate) group: &'a str,
-    /// Number of clients.
     pub(crate) clients: u32,
     /// By the metric to trust.
     #[serde(flatten)]

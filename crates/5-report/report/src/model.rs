@@ -202,7 +202,6 @@ pub enum RunStatus {
 pub struct MicrobenchmarkRows {
     /// The published name.
     pub name: String,
-    /// Number of clients.
     pub clients: u32,
     /// The published group.
     pub group: String,
@@ -290,9 +289,7 @@ pub struct Absolute {
 /// One candidate compared with the baseline on one microbenchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The candidate's name.
     pub candidate: String,
-    /// The candidate's role.
     pub role: Role,
     /// Relative QPS; `None` with too few blocks.
     pub relative_qps: Option<Estimate>,
@@ -405,13 +402,9 @@ impl Verdict {
 /// Failed and client-bound rows are left out.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupSummary {
-    /// The group's name.
     pub group: String,
-    /// Number of clients.
     pub clients: u32,
-    /// The candidate's name.
     pub candidate: String,
-    /// The candidate's role.
     pub role: Role,
     /// Number of microbenchmarks included.
     pub count: usize,

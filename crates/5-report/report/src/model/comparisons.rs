@@ -10,9 +10,7 @@ use super::{Estimate, LatencySummary, Role, Row, Verdict};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CounterFigure {
-    /// Instructions per statement.
     InstructionsPerQuery,
-    /// Clock cycles per statement.
     CyclesPerQuery,
     /// Instructions per clock cycle: IPC.
     InstructionsPerCycle,
@@ -22,25 +20,20 @@ pub enum CounterFigure {
     /// Instruction TLB misses per 1,000 instructions.
     #[serde(rename = "itlb_misses_per_1000_instructions")]
     ItlbMissesPer1000Instructions,
-    /// Branches per statement.
     BranchesPerQuery,
     /// Branch misses per 1,000 instructions.
     #[serde(rename = "branch_misses_per_1000_instructions")]
     BranchMissesPer1000Instructions,
     /// Events of the microbenchmark, such as transactions, per million clock cycles.
     EventsPerMillionCycles,
-    /// Minor page faults per statement.
     MinorFaultsPerQuery,
-    /// Major page faults per statement.
     MajorFaultsPerQuery,
-    /// CPU migrations per statement.
     CpuMigrationsPerQuery,
     /// Energy of the CPU packages per statement, in microjoules.
     MicrojoulesPerQuery,
 }
 
 impl CounterFigure {
-    /// All figures.
     pub const ALL: [Self; 12] = [
         Self::InstructionsPerQuery,
         Self::CyclesPerQuery,
@@ -121,22 +114,15 @@ impl CounterFigure {
 /// The ratios of one figure over the microbenchmarks of a group.
 #[derive(Clone, Debug, Serialize)]
 pub struct CounterSummary {
-    /// The group's name.
     pub group: String,
-    /// Number of clients.
     pub clients: u32,
-    /// The candidate's name.
     pub candidate: String,
-    /// The candidate's role.
     pub role: Role,
     pub figure: CounterFigure,
     /// Microbenchmarks counted.
     pub count: usize,
-    /// Minimum ratio.
     pub min: Ratio,
-    /// Maximum ratio.
     pub max: Ratio,
-    /// Arithmetic mean.
     pub avg: Ratio,
     pub median: Ratio,
 }
@@ -168,11 +154,8 @@ impl NotCounted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Percentile {
-    /// The median.
     P50,
-    /// The 95th percentile.
     P95,
-    /// The 99th percentile.
     P99,
 }
 
@@ -182,7 +165,6 @@ pub struct RelativePercentile {
     pub percentile: Percentile,
     /// The ratio: below 1 is better. `None` with too few blocks or events.
     pub relative: Option<Estimate>,
-    /// Verdict on the ratio.
     pub verdict: Verdict,
 }
 
@@ -203,7 +185,6 @@ impl Percentile {
         }
     }
 
-    /// Its value.
     #[must_use]
     pub const fn of(self, times: &LatencySummary) -> Nanos {
         match self {
@@ -229,9 +210,7 @@ impl Percentile {
 pub struct Effect {
     pub matrix: String,
     pub microbenchmark: String,
-    /// Number of clients.
     pub clients: u32,
-    /// The microbenchmark's group.
     pub group: String,
     /// The setting with its values.
     #[serde(flatten)]
@@ -301,9 +280,7 @@ pub struct Series {
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesRow {
     pub microbenchmark: String,
-    /// Number of clients.
     pub clients: u32,
-    /// The microbenchmark's group.
     pub group: String,
     /// By candidate, the first included; `None` if it was not measured.
     pub cells: Vec<Option<SeriesCell>>,
@@ -323,7 +300,6 @@ pub struct SeriesCell {
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesGroup {
     pub group: String,
-    /// Number of clients.
     pub clients: u32,
     /// By candidate; `None` if one of the group's microbenchmarks was not measured.
     pub points: Vec<Option<SeriesPoint>>,
@@ -332,7 +308,6 @@ pub struct SeriesGroup {
 /// The geometric mean of a group's ratios.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SeriesPoint {
-    /// The mean.
     pub ratio: Ratio,
     /// Both ends of its 95% interval, from those of the microbenchmarks; `None` if one has none.
     pub interval: Option<(Ratio, Ratio)>,
@@ -342,13 +317,9 @@ pub struct SeriesPoint {
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesChange {
     pub microbenchmark: String,
-    /// Number of clients.
     pub clients: u32,
-    /// The microbenchmark's group.
     pub group: String,
-    /// The earlier candidate.
     pub from: String,
-    /// The later candidate.
     pub to: String,
     /// Throughput of the later one relative to the earlier one.
     pub ratio: Ratio,
@@ -398,9 +369,7 @@ pub struct ScalingRow {
     pub three_group: String,
     /// The candidate, also the baseline.
     pub candidate: String,
-    /// The candidate's role.
     pub role: Role,
-    /// Number of clients.
     pub clients: u32,
     /// Throughput, in the microbenchmark's unit.
     pub qps: Option<Qps>,

@@ -22,7 +22,6 @@ pub const BUCKETS: [(Nanos, &str); 9] = [
 /// The insert benchmark of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertReport {
-    /// Number of clients.
     pub clients: u32,
     /// Number of tables.
     pub tables: u32,
@@ -76,9 +75,7 @@ impl StepReport {
 /// One candidate in one step.
 #[derive(Clone, Debug, Serialize)]
 pub struct CandidateStep {
-    /// The candidate's name.
     pub candidate: String,
-    /// The candidate's role.
     pub role: Role,
     /// Its index among the compared candidates, which selects its marker.
     #[serde(skip)]
