@@ -470,9 +470,9 @@ mod tests {
         let narrow = drawn(36);
         assert!(narrow.contains("a-rath…-name"), "{narrow}");
         assert!(narrow.lines().all(|line| width(line) <= 36), "{narrow}");
-        let parts = drawn(30);
+        let parts = drawn(32);
         assert_eq!(parts.matches("candidate").count(), 2, "{parts}");
-        assert!(parts.lines().all(|line| width(line) <= 30), "{parts}");
+        assert!(parts.lines().all(|line| width(line) <= 32), "{parts}");
     }
 
     #[test]

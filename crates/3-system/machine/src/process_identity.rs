@@ -163,13 +163,4 @@ mod tests {
         assert!(!identity.is_alive());
         identity.signal(Signal::KILL).unwrap();
     }
-
-    #[test]
-    fn reads_the_field_names_of_older_files() {
-        let text = r#"{"pid":7,"started":42,"boot":"b","image":[1,2]}"#;
-        let identity: ProcessIdentity = serde_json::from_str(text).unwrap();
-        let expected =
-            ProcessIdentity { pid: 7, start_ticks: 42, boot_id: "b".into(), image: (1, 2) };
-        assert_eq!(identity, expected);
-    }
 }

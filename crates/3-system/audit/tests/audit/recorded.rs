@@ -70,7 +70,8 @@ fn wrong_and_missing_optimization_are_distinguished() {
     );
     assert!(audit.has_violations());
     // Ignored by name, they are still listed.
-    let allowed = lab.audit(&["optimization=O3", "allow=unoptimized", "allow=optimization-level"]);
+    let allowed =
+        lab.audit(&["optimization=O3", "ignore=unoptimized", "ignore=optimization-level"]);
     assert!(!allowed.has_violations());
     assert_eq!(found(&allowed, Severity::Note).len(), 2);
 }

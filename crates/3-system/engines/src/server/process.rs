@@ -174,12 +174,4 @@ pub(crate) mod tests {
         child.wait().unwrap();
         assert_eq!(found, [process.identity]);
     }
-
-    #[test]
-    fn registry_entries_of_earlier_versions_are_read() {
-        let text = r#"{"pid":7,"started":42,"program":"/usr/sbin/mariadbd"}"#;
-        let process: ServerProcess = serde_json::from_str(text).unwrap();
-        assert_eq!((process.identity.pid, process.identity.start_ticks), (7, 42));
-        assert_eq!(process.program, Path::new("/usr/sbin/mariadbd"));
-    }
 }

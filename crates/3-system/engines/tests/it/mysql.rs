@@ -206,7 +206,7 @@ impl OnTcp {
         }
         let program = &plan.installation().program;
         command.arg(program).arg("--no-defaults").args([
-            format!("--basedir={}", program.ancestors().nth(3).unwrap().display()),
+            format!("--basedir={}", program.ancestors().nth(2).unwrap().display()),
             format!("--datadir={}", data.display()),
             format!("--socket={}", sockets.join("tcp").display()),
             format!("--log-error={}", data.join("log").display()),
