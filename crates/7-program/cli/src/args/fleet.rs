@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use dbdyno_units::Nanos;
 
-use super::View;
+use super::results::View;
 use super::run::more_time;
 
 /// Run an experiment on many machines, with Slurm.

@@ -1,30 +1,20 @@
 //! The command line: commands, options and their help.
 
-mod bisect;
 mod builds;
-mod compare;
-mod comparison;
 mod fleet;
-mod gate;
-mod history;
 mod live;
 mod results;
 mod run;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub use bisect::Bisect;
 pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
-pub use compare::Compare;
-pub use comparison::ComparisonOptions;
 pub use fleet::{Fleet, FleetCancel, FleetCollect, FleetCommand, FleetRun, FleetStatus, FleetTask};
-pub use gate::Gate;
-pub use history::History;
 pub use live::{AttachOptions, Live, LiveCommand, Optimize, Status, TargetProcess, Undo, Watch};
-pub use results::{Clean, Import, Report};
-pub use run::{Check, Doctor, List, Listed, Run};
+pub use results::{Clean, History, Import, Report, View, When};
+pub use run::{Bisect, Check, Compare, ComparisonOptions, Doctor, List, Listed, Run};
 
 /// Benchmark databases: compare servers, builds and settings by throughput and CPU time.
 ///
@@ -114,24 +104,6 @@ pub struct Man {
     /// The directory; created if missing
     #[arg(value_name = "DIR")]
     pub directory: std::path::PathBuf,
-}
-
-/// How a report is printed.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct View {
-    /// Summarise by the three older groups (point, range, write) instead of five
-    #[arg(long)]
-    pub three_groups: bool,
-    /// When to use colours; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub color: When,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum When {
-    Auto,
-    Always,
-    Never,
 }
 
 /// The error with a reason if `--pid` has no value, as in `--pid $(pidof NAME)` without such a process.

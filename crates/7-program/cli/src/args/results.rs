@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-
-use super::{Gate, View};
+use clap::{Args, ValueEnum};
+use dbdyno_report::gate::Rule;
 
 /// Print the report of a run and write its exports, or compare several runs.
 #[derive(Debug, Args)]
@@ -41,6 +40,40 @@ pub struct Report {
     pub gate: Gate,
     #[command(flatten)]
     pub view: View,
+}
+
+/// Show where the results of repeated runs of an experiment changed for good.
+///
+/// Each run measures its baseline again, so that changes of the machine between two runs cancel out. A
+/// figure is the relative QPS or relative CPU per query of a candidate, by microbenchmark and group.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno history results/\n  \
+    dbdyno history results/nightly-*\n  \
+    dbdyno history results/ --experiment nightly --html history.html\n  \
+    dbdyno history results/ --export-json history.json --export-csv history.csv\n\n\
+    Needs at least 5 runs with the same baseline, matched by the names of candidates and \
+    microbenchmarks and ordered by the time they started. A change is listed between two runs, with its \
+    size, 95% interval and p-value. A single run that is far off is no change.")]
+pub struct History {
+    /// Run directories, or directories that hold run directories
+    #[arg(required = true, value_name = "DIR")]
+    pub directories: Vec<PathBuf>,
+    /// Use only runs of the experiment with this name
+    #[arg(long, value_name = "NAME")]
+    pub experiment: Option<String>,
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write all runs, figures and changes as JSON
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// Write a line per figure and run as CSV, with the changes
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
 }
 
 /// Import published tables or sysbench output as a run directory.
@@ -82,4 +115,33 @@ pub struct Clean {
     /// Also clean a run that you did not make on this machine: connect to the servers that it names
     #[arg(long)]
     pub trust: bool,
+}
+
+/// The rules of a gate for continuous integration.
+#[derive(Clone, Debug, Args)]
+pub struct Gate {
+    /// Exit with 3 if a candidate is worse than the baseline by more than this, beyond its 95%
+    /// interval and the noise floor: `slower 2%`, `more-cpu 2%`, or `worse 2%` by the metric to
+    /// trust; then maybe `in` a group or microbenchmark, and `of` a candidate. Also writes
+    /// junit.xml. Can be repeated
+    #[arg(long = "fail-if", value_name = "RULE")]
+    pub rules: Vec<Rule>,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct View {
+    /// Summarise by the three older groups (point, range, write) instead of five
+    #[arg(long)]
+    pub three_groups: bool,
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    Auto,
+    Always,
+    Never,
 }

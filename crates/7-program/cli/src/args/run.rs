@@ -1,4 +1,4 @@
-//! Commands that prepare and run experiments.
+//! Commands that prepare and measure experiments.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 use dbdyno_document::parse_duration;
 use dbdyno_scripts::Version;
 use dbdyno_units::Nanos;
+
+use super::results::{Gate, View};
 
 /// Build and start the candidates of an experiment, measure them, and report.
 ///
@@ -53,26 +55,173 @@ pub struct Run {
     #[arg(long)]
     pub keep_data: bool,
     #[command(flatten)]
-    pub comparison: super::ComparisonOptions,
+    pub comparison: ComparisonOptions,
     #[command(flatten)]
-    pub gate: super::Gate,
+    pub gate: Gate,
     #[command(flatten)]
-    pub view: super::View,
+    pub view: View,
 }
 
-/// A version of sysbench.
-pub(super) fn sysbench_version(text: &str) -> Result<Version, String> {
-    let found = Version::ALL.into_iter().find(|(name, _)| *name == text);
-    found.map(|(_, version)| version).ok_or_else(|| "write 1.0 or 1.1".to_owned())
+/// Compare databases in one line: start them, measure them in turns, report.
+///
+/// The first candidate is the baseline. The microbenchmarks of all candidates are interleaved, as with
+/// `run`, so changes of the machine's speed cancel out. The first ratio is shown as soon as one start
+/// of the servers gives an interval; more starts refine it.
+#[derive(Debug, Args)]
+#[command(after_help = "Candidates:\n  \
+    SYSTEM                mariadb, mysql, postgresql or sqlite\n  \
+    SYSTEM@RELEASE        an installed release (postgresql@15), or a suite of\n                        \
+    Debian (mariadb@trixie): see `dbdyno list releases`\n  \
+    SYSTEM:VARIANT        compiled in this way: see `dbdyno list variants`\n  \
+    SYSTEM:KEY=VALUE      a key of a candidate in an experiment file, such as\n                        \
+    engine=myrocks, durability=strict, program=/a/server\n  \
+    'SYSTEM{NAME=VALUE}'  with this setting; several are separated by commas\n  \
+    URL                   an existing server\n\n\
+    Examples:\n  \
+    dbdyno compare mariadb mariadb:engine=myrocks -m point-1\n  \
+    dbdyno compare postgresql@15 postgresql@18 -m read-only_range=100 --clients 16\n  \
+    dbdyno compare mariadb 'mariadb{innodb_doublewrite=OFF}' --for 30s\n  \
+    dbdyno compare mysql://bench@db1/ mysql://bench@db2/\n  \
+    dbdyno compare sqlite:rel_o2 sqlite:rel_lto_pgo\n  \
+    dbdyno compare mariadb postgresql --script tpcc.lua --option scale=1\n\n\
+    Ctrl-C stops after the current slice and reports what was measured; dbdyno run --resume DIR \
+    continues. For all other keys, edit the file that --save writes.")]
+pub struct Compare {
+    /// What to compare; the first one is the baseline
+    #[arg(required = true, value_name = "CANDIDATE")]
+    pub candidates: Vec<String>,
+    /// Microbenchmark: a name, a group such as point-1, or a pattern such as 'point-*'; repeatable, or
+    /// separated by commas [default: read-only.pre_range=100,read-write_range=100]
+    #[arg(
+        short,
+        long = "microbenchmark",
+        value_name = "NAME",
+        value_delimiter = ',',
+        conflicts_with = "script"
+    )]
+    pub microbenchmarks: Vec<String>,
+    #[command(flatten)]
+    pub comparison: ComparisonOptions,
+    /// Run directory to create [default: results/NAME-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Write all results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// Write a line per microbenchmark and candidate as CSV
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// Write the report as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
+    /// Build cache [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root
+    /// /var/cache/dbdyno]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Keep the databases after a complete run
+    #[arg(long)]
+    pub keep_data: bool,
+    #[command(flatten)]
+    pub view: View,
 }
 
-/// A positive duration.
-pub(super) fn more_time(text: &str) -> Result<Nanos, String> {
-    match parse_duration(text) {
-        Ok(Nanos::ZERO) => Err("must be more than 0".to_owned()),
-        Ok(time) => Ok(time),
-        Err(bad) => Err(format!("{}: {}", bad.message, bad.help)),
+/// What a comparison measures, and for how long.
+#[derive(Debug, Args)]
+pub struct ComparisonOptions {
+    /// sysbench script to measure: a file, or the name of one of sysbench's own scripts
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<String>,
+    /// Option of the script, such as tables=4; can be repeated
+    #[arg(long = "option", value_name = "NAME=VALUE")]
+    pub options: Vec<String>,
+    /// Version of sysbench that the script is written for: 1.0 or 1.1 [default: 1.0]
+    #[arg(long, value_name = "VERSION", value_parser = sysbench_version)]
+    pub sysbench: Option<Version>,
+    /// Number of concurrent clients; several numbers, such as 1,4,16, for a sweep [default: 1]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub clients: Vec<String>,
+    /// Measuring time in all, such as 30s: of all candidates, the control and all microbenchmarks,
+    /// without loading and starting. Less if differences of 1% are resolved earlier [default: 5s for
+    /// each microbenchmark and candidate, 2s for SQLite]
+    #[arg(long = "for", value_name = "TIME")]
+    pub time: Option<String>,
+    /// Rows in the table; with a script, the rows that servers get caches for [default: 20000; with
+    /// a script its options tables times table_size if that is more]
+    #[arg(long, value_name = "N")]
+    pub rows: Option<String>,
+    /// Write the experiment, with comments, for `dbdyno run FILE`
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+}
+
+impl ComparisonOptions {
+    /// The first option of a script that is given. clap's `requires` has no effect on options that are given
+    /// together with what conflicts with `--script`.
+    pub fn of_script(&self) -> Option<&'static str> {
+        let given =
+            [(!self.options.is_empty(), "--option"), (self.sysbench.is_some(), "--sysbench")];
+        given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
     }
+
+    /// The first option that is given, except those of a script.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            (!self.clients.is_empty(), "--clients"),
+            (self.time.is_some(), "--for"),
+            (self.rows.is_some(), "--rows"),
+            (self.save.is_some(), "--save"),
+        ];
+        given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
+}
+
+/// Find the commit of a git repository that made a candidate slower or faster.
+///
+/// Builds the good and the bad revision and measures them. Then each step builds a commit between
+/// them and measures it side by side with both, until one commit is left whose figure is like that
+/// of the bad revision and whose parent's is like that of the good one. Whether the change made it
+/// slower or faster is found out.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno bisect my.toml --good v3.49.0 --bad v3.50.0\n  \
+    dbdyno bisect my.toml --good 1a2b3c4 --bad main -m scan_range=100 --out results/bisect\n  \
+    dbdyno bisect my.toml --good v1 --bad HEAD --first-parent --export-json bisect.json\n\n\
+    The candidate has its source in a git repository:\n  \
+    source = { git = \"https://example.org/sqlite.git\", revision = \"main\" }\n\n\
+    Ctrl-C stops after the current slice; the same command with the same --out continues. The exit \
+    code is 0 if the commit was found, 1 if good and bad do not differ or several commits remain, and \
+    2 if a revision or the experiment is not valid.")]
+pub struct Bisect {
+    /// Experiment file
+    #[arg(value_name = "EXPERIMENT")]
+    pub file: PathBuf,
+    /// Revision before the change: a commit, a tag or a branch; an ancestor of --bad
+    #[arg(long, value_name = "REVISION")]
+    pub good: String,
+    /// Revision after the change
+    #[arg(long, value_name = "REVISION")]
+    pub bad: String,
+    /// Candidate to bisect [default: the one with a git source]
+    #[arg(long, value_name = "NAME")]
+    pub candidate: Option<String>,
+    /// Microbenchmark of the experiment whose figure is judged [default: the one with the largest
+    /// difference between good and bad]
+    #[arg(short, long, value_name = "NAME")]
+    pub microbenchmark: Option<String>,
+    /// Follow only the first parent of merges: a merged branch counts as one commit
+    #[arg(long)]
+    pub first_parent: bool,
+    /// Directory of the bisect, with a run directory for each step; continues the same bisect in it
+    /// [default: results/NAME-bisect-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Build cache [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root
+    /// /var/cache/dbdyno]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Write the result and all steps as JSON
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
 }
 
 /// Validate an experiment, print its plan, and check that this machine is ready for it.
@@ -167,4 +316,19 @@ pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// A version of sysbench.
+fn sysbench_version(text: &str) -> Result<Version, String> {
+    let found = Version::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, version)| version).ok_or_else(|| "write 1.0 or 1.1".to_owned())
+}
+
+/// A positive duration.
+pub(super) fn more_time(text: &str) -> Result<Nanos, String> {
+    match parse_duration(text) {
+        Ok(Nanos::ZERO) => Err("must be more than 0".to_owned()),
+        Ok(time) => Ok(time),
+        Err(bad) => Err(format!("{}: {}", bad.message, bad.help)),
+    }
 }

@@ -1,18 +1,24 @@
 //! `dbdyno list`.
 
-mod releases;
-
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use dbdyno_builds::variant::compile_flags;
-use dbdyno_builds::{CompilerKind, Source, Variant, installed_compilers};
-use dbdyno_engines::server::Installation;
+use dbdyno_builds::{
+    Cache, CacheDir, CacheEntryKind, CompilerKind, Source, System, Variant, installed_compilers,
+    suites,
+};
+use dbdyno_document::did_you_mean;
+use dbdyno_engines::server::{Installation, installed_releases};
+use dbdyno_scripts::{
+    Client, Driver, OptionProblem, OptionValue, Options, Progress, Recorder, Seed, Setup,
+    UniquePosition, check_option, inspect,
+};
 use dbdyno_types::build::Pgo;
 use dbdyno_types::server::{ServerSystem, StorageEngine};
 use dbdyno_workloads::catalog::{Catalog, Origin};
 use dbdyno_workloads::definition::{Microbenchmark, Statement};
 
-use super::list_script::list_script;
 use crate::args::{List, Listed};
 use crate::error::CliError;
 use crate::output;
@@ -35,7 +41,7 @@ pub fn list(args: &List) -> Result<ExitCode, CliError> {
         sections.push(systems());
     }
     if wants(Listed::Releases) {
-        sections.push(releases::releases());
+        sections.push(releases());
     }
     output::print(&sections.join("\n"));
     Ok(ExitCode::SUCCESS)
@@ -176,6 +182,122 @@ fn systems() -> String {
 
 fn without_trailing_blanks(text: &str) -> String {
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Lists releases by system, each with what to write into an experiment.
+fn releases() -> String {
+    let mut text = "Releases\n".to_owned();
+    for system in ServerSystem::ALL {
+        for release in installed_releases(system) {
+            let name = format!("release = \"{}\"", release.name);
+            let _ =
+                writeln!(text, "  {:<11} {name:<32} {}", system.name(), release.program.display());
+        }
+    }
+    for (system, of) in unpacked() {
+        let _ = writeln!(text, "  {system:<11} {:<32} {of}", "in the cache");
+    }
+    text.push_str("  Can be fetched from Debian: release = { debian = SUITE }\n");
+    for system in [System::MariaDb, System::PostgreSql, System::MySql] {
+        let suites: Vec<String> =
+            suites(system).iter().map(|suite| format!("\"{suite}\"")).collect();
+        let _ = writeln!(text, "    {:<11} {}", system.name(), suites.join(", "));
+    }
+    text.push_str("  Can be unpacked: release = { tarball = \"URL or FILE\", sha256 = \"…\" }\n");
+    text
+}
+
+/// The system of each release in the cache, and where it is from.
+fn unpacked() -> Vec<(String, String)> {
+    let Ok(root) = CacheDir::chosen_or_default(None) else { return Vec::new() };
+    let mut all: Vec<(String, String)> = Cache::new(&root)
+        .inventory()
+        .into_iter()
+        .filter_map(|entry| match entry.kind {
+            CacheEntryKind::Release(of) => {
+                let name = entry.path.file_name()?.to_string_lossy().into_owned();
+                Some((name.split('-').next()?.to_owned(), of))
+            }
+            _ => None,
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// The default of `--seed`.
+const DEFAULT_SEED: u32 = 42;
+
+/// Prints the statements of the first events of a script, which are not executed.
+fn list_script(args: &List) -> Result<ExitCode, CliError> {
+    let [file] = &args.words[..] else {
+        let message = "name one script: dbdyno list script oltp_read_only.lua --events 2";
+        return Err(CliError::Usage(message.to_owned()));
+    };
+    let read = |path: &str| {
+        std::fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
+    };
+    let source = dbdyno_scripts::Source::find(file, read)
+        .map_err(|error| CliError::Usage(error.to_string()))?;
+    let source = dbdyno_scripts::Source { version: args.sysbench.unwrap_or_default(), ..source };
+    let options = script_options(&args.options)?;
+    let invalid = |error: dbdyno_scripts::ScriptError| CliError::Usage(error.to_string());
+    let declared = inspect(&source, Driver::MySql, &Options::new()).map_err(invalid)?;
+    for name in options.keys() {
+        let problem = match check_option(name, &declared) {
+            Ok(()) => continue,
+            Err(OptionProblem::Replaced(in_file)) => {
+                let instead = match name.as_str() {
+                    "events" | "max_requests" => "use `--events`",
+                    "rand_seed" => "use `--seed`",
+                    _ => in_file,
+                };
+                format!("option {name} of sysbench has no effect here: {instead}")
+            }
+            Err(OptionProblem::Unknown(known)) => {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                format!("{file} has no option `{name}`: {}", did_you_mean(name, &known))
+            }
+        };
+        return Err(CliError::Usage(problem));
+    }
+    let setup = Setup {
+        driver: Driver::MySql,
+        storage_engine: None,
+        options,
+        client: 0,
+        clients: 1,
+        seed: Seed::of_sysbench(args.seed.unwrap_or(DEFAULT_SEED)),
+        unique: UniquePosition::default(),
+        time_limit: Setup::TIME_LIMIT,
+    };
+    let mut recorder = Recorder::default();
+    let mut client = Client::start(&source, &setup, &mut recorder).map_err(invalid)?;
+    for _ in 0..args.events.unwrap_or(1) {
+        let progress = client.event(&mut recorder).map_err(invalid)?;
+        for statement in recorder.statements.drain(..) {
+            output::print(&format!("{}\n", statement.trim_end()));
+        }
+        if progress != Progress::Event {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The options in `NAME=VALUE`.
+fn script_options(words: &[String]) -> Result<Options, CliError> {
+    let mut options = Options::new();
+    for word in words {
+        let invalid = |what: &str| CliError::Usage(format!("--option {word}: {what}"));
+        let (name, value) =
+            word.split_once('=').ok_or_else(|| invalid("write NAME=VALUE, such as tables=4"))?;
+        let value = OptionValue::Text(value.to_owned());
+        if options.insert(name.replace('-', "_"), value).is_some() {
+            return Err(invalid("this option is set twice"));
+        }
+    }
+    Ok(options)
 }
 
 #[cfg(test)]

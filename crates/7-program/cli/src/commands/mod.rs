@@ -1,6 +1,5 @@
-//! One module per command.
+//! The commands.
 
-mod agent;
 mod audit;
 mod bisect;
 mod builds;
@@ -11,18 +10,13 @@ mod doctor;
 mod export_file;
 mod fleet;
 mod gate;
+mod hidden;
 mod history;
-mod import;
 mod list;
-mod list_script;
 mod live;
 mod report;
 mod run;
-mod shell;
-mod stored_data;
-mod worker;
 
-pub use agent::agent;
 pub use audit::audit;
 pub use bisect::bisect;
 pub use builds::builds;
@@ -31,14 +25,12 @@ pub use clean::clean;
 pub use compare::compare;
 pub use doctor::doctor;
 pub use fleet::fleet;
+pub use hidden::{agent, completions, man, worker};
 pub use history::history;
-pub use import::import;
 pub use list::list;
 pub use live::live;
-pub use report::report;
+pub use report::{import, report};
 pub use run::run;
-pub use shell::{completions, man};
-pub use worker::worker;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,15 +1,17 @@
-//! `dbdyno report`.
+//! `dbdyno report` and `dbdyno import`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use dbdyno_import::Request;
 use dbdyno_report::gate::Rule;
 use dbdyno_report::model::{Report, RunStatus};
 use dbdyno_report::{assemble, comparison, export, terminal};
 use dbdyno_results::RunReader;
 
-use crate::args::{self, View};
-use crate::commands::{gate, stored_data};
+use crate::args::{self, Import, View};
+use crate::commands::clean::{TO_RESUME, note_stored_data};
+use crate::commands::{directory_for, gate, now};
 use crate::error::CliError;
 use crate::output;
 
@@ -75,7 +77,7 @@ fn print(report: &Report, directory: &Path, view: View, details: bool) -> Result
         files.iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
     output::print(&format!("\nWritten to {}: {}\n", directory.display(), names.join(", ")));
     if report.status == RunStatus::Incomplete && report.running_pid.is_none() {
-        stored_data::note(directory, stored_data::TO_RESUME);
+        note_stored_data(directory, TO_RESUME);
     }
     Ok(())
 }
@@ -130,4 +132,34 @@ fn options(view: View, details: bool) -> terminal::TerminalOptions {
         three_groups: view.three_groups,
         details,
     }
+}
+
+/// Imports published results as a run directory, and reports.
+pub fn import(args: &Import) -> Result<ExitCode, CliError> {
+    let directory = args.out.clone().unwrap_or_else(|| directory_for("imported"));
+    let imported = dbdyno_import::import(&Request {
+        files: args.files.clone(),
+        out: directory.clone(),
+        name: None,
+        baseline: args.baseline.clone(),
+        clients: args.clients,
+        now: now(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })?;
+    show(&directory, args.view, false)?;
+    output::note(&format!(
+        "{} values of {} candidates on {} microbenchmarks",
+        imported.values,
+        imported.candidates.len(),
+        imported.microbenchmarks
+    ));
+    for name in &imported.ungrouped {
+        output::note(&format!(
+            "{name} is in no published group; it is reported in the group `other`"
+        ));
+    }
+    for name in &imported.without_baseline {
+        output::note(&format!("{name} is left out: there is no value for the baseline"));
+    }
+    Ok(ExitCode::SUCCESS)
 }

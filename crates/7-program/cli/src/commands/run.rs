@@ -10,10 +10,10 @@ use dbdyno_run::{Options, Outcome, RunError, continue_run, extend_run, start_run
 use dbdyno_types::server::ServerSystem;
 
 use crate::args::{Run, View};
+use crate::commands::clean::{TO_RESUME, note_stored_data};
 use crate::commands::compare::Comparison;
 use crate::commands::{
-    INTERRUPTED, directory_for, gate, now, read_experiment, report, stop_on_signals, stored_data,
-    worker_program,
+    INTERRUPTED, directory_for, gate, now, read_experiment, report, stop_on_signals, worker_program,
 };
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -156,7 +156,7 @@ impl Execution<'_> {
         };
         let report = report::show(self.directory, self.view, false)?;
         if self.keep_data && matches!(outcome, Outcome::Complete { .. }) {
-            stored_data::note(self.directory, "because of --keep-data");
+            note_stored_data(self.directory, "because of --keep-data");
         }
         let judged = after(&report, outcome)?;
         Ok(match outcome {
@@ -197,7 +197,7 @@ fn failed(error: RunError, directory: &Path, view: View) -> CliError {
         .and_then(|run| run.slices(0))
         .is_ok_and(|slices| !slices.is_empty());
     if !measured {
-        stored_data::note(directory, stored_data::TO_RESUME);
+        note_stored_data(directory, TO_RESUME);
     } else if let Err(second) = report::show(directory, view, false) {
         output::note(&format!("cannot report what was measured: {second}"));
     }

@@ -1,25 +1,22 @@
 //! The only module that prints.
 
-mod display;
-mod fleet_display;
-mod log;
-mod minute_lines;
+mod progress;
 mod safe;
-mod step_progress;
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-pub use display::Display;
-pub use fleet_display::FleetDisplay;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-pub use log::start_log;
+pub use progress::{Display, FleetDisplay, StepProgress};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::time::uptime;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::When;
 use crate::error::CliError;
 use safe::{visible, visible_json, visible_with_colors};
-pub use step_progress::StepProgress;
 
 /// Columns of a terminal of unknown width.
 const DEFAULT_WIDTH: usize = 80;
@@ -153,4 +150,40 @@ pub fn wrapped(text: &mut String, prefix: &str, words: &str) {
         line.push_str(word);
     }
     text.push_str(&format!("{start}{line}\n"));
+}
+
+/// The environment variable with a filter in the syntax of `tracing_subscriber::filter::Targets`.
+const LOG_FILTER: &str = "DBDYNO_LOG";
+
+/// Starts the log: at the level that `verbose` asks for, unless `DBDYNO_LOG` sets a filter.
+pub fn start_log(verbose: u8) -> Result<(), CliError> {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let set = std::env::var(LOG_FILTER).ok().filter(|filter| !filter.is_empty());
+    let filter: Targets = set
+        .as_deref()
+        .unwrap_or(level)
+        .parse()
+        .map_err(|error| CliError::Usage(format!("{LOG_FILTER}: {error}")))?;
+    let lines = tracing_subscriber::fmt::layer().with_timer(uptime()).with_writer(|| LogLine);
+    tracing_subscriber::registry().with(lines).with(filter).init();
+    Ok(())
+}
+
+/// Prints each write, which is a whole line, without breaking the progress line.
+struct LogLine;
+
+impl Write for LogLine {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        write_error(&String::from_utf8_lossy(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -1,18 +1,19 @@
-//! Progress of a run: a status line on a terminal; elsewhere plain lines, at least one a minute.
+//! Progress of runs, fleets and single steps: drawn on a terminal, elsewhere in plain lines.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use dbdyno_fleet::{FleetRecord, TaskStatus, lines, totals};
 use dbdyno_results::OptimizationRecord;
 use dbdyno_run::{InsertPlace, InterimEstimate, RunEvent};
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_units::{Nanos, Qps, Share};
 use dbdyno_workloads::insert::Task;
-use indicatif::ProgressBar;
-
-use super::minute_lines::MinuteLines;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Widest half-width of the interval of a first ratio.
 const WIDEST_OF_FIRST_RATIO: Share = Share::from_fraction(0.5);
@@ -20,7 +21,8 @@ const WIDEST_OF_FIRST_RATIO: Share = Share::from_fraction(0.5);
 /// Interval of the spinner while nothing is measured.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Shows events on standard error.
+/// Shows the events of a run on standard error: in a status line on a terminal, elsewhere in plain lines, at least
+/// one a minute.
 pub struct Display {
     bar: ProgressBar,
     /// Lines for a log file; `None` on a terminal.
@@ -275,6 +277,284 @@ fn are_first_ratios(estimates: &[InterimEstimate<'_>]) -> bool {
 }
 
 /// Rounds up to whole seconds.
-pub(super) fn coarse(time: Nanos) -> Nanos {
+fn coarse(time: Nanos) -> Nanos {
     Nanos::from_secs(time.as_secs_f64().ceil() as u64)
+}
+
+/// Longest time without a line.
+const LINE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Prints the current status once a minute, from a thread: some stages report nothing while they run.
+struct MinuteLines {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    stopped: Condvar,
+}
+
+impl MinuteLines {
+    /// Starts the thread; `print` receives each line. Without a thread, no lines are printed.
+    fn start(print: impl Fn(&str) + Send + 'static) -> Self {
+        let state = Mutex::new(State::new(Instant::now()));
+        let shared = Arc::new(Shared { state, stopped: Condvar::new() });
+        let of_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("progress".to_owned());
+        let thread = thread.spawn(move || of_thread.run(print)).ok();
+        Self { shared, thread }
+    }
+
+    /// Sets the status.
+    fn set_status(&self, status: &str) {
+        self.shared.lock().set_status(status, Instant::now());
+    }
+
+    /// Notes that another line was printed.
+    fn printed(&self) {
+        self.shared.lock().printed = Instant::now();
+    }
+}
+
+impl Drop for MinuteLines {
+    fn drop(&mut self) {
+        self.shared.lock().is_stopped = true;
+        self.shared.stopped.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has been reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, print: impl Fn(&str)) {
+        let mut state = self.lock();
+        while !state.is_stopped {
+            let wait = state.until_due(Instant::now());
+            let waited = self.stopped.wait_timeout(state, wait);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if let Some(line) = state.due(Instant::now()) {
+                print(&line);
+            }
+        }
+    }
+}
+
+/// The current status, and when a line was last printed.
+struct State {
+    status: String,
+    /// When the stage or microbenchmark of the status began.
+    since: Instant,
+    printed: Instant,
+    is_stopped: bool,
+}
+
+impl State {
+    const fn new(now: Instant) -> Self {
+        Self { status: String::new(), since: now, printed: now, is_stopped: false }
+    }
+
+    /// Sets the status. Its text before a colon names the stage or microbenchmark.
+    fn set_status(&mut self, status: &str, now: Instant) {
+        if stage(status) != stage(&self.status) {
+            self.since = now;
+        }
+        status.clone_into(&mut self.status);
+    }
+
+    /// Time until a line is due.
+    fn until_due(&self, now: Instant) -> Duration {
+        LINE_INTERVAL.saturating_sub(now.saturating_duration_since(self.printed))
+    }
+
+    /// The line to print now, if one is due.
+    fn due(&mut self, now: Instant) -> Option<String> {
+        if self.is_stopped || !self.until_due(now).is_zero() {
+            return None;
+        }
+        self.printed = now;
+        let elapsed = Nanos::from_secs(now.saturating_duration_since(self.since).as_secs());
+        let status = &self.status;
+        (!status.is_empty()).then(|| format!("{status} ({elapsed} so far)"))
+    }
+}
+
+fn stage(status: &str) -> &str {
+    status.split(": ").next().unwrap_or_default()
+}
+
+/// Lines of a terminal of unknown height.
+const HEIGHT: usize = 24;
+
+/// Lines of the terminal that are left free.
+const FREE: usize = 3;
+
+/// Shows the tasks of a fleet run on standard error: a line per node, redrawn on a terminal; elsewhere a line for each
+/// change.
+pub struct FleetDisplay {
+    bar: ProgressBar,
+    is_terminal: bool,
+    /// The state of each task that was printed last, and Slurm's silence.
+    printed: Mutex<BTreeMap<String, String>>,
+}
+
+impl FleetDisplay {
+    /// A display, redrawn if standard error is a terminal.
+    pub fn new() -> Self {
+        let is_terminal = stderr().is_terminal();
+        let bar = if is_terminal {
+            let style = ProgressStyle::with_template("{msg}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+            let target = ProgressDrawTarget::stderr_with_hz(4);
+            ProgressBar::with_draw_target(None, target).with_style(style)
+        } else {
+            ProgressBar::hidden()
+        };
+        super::set_progress_line(is_terminal.then(|| bar.clone()));
+        Self { bar, is_terminal, printed: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Shows the tasks; `silent` says that Slurm does not answer.
+    pub fn show(&self, record: &FleetRecord, all: &[TaskStatus], silent: Option<&str>) {
+        if self.is_terminal {
+            self.draw(record, all, silent);
+        } else {
+            self.print_changes(record, all, silent);
+        }
+    }
+
+    /// Ends the display; the last state stays on the terminal.
+    pub fn finish(&self) {
+        super::set_progress_line(None);
+        self.bar.abandon();
+    }
+
+    fn draw(&self, record: &FleetRecord, all: &[TaskStatus], silent: Option<&str>) {
+        let height = terminal_size::terminal_size().map_or(HEIGHT, |(_, rows)| usize::from(rows.0));
+        let room = height.saturating_sub(FREE).max(1);
+        let table = lines(record, all, super::width().saturating_sub(1));
+        // Of many, first those that are not done.
+        let is_done = |status: &TaskStatus| status.state == "complete";
+        let mut order: Vec<usize> = (0..table.len()).collect();
+        if table.len() > room {
+            order.sort_by_key(|index| is_done(&all[*index]));
+        }
+        let mut shown: Vec<String> =
+            order.iter().take(room).map(|index| table[*index].clone()).collect();
+        if table.len() > room {
+            shown.push(format!("and {} more", table.len() - room));
+        }
+        shown.push(totals(all));
+        shown.extend(silent.map(str::to_owned));
+        let shown: Vec<String> =
+            shown.iter().map(|line| super::visible(line).into_owned()).collect();
+        self.bar.set_message(shown.join("\n"));
+        self.bar.tick();
+    }
+
+    fn print_changes(&self, record: &FleetRecord, all: &[TaskStatus], silent: Option<&str>) {
+        let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+        for (status, line) in all.iter().zip(lines(record, all, usize::MAX)) {
+            let state = format!("{} {:?} {}", status.state, status.attempt, status.node);
+            if printed.get(&status.name) != Some(&state) {
+                super::plain_line(&line);
+                printed.insert(status.name.clone(), state);
+            }
+        }
+        // A task cannot have an empty name.
+        let before = printed.insert(String::new(), silent.unwrap_or_default().to_owned());
+        if let Some(silent) = silent.filter(|_| before.is_none_or(|before| before.is_empty())) {
+            super::plain_line(silent);
+        }
+    }
+}
+
+/// Progress of one step that takes seconds: a status line with the share that is done and the time left. It is erased
+/// when this is dropped.
+pub struct StepProgress {
+    bar: ProgressBar,
+    name: String,
+    started: Instant,
+}
+
+impl StepProgress {
+    /// Starts a step.
+    pub fn start(name: &str) -> Self {
+        let bar = super::status_line().with_message(name.to_owned());
+        Self { bar, name: name.to_owned(), started: Instant::now() }
+    }
+
+    /// Shows the progress of a step that takes this time in all.
+    pub fn time_passes(&self, total: Duration) {
+        self.show(self.started.elapsed().as_secs_f64() / total.as_secs_f64());
+    }
+
+    fn show(&self, share: f64) {
+        self.bar.set_message(step_text(&self.name, share, self.started.elapsed()));
+        self.bar.tick();
+    }
+}
+
+/// The status line after this time.
+fn step_text(name: &str, share: f64, elapsed: Duration) -> String {
+    if share <= 0.0 {
+        return name.to_owned();
+    }
+    if share >= 1.0 {
+        return format!("{name}: 100%");
+    }
+    let left = elapsed.mul_f64(1.0 / share - 1.0);
+    format!("{name}: {:.0}%, {} left", share * 100.0, coarse(Nanos::from(left)))
+}
+
+impl Drop for StepProgress {
+    fn drop(&mut self) {
+        super::set_progress_line(None);
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_is_due_after_a_minute_without_one() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut state = State::new(start);
+        assert_eq!(state.due(at(60)), None, "there is no status yet");
+        state.set_status("[1/2] scan: block 3/90", at(70));
+        assert_eq!(state.due(at(119)), None);
+        state.set_status("[1/2] scan: block 9/90", at(125));
+        assert_eq!(state.due(at(130)).unwrap(), "[1/2] scan: block 9/90 (60 s so far)");
+        assert_eq!(state.due(at(131)), None);
+        state.printed = at(150);
+        assert_eq!(state.due(at(200)), None, "another line was printed");
+        state.set_status("settling", at(205));
+        assert_eq!(state.due(at(210)).unwrap(), "settling (5 s so far)");
+        state.is_stopped = true;
+        assert_eq!(state.due(at(900)), None);
+    }
+
+    #[test]
+    fn thread_ends_when_dropped() {
+        let started = Instant::now();
+        drop(MinuteLines::start(|_| {}));
+        assert!(started.elapsed() < LINE_INTERVAL);
+    }
+
+    #[test]
+    fn time_left_is_in_proportion_to_what_is_done() {
+        let after = |share, seconds| step_text("sampling", share, Duration::from_secs(seconds));
+        assert_eq!(after(0.0, 0), "sampling");
+        assert_eq!(after(0.25, 10), "sampling: 25%, 30 s left");
+        assert_eq!(after(1.5, 20), "sampling: 100%");
+    }
 }
