@@ -10,7 +10,7 @@ use dbdyno_run::{CandidateBuild, CandidateRelease, Options, make_candidates};
 use dbdyno_units::Bytes;
 
 use crate::args::{Builds, BuildsAction, CleanBuilds, MakeBuilds};
-use crate::commands::{INTERRUPTED, now, read_experiment, stop_on_signals, worker_program};
+use crate::commands::session::{INTERRUPTED, options, read_experiment, stop_on_signals};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
@@ -130,16 +130,8 @@ fn make(root: &CacheDir, what: &MakeBuilds) -> Result<ExitCode, CliError> {
     let cancel = stop_on_signals("stopping")?;
     let display = Display::new();
     let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
-    let options = Options {
-        worker: worker_program()?,
-        cache: Some(root.path().to_owned()),
-        keep_data: false,
-        trust: false,
-        cancel: cancel.clone(),
-        progress: &progress,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        now: now(),
-    };
+    let options =
+        Options { cache: Some(root.path().to_owned()), ..options(cancel.clone(), &progress)? };
     let made = make_candidates(&experiment, &options);
     display.finish();
     if made.is_err() && cancel.load(Ordering::Relaxed) {

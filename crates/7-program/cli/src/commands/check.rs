@@ -8,7 +8,7 @@ use dbdyno_types::build::SourceOrigin;
 use dbdyno_units::Bytes;
 
 use crate::args::Check;
-use crate::commands::{directory_for, read_experiment, worker_program};
+use crate::commands::session::{directory_for, read_experiment, worker_program};
 use crate::error::CliError;
 use crate::output;
 

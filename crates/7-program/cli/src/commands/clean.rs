@@ -8,7 +8,7 @@ use dbdyno_run::{Cleaned, StoredData};
 use dbdyno_spec::experiment::{Experiment, System};
 
 use crate::args::Clean;
-use crate::commands::worker_program;
+use crate::commands::session::worker_program;
 use crate::error::CliError;
 use crate::output;
 

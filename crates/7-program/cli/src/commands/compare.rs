@@ -15,8 +15,9 @@ use dbdyno_spec::compare::{ScriptWords, Words, experiment};
 use dbdyno_types::server::ServerSystem;
 
 use crate::args::{Compare, ComparisonOptions, View};
-use crate::commands::run::Execution;
-use crate::commands::{directory_for, export_file, gate};
+use crate::commands::execution::Execution;
+use crate::commands::session::directory_for;
+use crate::commands::{export_file, gate};
 use crate::error::CliError;
 use crate::output::{self, Display};
 

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use super::own_program;
 use crate::args::{Agent, Arguments, Completions, Man};
+use crate::commands::session::own_program;
 use crate::error::CliError;
 use crate::output;
 

@@ -11,7 +11,8 @@ use dbdyno_results::RunReader;
 
 use crate::args::{self, Import, View};
 use crate::commands::clean::{TO_RESUME, note_stored_data};
-use crate::commands::{directory_for, gate, now};
+use crate::commands::gate;
+use crate::commands::session::{directory_for, now};
 use crate::error::CliError;
 use crate::output;
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use dbdyno_fleet::{FleetDirectory, FleetRecord, Outcome, Store, TaskEnd, TaskRecord, totals};
 
-use super::{exit_code, statuses};
+use super::follow::{exit_code, statuses};
 use crate::args::{FleetCollect, View};
 use crate::commands::report;
 use crate::error::CliError;

@@ -1,14 +1,20 @@
-//! Following a fleet run: one step every few seconds, and what it shows.
+//! Following, showing and cancelling a fleet run.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dbdyno_fleet::{Controller, FleetDirectory, Slurm, TaskRecord, poll_interval};
+use dbdyno_fleet::{
+    AttemptFiles, Controller, FleetDirectory, FleetError, FleetRecord, Outcome, Slurm, TaskRecord,
+    TaskStatus, UnixTime, lines, poll_interval, totals,
+};
 use dbdyno_units::Nanos;
+use jiff::Timestamp;
 
-use super::{resume_with, shared_cache, statuses, unix_time};
-use crate::commands::{INTERRUPTED, stop_on_signals};
+use super::shared_cache;
+use crate::args::{FleetCancel, FleetStatus};
+use crate::commands::session::{INTERRUPTED, stop_on_signals};
 use crate::error::CliError;
 use crate::output::{self, FleetDisplay};
 
@@ -16,9 +22,6 @@ use crate::output::{self, FleetDisplay};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Follows a fleet run until all tasks have ended. Returns the exit code if it is left before.
-///
-/// # Errors
-/// The directory cannot be written. The jobs go on.
 pub fn until_end(
     controller: &mut Controller<Slurm, FleetDirectory>,
     detach: bool,
@@ -84,4 +87,137 @@ fn steps(
             std::thread::sleep(LOOK);
         }
     }
+}
+
+/// `dbdyno fleet status`: shows what each node does. Only reads: jobs are followed by `fleet run`.
+pub fn status(args: &FleetStatus) -> Result<ExitCode, CliError> {
+    if args.watch {
+        return watch(args);
+    }
+    let (directory, record) = FleetDirectory::read(&args.directory)?;
+    let all = statuses(&directory, &record);
+    if args.json {
+        let text = serde_json::to_string_pretty(&all)
+            .map_err(|error| CliError::Other(format!("encoding the status: {error}")))?;
+        output::print_json(&format!("{text}\n"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = lines(&record, &all, output::width()).join("\n");
+    text.push_str(&format!("\n{}\n", totals(&all)));
+    output::print(&text);
+    note_uncontrolled(&directory, record.has_ended());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn watch(args: &FleetStatus) -> Result<ExitCode, CliError> {
+    let stop = stop_on_signals("leaving; the jobs go on")?;
+    let display = FleetDisplay::new();
+    let mut is_first = true;
+    loop {
+        let (directory, record) = FleetDirectory::read(&args.directory)?;
+        display.show(&record, &statuses(&directory, &record), None);
+        if std::mem::take(&mut is_first) {
+            note_uncontrolled(&directory, record.has_ended());
+        }
+        if record.has_ended() {
+            display.finish();
+            return Ok(exit_code(&record));
+        }
+        let (started, pause) = (Instant::now(), Duration::from(poll_interval(record.tasks.len())));
+        while started.elapsed() < pause {
+            if stop.load(Ordering::Relaxed) {
+                display.finish();
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Says how to go on if no process follows the jobs.
+fn note_uncontrolled(directory: &FleetDirectory, has_ended: bool) {
+    if !has_ended && !directory.is_controlled() {
+        let resume = resume_with(directory.path());
+        output::note(&format!(
+            "no dbdyno follows the jobs: this is what was known last. Continue with: {resume}"
+        ));
+    }
+}
+
+/// How long to wait for the process that follows the jobs.
+const WAIT_FOR_END: Duration = Duration::from_secs(10 * 60);
+
+/// `dbdyno fleet cancel`: cancels a fleet run, by the process that follows it, or itself if there is none.
+pub fn cancel(args: &FleetCancel) -> Result<ExitCode, CliError> {
+    loop {
+        match FleetDirectory::open(&args.directory) {
+            Ok((directory, record)) => {
+                Slurm::check()?;
+                let mut controller = Controller::new(record, Slurm, directory);
+                controller.cancel();
+                if let Some(code) = until_end(&mut controller, false)? {
+                    return Ok(code);
+                }
+                break;
+            }
+            Err(FleetError::InUse { .. }) => {
+                ask(&args.directory)?;
+                // It may have ended, or been killed, before it saw the request.
+                if FleetDirectory::read(&args.directory)?.1.has_ended() {
+                    break;
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let (directory, record) = FleetDirectory::read(&args.directory)?;
+    output::print(&format!("{}\n", totals(&statuses(&directory, &record))));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the process that follows the jobs to cancel, and waits for its end.
+fn ask(directory: &Path) -> Result<(), CliError> {
+    let (directory, _) = FleetDirectory::read(directory)?;
+    directory.ask_to_cancel()?;
+    let started = Instant::now();
+    while directory.is_controlled() {
+        if started.elapsed() > WAIT_FOR_END {
+            let message = "the dbdyno that follows the jobs does not end";
+            return Err(CliError::Other(message.to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+/// The status of all tasks.
+pub fn statuses(directory: &FleetDirectory, record: &FleetRecord) -> Vec<TaskStatus> {
+    let status = |task: &TaskRecord| {
+        let files = match (&task.outcome, task.attempts.last()) {
+            (None, Some(last)) => directory.files_of(record, &task.name, last.number),
+            _ => AttemptFiles::default(),
+        };
+        TaskStatus::of(task, &files)
+    };
+    record.tasks.iter().map(status).collect()
+}
+
+/// Success if every task is complete without failures.
+pub fn exit_code(record: &FleetRecord) -> ExitCode {
+    let is_fine = |outcome: &Option<Outcome>| {
+        matches!(outcome, Some(Outcome::Complete { failures: 0, .. } | Outcome::Skipped { .. }))
+    };
+    match record.tasks.iter().all(|task| is_fine(&task.outcome)) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn unix_time() -> UnixTime {
+    UnixTime(u64::try_from(Timestamp::now().as_second()).unwrap_or_default())
+}
+
+/// How to go on with a fleet run.
+fn resume_with(directory: &Path) -> String {
+    format!("dbdyno fleet run --resume {}", directory.display())
 }

@@ -1,19 +1,20 @@
-//! `dbdyno fleet run`.
+//! `dbdyno fleet run`: its options, those of the command line before those of the experiment, and its start.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use dbdyno_fleet::{
-    Controller, FleetDirectory, FleetRecord, NodeChoice, Outcome, Request, Slurm, Store,
+    Controller, FleetDirectory, FleetRecord, Limits, NodeChoice, Outcome, Request, Slurm, Store,
     choose_nodes, tasks,
 };
 use dbdyno_results::new_run_id;
-use dbdyno_spec::experiment::Experiment;
+use dbdyno_spec::experiment::{Experiment, Fleet};
 
+use super::collect;
+use super::follow::{exit_code, until_end};
 use super::shared_cache::{mark_again, plan_builds};
-use super::{collect, exit_code, follow, options};
 use crate::args::FleetRun;
-use crate::commands::{directory_for, now, read_experiment};
+use crate::commands::session::{directory_for, now, read_experiment};
 use crate::error::CliError;
 use crate::output;
 
@@ -37,7 +38,7 @@ pub fn run(args: &FleetRun) -> Result<ExitCode, CliError> {
     };
     let path = directory.path().to_owned();
     let mut controller = Controller::new(record, Slurm, directory);
-    if let Some(code) = follow::until_end(&mut controller, args.detach)? {
+    if let Some(code) = until_end(&mut controller, args.detach)? {
         return Ok(code);
     }
     check_builds(controller.record())?;
@@ -60,7 +61,7 @@ fn check_builds(record: &FleetRecord) -> Result<(), CliError> {
 fn start(args: &FleetRun, file: &Path) -> Result<(FleetDirectory, FleetRecord), CliError> {
     let (experiment, text) = read_experiment(file)?;
     Slurm::check()?;
-    let (request, choice) = options::request(args, &experiment)?;
+    let (request, choice) = request_of(args, &experiment)?;
     let tasks = plan(&request, &choice, &experiment)?;
     let path = args.out.clone();
     let path = path.unwrap_or_else(|| directory_for(&format!("{}-fleet", experiment.name)));
@@ -92,4 +93,66 @@ fn plan(
     let names: Vec<String> =
         experiment.workload.microbenchmarks.iter().map(|one| one.name.clone()).collect();
     Ok(tasks(&nodes, &names, request.shard)?)
+}
+
+/// Where nodes keep runs by default: on disk, and kept over a restart.
+const SCRATCH: &str = "/var/tmp";
+
+/// What was asked, and the choice of nodes.
+fn request_of(args: &FleetRun, experiment: &Experiment) -> Result<(Request, NodeChoice), CliError> {
+    let none = Fleet::default();
+    let section = experiment.fleet.as_ref().unwrap_or(&none);
+    let either = |arg: &Option<String>, key: &Option<String>| arg.clone().or_else(|| key.clone());
+    let nodelist = match (&args.nodelist, args.nodes) {
+        (Some(list), _) => Some(list.clone()),
+        (None, Some(_)) => None,
+        (None, None) => section.nodelist.clone(),
+    };
+    let choice = match (&nodelist, args.nodes.or(section.nodes)) {
+        (Some(list), _) => match Slurm::expand(list)? {
+            names if names.is_empty() => {
+                return Err(CliError::Usage("--nodelist names no node".to_owned()));
+            }
+            names => NodeChoice::Named(names),
+        },
+        (None, Some(0)) => return Err(CliError::Usage("--nodes must be at least 1".to_owned())),
+        (None, Some(number)) => NodeChoice::Count(number as usize),
+        (None, None) => {
+            let message = "on which nodes? Use --nodes N or --nodelist LIST, or `nodes` or \
+                           `nodelist` under [fleet] of the experiment";
+            return Err(CliError::Usage(message.to_owned()));
+        }
+    };
+    let shard = args.shard || section.shard;
+    if shard && experiment.insert_benchmark.is_some() {
+        let message = "an insert benchmark cannot be divided among nodes: remove --shard";
+        return Err(CliError::Usage(message.to_owned()));
+    }
+    let path = |path: &Path| {
+        let text = path.to_str().filter(|_| path.is_absolute()).map(str::to_owned);
+        text.ok_or_else(|| {
+            CliError::Usage(format!("{} must be an absolute path in UTF-8", path.display()))
+        })
+    };
+    let cache = args.cache.as_deref().map(path).transpose()?;
+    let scratch = args.scratch.as_deref().map(path).transpose()?;
+    let scratch = scratch.or_else(|| section.scratch.clone()).unwrap_or_else(|| SCRATCH.to_owned());
+    let request = Request {
+        name: experiment.name.clone(),
+        partition: either(&args.partition, &section.partition),
+        constraint: either(&args.constraint, &section.constraint),
+        account: either(&args.account, &section.account),
+        time: args.time.or(section.time),
+        shard,
+        named_nodes: matches!(choice, NodeChoice::Named(_)),
+        scratch,
+        cache,
+        limits: Limits {
+            retries: args.retries,
+            retry_wait: args.retry_wait,
+            node_wait: args.node_wait,
+            result_wait: args.result_wait,
+        },
+    };
+    Ok((request, choice))
 }

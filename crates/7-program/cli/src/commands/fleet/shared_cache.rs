@@ -28,9 +28,6 @@ impl Builds {
 }
 
 /// The build cache of a fleet run, on this machine.
-///
-/// # Errors
-/// Others can write to it, or there is no default.
 pub fn cache_of(request: &Request) -> Result<CacheDir, CacheDirError> {
     CacheDir::chosen_or_default(request.cache.as_deref().map(Path::new))
 }

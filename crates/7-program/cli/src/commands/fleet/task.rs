@@ -4,13 +4,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dbdyno_fleet::{Begin, Finish, TaskEnd, TaskPlace, TaskSession, report_failure};
-use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, start_run};
+use dbdyno_builds::{CacheDir, Event, HostCpu};
+use dbdyno_fleet::{
+    Begin, BuildSession, Finish, TaskEnd, TaskPlace, TaskSession, is_marked, report_failure,
+};
+use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, make_candidates, start_run};
 use dbdyno_spec::experiment::Experiment;
 
-use super::build;
+use super::shared_cache::{Builds, cache_of};
 use crate::args::FleetTask;
-use crate::commands::{INTERRUPTED, now, stop_on_signals, worker_program};
+use crate::commands::session::{INTERRUPTED, options, stop_on_signals, worker_program};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
@@ -22,7 +25,7 @@ pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
     let begun = TaskSession::begin(directory, task, *attempt, &place, &stop);
     let session = match begun {
         Ok(Begin::Run(session)) => session,
-        Ok(Begin::Build(session)) => return build::build(*session, &stop),
+        Ok(Begin::Build(session)) => return build(*session, &stop),
         Ok(Begin::NotNeeded(why)) => {
             output::note(&format!("nothing to do: {why}"));
             return Ok(ExitCode::SUCCESS);
@@ -44,7 +47,7 @@ pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
 }
 
 /// The end of an attempt with an error.
-pub fn failed(error: &CliError, stop: &AtomicBool, is_last_try: bool) -> (TaskEnd, ExitCode) {
+fn failed(error: &CliError, stop: &AtomicBool, is_last_try: bool) -> (TaskEnd, ExitCode) {
     // Slurm sends its signal to workers and servers, too.
     if stop.load(Ordering::Relaxed) {
         output::note(&format!("stopped: {error}"));
@@ -58,7 +61,7 @@ pub fn failed(error: &CliError, stop: &AtomicBool, is_last_try: bool) -> (TaskEn
 }
 
 /// The exit code of the job.
-pub fn finished(finish: Finish, code: ExitCode) -> Result<ExitCode, CliError> {
+fn finished(finish: Finish, code: ExitCode) -> Result<ExitCode, CliError> {
     match finish {
         Finish::Written => Ok(code),
         Finish::Fenced => {
@@ -95,15 +98,10 @@ fn measure(session: &TaskSession, stop: &Arc<AtomicBool>) -> Result<Outcome, Cli
         }
     };
     let options = Options {
-        worker: worker_program()?,
         cache: session.record().request.cache.clone().map(Into::into),
-        keep_data: false,
         // The directory of the fleet run is this user's own, and so is what is copied from it.
         trust: true,
-        cancel: Arc::clone(stop),
-        progress: &progress,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        now: now(),
+        ..options(Arc::clone(stop), &progress)?
     };
     let outcome = match session.resumes() {
         true => continue_run(session.run(), &options),
@@ -120,4 +118,56 @@ fn remove_data(session: &TaskSession) {
     if let Err(error) = removed {
         output::note(&format!("removing the databases: {error}"));
     }
+}
+
+/// Builds what the measuring jobs need and writes how that ended.
+fn build(session: BuildSession, stop: &Arc<AtomicBool>) -> Result<ExitCode, CliError> {
+    let (end, code) = match make_builds(&session, stop) {
+        Ok(end) => (end, ExitCode::SUCCESS),
+        Err(error) => failed(&error, stop, session.is_last_try()),
+    };
+    finished(session.finish(end)?, code)
+}
+
+fn make_builds(session: &BuildSession, stop: &Arc<AtomicBool>) -> Result<TaskEnd, CliError> {
+    let cache = cache_of(&session.record().request)?;
+    if !is_marked(cache.path(), session.record()) {
+        return Ok(skipped(session, &cache));
+    }
+    let experiment: Experiment = serde_json::from_value(session.experiment()?)
+        .map_err(|error| CliError::Other(format!("reading the experiment: {error}")))?;
+    if Builds::of(&experiment) == Some(Builds::PerCpu) {
+        let cpu = HostCpu::read()
+            .map_err(|source| CliError::Read { path: "/proc/cpuinfo".into(), source })?;
+        if let Some(other) = session.claim_cpu(&cpu.id())? {
+            output::note(&format!("nothing to do: {other} builds for this type of CPU"));
+            return Ok(TaskEnd::Complete { failures: 0 });
+        }
+    }
+    let display = Display::new();
+    let progress = |event: RunEvent<'_>| {
+        if matches!(event, RunEvent::Build(Event::Finished { .. } | Event::Cached { .. })) {
+            session.count_build();
+        }
+        display.show(&event);
+        if !session.tick(&display.last_status()) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let options =
+        Options { cache: Some(cache.path().to_owned()), ..options(Arc::clone(stop), &progress)? };
+    let made = make_candidates(&experiment, &options);
+    display.finish();
+    made?;
+    Ok(TaskEnd::Complete { failures: 0 })
+}
+
+fn skipped(session: &BuildSession, cache: &CacheDir) -> TaskEnd {
+    let (path, node) = (cache.path().display(), session.node());
+    let reason = format!(
+        "the build cache {path} is not shared with {node}: each node compiles what it needs. Choose a \
+         directory on a shared file system with --cache"
+    );
+    output::note(&reason);
+    TaskEnd::Skipped { reason }
 }

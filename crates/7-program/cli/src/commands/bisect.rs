@@ -1,13 +1,93 @@
-//! The result of a bisect in words.
+//! `dbdyno bisect`.
 
 use std::fmt::Write as _;
+use std::process::ExitCode;
 
-use dbdyno_run::{BisectRecord, CommitRecord, FigureRecord, FoundRecord, RatioRecord};
+use dbdyno_report::export;
+use dbdyno_run::{
+    BisectEnd, BisectRecord, BisectRequest, BisectResult, CommitRecord, FigureRecord, FoundRecord,
+    Options, RatioRecord,
+};
 use dbdyno_types::Metric;
 use dbdyno_units::Share;
 
+use crate::args::Bisect;
+use crate::commands::export_file;
+use crate::commands::session::{
+    INTERRUPTED, directory_for, options, read_experiment, stop_on_signals,
+};
+use crate::error::CliError;
+use crate::output::{self, Display};
+
+/// Finds the commit that changed a figure, and prints it.
+pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
+    let (experiment, text) = read_experiment(&args.file)?;
+    if let Some(file) = &args.export_json {
+        export_file::check(file)?;
+    }
+    let directory = args.out.clone();
+    let directory =
+        directory.unwrap_or_else(|| directory_for(&format!("{}-bisect", experiment.name)));
+    let cancel = stop_on_signals("stopping after this slice")?;
+    let display = Display::new();
+    let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
+    let options = Options { cache: args.cache.clone(), ..options(cancel, &progress)? };
+    let request = BisectRequest {
+        experiment: &experiment,
+        text: &text,
+        candidate: args.candidate.as_deref(),
+        microbenchmark: args.microbenchmark.as_deref(),
+        good: &args.good,
+        bad: &args.bad,
+        first_parent: args.first_parent,
+        directory: &directory,
+    };
+    let end = dbdyno_run::bisect(&request, &options);
+    display.finish();
+    match end? {
+        BisectEnd::Complete(record, result) => {
+            if let Some(file) = &args.export_json {
+                export_file::write(file, &json(&record)?)?;
+            }
+            conclude(&record, &result)
+        }
+        BisectEnd::Interrupted => {
+            let directory = directory.display();
+            output::note(&format!("stopped; continue with the same command and --out {directory}"));
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+/// Prints the result. Returns success if the commit was found.
+fn conclude(record: &BisectRecord, result: &BisectResult) -> Result<ExitCode, CliError> {
+    match result {
+        BisectResult::Found(found) => {
+            output::print(&text_of_found(record, found));
+            Ok(if found.differs { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        BisectResult::Range { commits, undecided } => {
+            output::print(&range(record, commits));
+            Err(CliError::Other(why_range(record, undecided.as_ref())))
+        }
+        BisectResult::SameBuild { build } => {
+            Err(CliError::Other(same_build(record, &build.short())))
+        }
+        BisectResult::NoDifference { figures } => {
+            Err(CliError::Other(no_difference(record, figures)))
+        }
+    }
+}
+
+fn json(record: &BisectRecord) -> Result<String, CliError> {
+    let text = serde_json::to_string_pretty(record);
+    text.map(|text| text + "\n").map_err(|error| {
+        export::ExportError::Encode { file: "bisect.json", source: error.into() }.into()
+    })
+}
+
 /// The commit that was found, with its effect.
-pub fn found(record: &BisectRecord, found: &FoundRecord) -> String {
+fn text_of_found(record: &BisectRecord, found: &FoundRecord) -> String {
     let FoundRecord { commit, reference, relative, differs } = found;
     let mut text = format!(
         "\n{} is the first commit with the figure of bad\n  author date  {}\n  subject      {}\n",
@@ -39,7 +119,7 @@ pub fn found(record: &BisectRecord, found: &FoundRecord) -> String {
 }
 
 /// The commits that remain, one per line.
-pub fn range(record: &BisectRecord, commits: &[CommitRecord]) -> String {
+fn range(record: &BisectRecord, commits: &[CommitRecord]) -> String {
     let mut text = format!("\nOne of these {} commits changed the figure:\n", commits.len());
     for commit in commits {
         let _ = writeln!(text, "  {}  {}  {}", commit.short(), commit.author_date, commit.subject);
@@ -49,7 +129,7 @@ pub fn range(record: &BisectRecord, commits: &[CommitRecord]) -> String {
 }
 
 /// Why commits remain.
-pub fn why_range(record: &BisectRecord, undecided: Option<&CommitRecord>) -> String {
+fn why_range(record: &BisectRecord, undecided: Option<&CommitRecord>) -> String {
     match undecided {
         Some(commit) => format!(
             "{} could not be decided: its figure is in the middle between good and bad, or the noise \
@@ -66,7 +146,7 @@ pub fn why_range(record: &BisectRecord, undecided: Option<&CommitRecord>) -> Str
 }
 
 /// That nothing between good and bad changed what is compiled.
-pub fn same_build(record: &BisectRecord, build: &str) -> String {
+fn same_build(record: &BisectRecord, build: &str) -> String {
     format!(
         "good {} and bad {} are the same build, {build}: their sources do not differ. Choose other \
          revisions",
@@ -76,7 +156,7 @@ pub fn same_build(record: &BisectRecord, build: &str) -> String {
 }
 
 /// That good and bad do not differ, with what was measured.
-pub fn no_difference(record: &BisectRecord, figures: &[FigureRecord]) -> String {
+fn no_difference(record: &BisectRecord, figures: &[FigureRecord]) -> String {
     let mut text = format!(
         "no difference between good {} and bad {}",
         record.good.short(),
@@ -198,7 +278,7 @@ mod tests {
             relative: ratio(0.964, 0.969, 0.974),
             differs: true,
         };
-        let text = found(&record(), &result);
+        let text = text_of_found(&record(), &result);
         assert_eq!(
             text,
             "\n5555555555555555555555555555555555555555 is the first commit with the figure of bad\n  \
@@ -210,7 +290,7 @@ mod tests {
              1 midpoint of 64 commits measured, 1 with the build of another commit, 1 skipped\n"
         );
         let gradual = FoundRecord { differs: false, ..result };
-        let text = found(&record(), &gradual);
+        let text = text_of_found(&record(), &gradual);
         assert!(text.contains("several commits") && !text.contains("slower"), "{text}");
     }
 
