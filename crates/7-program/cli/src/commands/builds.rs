@@ -111,9 +111,7 @@ fn clean(root: &CacheDir, what: &CleanBuilds) -> Result<(), CliError> {
     }
     let mut freed = 0;
     for entry in all.iter().filter(matches) {
-        let removed = cache
-            .remove(entry)
-            .map_err(|source| CliError::Write { path: entry.path.clone(), source })?;
+        let removed = cache.remove(entry).map_err(CliError::write(&entry.path))?;
         if removed {
             freed += entry.size.as_bytes();
         } else {

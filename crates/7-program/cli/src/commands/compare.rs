@@ -174,7 +174,7 @@ fn export(report: &Report, args: &Compare) -> Result<(), CliError> {
 /// has the same text.
 fn save(file: &Path, text: &str) -> Result<(), CliError> {
     export_file::check(file)?;
-    let write = |source| CliError::Write { path: file.to_owned(), source };
+    let write = CliError::write(file);
     match OpenOptions::new().write(true).create_new(true).open(file) {
         Ok(mut new) => new.write_all(text.as_bytes()).map_err(write),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

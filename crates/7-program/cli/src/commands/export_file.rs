@@ -34,7 +34,7 @@ pub fn check(file: &Path) -> Result<(), CliError> {
 
 /// Replaces the file. An open file, such as `/dev/stdout`, a pipe or a device is written to.
 pub fn write(file: &Path, text: &str) -> Result<(), CliError> {
-    let failed = |source| CliError::Write { path: file.to_owned(), source };
+    let failed = CliError::write(file);
     if let Some(number) = descriptor(file) {
         return write_to(number, text).map_err(failed);
     }

@@ -102,8 +102,8 @@ fn write(
     report: &Report,
     directory: &Path,
 ) -> Result<(), CliError> {
-    let xml = gate::junit(judged, &report.name)
-        .map_err(|source| CliError::Write { path: directory.join("junit.xml"), source })?;
+    let xml =
+        gate::junit(judged, &report.name).map_err(CliError::write(&directory.join("junit.xml")))?;
     export::replace(directory, "junit.xml", &xml)?;
     export::replace(directory, "report.md", text)?;
     Ok(())
@@ -122,8 +122,7 @@ fn tell_github(judged: &[Judged<'_>], text: &str, print: fn(&str)) -> Result<(),
 
 fn append(path: &Path, text: &str) -> Result<(), CliError> {
     let file = OpenOptions::new().append(true).create(true).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|source| CliError::Write { path: path.to_owned(), source })
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(CliError::write(path))
 }
 
 fn exit_code(judged: &[Judged<'_>]) -> ExitCode {

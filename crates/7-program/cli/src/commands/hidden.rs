@@ -42,7 +42,7 @@ pub fn completions(args: &Completions) -> Result<ExitCode, CliError> {
 
 /// Writes a man page for each command that is not hidden.
 pub fn man(args: &Man) -> Result<ExitCode, CliError> {
-    let write = |source| CliError::Write { path: args.directory.clone(), source };
+    let write = CliError::write(&args.directory);
     fs::create_dir_all(&args.directory).map_err(write)?;
     clap_mangen::generate_to(Arguments::command(), &args.directory).map_err(write)?;
     Ok(ExitCode::SUCCESS)
