@@ -92,6 +92,7 @@ test-setup:
 
 format: setup
 	cargo fmt --all --check
+	@sh scripts/size.sh check
 
 lint: format ## check format and lints; `make test` does it while it compiles
 	cargo clippy --workspace --all-targets -- -D warnings
