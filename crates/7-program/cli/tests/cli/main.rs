@@ -17,6 +17,7 @@ mod existing;
 mod existing_runs;
 mod extensions;
 mod fleet;
+mod floors;
 mod foreign;
 mod gate;
 mod history;
