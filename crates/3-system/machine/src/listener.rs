@@ -121,6 +121,7 @@ fn owner_of(inodes: &[u64]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -131,6 +132,16 @@ mod tests {
         assert_eq!(listener(&path), None);
         let _socket = UnixListener::bind(&path).unwrap();
         assert_eq!(listener(&path), Some(std::process::id()));
+    }
+
+    /// Waits: a process that another test starts has the socket, too, until it executes its program.
+    #[track_caller]
+    fn becomes(host: &str, port: u16, expected: TcpListener) {
+        let start = Instant::now();
+        while tcp_listener(host, port) != expected {
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", tcp_listener(host, port));
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]
@@ -144,15 +155,15 @@ mod tests {
         ] {
             let socket = std::net::TcpListener::bind(bound).unwrap();
             let port = socket.local_addr().unwrap().port();
-            assert_eq!(tcp_listener(host, port), own);
+            becomes(host, port, own);
             drop(socket);
-            assert_eq!(tcp_listener(host, port), TcpListener::Nobody);
+            becomes(host, port, TcpListener::Nobody);
         }
         // Without IPv6 there is nothing to find.
         if let Ok(socket) = std::net::TcpListener::bind("[::]:0") {
             let port = socket.local_addr().unwrap().port();
-            assert_eq!(tcp_listener("::1", port), own);
-            assert_eq!(tcp_listener("127.0.0.1", port), own);
+            becomes("::1", port, own);
+            becomes("127.0.0.1", port, own);
         }
         // An address for documentation, of nobody.
         assert_eq!(tcp_listener("192.0.2.1", 3306), TcpListener::Elsewhere);
