@@ -19,7 +19,10 @@ impl Program {
     pub fn compile(name: &str, compiler: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("victim");
-        fs::copy(compiled(name, compiler, flags), &path).unwrap();
+        // By another process: one that a test starts meanwhile would inherit the open file, and a
+        // program that somebody may write to cannot be executed.
+        let copied = Command::new("cp").arg(compiled(name, compiler, flags)).arg(&path).status();
+        assert!(copied.unwrap().success());
         let state = directory.path().join("state");
         Self { path, state, _directory: Some(directory) }
     }
