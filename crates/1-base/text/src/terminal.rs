@@ -255,7 +255,12 @@ impl Drawing<'_> {
             let most = (self.room / (labels + 1)).max(columns[at].value);
             columns[at].value = whole[at].value.min(most);
         }
-        Layout { parts: self.parts(&columns), columns, gap: 2 }
+        let parts = self.parts(&columns);
+        let width_of = |part: &Vec<usize>| {
+            part.iter().map(|at| columns[*at].total() + 2).sum::<usize>().saturating_sub(2)
+        };
+        let fits = parts.iter().map(width_of).all(|width| width <= self.room);
+        Layout { parts, columns, gap: if fits { 2 } else { 1 } }
     }
 
     /// The labels with as many other columns as fit.
@@ -470,9 +475,9 @@ mod tests {
         let narrow = drawn(36);
         assert!(narrow.contains("a-rath…-name"), "{narrow}");
         assert!(narrow.lines().all(|line| width(line) <= 36), "{narrow}");
-        let parts = drawn(32);
+        let parts = drawn(30);
         assert_eq!(parts.matches("candidate").count(), 2, "{parts}");
-        assert!(parts.lines().all(|line| width(line) <= 32), "{parts}");
+        assert!(parts.lines().all(|line| width(line) <= 30), "{parts}");
     }
 
     #[test]
