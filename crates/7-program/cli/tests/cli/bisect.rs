@@ -256,7 +256,7 @@ fn slowdown_of_three_percent_is_found_in_64_commits() {
     let repository = Repository::new(&test);
     let file = repository.experiment(&test, "o1", LONG);
     let good = repository.commit(Version::default(), "Start");
-    for repetition in 0..3 {
+    for repetition in 0..10 {
         let slow = 1 + (repetition * 37 + 5) % 64;
         let broken =
             [32, 17].map(|one| if [slow, slow - 1].contains(&one) { one + 2 } else { one });
