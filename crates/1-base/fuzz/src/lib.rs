@@ -5,6 +5,8 @@
 //! samples and checks these three; [`check_cases`] and [`measure_memory`] are for input that is generated
 //! in another way.
 //!
+//! [`skip`] is for all tests that need what a machine may not have.
+//!
 //! Everyday tests try the same few hundred cases each time. `make fuzz` sets `DBDYNO_FUZZ_SECONDS`:
 //! then each test tries new cases for this time.
 
@@ -28,6 +30,21 @@ const MAX_TIME: Duration = Duration::from_secs(20);
 
 /// Cases between two looks at the clock.
 const ROUND: u32 = 64;
+
+/// Prints why a test is skipped, also to the file that `scripts/run-tests.sh` shows: cargo does not show what
+/// passing tests print.
+///
+/// # Panics
+/// The file cannot be written.
+#[allow(clippy::print_stdout, reason = "called by tests")]
+pub fn skip(reason: &str) {
+    let line = format!("skipped: {}\n", reason.replace('\n', " "));
+    print!("{line}");
+    let Some(path) = std::env::var_os("DBDYNO_SKIPPED_TESTS") else { return };
+    let file = std::fs::File::options().append(true).create(true).open(path);
+    let written = file.and_then(|mut file| std::io::Write::write_all(&mut file, line.as_bytes()));
+    assert!(written.is_ok(), "{written:?}");
+}
 
 /// A test of a parser.
 #[derive(Clone, Debug)]

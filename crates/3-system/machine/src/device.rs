@@ -71,7 +71,7 @@ mod tests {
     fn synced_data_is_counted() {
         let directory = tempfile::tempdir().unwrap();
         let Some(device) = BlockDevice::of(directory.path()) else {
-            println!("skipped: the temporary directory is not on a block device");
+            dbdyno_fuzz::skip("the temporary directory is not on a block device");
             return;
         };
         let before = device.read().unwrap();

@@ -312,12 +312,12 @@ mod tests {
     #[test]
     fn user_of_the_process_may_read_it_and_others_may_not() {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: only root can read as other users");
+            dbdyno_fuzz::skip("only root can read as other users");
             return;
         }
         let probe = tempfile::NamedTempFile::new_in("/tmp").unwrap();
         if let Err(error) = let_read(probe.as_file(), 65_534) {
-            println!("skipped: no access control lists in /tmp: {error}");
+            dbdyno_fuzz::skip(&format!("no access control lists in /tmp: {error}"));
             return;
         }
         let mut process = Command::new("sleep").arg("60").uid(65_534).gid(65_534).spawn().unwrap();

@@ -83,7 +83,7 @@ fn directories_that_others_own_or_can_write_to_are_refused() {
     assert_eq!(reason(&lab.resume_fails()), NotOwn::Writable(0o777));
     fs::set_permissions(lab.path("run/logs"), Permissions::from_mode(0o700)).unwrap();
     if fs::metadata(lab.path("run")).unwrap().uid() != 0 {
-        println!("skipped: only root can give files away");
+        dbdyno_fuzz::skip("only root can give files away");
         return;
     }
     for name in ["run", "run/data", "run/run.sqlite"] {

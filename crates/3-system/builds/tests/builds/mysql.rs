@@ -18,7 +18,7 @@ fn has_tools() -> bool {
     match missing.or(header) {
         None => true,
         Some(missing) => {
-            println!("skipped: no {missing} here");
+            dbdyno_fuzz::skip(&format!("no {missing} here"));
             false
         }
     }

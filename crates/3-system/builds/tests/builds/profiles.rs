@@ -115,7 +115,7 @@ fn gcc_profile_is_collected_and_used() {
 fn clang_profile_is_collected_and_used() {
     match Compiler::find("clang") {
         Ok(clang) if clang.tool("profdata").is_file() => collects_and_uses(&clang),
-        _ => println!("skipped: no clang with llvm-profdata here"),
+        _ => dbdyno_fuzz::skip("no clang with llvm-profdata here"),
     }
 }
 

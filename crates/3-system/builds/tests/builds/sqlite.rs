@@ -31,7 +31,7 @@ fn build(cache: &Path, request: Request) -> Result<Build, BuildError> {
 fn compiler(name: &str) -> Option<Compiler> {
     let found = Compiler::find(name);
     if found.is_err() {
-        println!("skipped: no {name} here");
+        dbdyno_fuzz::skip(&format!("no {name} here"));
     }
     found.ok()
 }

@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn programs_do_not_run_as_root() {
         if !is_root() {
-            println!("skipped: dbdyno changes the user only if it is root");
+            dbdyno_fuzz::skip("dbdyno changes the user only if it is root");
             return;
         }
         assert_eq!(shell("id -u"), "65534\n");

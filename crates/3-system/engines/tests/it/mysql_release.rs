@@ -1,11 +1,10 @@
 //! MySQL's own program, from Debian's packages.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use dbdyno_builds::{BuildError, CacheDir, ProblemKind, Release, ReleaseOrigin, Releases, System};
+use dbdyno_fuzz::skip;
 
 /// The suite that has it.
 const SUITE: &str = "sid";
@@ -32,17 +31,6 @@ fn fetch() -> Option<Release> {
             None
         }
         Err(error) => panic!("{error}"),
-    }
-}
-
-/// Prints why a test is skipped, also to the file that `scripts/run-tests.sh` shows: cargo does not show what
-/// passing tests print.
-pub fn skip(reason: &str) {
-    let line = format!("skipped: {}", reason.replace('\n', " "));
-    println!("{line}");
-    if let Some(path) = std::env::var_os("DBDYNO_SKIPPED_TESTS") {
-        let mut file = File::options().append(true).create(true).open(path).unwrap();
-        writeln!(file, "{line}").unwrap();
     }
 }
 

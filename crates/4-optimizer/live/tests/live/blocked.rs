@@ -13,7 +13,7 @@ use crate::victim::{Program, Victim};
 fn program_is_optimized_while_a_thread_is_in_uninterruptible_sleep() {
     let program = Program::compile("blocked.c", "gcc", &["-O2"]);
     let Some(mut victim) = program.start_if_supported() else {
-        return println!("skipped: the kernel permits no userfaultfd");
+        return dbdyno_fuzz::skip("the kernel permits no userfaultfd");
     };
     let mut attachment = attach(&program, &victim);
     let done = optimize(&program, &mut attachment);
@@ -60,7 +60,7 @@ fn end_hang(victim: &mut Victim) {
 fn program_whose_only_thread_is_in_uninterruptible_sleep_is_undone() {
     let program = Program::compile("blocked.c", "gcc", &["-O2", "-DONE_THREAD"]);
     let Some(mut victim) = program.start_if_supported() else {
-        return println!("skipped: the kernel permits no userfaultfd");
+        return dbdyno_fuzz::skip("the kernel permits no userfaultfd");
     };
     let mut attachment = attach(&program, &victim);
     optimize(&program, &mut attachment);

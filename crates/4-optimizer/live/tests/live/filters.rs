@@ -25,7 +25,7 @@ fn process_whose_filter_forbids_executable_memory_is_refused_and_lives() {
     let program = Program::compile("filter.c", "gcc", &["-O2"]);
     let (mut victim, mut attachment) = match start(&program) {
         Ok(started) => started,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return dbdyno_fuzz::skip(&reason),
     };
     let error = attachment.begin().unwrap_err().to_string();
     assert!(error.contains("(seccomp) kills the process for mmap of executable memory"), "{error}");
@@ -39,7 +39,7 @@ fn process_whose_filter_permits_all_calls_is_optimized() {
     let program = Program::compile("filter.c", "gcc", &["-O2", "-DEXECUTABLE"]);
     let (mut victim, mut attachment) = match start(&program) {
         Ok(started) => started,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return dbdyno_fuzz::skip(&reason),
     };
     optimize(&program, &mut attachment);
     assert_eq!(attachment.activation().unwrap(), Activation::Full);

@@ -145,7 +145,7 @@ fn child_inherits_its_parents_code_and_not_other_code_at_its_addresses() {
     other.begin().unwrap();
     let area = *parent.areas().next().unwrap();
     if !other.reserve_same(&area, false).unwrap() {
-        return println!("skipped: both processes have the same addresses in use");
+        return dbdyno_fuzz::skip("both processes have the same addresses in use");
     }
     let mut child = attach_to(&program, pid);
     assert_eq!(states(&child), [GenerationState::Active]);

@@ -201,7 +201,7 @@ fn program_runs_and_is_undoable_after_dbdyno_runs_out_of_memory_at_many_moments(
 
 fn run_out_of_memory_at_moments(count: u64) {
     let Some(limit) = MemoryLimit::new() else {
-        return println!("skipped: no control groups of memory are permitted here");
+        return dbdyno_fuzz::skip("no control groups of memory are permitted here");
     };
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();

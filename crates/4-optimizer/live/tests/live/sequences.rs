@@ -14,7 +14,7 @@ fn nothing_is_changed_while_a_thread_is_in_a_restartable_sequence() {
     let program = Program::compile("rseq.c", "gcc", &["-O2"]);
     for _ in 0..ATTEMPTS {
         let Some(mut victim) = program.start_if_supported() else {
-            return println!("skipped: the C library registers no restartable sequences");
+            return dbdyno_fuzz::skip("the C library registers no restartable sequences");
         };
         let mut attachment = attach(&program, &victim);
         let (patch, module) = prepare(&program, &mut attachment);

@@ -152,7 +152,7 @@ fn wait_for(what: &str, victim: &mut Victim, mut happens: impl FnMut() -> bool) 
 fn uprobes_on_moved_functions_do_not_disturb_the_program() {
     let mut target = match Target::start() {
         Ok(target) => target,
-        Err(error) => return println!("skipped: the kernel permits no uprobes: {error}"),
+        Err(error) => return dbdyno_fuzz::skip(&format!("the kernel permits no uprobes: {error}")),
     };
     let [by_pointer] = target.functions("leaf_mix")[..] else { panic!("no leaf_mix") };
     let [probed_early, probed_late] = target.functions("leaf_probed")[..] else {
@@ -195,7 +195,7 @@ fn uprobes_on_moved_functions_do_not_disturb_the_program() {
 fn functions_that_have_a_uprobe_stay_until_it_is_removed() {
     let mut target = match Target::start() {
         Ok(target) => target,
-        Err(error) => return println!("skipped: the kernel permits no uprobes: {error}"),
+        Err(error) => return dbdyno_fuzz::skip(&format!("the kernel permits no uprobes: {error}")),
     };
     let [by_pointer] = target.functions("leaf_mix")[..] else { panic!("no leaf_mix") };
     let late = static_probe(&target.program.path, "late");
@@ -241,7 +241,7 @@ fn uprobes_come_and_go_while_functions_are_moved_many_times() {
 fn move_functions_beside_uprobes(count: u64) {
     let mut target = match Target::start() {
         Ok(target) => target,
-        Err(error) => return println!("skipped: the kernel permits no uprobes: {error}"),
+        Err(error) => return dbdyno_fuzz::skip(&format!("the kernel permits no uprobes: {error}")),
     };
     let functions = target.functions("leaf_");
     let path = target.program.path.clone();

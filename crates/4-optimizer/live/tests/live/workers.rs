@@ -9,7 +9,7 @@ use crate::victim::Program;
 fn worker_of_the_kernel_executes_no_call_for_dbdyno() {
     let program = Program::compile("workers.c", "gcc", &["-O2"]);
     let Some(mut victim) = program.start_if_supported() else {
-        return println!("skipped: the kernel permits no io_uring, or has started no worker");
+        return dbdyno_fuzz::skip("the kernel permits no io_uring, or has started no worker");
     };
     let mut attachment = attach(&program, &victim);
     optimize(&program, &mut attachment);
@@ -24,7 +24,7 @@ fn worker_of_the_kernel_executes_no_call_for_dbdyno() {
 fn worker_of_the_kernel_in_uninterruptible_sleep_is_not_waited_for() {
     let program = Program::compile("blocked.c", "gcc", &["-O2", "-DWORKER"]);
     let Some(mut victim) = program.start_if_supported() else {
-        return println!("skipped: the kernel permits no userfaultfd or no io_uring");
+        return dbdyno_fuzz::skip("the kernel permits no userfaultfd or no io_uring");
     };
     let mut attachment = attach(&program, &victim);
     let done = optimize(&program, &mut attachment);

@@ -76,7 +76,7 @@ fn unsupported_process_is_refused() {
         let refused = call(["live", "optimize", "--pid", "2", "--state", &state]);
         refused.assert_code(1).assert_prints("kernel thread");
     } else {
-        println!("skipped in part: no kernel thread here");
+        dbdyno_fuzz::skip("in part: no kernel thread here");
     }
     let missing = ["live", "undo", "--pid", "2147483000", "--state", &state];
     call(missing).assert_code(1).assert_prints("does not exist");

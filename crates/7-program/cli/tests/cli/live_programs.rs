@@ -11,7 +11,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use crate::common::{call, wait_until};
-use crate::mysql_release::skip;
+use dbdyno_fuzz::skip;
 
 const CLIENTS: u64 = 4;
 

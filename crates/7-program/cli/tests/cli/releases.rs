@@ -51,7 +51,7 @@ fn without_network(command: &Command) -> Option<Command> {
     let isolated = ["--net", "--"];
     let allowed = Command::new("unshare").args(isolated).arg("true").output();
     if !allowed.is_ok_and(|output| output.status.success()) {
-        mysql_release::skip("a network namespace needs root");
+        dbdyno_fuzz::skip("a network namespace needs root");
         return None;
     }
     let mut outer = Command::new("unshare");

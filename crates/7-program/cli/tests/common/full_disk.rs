@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::mysql_release::skip;
+use dbdyno_fuzz::skip;
 
 /// A file system in memory. Unmounted on drop.
 pub struct SmallDisk {

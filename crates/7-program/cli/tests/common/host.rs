@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{TestDir, send, wait_until};
-use crate::mysql_release::skip;
+use dbdyno_fuzz::skip;
 
 /// A host with an sshd, reached through a virtual cable. Dropping it is a power failure.
 pub struct Host {

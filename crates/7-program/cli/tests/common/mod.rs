@@ -211,7 +211,7 @@ fn pause_after(asked: Instant) {
 pub fn has_compiler(name: &str) -> bool {
     let there = Command::new(name).arg("--version").output().is_ok();
     if !there {
-        crate::mysql_release::skip(&format!("no {name} here"));
+        dbdyno_fuzz::skip(&format!("no {name} here"));
     }
     there
 }
