@@ -13,14 +13,17 @@ use dbdyno_types::server::{ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_worker::protocol::{InsertStep, StepUsages};
 use dbdyno_worker::{WorkerError, WorkerHandle};
 use dbdyno_workloads::events::ParameterSink;
-use dbdyno_workloads::insert::{Inserts, Plan, RowStream, Step, Task, indexes, table_name};
+use dbdyno_workloads::insert::{
+    Inserts, Plan, Query, QueryKind, RowStream, Step, Task, indexes, table_name,
+};
 
-const ROWS: u64 = 24_000;
+/// Results compared per query of the benchmark.
+const RESULTS: usize = 300;
 
 /// Half of the rows are inserted before the indexes are created, half after.
-fn plan() -> Plan {
+fn plan(rows: u64) -> Plan {
     let insert = |rows_per_commit, indexed| {
-        Task::Insert(Inserts { rows_per_client: ROWS / 2, rows_per_commit, indexed })
+        Task::Insert(Inserts { rows_per_client: rows / 2, rows_per_commit, indexed })
     };
     let tasks = [insert(100, false), Task::Index, insert(50, true), Task::Settle];
     let steps = tasks.map(|task| Step { name: "step".to_owned(), task });
@@ -68,7 +71,7 @@ fn comparable(value: &str) -> String {
 /// The text of a statement that makes it use the index of this name.
 type IndexHint = fn(&str) -> String;
 
-fn connect(system: ServerSystem, target: &Target) -> (Box<dyn Query>, IndexHint) {
+fn connect(system: ServerSystem, target: &Target) -> (Box<dyn Rows>, IndexHint) {
     let target = Target { database: Some(SCHEMA.to_owned()), ..target.clone() };
     if system != ServerSystem::PostgreSql {
         let connection = MySqlConnection::connect(&target, StatementMode::Text).unwrap();
@@ -81,12 +84,12 @@ fn connect(system: ServerSystem, target: &Target) -> (Box<dyn Query>, IndexHint)
     (Box::new(connection), |_| String::new())
 }
 
-/// Rows of a query.
-trait Query {
+/// Rows of a statement.
+trait Rows {
     fn rows(&mut self, sql: &str) -> Vec<Vec<String>>;
 }
 
-impl<C: Connection> Query for C {
+impl<C: Connection> Rows for C {
     fn rows(&mut self, sql: &str) -> Vec<Vec<String>> {
         let value = |value: Option<String>| comparable(&value.unwrap());
         let rows = self.query(sql).unwrap().into_iter();
@@ -101,7 +104,7 @@ fn assert_same(found: &[Vec<String>], expected: &[Vec<String>], of: &str) {
     }
 }
 
-/// Compares all rows and all entries of the three indexes.
+/// Compares all rows, all entries of the three indexes, and results of their queries.
 fn check(system: ServerSystem, target: &Target, plan: &Plan) {
     use dbdyno_workloads::insert::COLUMNS;
     let (mut connection, hint) = connect(system, target);
@@ -117,27 +120,46 @@ fn check(system: ServerSystem, target: &Target, plan: &Plan) {
             .iter()
             .map(|row| positions.iter().map(|position| row[*position].clone()).collect())
             .collect();
-        entries.sort_by_key(|entry| -> Vec<u64> {
-            entry.iter().map(|value| value.parse().unwrap()).collect()
-        });
+        let number = |value: &String| value.parse::<u64>().unwrap();
+        entries.sort_by_key(|entry| -> Vec<u64> { entry.iter().map(number).collect() });
         let list = index.columns.join(", ");
         let sql = format!("SELECT {list} FROM {table} {} ORDER BY {list}", hint(&index.name));
         assert_same(&connection.rows(&sql), &entries, &index.name);
+        let by_index = |query: &&Query| query.sql("t", "?").contains(&format!("BY {list}"));
+        let query = *QueryKind::Range.queries().iter().find(by_index).unwrap();
+        let greatest = number(&entries.last().unwrap()[0]);
+        for nth in 0..RESULTS {
+            let value = greatest * nth as u64 / RESULTS as u64;
+            let sql = query.sql(&table, &value.to_string());
+            let first = if sql.contains(">=") { value } else { value + 1 };
+            let start = entries.partition_point(|entry| number(&entry[0]) < first);
+            let answer = &entries[start..entries.len().min(start + 10)];
+            assert_same(&connection.rows(&sql), answer, &sql);
+        }
     }
+}
+
+const INNODB: (ServerSystem, Option<StorageEngine>) =
+    (ServerSystem::MariaDb, Some(StorageEngine::InnoDb));
+
+#[test]
+fn rows_indexes_and_answers_are_right() {
+    load_and_check(2_000, &[INNODB]);
 }
 
 #[test]
 #[ignore = "full"]
-fn rows_and_indexes_are_right_on_three_engines() {
+fn rows_indexes_and_answers_are_right_on_three_engines() {
+    let myrocks = (ServerSystem::MariaDb, Some(StorageEngine::MyRocks));
+    load_and_check(24_000, &[INNODB, myrocks, (ServerSystem::PostgreSql, None)]);
+}
+
+fn load_and_check(rows: u64, engines: &[(ServerSystem, Option<StorageEngine>)]) {
     let topology = Topology::read(&FsRoot::this_machine());
     let cpus = CpuAssignment::choose(&CpuSet::allowed().unwrap(), &topology, 1, false);
-    let plan = plan();
-    for (system, engine) in [
-        (ServerSystem::MariaDb, Some(StorageEngine::InnoDb)),
-        (ServerSystem::MariaDb, Some(StorageEngine::MyRocks)),
-        (ServerSystem::PostgreSql, None),
-    ] {
-        let shape = DataShape { tables: 1, rows: ROWS, clients: 1 };
+    let plan = plan(rows);
+    for &(system, engine) in engines {
+        let shape = DataShape { tables: 1, rows, clients: 1 };
         let server = PrivateServer::start_system(system, engine, None, shape, &cpus.system);
         let server = server.unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_load-generator"));

@@ -504,4 +504,13 @@ mod tests {
         let shown = [0.0, 0.002, 0.25, 50.0, 120.0, 2_500.0, 40_000.0, 1e6].map(axis_label);
         assert_eq!(shown, ["0", "0.002", "0.25", "50", "120", "2.5k", "40k", "1M"]);
     }
+
+    #[test]
+    fn logarithmic_axis_covers_its_values() {
+        let axis = Axis::logarithmic([0.3, 2_000.0].into_iter());
+        assert_eq!((axis.position(0.1), axis.position(10_000.0)), (0.0, 1.0));
+        let labels: Vec<String> = axis.ticks().into_iter().map(|(_, label, _)| label).collect();
+        assert_eq!(labels, ["0.1", "1", "10", "100", "1k", "10k"]);
+        assert_eq!(Axis::logarithmic([5.0].into_iter()).position(5.0), 5.0_f64.log10());
+    }
 }

@@ -562,3 +562,51 @@ fn percent(share: Share) -> String {
         "100".to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_values_differ_from_zero() {
+        let shares = [0.0, 0.001, 0.5, 0.994, 1.0, 12.34, 99.94, 99.99, 100.0]
+            .map(|value| percent(Share::from_percent(value)));
+        assert_eq!(shares, ["", "<.01", ".50", ".99", "1.0", "12.3", "99.9", "99.9", "100"]);
+        let figures = [0.0, 0.000_04, 0.0042, 0.042, 4.2].map(figure);
+        assert_eq!(figures, ["0", "4e-5", "0.0042", "0.042", "4.20"]);
+        assert_eq!([0.0, 0.003, 0.03, 12.0].map(ratio_text), ["0.00", "3e-3", "0.03", "12.0"]);
+        let bars: [&[f64]; 4] = [&[0.0, 0.0], &[0.1], &[8.0, 8.0], &[4.0]];
+        let bars = bars.map(|values| bar(values.iter().copied(), 8.0));
+        assert_eq!(bars, [' ', '▁', '█', '▄']);
+    }
+
+    #[test]
+    fn better_depends_on_the_metric() {
+        let of = |name, ratio| {
+            let metric = INSERT_METRICS.iter().find(|metric| metric.name == name).unwrap();
+            standing(metric, ratio)
+        };
+        assert_eq!(of("ips", 1.2), Some(Tone::Better));
+        assert_eq!(of("cpupq", 1.2), Some(Tone::Worse));
+        assert_eq!(of("rps", 1.2), None);
+        assert_eq!(of("ips", 1.01), None);
+    }
+
+    #[test]
+    fn thinned_line_keeps_stall_of_one_second() {
+        let points: Vec<(f64, f64)> = (0..3600)
+            .map(|n| (f64::from(n), if n == 1_234 { 0.0 } else { 100.0 + f64::from(n % 7) }))
+            .collect();
+        let thinned = thinned(&points);
+        assert!(thinned.len() <= MAX_POINTS, "{}", thinned.len());
+        assert!(thinned.contains(&(1_234.0, 0.0)));
+        assert!(thinned.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+
+    #[test]
+    fn time_ticks_are_round() {
+        assert_eq!(time_ticks(7.0), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+        assert_eq!(time_ticks(60.0), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
+        assert!(time_ticks(100_000.0).len() <= 15);
+    }
+}
