@@ -1,5 +1,7 @@
 //! Text for a terminal: the most detailed arrangement that fits the width.
 
+use std::collections::BTreeSet;
+
 use super::width::{break_name, cut, left, plain, right, width, wrap};
 use super::{Block, Cell, Column, Facts, Kind, Row, Section, SpanKind, Style, Table, Text, Tone};
 
@@ -240,7 +242,8 @@ impl Drawing<'_> {
         while excess > 0 {
             let names = all.iter().copied().filter(is_name);
             let Some(widest) = names.max_by_key(|at| columns[*at].total()) else { break };
-            if columns[widest].total() <= LEAST_NAME.max(columns[widest].title) {
+            let least = self.least(widest).max(whole[widest].value * 2 / 3);
+            if columns[widest].total() <= least.max(columns[widest].title) {
                 break;
             }
             columns[widest].value -= 1;
@@ -249,18 +252,39 @@ impl Drawing<'_> {
         if excess == 0 {
             return Layout { columns, gap: 1, parts: vec![all] };
         }
-        // Below each other there is room for whole names.
+        // Below each other there is mostly room for whole names.
         let labels = self.table.columns.iter().filter(|column| column.is_label()).count();
-        for at in all.iter().copied().filter(is_name) {
-            let most = (self.room / (labels + 1)).max(columns[at].value);
-            columns[at].value = whole[at].value.min(most);
+        for most in [self.room / (labels + 1), LEAST_NAME] {
+            for at in all.iter().copied().filter(is_name) {
+                columns[at].value = whole[at].value.min(most.max(self.least(at)));
+            }
+            let parts = self.parts(&columns);
+            for gap in [2, 1] {
+                let width_of = |part: &Vec<usize>| {
+                    part.iter()
+                        .map(|at| columns[*at].total() + gap)
+                        .sum::<usize>()
+                        .saturating_sub(gap)
+                };
+                if parts.iter().map(width_of).all(|width| width <= self.room) {
+                    return Layout { parts, columns, gap };
+                }
+            }
         }
-        let parts = self.parts(&columns);
-        let width_of = |part: &Vec<usize>| {
-            part.iter().map(|at| columns[*at].total() + 2).sum::<usize>().saturating_sub(2)
+        Layout { parts: self.parts(&columns), columns, gap: 1 }
+    }
+
+    /// The least width of the names of a column: two different ones must not look alike.
+    fn least(&self, at: usize) -> usize {
+        let cells = self.table.rows.iter().filter_map(|row| row.cells.get(at));
+        let names: BTreeSet<String> = cells.map(shown).collect();
+        let are_distinct = |columns: &usize| {
+            names.iter().map(|name| cut(name, *columns)).collect::<BTreeSet<_>>().len()
+                == names.len()
         };
-        let fits = parts.iter().map(width_of).all(|width| width <= self.room);
-        Layout { parts, columns, gap: if fits { 2 } else { 1 } }
+        let labels = self.table.columns.iter().filter(|column| column.is_label()).count();
+        let most = self.room / (labels + 1);
+        (LEAST_NAME..most).find(are_distinct).unwrap_or(most.max(LEAST_NAME))
     }
 
     /// The labels with as many other columns as fit.
@@ -286,12 +310,15 @@ impl Drawing<'_> {
         let column = &self.table.columns[at];
         let mut widths = Widths { title: width(&plain(&column.title)), ..Widths::default() };
         for cell in self.table.rows.iter().filter_map(|row| row.cells.get(at)) {
-            widths.value = widths.value.max(width(&shown(cell)).min(column.most));
+            widths.value = widths.value.max(width(&shown(cell)));
             if cell.verdict.is_some() {
                 widths.sign = 2;
             }
             let interval = cell.interval.as_ref().map_or(0, |one| width(&one.plus_minus));
             widths.interval = widths.interval.max(interval + usize::from(interval > 0));
+        }
+        if widths.value > column.most {
+            widths.value = column.most.max(self.least(at)).min(widths.value);
         }
         widths
     }
@@ -478,6 +505,18 @@ mod tests {
         let parts = drawn(30);
         assert_eq!(parts.matches("candidate").count(), 2, "{parts}");
         assert!(parts.lines().all(|line| width(line) <= 30), "{parts}");
+    }
+
+    #[test]
+    fn shortened_names_stay_different() {
+        let mut table = Table::new([Column::name("test").most(9), Column::number("QPS")]);
+        let names = ["points-covered-pk_range=100", "points-covered-si_range=100"];
+        for name in names {
+            table.push(Row::new([Cell::text(name), Cell::number(Some("12345"))]));
+        }
+        let mut out = String::new();
+        write_blocks::<crate::NoChart>(&mut out, &[table.into()], 60, Paint::new(false));
+        assert!(out.contains("points-cove…i_range=100"), "{out}");
     }
 
     #[test]
