@@ -28,7 +28,6 @@ pub struct RunValue {
 
 impl RunValue {
     /// A ratio of a run with this noise floor.
-    #[must_use]
     pub const fn of(estimate: &Estimate, floor: Option<Share>) -> Self {
         let Estimate { median, low, high, .. } = estimate;
         Self { value: median.get(), low: low.get(), high: high.get(), floor }
@@ -47,7 +46,6 @@ pub struct Quotient {
 
 impl Quotient {
     /// Whether the interval excludes 1.
-    #[must_use]
     pub fn is_certain(&self) -> bool {
         self.low > Ratio::ONE || self.high < Ratio::ONE
     }
@@ -77,7 +75,6 @@ pub struct Difference {
 /// measures: a general approach*, Statistics in Medicine 27, 2008). The interval of a run without
 /// restarts does not contain the differences between two starts of equal instances, which the
 /// control shows; therefore no distance is less than three noise floors of its run.
-#[must_use]
 pub fn quotient(later: &RunValue, earlier: &RunValue) -> Option<Quotient> {
     quotient_of_one_in(1, later, earlier)
 }
@@ -90,7 +87,6 @@ pub fn quotient(later: &RunValue, earlier: &RunValue) -> Option<Quotient> {
 /// whatever the number of runs. The alternative, Cochran's Q, has about as many false alarms; it is
 /// more sensitive to differences that are spread over many runs, but does not tell which runs
 /// differ, or by how much.
-#[must_use]
 pub fn largest_difference(runs: &[Option<RunValue>]) -> Option<Difference> {
     let known: Vec<(usize, &RunValue)> =
         runs.iter().enumerate().filter_map(|(index, run)| Some((index, run.as_ref()?))).collect();

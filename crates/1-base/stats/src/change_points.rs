@@ -97,7 +97,6 @@ pub struct ChangeSearch {
 impl ChangeSearch {
     /// Prepares a series in the order of time; unknown values and outliers are left out. `None` with fewer
     /// than [`MIN_VALUES`] of the others.
-    #[must_use]
     pub fn new(series: &[Option<LogValue>]) -> Option<Self> {
         let usable = |value: &LogValue| value.log.is_finite() && value.error.is_finite();
         let known: Vec<(usize, LogValue)> = series
@@ -119,14 +118,12 @@ impl ChangeSearch {
     }
 
     /// The probability of differences as large as the largest one of this series, if nothing changed.
-    #[must_use]
     pub fn p_value(&self) -> f64 {
         self.split(0, self.indices.len()).map_or(1.0, |(p, _)| p)
     }
 
     /// The changes at this significance level, without those that are at most `least` on the logarithmic
     /// scale.
-    #[must_use]
     pub fn changes(&self, level: f64, least: f64) -> ChangePoints {
         let mut starts = vec![0];
         self.segment(0, self.indices.len(), level, &mut starts);
@@ -227,7 +224,6 @@ fn with_interval(log: f64, variance: f64, freedom: usize) -> Quotient {
 /// `share` are not: `share` × k / n, where k is the number of the n p-values below it (Benjamini and
 /// Hochberg, *Controlling the false discovery rate*, Journal of the Royal Statistical Society B 57, 1995).
 /// Without any, the level of the first one.
-#[must_use]
 pub fn false_discovery_level(p_values: &[f64], share: f64) -> f64 {
     let mut sorted = p_values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -28,14 +28,12 @@ pub struct Estimate {
 
 impl Estimate {
     /// Half the width of the interval, relative to the median.
-    #[must_use]
     pub fn half_width(&self) -> Share {
         Share::from_fraction((self.high.get() - self.low.get()) / 2.0 / self.median.get())
     }
 
     /// With an interval that is one of `comparisons`, which all contain their value in 95% of cases:
     /// of many 95% intervals of equal candidates, some exclude 1 by chance.
-    #[must_use]
     pub fn one_of(self, comparisons: usize) -> Self {
         let freedom = self.starts.map(|starts| starts as f64 - 1.0);
         let factor = widening(comparisons, freedom);
@@ -45,7 +43,6 @@ impl Estimate {
     }
 
     /// Whether the interval contains 1.
-    #[must_use]
     pub fn contains_one(&self) -> bool {
         self.low.get() <= 1.0 && 1.0 <= self.high.get()
     }
@@ -59,7 +56,6 @@ impl Estimate {
 /// with the normal approximation to the binomial). No assumption is made about the shape of the
 /// distribution. n′ is the effective sample size: n divided by the factor by which correlation of
 /// neighbouring blocks inflates the variance.
-#[must_use]
 pub fn median_with_interval(ratios: &[f64]) -> Option<Estimate> {
     if ratios.len() < MIN_BLOCKS {
         return None;
@@ -80,7 +76,6 @@ pub fn median_with_interval(ratios: &[f64]) -> Option<Estimate> {
 }
 
 /// The median of `values`; `None` if empty.
-#[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -88,7 +83,6 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// The lower and upper quartile of `values`; `None` if empty.
-#[must_use]
 pub fn middle_half(values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

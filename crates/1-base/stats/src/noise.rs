@@ -28,7 +28,6 @@ pub struct NoiseFloor {
 
 impl NoiseFloor {
     /// The noise floor of the control's results; `None` if there are none.
-    #[must_use]
     pub fn of(rows: &[ControlRow]) -> Option<Self> {
         let distance = |row: &ControlRow| row.estimate.median.distance();
         let greatest = rows.iter().max_by(|a, b| distance(a).total_cmp(&distance(b)))?;
@@ -45,7 +44,6 @@ impl NoiseFloor {
     /// The floor for one microbenchmark: the larger of its own control's distance and the typical
     /// one. Its own may be small by chance; the typical one may be too small for a noisy
     /// microbenchmark.
-    #[must_use]
     pub fn for_row(&self, own_control: Option<Ratio>) -> Share {
         let own = own_control.map_or(0.0, Ratio::distance);
         Share::from_fraction(own.max(self.typical.as_fraction()))

@@ -20,7 +20,6 @@ pub struct Point {
 
 /// The candidate's value divided by the baseline's, for each block with both, in the order of the
 /// blocks; one list per restart.
-#[must_use]
 pub fn paired_ratios(points: &[Point], candidate: u32, baseline: u32) -> Vec<Vec<f64>> {
     let of = |wanted| {
         points
@@ -51,7 +50,6 @@ pub struct Weight {
 ///
 /// If the two lists differ in one setting and have the same values of all others, this is the main
 /// effect of the setting.
-#[must_use]
 pub fn main_effect(level: &[u32], reference: &[u32]) -> Vec<Weight> {
     let of = |candidates: &[u32], sign: f64| {
         let weight = sign / candidates.len().max(1) as f64;
@@ -64,7 +62,6 @@ pub fn main_effect(level: &[u32], reference: &[u32]) -> Vec<Weight> {
 /// them have a positive value, in the order of the blocks; one list per restart.
 ///
 /// With weights of sum 0 what changes the speed of all candidates in a block cancels out.
-#[must_use]
 pub fn contrast(points: &[Point], weights: &[Weight]) -> Vec<Vec<f64>> {
     let mut blocks: BTreeMap<(u32, u32), (usize, f64)> = BTreeMap::new();
     for point in points.iter().filter(|point| point.value > 0.0 && point.value.is_finite()) {
@@ -89,7 +86,6 @@ pub fn contrast(points: &[Point], weights: &[Weight]) -> Vec<Vec<f64>> {
 ///
 /// The intervals of both medians are combined as those of different runs ([`quotient`]). Drift of the
 /// machine between the two series is not in the interval.
-#[must_use]
 pub fn unpaired_ratio(
     own: &[Vec<f64>],
     other: &[Vec<f64>],

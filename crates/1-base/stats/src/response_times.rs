@@ -59,7 +59,6 @@ pub enum Pairing {
 /// true ratio in 94 to 99% of cases. A bootstrap over 20 blocks did in 74 to 95%. The median of the
 /// blocks' ratios had equal coverage and width, but is not the ratio of the percentiles that
 /// reports show, and a slice of a few milliseconds has too few events for a p99.
-#[must_use]
 pub fn percentile_ratios<const N: usize>(
     own: &[BlockTimes<'_>],
     other: &[BlockTimes<'_>],
@@ -94,7 +93,6 @@ pub fn percentile_ratios<const N: usize>(
 /// The 95% interval of a percentile over all blocks, with the parts of [`percentile_ratios`].
 ///
 /// `None` with fewer than [`MIN_BLOCKS`], or with too few events beyond the percentile.
-#[must_use]
 pub fn percentile_interval(
     blocks: &[BlockTimes<'_>],
     planned: Option<u32>,
@@ -270,7 +268,6 @@ pub struct LatencySummary {
 impl LatencySummary {
     /// Summarizes pairs of nanoseconds and counts, in any order; a time may occur repeatedly.
     /// `None` if there are no events.
-    #[must_use]
     pub fn of(counts: &[(u64, u64)]) -> Option<Self> {
         let mut counts: Vec<(u64, u64)> =
             counts.iter().copied().filter(|(_, count)| *count > 0).collect();

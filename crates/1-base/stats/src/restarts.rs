@@ -18,7 +18,6 @@ pub(crate) const MIN_RESTARTS: usize = 3;
 const MIN_NEIGHBOURS: usize = 5;
 
 /// The median ratio of each restart, in order.
-#[must_use]
 pub fn restart_medians(restarts: &[Vec<f64>]) -> Vec<f64> {
     restarts.iter().filter_map(|blocks| median(blocks)).collect()
 }
@@ -43,7 +42,6 @@ pub fn restart_medians(restarts: &[Vec<f64>]) -> Vec<f64> {
 /// not differ, and 90% to 97% coverage); weights by blocks (77% to 98%); merging short starts with a
 /// neighbour (80% to 96%, and wider); a hierarchical bootstrap (too little coverage with 6 to 12
 /// starts, because R draws from R medians understate their spread).
-#[must_use]
 pub fn restarts_with_interval(restarts: &[Vec<f64>], planned: Option<u32>) -> Option<Estimate> {
     let over_blocks = median_with_interval(&restarts.concat())?;
     let starts: Vec<Vec<f64>> = restarts

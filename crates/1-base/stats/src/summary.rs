@@ -24,7 +24,6 @@ pub struct Summary {
 
 impl Summary {
     /// Summarizes `ratios`; `None` if empty.
-    #[must_use]
     pub fn of(ratios: &[Ratio]) -> Option<Self> {
         let values: Vec<f64> = ratios.iter().map(|ratio| ratio.get()).collect();
         let by_value = |a: &usize, b: &usize| values[*a].total_cmp(&values[*b]);

@@ -20,7 +20,6 @@ const MOST_STARTS: usize = 100_000;
 /// additional starts help more. The spread is assumed to stay as it is. The noise floor may be
 /// larger than the difference; more time does not change that if the control differs from the
 /// baseline.
-#[must_use]
 pub fn time_to_resolve(estimate: &Estimate, difference: Share, spent: Nanos) -> Option<Nanos> {
     let narrower = difference.as_fraction() / estimate.half_width().as_fraction();
     if difference.as_fraction() <= 0.0 || spent == Nanos::ZERO || narrower.is_nan() {

@@ -29,14 +29,12 @@ pub enum Verdict {
 }
 
 impl Side {
-    #[must_use]
     pub fn of(ratio: Ratio) -> Self {
         if ratio > Ratio::ONE { Self::Above } else { Self::Below }
     }
 
     /// The side of a ratio without an interval; `None` if it is not farther from 1 than the noise
     /// floor.
-    #[must_use]
     pub fn beyond(ratio: Ratio, floor: Option<Share>) -> Option<Self> {
         let floor = floor.map_or(0.0, Share::as_fraction);
         (ratio.distance() > floor).then(|| Self::of(ratio))
@@ -46,7 +44,6 @@ impl Side {
 impl Estimate {
     /// The side of 1 on which the ratio is if it differs from 1: its interval excludes 1, and it is
     /// farther from 1 than the noise floor, which is unknown without a control.
-    #[must_use]
     pub fn difference(&self, floor: Option<Share>) -> Option<Side> {
         if self.contains_one() { None } else { Side::beyond(self.median, floor) }
     }
@@ -54,7 +51,6 @@ impl Estimate {
 
 impl Quotient {
     /// The side of 1 if the interval, which allows for the noise floors, excludes 1.
-    #[must_use]
     pub fn difference(&self) -> Option<Side> {
         self.is_certain().then(|| Side::of(self.ratio))
     }
@@ -62,7 +58,6 @@ impl Quotient {
 
 impl Direction {
     /// The verdict on a difference; `None` is noise.
-    #[must_use]
     pub fn verdict(self, difference: Option<Side>) -> Verdict {
         match (difference, self) {
             (None, _) => Verdict::Noise,

@@ -22,7 +22,6 @@ impl Work {
     /// storage, and their flushing comes in bursts; with one client every statement waits for two
     /// wake-ups across CPUs; a client-bound throughput is the load generator's. Elsewhere throughput
     /// includes waiting for locks and idle CPUs, which users notice and CPU time does not show.
-    #[must_use]
     pub const fn trusts_cpu(self) -> bool {
         self.writes || (self.on_server && self.clients == 1) || self.client_bound
     }
@@ -40,17 +39,39 @@ pub enum Metric {
 
 impl Metric {
     /// The metric to trust for this work.
-    #[must_use]
     pub fn trusted(work: Work, cpu_is_known: impl FnOnce() -> bool) -> Self {
         if work.trusts_cpu() && cpu_is_known() { Self::Cpu } else { Self::Qps }
     }
 
     /// The name in headings.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Qps => "relative QPS",
             Self::Cpu => "relative CPU per query",
+        }
+    }
+
+    /// The name in sentences.
+    pub const fn quantity(self) -> &'static str {
+        match self {
+            Self::Qps => "QPS",
+            Self::Cpu => "CPU per query",
+        }
+    }
+
+    /// The name in exports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Qps => "qps",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// Which ratios are better.
+    pub const fn better(self) -> &'static str {
+        match self {
+            Self::Qps => "above 1 is better",
+            Self::Cpu => "below 1 is better",
         }
     }
 }
@@ -72,7 +93,6 @@ impl ClientWait {
     pub const ALL: [Self; 2] = [Self::Poll, Self::Sleep];
 
     /// The word in experiments and reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Poll => "poll",

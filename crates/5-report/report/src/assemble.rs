@@ -22,10 +22,10 @@ use dbdyno_types::Work;
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
 use crate::inserts;
-use crate::metric::{Grouping, Metric, summarise, summarise_counters};
+use crate::metric::{Grouping, summarise, summarise_counters};
 use crate::model::{
-    self, Absolute, CounterFigure, Estimate, MicrobenchmarkRows, Percentile, RelativePercentile,
-    Report, Row, Verdict,
+    self, Absolute, CounterFigure, Estimate, Metric, MicrobenchmarkRows, Percentile,
+    RelativePercentile, Report, Row, Verdict,
 };
 use crate::words::reported;
 
@@ -320,13 +320,9 @@ impl Measured {
         let ratios = self.percentile_ratios(candidate);
         let percentile = |(number, percentile): (usize, Percentile)| {
             let floor = controls[number].floor_of(self.control.usable_percentile(number));
-            let verdict = match &ratios[number] {
-                _ if failed => Verdict::Failed,
-                None => Verdict::Unknown,
-                Some(_) if self.client_bound(candidate) => Verdict::ClientBound,
-                // As for CPU time, less is better.
-                Some(ratio) => Metric::Cpu.verdict_of_estimate(ratio, floor),
-            };
+            let bound = self.client_bound(candidate);
+            // As for CPU time, less is better.
+            let verdict = judged(Metric::Cpu, ratios[number], floor, (failed, bound));
             RelativePercentile { percentile, relative: ratios[number], verdict }
         };
         Percentile::ALL.into_iter().enumerate().map(percentile).collect()
@@ -348,13 +344,14 @@ impl Measured {
             let relative_cpu = self.estimate(&self.cpu_ratios(number));
             let alone = estimate.is_none() && own.kind == SystemKind::Imported;
             let failed = own.failed || self.own[0].failed;
-            let unknown = if alone { Verdict::NoInterval } else { Verdict::Unknown };
+            let client_bound = self.client_bound(number);
             let work = Work {
                 writes: self.record.writes,
                 clients: self.record.clients,
                 on_server: [number, 0].iter().any(|one| self.own[*one].kind == SystemKind::Server),
-                client_bound: self.client_bound(number),
+                client_bound,
             };
+            let verdict = judged(Metric::Qps, estimate, qps_floor, (failed, client_bound));
             Some(Row {
                 candidate: candidate.name.clone(),
                 role: candidate.role,
@@ -364,18 +361,12 @@ impl Measured {
                 relative_cs: self.estimate(&self.switch_ratios(number)),
                 relative_counters: self.counter_ratios(number),
                 response_times: self.response_times(number, failed, times),
-                verdict: match estimate {
-                    _ if failed => Verdict::Failed,
-                    Some(_) if self.client_bound(number) => Verdict::ClientBound,
-                    Some(estimate) => Metric::Qps.verdict_of_estimate(&estimate, qps_floor),
-                    None => unknown,
+                verdict: match verdict {
+                    Verdict::Unknown if alone => Verdict::NoInterval,
+                    known => known,
                 },
-                cpu_verdict: match relative_cpu {
-                    _ if failed => Verdict::Failed,
-                    None => Verdict::Unknown,
-                    Some(estimate) => Metric::Cpu.verdict_of_estimate(&estimate, cpu_floor),
-                },
-                trusted_metric: Metric::trusted(work, relative_cpu.is_some()),
+                cpu_verdict: judged(Metric::Cpu, relative_cpu, cpu_floor, (failed, false)),
+                trusted_metric: Metric::trusted(work, || relative_cpu.is_some()),
                 blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
                 absolute: own.absolute.clone()?,
                 restart_medians: restart_medians(&ratios),
@@ -389,6 +380,21 @@ impl Measured {
             rows: candidates.iter().enumerate().skip(1).filter_map(row).collect(),
             ..without_rows(self.record.clone())
         }
+    }
+}
+
+/// The verdict on an estimate with this noise floor, of candidates that failed or were client-bound.
+fn judged(
+    metric: Metric,
+    estimate: Option<Estimate>,
+    floor: Option<Share>,
+    (failed, client_bound): (bool, bool),
+) -> Verdict {
+    match estimate {
+        _ if failed => Verdict::Failed,
+        None => Verdict::Unknown,
+        Some(_) if client_bound => Verdict::ClientBound,
+        Some(estimate) => Verdict::of_estimate(metric, &estimate, floor),
     }
 }
 

@@ -25,10 +25,10 @@ pub use facts::{Fact, Facts};
 pub use sections::{absolute_csv, csv, html, markdown, terminal};
 
 use crate::export::{ExportError, versioned_json};
-use crate::metric::{Grouping, Metric, summarise};
+use crate::metric::{Grouping, summarise};
 use crate::model::{
-    CandidateRecord, Estimate, GroupSummary, MicrobenchmarkRows, Report, RunStatus, Verdict,
-    compared_names, distinct,
+    CandidateRecord, Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, RunStatus,
+    Verdict, compared_names, distinct,
 };
 use crate::words::{TABLES_ROWS, is_existing_server, readable_time, status};
 
@@ -214,7 +214,7 @@ fn column(index: usize, run: usize, report: &Report, clients: u32) -> Column {
     let machine: Vec<String> =
         ["CPU", "CPUs online"].iter().filter_map(|label| fact(&report.host, label)).collect();
     let system = report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
-    let noise = Metric::Qps.noise(report);
+    let noise = report.noise_of(Metric::Qps);
     Column {
         label: letter(index),
         run,
@@ -288,9 +288,9 @@ impl RatioCell {
         let microbenchmark = report.microbenchmark(name, clients)?;
         let row = microbenchmark.row(candidate)?;
         Some(Self {
-            ratio: Metric::Qps.ratio(row),
-            estimate: Metric::Qps.estimate(row),
-            floor: Metric::Qps.floor(report, microbenchmark),
+            ratio: row.ratio(Metric::Qps),
+            estimate: row.estimate(Metric::Qps),
+            floor: report.floor_of(Metric::Qps, microbenchmark),
             verdict: row.verdict,
         })
     }

@@ -1,9 +1,9 @@
 //! Figures, and number formats, shared by all outputs.
 
+use dbdyno_stats::Direction;
 use dbdyno_units::{Ratio, Share, grouped};
 
-use crate::metric::Metric;
-use crate::model::{Absolute, Better, CounterFigure, Estimate, Percentile, Row};
+use crate::model::{Absolute, CounterFigure, Estimate, Metric, Percentile, Row};
 use crate::sections::Output;
 
 /// A ratio in five characters: `1.038`, `12.40`, `124.0`.
@@ -124,7 +124,7 @@ pub(crate) struct Figure {
     /// The name in wide tables, with the unit.
     pub(crate) title: &'static str,
     pub(crate) kind: FigureKind,
-    pub(crate) better: Better,
+    pub(crate) better: Option<Direction>,
     pub(crate) of: fn(&Absolute) -> Option<f64>,
     /// The 95% interval of the value.
     pub(crate) interval: fn(&Absolute) -> Option<(f64, f64)>,
@@ -153,7 +153,7 @@ const fn figure(
         short,
         title,
         kind: FigureKind::Cost,
-        better: Better::Less,
+        better: Some(Direction::LessIsBetter),
         of,
         interval: |_| None,
         paired: |_| None,
@@ -188,7 +188,7 @@ macro_rules! percentile {
 /// All figures, in display order.
 pub(crate) static FIGURES: [Figure; 23] = [
     Figure {
-        better: Better::More,
+        better: Some(Direction::MoreIsBetter),
         interval: |own| own.qps_interval.map(|(low, high)| (low.per_second(), high.per_second())),
         paired: |row| row.relative_qps,
         quotient: false,
@@ -214,7 +214,7 @@ pub(crate) static FIGURES: [Figure; 23] = [
         own.client_cpu_us_per_query
     }),
     Figure {
-        better: Better::Neither,
+        better: None,
         quotient: false,
         ..figure("client_busy_percent", "busy", "client's CPUs, %", |own| {
             Some(own.client_busy?.as_percent())
@@ -223,7 +223,7 @@ pub(crate) static FIGURES: [Figure; 23] = [
     counter!("ins/q", "instructions", InstructionsPerQuery),
     counter!("cyc/q", "cycles", CyclesPerQuery),
     Figure {
-        better: Better::More,
+        better: Some(Direction::MoreIsBetter),
         ..counter!("IPC", "instructions per cycle", InstructionsPerCycle)
     },
     counter!("L1i/k", "L1i misses per 1,000 instr.", L1iMissesPer1000Instructions),
@@ -269,7 +269,7 @@ impl Figure {
 
     /// The ratio to the baseline: compared slice by slice where that is known, otherwise as a whole.
     pub(crate) fn ratio(&self, baseline: &Absolute, row: &Row) -> Option<f64> {
-        let single = (self.name == "qps").then(|| Metric::Qps.ratio(row)).flatten();
+        let single = (self.name == "qps").then(|| row.ratio(Metric::Qps)).flatten();
         let paired = self.relative(row).map(|estimate| estimate.median).or(single);
         paired.map(Ratio::get).or_else(|| {
             let (own, base) = ((self.of)(&row.absolute)?, (self.of)(baseline)?);

@@ -15,8 +15,8 @@ use dbdyno_units::{Ratio, Share};
 pub use output::{annotations, junit, markdown, terminal};
 
 use crate::key_results::Finding;
-use crate::metric::{Grouping, Metric};
-use crate::model::{MicrobenchmarkRows, Report, Role, Row, Verdict};
+use crate::metric::Grouping;
+use crate::model::{Metric, MicrobenchmarkRows, Report, Role, Row, Verdict};
 
 /// What a run says about one rule.
 #[derive(Debug)]
@@ -73,7 +73,6 @@ pub struct Interval {
 
 impl Comparison {
     /// Whether it breaks the rule.
-    #[must_use]
     pub const fn is_broken(&self) -> bool {
         matches!(self.outcome, Outcome::Broken(_))
     }
@@ -81,19 +80,16 @@ impl Comparison {
 
 impl Judged<'_> {
     /// Whether a comparison breaks the rule.
-    #[must_use]
     pub fn is_broken(&self) -> bool {
         self.comparisons.iter().any(Comparison::is_broken)
     }
 
     /// Whether nothing is known about any comparison: such a rule protects from nothing.
-    #[must_use]
     pub fn is_unknown(&self) -> bool {
         self.comparisons.iter().all(|one| matches!(one.outcome, Outcome::NotJudged(_)))
     }
 
     /// Whether a candidate failed in a microbenchmark that the rule is about.
-    #[must_use]
     pub fn has_failed(&self) -> bool {
         self.comparisons.iter().any(|one| one.outcome == Outcome::NotJudged(FAILED))
     }
@@ -150,10 +146,6 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    fn row<'a>(&self, microbenchmark: &'a MicrobenchmarkRows) -> Option<&'a Row> {
-        microbenchmark.rows.iter().find(|row| row.candidate == self.candidate)
-    }
-
     /// The metric of the rule for a row.
     fn metric(&self, row: &Row) -> Metric {
         match self.rule.quantity() {
@@ -175,12 +167,12 @@ impl Context<'_> {
     }
 
     fn microbenchmark(&self, microbenchmark: &MicrobenchmarkRows) -> Comparison {
-        let row = self.row(microbenchmark);
+        let row = microbenchmark.row(self.candidate);
         let metric = row.map_or(Metric::Qps, |row| self.metric(row));
-        let limit = self.limit(metric.floor(self.report, microbenchmark));
+        let limit = self.limit(self.report.floor_of(metric, microbenchmark));
         let outcome = match row {
             None => Outcome::NotJudged(self.missing(microbenchmark)),
-            Some(row) => match (metric.verdict(row), metric.estimate(row)) {
+            Some(row) => match (row.verdict_of(metric), row.estimate(metric)) {
                 (Verdict::Failed, _) => Outcome::NotJudged(FAILED),
                 (Verdict::ClientBound, _) => Outcome::NotJudged("client-bound"),
                 (_, None) => Outcome::NotJudged(unknown(metric)),
@@ -205,7 +197,7 @@ impl Context<'_> {
             let mut left_out: Vec<Comparison> = Vec::new();
             for member in members.iter().filter(|member| member.clients == clients) {
                 let alone = self.microbenchmark(member);
-                match (alone.outcome, self.row(member)) {
+                match (alone.outcome, member.row(self.candidate)) {
                     (Outcome::NotJudged(_), _) | (_, None) => left_out.push(alone),
                     (_, Some(row)) => rows.push(row),
                 }
@@ -221,7 +213,7 @@ impl Context<'_> {
             for metric in [Metric::Qps, Metric::Cpu] {
                 let of_metric = rows.iter().copied().filter(|row| self.metric(row) == metric);
                 let of_metric: Vec<&Row> = of_metric.collect();
-                let noise = metric.noise(self.report);
+                let noise = self.report.noise_of(metric);
                 let finding = Finding::of(metric, &of_metric, noise);
                 let Some((middle, (low, high))) = finding.ratio.zip(finding.interval) else {
                     continue;
@@ -330,25 +322,21 @@ const FORM: &str = "write `slower 2%`, `more-cpu 2%` or `worse 2%`, then maybe `
 
 impl Rule {
     /// What is limited.
-    #[must_use]
     pub const fn quantity(&self) -> Quantity {
         self.quantity
     }
 
     /// The difference that is permitted.
-    #[must_use]
     pub const fn limit(&self) -> Share {
         self.limit
     }
 
     /// The group or microbenchmark; `None` for every microbenchmark.
-    #[must_use]
     pub fn part(&self) -> Option<&str> {
         self.part.as_deref()
     }
 
     /// Whether the rule is about this candidate.
-    #[must_use]
     pub fn is_about(&self, candidate: &str) -> bool {
         self.candidate.as_deref().is_none_or(|wanted| wanted == candidate)
     }

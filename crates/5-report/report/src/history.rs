@@ -18,8 +18,7 @@ pub use runs::{CandidateVersion, HistoryError, HistoryRun};
 pub use sections::{csv, html, terminal};
 
 use crate::export::{ExportError, versioned_json};
-use crate::metric::Metric;
-use crate::model::{Report, Verdict, distinct};
+use crate::model::{Metric, Report, Verdict, distinct};
 use collect::{Collected, collect};
 
 /// The format version of the exported JSON; incremented if a field is renamed or changes its meaning.
@@ -113,7 +112,7 @@ impl FigureHistory {
 
     /// Whether a change of it is for the better.
     fn verdict(&self, point: &ChangePoint) -> Verdict {
-        self.figure.metric.verdict_of(point.ratio.ratio, None)
+        Verdict::of_ratio(self.figure.metric, point.ratio.ratio, None)
     }
 
     /// Whether it is of a group as a whole.

@@ -18,8 +18,8 @@ mod sweep;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::metric::{Grouping, Metric};
-use crate::model::Report;
+use crate::metric::Grouping;
+use crate::model::{Metric, Report};
 use crate::sections::builds::builds;
 use crate::sections::key_results::summaries;
 use crate::sections::operations::counters;
@@ -29,7 +29,6 @@ use crate::sections::{Output, Section};
 use elements::section;
 use page::{POLICY, SCRIPT, STYLE};
 
-#[must_use]
 pub fn render(report: &Report) -> String {
     let page = |of: fn(&Report, Output) -> Section| document::section(&of(report, Output::Page));
     let results = if report.insert.is_some() { "#inserts" } else { "#comparison" };
@@ -149,7 +148,7 @@ const VIEWS: [View; 4] = [
 
 /// The views with data: without CPU times there is only one metric.
 fn views(report: &Report) -> impl Iterator<Item = View> {
-    VIEWS.into_iter().filter(|view| view.metric.is_known(report))
+    VIEWS.into_iter().filter(|view| report.has(view.metric))
 }
 
 #[cfg(test)]

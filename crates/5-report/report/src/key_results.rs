@@ -17,8 +17,8 @@ pub use words::conclusions;
 pub(crate) use words::steps;
 
 use crate::figures::percent;
-use crate::metric::{Grouping, Metric};
-use crate::model::{Estimate, MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict};
+use crate::metric::Grouping;
+use crate::model::{Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict};
 
 /// The key result of a candidate in one group, at one number of clients.
 #[derive(Clone, Debug, Serialize)]
@@ -106,7 +106,10 @@ pub(crate) fn of(report: &Report, grouping: Grouping) -> Vec<KeyResult<'_>> {
                 let at = members.iter().map(|(_, member)| *member);
                 let at: Vec<Measured<'_>> = at
                     .filter(|member| member.clients == clients)
-                    .filter_map(|member| Measured::of(member, &candidate.name))
+                    .filter_map(|microbenchmark| {
+                        let row = microbenchmark.row(&candidate.name)?;
+                        Some(Measured { microbenchmark, row })
+                    })
                     .collect();
                 let place = (candidate.name.as_str(), group, clients);
                 // A group of the experiment may have reads and writes.
@@ -125,13 +128,6 @@ struct Measured<'a> {
     row: &'a Row,
 }
 
-impl<'a> Measured<'a> {
-    fn of(microbenchmark: &'a MicrobenchmarkRows, candidate: &str) -> Option<Self> {
-        let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate)?;
-        Some(Self { microbenchmark, row })
-    }
-}
-
 /// The result of the rows for which this metric is to be trusted; `None` if there are none.
 fn key_result<'a>(
     report: &Report,
@@ -144,12 +140,11 @@ fn key_result<'a>(
     if rows.is_empty() {
         return None;
     }
-    let controls: Vec<&Row> =
-        trusting().filter_map(|one| control(report, one.microbenchmark)).collect();
+    let controls: Vec<&Row> = trusting().filter_map(|one| one.microbenchmark.control()).collect();
     let names: Vec<&str> = trusting().map(|one| one.microbenchmark.name.as_str()).collect();
     let part = (names.len() < measured.len()).then(|| part(&names));
     let finding = |metric: Metric| {
-        let finding = Finding::of(metric, &rows, metric.noise(report));
+        let finding = Finding::of(metric, &rows, report.noise_of(metric));
         let control = Finding::of(metric, &controls, None);
         Finding { control: finding.like(&control), part: part.clone(), ..finding }
     };
@@ -165,12 +160,6 @@ fn key_result<'a>(
         })
         .flatten();
     Some(KeyResult { candidate, group, clients, finding, throughput, more_time })
-}
-
-/// The control's row of a microbenchmark.
-fn control<'a>(report: &Report, microbenchmark: &'a MicrobenchmarkRows) -> Option<&'a Row> {
-    let control = report.candidates.iter().find(|one| one.role == Role::Control)?;
-    microbenchmark.rows.iter().find(|row| row.candidate == control.name)
 }
 
 /// Some microbenchmarks of a group, in words.
@@ -196,13 +185,13 @@ impl Finding {
 
     pub(crate) fn of(metric: Metric, rows: &[&Row], noise: Option<Share>) -> Self {
         let value = |row: &&Row| {
-            let (estimate, verdict) = (metric.estimate(row), metric.verdict(row));
-            Some(GroupValue { ratio: metric.counted(row)?, estimate, verdict })
+            let (estimate, verdict) = (row.estimate(metric), row.verdict_of(metric));
+            Some(GroupValue { ratio: row.counted(metric)?, estimate, verdict })
         };
         let values: Vec<GroupValue> = rows.iter().filter_map(value).collect();
         let mut finding = Self::of_values(metric, &values, noise);
         if let (Some(row), true) = (rows.first(), values.is_empty()) {
-            finding.outcome = match metric.verdict(row) {
+            finding.outcome = match row.verdict_of(metric) {
                 Verdict::ClientBound => Outcome::ClientBound,
                 Verdict::Failed => Outcome::Failed,
                 _ => Outcome::TooFewBlocks,
@@ -299,13 +288,13 @@ impl MoreTime {
         rows: impl Iterator<Item = (&'a Row, Nanos)>,
     ) -> Option<Self> {
         let difference = smaller(finding.within?)?;
-        let noise = finding.metric.noise(report);
+        let noise = report.noise_of(finding.metric);
         if noise.is_some_and(|noise| noise >= difference) {
             return None;
         }
         let mut time = Nanos::ZERO;
         for (row, spent) in rows {
-            time += time_to_resolve(&finding.metric.estimate(row)?, difference, spent)?;
+            time += time_to_resolve(&row.estimate(finding.metric)?, difference, spent)?;
         }
         let time = whole_units(time);
         (time > Nanos::ZERO && time <= LONGEST).then_some(Self { difference, time })

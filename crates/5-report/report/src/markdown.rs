@@ -3,8 +3,8 @@
 
 use dbdyno_text::{Cell, Column, Row, Table, Text, escape, markdown};
 
-use crate::metric::{Grouping, Metric, compared, missing};
-use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, RunStatus, Verdict};
+use crate::metric::{Grouping, compared, missing};
+use crate::model::{CandidateRecord, Metric, MicrobenchmarkRows, Report, Role, RunStatus, Verdict};
 use crate::sections::key_results::{key_results, summaries};
 use crate::sections::overview::notes;
 use crate::sections::series::effects;
@@ -16,7 +16,6 @@ use crate::words::{self, NOTHING_MEASURED, identity, summary};
 const MAX_DIFFERENCES: usize = 6;
 
 /// Render the report, ending with a line feed.
-#[must_use]
 pub fn render(report: &Report) -> String {
     let output = Output::Markdown;
     let mut sections = vec![candidates(report)];
@@ -24,7 +23,7 @@ pub fn render(report: &Report) -> String {
         sections.push(inserts::markdown(insert));
     } else if !report.microbenchmarks.is_empty() {
         sections.push(key_results(report, Grouping::Five, output));
-        sections.push(summaries(report, Metric::leading(report), Grouping::Five, output));
+        sections.push(summaries(report, report.leading_metric(), Grouping::Five, output));
         sections.push(effects(report, output));
         sections.push(scaling(report, Grouping::Five, output));
         sections.push(microbenchmarks(report));
@@ -140,13 +139,13 @@ fn cell(
     member: &MicrobenchmarkRows,
     candidate: &CandidateRecord,
 ) -> Cell {
-    let Some(row) = member.rows.iter().find(|row| row.candidate == candidate.name) else {
+    let Some(row) = member.row(&candidate.name) else {
         return Cell::text(missing(report, &candidate.name));
     };
-    let verdict: Verdict = metric.verdict(row);
-    match (metric.ratio(row), metric.estimate(row)) {
-        (None, _) if !metric.is_measured(row) => Cell::dash(),
-        (None, _) => Cell::text(metric.word(verdict)),
+    let verdict: Verdict = row.verdict_of(metric);
+    match (row.ratio(metric), row.estimate(metric)) {
+        (None, _) if !row.is_measured(metric) => Cell::dash(),
+        (None, _) => Cell::text(verdict.word(metric)),
         (Some(value), None) => ratio_cell(value, metric, verdict),
         (Some(_), one) => estimate_cell(one, metric, verdict),
     }

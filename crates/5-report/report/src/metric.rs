@@ -7,181 +7,142 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_stats::{Direction, Side, Summary};
-use dbdyno_types::Work;
 use dbdyno_units::{Ratio, Share};
-use serde::Serialize;
 
 use crate::key_results::Finding;
 use crate::model::{
-    CandidateRecord, CounterFigure, CounterSummary, Estimate, GroupSummary, Lost,
-    MicrobenchmarkRows, Report, Role, Row, Verdict,
+    CandidateRecord, CounterFigure, CounterSummary, Estimate, GroupSummary, Lost, Metric,
+    MicrobenchmarkRows, NoiseFloor, Report, Role, Row, Verdict,
 };
 
-/// A metric of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Metric {
-    /// Throughput: above 1 is better.
-    Qps,
-    /// CPU time per query: below 1 is better.
-    Cpu,
+pub(crate) const fn direction(metric: Metric) -> Direction {
+    match metric {
+        Metric::Qps => Direction::MoreIsBetter,
+        Metric::Cpu => Direction::LessIsBetter,
+    }
 }
 
-impl Metric {
-    pub(crate) fn estimate(self, row: &Row) -> Option<Estimate> {
-        match self {
-            Self::Qps => row.relative_qps,
-            Self::Cpu => row.relative_cpu,
-        }
+impl Verdict {
+    /// Better or worse than 1 if the distance exceeds the noise.
+    pub(crate) fn of_ratio(metric: Metric, ratio: Ratio, noise: Option<Share>) -> Self {
+        direction(metric).verdict(Side::beyond(ratio, noise)).into()
     }
 
-    /// The name in headings.
-    pub(crate) const fn title(self) -> &'static str {
-        match self {
-            Self::Qps => "relative QPS",
-            Self::Cpu => "relative CPU per query",
-        }
+    /// The verdict on an estimate with this noise floor; `None` for a run without a control.
+    pub(crate) fn of_estimate(metric: Metric, estimate: &Estimate, floor: Option<Share>) -> Self {
+        direction(metric).verdict(estimate.difference(floor)).into()
     }
 
-    /// Whether more or less is better.
-    pub(crate) const fn better(self) -> &'static str {
-        match self {
-            Self::Qps => "above 1 is better",
-            Self::Cpu => "below 1 is better",
+    /// The text for it.
+    pub(crate) const fn word(self, metric: Metric) -> &'static str {
+        match (metric, self) {
+            (Metric::Cpu, Self::Better) => "less CPU",
+            (Metric::Cpu, Self::Worse) => "more CPU",
+            _ => self.name(),
+        }
+    }
+}
+
+impl Row {
+    pub(crate) const fn estimate(&self, metric: Metric) -> Option<Estimate> {
+        match metric {
+            Metric::Qps => self.relative_qps,
+            Metric::Cpu => self.relative_cpu,
         }
     }
 
     /// The ratio, with or without an interval.
-    pub(crate) fn ratio(self, row: &Row) -> Option<Ratio> {
-        let alone = match self {
-            Self::Qps => row.single,
-            Self::Cpu => None,
+    pub(crate) fn ratio(&self, metric: Metric) -> Option<Ratio> {
+        let alone = match metric {
+            Metric::Qps => self.single,
+            Metric::Cpu => None,
         };
-        self.estimate(row).map(|estimate| estimate.median).or(alone)
+        self.estimate(metric).map(|estimate| estimate.median).or(alone)
     }
 
     /// The ratio if it is usable for summaries.
-    pub(crate) fn counted(self, row: &Row) -> Option<Ratio> {
-        let verdict = self.verdict(row);
-        let counts = !matches!(verdict, Verdict::Failed | Verdict::ClientBound);
-        self.ratio(row).filter(|_| counts)
-    }
-
-    /// Whether the report has values of it.
-    pub(crate) fn is_known(self, report: &Report) -> bool {
-        let mut rows = report.microbenchmarks.iter();
-        self == Self::Qps || rows.any(|m| m.baseline.cpu_us_per_query.is_some())
+    pub(crate) fn counted(&self, metric: Metric) -> Option<Ratio> {
+        let counts = !matches!(self.verdict_of(metric), Verdict::Failed | Verdict::ClientBound);
+        self.ratio(metric).filter(|_| counts)
     }
 
     /// Whether it was measured for this candidate: the CPU time of a server on another machine is
     /// unknown.
-    pub(crate) const fn is_measured(self, row: &Row) -> bool {
-        match self {
-            Self::Qps => true,
-            Self::Cpu => row.absolute.cpu_us_per_query.is_some(),
+    pub(crate) const fn is_measured(&self, metric: Metric) -> bool {
+        match metric {
+            Metric::Qps => true,
+            Metric::Cpu => self.absolute.cpu_us_per_query.is_some(),
         }
     }
 
-    const fn direction(self) -> Direction {
-        match self {
-            Self::Qps => Direction::MoreIsBetter,
-            Self::Cpu => Direction::LessIsBetter,
+    pub(crate) const fn verdict_of(&self, metric: Metric) -> Verdict {
+        match metric {
+            Metric::Qps => self.verdict,
+            Metric::Cpu => self.cpu_verdict,
         }
     }
+}
 
-    /// Better or worse than 1 if the distance exceeds the noise.
-    pub(crate) fn verdict_of(self, ratio: Ratio, noise: Option<Share>) -> Verdict {
-        self.direction().verdict(Side::beyond(ratio, noise)).into()
-    }
-
-    /// The verdict on an estimate with this noise floor; `None` for a run without a control.
-    pub(crate) fn verdict_of_estimate(self, estimate: &Estimate, floor: Option<Share>) -> Verdict {
-        self.direction().verdict(estimate.difference(floor)).into()
-    }
-
-    /// The verdict on a row.
-    pub(crate) const fn verdict(self, row: &Row) -> Verdict {
-        match self {
-            Self::Qps => row.verdict,
-            Self::Cpu => row.cpu_verdict,
-        }
-    }
-
-    /// The metric to trust for this work.
-    pub(crate) const fn trusted(work: Work, cpu_is_known: bool) -> Self {
-        if work.trusts_cpu() && cpu_is_known { Self::Cpu } else { Self::Qps }
+impl Report {
+    /// Whether there are values of it.
+    pub(crate) fn has(&self, metric: Metric) -> bool {
+        let mut rows = self.microbenchmarks.iter();
+        metric == Metric::Qps || rows.any(|m| m.baseline.cpu_us_per_query.is_some())
     }
 
     /// The metric to trust in most rows.
-    pub(crate) fn leading(report: &Report) -> Self {
-        let rows = || report.microbenchmarks.iter().flat_map(|one| &one.rows);
-        let cpu = rows().filter(|row| row.trusted_metric == Self::Cpu).count();
-        if 2 * cpu > rows().count() { Self::Cpu } else { Self::Qps }
-    }
-
-    /// The name in exports.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Qps => "qps",
-            Self::Cpu => "cpu",
-        }
-    }
-
-    /// The text for a verdict.
-    pub(crate) const fn word(self, verdict: Verdict) -> &'static str {
-        match (self, verdict) {
-            (Self::Cpu, Verdict::Better) => "less CPU",
-            (Self::Cpu, Verdict::Worse) => "more CPU",
-            _ => verdict.name(),
-        }
+    pub(crate) fn leading_metric(&self) -> Metric {
+        let rows = || self.microbenchmarks.iter().flat_map(|one| &one.rows);
+        let cpu = rows().filter(|row| row.trusted_metric == Metric::Cpu).count();
+        if 2 * cpu > rows().count() { Metric::Cpu } else { Metric::Qps }
     }
 
     /// The verdict of a group's median: that of its finding, as in the key results. A median of noise is
     /// noise.
-    pub(crate) fn verdict_of_group(self, report: &Report, summary: &GroupSummary) -> Verdict {
-        let members = report.microbenchmarks.iter().filter(|microbenchmark| {
+    pub(crate) fn verdict_of_group(&self, metric: Metric, summary: &GroupSummary) -> Verdict {
+        let members = self.microbenchmarks.iter().filter(|microbenchmark| {
             microbenchmark.clients == summary.clients
                 && [&microbenchmark.group, &microbenchmark.three_group].contains(&&summary.group)
         });
         let rows = members.flat_map(|microbenchmark| &microbenchmark.rows);
         let rows: Vec<&Row> = rows.filter(|row| row.candidate == summary.candidate).collect();
-        Finding::of(self, &rows, self.noise(report)).verdict()
+        Finding::of(metric, &rows, self.noise_of(metric)).verdict()
+    }
+
+    const fn noise_floor(&self, metric: Metric) -> Option<&NoiseFloor> {
+        match metric {
+            Metric::Qps => self.noise.as_ref(),
+            Metric::Cpu => self.cpu_noise.as_ref(),
+        }
     }
 
     /// The noise floor of one microbenchmark; `None` without a control.
-    pub(crate) fn floor(
-        self,
-        report: &Report,
+    pub(crate) fn floor_of(
+        &self,
+        metric: Metric,
         microbenchmark: &MicrobenchmarkRows,
     ) -> Option<Share> {
-        let floor = match self {
-            Self::Qps => report.noise.as_ref(),
-            Self::Cpu => report.cpu_noise.as_ref(),
-        };
-        let control = microbenchmark.rows.iter().find(|row| row.role == Role::Control);
-        Some(floor?.for_row(control.and_then(|row| self.counted(row))))
+        let control = microbenchmark.control().and_then(|row| row.counted(metric));
+        Some(self.noise_floor(metric)?.for_row(control))
     }
 
     /// The noise floor: the control's typical distance from 1.
-    pub(crate) fn noise(self, report: &Report) -> Option<Share> {
-        let floor = match self {
-            Self::Qps => &report.noise,
-            Self::Cpu => &report.cpu_noise,
-        };
-        floor.as_ref().map(|floor| floor.typical)
+    pub(crate) fn noise_of(&self, metric: Metric) -> Option<Share> {
+        self.noise_floor(metric).map(|floor| floor.typical)
     }
 
     /// The summaries of each group, number of clients and candidate.
-    pub(crate) fn summaries(self, report: &Report, grouping: Grouping) -> Cow<'_, [GroupSummary]> {
-        match (self, grouping) {
-            (Self::Qps, Grouping::Five) => Cow::Borrowed(&report.groups),
-            (Self::Qps, Grouping::Three) => Cow::Borrowed(&report.three_groups),
-            (Self::Cpu, _) => Cow::Owned(summarise(
-                Self::Cpu,
-                &report.microbenchmarks,
-                &report.candidates,
-                grouping,
-            )),
+    pub(crate) fn summaries_of(
+        &self,
+        metric: Metric,
+        grouping: Grouping,
+    ) -> Cow<'_, [GroupSummary]> {
+        match (metric, grouping) {
+            (Metric::Qps, Grouping::Five) => Cow::Borrowed(&self.groups),
+            (Metric::Qps, Grouping::Three) => Cow::Borrowed(&self.three_groups),
+            (Metric::Cpu, _) => {
+                Cow::Owned(summarise(metric, &self.microbenchmarks, &self.candidates, grouping))
+            }
         }
     }
 }
@@ -298,14 +259,10 @@ fn summary(
 ) -> Option<GroupSummary> {
     let rows: Vec<(&str, &Row)> = members
         .iter()
-        .filter_map(|microbenchmark| {
-            let mut rows = microbenchmark.rows.iter();
-            let row = rows.find(|row| row.candidate == candidate.name)?;
-            Some((microbenchmark.name.as_str(), row))
-        })
+        .filter_map(|one| Some((one.name.as_str(), one.row(&candidate.name)?)))
         .collect();
     let counted: Vec<(&str, Ratio)> =
-        rows.iter().filter_map(|(name, row)| Some((*name, metric.counted(row)?))).collect();
+        rows.iter().filter_map(|(name, row)| Some((*name, row.counted(metric)?))).collect();
     let ratios: Vec<Ratio> = counted.iter().map(|(_, ratio)| *ratio).collect();
     let summary = Summary::of(&ratios)?;
     // The minimum is the worst throughput, but the best CPU time.
@@ -313,7 +270,7 @@ fn summary(
         Metric::Qps => (summary.worst, summary.best),
         Metric::Cpu => (summary.best, summary.worst),
     };
-    let bound = |(_, row): &&(&str, &Row)| metric.verdict(row) == Verdict::ClientBound;
+    let bound = |(_, row): &&(&str, &Row)| row.verdict_of(metric) == Verdict::ClientBound;
     Some(GroupSummary {
         group: group.to_owned(),
         clients,
@@ -380,7 +337,7 @@ mod tests {
     #[test]
     fn best_cpu_is_the_minimum() {
         let report = sample::report();
-        for summary in Metric::Cpu.summaries(&report, Grouping::Five).iter() {
+        for summary in report.summaries_of(Metric::Cpu, Grouping::Five).iter() {
             let best = report.microbenchmarks.iter().find(|m| m.name == summary.best).unwrap();
             let row = best.rows.iter().find(|row| row.candidate == summary.candidate).unwrap();
             assert_eq!(row.relative_cpu.unwrap().median, summary.min);
@@ -404,14 +361,14 @@ mod tests {
                     if rows.iter().any(|row| row.trusted_metric != result.finding.metric) {
                         continue;
                     }
-                    let summaries = finding.metric.summaries(&report, Grouping::Five);
+                    let summaries = report.summaries_of(finding.metric, Grouping::Five);
                     let Some(summary) = summaries.iter().find(|one| {
                         (one.group.as_str(), one.clients, one.candidate.as_str())
                             == (result.group, result.clients, result.candidate)
                     }) else {
                         continue;
                     };
-                    let verdict = finding.metric.verdict_of_group(&report, summary);
+                    let verdict = report.verdict_of_group(finding.metric, summary);
                     assert_eq!(verdict, finding.verdict(), "{result:?}");
                     compared += 1;
                 }

@@ -11,7 +11,6 @@ use dbdyno_types::ClientWait;
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
-pub use crate::metric::Metric;
 pub use comparisons::{
     Change, CounterFigure, CounterSummary, Effect, NotCounted, Percentile, RelativePercentile,
     ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint,
@@ -21,9 +20,10 @@ pub use dbdyno_results::{
     BlockCounts, BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role, Warning,
 };
 pub use dbdyno_stats::{Estimate, LatencySummary, NoiseFloor};
+pub use dbdyno_types::Metric;
 pub use inserts::{
-    BUCKETS, Better, CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport,
-    Responses, StepReport, StepRun,
+    BUCKETS, CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Responses,
+    StepReport, StepRun,
 };
 
 /// All data for the terminal report, the HTML page and the exports.
@@ -144,14 +144,12 @@ impl Report {
     }
 
     /// The measured numbers of clients, in ascending order.
-    #[must_use]
     pub fn clients(&self) -> Vec<u32> {
         let all: BTreeSet<u32> = self.microbenchmarks.iter().map(|m| m.clients).collect();
         all.into_iter().collect()
     }
 
     /// Whether the run is a sweep over numbers of clients.
-    #[must_use]
     pub fn is_sweep(&self) -> bool {
         self.microbenchmarks.windows(2).any(|pair| pair[0].clients != pair[1].clients)
     }
@@ -159,7 +157,6 @@ impl Report {
     /// The measuring time and the elapsed time; `None` if nothing was measured here, as of imported results.
     /// The elapsed time of a session is stored after each visit to a microbenchmark, and so is unknown
     /// before the first one has ended, and behind the measuring time while one lasts.
-    #[must_use]
     pub fn times(&self) -> Option<(Nanos, Option<Nanos>)> {
         let measured = !self.is_imported() && self.measuring_time.max(self.elapsed) > Nanos::ZERO;
         let elapsed = (self.elapsed >= self.measuring_time).then_some(self.elapsed);
@@ -167,19 +164,16 @@ impl Report {
     }
 
     /// Whether there is a second instance of the baseline.
-    #[must_use]
     pub fn has_control(&self) -> bool {
         self.candidates.iter().any(|one| one.role == Role::Control)
     }
 
     /// Whether some results are imported.
-    #[must_use]
     pub fn is_imported(&self) -> bool {
         self.candidates.iter().any(|one| matches!(one.origin, Some(OriginRecord::Imported { .. })))
     }
 
     /// Whether a candidate is a server, as opposed to a library inside the worker.
-    #[must_use]
     pub fn has_servers(&self) -> bool {
         self.candidates.iter().any(|one| {
             matches!(one.origin, Some(OriginRecord::Program { .. } | OriginRecord::Server { .. }))
@@ -345,7 +339,6 @@ pub enum Verdict {
 
 impl Absolute {
     /// Background CPU time of a server between its slices, as a share of its CPU time.
-    #[must_use]
     pub fn background_share(&self) -> Option<Share> {
         let (background, all) = (self.background_cpu_us_per_query?, self.cpu_us_per_query?);
         (all > 0.0).then(|| Share::from_fraction(background / all))
@@ -364,13 +357,11 @@ impl From<dbdyno_stats::Verdict> for Verdict {
 
 impl Verdict {
     /// Whether there is an interval that it is based on.
-    #[must_use]
     pub const fn has_interval(self) -> bool {
         matches!(self, Self::Better | Self::Worse | Self::WithinNoise)
     }
 
     /// The text in tables and exports, for relative QPS.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Better => "faster",
@@ -380,19 +371,6 @@ impl Verdict {
             Self::NoInterval => "no interval",
             Self::Unknown => "unknown",
             Self::Failed => "failed",
-        }
-    }
-
-    /// A sign that is readable without colour.
-    pub(crate) const fn sign(self) -> char {
-        match self {
-            Self::Better => '+',
-            Self::Worse => '-',
-            Self::WithinNoise => '~',
-            Self::ClientBound => 'c',
-            Self::NoInterval => '·',
-            Self::Unknown => '?',
-            Self::Failed => '!',
         }
     }
 }

@@ -16,21 +16,19 @@ pub use inserts::inserts;
 pub use servers::{imported, servers, servers_of, sweep, sweep_of};
 pub use variants::{audited, counted, counted_sweep, history, only_kernel_counters, series};
 
-use crate::metric::{Grouping, Metric, summarise, summarise_counters};
+use crate::metric::{Grouping, summarise, summarise_counters};
 use crate::model::{
-    BuildRecord, CandidateRecord, Change, Effect, Failure, MicrobenchmarkRows, NoiseFloor, Report,
-    Role, RunStatus, Verdict, Warning,
+    BuildRecord, CandidateRecord, Change, Effect, Failure, Metric, MicrobenchmarkRows, NoiseFloor,
+    Report, Role, RunStatus, Verdict, Warning,
 };
 
 /// The complete sample: 42 microbenchmarks, the baseline, three candidates and the control.
-#[must_use]
 pub fn report() -> Report {
     let every: Vec<&str> = draw::ALL.iter().map(|(name, ..)| *name).collect();
     report_of(&every)
 }
 
 /// The sample with only these microbenchmarks.
-#[must_use]
 pub fn report_of(microbenchmarks: &[&str]) -> Report {
     let candidates = candidates();
     let drawn =
@@ -98,7 +96,6 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
 
 /// The sample with the effects of a matrix of two settings on these microbenchmarks. The last one has
 /// an interaction, unless `calm`.
-#[must_use]
 pub fn matrix(microbenchmarks: &[&str], calm: bool) -> Report {
     let mut report = report_of(microbenchmarks);
     let change = |setting: &str, value: &str, reference: &str| Change {
@@ -146,7 +143,6 @@ pub fn matrix(microbenchmarks: &[&str], calm: bool) -> Report {
 }
 
 /// One candidate crashed while loading: it has a failure and no rows.
-#[must_use]
 pub fn failed_candidate(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
     for microbenchmark in &mut report.microbenchmarks {
@@ -164,7 +160,6 @@ pub fn failed_candidate(microbenchmarks: &[&str]) -> Report {
 }
 
 /// A run without a control, so without a noise floor.
-#[must_use]
 pub fn no_control(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
     report.candidates.retain(|candidate| candidate.role != Role::Control);
@@ -176,7 +171,6 @@ pub fn no_control(microbenchmarks: &[&str]) -> Report {
 }
 
 /// An interrupted run: the last microbenchmark has too few blocks for an estimate.
-#[must_use]
 pub fn incomplete(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
     report.status = RunStatus::Incomplete;
@@ -195,7 +189,6 @@ pub fn incomplete(microbenchmarks: &[&str]) -> Report {
 }
 
 /// A run that was interrupted after these microbenchmarks, of all 42.
-#[must_use]
 pub fn interrupted(measured: &[&str]) -> Report {
     let mut report = report();
     report.status = RunStatus::Incomplete;
@@ -208,7 +201,6 @@ pub fn interrupted(measured: &[&str]) -> Report {
 }
 
 /// A run of one candidate with its control.
-#[must_use]
 pub fn single(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
     report.candidates.retain(|candidate| candidate.role != Role::Candidate);
@@ -220,7 +212,6 @@ pub fn single(microbenchmarks: &[&str]) -> Report {
 }
 
 /// All candidates are the same build: all differences are within the noise.
-#[must_use]
 pub fn within_noise(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
     for (index, microbenchmark) in report.microbenchmarks.iter_mut().enumerate() {
@@ -251,7 +242,7 @@ pub(crate) fn refresh(report: &mut Report) {
         for row in rows {
             let client_bound = row.verdict == Verdict::ClientBound;
             let work = Work { writes: *writes, clients: *clients, on_server, client_bound };
-            row.trusted_metric = Metric::trusted(work, row.relative_cpu.is_some());
+            row.trusted_metric = Metric::trusted(work, || row.relative_cpu.is_some());
         }
     }
     let of =
@@ -267,7 +258,7 @@ fn noise(metric: Metric, microbenchmarks: &[MicrobenchmarkRows]) -> Option<Noise
     for microbenchmark in microbenchmarks {
         let rows = microbenchmark.rows.iter().filter(|row| row.role == Role::Control);
         controls.extend(rows.filter_map(|row| {
-            let estimate = metric.counted(row).and(metric.estimate(row))?;
+            let estimate = row.counted(metric).and(row.estimate(metric))?;
             Some(ControlRow { microbenchmark: microbenchmark.name.clone(), estimate })
         }));
     }

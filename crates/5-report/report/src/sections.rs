@@ -18,8 +18,8 @@ use dbdyno_units::Ratio;
 
 use crate::figures::{ends, plus_minus, ratio};
 use crate::html::charts::{Lane, LineChart};
-use crate::metric::{Metric, compared};
-use crate::model::{Estimate, Report, Role, Series, Verdict};
+use crate::metric::compared;
+use crate::model::{Estimate, Metric, Report, Role, Series, Verdict};
 
 pub(crate) type Section = dbdyno_text::Section<Chart>;
 pub(crate) type Block = dbdyno_text::Block<Chart>;
@@ -72,14 +72,14 @@ pub(crate) fn interval(estimate: Estimate) -> Interval {
 
 /// A ratio with its verdict.
 pub(crate) fn ratio_cell(value: Ratio, metric: Metric, verdict: Verdict) -> Cell {
-    Cell::text(ratio(value)).verdict(verdict.tone(), metric.word(verdict))
+    Cell::text(ratio(value)).verdict(verdict.tone(), verdict.word(metric))
 }
 
 /// A ratio with its verdict and interval; the sign alone if there is no ratio.
 pub(crate) fn estimate_cell(one: Option<Estimate>, metric: Metric, verdict: Verdict) -> Cell {
     match one {
         Some(one) => ratio_cell(one.median, metric, verdict).interval(Some(interval(one))),
-        None => Cell::empty().verdict(verdict.tone(), metric.word(verdict)),
+        None => Cell::empty().verdict(verdict.tone(), verdict.word(metric)),
     }
 }
 

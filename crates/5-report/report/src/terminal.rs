@@ -9,8 +9,8 @@ use dbdyno_text::{plain, terminal, write_blocks};
 
 pub use dbdyno_text::{COLOR_CODES, Paint};
 
-use crate::metric::{Grouping, Metric};
-use crate::model::{InsertReport, Report, RunStatus};
+use crate::metric::Grouping;
+use crate::model::{InsertReport, Metric, Report, RunStatus};
 use crate::sections::builds::builds;
 use crate::sections::key_results::{key_results, summaries};
 use crate::sections::operations::{Part, counters, operations};
@@ -38,7 +38,6 @@ pub struct TerminalOptions {
 }
 
 /// Render the report as text, ending with a line feed.
-#[must_use]
 pub fn render(report: &Report, options: &TerminalOptions) -> String {
     let paint = Paint::new(options.color);
     let draw = |sections: &[Section]| terminal(sections, options.width, paint);
@@ -94,7 +93,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     sections.push(effects(report, Output::Terminal));
     sections.push(series(full, Output::Terminal));
     sections.push(training(report, grouping));
-    if options.details && Metric::Cpu.is_known(report) {
+    if options.details && report.has(Metric::Cpu) {
         sections.push(summaries(report, Metric::Cpu, grouping, Output::Terminal));
     }
     sections.push(builds(full, Output::Terminal));

@@ -2,9 +2,9 @@
 
 use dbdyno_units::grouped;
 
-use crate::metric::{Metric, client_bound_rows, clients, data_differs, servers_had_idle_time};
+use crate::metric::{client_bound_rows, clients, data_differs, servers_had_idle_time};
 use crate::model::{
-    BuildRecord, CandidateRecord, InsertReport, Lost, OriginRecord, Report, Role, RunStatus,
+    BuildRecord, CandidateRecord, InsertReport, Lost, Metric, OriginRecord, Report, Role, RunStatus,
 };
 
 /// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
@@ -63,7 +63,7 @@ pub(crate) fn noise_floor(report: &Report) -> String {
         ),
         None => format!("unknown: {}", unknown_noise(report)),
     };
-    if let Some(cpu) = Metric::Cpu.noise(report) {
+    if let Some(cpu) = report.noise_of(Metric::Cpu) {
         let stop = if text.ends_with('.') { "" } else { "." };
         text.push_str(&format!("{stop} CPU per query: {cpu} typical."));
     }

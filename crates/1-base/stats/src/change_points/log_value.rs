@@ -22,7 +22,6 @@ pub struct LogValue {
 impl LogValue {
     /// The ratio of a run. Its standard error is that of its interval, and at least that of equal
     /// instances by this noise floor; `None` without a control.
-    #[must_use]
     pub fn of(estimate: &Estimate, floor: Option<Share>) -> Self {
         let [log, low, high] =
             [estimate.median, estimate.low, estimate.high].map(|end| end.get().ln());
@@ -32,13 +31,11 @@ impl LogValue {
     }
 
     /// A ratio without an interval.
-    #[must_use]
     pub fn single(ratio: Ratio, floor: Option<Share>) -> Self {
         Self { log: ratio.get().ln(), error: error_of(floor) }
     }
 
     /// The geometric mean of ratios with independent errors; `None` without any.
-    #[must_use]
     pub fn mean(values: &[Self]) -> Option<Self> {
         let count = values.len() as f64;
         let squares: f64 = values.iter().map(|value| value.error * value.error).sum();
@@ -47,7 +44,6 @@ impl LogValue {
     }
 
     /// The ratio with its 95% interval.
-    #[must_use]
     pub fn quotient(&self) -> Quotient {
         let half = Z * self.error;
         let [ratio, low, high] =

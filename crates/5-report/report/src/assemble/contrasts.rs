@@ -13,10 +13,9 @@ use dbdyno_units::Ratio;
 use serde::Deserialize;
 
 use super::absolute::times_of_candidate;
-use super::{Controls, Measured};
-use crate::metric::Metric;
+use super::{Controls, Measured, Own, judged};
 use crate::model::{
-    Change, Effect, Estimate, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
+    Change, Effect, Estimate, Metric, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
     SeriesGroup, SeriesPoint, SeriesRow, Verdict,
 };
 use crate::sections::series::sort_by_group;
@@ -156,12 +155,7 @@ impl Matrix {
             with: of.with.clone(),
             relative_qps: estimate,
             relative_cpu: measured.estimate(&of_cpu).filter(|_| !failed),
-            verdict: match estimate {
-                _ if failed => Verdict::Failed,
-                None => Verdict::Unknown,
-                Some(_) if client_bound => Verdict::ClientBound,
-                Some(estimate) => Metric::Qps.verdict_of_estimate(&estimate, floor),
-            },
+            verdict: judged(Metric::Qps, estimate, floor, (failed, client_bound)),
             blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
         }
     }
@@ -296,14 +290,13 @@ fn compared(
     let single = || median(&ratios.concat()).map(Ratio::new);
     let ratio = estimate.map(|estimate| estimate.median).or_else(single)?;
     let floor = qps.floor_of(measured.control.usable_qps());
-    let verdict = match estimate {
-        _ if own.iter().any(|one| one.failed) => Verdict::Failed,
-        _ if own.iter().any(|one| one.client_bound) => Verdict::ClientBound,
-        Some(estimate) => Metric::Qps.verdict_of_estimate(&estimate, floor),
-        None if own.iter().all(|one| one.kind == super::SystemKind::Imported) => {
-            Verdict::NoInterval
-        }
-        None => Verdict::Unknown,
+    let is_imported = own.iter().all(|one| one.kind == super::SystemKind::Imported);
+    let [failed, bound] = [|one: &&Own| one.failed, |one: &&Own| one.client_bound]
+        .map(|is: fn(&&Own) -> bool| own.iter().any(is));
+    let verdict = match judged(Metric::Qps, estimate, floor, (failed, bound)) {
+        Verdict::Unknown if bound => Verdict::ClientBound,
+        Verdict::Unknown if is_imported => Verdict::NoInterval,
+        known => known,
     };
     let blocks = ratios.iter().map(Vec::len).sum::<usize>() as u64;
     Some((ratio, estimate, verdict, blocks))
@@ -429,15 +422,10 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
             ),
         )
     };
-    let verdict = |metric: Metric, estimate: Option<Estimate>| {
-        let own = [&more.own[candidate], &fewer.own[candidate]];
-        match estimate {
-            _ if own.iter().any(|own| own.failed) => Verdict::Failed,
-            None => Verdict::Unknown,
-            Some(_) if own.iter().any(|own| own.client_bound) => Verdict::ClientBound,
-            Some(estimate) => metric.verdict_of_estimate(&estimate, None),
-        }
-    };
+    let own = [&more.own[candidate], &fewer.own[candidate]];
+    let failed = own.iter().any(|own| own.failed);
+    let client_bound = own.iter().any(|own| own.client_bound);
+    let verdict = |metric, estimate| judged(metric, estimate, None, (failed, client_bound));
     ScalingRatio {
         than_clients: fewer.record.clients,
         interleaved,

@@ -12,8 +12,7 @@ use super::facts::{MatchedCandidate, are_equal};
 use super::{Column, RunInfo, names};
 use crate::assemble::client_bound;
 use crate::figures::{Figure, ratio};
-use crate::metric::Metric;
-use crate::model::{Absolute, Better, MicrobenchmarkRows, Report, Verdict, distinct};
+use crate::model::{Absolute, Metric, MicrobenchmarkRows, Report, Verdict, distinct};
 
 /// One of the figures that are compared between runs.
 #[derive(Debug)]
@@ -66,10 +65,7 @@ impl ComparedFigure {
     }
 
     fn direction(&self) -> Direction {
-        match self.figure().better {
-            Better::More => Direction::MoreIsBetter,
-            Better::Less | Better::Neither => Direction::LessIsBetter,
-        }
+        self.figure().better.unwrap_or(Direction::LessIsBetter)
     }
 
     /// The text for a verdict on a quotient.
@@ -90,7 +86,7 @@ impl ComparedFigure {
     /// The noise floor of the run on this microbenchmark; `None` without a control.
     fn floor(&self, report: &Report, microbenchmark: &MicrobenchmarkRows) -> Option<Share> {
         if let Some(metric) = self.metric {
-            return metric.floor(report, microbenchmark);
+            return report.floor_of(metric, microbenchmark);
         }
         let distance = |one: &MicrobenchmarkRows| {
             let control = one.control().filter(|row| row.verdict != Verdict::Failed)?;

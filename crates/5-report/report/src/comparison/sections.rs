@@ -19,8 +19,8 @@ use crate::figures::{compact, plus_minus_percent, ratio};
 use crate::html::charts::{Lane, point_estimate};
 use crate::html::document as page;
 use crate::html::page::note;
-use crate::metric::{Metric, clients};
-use crate::model::{GroupSummary, Role, Verdict, distinct};
+use crate::metric::clients;
+use crate::model::{GroupSummary, Metric, Role, Verdict, distinct};
 use crate::sections::{Chart, Output, Section, interval, ratio_cell};
 
 /// Nothing was measured in any run.

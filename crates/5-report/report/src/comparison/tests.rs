@@ -153,7 +153,7 @@ fn cell(low: f64, median: f64, high: f64) -> Option<RatioCell> {
     let [median, low, high] = [median, low, high].map(Ratio::new);
     let estimate: Estimate = sample::interval(median, low, high);
     let floor = Some(Share::from_percent(0.2));
-    let verdict = Metric::Qps.verdict_of_estimate(&estimate, floor);
+    let verdict = Verdict::of_estimate(Metric::Qps, &estimate, floor);
     Some(RatioCell { ratio: Some(median), estimate: Some(estimate), floor, verdict })
 }
 

@@ -11,7 +11,8 @@ use quick_xml::events::BytesText;
 
 use super::{Comparison, Interval, Judged, NOT_MEASURED, Outcome};
 use crate::figures::percent;
-use crate::metric::{Metric, clients};
+use crate::metric::clients;
+use crate::model::Metric;
 
 impl Comparison {
     /// `hot-points_range=100, 16 clients`, or the group.
@@ -98,7 +99,6 @@ impl Judged<'_> {
 }
 
 /// The outcome for a terminal in lines of at most `room` characters, ending with a line feed.
-#[must_use]
 pub fn terminal(judged: &[Judged<'_>], room: usize) -> String {
     let mut out = "\nRules\n".to_owned();
     let mut lines = |indent: usize, text: &str| {
@@ -122,7 +122,6 @@ pub fn terminal(judged: &[Judged<'_>], room: usize) -> String {
 }
 
 /// The outcome as Markdown, to append to the report.
-#[must_use]
 pub fn markdown(judged: &[Judged<'_>]) -> String {
     let mut text = "\n### Rules\n\n".to_owned();
     for one in judged {
@@ -158,7 +157,6 @@ pub fn markdown(judged: &[Judged<'_>]) -> String {
 
 /// An annotation for each comparison that breaks a rule, and one for each rule of which nothing is
 /// known; each on a line of its own.
-#[must_use]
 pub fn annotations(judged: &[Judged<'_>]) -> String {
     let mut text = String::new();
     for one in judged {

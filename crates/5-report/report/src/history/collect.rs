@@ -4,8 +4,7 @@ use dbdyno_stats::{ChangeSearch, LogValue, median};
 use dbdyno_units::Share;
 
 use super::{Figure, FigureHistory, Value};
-use crate::metric::Metric;
-use crate::model::{Report, compared_names, distinct};
+use crate::model::{Metric, Report, compared_names, distinct};
 
 /// A figure, and the search for its changes; `None` with too few values.
 pub(super) struct Collected {
@@ -103,9 +102,9 @@ fn values(
     let value = |report: &&Report| {
         let one = report.microbenchmark(&work.name, work.clients)?;
         let row = one.row(candidate)?;
-        let ratio = metric.counted(row)?;
-        let floor = metric.floor(report, one);
-        let estimate = metric.estimate(row);
+        let ratio = row.counted(metric)?;
+        let floor = report.floor_of(metric, one);
+        let estimate = row.estimate(metric);
         let log = match &estimate {
             Some(estimate) => LogValue::of(estimate, floor),
             None => LogValue::single(ratio, floor),

@@ -15,7 +15,8 @@ use crate::figures::{percent_change, plus_minus_percent, ratio};
 use crate::html::document as page;
 use crate::html::elements::{Marker, breakable, section};
 use crate::html::page::note;
-use crate::metric::{Metric, clients, with_clients};
+use crate::metric::{clients, with_clients};
+use crate::model::Metric;
 use crate::sections::Section;
 use crate::words::readable_time;
 
@@ -132,7 +133,7 @@ fn levels(history: &History, metrics: &[Metric]) -> Table {
         cells.push(last.map_or_else(Cell::dash, |point| {
             let verdict = group.verdict(point);
             Cell::text(size(point))
-                .verdict(verdict.tone(), metric.word(verdict))
+                .verdict(verdict.tone(), verdict.word(*metric))
                 .interval(Some(around(point.ratio)))
         }));
         table.push(Row::new(cells));
@@ -204,7 +205,7 @@ fn changes(history: &History) -> Section {
         table.push(Row::new([
             Cell::text(subject).mark(mark(history, &figure.candidate)),
             Cell::text(format!("{} {}", size(point), figure.metric.quantity()))
-                .verdict(verdict.tone(), figure.metric.word(*verdict))
+                .verdict(verdict.tone(), verdict.word(figure.metric))
                 .interval(Some(Interval { ends: interval(point), plus_minus: String::new() }))
                 .class("at"),
             Cell::text(p_value(point.p_value)),
@@ -373,7 +374,7 @@ pub fn csv(history: &History) -> String {
             ("change_high", &|one| change(one, |of| of.high)),
             ("verdict", &|one| {
                 let verdict = one.point.map(|point| one.of.verdict(point));
-                verdict.map_or("", |verdict| one.figure.metric.word(verdict)).to_owned()
+                verdict.map_or("", |verdict| verdict.word(one.figure.metric)).to_owned()
             }),
             ("p_value", &|one| {
                 one.point.map_or_else(String::new, |point| format!("{:.2e}", point.p_value))

@@ -12,9 +12,9 @@ use super::charts::{Scale, percent};
 use super::document;
 use super::elements::{Marker, class, icon, scrollable, section};
 use crate::figures::{ends, micros, ratio};
-use crate::metric::{Metric, compared, with_clients};
+use crate::metric::{compared, with_clients};
 use crate::model::{
-    Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
+    Absolute, CandidateRecord, Estimate, LatencySummary, Metric, MicrobenchmarkRows, Percentile,
     RelativePercentile, Report, Role, Row, Verdict,
 };
 use crate::sections::Output;
@@ -64,7 +64,7 @@ struct Column<'a> {
 
 fn columns<'a>(report: &'a Report, microbenchmark: &'a MicrobenchmarkRows) -> Vec<Column<'a>> {
     let column = |candidate: &'a CandidateRecord| {
-        let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate.name);
+        let row = microbenchmark.row(&candidate.name);
         let absolute = match candidate.role {
             Role::Baseline => Some(&microbenchmark.baseline),
             Role::Candidate | Role::Control => row.map(|row| &row.absolute),
@@ -185,14 +185,14 @@ fn relative(metric: Metric, column: &Column<'_>) -> Option<Markup> {
         return Some(html! { (BASELINE_RATIO) });
     }
     let row = column.row?;
-    let verdict = metric.verdict(row);
-    let word = metric.word(verdict);
-    let Some(value) = metric.ratio(row) else {
+    let verdict = row.verdict_of(metric);
+    let word = verdict.word(metric);
+    let Some(value) = row.ratio(metric) else {
         return (verdict == Verdict::Failed).then(|| html! { (word) });
     };
     Some(html! {
         span.(class(verdict)) { b { (ratio(value)) } " " (icon(verdict, metric)) }
-        @if let Some(estimate) = metric.estimate(row) { small { (ends(estimate)) } }
+        @if let Some(estimate) = row.estimate(metric) { small { (ends(estimate)) } }
         small { (word) }
     })
 }
@@ -222,8 +222,7 @@ pub(super) fn distribution(report: &Report, microbenchmark: &MicrobenchmarkRows)
         .into_iter()
         .enumerate()
         .filter_map(|(index, candidate)| {
-            let mut rows = microbenchmark.rows.iter();
-            let row = rows.find(|row| row.candidate == candidate.name)?;
+            let row = microbenchmark.row(&candidate.name)?;
             let marker = Marker::new(index, candidate.role);
             (!row.ratios.is_empty()).then_some((marker, candidate, row))
         })

@@ -8,8 +8,8 @@ use maud::{Markup, html};
 use super::charts::{self, Lane, Scale};
 use super::elements::{Marker, breakable, scrollable, scrollable_with};
 use crate::figures::percent_change;
-use crate::metric::{Metric, clients};
-use crate::model::{Estimate, Role, Series, SeriesCell, SeriesRow};
+use crate::metric::clients;
+use crate::model::{Estimate, Metric, Role, Series, SeriesCell, SeriesRow};
 use crate::sections::Chart;
 
 /// A section with its heading; nothing if it has no content.
@@ -289,7 +289,7 @@ fn heat_cell(cell: &SeriesCell) -> Markup {
     let percent = 100.0 * (cell.ratio.get() - 1.0);
     html! {
         td.(heat(cell.ratio.get())).(class(cell.verdict.tone()))
-            title={ (percent_change(cell.ratio)) ", " (Metric::Qps.word(cell.verdict)) } {
+            title={ (percent_change(cell.ratio)) ", " (cell.verdict.word(Metric::Qps)) } {
             // Without the sign of percent, so that thirty columns fit.
             (format!("{percent:+.0}").replace('-', "−").replace("+0", "0").replace("−0", "0"))
         }

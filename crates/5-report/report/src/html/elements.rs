@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use maud::{Markup, html};
 
-use crate::metric::{Metric, compared};
-use crate::model::{Report, Role, Verdict};
+use crate::metric::compared;
+use crate::model::{Metric, Report, Role, Verdict};
 
 /// A name in which lines may break after `_`, `-`, `.`, `+` and `/`, and nowhere else.
 pub(crate) fn breakable(name: &str) -> Markup {
@@ -155,7 +155,7 @@ pub(crate) const fn class(verdict: Verdict) -> &'static str {
 
 /// The sign with its word as a tooltip and for screen readers.
 pub(crate) fn sign(verdict: Verdict, metric: Metric) -> Markup {
-    html! { (icon(verdict, metric)) span.hidden { (metric.word(verdict)) } }
+    html! { (icon(verdict, metric)) span.hidden { (verdict.word(metric)) } }
 }
 
 /// The sign with its word as a tooltip only.
@@ -164,7 +164,7 @@ pub(crate) fn icon(verdict: Verdict, metric: Metric) -> Markup {
         '-' => '−',
         other => other,
     };
-    html! { span.sign title=(metric.word(verdict)) aria-hidden="true" { (sign) } }
+    html! { span.sign title=(verdict.word(metric)) aria-hidden="true" { (sign) } }
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 
 use super::elements::Marker;
-use crate::metric::{Metric, client_bound_rows, clients, compared};
-use crate::model::{Report, Role, RunStatus};
+use crate::metric::{client_bound_rows, clients, compared};
+use crate::model::{Metric, Report, Role, RunStatus};
 use crate::sections::overview;
 use crate::words::{self, readable_time};
 
@@ -121,8 +121,8 @@ fn microbenchmarks(report: &Report) -> String {
 pub(super) fn toolbar(report: &Report) -> Markup {
     html! {
         div.toolbar {
-            @if Metric::Cpu.is_known(report) {
-                @let leading = usize::from(Metric::leading(report) == Metric::Cpu);
+            @if report.has(Metric::Cpu) {
+                @let leading = usize::from(report.leading_metric() == Metric::Cpu);
                 @let metrics = [("t-qps", "QPS"), ("t-cpu", "CPU per query")];
                 (toggle("Metric", "metric", metrics, leading))
             }
@@ -226,7 +226,7 @@ pub(super) fn how_to_read(report: &Report) -> Markup {
 }
 
 fn noise_band(report: &Report) -> String {
-    let floor = match (&report.noise, Metric::Cpu.noise(report)) {
+    let floor = match (&report.noise, report.noise_of(Metric::Cpu)) {
         (Some(noise), Some(cpu)) => format!("±{} of QPS, ±{cpu} of CPU per query", noise.typical),
         (Some(noise), None) => format!("±{}", noise.typical),
         (None, Some(cpu)) => format!("±{cpu} of CPU per query, unknown of QPS"),

@@ -11,9 +11,9 @@ use super::elements::{Marker, breakable, class, or_dash, sign};
 use super::{View, document, views};
 use crate::figures::{ends, ratio};
 use crate::key_results::{self, KeyResult, command};
-use crate::metric::{Grouping, Metric, clients, compared, missing};
+use crate::metric::{Grouping, clients, compared, missing};
 use crate::model::{
-    CandidateRecord, Estimate, GroupSummary, MicrobenchmarkRows, Report, Role, Row, Verdict,
+    CandidateRecord, Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, Role, Row, Verdict,
 };
 use crate::sections::sweep::by_clients;
 use crate::sections::{candidate, ratio_cell};
@@ -34,7 +34,7 @@ pub(super) fn render(report: &Report) -> Markup {
 fn medians(report: &Report) -> Markup {
     html! {
         @for view in views(report) {
-            @let summaries = view.metric.summaries(report, view.grouping);
+            @let summaries = report.summaries_of(view.metric, view.grouping);
             @if !summaries.is_empty() {
                 div class=(view.class()) { (document::table(&table(report, view, &summaries))) }
             }
@@ -109,7 +109,7 @@ fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> Table {
             let found =
                 all.find(|summary| summary.group == *group && summary.candidate == one.name);
             found.map_or_else(Cell::dash, |summary| {
-                let verdict = view.metric.verdict_of_group(report, summary);
+                let verdict = report.verdict_of_group(view.metric, summary);
                 ratio_cell(summary.median, view.metric, verdict)
             })
         });
@@ -212,20 +212,20 @@ impl<'a> GroupTable<'a> {
 
     fn cell(&self, microbenchmark: &MicrobenchmarkRows, candidate: &CandidateRecord) -> Markup {
         let name = &candidate.name;
-        let Some(row) = row_of(microbenchmark, candidate) else {
+        let Some(row) = microbenchmark.row(name) else {
             let word = missing(self.report, name);
             return html! { td.num.failed[word == "failed"] data-c=(name) { (word) } };
         };
-        let verdict = self.metric.verdict(row);
+        let verdict = row.verdict_of(self.metric);
         html! {
             td.num.(class(verdict)) data-c=(name) {
-                @match self.metric.ratio(row) {
+                @match row.ratio(self.metric) {
                     Some(value) => {
                         b { (ratio(value)) } " " (sign(verdict, self.metric))
-                        small { (or_dash(self.metric.estimate(row).map(ends))) }
+                        small { (or_dash(row.estimate(self.metric).map(ends))) }
                     }
                     None if verdict == Verdict::Failed => { "failed" }
-                    None if !self.metric.is_measured(row) => { "–" }
+                    None if !row.is_measured(self.metric) => { "–" }
                     None => { "too few blocks" }
                 }
             }
@@ -234,27 +234,20 @@ impl<'a> GroupTable<'a> {
 
     fn chart(&self, microbenchmark: &MicrobenchmarkRows) -> Markup {
         let lane = |(index, candidate): (usize, &&CandidateRecord)| {
-            let row = row_of(microbenchmark, candidate)?;
+            let row = microbenchmark.row(&candidate.name)?;
             Some(Lane {
                 marker: Marker::new(index, candidate.role),
-                class: class(self.metric.verdict(row)),
+                class: class(row.verdict_of(self.metric)),
                 estimate: drawn_estimate(self.metric, row)?,
             })
         };
         let lanes: Vec<Option<Lane>> = self.candidates.iter().enumerate().map(lane).collect();
-        let noise = self.metric.noise(self.report).map(|noise| noise.as_fraction());
+        let noise = self.report.noise_of(self.metric).map(|noise| noise.as_fraction());
         charts::chart(&self.scale, noise, &lanes)
     }
 }
 
-fn row_of<'a>(
-    microbenchmark: &'a MicrobenchmarkRows,
-    candidate: &CandidateRecord,
-) -> Option<&'a Row> {
-    microbenchmark.rows.iter().find(|row| row.candidate == candidate.name)
-}
-
 /// The estimate as it is drawn.
 fn drawn_estimate(metric: Metric, row: &Row) -> Option<Estimate> {
-    metric.estimate(row).or_else(|| metric.ratio(row).map(point_estimate))
+    row.estimate(metric).or_else(|| row.ratio(metric).map(point_estimate))
 }

@@ -11,10 +11,10 @@ use super::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale, point
 use super::elements::{breakable, section};
 use super::{document, views};
 use crate::figures::{compact, micros, ratio};
-use crate::metric::{Metric, clients};
+use crate::metric::clients;
 use crate::model::{
-    Absolute, CandidateRecord, CounterFigure, Estimate, MicrobenchmarkRows, Report, Role, Row,
-    Verdict,
+    Absolute, CandidateRecord, CounterFigure, Estimate, Metric, MicrobenchmarkRows, Report, Role,
+    Row, Verdict,
 };
 use crate::sections::sweep as sections;
 use crate::sections::{Output, candidate, interval, mark};
@@ -117,13 +117,13 @@ impl<'a> Sweep<'a> {
 
     fn relative_qps(&self) -> Markup {
         let estimate =
-            |row: &Row| row.relative_qps.or_else(|| Metric::Qps.ratio(row).map(point_estimate));
+            |row: &Row| row.relative_qps.or_else(|| row.ratio(Metric::Qps).map(point_estimate));
         let rows = self.steps.iter().flat_map(|step| &step.rows);
         let estimates: Vec<Estimate> = rows.filter_map(estimate).collect();
         let write = |value| format!("{value:.3}");
         let relative = |_: &Absolute, row: Option<&Row>| {
             let interval = row?.relative_qps.map(|e| (e.low.get(), e.high.get()));
-            Some((Metric::Qps.ratio(row?)?.get(), interval))
+            Some((row?.ratio(Metric::Qps)?.get(), interval))
         };
         let title = format!("QPS relative to {}", self.report.baseline);
         let lines = self.lines(relative, &write);
@@ -186,7 +186,7 @@ impl<'a> Sweep<'a> {
         if candidate.role == Role::Baseline {
             return Some((&step.baseline, None));
         }
-        let row = step.rows.iter().find(|row| row.candidate == candidate.name)?;
+        let row = step.row(&candidate.name)?;
         Some((&row.absolute, Some(row)))
     }
 
@@ -199,7 +199,7 @@ impl<'a> Sweep<'a> {
         let point = |step: &&'a MicrobenchmarkRows, candidate: &CandidateRecord| {
             let (own, row) = Self::values(step, candidate)?;
             let (value, whisker) = value(own, row)?;
-            let bound = row.is_some_and(|row| Metric::Qps.verdict(row) == Verdict::ClientBound);
+            let bound = row.is_some_and(|row| row.verdict_of(Metric::Qps) == Verdict::ClientBound);
             let range = whisker.map_or_else(String::new, |(low, high)| {
                 format!(" ({} to {})", write(low), write(high))
             });
@@ -236,7 +236,7 @@ impl<'a> Sweep<'a> {
             });
         }
         self.rows(&mut table, "relative QPS", |_, row| {
-            let value = ratio(Metric::Qps.ratio(row?)?);
+            let value = ratio(row?.ratio(Metric::Qps)?);
             Some(
                 Cell::text(value)
                     .interval(Some(row?.relative_qps.map(interval).unwrap_or_default())),

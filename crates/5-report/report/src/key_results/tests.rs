@@ -23,8 +23,8 @@ fn set(row: &mut Row, qps: [f64; 3], cpu: [f64; 3]) {
     };
     row.relative_qps = Some(estimate(qps));
     row.relative_cpu = Some(estimate(cpu));
-    row.verdict = Metric::Qps.verdict_of_estimate(&estimate(qps), None);
-    row.cpu_verdict = Metric::Cpu.verdict_of_estimate(&estimate(cpu), None);
+    row.verdict = Verdict::of_estimate(Metric::Qps, &estimate(qps), None);
+    row.cpu_verdict = Verdict::of_estimate(Metric::Cpu, &estimate(cpu), None);
 }
 
 const SAME: [f64; 3] = [0.998, 1.0, 1.002];

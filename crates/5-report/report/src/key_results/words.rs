@@ -4,22 +4,12 @@ use dbdyno_units::{Ratio, Share};
 
 use super::{Finding, KeyResult, Outcome, of};
 use crate::figures::{percent, ratio};
-use crate::metric::{Grouping, Metric, clients, with_clients};
-use crate::model::{Report, Verdict};
+use crate::metric::{Grouping, clients, with_clients};
+use crate::model::{Metric, Report, Verdict};
 
 /// No difference within 100% or more is no knowledge.
 fn is_too_wide(within: Share) -> bool {
     within.as_fraction() >= 1.0
-}
-
-impl Metric {
-    /// The name in sentences.
-    pub(crate) const fn quantity(self) -> &'static str {
-        match self {
-            Self::Qps => "QPS",
-            Self::Cpu => "CPU per query",
-        }
-    }
 }
 
 impl KeyResult<'_> {
@@ -223,7 +213,6 @@ fn ends(
 
 /// A sentence for each candidate and group, such as `myrocks is 24% slower than innodb on point-1
 /// (95%: 22% to 26%)`. A group of one microbenchmark is named after it. Empty if nothing was compared.
-#[must_use]
 pub fn conclusions(report: &Report) -> Vec<String> {
     let results = of(report, Grouping::Five);
     results.iter().map(|result| sentence(report, result)).collect()
@@ -253,7 +242,7 @@ fn microbenchmark<'a>(report: &'a Report, result: &KeyResult<'_>) -> Option<&'a 
     let mut names = members
         .iter()
         .filter(|(_, member)| {
-            let row = member.rows.iter().find(|row| row.candidate == result.candidate);
+            let row = member.row(result.candidate);
             member.clients == result.clients
                 && row.is_some_and(|row| row.trusted_metric == result.finding.metric)
         })

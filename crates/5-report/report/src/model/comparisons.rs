@@ -63,7 +63,6 @@ impl CounterFigure {
     ];
 
     /// The name in files.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::InstructionsPerQuery => "instructions_per_query",
@@ -176,7 +175,6 @@ impl Percentile {
     pub const SHARES: [f64; 3] = [0.50, 0.95, 0.99];
 
     /// The name in tables and exports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::P50 => "p50",
@@ -185,7 +183,6 @@ impl Percentile {
         }
     }
 
-    #[must_use]
     pub const fn of(self, times: &LatencySummary) -> Nanos {
         match self {
             Self::P50 => times.p50,
@@ -195,7 +192,6 @@ impl Percentile {
     }
 
     /// Its value relative to the baseline's; `None` if response times are unknown.
-    #[must_use]
     pub fn relative_of(self, row: &Row) -> Option<&RelativePercentile> {
         row.response_times.iter().find(|one| one.percentile == self)
     }
@@ -255,7 +251,6 @@ impl Change {
 
 impl Effect {
     /// Whether it is an interaction that is certain.
-    #[must_use]
     pub fn is_certain_interaction(&self) -> bool {
         self.with.is_some() && matches!(self.verdict, Verdict::Better | Verdict::Worse)
     }
@@ -332,7 +327,6 @@ pub struct SeriesChange {
 
 impl SeriesChange {
     /// Whether it is more than noise.
-    #[must_use]
     pub const fn is_certain(&self) -> bool {
         matches!(self.verdict, Verdict::Better | Verdict::Worse)
     }
@@ -343,7 +337,6 @@ impl SeriesChange {
     }
 
     /// Whether it is listed: certain, or without an interval that could say so.
-    #[must_use]
     pub const fn is_listed(&self) -> bool {
         self.is_certain() || matches!(self.verdict, Verdict::NoInterval)
     }
@@ -354,7 +347,6 @@ impl SeriesChange {
     }
 
     /// Its size regardless of its direction: equal for a ratio and its reciprocal.
-    #[must_use]
     pub fn size(&self) -> f64 {
         self.ratio.get().ln().abs()
     }

@@ -1,5 +1,6 @@
 //! The data of an insert benchmark's report, and the metrics of the published reports.
 
+use dbdyno_stats::Direction;
 use dbdyno_types::insert::Second;
 use dbdyno_units::{Nanos, Share};
 use serde::{Serialize, Serializer};
@@ -56,13 +57,11 @@ pub struct StepReport {
 
 impl StepReport {
     /// Whether it was measured several times.
-    #[must_use]
     pub fn has_repeats(&self) -> bool {
         self.candidates.iter().any(|candidate| candidate.repeats.len() > 1)
     }
 
     /// The metric of its throughput; `None` if it has no throughput.
-    #[must_use]
     pub const fn throughput(&self) -> Option<&'static str> {
         match (self.queries, self.inserts) {
             (true, _) => Some("qps"),
@@ -92,14 +91,12 @@ pub struct CandidateStep {
 
 impl CandidateStep {
     /// Whether the rate was sustained in every repeat; `None` without a rate.
-    #[must_use]
     pub fn sustained(&self) -> Option<bool> {
         let all: Option<Vec<bool>> = self.repeats.iter().map(|run| run.sustained).collect();
         all.map(|all| all.into_iter().all(|sustained| sustained))
     }
 
     /// Number of write stalls in all repeats.
-    #[must_use]
     pub fn stalls(&self) -> usize {
         self.repeats.iter().map(|run| run.stalls.len()).sum()
     }
@@ -172,20 +169,14 @@ pub struct InsertMetric {
     pub name: &'static str,
     /// Definition and unit.
     pub what: &'static str,
-    /// Whether more or less is better.
-    pub better: Better,
+    /// `None`: it is an amount of work.
+    pub better: Option<Direction>,
 }
 
-/// Whether more or less is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
-    More,
-    Less,
-    /// Neither: it is an amount of work.
-    Neither,
-}
+const MORE: Option<Direction> = Some(Direction::MoreIsBetter);
+const LESS: Option<Direction> = Some(Direction::LessIsBetter);
 
-const fn metric(name: &'static str, what: &'static str, better: Better) -> InsertMetric {
+const fn metric(name: &'static str, what: &'static str, better: Option<Direction>) -> InsertMetric {
     InsertMetric { name, what, better }
 }
 
@@ -194,27 +185,27 @@ pub(crate) const COUNT: usize = 21;
 
 /// All metrics, in the order of the published tables. Reads and writes are those of the device.
 pub const INSERT_METRICS: [InsertMetric; COUNT] = [
-    metric("ips", "rows inserted per second", Better::More),
-    metric("qps", "queries per second", Better::More),
-    metric("rps", "reads from storage per second", Better::Neither),
-    metric("rmbps", "MB read from storage per second", Better::Neither),
-    metric("wps", "writes to storage per second", Better::Neither),
-    metric("wmbps", "MB written to storage per second", Better::Neither),
-    metric("rpq", "reads per query (in l. steps: per row inserted)", Better::Less),
-    metric("rkbpq", "KB read per query (in l. steps: per row inserted)", Better::Less),
-    metric("wpi", "writes per row inserted", Better::Less),
-    metric("wkbpi", "KB written per row inserted", Better::Less),
-    metric("csps", "context switches per second", Better::Neither),
-    metric("cpups", "CPU of the system under test in percent; 100 is one CPU", Better::Neither),
-    metric("cspq", "context switches per query (in l. steps: per row inserted)", Better::Less),
-    metric("cpupq", "µs of CPU per query (in l. steps: per row inserted)", Better::Less),
-    metric("ccpupq", "the same of the load generator, beside the system under test", Better::Less),
-    metric("dbgb", "size of the database in GB at the end", Better::Less),
-    metric("rss", "memory in use in GB at the end", Better::Less),
-    metric("maxop", "the longest response time, in seconds", Better::Less),
-    metric("p50", "throughput that half of the seconds reach", Better::More),
-    metric("p99", "throughput that 99% of the seconds reach", Better::More),
-    metric("dps", "rows deleted per second", Better::Neither),
+    metric("ips", "rows inserted per second", MORE),
+    metric("qps", "queries per second", MORE),
+    metric("rps", "reads from storage per second", None),
+    metric("rmbps", "MB read from storage per second", None),
+    metric("wps", "writes to storage per second", None),
+    metric("wmbps", "MB written to storage per second", None),
+    metric("rpq", "reads per query (in l. steps: per row inserted)", LESS),
+    metric("rkbpq", "KB read per query (in l. steps: per row inserted)", LESS),
+    metric("wpi", "writes per row inserted", LESS),
+    metric("wkbpi", "KB written per row inserted", LESS),
+    metric("csps", "context switches per second", None),
+    metric("cpups", "CPU of the system under test in percent; 100 is one CPU", None),
+    metric("cspq", "context switches per query (in l. steps: per row inserted)", LESS),
+    metric("cpupq", "µs of CPU per query (in l. steps: per row inserted)", LESS),
+    metric("ccpupq", "the same of the load generator, beside the system under test", LESS),
+    metric("dbgb", "size of the database in GB at the end", LESS),
+    metric("rss", "memory in use in GB at the end", LESS),
+    metric("maxop", "the longest response time, in seconds", LESS),
+    metric("p50", "throughput that half of the seconds reach", MORE),
+    metric("p99", "throughput that 99% of the seconds reach", MORE),
+    metric("dps", "rows deleted per second", None),
 ];
 
 /// The index of a metric in [`INSERT_METRICS`].
@@ -234,13 +225,11 @@ pub struct InsertFigures([Option<f64>; COUNT]);
 
 impl InsertFigures {
     /// The value of a metric, by its published name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0[index_of(name)]
     }
 
     /// All values, in the order of [`INSERT_METRICS`].
-    #[must_use]
     pub const fn all(&self) -> &[Option<f64>; COUNT] {
         &self.0
     }

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
-use crate::metric::Metric;
 use crate::model::{
-    Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
+    Absolute, CandidateRecord, Estimate, LatencySummary, Metric, MicrobenchmarkRows, Percentile,
     RelativePercentile, Role, Row, Verdict,
 };
 
@@ -111,11 +110,11 @@ fn row(
         relative_cs: None,
         relative_counters: BTreeMap::new(),
         response_times: response_times(candidate.role, effect),
-        verdict: Metric::Qps.verdict_of_estimate(&estimate, floor),
+        verdict: Verdict::of_estimate(Metric::Qps, &estimate, floor),
         cpu_verdict: match candidate.role {
             // The control equals the baseline: all differences are noise.
             Role::Control => Verdict::WithinNoise,
-            _ => Metric::Cpu.verdict_of_estimate(&relative_cpu, floor),
+            _ => Verdict::of_estimate(Metric::Cpu, &relative_cpu, floor),
         },
         trusted_metric: Metric::Qps,
         blocks: blocks as u64,
@@ -135,7 +134,7 @@ fn response_times(role: Role, effect: f64) -> Vec<RelativePercentile> {
         let relative = interval(median, low, high);
         let verdict = match role {
             Role::Control => Verdict::WithinNoise,
-            _ => Metric::Cpu.verdict_of_estimate(&relative, floor),
+            _ => Verdict::of_estimate(Metric::Cpu, &relative, floor),
         };
         RelativePercentile { percentile, relative: Some(relative), verdict }
     };

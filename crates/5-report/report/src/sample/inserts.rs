@@ -18,7 +18,6 @@ const WHO: [(&str, Role, u64, u64); 3] = [
     ("postgresql", Role::Candidate, 26_000, 9_900),
 ];
 
-#[must_use]
 pub fn inserts() -> Report {
     let mut report = report_of(&[]);
     report.name = "insert-benchmark".to_owned();

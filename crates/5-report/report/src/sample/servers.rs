@@ -4,22 +4,19 @@ use dbdyno_results::{BlockCounts, NewLayout};
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 
 use super::{interval, pairs, refresh, report_of};
-use crate::metric::Metric;
 use crate::model::{
-    Absolute, CandidateRecord, Estimate, Lost, MicrobenchmarkRows, Optimization, OriginRecord,
-    Report, Role, Row, ScalingRatio, ScalingRow, StateSnapshots, Verdict,
+    Absolute, CandidateRecord, Estimate, Lost, Metric, MicrobenchmarkRows, Optimization,
+    OriginRecord, Report, Role, Row, ScalingRatio, ScalingRow, StateSnapshots, Verdict,
 };
 
 /// All 42 on InnoDB, MyRocks and the control, with state snapshots, configuration differences, a
 /// lost server, and a client-bound microbenchmark.
-#[must_use]
 pub fn servers() -> Report {
     let every: Vec<&str> = super::draw::ALL.iter().map(|(name, ..)| *name).collect();
     servers_of(&every)
 }
 
 /// The sample of servers with only these microbenchmarks.
-#[must_use]
 pub fn servers_of(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
     report.name = "myrocks-vs-innodb".to_owned();
@@ -55,13 +52,11 @@ pub fn servers_of(microbenchmarks: &[&str]) -> Report {
 }
 
 /// Two microbenchmarks with 1 to 128 clients.
-#[must_use]
 pub fn sweep() -> Report {
     sweep_of(&[1, 2, 4, 8, 16, 32, 64, 128])
 }
 
 /// Two microbenchmarks with these numbers of clients, powers of two.
-#[must_use]
 pub fn sweep_of(clients: &[u32]) -> Report {
     let mut report = servers_of(&["point-query_range=100", "read-only_range=100"]);
     report.name = "read-only-sweep".to_owned();
@@ -97,7 +92,7 @@ fn scaling(report: &Report) -> Vec<ScalingRow> {
         .iter()
         .flat_map(|candidate| {
             report.microbenchmarks.iter().filter_map(move |one| {
-                let row = one.rows.iter().find(|row| row.candidate == candidate.name);
+                let row = one.row(&candidate.name);
                 let absolute = match candidate.role {
                     Role::Baseline => &one.baseline,
                     Role::Candidate | Role::Control => &row?.absolute,
@@ -146,7 +141,7 @@ fn ratio_of(row: &ScalingRow, than: &ScalingRow) -> ScalingRatio {
     let p99 = row.p99.zip(than.p99);
     let p99 = p99.map(|(own, other)| estimate(own.as_micros_f64(), other.as_micros_f64(), 0.03));
     let verdict = |metric: Metric, estimate: Option<Estimate>| {
-        estimate.map_or(Verdict::Unknown, |one| metric.verdict_of_estimate(&one, None))
+        estimate.map_or(Verdict::Unknown, |one| Verdict::of_estimate(metric, &one, None))
     };
     ScalingRatio {
         than_clients: than.clients,
@@ -159,7 +154,6 @@ fn ratio_of(row: &ScalingRow, than: &ScalingRow) -> ScalingRatio {
 }
 
 /// Published results: one value each.
-#[must_use]
 pub fn imported() -> Report {
     let mut report = servers_of(&["scan_range=100", "insert_range=100", "update-index_range=100"]);
     report.name = "published".to_owned();

@@ -14,7 +14,6 @@ use crate::sections::series::sort_by_group;
 const OBJECTS: u64 = 912;
 
 /// The sample with only these microbenchmarks and builds of many objects.
-#[must_use]
 pub fn audited(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
     for candidate in &mut report.candidates {
@@ -104,19 +103,16 @@ fn native(lto: bool) -> AuditRecord {
 }
 
 /// A run on a machine with all counters.
-#[must_use]
 pub fn counted(microbenchmarks: &[&str]) -> Report {
     with_counters(report_of(microbenchmarks))
 }
 
 /// A sweep over clients on a machine with all counters.
-#[must_use]
 pub fn counted_sweep() -> Report {
     with_counters(servers::sweep())
 }
 
 /// A run on a machine without hardware counters.
-#[must_use]
 pub fn only_kernel_counters(microbenchmarks: &[&str]) -> Report {
     let mut report = counted(microbenchmarks);
     for microbenchmark in &mut report.microbenchmarks {
@@ -217,7 +213,6 @@ fn scatter(seed: usize) -> f64 {
 /// The sample with these microbenchmarks, measured on this many days. At two thirds of them `rel` becomes
 /// a newer version with 4% less throughput on scans, and more CPU time; `rel_native` has one run that is
 /// far off.
-#[must_use]
 pub fn history(microbenchmarks: &[&str], runs: usize) -> Vec<Report> {
     let release = 2 * runs / 3;
     let run = |number: usize| {
@@ -259,7 +254,6 @@ fn ratio(microbenchmark: usize, release: usize) -> f64 {
 }
 
 /// The sample with this many releases in a series.
-#[must_use]
 pub fn series(releases: usize) -> Report {
     let mut report = report();
     let candidates: Vec<String> =

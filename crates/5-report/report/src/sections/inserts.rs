@@ -1,18 +1,19 @@
 //! The insert benchmark: figures of each step, response times, and throughput over time.
 
+use dbdyno_stats::Side;
 use dbdyno_text::{
     Cell, Column, Interval, Mark, Row, Style, Table, Text, Tone, cut, left, plain, width,
 };
 use dbdyno_types::insert::Second;
-use dbdyno_units::{Nanos, Share};
+use dbdyno_units::{Nanos, Ratio, Share};
 
 use super::{Block, Chart, Output, Section};
 use crate::figures::{compact, tiny};
 use crate::html::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::inserts::assemble::{SHORTEST, throughput};
 use crate::model::{
-    BUCKETS, Better, CandidateStep, INSERT_METRICS, InsertMetric, InsertReport, Responses, Role,
-    StepReport, StepRun,
+    BUCKETS, CandidateStep, INSERT_METRICS, InsertMetric, InsertReport, Responses, Role,
+    StepReport, StepRun, Verdict,
 };
 use crate::words;
 
@@ -514,12 +515,8 @@ fn standing(metric: &InsertMetric, ratio: f64) -> Option<Tone> {
     if (ratio - 1.0).abs() < CLOSE {
         return None;
     }
-    let is_better = match metric.better {
-        Better::More => ratio > 1.0,
-        Better::Less => ratio < 1.0,
-        Better::Neither => return None,
-    };
-    Some(if is_better { Tone::Better } else { Tone::Worse })
+    let verdict = metric.better?.verdict(Some(Side::of(Ratio::new(ratio))));
+    Some(Verdict::from(verdict).tone())
 }
 
 fn figure(value: f64) -> String {

@@ -10,8 +10,8 @@ use super::{Output, Section, candidate, ratio_cell};
 use crate::export::ratio as exported;
 use crate::figures::ratio;
 use crate::key_results::{self, Finding, KeyResult, command, steps};
-use crate::metric::{Grouping, Metric, with_clients};
-use crate::model::{GroupSummary, Report, Role, Verdict};
+use crate::metric::{Grouping, with_clients};
+use crate::model::{GroupSummary, Metric, Report, Role, Verdict};
 use crate::words::{CPU_FIRST, summary_of};
 
 /// Maximum number of differences listed per candidate.
@@ -119,7 +119,7 @@ pub(crate) fn summaries(
     grouping: Grouping,
     output: Output,
 ) -> Section {
-    let all = metric.summaries(report, grouping);
+    let all = report.summaries_of(metric, grouping);
     let all: Vec<&GroupSummary> = all.iter().filter(|summary| summary.has_spread()).collect();
     let mut section = Section::new("groups", "Groups");
     section.about = format!("{}, {}", metric.title(), metric.better());
@@ -159,7 +159,7 @@ fn spread(report: &Report, metric: Metric, all: &[&GroupSummary], output: Output
     for summary in all {
         let figures = [summary.min, summary.max, summary.avg].map(|one| Cell::text(ratio(one)));
         let stddev = Cell::number(summary.stddev.map(|value| format!("{value:.3}")));
-        let verdict = metric.verdict_of_group(report, summary);
+        let verdict = report.verdict_of_group(metric, summary);
         let mut cells = labels(report, summary).to_vec();
         cells.push(Cell::number(Some(summary.count)));
         cells.extend(figures);
@@ -196,7 +196,7 @@ fn extremes(report: &Report, metric: Metric, all: &[&GroupSummary]) -> Table {
         };
         for (word, value, at) in [("best", most, &summary.best), ("worst", least, &summary.worst)] {
             let verdict = verdict(report, metric, summary, at)
-                .unwrap_or_else(|| metric.verdict_of(value, metric.noise(report)));
+                .unwrap_or_else(|| Verdict::of_ratio(metric, value, report.noise_of(metric)));
             let cells = [Cell::text(word), ratio_cell(value, metric, verdict), Cell::text(at)];
             table.push(Row::new(labels(report, summary).into_iter().chain(cells)));
         }
@@ -206,10 +206,8 @@ fn extremes(report: &Report, metric: Metric, all: &[&GroupSummary]) -> Table {
 
 /// The verdict on the summary's candidate on a microbenchmark.
 fn verdict(report: &Report, metric: Metric, summary: &GroupSummary, at: &str) -> Option<Verdict> {
-    let mut all = report.microbenchmarks.iter();
-    let microbenchmark = all.find(|m| m.name == at && m.clients == summary.clients)?;
-    let row = microbenchmark.rows.iter().find(|row| row.candidate == summary.candidate)?;
-    Some(metric.verdict(row))
+    let row = report.microbenchmark(at, summary.clients)?.row(&summary.candidate)?;
+    Some(row.verdict_of(metric))
 }
 
 /// One line per group, number of clients and candidate.

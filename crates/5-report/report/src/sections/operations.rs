@@ -9,11 +9,11 @@ use super::{Output, Section, candidate, estimate_cell};
 use crate::export::number;
 use crate::export::ratio as exported;
 use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, ratio, tiny};
-use crate::metric::{Metric, with_clients};
+use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{
-    Absolute, CandidateRecord, CounterFigure, CounterSummary, MicrobenchmarkRows, Percentile,
-    Report, Role, Verdict,
+    Absolute, CandidateRecord, CounterFigure, CounterSummary, Metric, MicrobenchmarkRows,
+    Percentile, Report, Role, Verdict,
 };
 
 const COSTS_KEY: &str = "per operation: cpu/q is the CPU time of the system under \
@@ -161,7 +161,7 @@ pub(crate) fn measured<'a>(
     let of = |candidate: &'a CandidateRecord| match candidate.role {
         Role::Baseline => Some((candidate, &member.baseline, None)),
         Role::Candidate | Role::Control => {
-            let row = member.rows.iter().find(|row| row.candidate == candidate.name)?;
+            let row = member.row(&candidate.name)?;
             Some((candidate, &row.absolute, Some(row)))
         }
     };
@@ -223,7 +223,7 @@ pub fn relative_csv(report: &Report) -> String {
             ("group", &|(of, _)| of.group.clone()),
             ("candidate", &|(_, row)| row.candidate.clone()),
             ("baseline", &|_| report.baseline.clone()),
-            ("relative_qps", &|(_, row)| exported(Metric::Qps.ratio(row))),
+            ("relative_qps", &|(_, row)| exported(row.ratio(Metric::Qps))),
             ("ci_low", &|line| exported(qps(line).map(|one| one.low))),
             ("ci_high", &|line| exported(qps(line).map(|one| one.high))),
             ("verdict", &|(_, row)| row.verdict.name().to_owned()),
@@ -241,8 +241,8 @@ pub fn relative_csv(report: &Report) -> String {
             ("system_us_per_query", &|line| own(line, "system_us_per_query")),
             ("relative_cpu_ci_low", &|line| exported(cpu(line).map(|one| one.low))),
             ("relative_cpu_ci_high", &|line| exported(cpu(line).map(|one| one.high))),
-            ("cpu_verdict", &|(_, row)| match Metric::Cpu.is_measured(row) {
-                true => Metric::Cpu.word(row.cpu_verdict).to_owned(),
+            ("cpu_verdict", &|(_, row)| match row.is_measured(Metric::Cpu) {
+                true => row.cpu_verdict.word(Metric::Cpu).to_owned(),
                 false => String::new(),
             }),
             ("trusted_metric", &|(_, row)| row.trusted_metric.name().to_owned()),

@@ -6,9 +6,9 @@ use dbdyno_units::grouped;
 
 use super::{LONGEST_NAME, Output, Section};
 use crate::figures::ratio;
-use crate::metric::{Grouping, Metric, client_bound_rows};
+use crate::metric::{Grouping, client_bound_rows};
 use crate::model::{
-    BlockCounts, CandidateRecord, GroupSummary, Optimization, Report, Role, StateSnapshots,
+    BlockCounts, CandidateRecord, GroupSummary, Metric, Optimization, Report, Role, StateSnapshots,
 };
 use crate::words::{self, identity, summary};
 
@@ -122,7 +122,7 @@ pub(crate) fn training(report: &Report, grouping: Grouping) -> Section {
     if report.is_sweep() || !report.candidates.iter().any(|one| trained(one).is_some()) {
         return section;
     }
-    let summaries = Metric::Qps.summaries(report, grouping);
+    let summaries = report.summaries_of(Metric::Qps, grouping);
     let mut groups: Vec<&str> = Vec::new();
     for summary in summaries.iter() {
         if !groups.contains(&summary.group.as_str()) {

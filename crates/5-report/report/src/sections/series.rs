@@ -8,8 +8,10 @@ use super::{Block, Chart, Output, Section, estimate_cell};
 use crate::export::ratio as exported;
 use crate::figures::{percent_change, plus_minus, ratio};
 use crate::html::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
-use crate::metric::{Metric, with_clients};
-use crate::model::{Change, Effect, Report, Series, SeriesChange, SeriesGroup, SeriesRow, Verdict};
+use crate::metric::with_clients;
+use crate::model::{
+    Change, Effect, Metric, Report, Series, SeriesChange, SeriesGroup, SeriesRow, Verdict,
+};
 
 pub(crate) fn series(report: &Report, output: Output) -> Section {
     let mut section = Section::new("series", "In order");
@@ -111,7 +113,7 @@ fn changes_table(report: &Report, series: &Series, changes: &[&SeriesChange]) ->
     for change in changes {
         let name = with_clients(&change.microbenchmark, change.clients, report.is_sweep());
         let words = format!("{}: {} times {}", change.to, ratio(change.ratio), change.from);
-        let (tone, word) = (change.verdict.tone(), Metric::Qps.word(change.verdict));
+        let (tone, word) = (change.verdict.tone(), change.verdict.word(Metric::Qps));
         let difference = Cell::text(percent_change(change.ratio)).verdict(tone, word).title(words);
         let interval = change.relative_qps.map_or_else(
             || "no interval".to_owned(),

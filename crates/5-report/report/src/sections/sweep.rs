@@ -7,8 +7,8 @@ use super::{LONGEST_NAME, Output, Section, candidate, estimate_cell, ratio_cell}
 use crate::export::{number, ratio as exported};
 use crate::figures::{ends, plus_minus};
 use crate::key_results::{Finding, GroupValue};
-use crate::metric::{Grouping, Metric, compared};
-use crate::model::{Estimate, Report, Role, ScalingRatio, ScalingRow, Verdict};
+use crate::metric::{Grouping, compared};
+use crate::model::{Estimate, Metric, Report, Role, ScalingRatio, ScalingRow, Verdict};
 
 /// Explains rows whose numbers of clients did not take turns.
 const NOT_INTERLEAVED: &str = "* measured after the smaller number of clients, not in \
@@ -153,7 +153,7 @@ fn compared_cell(estimate: Option<Estimate>, metric: Metric, verdict: Verdict) -
             let interval = Interval { ends: ends(one), plus_minus: of_ratio(one) };
             estimate_cell(estimate, metric, verdict).interval(Some(interval))
         }
-        None => Cell::text(word).verdict(verdict.tone(), metric.word(verdict)),
+        None => Cell::text(word).verdict(verdict.tone(), verdict.word(metric)),
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn by_clients(report: &Report, metric: Metric, grouping: Grouping) ->
     let caption = format!("Median {} per group and number of clients", metric.title());
     let columns = labels.into_iter().chain(titles);
     let mut table = Table::new(columns).class("matrix").caption(caption);
-    let summaries = metric.summaries(report, grouping);
+    let summaries = report.summaries_of(metric, grouping);
     for group in grouping.groups(&report.microbenchmarks).into_keys() {
         for one in compared(report) {
             let cells = numbers.iter().map(|clients| {
@@ -181,7 +181,7 @@ pub(crate) fn by_clients(report: &Report, metric: Metric, grouping: Grouping) ->
                         == (group, *clients, &one.name)
                 });
                 found.map_or_else(Cell::dash, |summary| {
-                    let verdict = metric.verdict_of_group(report, summary);
+                    let verdict = report.verdict_of_group(metric, summary);
                     ratio_cell(summary.median, metric, verdict)
                 })
             });
@@ -197,7 +197,7 @@ pub(crate) fn by_clients(report: &Report, metric: Metric, grouping: Grouping) ->
 pub(crate) fn key_results(report: &Report, grouping: Grouping) -> Section {
     let mut section = Section::new("by-clients", "");
     if report.is_sweep() {
-        for metric in [Metric::Qps, Metric::Cpu].into_iter().filter(|one| one.is_known(report)) {
+        for metric in [Metric::Qps, Metric::Cpu].into_iter().filter(|one| report.has(*one)) {
             let about = format!("{}, {}", metric.title(), metric.better());
             section.title("key results by number of clients", about);
             section.push(by_clients(report, metric, grouping));

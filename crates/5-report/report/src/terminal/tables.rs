@@ -5,9 +5,9 @@ use dbdyno_text::{Fact, Facts, Paint, break_name, cut, left, plain, right, width
 use dbdyno_units::Qps;
 
 use crate::figures::{compact, ends, plus_minus, ratio};
-use crate::metric::{Metric, compared, missing};
+use crate::metric::{compared, missing};
 use crate::model::{
-    Absolute, CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Row, Verdict,
+    Absolute, CandidateRecord, Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, Verdict,
 };
 use crate::sections::{LONGEST_NAME, Section};
 
@@ -139,24 +139,23 @@ impl Table<'_> {
         let columns = cell.columns();
         let paint = self.paint;
         let blank = " ".repeat(columns);
-        let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate.name);
-        let Some(row) = row else {
+        let Some(row) = microbenchmark.row(&candidate.name) else {
             let word = missing(self.report, &candidate.name);
             let verdict = if word == "failed" { Verdict::Failed } else { Verdict::Unknown };
             return (paint.tone(verdict.tone(), &right(word, columns)), blank);
         };
-        let verdict = metric.verdict(row);
-        let Some(value) = metric.ratio(row) else {
+        let verdict = row.verdict_of(metric);
+        let Some(value) = row.ratio(metric) else {
             let text = match verdict {
-                Verdict::Failed => format!("fail {}", verdict.sign()),
-                _ if !metric.is_measured(row) => "–".to_owned(),
-                _ => format!("few {}", verdict.sign()),
+                Verdict::Failed => format!("fail {}", verdict.tone().sign()),
+                _ if !row.is_measured(metric) => "–".to_owned(),
+                _ => format!("few {}", verdict.tone().sign()),
             };
             return (paint.tone(verdict.tone(), &right(&text, columns)), blank);
         };
-        let (value, sign) = (ratio(value), verdict.sign());
+        let (value, sign) = (ratio(value), verdict.tone().sign());
         let interval =
-            |of: fn(Estimate) -> String| metric.estimate(row).map_or_else(|| "–".to_owned(), of);
+            |of: fn(Estimate) -> String| row.estimate(metric).map_or_else(|| "–".to_owned(), of);
         // Padding is outside of the colours, so that it can be trimmed at the end of a line.
         let beside = |value: String, interval: String| {
             let pad = columns.saturating_sub(width(&value) + 1 + width(&interval));
@@ -171,7 +170,7 @@ impl Table<'_> {
             Cell::PlusMinus => beside(format!("{value}{sign}"), interval(plus_minus)),
             Cell::TwoLines => (
                 paint.tone(verdict.tone(), &right(&format!("{value} {sign}"), columns)),
-                paint.dim(&right(&metric.estimate(row).map_or(String::new(), plus_minus), columns)),
+                paint.dim(&right(&row.estimate(metric).map_or(String::new(), plus_minus), columns)),
             ),
         }
     }
