@@ -10,7 +10,6 @@ mod candidates;
 pub(crate) mod charts;
 mod details;
 pub(crate) mod document;
-pub(crate) mod elements;
 mod inserts;
 pub(crate) mod page;
 mod results;
@@ -25,8 +24,8 @@ use crate::sections::key_results::summaries;
 use crate::sections::operations::counters;
 use crate::sections::overview::{optimizations, state_snapshots};
 use crate::sections::series::{comes_first, effects, series};
-use crate::sections::{Output, Section};
-use elements::section;
+use crate::sections::{Output, Section, groups};
+use document::with_heading;
 use page::{POLICY, SCRIPT, STYLE};
 
 pub fn render(report: &Report) -> String {
@@ -71,7 +70,7 @@ pub(crate) fn document(title: &str, body: Markup) -> Markup {
                 title { (title) " – dbdyno" }
                 style { (PreEscaped(STYLE)) }
             }
-            body { (elements::definitions()) (body) }
+            body { (document::definitions()) (body) }
         }
     }
 }
@@ -79,19 +78,23 @@ pub(crate) fn document(title: &str, body: Markup) -> Markup {
 /// All tables and charts of a run of microbenchmarks.
 fn results_of_microbenchmarks(report: &Report) -> Markup {
     let page = |of: fn(&Report, Output) -> Section| document::section(&of(report, Output::Page));
-    let groups = html! {
+    let tables = html! {
         (page::how_to_read(report))
-        @for view in views(report) { (results::group_table(report, view)) }
+        @for view in views(report) {
+            div class=(view.class()) {
+                (document::blocks(&groups::groups(report, view.metric, view.grouping)))
+            }
+        }
     };
     html! {
         (page(series))
         (sweep::render(report))
         (page(effects))
         @if comes_first(report) {
-            @let all = html! { details { summary { "Every candidate relative to the baseline" } (groups) } };
-            (section("comparison", "Microbenchmarks", all))
+            @let all = html! { details { summary { "Every candidate relative to the baseline" } (tables) } };
+            (with_heading("comparison", "Microbenchmarks", all))
         } @else {
-            (section("comparison", "Microbenchmarks", groups))
+            (with_heading("comparison", "Microbenchmarks", tables))
         }
         (group_summaries(report))
         (page(counters))
@@ -109,7 +112,7 @@ fn group_summaries(report: &Report) -> Markup {
             }
         }
     };
-    if content.0.is_empty() { content } else { section("groups", "Groups", content) }
+    if content.0.is_empty() { content } else { with_heading("groups", "Groups", content) }
 }
 
 /// A combination of the two toggles.

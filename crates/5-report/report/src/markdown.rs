@@ -1,15 +1,15 @@
 //! The report as GitHub-flavoured Markdown, to paste into a pull request, an issue or a wiki: what was
 //! compared, key results, groups, effects of settings, numbers of clients, microbenchmarks.
 
-use dbdyno_text::{Cell, Column, Row, Table, Text, escape, markdown};
+use dbdyno_text::{Cell, Column, Row, Table, escape, markdown};
 
-use crate::metric::{Grouping, compared, missing};
-use crate::model::{CandidateRecord, Metric, MicrobenchmarkRows, Report, Role, RunStatus, Verdict};
+use crate::metric::Grouping;
+use crate::model::{Report, Role, RunStatus};
 use crate::sections::key_results::{key_results, summaries};
 use crate::sections::overview::notes;
 use crate::sections::series::effects;
 use crate::sections::sweep::scaling;
-use crate::sections::{Output, Section, estimate_cell, inserts, ratio_cell};
+use crate::sections::{Output, Section, groups, inserts};
 use crate::words::{self, NOTHING_MEASURED, identity, summary};
 
 /// Differences from the baseline per candidate.
@@ -26,7 +26,7 @@ pub fn render(report: &Report) -> String {
         sections.push(summaries(report, report.leading_metric(), Grouping::Five, output));
         sections.push(effects(report, output));
         sections.push(scaling(report, Grouping::Five, output));
-        sections.push(microbenchmarks(report));
+        sections.push(groups::microbenchmarks(report));
     }
     let mut last = Section::new("notes", "");
     let notes = notes(report, output);
@@ -72,83 +72,6 @@ fn candidates(report: &Report) -> Section {
         section.note(NOTHING_MEASURED);
     }
     section
-}
-
-/// All microbenchmarks, with a table per metric; that of CPU has those that trust it.
-fn microbenchmarks(report: &Report) -> Section {
-    let mut section = Section::new("microbenchmarks", "Microbenchmarks");
-    for metric in [Metric::Qps, Metric::Cpu] {
-        let trusted = |one: &&MicrobenchmarkRows| {
-            metric == Metric::Qps || one.rows.iter().any(|row| row.trusted_metric == metric)
-        };
-        let members: Vec<&MicrobenchmarkRows> =
-            report.microbenchmarks.iter().filter(trusted).collect();
-        if !members.is_empty() {
-            section.title(metric.title(), metric.better());
-            section.push(table_of(report, metric, &members));
-        }
-    }
-    section.push(
-        Text::default()
-            .code("+")
-            .and(" better than the baseline, ")
-            .code("-")
-            .and(" worse, ")
-            .code("~")
-            .and(" within noise; the 95% interval in parentheses."),
-    );
-    section
-}
-
-fn table_of(report: &Report, metric: Metric, members: &[&MicrobenchmarkRows]) -> Table {
-    let base = match metric {
-        Metric::Qps => "baseline QPS",
-        Metric::Cpu => "baseline CPU µs",
-    };
-    let mut columns = vec![Column::name("microbenchmark"), Column::text("group")];
-    if report.is_sweep() {
-        columns.push(Column::number("clients"));
-    }
-    columns.push(Column::number(base));
-    columns.extend(compared(report).iter().map(|one| Column::number(&one.name)));
-    let mut table = Table::new(columns);
-    for member in members {
-        let name = match member.throughput_unit.as_str() {
-            "statements/s" => member.name.clone(),
-            unit => format!("{} ({unit})", member.name),
-        };
-        let mut cells = vec![Cell::text(name), Cell::text(&member.group)];
-        if report.is_sweep() {
-            cells.push(Cell::number(Some(member.clients)));
-        }
-        cells.push(match metric {
-            Metric::Qps => Cell::number(member.baseline.qps),
-            Metric::Cpu => {
-                Cell::number(member.baseline.cpu_us_per_query.map(|cpu| format!("{cpu:.2}")))
-            }
-        });
-        cells.extend(compared(report).into_iter().map(|one| cell(report, metric, member, one)));
-        table.push(Row::new(cells));
-    }
-    table
-}
-
-fn cell(
-    report: &Report,
-    metric: Metric,
-    member: &MicrobenchmarkRows,
-    candidate: &CandidateRecord,
-) -> Cell {
-    let Some(row) = member.row(&candidate.name) else {
-        return Cell::text(missing(report, &candidate.name));
-    };
-    let verdict: Verdict = row.verdict_of(metric);
-    match (row.ratio(metric), row.estimate(metric)) {
-        (None, _) if !row.is_measured(metric) => Cell::dash(),
-        (None, _) => Cell::text(verdict.word(metric)),
-        (Some(value), None) => ratio_cell(value, metric, verdict),
-        (Some(_), one) => estimate_cell(one, metric, verdict),
-    }
 }
 
 #[cfg(test)]

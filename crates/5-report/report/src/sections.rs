@@ -6,6 +6,7 @@
 //! where the outputs order their sections (`terminal.rs`, `html.rs`, `markdown.rs`).
 
 pub(crate) mod builds;
+pub(crate) mod groups;
 pub(crate) mod inserts;
 pub(crate) mod key_results;
 pub(crate) mod operations;
@@ -18,6 +19,7 @@ use dbdyno_units::Ratio;
 
 use crate::figures::{ends, plus_minus, ratio};
 use crate::html::charts::{Lane, LineChart};
+pub(crate) use crate::html::document::class;
 use crate::metric::compared;
 use crate::model::{Estimate, Metric, Report, Role, Series, Verdict};
 
@@ -86,8 +88,8 @@ pub(crate) fn estimate_cell(one: Option<Estimate>, metric: Metric, verdict: Verd
 /// The charts of a page.
 #[derive(Clone, Debug)]
 pub(crate) enum Chart {
-    /// A table with a lane for each value of a row.
-    Lanes(Table, Vec<Vec<Option<Lane>>>),
+    /// A table with a lane for each value of a row, and the noise floor as a band around 1.
+    Lanes(Table, Vec<Vec<Option<Lane>>>, Option<f64>),
     /// What the markers in the charts below stand for.
     Legend(Vec<(Mark, String)>),
     /// One chart over the whole width.

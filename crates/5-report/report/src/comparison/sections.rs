@@ -367,7 +367,7 @@ impl<'a> View<'a> {
             section.title(named(&of_group[0].group), "");
             let table = self.ratios(of_group);
             section.push(match self.output {
-                Output::Page => Block::Chart(Chart::Lanes(table, lanes(of_group))),
+                Output::Page => Block::Chart(Chart::Lanes(table, lanes(of_group), None)),
                 Output::Terminal | Output::Markdown => table.into(),
             });
         }
@@ -619,8 +619,7 @@ fn lanes(rows: &[&RatioRow]) -> Vec<Vec<Option<Lane>>> {
     let lane = |(index, cell): (usize, &Option<RatioCell>)| {
         let cell = cell.as_ref()?;
         let estimate = cell.estimate.or_else(|| cell.ratio.map(point_estimate))?;
-        let marker = page::marker(Mark::Candidate(index));
-        Some(Lane { marker, class: page::class(cell.verdict.tone()), estimate })
+        Some(Lane { mark: Mark::Candidate(index), tone: cell.verdict.tone(), estimate })
     };
     rows.iter().map(|row| row.cells.iter().enumerate().map(lane).collect()).collect()
 }

@@ -3,10 +3,11 @@
 use dbdyno_stats::{ChangePoint, Level};
 use maud::{Markup, html};
 
-use super::sections::{interval, level_text, marker, size, with_interval, with_p};
+use super::sections::{interval, level_text, mark, size, with_interval, with_p};
 use super::{FigureHistory, History};
 use crate::figures::ratio;
 use crate::html::charts::{Plot, Scale, coordinate};
+use crate::html::document::{colour, shape};
 
 /// As wide as a narrow window, so that text has its size there; several fit side by side in a wide one.
 const PLOT: Plot =
@@ -34,7 +35,7 @@ pub(super) fn draw(history: &History, title: &str, lines: &[&FigureHistory]) -> 
         }
         (chart.dates())
         @for (number, line) in lines.iter().enumerate() {
-            g.{ (marker(history, &line.figure.candidate).class()) } {
+            g.{ (colour(mark(history, &line.figure.candidate))) } {
                 (chart.levels(number, line))
                 @for run in 0..line.values.len() { (chart.value(number, line, run)) }
                 @for point in &line.points { (chart.change(line, point)) }
@@ -136,7 +137,7 @@ impl Chart<'_> {
                 @if let Some((low, high)) = value.interval {
                     line.whisker x1=(x) x2=(x) y1=(y(low)) y2=(y(high)) {}
                 }
-                use href=(marker(self.history, &line.figure.candidate).shape())
+                use href=(shape(mark(self.history, &line.figure.candidate)))
                     transform={ "translate(" (x) " " (y(value.ratio)) ") scale(.6)" } {}
             }
         }

@@ -13,7 +13,7 @@ use super::{FALSE_DISCOVERIES, Figure, FigureChange, FigureHistory, History, His
 use crate::export::ratio as exported;
 use crate::figures::{percent_change, plus_minus_percent, ratio};
 use crate::html::document as page;
-use crate::html::elements::{Marker, breakable, section};
+use crate::html::document::{breakable, label, with_heading};
 use crate::html::page::note;
 use crate::metric::{clients, with_clients};
 use crate::model::Metric;
@@ -160,7 +160,7 @@ pub fn html(history: &History) -> String {
         main.history {
             (note("warning", "notes", "Differences between the runs", notes))
             (page::section(&changes(history)))
-            (section("groups", "Groups", group_charts(history)))
+            (with_heading("groups", "Groups", group_charts(history)))
             (changed_microbenchmarks(history))
             (page::section(&versions(history)))
         }
@@ -168,14 +168,9 @@ pub fn html(history: &History) -> String {
     crate::html::document(&format!("History of {}", history.name), body).into_string()
 }
 
-fn mark(history: &History, candidate: &str) -> Mark {
+pub(super) fn mark(history: &History, candidate: &str) -> Mark {
     let index = history.candidates().iter().position(|name| *name == candidate);
     Mark::Candidate(index.unwrap_or(0))
-}
-
-/// Colour and shape of a candidate.
-pub(super) fn marker(history: &History, candidate: &str) -> Marker {
-    page::marker(mark(history, candidate))
 }
 
 fn changes(history: &History) -> Section {
@@ -223,7 +218,7 @@ fn legend(history: &History) -> Markup {
     html! {
         ul.legend {
             @for candidate in history.candidates() {
-                li { (marker(history, candidate).label(candidate)) }
+                li { (label(mark(history, candidate), candidate)) }
             }
         }
     }
@@ -263,7 +258,7 @@ fn changed_microbenchmarks(history: &History) -> Markup {
         (legend(history))
         @for metric in METRICS { (charts(history, &all, metric)) }
     };
-    section("microbenchmarks", "Microbenchmarks with a change", content)
+    with_heading("microbenchmarks", "Microbenchmarks with a change", content)
 }
 
 /// A chart per group or microbenchmark and number of clients, with a line per candidate; nothing if no

@@ -4,9 +4,10 @@
 use dbdyno_units::Bytes;
 use maud::{Markup, html};
 
-use super::elements::{Marker, pairs, section};
+use super::document::{label, pairs, with_heading};
 use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role};
 use crate::sections::builds::relative;
+use crate::sections::mark;
 
 pub(super) fn render(report: &Report) -> Markup {
     let baseline = report.candidates.iter().find(|candidate| candidate.role == Role::Baseline);
@@ -15,7 +16,7 @@ pub(super) fn render(report: &Report) -> Markup {
             @for candidate in &report.candidates { (card(report, candidate, baseline)) }
         }
     };
-    section("candidates", "Candidates", content)
+    with_heading("candidates", "Candidates", content)
 }
 
 fn card(
@@ -33,7 +34,7 @@ fn card(
     html! {
         article.card {
             h3 {
-                (Marker::of(report, &candidate.name, candidate.role).label(&candidate.name))
+                (label(mark(report, &candidate.name, candidate.role), &candidate.name))
                 " " small { (role) }
             }
             dl.pairs { (pairs(&facts(candidate, other))) }
@@ -159,7 +160,7 @@ pub(super) fn environment(report: &Report) -> Markup {
             (facts_about("host", "Host", &report.host))
             (facts_about("settings", "Settings", &report.settings))
         }
-        (section("experiment", title, html! { pre tabindex="0" { (report.experiment_text) } }))
+        (with_heading("experiment", title, html! { pre tabindex="0" { (report.experiment_text) } }))
     }
 }
 
@@ -171,5 +172,5 @@ fn facts_about(id: &str, title: &str, facts: &[(String, String)]) -> Markup {
             dl.pairs.card { (pairs(facts)) }
         }
     };
-    section(id, title, content)
+    with_heading(id, title, content)
 }

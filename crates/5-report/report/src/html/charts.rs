@@ -1,11 +1,10 @@
 //! Charts as SVG: axes, the lanes in table rows, and line charts.
 
-use dbdyno_text::{Mark, cut};
+use dbdyno_text::{Mark, Tone, cut};
 use dbdyno_units::Ratio;
 use maud::{Markup, html};
 
-use super::document::marker;
-use super::elements::Marker;
+use super::document::{class, colour, shape};
 use crate::figures::compact;
 use crate::model::Estimate;
 
@@ -154,9 +153,9 @@ fn step(rough: f64) -> f64 {
 /// One candidate's lane.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lane {
-    pub(crate) marker: Marker,
-    /// The class of the verdict.
-    pub(crate) class: &'static str,
+    pub(crate) mark: Mark,
+    /// The verdict.
+    pub(crate) tone: Tone,
     pub(crate) estimate: Estimate,
 }
 
@@ -201,13 +200,13 @@ impl Lane {
             html! { line class=(class) x1=(from) x2=(to) y1=(y) y2=(y) {} }
         };
         html! {
-            g.{ (self.marker.class()) }.{ (self.class) } {
+            g.{ (colour(self.mark)) }.{ (class(self.tone)) } {
                 (line("bar", 1.0, median))
                 (line("whisker", low, high))
                 // An arrow marks an interval that extends beyond the axis.
                 @if scale.position(low) < 0.0 { use href="#m-less" x="0%" y=(y) {} }
                 @if scale.position(high) > 100.0 { use href="#m-more" x="100%" y=(y) {} }
-                use.dot href=(self.marker.shape()) x=(percent(scale.clamped(median))) y=(y) {}
+                use.dot href=(shape(self.mark)) x=(percent(scale.clamped(median))) y=(y) {}
             }
         }
     }
@@ -416,10 +415,9 @@ impl LineChart {
     }
 
     fn line(&self, line: &Line) -> Markup {
-        let marker = marker(line.mark);
         let path = line.points.iter().map(|point| (self.x(point.at), self.y(point.value)));
         html! {
-            g.{ (marker.class()) } {
+            g.{ (colour(line.mark)) } {
                 @if !line.title.is_empty() { title { (line.title) } }
                 (polyline(path))
                 @for point in line.points.iter().filter(|point| !point.title.is_empty()) {
@@ -430,7 +428,7 @@ impl LineChart {
                             line.whisker x1=(x) x2=(x) y1=(coordinate(self.y(low)))
                                 y2=(coordinate(self.y(high))) {}
                         }
-                        use href=(marker.shape()) x=(x) y=(coordinate(self.y(point.value))) {}
+                        use href=(shape(line.mark)) x=(x) y=(coordinate(self.y(point.value))) {}
                     }
                 }
             }

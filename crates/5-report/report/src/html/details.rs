@@ -5,20 +5,15 @@
 
 use std::fmt::Write;
 
-use dbdyno_units::{Nanos, grouped};
-use maud::{Markup, display, html};
+use dbdyno_text::Mark;
+use maud::{Markup, html};
 
 use super::charts::{Scale, percent};
-use super::document;
-use super::elements::{Marker, class, icon, scrollable, section};
-use crate::figures::{ends, micros, ratio};
+use super::document::{self, colour, label, shape, with_heading};
 use crate::metric::{compared, with_clients};
-use crate::model::{
-    Absolute, CandidateRecord, Estimate, LatencySummary, Metric, MicrobenchmarkRows, Percentile,
-    RelativePercentile, Report, Role, Row, Verdict,
-};
-use crate::sections::Output;
+use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Row};
 use crate::sections::operations::{self, Part};
+use crate::sections::{Output, mark};
 
 pub(super) fn render(report: &Report) -> Markup {
     let content = html! {
@@ -30,7 +25,7 @@ pub(super) fn render(report: &Report) -> Markup {
             (one(report, index, microbenchmark))
         }
     };
-    section("figures", "Details", content)
+    with_heading("figures", "Details", content)
 }
 
 fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Markup {
@@ -49,166 +44,10 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
                         (document::table(&table))
                     }
                 }
-                (table(report, microbenchmark))
+                (document::table(&operations::measurements(report, microbenchmark)))
             }
         }
     }
-}
-
-/// A candidate with its results.
-struct Column<'a> {
-    candidate: &'a CandidateRecord,
-    row: Option<&'a Row>,
-    absolute: Option<&'a Absolute>,
-}
-
-fn columns<'a>(report: &'a Report, microbenchmark: &'a MicrobenchmarkRows) -> Vec<Column<'a>> {
-    let column = |candidate: &'a CandidateRecord| {
-        let row = microbenchmark.row(&candidate.name);
-        let absolute = match candidate.role {
-            Role::Baseline => Some(&microbenchmark.baseline),
-            Role::Candidate | Role::Control => row.map(|row| &row.absolute),
-        };
-        Column { candidate, row, absolute }
-    };
-    report.candidates.iter().map(column).collect()
-}
-
-/// A label, and how to draw a column's value; `None` is unknown.
-type Line<'a> = (String, Box<dyn Fn(&Column<'_>) -> Option<Markup> + 'a>);
-
-fn table(report: &Report, microbenchmark: &MicrobenchmarkRows) -> Markup {
-    let columns = columns(report, microbenchmark);
-    let content = html! {
-        table.facts {
-            thead { tr {
-                th scope="col" { "Measurement" }
-                @for Column { candidate, .. } in &columns {
-                    th.num scope="col" {
-                        (Marker::of(report, &candidate.name, candidate.role).label(&candidate.name))
-                    }
-                }
-            } }
-            tbody {
-                @for (label, draw) in lines(microbenchmark) {
-                    @let cells: Vec<Option<Markup>> = columns.iter().map(draw).collect();
-                    @if cells.iter().flatten().any(|cell| cell.0 != BASELINE_RATIO) {
-                        tr {
-                            th scope="row" { (label) }
-                            @for cell in cells { td.num { (cell.unwrap_or_else(|| html! { "–" })) } }
-                        }
-                    }
-                }
-            }
-        }
-    };
-    scrollable("Measurements", content)
-}
-
-/// The baseline relative to itself; a line with nothing else is left out.
-const BASELINE_RATIO: &str = "1";
-
-/// Background work has a line of its own if it is at least this share of any CPU time.
-const SHOWN_BACKGROUND: f64 = 0.03;
-
-fn lines<'a>(microbenchmark: &'a MicrobenchmarkRows) -> Vec<Line<'a>> {
-    let absolutes = microbenchmark.rows.iter().map(|row| &row.absolute);
-    let has_background = absolutes.chain([&microbenchmark.baseline]).any(|own| {
-        own.background_share().is_some_and(|share| share.as_fraction() >= SHOWN_BACKGROUND)
-    });
-    let mut lines: Vec<Line<'a>> = vec![
-        line("Relative QPS", |column| relative(Metric::Qps, column)),
-        line("Relative CPU per query", |column| relative(Metric::Cpu, column)),
-        line("Relative context switches", |column| Some(interval(column.row?.relative_cs?))),
-        line(&format!("Throughput, {}", microbenchmark.throughput_unit), |column| {
-            let qps = column.absolute?.qps?;
-            Some(html! { (display(qps)) })
-        }),
-        line("Interquartile range of the slices", |column| {
-            let (low, high) = column.absolute?.qps_middle_half?;
-            Some(html! { (display(low)) " – " (display(high)) })
-        }),
-    ];
-    if has_background {
-        lines.push(line("Background CPU µs per query", |column| {
-            let own = column.absolute?;
-            let (cpu, share) = (own.background_cpu_us_per_query?, own.background_share()?);
-            Some(html! { (micros(cpu)) small { (display(share)) } })
-        }));
-    }
-    lines.extend([latency("Response time, mean", |latency| latency.mean)]);
-    for percentile in Percentile::ALL {
-        let name = percentile.name();
-        lines.push(latency(&format!("Response time, {name}"), move |times| percentile.of(times)));
-        lines.push(line(&format!("Relative {name}"), move |column| {
-            relative_percentile(percentile, column)
-        }));
-    }
-    lines.extend([
-        latency("Response time, max", |latency| latency.max),
-        line("Blocks", |column| Some(html! { (grouped(column.row?.blocks)) })),
-        line("Statements", |column| Some(html! { (grouped(column.absolute?.statements)) })),
-        line("Errors", |column| Some(html! { (grouped(column.absolute?.errors)) })),
-        line("Lock retries", |column| Some(html! { (grouped(column.absolute?.busy_retries)) })),
-    ]);
-    if microbenchmark.rows.iter().any(|row| row.restart_medians.len() > 1) {
-        lines.push(line("Median of each restart", |column| {
-            let medians = &column.row?.restart_medians;
-            Some(html! {
-                @for (index, median) in medians.iter().enumerate() {
-                    @if index > 0 { br; }
-                    (format_args!("{median:.3}"))
-                }
-            })
-        }));
-    }
-    lines
-}
-
-fn line<'a>(label: &str, draw: impl Fn(&Column<'_>) -> Option<Markup> + 'a) -> Line<'a> {
-    (label.to_owned(), Box::new(draw))
-}
-
-fn latency<'a>(label: &str, of: impl Fn(&LatencySummary) -> Nanos + 'a) -> Line<'a> {
-    line(label, move |column| {
-        let time = of(column.absolute?.latency.as_ref()?);
-        Some(html! { (display(time)) })
-    })
-}
-
-fn interval(estimate: Estimate) -> Markup {
-    html! { b { (ratio(estimate.median)) } small { (ends(estimate)) } }
-}
-
-fn relative(metric: Metric, column: &Column<'_>) -> Option<Markup> {
-    if column.candidate.role == Role::Baseline {
-        return Some(html! { (BASELINE_RATIO) });
-    }
-    let row = column.row?;
-    let verdict = row.verdict_of(metric);
-    let word = verdict.word(metric);
-    let Some(value) = row.ratio(metric) else {
-        return (verdict == Verdict::Failed).then(|| html! { (word) });
-    };
-    Some(html! {
-        span.(class(verdict)) { b { (ratio(value)) } " " (icon(verdict, metric)) }
-        @if let Some(estimate) = row.estimate(metric) { small { (ends(estimate)) } }
-        small { (word) }
-    })
-}
-
-/// A percentile relative to the baseline's.
-fn relative_percentile(percentile: Percentile, column: &Column<'_>) -> Option<Markup> {
-    if column.candidate.role == Role::Baseline {
-        return Some(html! { (BASELINE_RATIO) });
-    }
-    let RelativePercentile { relative, verdict, .. } = percentile.relative_of(column.row?)?;
-    let relative = (*relative)?;
-    Some(html! {
-        span.(class(*verdict)) { b { (ratio(relative.median)) } " " (icon(*verdict, Metric::Cpu)) }
-        small { (ends(relative)) }
-        small { (verdict.name()) }
-    })
 }
 
 /// Bars of a histogram.
@@ -218,13 +57,12 @@ const BINS: usize = 48;
 const DOTS: usize = 300;
 
 pub(super) fn distribution(report: &Report, microbenchmark: &MicrobenchmarkRows) -> Markup {
-    let rows: Vec<(Marker, &CandidateRecord, &Row)> = compared(report)
+    let rows: Vec<(Mark, &CandidateRecord, &Row)> = compared(report)
         .into_iter()
-        .enumerate()
-        .filter_map(|(index, candidate)| {
+        .filter_map(|candidate| {
             let row = microbenchmark.row(&candidate.name)?;
-            let marker = Marker::new(index, candidate.role);
-            (!row.ratios.is_empty()).then_some((marker, candidate, row))
+            let mark = mark(report, &candidate.name, candidate.role);
+            (!row.ratios.is_empty()).then_some((mark, candidate, row))
         })
         .collect();
     if rows.is_empty() {
@@ -237,16 +75,16 @@ pub(super) fn distribution(report: &Report, microbenchmark: &MicrobenchmarkRows)
             p.head {}
             p.head { "relative QPS of the blocks" }
             p.head.order { "in block order" }
-            @for (marker, candidate, row) in rows {
+            @for (mark, candidate, row) in rows {
                 p.lane-name {
-                    (marker.label(&candidate.name)) " " small { (row.ratios.len()) " blocks" }
+                    (label(mark, &candidate.name)) " " small { (row.ratios.len()) " blocks" }
                 }
-                svg.lane.{ (marker.class()) } role="img" aria-label=(describe(&row.ratios)) {
+                svg.lane.{ (colour(mark)) } role="img" aria-label=(describe(&row.ratios)) {
                     (scale.grid(noise))
                     (histogram(&row.ratios, &scale))
-                    (estimate(row, &scale, marker))
+                    (estimate(row, &scale, mark))
                 }
-                svg.lane.order.{ (marker.class()) } aria-hidden="true" {
+                svg.lane.order.{ (colour(mark)) } aria-hidden="true" {
                     (block_order(&row.ratios, &scale, candidate.role))
                 }
             }
@@ -302,14 +140,14 @@ fn histogram(ratios: &[f64], scale: &Scale) -> Markup {
 }
 
 /// The estimate as in the other charts, and a line for the median of each restart.
-fn estimate(row: &Row, scale: &Scale, marker: Marker) -> Markup {
+fn estimate(row: &Row, scale: &Scale, mark: Mark) -> Markup {
     let position = |value: f64| percent(scale.clamped(value));
     html! {
         @if let Some(estimate) = row.relative_qps {
             @let [low, median, high] =
                 [estimate.low, estimate.median, estimate.high].map(|end| position(end.get()));
             line.whisker x1=(low) x2=(high) y1="84%" y2="84%" {}
-            use.dot href=(marker.shape()) x=(median) y="84%" {}
+            use.dot href=(shape(mark)) x=(median) y="84%" {}
         }
         @if row.restart_medians.len() > 1 {
             @for median in &row.restart_medians {

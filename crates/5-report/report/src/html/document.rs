@@ -1,4 +1,5 @@
-//! Sections of a document as parts of the page.
+//! Sections of a document as parts of the page, and its elements: headings, names, markers of candidates,
+//! signs of verdicts.
 
 use dbdyno_text::{
     Block, Cell, Column, Kind, Mark, Row, Section, SpanKind, Style, Table, Text, Tone,
@@ -6,10 +7,9 @@ use dbdyno_text::{
 use maud::{Markup, html};
 
 use super::charts::{self, Lane, Scale};
-use super::elements::{Marker, breakable, scrollable, scrollable_with};
 use crate::figures::percent_change;
 use crate::metric::clients;
-use crate::model::{Estimate, Metric, Role, Series, SeriesCell, SeriesRow};
+use crate::model::{Estimate, Metric, Series, SeriesCell, SeriesRow};
 use crate::sections::Chart;
 
 /// A section with its heading; nothing if it has no content.
@@ -28,7 +28,7 @@ pub(crate) fn section(section: &Section<Chart>) -> Markup {
             }
         };
     }
-    super::elements::section(section.id, &section.title, blocks(&section.blocks))
+    with_heading(section.id, &section.title, blocks(&section.blocks))
 }
 
 pub(crate) fn blocks(blocks: &[Block<Chart>]) -> Markup {
@@ -63,9 +63,9 @@ fn block(block: &Block<Chart>) -> Markup {
 fn chart(chart: &Chart) -> Markup {
     html! {
         @match chart {
-            Chart::Lanes(table, rows) => { (with_lanes(table, rows)) }
+            Chart::Lanes(table, rows, noise) => { (with_lanes(table, rows, *noise)) }
             Chart::Legend(names) => {
-                ul.legend { @for (mark, name) in names { li { (marker(*mark).label(name)) } } }
+                ul.legend { @for (mark, name) in names { li { (label(*mark, name)) } } }
             }
             Chart::Wide(chart) => { (chart.draw()) }
             Chart::Lines(charts) => {
@@ -78,11 +78,11 @@ fn chart(chart: &Chart) -> Markup {
     }
 }
 
-fn with_lanes(table: &Table, rows: &[Vec<Option<Lane>>]) -> Markup {
+fn with_lanes(table: &Table, rows: &[Vec<Option<Lane>>], noise: Option<f64>) -> Markup {
     let estimates: Vec<Estimate> =
         rows.iter().flatten().flatten().map(|lane| lane.estimate).collect();
     let scale = Scale::of_estimates(&estimates);
-    let charts = rows.iter().map(|row| charts::chart(&scale, None, row)).collect();
+    let charts = rows.iter().map(|row| charts::chart(&scale, noise, row)).collect();
     table_with_charts(table, Some((charts::column_head(&scale), charts)))
 }
 
@@ -111,11 +111,13 @@ pub(crate) fn table(table: &Table) -> Markup {
     table_with_charts(table, None)
 }
 
-/// The same with a chart after the first column: its heading, and a chart for each row.
+/// The same with a column of charts before those of the candidates, or at the end: its heading, and a
+/// chart for each row.
 pub(crate) fn table_with_charts(table: &Table, charts: Option<(Markup, Vec<Markup>)>) -> Markup {
     let (head, charts) = charts.unzip();
-    let charts = charts.unwrap_or_default();
+    let mut charts = charts.unwrap_or_default().into_iter();
     let columns = &table.columns;
+    let place = columns.iter().position(|column| column.mark.is_some()).unwrap_or(columns.len());
     // Rows of a group and rows below a title are a body of their own.
     let starts_body = |before: &Row, row: &Row| {
         row.part.is_some()
@@ -127,13 +129,16 @@ pub(crate) fn table_with_charts(table: &Table, charts: Option<(Markup, Vec<Marku
         table.(table.class) {
             @if !table.caption.is_empty() { caption.hidden { (table.caption) } }
             thead { tr {
-                @for (number, column) in columns.iter().enumerate() {
-                    (heading(column))
-                    @if let (0, Some(head)) = (number, &head) { (head) }
-                }
+                @for column in &columns[..place] { (heading(column)) }
+                @if let Some(head) = &head { (head) }
+                @for column in &columns[place..] { (heading(column)) }
             } }
             @for rows in table.rows.chunk_by(|a, b| !starts_body(a, b)) {
-                tbody { @for at in 0..rows.len() { (row(columns, rows, at, charts.get(at))) } }
+                tbody {
+                    @for at in 0..rows.len() {
+                        (row(table, rows, at, charts.next().map(|chart| (place, chart))))
+                    }
+                }
             }
         }
     };
@@ -144,7 +149,7 @@ fn heading(column: &Column) -> Markup {
     html! {
         th.num[column.kind == Kind::Number] scope="col" {
             @match column.mark {
-                Some(mark) => { (marker(mark).label(&column.title)) }
+                Some(mark) => { (label(mark, &column.title)) }
                 None if column.what.is_empty() => { (breakable(&column.title)) }
                 None => { abbr title=(column.what) { (column.title) } }
             }
@@ -152,17 +157,22 @@ fn heading(column: &Column) -> Markup {
     }
 }
 
-fn row(columns: &[Column], rows: &[Row], at: usize, chart: Option<&Markup>) -> Markup {
-    let row = &rows[at];
+fn row(table: &Table, rows: &[Row], at: usize, chart: Option<(usize, Markup)>) -> Markup {
+    let (columns, row) = (&table.columns, &rows[at]);
     if let Some(part) = &row.part {
         let span = columns.len();
         return html! { tr { th.block scope="rowgroup" colspan=(span) { (breakable(part)) } } };
     }
     // Rows that share this group's label, and those of the groups before it.
     let same = |a: &Row, b: &Row, to: usize| a.part.is_none() && a.cells[..=to] == b.cells[..=to];
+    let chart = |number: usize| {
+        let chart = chart.as_ref().filter(|(place, _)| *place == number);
+        html! { @if let Some((_, chart)) = chart { td.chart { (chart) } } }
+    };
     html! {
         tr {
             @for (number, (column, cell)) in columns.iter().zip(&row.cells).enumerate() {
+                (chart(number))
                 @match column.kind {
                     Kind::Group => {
                         @if at == 0 || !same(&rows[at - 1], row, number) {
@@ -173,21 +183,22 @@ fn row(columns: &[Column], rows: &[Row], at: usize, chart: Option<&Markup>) -> M
                         }
                     }
                     Kind::Name => { th scope="row" { (content(cell, false)) } }
-                    Kind::Text | Kind::Number => { (data(column, cell)) }
+                    Kind::Text | Kind::Number => { (data(column, cell, !table.frame.is_empty())) }
                 }
-                @if let (0, Some(chart)) = (number, chart) { td.chart { (chart) } }
             }
+            (chart(columns.len()))
         }
     }
 }
 
-fn data(column: &Column, cell: &Cell) -> Markup {
+/// In a framed table, whose rows are cards on a narrow screen, each cell names its column.
+fn data(column: &Column, cell: &Cell, is_framed: bool) -> Markup {
     let tone = cell.verdict.map(|(tone, _)| tone).or(cell.tone).map_or("", class);
     let classes = [if column.kind == Kind::Number { "num" } else { "" }, tone, cell.class];
     let classes: Vec<&str> = classes.into_iter().filter(|class| !class.is_empty()).collect();
     let classes = (!classes.is_empty()).then(|| classes.join(" "));
     let title = Some(&cell.title).filter(|title| !title.is_empty());
-    html! { td class=[classes] title=[title] data-c=(column.title) {
+    html! { td class=[classes] title=[title] data-c=[is_framed.then_some(&column.title)] {
         (content(cell, column.kind == Kind::Number))
     } }
 }
@@ -196,7 +207,7 @@ fn data(column: &Column, cell: &Cell) -> Markup {
 fn content(cell: &Cell, is_number: bool) -> Markup {
     let text = html! {
         @match cell.mark {
-            Some(mark) => { (marker(mark).label(&cell.text)) }
+            Some(mark) => { (label(mark, &cell.text)) }
             None if is_number => { (cell.text) }
             None => { (breakable(&cell.text)) }
         }
@@ -209,14 +220,6 @@ fn content(cell: &Cell, is_number: bool) -> Markup {
         @if let Some((tone, word)) = cell.verdict { " " (sign(tone, word)) }
         @if !ends.is_empty() { small { (ends) } }
         @for note in &cell.notes { " " small { (note) } }
-    }
-}
-
-pub(crate) fn marker(mark: Mark) -> Marker {
-    match mark {
-        Mark::Baseline => Marker::new(0, Role::Baseline),
-        Mark::Candidate(index) => Marker::new(index, Role::Candidate),
-        Mark::Control => Marker::new(0, Role::Control),
     }
 }
 
@@ -242,6 +245,114 @@ pub(crate) fn sign(tone: Tone, word: &str) -> Markup {
     html! {
         span.sign title=(word) aria-hidden="true" { (sign) }
         span.hidden { (word) }
+    }
+}
+
+/// A name in which lines may break after `_`, `-`, `.`, `+` and `/`, and nowhere else.
+pub(crate) fn breakable(name: &str) -> Markup {
+    html! {
+        @for (index, part) in name.split_inclusive(['_', '-', '.', '+', '/']).enumerate() {
+            @if index > 0 { wbr; }
+            (part)
+        }
+    }
+}
+
+/// A section with a heading that names it for screen readers.
+pub(crate) fn with_heading(id: &str, title: &str, content: Markup) -> Markup {
+    html! {
+        section id=(id) aria-labelledby={ "h-" (id) } {
+            h2 id={ "h-" (id) } { (title) }
+            (content)
+        }
+    }
+}
+
+/// A box with content that may be wider than the window. `label` names it for screen readers.
+pub(crate) fn scrollable(label: &str, content: Markup) -> Markup {
+    scrollable_with("", label, content)
+}
+
+/// The same with a class of the frame.
+pub(crate) fn scrollable_with(class: &str, label: &str, content: Markup) -> Markup {
+    let space = if class.is_empty() { "" } else { " " };
+    html! {
+        div class={ "scroll" (space) (class) } tabindex="0" role="region" aria-label=(label) {
+            (content)
+        }
+    }
+}
+
+/// A list of labels with their values.
+pub(crate) fn pairs<V: AsRef<str>>(pairs: &[(String, V)]) -> Markup {
+    html! {
+        @for (label, value) in pairs {
+            div { dt { (breakable(label)) } dd { (value.as_ref()) } }
+        }
+    }
+}
+
+/// Colours in the style sheet: `k0` to `k5`; `kc` is the control's, `kb` the baseline's.
+const COLOURS: usize = 6;
+
+/// Shapes centred on the origin. There is one more of them than colours: the combinations repeat
+/// only after 42 candidates.
+const SHAPES: [&str; 7] = [
+    "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
+    "M-4 -4h8v8h-8z",
+    "M0 -5.6L5.6 0L0 5.6L-5.6 0z",
+    "M0 -5L5 4H-5z",
+    "M0 5L5 -4H-5z",
+    "M-1.8 -5h3.6v3.2h3.2v3.6h-3.2v3.2h-3.6v-3.2h-3.2v-3.6h3.2z",
+    "M-5 -4.5L0 0L5 -4.5V4.5L0 0L-5 4.5z",
+];
+
+/// The class that sets a candidate's colour.
+pub(crate) fn colour(mark: Mark) -> String {
+    match mark {
+        Mark::Control => "kc".to_owned(),
+        Mark::Baseline => "kb".to_owned(),
+        Mark::Candidate(index) => format!("k{}", index % COLOURS),
+    }
+}
+
+/// The reference to a candidate's shape in [`definitions`].
+pub(crate) fn shape(mark: Mark) -> String {
+    match mark {
+        Mark::Control => "#m-c".to_owned(),
+        Mark::Baseline => "#m-b".to_owned(),
+        Mark::Candidate(index) => format!("#m-{}", index % SHAPES.len()),
+    }
+}
+
+/// The marker followed by a name.
+pub(crate) fn label(mark: Mark, name: &str) -> Markup {
+    html! { (inline(mark)) (breakable(name)) }
+}
+
+/// The marker as part of a line of text.
+pub(crate) fn inline(mark: Mark) -> Markup {
+    html! {
+        svg.mark.{ (colour(mark)) } viewBox="-7 -7 14 14" aria-hidden="true" {
+            use href=(shape(mark)) {}
+        }
+    }
+}
+
+/// The shapes, defined once per page.
+pub(crate) fn definitions() -> Markup {
+    html! {
+        svg.defs aria-hidden="true" width="0" height="0" {
+            defs {
+                @for (index, path) in SHAPES.iter().enumerate() {
+                    path id={ "m-" (index) } d=(path) {}
+                }
+                path #m-c d="M-4 -4L4 4M4 -4L-4 4" fill="none" stroke-width="2" {}
+                path #m-b d="M0 -6V6" fill="none" stroke-width="2.5" {}
+                path #m-less d="M5 -3.5L1 0L5 3.5" fill="none" {}
+                path #m-more d="M-5 -3.5L-1 0L-5 3.5" fill="none" {}
+            }
+        }
     }
 }
 
@@ -306,4 +417,15 @@ fn heat(ratio: f64) -> &'static str {
         _ => ["up4", "down4"],
     };
     classes[usize::from(ratio < 1.0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn breakable_name_is_escaped_and_keeps_its_text() {
+        let markup = breakable("a<b_c+d").into_string();
+        assert_eq!(markup, "a&lt;b_<wbr>c+<wbr>d");
+    }
 }

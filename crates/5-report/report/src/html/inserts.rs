@@ -1,15 +1,15 @@
 //! The insert benchmark on the page: throughput of all steps relative to the baseline as bars, then
 //! tables and charts of each step.
 
+use dbdyno_text::{Cell, Column, Mark, Row, Table};
 use maud::{Markup, html};
 
-use super::charts::{Scale, percent};
-use super::document;
-use super::elements::{Marker, scrollable, section};
+use super::charts::{self, Scale, percent};
+use super::document::{self, colour, with_heading};
 use crate::metric::clients;
-use crate::model::{INSERT_METRICS, InsertReport, Role, StepReport};
+use crate::model::{CandidateStep, INSERT_METRICS, InsertReport, Role, StepReport};
 use crate::sections::Output;
-use crate::sections::inserts::{introduction, ratio_text, remarks, step};
+use crate::sections::inserts::{introduction, name, ratio_text, remarks, step};
 use crate::words;
 
 pub(super) fn render(report: &InsertReport) -> Markup {
@@ -20,8 +20,8 @@ pub(super) fn render(report: &InsertReport) -> Markup {
         @for step in &report.steps { (step_section(step)) }
     };
     html! {
-        (section("inserts", "Insert benchmark", content))
-        @if !report.steps.is_empty() { (section("metrics", "Metrics", definitions(report))) }
+        (with_heading("inserts", "Insert benchmark", content))
+        @if !report.steps.is_empty() { (with_heading("metrics", "Metrics", definitions(report))) }
     }
 }
 
@@ -53,62 +53,40 @@ fn definitions(report: &InsertReport) -> Markup {
 /// Pixels of a bar's row.
 const ROW: u32 = 22;
 
-/// Draws the chart; nothing with a baseline only.
+/// A bar per step and candidate; nothing with a baseline only.
 fn relative_bars(report: &InsertReport) -> Markup {
-    let steps: Vec<(&StepReport, Vec<Bar<'_>>)> = report
-        .steps
-        .iter()
-        .map(|step| (step, bars(step)))
-        .filter(|(_, bars)| !bars.is_empty())
-        .collect();
-    if steps.is_empty() {
+    let bars: Vec<Bar<'_>> = report.steps.iter().flat_map(bars).collect();
+    if bars.is_empty() {
         return Markup::default();
     }
-    let values = steps.iter().flat_map(|(_, bars)| bars).flat_map(|bar| {
+    let values = bars.iter().flat_map(|bar| {
         let (low, high) = bar.range.unwrap_or((bar.ratio, bar.ratio));
         [bar.ratio, low, high]
     });
     let scale = Scale::covering(values);
     let tables = if report.tables == 1 { "table" } else { "tables" };
-    let content = html! {
-        table.relatives {
-            caption {
-                "Throughput relative to the baseline, " (clients(report.clients)) " on "
-                (report.tables) " " (tables)
-            }
-            thead { tr {
-                th scope="col" { "Step" }
-                th scope="col" { "Candidate" }
-                th.num scope="col" { "Ratio" }
-                th.chart scope="col" {
-                    span.hidden { "Chart of the ratios" }
-                    svg.axis aria-hidden="true" { (scale.labels(13)) }
-                }
-            } }
-            @for (step, bars) in &steps {
-                tbody {
-                    @for (index, bar) in bars.iter().enumerate() {
-                        tr {
-                            @if index == 0 {
-                                th.group scope="rowgroup" rowspan=(bars.len()) {
-                                    a href={ "#step-" (step.name) } { (step.name) }
-                                    " " small { (bar.unit) }
-                                }
-                            }
-                            (bar.cells(&scale))
-                        }
-                    }
-                }
-            }
+    let title = "Throughput relative to the baseline";
+    let columns = [Column::group("Step"), Column::name("Candidate"), Column::number("Ratio")];
+    let mut table = Table::new(columns).class("relatives").caption(title);
+    for bar in &bars {
+        let step = Cell::text(bar.step).link(format!("step-{}", bar.step)).note(bar.unit);
+        let mut ratio = Cell::text(ratio_text(bar.ratio));
+        if !bar.sustained {
+            ratio = ratio.note("rate not sustained");
         }
-    };
-    scrollable("Throughput relative to the baseline", content)
+        table.push(Row::new([step, name(bar.candidate), ratio]));
+    }
+    let charts = bars.iter().map(|bar| bar.chart(&scale)).collect();
+    html! {
+        h3 { (title) ", " (clients(report.clients)) " on " (report.tables) " " (tables) }
+        (document::table_with_charts(&table, Some((charts::column_head(&scale), charts))))
+    }
 }
 
 struct Bar<'a> {
+    step: &'a str,
     unit: &'static str,
-    candidate: &'a str,
-    marker: Marker,
+    candidate: &'a CandidateStep,
     ratio: f64,
     /// The least and the greatest ratio of the repeats.
     range: Option<(f64, f64)>,
@@ -127,9 +105,9 @@ fn bars(step: &StepReport) -> Vec<Bar<'_>> {
         .filter_map(|candidate| {
             let range = candidate.relative_spread.as_ref();
             Some(Bar {
+                step: &step.name,
                 unit,
-                candidate: &candidate.candidate,
-                marker: Marker::new(candidate.index, candidate.role),
+                candidate,
                 ratio: candidate.relative.as_ref()?.get(unit)?,
                 range: range.and_then(|(low, high)| Some((low.get(unit)?, high.get(unit)?))),
                 sustained: baseline_sustained && candidate.sustained() != Some(false),
@@ -139,26 +117,14 @@ fn bars(step: &StepReport) -> Vec<Bar<'_>> {
 }
 
 impl Bar<'_> {
-    fn cells(&self, scale: &Scale) -> Markup {
-        html! {
-            td { (self.marker.label(self.candidate)) }
-            td.num {
-                b { (ratio_text(self.ratio)) }
-                @if !self.sustained {
-                    " " abbr.worse title="the insert rate was not sustained" { "!" }
-                }
-            }
-            td.chart { (self.chart(scale)) }
-        }
-    }
-
     fn chart(&self, scale: &Scale) -> Markup {
         let (one, end) = (scale.clamped(1.0), scale.clamped(self.ratio));
         let width = (end - one).abs().max(0.15);
+        let mark = name(self.candidate).mark.unwrap_or(Mark::Baseline);
         html! {
             svg.lanes aria-hidden="true" {
                 (scale.grid(None))
-                g.{ (self.marker.class()) } {
+                g.{ (colour(mark)) } {
                     rect.value x=(percent(one.min(end))) width=(percent(width)) y="4"
                         height=(ROW - 8) {}
                     @if let Some((low, high)) = self.range {

@@ -6,13 +6,14 @@
 use std::sync::LazyLock;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use dbdyno_text::Mark;
 use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 
-use super::elements::Marker;
+use super::document::inline;
 use crate::metric::{client_bound_rows, clients, compared};
 use crate::model::{Metric, Report, Role, RunStatus};
-use crate::sections::overview;
+use crate::sections::{mark, overview};
 use crate::words::{self, readable_time};
 
 /// The content of the page's `script` element.
@@ -155,10 +156,10 @@ fn legend(report: &Report) -> Markup {
     html! {
         ul.legend aria-label="Markers of the candidates" {
             @if report.insert.is_some() {
-                li { (Marker::new(0, Role::Baseline).inline()) (report.baseline) " (baseline)" }
+                li { (inline(Mark::Baseline)) (report.baseline) " (baseline)" }
             }
-            @for (index, candidate) in compared(report).into_iter().enumerate() {
-                li { (Marker::new(index, candidate.role).inline()) (candidate.name) }
+            @for one in compared(report) {
+                li { (inline(mark(report, &one.name, one.role))) (one.name) }
             }
         }
     }

@@ -1,22 +1,17 @@
-//! Key results, and the tables of groups: a row per microbenchmark with a chart and the values of all
-//! candidates.
+//! Key results: findings in words, and the medians of groups.
 
 use std::collections::BTreeSet;
 
 use dbdyno_text::{Cell, Column, Row as TableRow, Table};
 use maud::{Markup, html};
 
-use super::charts::{self, Lane, Scale, point_estimate};
-use super::elements::{Marker, breakable, class, or_dash, sign};
-use super::{View, document, views};
-use crate::figures::{ends, ratio};
+use super::document::{self, breakable, class, label};
+use super::{View, views};
 use crate::key_results::{self, KeyResult, command};
-use crate::metric::{Grouping, clients, compared, missing};
-use crate::model::{
-    CandidateRecord, Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, Role, Row, Verdict,
-};
+use crate::metric::{Grouping, compared};
+use crate::model::{GroupSummary, Metric, Report, Role};
 use crate::sections::sweep::by_clients;
-use crate::sections::{candidate, ratio_cell};
+use crate::sections::{candidate, mark, ratio_cell};
 use crate::words::{CPU_FIRST, NOTHING_MEASURED, summary_of};
 
 pub(super) fn render(report: &Report) -> Markup {
@@ -72,14 +67,14 @@ const MAX_DIFFERENCES: usize = 4;
 fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup {
     html! {
         h3 {
-            (Marker::of(report, name, Role::Candidate).label(name))
+            (label(mark(report, name, Role::Candidate), name))
             @if let Some(what) = summary_of(report, name, MAX_DIFFERENCES) { " " small { (what) } }
         }
         ul {
             @for result in results {
                 @let findings = result.findings();
                 @if let Some(first) = findings.first() {
-                    li.(class(first.verdict())) {
+                    li.(class(first.verdict().tone())) {
                         span.group { (breakable(result.group)) } " "
                         div {
                             b { (first.words()) }
@@ -117,137 +112,4 @@ fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> Table {
         table.push(TableRow::new(name.into_iter().chain(cells)));
     }
     table
-}
-
-/// Up to this many candidates the table fits a wide window, and its head may stick to the top.
-const FITTING_CANDIDATES: usize = 5;
-
-pub(super) fn group_table(report: &Report, view: View) -> Markup {
-    html! {
-        div class=(view.class()) {
-            @for (group, members) in view.grouping.groups(&report.microbenchmarks) {
-                (GroupTable::new(report, view.metric, &members).draw(group, &members))
-            }
-        }
-    }
-}
-
-struct GroupTable<'a> {
-    report: &'a Report,
-    metric: Metric,
-    scale: Scale,
-    candidates: Vec<&'a CandidateRecord>,
-}
-
-impl<'a> GroupTable<'a> {
-    fn new(report: &'a Report, metric: Metric, members: &[(usize, &MicrobenchmarkRows)]) -> Self {
-        let rows = members.iter().flat_map(|(_, microbenchmark)| &microbenchmark.rows);
-        let estimates: Vec<Estimate> = rows.filter_map(|row| drawn_estimate(metric, row)).collect();
-        let candidates = compared(report);
-        Self { report, metric, scale: Scale::of_estimates(&estimates), candidates }
-    }
-
-    fn draw(&self, group: &str, members: &[(usize, &MicrobenchmarkRows)]) -> Markup {
-        let mut rows = members.iter().flat_map(|(_, member)| &member.rows);
-        let hint = match self.metric {
-            Metric::Qps if rows.all(|row| row.trusted_metric == Metric::Cpu) => {
-                "; prefer CPU per query here"
-            }
-            _ => "",
-        };
-        let baseline = match self.metric {
-            Metric::Qps => "Baseline QPS",
-            Metric::Cpu => "Baseline CPU µs",
-        };
-        html! {
-            h3 { (group) " " small { (self.metric.title()) ", " (self.metric.better()) (hint) } }
-            div.scroll.compare.fits[self.candidates.len() <= FITTING_CANDIDATES]
-                tabindex="0" role="region" aria-label=(group) {
-                table {
-                    thead { tr {
-                        th scope="col" { "Microbenchmark" }
-                        th.num.base scope="col" { (baseline) }
-                        (charts::column_head(&self.scale))
-                        @for (index, candidate) in self.candidates.iter().enumerate() {
-                            th.num scope="col" {
-                                (Marker::new(index, candidate.role).label(&candidate.name))
-                            }
-                        }
-                    } }
-                    tbody {
-                        @for (index, microbenchmark) in members { (self.row(*index, microbenchmark)) }
-                    }
-                }
-            }
-        }
-    }
-
-    fn row(&self, index: usize, microbenchmark: &MicrobenchmarkRows) -> Markup {
-        let baseline = &microbenchmark.baseline;
-        let value = match self.metric {
-            Metric::Qps => baseline.qps.map(|qps| qps.to_string()),
-            Metric::Cpu => baseline.cpu_us_per_query.map(crate::figures::micros),
-        };
-        let unit = &microbenchmark.throughput_unit;
-        let names_unit = self.metric == Metric::Qps && unit != "statements/s";
-        html! {
-            tr {
-                th scope="row" {
-                    a.open href={ "#m" (index) } {
-                        (breakable(&microbenchmark.name))
-                        @if self.report.is_sweep() {
-                            " " small { (clients(microbenchmark.clients)) }
-                        }
-                    }
-                }
-                td.num.base data-c="baseline" {
-                    (or_dash(value))
-                    @if names_unit { " " small { (unit) } }
-                }
-                td.chart { (self.chart(microbenchmark)) }
-                @for candidate in &self.candidates { (self.cell(microbenchmark, candidate)) }
-            }
-        }
-    }
-
-    fn cell(&self, microbenchmark: &MicrobenchmarkRows, candidate: &CandidateRecord) -> Markup {
-        let name = &candidate.name;
-        let Some(row) = microbenchmark.row(name) else {
-            let word = missing(self.report, name);
-            return html! { td.num.failed[word == "failed"] data-c=(name) { (word) } };
-        };
-        let verdict = row.verdict_of(self.metric);
-        html! {
-            td.num.(class(verdict)) data-c=(name) {
-                @match row.ratio(self.metric) {
-                    Some(value) => {
-                        b { (ratio(value)) } " " (sign(verdict, self.metric))
-                        small { (or_dash(row.estimate(self.metric).map(ends))) }
-                    }
-                    None if verdict == Verdict::Failed => { "failed" }
-                    None if !row.is_measured(self.metric) => { "–" }
-                    None => { "too few blocks" }
-                }
-            }
-        }
-    }
-
-    fn chart(&self, microbenchmark: &MicrobenchmarkRows) -> Markup {
-        let lane = |(index, candidate): (usize, &&CandidateRecord)| {
-            let row = microbenchmark.row(&candidate.name)?;
-            Some(Lane {
-                marker: Marker::new(index, candidate.role),
-                class: class(row.verdict_of(self.metric)),
-                estimate: drawn_estimate(self.metric, row)?,
-            })
-        };
-        let lanes: Vec<Option<Lane>> = self.candidates.iter().enumerate().map(lane).collect();
-        let noise = self.report.noise_of(self.metric).map(|noise| noise.as_fraction());
-        charts::chart(&self.scale, noise, &lanes)
-    }
-}
-
-/// The estimate as it is drawn.
-fn drawn_estimate(metric: Metric, row: &Row) -> Option<Estimate> {
-    row.estimate(metric).or_else(|| row.ratio(metric).map(point_estimate))
 }

@@ -8,8 +8,8 @@ use dbdyno_text::{Cell, Column, Table};
 use maud::{Markup, html};
 
 use super::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale, point_estimate};
-use super::elements::{breakable, section};
-use super::{document, views};
+use super::document::{self, breakable, inline, with_heading};
+use super::views;
 use crate::figures::{compact, micros, ratio};
 use crate::metric::clients;
 use crate::model::{
@@ -40,7 +40,7 @@ pub(super) fn render(report: &Report) -> Markup {
         }
         ul.legend {
             @for candidate in &report.candidates {
-                li { (document::marker(mark(report, &candidate.name, candidate.role)).inline()) (candidate.name) }
+                li { (inline(mark(report, &candidate.name, candidate.role))) (candidate.name) }
             }
         }
         @if !report.scaling.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn render(report: &Report) -> Markup {
         }
         @for name in names { (Sweep::new(report, name).card()) }
     };
-    section("sweep", "By number of clients", content)
+    with_heading("sweep", "By number of clients", content)
 }
 
 /// One microbenchmark at all numbers of clients, in ascending order.

@@ -92,7 +92,7 @@ fn metrics(step: &StepReport, output: Output) -> Vec<&'static InsertMetric> {
     all
 }
 
-fn name(candidate: &CandidateStep) -> Cell {
+pub(crate) fn name(candidate: &CandidateStep) -> Cell {
     let mark = match candidate.role {
         Role::Baseline => Mark::Baseline,
         Role::Candidate => Mark::Candidate(candidate.index),

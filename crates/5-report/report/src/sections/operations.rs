@@ -3,17 +3,17 @@
 //! the counters by group.
 
 use dbdyno_text::{Cell, Column, Fact, Facts, Interval, Row, Table, csv, decimals};
-use dbdyno_units::{Nanos, Ratio, Share};
+use dbdyno_units::{Nanos, Ratio, Share, grouped};
 
-use super::{Output, Section, candidate, estimate_cell};
+use super::{Output, Section, candidate, estimate_cell, groups, interval, mark};
 use crate::export::number;
 use crate::export::ratio as exported;
 use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, ratio, tiny};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{
-    Absolute, CandidateRecord, CounterFigure, CounterSummary, Metric, MicrobenchmarkRows,
-    Percentile, Report, Role, Verdict,
+    Absolute, CandidateRecord, CounterFigure, CounterSummary, LatencySummary, Metric,
+    MicrobenchmarkRows, Percentile, Report, Role, Verdict,
 };
 
 const COSTS_KEY: &str = "per operation: cpu/q is the CPU time of the system under \
@@ -168,6 +168,90 @@ pub(crate) fn measured<'a>(
     report.candidates.iter().filter_map(of).collect()
 }
 
+/// Background work has a line of its own if it is at least this share of any CPU time.
+const SHOWN_BACKGROUND: f64 = 0.03;
+
+/// Everything else that is known of a microbenchmark: a line per figure, a column per candidate.
+pub(crate) fn measurements(report: &Report, member: &MicrobenchmarkRows) -> Table {
+    let all = measured(report, member);
+    let column =
+        |one: &CandidateRecord| Column::number(&one.name).mark(mark(report, &one.name, one.role));
+    let columns = all.iter().map(|(one, ..)| column(one));
+    let mut table = Table::new([Column::name("Measurement")].into_iter().chain(columns))
+        .class("facts")
+        .caption("Measurements");
+    let mut push = |label: &str, cells: Vec<Option<Cell>>, baseline: Cell| {
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.into_iter().zip(&all).map(|(cell, (.., row))| match (cell, row) {
+                (Some(cell), _) => cell,
+                (None, None) => baseline.clone(),
+                (None, Some(_)) => Cell::dash(),
+            });
+            table.push(Row::new([Cell::text(label)].into_iter().chain(cells)));
+        }
+    };
+    let absolute = |of: &dyn Fn(&Absolute) -> Option<Cell>| {
+        all.iter().map(|(_, own, _)| of(own)).collect::<Vec<Option<Cell>>>()
+    };
+    let compared = |of: &dyn Fn(&Compared) -> Option<Cell>| {
+        all.iter().map(|(.., row)| of((*row)?)).collect::<Vec<Option<Cell>>>()
+    };
+    let number = |count: u64| Some(Cell::text(grouped(count)));
+    let (one, dash) = (|| Cell::text("1"), Cell::dash);
+    for metric in [Metric::Qps, Metric::Cpu] {
+        let label = format!("Relative {}", metric.quantity());
+        push(&label, compared(&|row| groups::ratio(metric, row)), one());
+    }
+    let switches = |row: &Compared| {
+        let estimate = row.relative_cs?;
+        Some(Cell::text(ratio(estimate.median)).interval(Some(interval(estimate))))
+    };
+    push("Relative context switches", compared(&switches), one());
+    let label = format!("Throughput, {}", member.throughput_unit);
+    push(&label, absolute(&|own| Some(Cell::number(Some(own.qps?)))), dash());
+    let middle_half = |own: &Absolute| {
+        let (low, high) = own.qps_middle_half?;
+        Some(Cell::text(format!("{low} – {high}")))
+    };
+    push("Interquartile range of the slices", absolute(&middle_half), dash());
+    let shares = all.iter().filter_map(|(_, own, _)| own.background_share());
+    if shares.map(Share::as_fraction).any(|share| share >= SHOWN_BACKGROUND) {
+        let background = |own: &Absolute| {
+            let (cpu, share) = (own.background_cpu_us_per_query?, own.background_share()?);
+            Some(Cell::text(micros(cpu)).note(share.to_string()))
+        };
+        push("Background CPU µs per query", absolute(&background), dash());
+    }
+    let time = |of: &dyn Fn(&LatencySummary) -> Nanos| {
+        absolute(&|own| Some(Cell::number(Some(of(own.latency.as_ref()?)))))
+    };
+    push("Response time, mean", time(&|times| times.mean), dash());
+    for percentile in Percentile::ALL {
+        let name = percentile.name();
+        push(&format!("Response time, {name}"), time(&|times| percentile.of(times)), dash());
+        let relative = |row: &Compared| {
+            let one = percentile.relative_of(row)?;
+            let relative = one.relative?;
+            let cell = Cell::text(ratio(relative.median)).interval(Some(interval(relative)));
+            Some(cell.verdict(Verdict::tone(one.verdict), one.verdict.name()))
+        };
+        push(&format!("Relative {name}"), compared(&relative), one());
+    }
+    push("Response time, max", time(&|times| times.max), dash());
+    push("Blocks", compared(&|row| number(row.blocks)), dash());
+    push("Statements", absolute(&|own| number(own.statements)), dash());
+    push("Errors", absolute(&|own| number(own.errors)), dash());
+    push("Lock retries", absolute(&|own| number(own.busy_retries)), dash());
+    if member.rows.iter().any(|row| row.restart_medians.len() > 1) {
+        let medians = |row: &Compared| {
+            let medians = row.restart_medians.iter().map(|median| format!("{median:.3}"));
+            Some(medians.fold(Cell::empty(), Cell::note))
+        };
+        push("Median of each restart", compared(&medians), dash());
+    }
+    table
+}
+
 /// One line per candidate, microbenchmark and percentile.
 pub(crate) fn latency_csv(report: &Report) -> String {
     struct Line<'a> {
@@ -276,7 +360,7 @@ pub(crate) fn counters(report: &Report, output: Output) -> Section {
         section.title = if has_groups { "counted" } else { "counters" }.to_owned();
         if has_groups {
             section.about = OF_GROUPS.to_owned();
-            section.push(groups(report, output));
+            section.push(of_groups(report, output));
         }
         if counted {
             section.note(if has_groups { KEY } else { OF_KERNEL });
@@ -301,7 +385,7 @@ pub(crate) fn counters(report: &Report, output: Output) -> Section {
         }
     }
     if output == Output::Page && has_groups {
-        section.push(groups(report, output));
+        section.push(of_groups(report, output));
     }
     section
 }
@@ -319,7 +403,7 @@ fn multiplexed(report: &Report) -> Option<Share> {
     least.filter(|share| share.as_fraction() < 0.99)
 }
 
-fn groups(report: &Report, output: Output) -> Table {
+fn of_groups(report: &Report, output: Output) -> Table {
     let figures = CounterFigure::OF_GROUPS.map(|counter| Figure::of_counter(counter).title(output));
     let columns = [Column::group("group"), Column::name("candidate"), Column::number("count")];
     let columns = columns.into_iter().chain(figures.map(Column::number));

@@ -1,0 +1,158 @@
+//! The tables of groups for page and Markdown: a row per microbenchmark, a column per candidate. On a
+//! terminal their arrangement depends on the width of all of them, see `terminal/tables.rs`.
+
+use dbdyno_text::{Cell, Column, Row as TableRow, Table, Text};
+
+use super::{Block, Chart, Output, Section, class, mark, ratio_cell};
+use crate::figures::micros;
+use crate::html::charts::{Lane, point_estimate};
+use crate::metric::{Grouping, clients, compared, missing};
+use crate::model::{CandidateRecord, Estimate, Metric, MicrobenchmarkRows, Report, Row, Verdict};
+
+/// A group's microbenchmarks with their indices in the report.
+type Members<'a> = [(usize, &'a MicrobenchmarkRows)];
+
+/// Up to this many candidates the table fits a wide window, and its head may stick to the top.
+const FITTING_CANDIDATES: usize = 5;
+
+/// A table with charts per group, for the page.
+pub(crate) fn groups(report: &Report, metric: Metric, grouping: Grouping) -> Vec<Block> {
+    let mut section = Section::new("", "");
+    for (group, members) in grouping.groups(&report.microbenchmarks) {
+        let mut rows = members.iter().flat_map(|(_, member)| &member.rows);
+        let hint = match metric {
+            Metric::Qps if rows.all(|row| row.trusted_metric == Metric::Cpu) => {
+                "; prefer CPU per query here"
+            }
+            _ => "",
+        };
+        section.title(group, format!("{}, {}{hint}", metric.title(), metric.better()));
+        let fits = compared(report).len() <= FITTING_CANDIDATES;
+        let table = table(report, metric, &members, Output::Page).caption(group).frame(if fits {
+            "compare fits"
+        } else {
+            "compare"
+        });
+        let lanes = members.iter().map(|(_, member)| lanes(report, metric, member));
+        let noise = report.noise_of(metric).map(|noise| noise.as_fraction());
+        section.push(Block::Chart(Chart::Lanes(table, lanes.collect(), noise)));
+    }
+    section.blocks
+}
+
+/// All microbenchmarks in a table per metric, for Markdown; that of CPU has those that trust it.
+pub(crate) fn microbenchmarks(report: &Report) -> Section {
+    let mut section = Section::new("microbenchmarks", "Microbenchmarks");
+    for metric in [Metric::Qps, Metric::Cpu] {
+        let trusted = |(_, one): &(usize, &MicrobenchmarkRows)| {
+            metric == Metric::Qps || one.rows.iter().any(|row| row.trusted_metric == metric)
+        };
+        let members: Vec<_> = report.microbenchmarks.iter().enumerate().filter(trusted).collect();
+        if !members.is_empty() {
+            section.title(metric.title(), metric.better());
+            section.push(table(report, metric, &members, Output::Markdown));
+        }
+    }
+    section.push(
+        Text::default()
+            .code("+")
+            .and(" better than the baseline, ")
+            .code("-")
+            .and(" worse, ")
+            .code("~")
+            .and(" within noise; the 95% interval in parentheses."),
+    );
+    section
+}
+
+fn table(report: &Report, metric: Metric, members: &Members<'_>, output: Output) -> Table {
+    let is_page = output == Output::Page;
+    let mut columns = match is_page {
+        true => vec![Column::name("Microbenchmark")],
+        false => vec![Column::name("microbenchmark"), Column::text("group")],
+    };
+    if !is_page && report.is_sweep() {
+        columns.push(Column::number("clients"));
+    }
+    columns.push(Column::number(match (metric, is_page) {
+        (Metric::Qps, true) => "Baseline QPS",
+        (Metric::Cpu, true) => "Baseline CPU µs",
+        (Metric::Qps, false) => "baseline QPS",
+        (Metric::Cpu, false) => "baseline CPU µs",
+    }));
+    columns.extend(
+        compared(report)
+            .iter()
+            .map(|one| Column::number(&one.name).mark(mark(report, &one.name, one.role))),
+    );
+    let mut table = Table::new(columns);
+    for (index, member) in members {
+        let baseline = &member.baseline;
+        let base = match metric {
+            Metric::Qps => Cell::number(baseline.qps),
+            Metric::Cpu if is_page => Cell::number(baseline.cpu_us_per_query.map(micros)),
+            Metric::Cpu => Cell::number(baseline.cpu_us_per_query.map(|cpu| format!("{cpu:.2}"))),
+        };
+        let mut cells = Vec::new();
+        let unit = Some(&member.throughput_unit).filter(|unit| *unit != "statements/s");
+        if is_page {
+            let name = Cell::text(&member.name).link(format!("m{index}"));
+            let unit = unit.filter(|_| metric == Metric::Qps);
+            cells.push(match report.is_sweep() {
+                true => name.note(clients(member.clients)),
+                false => name,
+            });
+            cells.push(unit.into_iter().fold(base.class("base"), Cell::note));
+        } else {
+            let unit = unit.map_or_else(String::new, |unit| format!(" ({unit})"));
+            cells.extend([Cell::text(format!("{}{unit}", member.name)), Cell::text(&member.group)]);
+            cells.extend(report.is_sweep().then(|| Cell::number(Some(member.clients))));
+            cells.push(base);
+        }
+        cells.extend(compared(report).into_iter().map(|one| cell(report, metric, member, one)));
+        table.push(TableRow::new(cells));
+    }
+    table
+}
+
+/// A candidate's ratio, or why there is none.
+fn cell(
+    report: &Report,
+    metric: Metric,
+    member: &MicrobenchmarkRows,
+    candidate: &CandidateRecord,
+) -> Cell {
+    let Some(row) = member.row(&candidate.name) else {
+        let word = missing(report, &candidate.name);
+        return Cell::text(word).class(if word == "failed" { word } else { "" });
+    };
+    ratio(metric, row).unwrap_or_else(|| {
+        let is_measured = row.is_measured(metric);
+        let word = if is_measured { "too few blocks" } else { "–" };
+        Cell::text(word).class(class(row.verdict_of(metric).tone()))
+    })
+}
+
+/// A ratio to the baseline with its interval, or that it failed; `None` if it is unknown.
+pub(crate) fn ratio(metric: Metric, row: &Row) -> Option<Cell> {
+    let verdict = row.verdict_of(metric);
+    let of_value = |value| {
+        ratio_cell(value, metric, verdict).interval(row.estimate(metric).map(super::interval))
+    };
+    let failed = (verdict == Verdict::Failed).then(|| Cell::text("failed").class("failed"));
+    row.ratio(metric).map(of_value).or(failed)
+}
+
+fn lanes(report: &Report, metric: Metric, member: &MicrobenchmarkRows) -> Vec<Option<Lane>> {
+    let lane = |candidate: &CandidateRecord| {
+        let row = member.row(&candidate.name)?;
+        let mark = mark(report, &candidate.name, candidate.role);
+        Some(Lane { mark, tone: row.verdict_of(metric).tone(), estimate: drawn(metric, row)? })
+    };
+    compared(report).into_iter().map(lane).collect()
+}
+
+/// The estimate as it is drawn.
+fn drawn(metric: Metric, row: &Row) -> Option<Estimate> {
+    row.estimate(metric).or_else(|| row.ratio(metric).map(point_estimate))
+}
