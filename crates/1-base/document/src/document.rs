@@ -1,4 +1,5 @@
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::problem::line_number;
@@ -12,6 +13,7 @@ pub struct Document {
     toml: toml_edit::Document<String>,
     problems: RefCell<Vec<Problem>>,
     secrets: RefCell<Vec<Span>>,
+    keys: RefCell<BTreeSet<String>>,
 }
 
 impl Document {
@@ -27,6 +29,7 @@ impl Document {
                 toml,
                 problems: RefCell::default(),
                 secrets: RefCell::default(),
+                keys: RefCell::default(),
             }),
             Err(error) => {
                 let span = error.span().unwrap_or(0..0).into();
@@ -50,10 +53,25 @@ impl Document {
         }
     }
 
+    /// Adds a problem with help.
+    pub fn problem(&self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        self.report(Problem::new(span, message).help(help));
+    }
+
     /// Masks a part of the text in all problems shown. Passwords in URLs are masked anyway, as far
     /// as they are recognized.
     pub fn conceal(&self, span: Span) {
         self.secrets.borrow_mut().push(span);
+    }
+
+    pub(crate) fn add_key(&self, path: String) {
+        self.keys.borrow_mut().insert(path);
+    }
+
+    /// All keys that were read so far, present or not, each with its tables: `schedule.slice`.
+    #[must_use]
+    pub fn keys(&self) -> BTreeSet<String> {
+        self.keys.borrow().clone()
     }
 
     /// The number of problems so far; if it did not change, the text read since is valid.

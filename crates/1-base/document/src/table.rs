@@ -54,6 +54,39 @@ pub enum Setting<'d> {
     Boolean(bool),
 }
 
+/// An integer, or a quantity with its unit.
+pub trait Number: Sized {
+    /// Reads the number at the key.
+    fn read(
+        table: &mut Table<'_>,
+        key: &'static str,
+        range: RangeInclusive<Self>,
+    ) -> Option<Spanned<Self>>;
+}
+
+macro_rules! number {
+    ($type:ty, $read:expr) => {
+        impl Number for $type {
+            fn read(
+                table: &mut Table<'_>,
+                key: &'static str,
+                range: RangeInclusive<Self>,
+            ) -> Option<Spanned<Self>> {
+                $read(table, key, range)
+            }
+        }
+    };
+}
+
+number!(Nanos, Table::duration);
+number!(Share, Table::share);
+number!(Bytes, Table::size);
+number!(i64, Table::integer);
+number!(u32, |table: &mut Table<'_>, key, range: RangeInclusive<Self>| {
+    let value = table.integer(key, (*range.start()).into()..=(*range.end()).into())?;
+    Some(value.map(|value| value as Self))
+});
+
 impl<'d> Table<'d> {
     pub(crate) fn root(document: &'d Document, entries: &'d dyn TableLike) -> Self {
         let span = Span::default();
@@ -89,6 +122,22 @@ impl<'d> Table<'d> {
         self.document.report(problem);
     }
 
+    /// Adds a problem with help to the document.
+    pub fn problem(&self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        self.document.problem(span, message, help);
+    }
+
+    /// Like [`Table::problem`]; returns `None`, for a reader that the problem ends.
+    pub fn reject<T>(
+        &self,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Option<T> {
+        self.problem(span, message, help);
+        None
+    }
+
     /// Whether the key is present, with any type.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
@@ -115,13 +164,36 @@ impl<'d> Table<'d> {
     ) -> Option<Spanned<i64>> {
         let float = self.item(key).and_then(|item| Some((item.as_float()?, item.span())));
         if let Some((float, span)) = float.filter(|(float, _)| float.fract() == 0.0) {
-            self.read_keys.push(key);
+            self.mark(key);
             let message = format!("`{key}` must be an integer, not a float");
-            self.report(Problem::new(span_of(span), message).help(format!("write `{float}`")));
-            return None;
+            return self.reject(span_of(span), message, format!("write `{float}`"));
         }
         let value = self.read(key, "an integer", Item::as_integer)?;
         self.within(key, value, range)
+    }
+
+    /// Sets `field` to the number at the key, if there is a valid one within `range`.
+    pub fn set<T: Number>(&mut self, key: &'static str, range: RangeInclusive<T>, field: &mut T) {
+        if let Some(value) = T::read(self, key, range) {
+            *field = value.value;
+        }
+    }
+
+    /// The number at the key, within `range`.
+    pub fn number<T: Number>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Option<T> {
+        T::read(self, key, range).map(|value| value.value)
+    }
+
+    /// Sets `field` to the boolean at the key, if there is one.
+    pub fn set_bool(&mut self, key: &'static str, field: &mut bool) {
+        *field = self.bool(key).map_or(*field, |value| value.value);
+    }
+
+    /// Sets `field` to the value of the name at the key, if it is one of the given names.
+    pub fn set_choice<T: Clone>(&mut self, key: &'static str, words: &[(&str, T)], field: &mut T) {
+        if let Some(value) = self.choice(key, words) {
+            *field = value.value;
+        }
     }
 
     /// `true` or `false`.
@@ -194,7 +266,7 @@ impl<'d> Table<'d> {
         if found.is_none() {
             let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
             let message = format!("unknown `{key}`: `{}`", word.value);
-            self.report(Problem::new(word.span, message).help(did_you_mean(word.value, &names)));
+            self.problem(word.span, message, did_you_mean(word.value, &names));
         }
         found.map(|(_, value)| word.map(|_| value.clone()))
     }
@@ -282,7 +354,7 @@ impl<'d> Table<'d> {
 
     /// The tables of an array, in either notation; empty if the key is missing.
     pub fn tables(&mut self, key: &'static str) -> Vec<Self> {
-        self.read_keys.push(key);
+        self.mark(key);
         match self.item(key) {
             None => Vec::new(),
             Some(Item::ArrayOfTables(array)) => array
@@ -343,7 +415,7 @@ impl<'d> Table<'d> {
     pub fn refuse(&mut self, key: &'static str, why: &str, help: impl Into<String>) {
         if let Some(span) = self.key_span(key) {
             self.read_keys.push(key);
-            self.report(Problem::new(span, format!("`{key}` {why}")).help(help));
+            self.problem(span, format!("`{key}` {why}"), help);
         }
     }
 
@@ -371,9 +443,18 @@ impl<'d> Table<'d> {
         self.read_keys.contains(&key)
     }
 
+    /// Makes a key valid.
+    fn mark(&mut self, key: &'static str) {
+        self.read_keys.push(key);
+        self.document.add_key(self.path_of(key));
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
     fn inner(&self, key: &str, form: Form, entries: &'d dyn TableLike, span: Span) -> Self {
-        let path =
-            if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        let path = self.path_of(key);
         Self { document: self.document, entries, path, form, span, read_keys: Vec::new() }
     }
 
@@ -409,7 +490,7 @@ impl<'d> Table<'d> {
         expected: &str,
         get: impl FnOnce(&'d Item) -> Option<T>,
     ) -> Option<Spanned<T>> {
-        self.read_keys.push(key);
+        self.mark(key);
         let item = self.item(key)?;
         let value = get(item);
         if value.is_none() {
@@ -463,8 +544,7 @@ impl<'d> Table<'d> {
             Ok(value) => Some(text.map(|_| value)),
             Err(bad) => {
                 let message = format!("`{key}`: {}", bad.message);
-                self.report(Problem::new(text.span, message).help(bad.help));
-                None
+                self.reject(text.span, message, bad.help)
             }
         }
     }
@@ -479,8 +559,7 @@ impl<'d> Table<'d> {
             return Some(value);
         }
         let help = format!("it must be from {} to {}", range.start(), range.end());
-        self.report(Problem::new(value.span, format!("`{key}` is out of range")).help(help));
-        None
+        self.reject(value.span, format!("`{key}` is out of range"), help)
     }
 
     fn span_of_key(&self, key: &str) -> Span {

@@ -1,6 +1,6 @@
 //! The keys of a candidate about compiling its system: `source`, `variant`, `compiler` and others.
 
-use dbdyno_document::{Problem, Spanned, Table, did_you_mean, nearest};
+use dbdyno_document::{Spanned, Table, did_you_mean, nearest};
 use dbdyno_types::FlagCheck;
 use dbdyno_types::build::{
     BoltProfileMethod, BuildType, ConfigureTool, Hardening, Lto, Optimization, Packaging, Pgo,
@@ -51,7 +51,7 @@ pub fn is_requested(table: &Table<'_>) -> bool {
 /// Rejects all keys for compiling.
 pub fn refuse(table: &mut Table<'_>, help: &str) {
     for key in KEYS.into_iter().chain(SETTINGS) {
-        table.refuse(key, "is for systems that dbdyno compiles", help);
+        table.refuse(key, "applies to systems that dbdyno compiles only", help);
     }
 }
 
@@ -62,8 +62,11 @@ pub fn read(
     default: Option<&SourceOrigin>,
 ) -> Option<Build> {
     if !is_requested(table) {
-        let problem = Problem::new(table.span(), "missing key `variant` in [[candidate]]");
-        table.report(problem.help("add one, such as `variant = \"rel\"`"));
+        table.problem(
+            table.span(),
+            "missing key `variant` in [[candidate]]",
+            "add one, such as `variant = \"rel\"`",
+        );
     }
     let chosen = read_variant(table, definitions);
     let default = default.or(definitions.source.as_ref());
@@ -148,7 +151,7 @@ fn find_variant(
         let own = definitions.variants.iter().map(|(name, _)| name);
         let all = presets.iter().chain(own).map(String::as_str);
         let message = format!("unknown variant `{}`", name.value);
-        table.report(Problem::new(name.span, message).help(help_of_unknown(name.value, all)));
+        table.problem(name.span, message, help_of_unknown(name.value, all));
     }
     preset
 }
@@ -168,9 +171,11 @@ pub fn read_compiler(table: &mut Table<'_>) -> Option<String> {
         return (!table.has("compiler")).then(|| "gcc".to_owned());
     };
     if compiler.value.is_empty() || compiler.value.contains(char::is_control) {
-        let problem = Problem::new(compiler.span, "`compiler` is not the name of a compiler");
-        table.report(problem.help("use `gcc`, `clang`, a versioned name or a path"));
-        return None;
+        return table.reject(
+            compiler.span,
+            "`compiler` is not the name of a compiler",
+            "use `gcc`, `clang`, a versioned name or a path",
+        );
     }
     Some(compiler.value.to_owned())
 }
@@ -185,7 +190,7 @@ pub fn read_flags(table: &mut Table<'_>) -> Option<Vec<String>> {
         if !flag.value.starts_with('-') || flag.value.contains(char::is_control) {
             let message = format!("`{}` is not a compiler flag", flag.value);
             let help = "flags start with `-`; join arguments: \"--param=max-inline=9\"";
-            table.report(Problem::new(flag.span, message).help(help));
+            table.problem(flag.span, message, help);
         }
     }
     Some(flags.value.into_iter().map(|flag| flag.value.to_owned()).collect())
@@ -202,7 +207,7 @@ fn read_check(table: &Table<'_>, name: Spanned<&str>) -> Option<FlagCheck> {
     if check.is_none() {
         let message = format!("unknown check `{}`", name.value);
         let help = did_you_mean(name.value, &FlagCheck::ALL.map(FlagCheck::name));
-        table.report(Problem::new(name.span, message).help(help));
+        table.problem(name.span, message, help);
     }
     check
 }
@@ -213,8 +218,11 @@ fn read_arguments(table: &mut Table<'_>) -> Option<Vec<String>> {
     };
     for argument in &arguments.value {
         if argument.value.is_empty() || argument.value.contains(char::is_control) {
-            let problem = Problem::new(argument.span, "an argument must be one line and not empty");
-            table.report(problem.help("write it as for the tool, such as \"-DWITH_NUMA=ON\""));
+            table.problem(
+                argument.span,
+                "an argument must be one line and not empty",
+                "write it as for the tool, such as \"-DWITH_NUMA=ON\"",
+            );
         }
     }
     Some(arguments.value.into_iter().map(|argument| argument.value.to_owned()).collect())
@@ -238,7 +246,7 @@ fn read_bolt(table: &mut Table<'_>, variant: &Variant) -> bool {
 }
 
 fn refuse_without_bolt(table: &mut Table<'_>, key: &'static str) {
-    table.refuse(key, "is for candidates that BOLT optimizes", "set `bolt = true`");
+    table.refuse(key, "applies to candidates that BOLT optimizes only", "set `bolt = true`");
 }
 
 /// Reads the keys for a variant; the outer `None` after a problem. With `bolt = false`, BOLT needs
@@ -260,7 +268,7 @@ fn read_training(
     if variant.pgo == Pgo::Off && !with_bolt {
         for key in ["training", "training_time"] {
             let help = "set `pgo = \"instrument\"`, `pgo = \"sample\"` or `bolt = true`";
-            table.refuse(key, "is for candidates that use a profile", help);
+            table.refuse(key, "applies to candidates with a profile only", help);
         }
         return Some(None);
     }
@@ -270,7 +278,7 @@ fn read_training(
         if !table.has("training") {
             let message = format!("missing `training`: `{variant}` uses a profile");
             let help = "list microbenchmarks or groups; exclude with `!`: [\"all\", \"!point-1\"]";
-            table.report(Problem::new(table.span(), message).help(help));
+            table.problem(table.span(), message, help);
         }
         return None;
     };
@@ -281,7 +289,7 @@ fn read_training(
         catalog.select(bare).map_err(|unmatched| {
             for one in unmatched {
                 let span = words[one.index].span;
-                table.report(Problem::new(span, one.to_string()).help(one.help()));
+                table.problem(span, one.to_string(), one.help());
             }
         })
     };
@@ -290,9 +298,11 @@ fn read_training(
     let left_out = |name: &str| out.iter().any(|other| other.name == name);
     let microbenchmarks: Vec<_> = chosen.into_iter().filter(|one| !left_out(&one.name)).collect();
     if microbenchmarks.is_empty() {
-        let problem = Problem::new(words.span, "`training` selects nothing");
-        table.report(problem.help("list at least one microbenchmark that is not excluded"));
-        return None;
+        return table.reject(
+            words.span,
+            "`training` selects nothing",
+            "list at least one microbenchmark that is not excluded",
+        );
     }
     let words = words.value.iter().map(|word| word.value.to_owned()).collect();
     Some(Some(Training { words, microbenchmarks, time, bolt_profile }))
@@ -329,7 +339,7 @@ pub fn read_variants(root: &mut Table<'_>) -> Vec<(String, Option<VariantOverrid
         let overrides = read_definition(table, &presets);
         if presets.iter().any(|preset| preset == name.value) {
             let message = format!("`{}` is the name of a preset", name.value);
-            all.report(Problem::new(name.span, message).help("choose another name"));
+            all.problem(name.span, message, "choose another name");
         } else {
             let valid = names::of_variant(&all, name);
             variants.push((name.value.to_owned(), overrides.filter(|_| valid.is_some())));
@@ -342,7 +352,8 @@ fn read_definition(mut table: Table<'_>, presets: &[String]) -> Option<VariantOv
     let base = read_base(&mut table, presets);
     let settings = read_settings(&mut table);
     let bolt = table.bool("bolt").map(|value| value.value);
-    let compiler = if table.has("compiler") { read_compiler(&mut table) } else { None };
+    let named = table.has("compiler");
+    let compiler = read_compiler(&mut table).filter(|_| named);
     let flags = read_flags(&mut table).unwrap_or_default();
     table.finish();
     Some(VariantOverrides { base: base?, compiler, flags, bolt, ..settings })
@@ -378,9 +389,7 @@ fn read_native(table: &mut Table<'_>) -> Option<String> {
     if native.value {
         return Some("native".to_owned());
     }
-    let problem = Problem::new(native.span, "`native` must be true");
-    table.report(problem.help("remove it, or set `march` and `mtune`"));
-    None
+    table.reject(native.span, "`native` must be true", "remove it, or set `march` and `mtune`")
 }
 
 fn read_base(table: &mut Table<'_>, presets: &[String]) -> Option<String> {
@@ -392,8 +401,7 @@ fn read_base(table: &mut Table<'_>, presets: &[String]) -> Option<String> {
     }
     let message = format!("unknown preset `{}`", base.value);
     let names = presets.iter().map(String::as_str);
-    table.report(Problem::new(base.span, message).help(help_of_unknown(base.value, names)));
-    None
+    table.reject(base.span, message, help_of_unknown(base.value, names))
 }
 
 /// The help text for an unknown variant: the nearest one, or else where they are listed.
@@ -427,8 +435,7 @@ fn read_name(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+/".contains(c);
     if name.value.is_empty() || !name.value.chars().all(valid) {
         let message = format!("invalid value of `{key}`: `{}`", name.value);
-        table.report(Problem::new(name.span, message).help("write it as for the compiler"));
-        return None;
+        return table.reject(name.span, message, "write it as for the compiler");
     }
     Some(name.value.to_owned())
 }

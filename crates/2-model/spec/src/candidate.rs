@@ -54,6 +54,19 @@ pub enum Program {
     Server(ServerSystem),
 }
 
+impl Program {
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Sqlite].into_iter().chain(ServerSystem::ALL.map(Self::Server))
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Server(system) => system.name(),
+        }
+    }
+}
+
 /// Reads all candidates.
 pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<CandidateSection<'d>> {
     if root.is_table("candidate") {
@@ -62,8 +75,7 @@ pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<CandidateS
     }
     let tables = root.tables("candidate");
     if tables.is_empty() {
-        let problem = Problem::new(root.span(), "missing [[candidate]]");
-        root.report(problem.help("add one with `name` and `system`"));
+        root.problem(root.span(), "missing [[candidate]]", "add one with `name` and `system`");
     }
     let mut names: Vec<Spanned<&str>> = Vec::with_capacity(tables.len());
     let mut candidates = Vec::with_capacity(tables.len());
@@ -82,14 +94,13 @@ fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Op
     if name.value == CONTROL {
         let message = format!("reserved name `{CONTROL}`");
         let help = "it is the name of the second instance of the baseline";
-        table.report(Problem::new(name.span, message).help(help));
-        return None;
+        return table.reject(name.span, message, help);
     }
     if let Some(first) = taken.iter().find(|other| other.value == name.value) {
         let line = table.document().line_of(first.span);
         let message = format!("duplicate candidate name `{}`", name.value);
         let help = format!("first used in line {line}");
-        table.report(Problem::new(name.span, message).help(help));
+        table.problem(name.span, message, help);
     }
     taken.push(name);
     Some(name.value)
@@ -101,9 +112,8 @@ fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> 
     let delays = Share::default()..=Share::from_percent(1000.0);
     let delay = table.share("injected_delay", delays)?;
     if let (Some(Program::Server(_)), Some(place)) = (program, place) {
-        let message = "`injected_delay` is for SQLite";
-        table.report(Problem::new(place, message).help("remove `injected_delay`"));
-        return None;
+        let message = "`injected_delay` applies to SQLite only";
+        return table.reject(place, message, "remove `injected_delay`");
     }
     Some(delay.value)
 }
@@ -114,12 +124,12 @@ fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::Li
         Some(Program::Server(_)) if !table.has("url") => live::read(table),
         Some(Program::Server(_)) => {
             let help = "use `dbdyno live optimize --pid PID` for a running server";
-            table.refuse("live", "is for a server that dbdyno starts", help);
+            table.refuse("live", "applies to servers that dbdyno starts only", help);
             None
         }
         Some(Program::Sqlite) => {
             let help = "SQLite is a library in dbdyno's worker: remove `live`";
-            table.refuse("live", "is for servers", help);
+            table.refuse("live", "applies to servers only", help);
             None
         }
         None => None,
@@ -133,7 +143,8 @@ fn read_rest<'d>(
 ) -> CandidateSection<'d> {
     let table_document = table.document();
     table.require("system");
-    let program = table.choice("system", &programs()).map(|program| program.value);
+    let programs: Vec<_> = Program::all().map(|program| (program.name(), program)).collect();
+    let program = table.choice("system", &programs).map(|program| program.value);
     let injected_delay = read_delay(&mut table, program);
     let url = table.key_span("url");
     let live = read_live(&mut table, program);
@@ -164,19 +175,14 @@ fn read_rest<'d>(
     CandidateSection { name, program, url, live, complete, others: all }
 }
 
-fn programs() -> Vec<(&'static str, Program)> {
-    let servers = ServerSystem::ALL.map(|system| (system.name(), Program::Server(system)));
-    [("sqlite", Program::Sqlite)].into_iter().chain(servers).collect()
-}
-
 fn read_sqlite(table: &mut Table<'_>, sections: &Sections) -> Option<System> {
     for key in ["configure", "configure_with"] {
-        table.refuse(key, "is for servers", "SQLite has no configure step: remove it");
+        table.refuse(key, "applies to servers only", "SQLite has no configure step: remove it");
     }
     let build = build::read(table, &sections.definitions, None);
     let config = read_sqlite_settings(table.table("sqlite"), sections.sqlite);
     for key in server::KEYS.into_iter().chain(existing::KEYS) {
-        table.refuse(key, "is for servers", "configure SQLite in `sqlite = { … }`");
+        table.refuse(key, "applies to servers only", "configure SQLite in `sqlite = { … }`");
     }
     build.map(|build| System::Sqlite { build, config })
 }
@@ -190,7 +196,7 @@ fn read_server(
     let title = system.title();
     table.refuse(
         "sqlite",
-        "is for SQLite",
+        "applies to SQLite only",
         format!("configure {title} in `configuration = {{ … }}`"),
     );
     let defaults = sections.servers.iter().find(|(of, _)| *of == system);
@@ -220,33 +226,25 @@ pub fn read_sqlite_settings(table: Option<Table<'_>>, mut config: SqliteConfig) 
         if size.value.as_bytes().is_power_of_two() {
             config.page_size = size.value;
         } else {
-            let problem = Problem::new(size.span, "`page_size` must be a power of two");
-            table.report(problem.help("valid values: 512 B, 1 KiB, 2 KiB, 4 KiB … 64 KiB"));
+            table.problem(
+                size.span,
+                "`page_size` must be a power of two",
+                "valid values: 512 B, 1 KiB, 2 KiB, 4 KiB … 64 KiB",
+            );
         }
     }
     let caches = Bytes::from_kib(64)..=Bytes::from_mib(1 << 20);
-    if let Some(size) = table.size("cache_size", caches) {
-        config.cache_size = size.value;
-    }
-    let journal_mode = table.choice(
-        "journal_mode",
-        &[
-            ("wal", JournalMode::Wal),
-            ("delete", JournalMode::Delete),
-            ("truncate", JournalMode::Truncate),
-            ("persist", JournalMode::Persist),
-        ],
-    );
-    if let Some(mode) = journal_mode {
-        config.journal_mode = mode.value;
-    }
-    let synchronous = table.choice(
-        "synchronous",
-        &[("off", Synchronous::Off), ("normal", Synchronous::Normal), ("full", Synchronous::Full)],
-    );
-    if let Some(synchronous) = synchronous {
-        config.synchronous = synchronous.value;
-    }
+    table.set("cache_size", caches, &mut config.cache_size);
+    let modes = [
+        ("wal", JournalMode::Wal),
+        ("delete", JournalMode::Delete),
+        ("truncate", JournalMode::Truncate),
+        ("persist", JournalMode::Persist),
+    ];
+    table.set_choice("journal_mode", &modes, &mut config.journal_mode);
+    let modes =
+        [("off", Synchronous::Off), ("normal", Synchronous::Normal), ("full", Synchronous::Full)];
+    table.set_choice("synchronous", &modes, &mut config.synchronous);
     table.finish();
     config
 }
@@ -270,12 +268,12 @@ fn read_matrix(table: &mut Table<'_>, program: Option<Program>) -> Option<Matrix
         Program::Server(system) if !table.has("url") => system,
         Program::Server(_) => {
             let help = "dbdyno does not configure a server with a `url`";
-            table.refuse("matrix", "is for a server that dbdyno starts", help);
+            table.refuse("matrix", "applies to servers that dbdyno starts only", help);
             return None;
         }
         Program::Sqlite => {
             let help = "write a [[candidate]] with `sqlite = { … }` for each combination";
-            table.refuse("matrix", "is for servers", help);
+            table.refuse("matrix", "applies to servers only", help);
             return None;
         }
     };
@@ -284,17 +282,17 @@ fn read_matrix(table: &mut Table<'_>, program: Option<Program>) -> Option<Matrix
     let mut settings: Vec<(Spanned<String>, Vec<String>)> = Vec::new();
     for (name, values) in server::read_configuration_lists(&mut matrix, system) {
         if settings.iter().any(|(other, _)| other.value == name.value) {
-            report(&matrix, name.span, format!("`{}` is set twice", name.value), "remove one");
+            matrix.problem(name.span, format!("`{}` is set twice", name.value), "remove one");
         }
         if values.value.len() < 2 {
             let help = "write a setting with one value in `configuration`";
-            report(&matrix, values.span, format!("`{}` needs two values", name.value), help);
+            matrix.problem(values.span, format!("`{}` needs two values", name.value), help);
         }
         for (index, value) in values.value.iter().enumerate() {
             if values.value[..index].iter().any(|other| part(&other.value) == part(&value.value)) {
                 let message = format!("`{}` twice", value.value);
                 let help = "each value gives candidates with a name of their own";
-                report(&matrix, value.span, message, help);
+                matrix.problem(value.span, message, help);
             }
         }
         settings.push((name, values.value.into_iter().map(|value| value.value).collect()));
@@ -302,18 +300,14 @@ fn read_matrix(table: &mut Table<'_>, program: Option<Program>) -> Option<Matrix
     let count = settings.iter().fold(1_usize, |all, (_, values)| all.saturating_mul(values.len()));
     if count > MOST {
         let help = format!("at most {MOST}: each has a server and a copy of the data");
-        report(&matrix, span, format!("`matrix` has {count} combinations"), &help);
+        matrix.problem(span, format!("`matrix` has {count} combinations"), &help);
     }
     if settings.is_empty() && matrix.document().problem_count() == problems_before {
         let help = "as in { innodb_flush_neighbors = [0, 1] }";
-        report(&matrix, span, "`matrix` is empty".to_owned(), help);
+        matrix.problem(span, "`matrix` is empty".to_owned(), help);
     }
     let is_valid = matrix.document().problem_count() == problems_before;
     is_valid.then_some(Matrix { span, settings })
-}
-
-fn report(table: &Table<'_>, span: Span, message: String, help: &str) {
-    table.report(Problem::new(span, message).help(help));
 }
 
 impl Matrix {
@@ -355,7 +349,7 @@ impl Matrix {
         if let Some(long) = candidates.iter().find(|one| one.name.len() > names::LONGEST) {
             let message = format!("the name {} is too long", long.name);
             let help = format!("at most {} characters: shorten `name`", names::LONGEST);
-            document.report(Problem::new(self.span, message).help(help));
+            document.problem(self.span, message, help);
         }
         candidates
     }
@@ -395,7 +389,7 @@ fn check_names(root: &Table<'_>, candidates: &[CandidateSection<'_>]) {
         if taken.iter().any(is_equal) {
             let message = format!("duplicate candidate name `{}`, of a `matrix`", one.name);
             let span = root.key_span("candidate").unwrap_or_default();
-            root.report(Problem::new(span, message).help("rename one of the candidates"));
+            root.problem(span, message, "rename one of the candidates");
         }
         taken.push(one);
     }

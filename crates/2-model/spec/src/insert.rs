@@ -1,19 +1,20 @@
 //! `[insert_benchmark]`: load in steps, then run queries during inserts at a fixed rate.
 
-use dbdyno_document::{Problem, Spanned, Table};
+use dbdyno_document::Table;
 use dbdyno_units::{Nanos, Share};
 use dbdyno_workloads::insert::{Inserts, LEAST_DATA, MOST_DATA, Mix, Plan, QueryKind, Step, Task};
 
 use crate::experiment::{InsertBenchmark, Workload};
+use crate::workload::check_duplicates;
 
 /// Each client has up to two connections, and servers limit their number.
-const MOST_CLIENTS: i64 = 1024;
+const MOST_CLIENTS: u32 = 1024;
 
 /// More rows than fit on any disk.
 const MOST_ROWS: i64 = 1_000_000_000_000;
 
 /// Larger commits would measure bulk loading, not commits.
-const MOST_ROWS_PER_COMMIT: i64 = 100_000;
+const MOST_ROWS_PER_COMMIT: u32 = 100_000;
 
 /// More than any system achieves from one client.
 const MOST_RATE: i64 = 100_000_000;
@@ -41,105 +42,67 @@ pub fn read(root: &mut Table<'_>) -> Option<InsertBenchmark> {
 }
 
 fn read_section(table: &mut Table<'_>) -> InsertBenchmark {
-    let clients = integer(table, "clients", 1..=MOST_CLIENTS, 1);
-    let tables = table.integer("tables", 1..=MOST_CLIENTS);
-    if let Some(tables) = tables.filter(|tables| tables.value > clients) {
-        let message = format!("{} tables are more than the {clients} clients", tables.value);
-        let help = "each client inserts into one table: use at least as many clients as tables";
-        table.report(Problem::new(tables.span, message).help(help));
+    let mut plan = Plan {
+        clients: 1,
+        tables: 1,
+        data_length: 10,
+        delete_per_insert: false,
+        steps: Vec::new(),
+    };
+    table.set("clients", 1..=MOST_CLIENTS, &mut plan.clients);
+    if let Some(tables) = table.integer("tables", 1..=MOST_CLIENTS.into()) {
+        plan.tables = tables.value as u32;
+        if plan.tables > plan.clients {
+            let message =
+                format!("{} tables are more than the {} clients", plan.tables, plan.clients);
+            let help = "each client inserts into one table: use at least as many clients as tables";
+            table.problem(tables.span, message, help);
+        }
     }
-    let tables = tables.map_or(1, |tables| tables.value);
-    let rows = read_rows(table.table("rows"));
-    let commits = read_rows_per_commit(table.table("rows_per_commit"));
-    let mut steps = loads(&rows, &commits);
-    steps.extend(mixes(table, commits.q));
-    let delete_per_insert = table.bool("delete_per_insert").is_some_and(|deletes| deletes.value);
-    let data = integer(table, "data_length", LEAST_DATA.into()..=MOST_DATA.into(), 10);
-    let repeats = integer(table, "repeats", 1..=100, 1);
-    let copies = table.bool("copies").is_none_or(|copies| copies.value);
-    let shares = Share::from_percent(1.0)..=Share::from_percent(100.0);
-    let stall = table.share("stall", shares).map(|stall| stall.value);
-    InsertBenchmark {
-        plan: Plan {
-            clients: clients as u32,
-            tables: tables as u32,
-            data_length: data as u32,
-            delete_per_insert,
-            steps,
-        },
-        repeats: repeats as u32,
-        copies,
-        stall: stall.unwrap_or(Share::from_percent(50.0)),
-    }
-}
-
-fn integer(
-    table: &mut Table<'_>,
-    key: &'static str,
-    range: std::ops::RangeInclusive<i64>,
-    default: i64,
-) -> i64 {
-    table.integer(key, range).map_or(default, |value| value.value)
-}
-
-/// Rows per client of each load step.
-struct Rows {
-    i0: i64,
-    i1: i64,
-    i2: i64,
-}
-
-fn read_rows(table: Option<Table<'_>>) -> Rows {
-    let mut rows = Rows { i0: 1_000_000, i1: 1_000_000, i2: 0 };
-    if let Some(mut table) = table {
+    // Rows per client of each load step.
+    let [mut i0, mut i1, mut i2] = [1_000_000, 1_000_000, 0];
+    if let Some(mut rows) = table.table("rows") {
         // Range queries need rows to find.
-        rows.i0 = integer(&mut table, "i0", 1_000..=MOST_ROWS, rows.i0);
-        rows.i1 = integer(&mut table, "i1", 0..=MOST_ROWS, rows.i1);
-        rows.i2 = integer(&mut table, "i2", 0..=MOST_ROWS, rows.i2);
+        rows.set("i0", 1_000..=MOST_ROWS, &mut i0);
+        rows.set("i1", 0..=MOST_ROWS, &mut i1);
+        rows.set("i2", 0..=MOST_ROWS, &mut i2);
+        rows.finish();
+    }
+    // Rows per commit of each step that inserts: the values of the published benchmark.
+    let mut commits = [("i0", 100), ("i1", 50), ("i2", 5), ("q", 50)];
+    if let Some(mut table) = table.table("rows_per_commit") {
+        for (step, rows) in &mut commits {
+            table.set(step, 1..=MOST_ROWS_PER_COMMIT, rows);
+        }
         table.finish();
     }
-    rows
-}
-
-/// Rows per commit of each step that inserts.
-struct Commits {
-    i0: u32,
-    i1: u32,
-    i2: u32,
-    q: u32,
-}
-
-fn read_rows_per_commit(table: Option<Table<'_>>) -> Commits {
-    // The values of the published benchmark.
-    let mut commits = Commits { i0: 100, i1: 50, i2: 5, q: 50 };
-    if let Some(mut table) = table {
-        let mut read = |key, default: u32| {
-            integer(&mut table, key, 1..=MOST_ROWS_PER_COMMIT, default.into()) as u32
-        };
-        commits = Commits {
-            i0: read("i0", commits.i0),
-            i1: read("i1", commits.i1),
-            i2: read("i2", commits.i2),
-            q: read("q", commits.q),
-        };
-        table.finish();
-    }
-    commits
+    let commits = commits.map(|(_, rows)| rows);
+    plan.steps = loads([i0, i1, i2], commits);
+    plan.steps.extend(mixes(table, commits[3]));
+    table.set_bool("delete_per_insert", &mut plan.delete_per_insert);
+    table.set("data_length", LEAST_DATA..=MOST_DATA, &mut plan.data_length);
+    let mut benchmark =
+        InsertBenchmark { plan, repeats: 1, copies: true, stall: Share::from_percent(50.0) };
+    table.set("repeats", 1..=100, &mut benchmark.repeats);
+    table.set_bool("copies", &mut benchmark.copies);
+    let shares = Share::from_percent(1.0)..=Share::from_percent(100.0);
+    table.set("stall", shares, &mut benchmark.stall);
+    benchmark
 }
 
 /// The steps before the queries.
-fn loads(rows: &Rows, commits: &Commits) -> Vec<Step> {
+fn loads([i0, i1, i2]: [i64; 3], commits: [u32; 4]) -> Vec<Step> {
     let insert = |name: &str, rows: i64, rows_per_commit, indexed| Step {
         name: name.to_owned(),
         task: Task::Insert(Inserts { rows_per_client: rows as u64, rows_per_commit, indexed }),
     };
     let plain = |name: &str, task| Step { name: name.to_owned(), task };
-    let mut steps = vec![insert("l.i0", rows.i0, commits.i0, false), plain("l.x", Task::Index)];
-    if rows.i1 > 0 {
-        steps.push(insert("l.i1", rows.i1, commits.i1, true));
+    let mut steps = vec![insert("l.i0", i0, commits[0], false), plain("l.x", Task::Index)];
+    if i1 > 0 {
+        steps.push(insert("l.i1", i1, commits[1], true));
     }
-    if rows.i2 > 0 {
-        steps.push(insert("l.i2", rows.i2, commits.i2, true));
+    if i2 > 0 {
+        steps.push(insert("l.i2", i2, commits[2], true));
     }
     steps.push(plain("settle", Task::Settle));
     steps
@@ -158,25 +121,20 @@ fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
     let times = table.one_or_more_durations("seconds", TIMES);
     let kinds = table.choice("queries", &QUERIES).map_or(QUERIES[0].1, |kinds| kinds.value);
     let are_known = rates.is_some() || !table.has("rates");
-    let rates = match rates {
-        Some(rates) => {
-            check_twice(table, &rates.value);
-            rates.value.iter().map(|rate| rate.value as u32).collect()
-        }
-        None => vec![100, 500, 1000],
-    };
-    let times = match times {
-        None => vec![Nanos::from_secs(60)],
-        Some(times) => {
-            let count = times.value.len();
-            if are_known && count != 1 && count != rates.len() {
-                let message = format!("{count} times for {} rates", rates.len());
-                let help = "set one time for all rates, or one for each";
-                table.report(Problem::new(times.span, message).help(help));
-            }
-            times.value.iter().map(|time| time.value).collect()
-        }
-    };
+    let rates = rates.map_or(vec![100, 500, 1000], |rates| {
+        let help = "each rate is one step; use `repeats` to measure everything again";
+        check_duplicates(table, &rates.value, "rate", help);
+        rates.value.iter().map(|rate| rate.value as u32).collect()
+    });
+    if let Some(times) = &times
+        && are_known
+        && ![1, rates.len()].contains(&times.value.len())
+    {
+        let message = format!("{} times for {} rates", times.value.len(), rates.len());
+        table.problem(times.span, message, "set one time for all rates, or one for each");
+    }
+    let times: Vec<Nanos> =
+        times.iter().flat_map(|times| &times.value).map(|time| time.value).collect();
     let mut steps = Vec::new();
     for (place, rate) in rates.into_iter().enumerate() {
         let time = times.get(place).or(times.first()).copied().unwrap_or(Nanos::from_secs(60));
@@ -186,16 +144,6 @@ fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
         }
     }
     steps
-}
-
-fn check_twice(table: &Table<'_>, rates: &[Spanned<i64>]) {
-    for (i, rate) in rates.iter().enumerate() {
-        if rates[..i].iter().any(|earlier| earlier.value == rate.value) {
-            let message = format!("duplicate rate {}", rate.value);
-            let help = "each rate is one step; use `repeats` to measure everything again";
-            table.report(Problem::new(rate.span, message).help(help));
-        }
-    }
 }
 
 impl InsertBenchmark {

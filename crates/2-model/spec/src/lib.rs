@@ -18,9 +18,8 @@ mod parse;
 mod schedule;
 mod server;
 mod source;
-mod target;
 mod workload;
 
 pub use names::CONTROL;
-pub use parse::{parse, parse_with_files};
+pub use parse::{parse, parse_with_files, valid_keys};
 pub use workload::ReadFile;

@@ -1,6 +1,6 @@
 //! `live` of a candidate: the live optimizer rewrites its server's code layout while it runs.
 
-use dbdyno_document::{Problem, Span, Spanned, Table, did_you_mean};
+use dbdyno_document::{Span, Table, did_you_mean};
 use dbdyno_types::build::BoltProfileMethod;
 use dbdyno_units::Nanos;
 
@@ -11,7 +11,7 @@ use crate::experiment::{Build, Candidate, Counts, Live, System, Train, Training,
 const PROFILES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
 
 /// Each sample costs microseconds of kernel time; above its limit the kernel throttles.
-const FREQUENCIES: std::ops::RangeInclusive<i64> = 50..=20_000;
+const FREQUENCIES: std::ops::RangeInclusive<u32> = 50..=20_000;
 
 /// Shorter pauses are not enough to stop all threads; longer ones are unacceptable.
 const PAUSES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(5)..=Nanos::from_secs(10);
@@ -50,9 +50,7 @@ pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
     }
     let mut table = table.table("live")?;
     let mut live = DEFAULT;
-    if let Some(profile) = table.duration("profile", PROFILES) {
-        live.profile = profile.value;
-    }
+    table.set("profile", PROFILES, &mut live.profile);
     let samples_of = table.string("samples_of");
     if let Some(other) = samples_of {
         live.samples_of = Some(other.value.to_owned());
@@ -63,32 +61,20 @@ pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
             table.refuse(key, "cannot be combined with `samples_of`", "leave it out");
         }
     }
-    if let Some(frequency) = table.integer("frequency", FREQUENCIES) {
-        live.frequency = frequency.value as u32;
-    }
-    if let Some(train) = table.choice("train", &[("each", Train::Each), ("once", Train::Once)]) {
-        live.train = train.value;
-    }
-    if let Some(counts) = table.choice("counts", &Counts::NAMES) {
-        live.counts = counts.value;
-    }
+    table.set("frequency", FREQUENCIES, &mut live.frequency);
+    table.set_choice("train", &[("each", Train::Each), ("once", Train::Once)], &mut live.train);
+    table.set_choice("counts", &Counts::NAMES, &mut live.counts);
     let clients = table.integer("clients", 1..=1024);
-    live.clients = clients.as_ref().map(|clients| clients.value as u32);
-    if let Some(pause) = table.duration("max_pause", PAUSES) {
-        live.max_pause = pause.value;
-    }
-    if let Some(keep) = table.bool("keep_order") {
-        live.keep_order = keep.value;
-    }
-    if let Some(force) = table.bool("force") {
-        live.force = force.value;
-    }
+    live.clients = clients.map(|clients| clients.value as u32);
+    table.set("max_pause", PAUSES, &mut live.max_pause);
+    table.set_bool("keep_order", &mut live.keep_order);
+    table.set_bool("force", &mut live.force);
     table.finish();
     Some(LiveSection {
         live: Some(live),
         span,
-        clients: clients.map(|Spanned { span, .. }| span),
-        samples_of: samples_of.map(|Spanned { span, .. }| span),
+        clients: clients.map(|clients| clients.span),
+        samples_of: samples_of.map(|other| other.span),
     })
 }
 
@@ -102,7 +88,7 @@ pub fn check(root: &Table<'_>, reads: &[&LiveSection], workload: &Workload) {
             {
                 let message = "candidates with `live` have different warm-ups";
                 let help = "set the same `train`, `clients` and `profile` in each `live`";
-                root.report(Problem::new(span, message).help(help));
+                root.problem(span, message, help);
             }
         }
     }
@@ -112,7 +98,7 @@ pub fn check(root: &Table<'_>, reads: &[&LiveSection], workload: &Workload) {
             let measured: Vec<String> = workload.clients.iter().map(u32::to_string).collect();
             let message = format!("{clients} clients are not measured");
             let help = format!("`clients` of [workload] has {}", measured.join(", "));
-            root.report(Problem::new(span, message).help(help));
+            root.problem(span, message, help);
         }
     }
 }
@@ -125,21 +111,19 @@ pub fn check_samples(root: &Table<'_>, candidates: &[candidate::CandidateSection
         let name = live.samples_of.as_deref().unwrap_or_default();
         let Some(other) = candidates.iter().find(|other| other.name == Some(name)) else {
             let names: Vec<&str> = candidates.iter().filter_map(|one| one.name).collect();
-            let problem = Problem::new(span, format!("unknown candidate `{name}`"));
-            root.report(problem.help(did_you_mean(name, &names)));
+            root.problem(span, format!("unknown candidate `{name}`"), did_you_mean(name, &names));
             continue;
         };
         // Problems of invalid candidates were already reported.
         let (Some(own), Some(other)) = (&own.complete, &other.complete) else { continue };
         if !is_sampled_for_bolt(other) {
             let help = "it needs `bolt = true` and `bolt_profile = \"samples\"`";
-            let problem = Problem::new(span, format!("`{name}` is not sampled for BOLT"));
-            root.report(problem.help(help));
+            root.problem(span, format!("`{name}` is not sampled for BOLT"), help);
         } else if !is_before_bolt(own, other) {
             let message =
                 format!("`{}` is not the build that BOLT optimizes for `{name}`", own.name);
             let help = format!("use the settings of `{name}`, with `bolt = false`");
-            root.report(Problem::new(span, message).help(help));
+            root.problem(span, message, help);
         }
     }
 }
@@ -167,8 +151,8 @@ fn is_before_bolt(own: &Candidate, other: &Candidate) -> bool {
 /// Rejects `live` in an insert benchmark, which has no warm-up.
 pub fn refuse_beside_inserts(root: &Table<'_>, reads: &[&LiveSection]) {
     for read in reads.iter().filter(|read| read.live.is_some()) {
-        let message = "`live` is for microbenchmarks";
-        let help = "remove `live` from an insert benchmark";
-        root.report(Problem::new(read.span, message).help(help));
+        let message = "`live` cannot be used in an insert benchmark";
+        let help = "remove `live`";
+        root.problem(read.span, message, help);
     }
 }

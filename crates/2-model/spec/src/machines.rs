@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
+use dbdyno_document::{Spanned, Table, did_you_mean};
 use dbdyno_types::ClientWait;
 use dbdyno_types::server::{Address, Target};
 use dbdyno_units::Nanos;
@@ -41,19 +41,14 @@ fn read_host(name: Spanned<&str>, mut table: Table<'_>) -> Option<Host> {
 fn read_destination(table: &Table<'_>, ssh: Spanned<&str>) -> Option<String> {
     let valid = |c: char| c.is_ascii_graphic() && !"'\"\\`$;&|<>()".contains(c);
     if ssh.value.is_empty() || ssh.value.starts_with('-') || !ssh.value.chars().all(valid) {
-        let problem = Problem::new(ssh.span, format!("invalid destination `{}`", ssh.value));
         let help = "write it as for ssh(1), such as \"bench@db1\"; options belong in ~/.ssh/config";
-        table.report(problem.help(help));
-        return None;
+        return table.reject(ssh.span, format!("invalid destination `{}`", ssh.value), help);
     }
     Some(ssh.value.to_owned())
 }
 
 fn read_address(table: &Table<'_>, address: Spanned<&str>) -> Option<String> {
-    let refuse = |message: String, help: &str| {
-        table.report(Problem::new(address.span, message).help(help));
-        None
-    };
+    let refuse = |message: String, help: &str| table.reject(address.span, message, help);
     if let Ok(address) = address.value.parse::<IpAddr>() {
         if address.is_loopback() || address.is_unspecified() {
             let help = "use the address at which the load generator reaches the host";
@@ -73,9 +68,11 @@ fn read_address(table: &Table<'_>, address: Spanned<&str>) -> Option<String> {
 fn read_directory(table: &mut Table<'_>) -> Option<PathBuf> {
     let directory = table.string("directory")?;
     if !Path::new(directory.value).is_absolute() || directory.value.contains(char::is_control) {
-        let problem = Problem::new(directory.span, "the path of `directory` must be absolute");
-        table.report(problem.help("write the full path on the host, such as \"/mnt/nvme\""));
-        return None;
+        return table.reject(
+            directory.span,
+            "the path of `directory` must be absolute",
+            "write the full path on the host, such as \"/mnt/nvme\"",
+        );
     }
     Some(PathBuf::from(directory.value))
 }
@@ -97,7 +94,7 @@ pub fn of_existing(
     if let Some((url, _)) = is_here {
         let message = "`url` is an address of this machine, and the server is on another host";
         let help = "write the address at which the host is reached, or remove `host`";
-        table.report(Problem::new(url.span, message).help(help));
+        table.problem(url.span, message, help);
     }
     Some(host.value.to_owned())
 }
@@ -111,8 +108,7 @@ fn read_name<'d>(table: &mut Table<'d>, hosts: &[Host]) -> Option<Spanned<&'d st
             true => format!("add [host.{}]", host.value),
             false => did_you_mean(host.value, &names),
         };
-        table.report(Problem::new(host.span, format!("unknown host `{}`", host.value)).help(help));
-        return None;
+        return table.reject(host.span, format!("unknown host `{}`", host.value), help);
     }
     Some(host)
 }
@@ -121,7 +117,7 @@ fn read_name<'d>(table: &mut Table<'d>, hosts: &[Host]) -> Option<Spanned<&'d st
 pub fn of_server(table: &mut Table<'_>, hosts: &[Host]) -> (Option<String>, bool) {
     if !table.has("host") {
         let help = "remove it: nothing leaves this machine; a server with `url` has `tls` there";
-        table.refuse("tls", "is for servers on a host", help);
+        table.refuse("tls", "applies to servers on a host only", help);
         return (None, false);
     }
     let host = read_name(table, hosts);
@@ -140,7 +136,7 @@ fn read_tls(table: &mut Table<'_>) -> bool {
         }
         other => did_you_mean(other, &["off", "verified"]),
     };
-    table.report(Problem::new(tls.span, format!("unknown `tls` `{}`", tls.value)).help(help));
+    table.problem(tls.span, format!("unknown `tls` `{}`", tls.value), help);
     false
 }
 
@@ -169,8 +165,7 @@ fn read_cpu_list(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     }
     let message = format!("invalid CPU list `{}`", list.value);
     let help = "use numbers and ascending ranges, such as \"0-3,6\"";
-    table.report(Problem::new(list.span, message).help(help));
-    None
+    table.reject(list.span, message, help)
 }
 
 fn is_range(text: &str) -> bool {
@@ -184,7 +179,7 @@ fn cpu(text: &str) -> Option<u32> {
 }
 
 /// More than any cluster has.
-const MOST_NODES: i64 = 100_000;
+const MOST_NODES: u32 = 100_000;
 
 /// A job must have time to start servers and to measure something.
 const TIMES: RangeInclusive<Nanos> = Nanos::from_secs(60)..=Nanos::from_secs(365 * 24 * 3600);
@@ -194,31 +189,32 @@ pub fn read_fleet(table: Option<Table<'_>>) -> Option<Fleet> {
     let mut table = table?;
     let mut fleet = Fleet {
         partition: slurm_name(&mut table, "partition"),
-        nodes: table.integer("nodes", 1..=MOST_NODES).map(|nodes| nodes.value as u32),
+        nodes: table.number("nodes", 1..=MOST_NODES),
         nodelist: slurm_name(&mut table, "nodelist"),
         constraint: slurm_name(&mut table, "constraint"),
         account: slurm_name(&mut table, "account"),
-        time: table.duration("time", TIMES).map(|time| time.value),
-        shard: table.bool("shard").is_some_and(|shard| shard.value),
-        scratch: None,
+        time: table.number("time", TIMES),
+        shard: false,
+        scratch: table.string("scratch").and_then(|scratch| read_scratch(&table, scratch)),
     };
-    if let Some(scratch) = table.string("scratch") {
-        if scratch.value.starts_with('/') {
-            fleet.scratch = Some(scratch.value.to_owned());
-        } else {
-            let message = format!("`{}` is not an absolute path", scratch.value);
-            let help = "name a directory on a local disk of each node, such as \"/scratch\"";
-            table.report(Problem::new(scratch.span, message).help(help));
-        }
-    }
+    table.set_bool("shard", &mut fleet.shard);
     if fleet.nodes.is_some() && fleet.nodelist.is_some() {
         let span = table.key_span("nodes").unwrap_or_default();
         let message = "`nodes` and `nodelist` are both set";
         let help = "`nodes` lets dbdyno choose; `nodelist` names them";
-        table.report(Problem::new(span, message).help(help));
+        table.problem(span, message, help);
     }
     table.finish();
     Some(fleet)
+}
+
+fn read_scratch(table: &Table<'_>, scratch: Spanned<&str>) -> Option<String> {
+    if !scratch.value.starts_with('/') {
+        let message = format!("`{}` is not an absolute path", scratch.value);
+        let help = "name a directory on a local disk of each node, such as \"/scratch\"";
+        return table.reject(scratch.span, message, help);
+    }
+    Some(scratch.value.to_owned())
 }
 
 /// A name or an expression that is passed to Slurm as one argument.
@@ -226,8 +222,7 @@ fn slurm_name(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     let text = table.string(key)?;
     if text.value.is_empty() || text.value.chars().any(|c| c.is_whitespace() || c.is_control()) {
         let message = format!("invalid {key} `{}`", text.value.escape_debug());
-        table.report(Problem::new(text.span, message).help("use Slurm's name, without spaces"));
-        return None;
+        return table.reject(text.span, message, "use Slurm's name, without spaces");
     }
     Some(text.value.to_owned())
 }

@@ -1,6 +1,6 @@
 //! Valid names.
 
-use dbdyno_document::{Problem, Spanned, Table};
+use dbdyno_document::{Spanned, Table};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -84,8 +84,7 @@ fn read<'d>(table: &mut Table<'d>, signs: Signs) -> Option<Spanned<&'d str>> {
 
 fn check<'d>(table: &Table<'d>, name: Spanned<&'d str>, signs: Signs) -> Option<Spanned<&'d str>> {
     let Some((message, help)) = problem_of(name.value, signs) else { return Some(name) };
-    table.report(Problem::new(name.span, message).help(help));
-    None
+    table.reject(name.span, message, help)
 }
 
 /// Why a name is not valid, and the help text; `None` if it is valid.

@@ -1,6 +1,8 @@
 //! Parsing of the whole file and checks across sections.
 
-use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean};
+use std::collections::BTreeSet;
+
+use dbdyno_document::{Document, Problems, Spanned, Table, did_you_mean};
 use dbdyno_types::FlagCheck;
 use dbdyno_units::Share;
 
@@ -32,6 +34,14 @@ pub fn parse_with_files(
     let experiment = read(document.root(), files);
     document.finish()?;
     Ok(experiment.expect("a file without problems gives an experiment"))
+}
+
+/// The keys that are read in a text, present or not, each with its tables: `schedule.slice`.
+#[must_use]
+pub fn valid_keys(text: &str) -> BTreeSet<String> {
+    let document = Document::parse("", text).expect("valid TOML");
+    read(document.root(), &|_: &str| Ok(String::new()));
+    document.keys()
 }
 
 /// Reads the whole file. Returns `None` only when a problem was reported.
@@ -139,14 +149,14 @@ fn check_scripts(
             format!("{name} makes its own data, beside tables of dbdyno with the same names");
         let help = "measure scripts in an experiment without other microbenchmarks that use dbdyno's tables: \
                     list them in `microbenchmarks` of [workload]";
-        root.report(Problem::new(span, message).help(help));
+        root.problem(span, message, help);
     }
     let sqlite = candidates.iter().find(|one| one.program == Some(Program::Sqlite));
     if let Some(candidate) = sqlite {
         let candidate = candidate.name.unwrap_or("one candidate");
         let message = format!("{name} cannot run on SQLite ({candidate})");
         let help = "sysbench scripts run on MariaDB, MySQL and PostgreSQL";
-        root.report(Problem::new(span, message).help(help));
+        root.problem(span, message, help);
     }
 }
 
@@ -155,8 +165,8 @@ fn check_no_delays(root: &Table<'_>, candidates: &[candidate::CandidateSection<'
     for candidate in complete.filter(|candidate| candidate.injected_delay.is_some()) {
         let span = root.key_span("insert_benchmark").unwrap_or_default();
         let message = format!("candidate {} has an injected delay", candidate.name);
-        let help = "delays are for microbenchmarks: remove `injected_delay`";
-        root.report(Problem::new(span, message).help(help));
+        let help = "an insert benchmark has no delays: remove `injected_delay`";
+        root.problem(span, message, help);
     }
 }
 
@@ -166,9 +176,7 @@ fn read_checks(table: Option<Table<'_>>) -> (Checks, Vec<FlagCheck>) {
     let mut audit_ignore = Vec::new();
     if let Some(mut table) = table {
         let range = Share::default()..=Share::from_percent(100.0);
-        if let Some(share) = table.share("max_error_share", range) {
-            checks.max_error_share = share.value;
-        }
+        table.set("max_error_share", range, &mut checks.max_error_share);
         audit_ignore = build::read_audit_ignore(&mut table).unwrap_or_default();
         table.finish();
     }
@@ -192,6 +200,6 @@ fn check_baseline(
     if !names.is_empty() && !names.contains(&baseline.value) {
         let message = format!("unknown candidate `{}`", baseline.value);
         let help = did_you_mean(baseline.value, &names);
-        root.report(Problem::new(baseline.span, message).help(help));
+        root.problem(baseline.span, message, help);
     }
 }

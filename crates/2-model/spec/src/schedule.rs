@@ -1,6 +1,6 @@
 //! `[schedule]`: the duration of the measurement and its slices.
 
-use dbdyno_document::{Problem, Span, Table};
+use dbdyno_document::{Span, Table};
 use dbdyno_units::{Nanos, Share};
 
 use crate::experiment::{Pace, Schedule};
@@ -12,7 +12,7 @@ const SLICES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::f
 const LONGEST_BUDGET: Nanos = Nanos::from_secs(7 * 24 * 3600);
 
 /// A practical upper limit.
-const MOST_BLOCKS: i64 = 1_000_000;
+const MOST_BLOCKS: u32 = 1_000_000;
 
 /// Defaults if all systems are embedded.
 fn embedded() -> Schedule {
@@ -88,47 +88,31 @@ pub fn read(table: Option<Table<'_>>, clients: &[u32], systems: Systems) -> Sche
     if !one_client {
         schedule.pace = Pace::Time;
     }
-    let mut restarts_anew = None;
-    let Some(mut table) = table else { return ScheduleSection { schedule, restarts_anew } };
-
-    if let Some(slice) = table.duration("slice", SLICES) {
-        schedule.slice = slice.value;
+    let Some(mut table) = table else { return ScheduleSection { schedule, restarts_anew: None } };
+    if let Some(slice) = table.number("slice", SLICES) {
+        schedule.slice = slice;
         let shortest = if servers { SHORTEST_WRITE_SLICE_OF_SERVERS } else { Nanos::ZERO };
-        schedule.write_slice = slice.value.max(shortest);
+        schedule.write_slice = slice.max(shortest);
     }
-    if let Some(slice) = table.duration("write_slice", SLICES) {
-        schedule.write_slice = slice.value;
-    }
+    table.set("write_slice", SLICES, &mut schedule.write_slice);
     let pace = table.choice("pace", &[("events", Pace::Events), ("time", Pace::Time)]);
     if let Some(pace) = pace {
         schedule.pace = pace.value;
         if pace.value == Pace::Events && !one_client {
-            let message = "`pace = \"events\"` needs one client";
             let help = "several clients finish at different times; use \"time\"";
-            table.report(Problem::new(pace.span, message).help(help));
+            table.problem(pace.span, "`pace = \"events\"` needs one client", help);
         }
     }
-    if let Some(counters) = table.bool("counters") {
-        schedule.counters = counters.value;
-    }
-    if let Some(blocks) = table.integer("warmup_blocks", 1..=MOST_BLOCKS) {
-        schedule.warmup_blocks = blocks.value as u32;
-    }
+    table.set_bool("counters", &mut schedule.counters);
+    table.set("warmup_blocks", 1..=MOST_BLOCKS, &mut schedule.warmup_blocks);
     // A 95% interval of the median needs at least six values.
-    if let Some(blocks) = table.integer("min_blocks", 6..=MOST_BLOCKS) {
-        schedule.min_blocks = blocks.value as u32;
-    }
+    table.set("min_blocks", 6..=MOST_BLOCKS, &mut schedule.min_blocks);
     let targets = Share::from_percent(0.01)..=Share::from_percent(50.0);
-    if let Some(target) = table.share("target", targets) {
-        schedule.target = target.value;
-    }
-    if let Some(budget) = table.duration("budget", Nanos::from_millis(1)..=LONGEST_BUDGET) {
-        schedule.budget = budget.value;
-    }
-    if let Some(restarts) = table.integer("restarts", 1..=100) {
-        schedule.restarts = restarts.value as u32;
-        restarts_anew = (restarts.value > 1).then_some(restarts.span);
-    }
+    table.set("target", targets, &mut schedule.target);
+    table.set("budget", Nanos::from_millis(1)..=LONGEST_BUDGET, &mut schedule.budget);
+    let restarts = table.integer("restarts", 1..=100);
+    schedule.restarts = restarts.map_or(schedule.restarts, |restarts| restarts.value as u32);
+    let restarts_anew = restarts.filter(|restarts| restarts.value > 1).map(|it| it.span);
     table.finish();
     ScheduleSection { schedule, restarts_anew }
 }

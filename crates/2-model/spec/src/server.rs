@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dbdyno_document::{Problem, Setting, Span, Spanned, Table};
+use dbdyno_document::{Setting, Span, Spanned, Table};
 use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::build::SourceOrigin;
 use dbdyno_types::server::{Durability, Protocol, ServerSystem, StatementMode, StorageEngine};
@@ -34,7 +34,7 @@ const KEYS_OF_STARTING: [&str; 5] =
 const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
 
 /// Restart limit.
-const MOST_RESTARTS: i64 = 1000;
+const MOST_RESTARTS: u32 = 1000;
 
 /// Keys that both a section and a candidate have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,12 +100,11 @@ pub fn read(
     if system.facts().has_configure && build::is_requested(table) && tls {
         let span = table.key_span("tls").unwrap_or_else(|| table.span());
         let message = format!("{} that dbdyno compiles has no TLS", system.title());
-        let problem = Problem::new(span, message);
-        table.report(problem.help("remove `tls`, or use an installed server or a `release`"));
+        table.problem(span, message, "remove `tls`, or use an installed server or a `release`");
     }
     for key in KEYS_OF_EXISTING {
         let help = "add `url`, or remove this";
-        table.refuse(key, "is for an existing server", help);
+        table.refuse(key, "applies to existing servers only", help);
     }
     Some(PrivateServer {
         system,
@@ -138,8 +137,11 @@ fn read_release(
     } else {
         return release;
     };
-    let problem = Problem::new(place, format!("`release` and `{other}` exclude each other"));
-    table.report(problem.help(format!("remove `release` or `{other}`")));
+    table.problem(
+        place,
+        format!("`release` and `{other}` exclude each other"),
+        format!("remove `release` or `{other}`"),
+    );
     release
 }
 
@@ -154,15 +156,18 @@ fn read_build(
     let title = system.title();
     if !system.facts().has_configure {
         let help = format!("{title} is configured by CMake");
-        table.refuse("configure_with", "is for PostgreSQL", help);
+        table.refuse("configure_with", "applies to PostgreSQL only", help);
     }
     if !build::is_requested(table) {
         build::refuse(table, &format!("add a `variant` to compile {title}, or remove this"));
         return Some(None);
     }
     if let Some(program) = program {
-        let problem = Problem::new(program, "`program` and `variant` exclude each other");
-        table.report(problem.help("remove `program` or `variant`"));
+        table.problem(
+            program,
+            "`program` and `variant` exclude each other",
+            "remove `program` or `variant`",
+        );
     }
     let build = build::read(table, definitions, source)?;
     if build.source == SourceOrigin::Bundled {
@@ -170,8 +175,7 @@ fn read_build(
         let example = system.facts().example_source;
         let help = format!("add `source`, such as {{ {example} }}");
         let span = table.key_span("variant").unwrap_or_else(|| table.span());
-        table.report(Problem::new(span, message).help(help));
-        return None;
+        return table.reject(span, message, help);
     }
     Some(Some(build))
 }
@@ -180,7 +184,7 @@ fn read_build(
 pub fn read_engine(table: &mut Table<'_>, system: ServerSystem) -> Option<StorageEngine> {
     let engines = system.storage_engines();
     if engines.is_empty() {
-        let message = "is for systems with several storage engines";
+        let message = "applies to systems with several storage engines only";
         table.refuse("engine", message, format!("{} has only one", system.title()));
         return None;
     }
@@ -189,36 +193,27 @@ pub fn read_engine(table: &mut Table<'_>, system: ServerSystem) -> Option<Storag
 }
 
 /// Reads `statements`.
-pub fn read_statements(table: &mut Table<'_>) -> Option<StatementMode> {
+pub fn read_statements(table: &mut Table<'_>, mode: &mut StatementMode) {
     let words = [StatementMode::Prepared, StatementMode::Text].map(|mode| (mode.name(), mode));
-    table.choice("statements", &words).map(|mode| mode.value)
+    table.set_choice("statements", &words, mode);
 }
 
 /// Rejects the keys about starting a server.
 pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
     for key in KEYS_OF_STARTING {
         let help = "dbdyno does not start or configure a server with a `url`";
-        table.refuse(key, "is for a server that dbdyno starts", help);
+        table.refuse(key, "applies to servers that dbdyno starts only", help);
     }
 }
 
-fn read_over(table: &mut Table<'_>, system: ServerSystem, defaults: Defaults) -> Defaults {
+fn read_over(table: &mut Table<'_>, system: ServerSystem, mut own: Defaults) -> Defaults {
+    own.program = read_program(table).or(own.program);
     let durabilities = [Durability::Relaxed, Durability::Strict].map(|one| (one.name(), one));
-    let durability = table.choice("durability", &durabilities);
-    let restarts = table.integer("restarts_after_death", 0..=MOST_RESTARTS);
-    Defaults {
-        program: read_program(table).or(defaults.program),
-        source: defaults.source,
-        durability: durability.map_or(defaults.durability, |durability| durability.value),
-        statements: read_statements(table).unwrap_or(defaults.statements),
-        restarts_after_death: restarts
-            .map_or(defaults.restarts_after_death, |restarts| restarts.value as u32),
-        configuration: read_configuration(
-            table.table("configuration"),
-            system,
-            defaults.configuration,
-        ),
-    }
+    table.set_choice("durability", &durabilities, &mut own.durability);
+    read_statements(table, &mut own.statements);
+    table.set("restarts_after_death", 0..=MOST_RESTARTS, &mut own.restarts_after_death);
+    own.configuration = read_configuration(table.table("configuration"), system, own.configuration);
+    own
 }
 
 fn read_program(table: &mut Table<'_>) -> Option<PathBuf> {
@@ -226,9 +221,11 @@ fn read_program(table: &mut Table<'_>) -> Option<PathBuf> {
     let path = Path::new(program.value);
     // The server starts in another directory, and as another user.
     if !path.is_absolute() || program.value.contains(char::is_control) {
-        let problem = Problem::new(program.span, "the path of `program` must be absolute");
-        table.report(problem.help("write the full path, such as \"/usr/sbin/mariadbd\""));
-        return None;
+        return table.reject(
+            program.span,
+            "the path of `program` must be absolute",
+            "write the full path, such as \"/usr/sbin/mariadbd\"",
+        );
     }
     Some(path.to_owned())
 }
@@ -252,7 +249,7 @@ fn read_configuration(
             let line = table.document().line_of(first.span);
             let message = format!("`{}` is set twice", name.value);
             let help = format!("same setting as in line {line}");
-            table.report(Problem::new(name.span, message).help(help));
+            table.problem(name.span, message, help);
         }
         let Some(value) = setting_text(value, system, &table) else { continue };
         match settings.iter_mut().find(|(name, _)| *name == canonical) {
@@ -292,7 +289,7 @@ pub fn read_configuration_lists<'d>(
 fn report_setting_name(table: &Table<'_>, name: Spanned<&str>) {
     let message = format!("`{}` cannot be the name of a setting", name.value);
     let help = "names consist of letters, digits and _ - .";
-    table.report(Problem::new(name.span, message).help(help));
+    table.problem(name.span, message, help);
 }
 
 /// The canonical spelling of a name with several spellings.
@@ -315,10 +312,7 @@ fn setting_text(
     system: ServerSystem,
     table: &Table<'_>,
 ) -> Option<String> {
-    let problem = |message: &str, help: &str| {
-        table.report(Problem::new(value.span, message).help(help));
-        None
-    };
+    let problem = |message: &str, help: &str| table.reject(value.span, message, help);
     match value.value {
         Setting::String(text) if text.contains(char::is_control) => {
             problem("a setting must be one line of plain text", "remove line breaks and tabs")

@@ -30,8 +30,7 @@ pub fn read(mut table: Table<'_>) -> Option<SourceOrigin> {
                 _ => format!("`source` has {}", named.join(" and ")),
             };
             let help = format!("set exactly one of {}", KINDS.join(", "));
-            table.report(Problem::new(table.span(), message).help(help));
-            return None;
+            return table.reject(table.span(), message, help);
         }
     };
     table.finish();
@@ -42,8 +41,7 @@ fn read_bundled(table: &mut Table<'_>) -> Option<SourceOrigin> {
     let bundled = table.bool("bundled")?;
     if !bundled.value {
         let help = "remove `source` or set another location";
-        table.report(Problem::new(bundled.span, "`bundled` must be true").help(help));
-        return None;
+        return table.reject(bundled.span, "`bundled` must be true", help);
     }
     Some(SourceOrigin::Bundled)
 }
@@ -68,14 +66,19 @@ fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<Strin
     if let Some(sha256) = sha256
         && !(sha256.value.len() == 64 && sha256.value.bytes().all(is_hexadecimal))
     {
-        let problem = Problem::new(sha256.span, "invalid `sha256`");
-        table.report(problem.help("it must have 64 digits from 0 to 9 and a to f"));
-        return None;
+        return table.reject(
+            sha256.span,
+            "invalid `sha256`",
+            "it must have 64 digits from 0 to 9 and a to f",
+        );
     }
     if is_url && sha256.is_none() {
         if !table.has("sha256") {
-            let problem = Problem::new(location.span, "missing `sha256` of a download");
-            table.report(problem.help("add the checksum that the project publishes"));
+            table.problem(
+                location.span,
+                "missing `sha256` of a download",
+                "add the checksum that the project publishes",
+            );
         }
         return None;
     }
@@ -97,8 +100,7 @@ fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
     // git would parse it as an option.
     if revision.value.starts_with('-') {
         let message = format!("invalid revision `{}`", revision.value);
-        table.report(Problem::new(revision.span, message).help("use a tag or a commit"));
-        return None;
+        return table.reject(revision.span, message, "use a tag or a commit");
     }
     Some(SourceOrigin::Git { url: url.value.to_owned(), revision: revision.value.to_owned() })
 }
@@ -106,8 +108,7 @@ fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
 /// Reports a missing key of a source.
 fn require(table: &Table<'_>, key: &str, help: &str) {
     if !table.has(key) {
-        let problem = Problem::new(table.span(), format!("missing key `{key}` in `source`"));
-        table.report(problem.help(help));
+        table.problem(table.span(), format!("missing key `{key}` in `source`"), help);
     }
 }
 
@@ -123,15 +124,20 @@ fn refuse_password(table: &Table<'_>, url: Spanned<&str>, instead: &str) -> Opti
     if !authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
         return Some(());
     }
-    let problem = Problem::new(url.span, "the URL contains a password");
-    table.report(problem.help(format!("the experiment is stored with each run: {instead}")));
-    None
+    table.reject(
+        url.span,
+        "the URL contains a password",
+        format!("the experiment is stored with each run: {instead}"),
+    )
 }
 
 fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
     require(table, "suite", "add a release of Debian, such as `suite = \"bookworm\"`");
     let (package, suite) = (word(table, "debian"), word(table, "suite"));
-    let version = if table.has("version") { Some(word(table, "version")?) } else { None };
+    let version = word(table, "version");
+    if version.is_none() && table.has("version") {
+        return None;
+    }
     let (package, suite) = (package?, suite?);
     check_debian_name(table, package)?;
     let compilable: Vec<&str> =
@@ -139,8 +145,7 @@ fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
     check_suite(table, suite, &compilable)?;
     if TOO_OLD.contains(&suite.value) {
         let message = format!("unsupported suite `{}`", suite.value);
-        table.report(Problem::new(suite.span, message).help("use bookworm or newer"));
-        return None;
+        return table.reject(suite.span, message, "use bookworm or newer");
     }
     Some(SourceOrigin::Debian {
         package: package.value.to_owned(),
@@ -157,8 +162,7 @@ fn check_suite(table: &Table<'_>, suite: Spanned<&str>, valid: &[&str]) -> Optio
         return Some(());
     }
     let message = format!("unknown suite `{}`", suite.value);
-    table.report(Problem::new(suite.span, message).help(did_you_mean(suite.value, valid)));
-    None
+    table.reject(suite.span, message, did_you_mean(suite.value, valid))
 }
 
 /// Checks the name of a package or suite of Debian; `None` after a problem.
@@ -169,8 +173,7 @@ fn check_debian_name(table: &Table<'_>, name: Spanned<&str>) -> Option<()> {
     {
         let message = format!("invalid Debian name `{}`", name.value);
         let help = "names consist of lowercase letters, digits and + - .";
-        table.report(Problem::new(name.span, message).help(help));
-        return None;
+        return table.reject(name.span, message, help);
     }
     Some(())
 }
@@ -192,9 +195,11 @@ fn whole_path(table: &Table<'_>, path: Spanned<&str>, of: &str) -> Option<PathBu
     if Path::new(path.value).is_absolute() {
         return Some(PathBuf::from(path.value));
     }
-    let problem = Problem::new(path.span, format!("the path of a {of} must be absolute"));
-    table.report(problem.help("write the full path, starting with /"));
-    None
+    table.reject(
+        path.span,
+        format!("the path of a {of} must be absolute"),
+        "write the full path, starting with /",
+    )
 }
 
 fn is_hexadecimal(byte: u8) -> bool {
@@ -223,8 +228,7 @@ fn read_release_name(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
         let message = format!("invalid release `{}`", name.value);
         let help = "use the name of its directory, such as \"8.0.37\" for ~/opt/mysql/8.0.37, or \
                     { debian = \"sid\" }, or { tarball = \"…\", sha256 = \"…\" }";
-        table.report(Problem::new(name.span, message).help(help));
-        return None;
+        return table.reject(name.span, message, help);
     }
     Some(ReleaseOrigin::Installed { name: name.value.to_owned() })
 }
@@ -240,8 +244,7 @@ fn read_release_location(mut table: Table<'_>, system: ServerSystem) -> Option<R
                 _ => format!("`release` has {}", named.join(" and ")),
             };
             let help = format!("set exactly one of {}", RELEASE_KINDS.join(", "));
-            table.report(Problem::new(table.span(), message).help(help));
-            return None;
+            return table.reject(table.span(), message, help);
         }
     };
     table.finish();

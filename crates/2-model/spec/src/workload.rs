@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
-use dbdyno_document::{Problem, Span, Spanned, Table};
+use dbdyno_document::{Span, Spanned, Table};
 use dbdyno_types::server::{Protocol, ServerSystem};
 use dbdyno_workloads::catalog::Catalog;
+pub use dbdyno_workloads::decode::ReadFile;
 use dbdyno_workloads::definition::{Microbenchmark, ParameterSource};
 use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script};
 
@@ -65,23 +66,11 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> WorkloadSection {
         let rows = Spanned { value: DEFAULT_ROWS, span: Span::default() };
         let microbenchmarks = catalog.select(["all"]).unwrap_or_default();
         check_rows(root, rows, &microbenchmarks);
-        let clients = vec![1];
-        let workload = Workload {
-            tables: 1,
-            rows: rows.value,
-            clients: clients.clone(),
-            microbenchmarks,
-            setup: Vec::new(),
-        };
-        return WorkloadSection {
-            clients,
-            complete: Some(workload),
-            catalog,
-            setup: None,
-            rows: None,
-        };
+        let (rows, clients, setup) = (rows.value, vec![1], Vec::new());
+        let workload = Workload { tables: 1, rows, clients, microbenchmarks, setup };
+        return WorkloadSection { catalog, ..WorkloadSection::of(workload) };
     };
-    let tables = table.integer("tables", 1..=1024).map_or(1, |tables| tables.value as u32);
+    let tables = table.number("tables", 1..=1024).unwrap_or(1);
     let rows = table.integer("rows", 1000..=MOST_ROWS).map(|rows| rows.map(|rows| rows as u64));
     let clients = read_clients(&mut table);
     let microbenchmarks = select(&mut table, &catalog, own_are_valid);
@@ -110,17 +99,19 @@ fn read_clients(table: &mut Table<'_>) -> Vec<u32> {
         return vec![1];
     };
     if clients.value.is_empty() {
-        let problem = Problem::new(clients.span, "`clients` is empty");
-        table.report(problem.help("remove `clients` for one client"));
+        table.problem(clients.span, "`clients` is empty", "remove `clients` for one client");
     }
-    for (i, number) in clients.value.iter().enumerate() {
-        if clients.value[..i].iter().any(|earlier| earlier.value == number.value) {
-            let message = format!("duplicate number of clients {}", number.value);
-            let help = "each number is measured once";
-            table.report(Problem::new(number.span, message).help(help));
+    check_duplicates(table, &clients.value, "number of clients", "each number is measured once");
+    clients.value.into_iter().map(|number| number.value as u32).collect()
+}
+
+/// Reports numbers of a list that are equal to an earlier one.
+pub fn check_duplicates(table: &Table<'_>, numbers: &[Spanned<i64>], what: &str, help: &str) {
+    for (i, number) in numbers.iter().enumerate() {
+        if numbers[..i].iter().any(|earlier| earlier.value == number.value) {
+            table.problem(number.span, format!("duplicate {what} {}", number.value), help);
         }
     }
-    clients.value.into_iter().map(|number| number.value as u32).collect()
 }
 
 /// The selected microbenchmarks; all by default. If the user's own microbenchmarks have problems,
@@ -134,16 +125,18 @@ fn select(
         return (!table.has("microbenchmarks")).then(|| catalog.select(["all"]).ok()).flatten();
     };
     if words.value.is_empty() {
-        let problem = Problem::new(words.span, "`microbenchmarks` is empty");
-        table.report(problem.help("remove `microbenchmarks` to select all"));
-        return None;
+        return table.reject(
+            words.span,
+            "`microbenchmarks` is empty",
+            "remove `microbenchmarks` to select all",
+        );
     }
     match catalog.select(words.value.iter().map(|word| word.value)) {
         Ok(microbenchmarks) => Some(microbenchmarks),
         Err(unmatched) => {
             for word in unmatched.iter().filter(|_| own_are_valid) {
                 let span = words.value[word.index].span;
-                table.report(Problem::new(span, word.to_string()).help(word.help()));
+                table.problem(span, word.to_string(), word.help());
             }
             None
         }
@@ -156,7 +149,7 @@ pub fn check_rows_of_servers(root: &Table<'_>, rows: Spanned<u64>) {
         let message = format!("{} rows are too many for a table of a server", rows.value);
         let help =
             "keys have 32 bits: use at most 2_000_000_000 rows, in several `tables` if needed";
-        root.report(Problem::new(rows.span, message).help(help));
+        root.problem(rows.span, message, help);
     }
 }
 
@@ -167,7 +160,7 @@ fn check_rows(table: &Table<'_>, rows: Spanned<u64>, microbenchmarks: &[Microben
     if rows.value <= width {
         let message = format!("{} rows are not enough for {name}", rows.value);
         let help = format!("it reads {width} keys per statement: use more rows than that");
-        table.report(Problem::new(rows.span, message).help(help));
+        table.problem(rows.span, message, help);
     }
 }
 
@@ -199,10 +192,6 @@ fn width(microbenchmark: &Microbenchmark) -> u64 {
     widest
 }
 
-/// Reads a file that an experiment names, relative to the experiment's directory; or why it cannot be
-/// read.
-pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
-
 /// Maximum length of all scripts in bytes. They are one value in the database of a run, where a byte may need two.
 const MOST_BYTES: usize = 24 << 20;
 
@@ -216,8 +205,7 @@ fn read_setup(table: &mut Table<'_>, files: ReadFile<'_>) -> Vec<SetupScript> {
         scripts.extend(read_script(table, *value, files, left));
     }
     if values.value.is_empty() {
-        let problem = Problem::new(values.span, "`setup` is empty");
-        table.report(problem.help("remove `setup` if there are no own tables"));
+        table.problem(values.span, "`setup` is empty", "remove `setup` if there are no own tables");
     }
     scripts
 }
@@ -228,16 +216,12 @@ fn read_script(
     files: ReadFile<'_>,
     most_bytes: usize,
 ) -> Option<SetupScript> {
-    let refuse = |message: String, help: &str| {
-        table.report(Problem::new(value.span, message).help(help));
-        None
-    };
     let script = if is_file(value.value) {
         match files(value.value) {
             Ok(text) => SetupScript { origin: value.value.to_owned(), text },
             Err(reason) => {
                 let help = "it is relative to the directory of the experiment file";
-                return refuse(format!("`setup`: {reason}"), help);
+                return table.reject(value.span, format!("`setup`: {reason}"), help);
             }
         }
     } else {
@@ -246,15 +230,14 @@ fn read_script(
         SetupScript { origin: format!("`setup` of line {line}"), text: value.value.to_owned() }
     };
     if script.text.len() > most_bytes {
-        return refuse(
-            format!("{} has {} bytes", script.origin, script.text.len()),
-            "the scripts have at most 24 MiB in all; create rows with INSERT … SELECT",
-        );
+        let message = format!("{} has {} bytes", script.origin, script.text.len());
+        let help = "the scripts have at most 24 MiB in all; create rows with INSERT … SELECT";
+        return table.reject(value.span, message, help);
     }
     // No dialect finds a statement where another finds none.
     if split_script(&script.text, Dialect::Sqlite).is_empty() {
         let help = "write SQL statements, or the name of a file that ends in .sql";
-        return refuse(format!("{} has no statement", script.origin), help);
+        return table.reject(value.span, format!("{} has no statement", script.origin), help);
     }
     Some(script)
 }
@@ -310,7 +293,7 @@ fn check_dialect(
                 );
                 let help = "there, `setup` may create tables and indexes, and change rows and \
                             session settings: dbdyno would not remove anything else";
-                root.report(Problem::new(span, message).help(help));
+                root.problem(span, message, help);
             }
         }
     }

@@ -241,9 +241,7 @@ impl Catalog {
             let Some(decoded) = defined.get(name.value) else {
                 let names: Vec<&str> = defined.keys().map(String::as_str).collect();
                 let message = format!("`{}` is not defined", name.value);
-                document.report(
-                    Problem::new(name.span, message).help(did_you_mean(name.value, &names)),
-                );
+                document.problem(name.span, message, did_you_mean(name.value, &names));
                 continue;
             };
             let in_stage = decoded.microbenchmarks.iter().filter(|one| one.stage == stage);

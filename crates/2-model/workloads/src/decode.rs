@@ -49,21 +49,21 @@ pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<De
     let group = read_group(&mut table);
     let ranges = read_ranges(&mut table);
     let stages = read_stages(&mut table);
-    let transaction = table.bool("transaction").is_some_and(|value| value.value);
-    let throughput = table.choice(
-        "throughput",
-        &[
-            ("statements", Throughput::Statements),
-            ("million-rows-read", Throughput::MillionRowsRead),
-        ],
-    );
-    let throughput = throughput.map_or(Throughput::default(), |value| value.value);
+    let mut transaction = false;
+    table.set_bool("transaction", &mut transaction);
+    let mut throughput = Throughput::Statements;
+    let units = [
+        ("statements", Throughput::Statements),
+        ("million-rows-read", Throughput::MillionRowsRead),
+    ];
+    table.set_choice("throughput", &units, &mut throughput);
     let whole = table.span();
     let statements = table.tables("statements");
     if statements.is_empty() {
-        table.report(
-            Problem::new(whole, "a microbenchmark needs at least one statement")
-                .help("add [[microbenchmark.statements]] with `sql` and `rows` or `affects`"),
+        table.problem(
+            whole,
+            "a microbenchmark needs at least one statement",
+            "add [[microbenchmark.statements]] with `sql` and `rows` or `affects`",
         );
     }
     let parsed: Vec<Option<ParsedStatement<'_>>> =
@@ -93,9 +93,10 @@ pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<De
                 script: None,
             };
             if stage.value == Stage::Pre && microbenchmark.writes() {
-                document.report(
-                    Problem::new(stage.span, "a microbenchmark that writes cannot run in `pre`")
-                        .help("`pre` is the stage before anything is written"),
+                document.problem(
+                    stage.span,
+                    "a microbenchmark that writes cannot run in `pre`",
+                    "`pre` is the stage before anything is written",
                 );
             }
             microbenchmarks.push(microbenchmark);
@@ -118,8 +119,7 @@ fn read_name<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
         return Some(name);
     }
     let message = format!("`{}` cannot be the name of a microbenchmark", name.value);
-    table.report(Problem::new(name.span, message).help(VALID_NAMES));
-    None
+    table.reject(name.span, message, VALID_NAMES)
 }
 
 const VALID_NAMES: &str = "names are made of letters, digits and - _ . + =";
@@ -135,13 +135,16 @@ fn read_ranges(table: &mut Table<'_>) -> Option<Vec<Option<i64>>> {
         return (!table.has("ranges")).then(|| vec![None]);
     };
     if ranges.value.is_empty() {
-        let problem = Problem::new(ranges.span, "`ranges` is empty");
-        table.report(problem.help("leave it out where there is no range size"));
+        table.problem(
+            ranges.span,
+            "`ranges` is empty",
+            "leave it out where there is no range size",
+        );
     }
     for (i, range) in ranges.value.iter().enumerate() {
         if !(1..=GREATEST_RANGE).contains(&range.value) {
             let help = format!("it must be from 1 to {GREATEST_RANGE}");
-            table.report(Problem::new(range.span, "range size is out of range").help(help));
+            table.problem(range.span, "range size is out of range", help);
         }
         report_if_twice(table, "range", range.span, ranges.value[..i].contains_value(range));
     }
@@ -155,10 +158,7 @@ fn read_group(table: &mut Table<'_>) -> Option<Group> {
         return (!table.has("group")).then(|| Group::Own(Group::DEFAULT_OWN.to_owned()));
     };
     let group = Group::from_name(name.value);
-    let refuse = |message: String, help: &str| {
-        table.report(Problem::new(name.span, message).help(help));
-        None
-    };
+    let refuse = |message: String, help: &str| table.reject(name.span, message, help);
     let published = PUBLISHED_GROUPS.iter().map(Group::name);
     match (&group, nearest(name.value, published)) {
         (Group::Own(_), Some(near)) => refuse(
@@ -182,8 +182,11 @@ fn read_stages(table: &mut Table<'_>) -> Option<Option<Vec<Spanned<Stage>>>> {
         return (!table.has("stages")).then_some(None);
     };
     if words.value.is_empty() {
-        let problem = Problem::new(words.span, "`stages` is empty: it would never run");
-        table.report(problem.help("leave it out for the stage that suits the statements"));
+        table.problem(
+            words.span,
+            "`stages` is empty: it would never run",
+            "leave it out for the stage that suits the statements",
+        );
     }
     let names = Stage::ALL.map(Stage::name);
     let mut stages: Vec<Spanned<Stage>> = Vec::new();
@@ -191,15 +194,18 @@ fn read_stages(table: &mut Table<'_>) -> Option<Option<Vec<Spanned<Stage>>>> {
         let Some(stage) = Stage::from_name(word.value) else {
             let message = format!("unknown stage `{}`", word.value);
             let help = dbdyno_document::did_you_mean(word.value, &names);
-            table.report(Problem::new(word.span, message).help(help));
+            table.problem(word.span, message, help);
             continue;
         };
         let stage = word.map(|_| stage);
         let twice = stages.contains_value(&stage);
         report_if_twice(table, "stage", word.span, twice);
         if !twice && stage.value != Stage::Pre && stages.iter().any(|s| s.value != Stage::Pre) {
-            let problem = Problem::new(word.span, "only `pre` can be combined with another stage");
-            table.report(problem.help("two microbenchmarks would get the same name"));
+            table.problem(
+                word.span,
+                "only `pre` can be combined with another stage",
+                "two microbenchmarks would get the same name",
+            );
         }
         stages.push(stage);
     }

@@ -175,7 +175,7 @@ fn training_selects_microbenchmarks() {
     shows(problems(&lines("training = ['pont-1', '!writse']")), "writse");
     shows(problems(&lines("training = ['writes', '!writes']")), "`training` selects nothing");
     let without = candidate("variant = 'rel'\nsource = { path = '/s' }\ntraining = ['all']");
-    shows(problems(&without), "is for candidates that use a profile");
+    shows(problems(&without), "applies to candidates with a profile only");
     let bolt = candidate("variant = 'rel_bolt'\nsource = { path = '/s' }\ntraining = ['writes']");
     assert!(build(&bolt).training.is_some());
     let sampled = "variant = 'rel_autofdo'\nsource = { path = '/s' }\ntraining = ['all']";
@@ -188,7 +188,7 @@ fn training_selects_microbenchmarks() {
     shows(problems(&by("sample")), "samples");
     let other = "variant = 'rel_pgo'\nsource = { path = '/s' }\ntraining = ['all']\n\
                  bolt_profile = 'samples'";
-    shows(problems(&candidate(other)), "is for candidates that BOLT optimizes");
+    shows(problems(&candidate(other)), "applies to candidates that BOLT optimizes only");
     shows(problems(&untrained), "missing `training`: `rel_bolt` uses a profile");
 }
 
@@ -221,7 +221,7 @@ fn unknown_check_suggests_the_nearest_name() {
 #[test]
 fn audit_ignore_needs_a_compiled_system() {
     let text = problems(&candidate("audit_ignore = ['unoptimized']"));
-    assert!(text.contains("`audit_ignore` is for systems that dbdyno compiles"), "{text}");
+    assert!(text.contains("`audit_ignore` applies to systems that dbdyno compiles only"), "{text}");
 }
 
 /// The settings of a preset as a candidate's keys, without `variant`.
@@ -295,5 +295,5 @@ fn bolt_is_enabled_by_setting_and_disabled_in_a_preset() {
     let linked = build(&candidate(&format!("{source}variant = 'rel_pgo_bolt'\nbolt = false")));
     assert_eq!((linked.variant.as_str(), linked.bolt), ("rel_pgo_bolt", false));
     let text = problems(&candidate(&format!("{source}variant = 'rel_pgo'\nbolt = false")));
-    assert!(text.contains("is for candidates that BOLT optimizes"), "{text}");
+    assert!(text.contains("applies to candidates that BOLT optimizes only"), "{text}");
 }

@@ -79,70 +79,54 @@ fn stored_experiment_without_live_is_read() {
 
 #[test]
 fn live_is_rejected_unless_the_server_is_private() {
-    assert_snapshot!(shown("system = 'sqlite'\nvariant = 'rel'\nlive = true"), @r"
-    error: `live` is for servers
-     --> test.toml:7:1
-      |
-    7 | live = true
-      | ^^^^ SQLite is a library in dbdyno's worker: remove `live`
+    assert_problems!(shown("system = 'sqlite'\nvariant = 'rel'\nlive = true"), @r"
+    7:1 `live` applies to servers only
+    live = true
+    ^^^^ SQLite is a library in dbdyno's worker: remove `live`
     ");
-    assert_snapshot!(
+    assert_problems!(
         shown("system = 'mariadb'\nurl = 'mysql://me@host/'\nlive = { profile = '1s' }"),
         @r"
-    error: `live` is for a server that dbdyno starts
-     --> test.toml:7:1
-      |
-    7 | live = { profile = '1s' }
-      | ^^^^ use `dbdyno live optimize --pid PID` for a running server
+    7:1 `live` applies to servers that dbdyno starts only
+    live = { profile = '1s' }
+    ^^^^ use `dbdyno live optimize --pid PID` for a running server
     "
     );
 }
 
 #[test]
 fn invalid_live_options_are_reported() {
-    assert_snapshot!(
+    assert_problems!(
         shown("system = 'mariadb'\nlive = { profil = '1s', train = 'twice', clients = 7 }"),
         @r"
-    error: unknown key `profil` in `candidate.live`
-     --> test.toml:6:10
-      |
-    6 | live = { profil = '1s', train = 'twice', clients = 7 }
-      |          ^^^^^^ did you mean `profile`?
-
-    error: unknown `train`: `twice`
-     --> test.toml:6:33
-      |
-    6 | live = { profil = '1s', train = 'twice', clients = 7 }
-      |                                 ^^^^^^^ valid are `each`, `once`
-
-    error: 7 clients are not measured
-     --> test.toml:6:52
-      |
-    6 | live = { profil = '1s', train = 'twice', clients = 7 }
-      |                                                    ^ `clients` of [workload] has 1
+    6:10 unknown key `profil` in `candidate.live`
+    live = { profil = '1s', train = 'twice', clients = 7 }
+             ^^^^^^ did you mean `profile`?
+    6:33 unknown `train`: `twice`
+    live = { profil = '1s', train = 'twice', clients = 7 }
+                                    ^^^^^^^ valid are `each`, `once`
+    6:52 7 clients are not measured
+    live = { profil = '1s', train = 'twice', clients = 7 }
+                                                       ^ `clients` of [workload] has 1
     "
     );
     assert!(shown("system = 'mariadb'\nlive = 'yes'").contains("live = 'yes'"));
-    assert_snapshot!(shown("system = 'mariadb'\nlive = { max_pause = '1ms' }"), @r"
-    error: `max_pause` is out of range
-     --> test.toml:6:22
-      |
-    6 | live = { max_pause = '1ms' }
-      |                      ^^^^^ it must be from 5 ms to 10 s
+    assert_problems!(shown("system = 'mariadb'\nlive = { max_pause = '1ms' }"), @r"
+    6:22 `max_pause` is out of range
+    live = { max_pause = '1ms' }
+                         ^^^^^ it must be from 5 ms to 10 s
     ");
 }
 
 #[test]
 fn different_warmups_are_rejected() {
     let other = "[[candidate]]\nname = 'b'\nsystem = 'mariadb'\n";
-    assert_snapshot!(
+    assert_problems!(
         shown(&format!("system = 'mariadb'\nlive = true\n{other}live = {{ profile = '1s' }}")),
         @r"
-    error: candidates with `live` have different warm-ups
-      --> test.toml:10:1
-       |
-    10 | live = { profile = '1s' }
-       | ^^^^ set the same `train`, `clients` and `profile` in each `live`
+    10:1 candidates with `live` have different warm-ups
+    live = { profile = '1s' }
+    ^^^^ set the same `train`, `clients` and `profile` in each `live`
     "
     );
     let agree = format!("system = 'mariadb'\nlive = true\n{other}live = {{ keep_order = true }}");
@@ -151,12 +135,10 @@ fn different_warmups_are_rejected() {
 
 #[test]
 fn live_is_rejected_in_an_insert_benchmark() {
-    assert_snapshot!(shown("system = 'mariadb'\nlive = true\n[insert_benchmark]"), @r"
-    error: `live` is for microbenchmarks
-     --> test.toml:6:1
-      |
-    6 | live = true
-      | ^^^^ remove `live` from an insert benchmark
+    assert_problems!(shown("system = 'mariadb'\nlive = true\n[insert_benchmark]"), @r"
+    6:1 `live` cannot be used in an insert benchmark
+    live = true
+    ^^^^ remove `live`
     ");
 }
 
@@ -191,48 +173,37 @@ fn samples_of_another_build_are_rejected() {
         let parsed = parse("test.toml", &beside_bolt(lines));
         parsed.map_or_else(|problems| problems.to_string(), |_| "none".into())
     };
-    assert_snapshot!(shown("bolt = false\nlive = { samples_of = 'bolt', train = 'each' }"),
+    assert_problems!(shown("bolt = false\nlive = { samples_of = 'bolt', train = 'each' }"),
         @r"
-    error: unknown candidate `bolt`
-      --> test.toml:16:23
-       |
-    16 | live = { samples_of = 'bolt', train = 'each' }
-       |                       ^^^^^^ did you mean `bolted`?
-
-    error: `train` cannot be combined with `samples_of`
-      --> test.toml:16:31
-       |
-    16 | live = { samples_of = 'bolt', train = 'each' }
-       |                               ^^^^^ leave it out
+    16:23 unknown candidate `bolt`
+    live = { samples_of = 'bolt', train = 'each' }
+                          ^^^^^^ did you mean `bolted`?
+    16:31 `train` cannot be combined with `samples_of`
+    live = { samples_of = 'bolt', train = 'each' }
+                                  ^^^^^ leave it out
     ");
-    assert_snapshot!(
+    assert_problems!(
         shown("training = ['point-1']\nlive = { samples_of = 'bolted' }"),
         @r"
-        error: `live` is not the build that BOLT optimizes for `bolted`
-          --> test.toml:16:23
-           |
-        16 | live = { samples_of = 'bolted' }
-           |                       ^^^^^^^^ use the settings of `bolted`, with `bolt = false`
+        16:23 `live` is not the build that BOLT optimizes for `bolted`
+        live = { samples_of = 'bolted' }
+                              ^^^^^^^^ use the settings of `bolted`, with `bolt = false`
         "
     );
-    assert_snapshot!(
+    assert_problems!(
         shown("bolt = false\nflags = ['-g']\nlive = { samples_of = 'bolted' }"),
         @r"
-        error: `live` is not the build that BOLT optimizes for `bolted`
-          --> test.toml:17:23
-           |
-        17 | live = { samples_of = 'bolted' }
-           |                       ^^^^^^^^ use the settings of `bolted`, with `bolt = false`
+        17:23 `live` is not the build that BOLT optimizes for `bolted`
+        live = { samples_of = 'bolted' }
+                              ^^^^^^^^ use the settings of `bolted`, with `bolt = false`
         "
     );
-    assert_snapshot!(
+    assert_problems!(
         shown("training = ['point-1']\nlive = { samples_of = 'live' }"),
         @r#"
-        error: `live` is not sampled for BOLT
-          --> test.toml:16:23
-           |
-        16 | live = { samples_of = 'live' }
-           |                       ^^^^^^ it needs `bolt = true` and `bolt_profile = "samples"`
+        16:23 `live` is not sampled for BOLT
+        live = { samples_of = 'live' }
+                              ^^^^^^ it needs `bolt = true` and `bolt_profile = "samples"`
         "#
     );
 }
@@ -291,45 +262,31 @@ fn baseline_is_the_first_combination_or_a_named_one() {
 
 #[test]
 fn invalid_matrices_are_reported() {
-    assert_snapshot!(problems("{ a = [1, 1], 'b c' = [1, 2], d = [1] }"), @r"
-    error: `1` twice
-     --> test.toml:6:20
-      |
-    6 | matrix = { a = [1, 1], 'b c' = [1, 2], d = [1] }
-      |                    ^ each value gives candidates with a name of their own
-
-    error: `b c` cannot be the name of a setting
-     --> test.toml:6:24
-      |
-    6 | matrix = { a = [1, 1], 'b c' = [1, 2], d = [1] }
-      |                        ^^^^^ names consist of letters, digits and _ - .
-
-    error: `d` needs two values
-     --> test.toml:6:44
-      |
-    6 | matrix = { a = [1, 1], 'b c' = [1, 2], d = [1] }
-      |                                            ^^^ write a setting with one value in `configuration`
+    assert_problems!(problems("{ a = [1, 1], 'b c' = [1, 2], d = [1] }"), @r"
+    6:20 `1` twice
+    matrix = { a = [1, 1], 'b c' = [1, 2], d = [1] }
+                       ^ each value gives candidates with a name of their own
+    6:24 `b c` cannot be the name of a setting
+    matrix = { a = [1, 1], 'b c' = [1, 2], d = [1] }
+                           ^^^^^ names consist of letters, digits and _ - .
+    6:44 `d` needs two values
+    matrix = { a = [1, 1], 'b c' = [1, 2], d = [1] }
+                                               ^^^ write a setting with one value in `configuration`
     ");
-    assert_snapshot!(problems("{ a = [1, 2, 3, 4, 5], b = [1, 2, 3, 4] }"), @r"
-    error: `matrix` has 20 combinations
-     --> test.toml:6:1
-      |
-    6 | matrix = { a = [1, 2, 3, 4, 5], b = [1, 2, 3, 4] }
-      | ^^^^^^ at most 16: each has a server and a copy of the data
+    assert_problems!(problems("{ a = [1, 2, 3, 4, 5], b = [1, 2, 3, 4] }"), @r"
+    6:1 `matrix` has 20 combinations
+    matrix = { a = [1, 2, 3, 4, 5], b = [1, 2, 3, 4] }
+    ^^^^^^ at most 16: each has a server and a copy of the data
     ");
-    assert_snapshot!(problems("{ a = [1, 2] }\nconfiguration = { a = 3 }"), @r"
-    error: `a` is also in `configuration`
-     --> test.toml:6:12
-      |
-    6 | matrix = { a = [1, 2] }
-      |            ^ remove it from one of them
+    assert_problems!(problems("{ a = [1, 2] }\nconfiguration = { a = 3 }"), @r"
+    6:12 `a` is also in `configuration`
+    matrix = { a = [1, 2] }
+               ^ remove it from one of them
     ");
-    assert_snapshot!(problems("{}"), @r"
-    error: `matrix` is empty
-     --> test.toml:6:1
-      |
-    6 | matrix = {}
-      | ^^^^^^ as in { innodb_flush_neighbors = [0, 1] }
+    assert_problems!(problems("{}"), @r"
+    6:1 `matrix` is empty
+    matrix = {}
+    ^^^^^^ as in { innodb_flush_neighbors = [0, 1] }
     ");
 }
 
@@ -339,9 +296,11 @@ fn matrix_is_for_servers_that_dbdyno_starts() {
         let candidate = format!("[[candidate]]\nname = 'm'\nmatrix = {{ a = [1, 2] }}\n{lines}\n");
         experiment("m", &candidate).unwrap_err()
     };
-    assert!(with("system = 'sqlite'\nvariant = 'rel'").contains("`matrix` is for servers"));
+    assert!(
+        with("system = 'sqlite'\nvariant = 'rel'").contains("`matrix` applies to servers only")
+    );
     let url = with("system = 'mariadb'\nurl = 'mysql://me@host/'");
-    assert!(url.contains("`matrix` is for a server that dbdyno starts"), "{url}");
+    assert!(url.contains("`matrix` applies to servers that dbdyno starts only"), "{url}");
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use dbdyno_spec::experiment::{Experiment, Host};
 use dbdyno_spec::parse;
-use insta::assert_snapshot;
 
 const START: &str = "name = 'x'\nbaseline = 'a'\n";
 const MARIADB: &str = "[[candidate]]\nname = 'a'\nsystem = 'mariadb'\n";
@@ -58,19 +57,15 @@ fn existing_server_can_be_on_a_host() {
 
 #[test]
 fn unknown_host_has_the_nearest_name() {
-    assert_snapshot!(problems(&format!("[host.db1]\n{MARIADB}host = 'db2'")), @r"
-    error: unknown host `db2`
-     --> test.toml:7:8
-      |
-    7 | host = 'db2'
-      |        ^^^^^ did you mean `db1`?
+    assert_problems!(problems(&format!("[host.db1]\n{MARIADB}host = 'db2'")), @r"
+    7:8 unknown host `db2`
+    host = 'db2'
+           ^^^^^ did you mean `db1`?
     ");
-    assert_snapshot!(problems(&format!("{MARIADB}host = 'db1'")), @r"
-    error: unknown host `db1`
-     --> test.toml:6:8
-      |
-    6 | host = 'db1'
-      |        ^^^^^ add [host.db1]
+    assert_problems!(problems(&format!("{MARIADB}host = 'db1'")), @r"
+    6:8 unknown host `db1`
+    host = 'db1'
+           ^^^^^ add [host.db1]
     ");
 }
 
@@ -78,50 +73,31 @@ fn unknown_host_has_the_nearest_name() {
 fn destinations_and_addresses_are_checked() {
     let host = "[host.db1]\nssh = '-oProxyCommand=x'\naddress = '127.0.0.1'\ndirectory = 'data'\n\
                 cpus = 'all'\nport = 22\n";
-    assert_snapshot!(problems(&format!("{host}{MARIADB}host = 'db1'")), @r#"
-    error: invalid destination `-oProxyCommand=x`
-     --> test.toml:4:7
-      |
-    4 | ssh = '-oProxyCommand=x'
-      |       ^^^^^^^^^^^^^^^^^^ write it as for ssh(1), such as "bench@db1"; options belong in ~/.ssh/config
-
-    error: `127.0.0.1` is not an address of another machine
-     --> test.toml:5:11
-      |
-    5 | address = '127.0.0.1'
-      |           ^^^^^^^^^^^ use the address at which the load generator reaches the host
-
-    error: the path of `directory` must be absolute
-     --> test.toml:6:13
-      |
-    6 | directory = 'data'
-      |             ^^^^^^ write the full path on the host, such as "/mnt/nvme"
-
-    error: invalid CPU list `all`
-     --> test.toml:7:8
-      |
-    7 | cpus = 'all'
-      |        ^^^^^ use numbers and ascending ranges, such as "0-3,6"
-
-    error: unknown key `port` in [host.db1]
-     --> test.toml:8:1
-      |
-    8 | port = 22
-      | ^^^^
+    assert_problems!(problems(&format!("{host}{MARIADB}host = 'db1'")), @r#"
+    4:7 invalid destination `-oProxyCommand=x`
+    ssh = '-oProxyCommand=x'
+          ^^^^^^^^^^^^^^^^^^ write it as for ssh(1), such as "bench@db1"; options belong in ~/.ssh/config
+    5:11 `127.0.0.1` is not an address of another machine
+    address = '127.0.0.1'
+              ^^^^^^^^^^^ use the address at which the load generator reaches the host
+    6:13 the path of `directory` must be absolute
+    directory = 'data'
+                ^^^^^^ write the full path on the host, such as "/mnt/nvme"
+    7:8 invalid CPU list `all`
+    cpus = 'all'
+           ^^^^^ use numbers and ascending ranges, such as "0-3,6"
+    8:1 unknown key `port` in [host.db1]
+    port = 22
+    ^^^^
     "#);
     let host = "[host.db1]\nssh = 'db1 rm'\naddress = '10.0.0.2:3306'\n";
-    assert_snapshot!(problems(&format!("{host}{MARIADB}host = 'db1'")), @r#"
-    error: invalid destination `db1 rm`
-     --> test.toml:4:7
-      |
-    4 | ssh = 'db1 rm'
-      |       ^^^^^^^^ write it as for ssh(1), such as "bench@db1"; options belong in ~/.ssh/config
-
-    error: invalid address `10.0.0.2:3306`
-     --> test.toml:5:11
-      |
-    5 | address = '10.0.0.2:3306'
-      |           ^^^^^^^^^^^^^^^ use an IP address or a host name, without a port
+    assert_problems!(problems(&format!("{host}{MARIADB}host = 'db1'")), @r#"
+    4:7 invalid destination `db1 rm`
+    ssh = 'db1 rm'
+          ^^^^^^^^ write it as for ssh(1), such as "bench@db1"; options belong in ~/.ssh/config
+    5:11 invalid address `10.0.0.2:3306`
+    address = '10.0.0.2:3306'
+              ^^^^^^^^^^^^^^^ use an IP address or a host name, without a port
     "#);
 }
 
@@ -130,43 +106,33 @@ fn what_cannot_run_on_another_host_is_refused() {
     let candidate = |lines: &str| {
         problems(&format!("[host.db1]\n[[candidate]]\nname = 'a'\nhost = 'db1'\n{lines}"))
     };
-    assert_snapshot!(candidate("system = 'sqlite'\nvariant = 'rel'"), @r"
-    error: `host` is for servers
-     --> test.toml:6:1
-      |
-    6 | host = 'db1'
-      | ^^^^ configure SQLite in `sqlite = { … }`
+    assert_problems!(candidate("system = 'sqlite'\nvariant = 'rel'"), @r"
+    6:1 `host` applies to servers only
+    host = 'db1'
+    ^^^^ configure SQLite in `sqlite = { … }`
     ");
-    assert_snapshot!(candidate("system = 'mariadb'\nurl = 'mysql://me@127.0.0.1'"), @r"
-    error: `url` is an address of this machine, and the server is on another host
-     --> test.toml:8:7
-      |
-    8 | url = 'mysql://me@127.0.0.1'
-      |       ^^^^^^^^^^^^^^^^^^^^^^ write the address at which the host is reached, or remove `host`
+    assert_problems!(candidate("system = 'mariadb'\nurl = 'mysql://me@127.0.0.1'"), @r"
+    8:7 `url` is an address of this machine, and the server is on another host
+    url = 'mysql://me@127.0.0.1'
+          ^^^^^^^^^^^^^^^^^^^^^^ write the address at which the host is reached, or remove `host`
     ");
-    assert_snapshot!(candidate("system = 'mariadb'\ntls = 'required'"), @r#"
-    error: unknown `tls` `required`
-     --> test.toml:8:7
-      |
-    8 | tls = 'required'
-      |       ^^^^^^^^^^ write "verified": dbdyno knows the certificate of its own server
+    assert_problems!(candidate("system = 'mariadb'\ntls = 'required'"), @r#"
+    8:7 unknown `tls` `required`
+    tls = 'required'
+          ^^^^^^^^^^ write "verified": dbdyno knows the certificate of its own server
     "#);
     let here = format!("{MARIADB}tls = 'verified'");
-    assert_snapshot!(problems(&here), @r"
-    error: `tls` is for servers on a host
-     --> test.toml:6:1
-      |
-    6 | tls = 'verified'
-      | ^^^ remove it: nothing leaves this machine; a server with `url` has `tls` there
+    assert_problems!(problems(&here), @r"
+    6:1 `tls` applies to servers on a host only
+    tls = 'verified'
+    ^^^ remove it: nothing leaves this machine; a server with `url` has `tls` there
     ");
     let compiled = candidate(
         "system = 'postgresql'\nsource = { path = '/x' }\nvariant = 'rel'\ntls = 'verified'",
     );
-    assert_snapshot!(compiled, @r"
-    error: PostgreSQL that dbdyno compiles has no TLS
-      --> test.toml:10:1
-       |
-    10 | tls = 'verified'
-       | ^^^ remove `tls`, or use an installed server or a `release`
+    assert_problems!(compiled, @r"
+    10:1 PostgreSQL that dbdyno compiles has no TLS
+    tls = 'verified'
+    ^^^ remove `tls`, or use an installed server or a `release`
     ");
 }

@@ -118,5 +118,5 @@ fn problems_are_shown_at_their_positions() {
 fn injected_delay_is_rejected_with_inserts() {
     let text = text("[insert_benchmark]") + "injected_delay = '5%'\n";
     let shown = parse("test.toml", &text).unwrap_err().to_string();
-    assert!(shown.contains("delays are for microbenchmarks"), "{shown}");
+    assert!(shown.contains("an insert benchmark has no delays"), "{shown}");
 }

@@ -1,6 +1,28 @@
 //! Tests of experiment files: valid settings, and problems in invalid ones.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
+/// Problems as they are displayed, each in three lines: position and message; the line; the part of it
+/// and the help.
+fn brief(shown: &str) -> String {
+    let problem = |shown: &str| {
+        let lines: Vec<&str> = shown.lines().collect();
+        let [message, place, _, line, help] = lines[..] else { return shown.to_owned() };
+        let margin = line.find('|').unwrap() + 2;
+        let after_margin = |line: &str| line.get(margin..).unwrap_or_default().to_owned();
+        let place = place.split_once(':').map_or("", |(_, place)| place);
+        let message = message.trim_start_matches("error: ");
+        format!("{place} {message}\n{}\n{}", after_margin(line), after_margin(help))
+    };
+    shown.split("\n\n").map(problem).collect::<Vec<_>>().join("\n")
+}
+
+/// Compares problems with a snapshot, in the form of [`brief`].
+macro_rules! assert_problems {
+    ($shown:expr, @$expected:literal $(,)?) => {
+        insta::assert_snapshot!(crate::brief(&$shown), @$expected)
+    };
+}
+
 mod arbitrary;
 mod builds;
 mod candidates;

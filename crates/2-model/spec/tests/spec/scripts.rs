@@ -3,7 +3,6 @@
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_spec::parse_with_files;
 use dbdyno_workloads::definition::Stage;
-use insta::assert_snapshot;
 
 const SERVER: &str = "system = 'mariadb'";
 
@@ -204,25 +203,18 @@ fn tables_of_dbdyno_are_loaded_only_if_used() {
 
 #[test]
 fn invalid_scripts_are_reported() {
-    assert_snapshot!(problems_of_setup("['shpo.sql', 'empty.sql']", SQLITE), @r"
-    error: `setup`: reading shpo.sql: no such file
-     --> test.toml:4:10
-      |
-    4 | setup = ['shpo.sql', 'empty.sql']
-      |          ^^^^^^^^^^ it is relative to the directory of the experiment file
-
-    error: empty.sql has no statement
-     --> test.toml:4:22
-      |
-    4 | setup = ['shpo.sql', 'empty.sql']
-      |                      ^^^^^^^^^^^ write SQL statements, or the name of a file that ends in .sql
+    assert_problems!(problems_of_setup("['shpo.sql', 'empty.sql']", SQLITE), @r"
+    4:10 `setup`: reading shpo.sql: no such file
+    setup = ['shpo.sql', 'empty.sql']
+             ^^^^^^^^^^ it is relative to the directory of the experiment file
+    4:22 empty.sql has no statement
+    setup = ['shpo.sql', 'empty.sql']
+                         ^^^^^^^^^^^ write SQL statements, or the name of a file that ends in .sql
     ");
-    assert_snapshot!(problems_of_setup("[]", SQLITE), @r"
-    error: `setup` is empty
-     --> test.toml:4:9
-      |
-    4 | setup = []
-      |         ^^ remove `setup` if there are no own tables
+    assert_problems!(problems_of_setup("[]", SQLITE), @r"
+    4:9 `setup` is empty
+    setup = []
+            ^^ remove `setup` if there are no own tables
     ");
 }
 
@@ -230,12 +222,10 @@ fn invalid_scripts_are_reported() {
 fn running_servers_get_tables_only() {
     assert!(with_setup("'view.sql'", "SELECT 1", SQLITE).is_ok());
     assert!(with_setup("'shop.sql'", "SELECT 1", PG).is_ok());
-    assert_snapshot!(problems_of_setup("'view.sql'", PG), @r"
-    error: view.sql, line 3: CREATE VIEW is not possible on the existing server of a
-     --> test.toml:4:1
-      |
-    4 | setup = 'view.sql'
-      | ^^^^^ there, `setup` may create tables and indexes, and change rows and session settings: dbdyno would not remove anything else
+    assert_problems!(problems_of_setup("'view.sql'", PG), @r"
+    4:1 view.sql, line 3: CREATE VIEW is not possible on the existing server of a
+    setup = 'view.sql'
+    ^^^^^ there, `setup` may create tables and indexes, and change rows and session settings: dbdyno would not remove anything else
     ");
 }
 

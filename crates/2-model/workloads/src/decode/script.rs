@@ -1,6 +1,6 @@
 //! Decoder of `[[microbenchmark]]` tables with a sysbench script.
 
-use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
+use dbdyno_document::{Spanned, Table, did_you_mean};
 use dbdyno_scripts::{
     Declared, Driver, OptionProblem, OptionValue, Options, ScriptError, Source, SourceError,
     Version, check_option, inspect,
@@ -39,7 +39,7 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
             if !is_there {
                 let message = format!("{} has no function {function}()", path.value);
                 let help = "`prepare` makes the data, and `event` is measured";
-                table.report(Problem::new(path.span, message).help(help));
+                table.problem(path.span, message, help);
             }
         }
     }
@@ -73,10 +73,7 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
 }
 
 fn read_source(table: &Table<'_>, path: Spanned<&str>, files: ReadFile<'_>) -> Option<Source> {
-    let refuse = |message: String, help: &str| {
-        table.report(Problem::new(path.span, message).help(help));
-        None
-    };
+    let refuse = |message: String, help: &str| table.reject(path.span, message, help);
     let error = match Source::find(path.value, files) {
         Ok(source) => return Some(source),
         Err(error) => error,
@@ -93,7 +90,7 @@ fn read_source(table: &Table<'_>, path: Spanned<&str>, files: ReadFile<'_>) -> O
 fn report(table: &Table<'_>, path: Spanned<&str>, error: &ScriptError) {
     let message = format!("`script`: {error}");
     let help = "the script is loaded without a database to find its options and functions";
-    table.report(Problem::new(path.span, message).help(help));
+    table.problem(path.span, message, help);
 }
 
 /// The options, of which the invalid ones are reported.
@@ -107,13 +104,13 @@ fn read_options(section: Option<Table<'_>>, script: &str, declared: Option<&Decl
             None => {}
             Some(OptionProblem::Replaced(instead)) => {
                 let message = format!("option `{}` of sysbench has no effect here", name.value);
-                section.report(Problem::new(name.span, message).help(instead));
+                section.problem(name.span, message, instead);
             }
             Some(OptionProblem::Unknown(known)) => {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 let message = format!("{script} has no option `{}`", name.value);
                 let help = did_you_mean(name.value, &known);
-                section.report(Problem::new(name.span, message).help(help));
+                section.problem(name.span, message, help);
             }
         }
         let value = match value.value {

@@ -49,7 +49,7 @@ impl<'d, 'e> Scope<'d, 'e> {
     }
 
     fn report(&self, span: Span, message: impl Into<String>, help: impl Into<String>) {
-        self.document.report(Problem::new(span, message).help(help));
+        self.document.problem(span, message, help);
     }
 
     fn report_bad(&self, span: Span, bad: BadValue) {
@@ -98,8 +98,11 @@ impl<'d> ParsedStatement<'d> {
                 problem.help("a query has `rows`, a statement that changes data `affects`"),
             );
         } else if !table.has("rows") && !table.has("affects") {
-            let problem = Problem::new(table.span(), "missing key `rows` or `affects`");
-            table.report(problem.help("say how many rows must come back or change"));
+            table.problem(
+                table.span(),
+                "missing key `rows` or `affects`",
+                "set the number of rows that it returns or changes",
+            );
         }
         let repeat = table.integer("repeat", 1..=10_000).map_or(1, |repeat| repeat.value as u32);
         let choice = table.choice(
@@ -174,7 +177,7 @@ impl<'d> ParsedStatement<'d> {
                         scope.report(
                             how.span,
                             message,
-                            "draws happen in the order in which they stand",
+                            "parameters are drawn in the order in which they are written",
                         );
                     }
                 }
@@ -199,13 +202,9 @@ impl<'d> ParsedStatement<'d> {
         let is = |verbs: &[&str]| verbs.iter().any(|one| one.eq_ignore_ascii_case(verb));
         if self.counted == Counted::Rows && is(&["INSERT", "UPDATE", "DELETE", "REPLACE"]) {
             let message = "a statement that changes data has no `rows`";
-            scope.report(self.count.span, message, "say what it `affects`");
+            scope.report(self.count.span, message, "set `affects` instead");
         } else if self.counted == Counted::Affected && is(&["SELECT"]) {
-            scope.report(
-                self.count.span,
-                "a query affects nothing",
-                "say how many `rows` it returns",
-            );
+            scope.report(self.count.span, "a query has no `affects`", "set `rows` instead");
         }
     }
 
@@ -251,7 +250,7 @@ impl<'d> ParsedStatement<'d> {
             let in_sql = parameters(self.sql.value).any(|(used, _)| used == name.value);
             if !in_sql && !scope.is_offset_of(name.value) {
                 let help = format!("nothing uses `:{}` of this statement", name.value);
-                scope.report(name.span, format!("`{}` is drawn in vain", name.value), help);
+                scope.report(name.span, format!("`{}` is drawn, but not used", name.value), help);
             }
         }
     }
