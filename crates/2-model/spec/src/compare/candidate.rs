@@ -8,9 +8,9 @@ use dbdyno_types::server::ServerSystem;
 use dbdyno_types::{SUITES, suites};
 
 use crate::build::{help_of_unknown, near_unknown};
-use crate::candidate::{part, short};
+use crate::candidate::{Program, part, short};
 use crate::compare::InstalledReleases;
-use crate::compare::command_line::Word;
+use crate::compare::text::Word;
 use crate::names::{CONTROL, LONGEST};
 use crate::server;
 
@@ -18,26 +18,12 @@ use crate::server;
 #[derive(Debug)]
 pub struct Candidate<'w> {
     pub word: Word<'w>,
-    pub system: System,
-    pub kind: Kind,
+    pub system: Program,
+    /// The parts of the word; `None` for the URL of an existing server.
+    pub own: Option<Own>,
 }
 
-/// A database system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum System {
-    Sqlite,
-    Server(ServerSystem),
-}
-
-#[derive(Debug)]
-pub enum Kind {
-    /// An existing server.
-    Url,
-    /// A system that dbdyno starts or compiles.
-    Own(Own),
-}
-
-/// What follows the name of a system.
+/// A system that dbdyno starts or compiles.
 #[derive(Debug, Default)]
 pub struct Own {
     pub system: Range<usize>,
@@ -109,20 +95,6 @@ const fn key(name: &'static str, form: Form) -> Key {
     Key { name, form }
 }
 
-impl System {
-    /// The name in the vocabulary.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sqlite => "sqlite",
-            Self::Server(system) => system.name(),
-        }
-    }
-
-    fn all() -> impl Iterator<Item = Self> {
-        [Self::Sqlite].into_iter().chain(ServerSystem::ALL.map(Self::Server))
-    }
-}
-
 impl<'w> Candidate<'w> {
     /// Reads a word. Parts with problems are left out; `None` if its system is unknown.
     pub fn read(
@@ -140,14 +112,6 @@ impl<'w> Candidate<'w> {
         &self.word.text[part.clone()]
     }
 
-    /// What follows the name of the system; `None` for an existing server.
-    pub const fn own(&self) -> Option<&Own> {
-        match &self.kind {
-            Kind::Own(own) => Some(own),
-            Kind::Url => None,
-        }
-    }
-
     /// The value of a key.
     pub fn value(&self, name: &str) -> Option<&'w str> {
         Some(self.text(self.place_of(name)?))
@@ -155,13 +119,13 @@ impl<'w> Candidate<'w> {
 
     /// Where the value of a key is.
     pub fn place_of(&self, name: &str) -> Option<&Range<usize>> {
-        let (.., value) = self.own()?.keys.iter().find(|(key, ..)| key.name == name)?;
+        let (.., value) = self.own.as_ref()?.keys.iter().find(|(key, ..)| key.name == name)?;
         Some(value)
     }
 
     /// The variant.
     pub fn variant(&self) -> Option<&'w str> {
-        self.own()?.variant.as_ref().map(|variant| self.text(variant))
+        self.own.as_ref()?.variant.as_ref().map(|variant| self.text(variant))
     }
 
     /// Whether it is compiled with a profile.
@@ -191,18 +155,18 @@ impl<'w> Reader<'w, '_> {
 
     fn url(mut self) -> Option<Candidate<'w>> {
         let end = self.word.text.find("://")?;
-        let system = match &self.word.text[..end] {
-            "mysql" => ServerSystem::MySql,
-            "mariadb" => ServerSystem::MariaDb,
-            "postgres" | "postgresql" => ServerSystem::PostgreSql,
-            scheme => {
-                let message = format!("unknown scheme `{scheme}` of a URL");
-                let valid = ["mysql", "mariadb", "postgres", "postgresql"];
-                self.report(0..end, message, did_you_mean(scheme, &valid));
-                return None;
-            }
+        let scheme = &self.word.text[..end];
+        let system = match scheme {
+            "postgres" => Some(ServerSystem::PostgreSql),
+            _ => ServerSystem::ALL.into_iter().find(|system| system.name() == scheme),
         };
-        Some(Candidate { word: self.word, system: System::Server(system), kind: Kind::Url })
+        let Some(system) = system else {
+            let valid = ["mysql", "mariadb", "postgres", "postgresql"];
+            let message = format!("unknown scheme `{scheme}` of a URL");
+            self.report(0..end, message, did_you_mean(scheme, &valid));
+            return None;
+        };
+        Some(Candidate { word: self.word, system: Program::Server(system), own: None })
     }
 
     fn own(mut self, installed: InstalledReleases<'_>) -> Option<Candidate<'w>> {
@@ -221,17 +185,22 @@ impl<'w> Reader<'w, '_> {
             self.part(part, system, &mut own);
         }
         self.settings(head_end, system, &mut own);
-        let kind = Kind::Own(own);
-        let candidate = Candidate { word: self.word, system, kind };
-        self.check_source(&candidate);
-        Some(candidate)
+        // Servers are compiled from a source that somebody must name.
+        let has_source = own.keys.iter().any(|(key, ..)| key.name == "source");
+        if let (Program::Server(system), Some(variant), false) = (system, &own.variant, has_source)
+        {
+            let message = format!("{} has no source to compile", system.title());
+            let help = "add `:source=/its/source`, or write an experiment file with `source`";
+            self.report(variant.clone(), message, help);
+        }
+        Some(Candidate { word: self.word, system, own: Some(own) })
     }
 
-    fn system(&mut self, part: Range<usize>) -> Option<System> {
+    fn system(&mut self, part: Range<usize>) -> Option<Program> {
         let name = &self.word.text[part.clone()];
-        let found = System::all().find(|system| system.name() == name);
+        let found = Program::all().find(|system| system.name() == name);
         if found.is_none() {
-            let names: Vec<&str> = System::all().map(System::name).collect();
+            let names: Vec<&str> = Program::all().map(Program::name).collect();
             let engines = ServerSystem::MariaDb.storage_engines().iter();
             let help = match nearest(name, engines.map(|engine| engine.name())) {
                 Some(engine) => format!("did you mean `mariadb:engine={engine}`?"),
@@ -246,11 +215,11 @@ impl<'w> Reader<'w, '_> {
     fn release(
         &mut self,
         part: Range<usize>,
-        system: System,
+        system: Program,
         installed: InstalledReleases<'_>,
     ) -> Option<Range<usize>> {
         let name = &self.word.text[part.clone()];
-        let System::Server(system) = system else {
+        let Program::Server(system) = system else {
             self.report(part, "SQLite has no releases", "remove it, or set `:source=/its/source`");
             return None;
         };
@@ -284,7 +253,7 @@ impl<'w> Reader<'w, '_> {
     }
 
     /// `KEY=VALUE` or a variant.
-    fn part(&mut self, part: Range<usize>, system: System, own: &mut Own) {
+    fn part(&mut self, part: Range<usize>, system: Program, own: &mut Own) {
         let text = &self.word.text[part.clone()];
         let Some(equals) = text.find('=') else {
             return self.variant(part, system, own);
@@ -304,12 +273,12 @@ impl<'w> Reader<'w, '_> {
         own.keys.push((key, name, value));
     }
 
-    fn variant(&mut self, part: Range<usize>, system: System, own: &mut Own) {
+    fn variant(&mut self, part: Range<usize>, system: Program, own: &mut Own) {
         let name = &self.word.text[part.clone()];
         let report = |this: &mut Self, help: String| {
             this.report(part.clone(), format!("unknown variant `{name}`"), help);
         };
-        if let System::Server(server) = system {
+        if let Program::Server(server) = system {
             let engines = server.storage_engines().iter().map(|engine| engine.name());
             if let Some(engine) = nearest(name, engines) {
                 return report(self, format!("did you mean `engine={engine}`?"));
@@ -337,7 +306,7 @@ impl<'w> Reader<'w, '_> {
     }
 
     /// `{SETTING=VALUE,…}` at the end.
-    fn settings(&mut self, start: usize, system: System, own: &mut Own) {
+    fn settings(&mut self, start: usize, system: Program, own: &mut Own) {
         let text = self.word.text;
         if start == text.len() {
             return;
@@ -360,11 +329,11 @@ impl<'w> Reader<'w, '_> {
     }
 
     /// Reports a setting that is set before, perhaps in another spelling.
-    fn check_duplicate(&mut self, part: Range<usize>, system: System, own: &Own) {
+    fn check_duplicate(&mut self, part: Range<usize>, system: Program, own: &Own) {
         let text = self.word.text;
         let canonical = |name: &str| match system {
-            System::Server(system) => server::canonical(name, system),
-            System::Sqlite => name.to_owned(),
+            Program::Server(system) => server::canonical(name, system),
+            Program::Sqlite => name.to_owned(),
         };
         let name = &text[part.clone()];
         let mut others = own.settings.iter().map(|(other, _)| &text[other.clone()]);
@@ -376,22 +345,10 @@ impl<'w> Reader<'w, '_> {
             self.report(part, format!("`{name}` is set twice"), help);
         }
     }
-
-    /// Servers are compiled from a source that somebody must name.
-    fn check_source(&mut self, candidate: &Candidate<'_>) {
-        if let (System::Server(system), Some(own), None) =
-            (candidate.system, candidate.own(), candidate.value("source"))
-            && let Some(variant) = &own.variant
-        {
-            let message = format!("{} has no source to compile", system.title());
-            let help = "add `:source=/its/source`, or write an experiment file with `source`";
-            self.report(variant.clone(), message, help);
-        }
-    }
 }
 
 /// What to write instead of `key=value`, whose key no word has.
-fn help_of_unknown_key(key: &str, value: &str, system: System) -> String {
+fn help_of_unknown_key(key: &str, value: &str, system: Program) -> String {
     let system = system.name();
     match key {
         "variant" => format!("write `{system}:{value}`"),
@@ -460,7 +417,7 @@ pub fn names_of(candidates: &[Candidate<'_>]) -> Vec<String> {
 /// The base and what else distinguishes the candidate.
 fn name(candidate: &Candidate<'_>, base: String) -> String {
     let mut name = base;
-    if let Kind::Own(own) = &candidate.kind {
+    if let Some(own) = &candidate.own {
         for (key, _, value) in &own.keys {
             let value = part(candidate.text(value).trim_start_matches('/'));
             if KEYS_WITH_PLAIN_VALUES.contains(&key.name) {
@@ -482,9 +439,9 @@ fn name(candidate: &Candidate<'_>, base: String) -> String {
 /// The system or what stands for it: a storage engine, a variant, the host of a URL.
 fn short_base(candidate: &Candidate<'_>) -> String {
     let system = candidate.system.name();
-    let base = match &candidate.kind {
-        Kind::Url => host(candidate.word.text).unwrap_or(system).to_owned(),
-        Kind::Own(own) => {
+    let base = match &candidate.own {
+        None => host(candidate.word.text).unwrap_or(system).to_owned(),
+        Some(own) => {
             let base = candidate.value("engine").unwrap_or(system);
             match (&own.release, candidate.variant()) {
                 (Some(release), _) => format!("{base}-{}", candidate.text(release)),
@@ -500,19 +457,14 @@ fn short_base(candidate: &Candidate<'_>) -> String {
 /// The same with the system.
 fn full_base(candidate: &Candidate<'_>) -> String {
     let system = candidate.system.name();
-    let parts: Vec<&str> = match &candidate.kind {
-        Kind::Url => {
-            host(candidate.word.text).into_iter().chain(port(candidate.word.text)).collect()
-        }
-        Kind::Own(own) => {
+    let parts = match &candidate.own {
+        None => [host(candidate.word.text), port(candidate.word.text), None],
+        Some(own) => {
             let release = own.release.as_ref().map(|release| candidate.text(release));
             [release, candidate.value("engine"), candidate.variant()]
-                .into_iter()
-                .flatten()
-                .collect()
         }
     };
-    let base = parts.iter().fold(system.to_owned(), |base, one| format!("{base}-{one}"));
+    let base = parts.iter().flatten().fold(system.to_owned(), |base, one| format!("{base}-{one}"));
     valid(&base, system)
 }
 
@@ -561,7 +513,7 @@ pub fn name_of_experiment(candidates: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::compare::command_line::CommandLine;
+    use crate::compare::text::CommandLine;
 
     use super::*;
 

@@ -1,17 +1,17 @@
-//! The text of the experiment, with comments for who edits it.
+//! The text of the experiment, with comments for who edits it, and the command line that caused it.
 
 use std::ops::Range;
 
-use dbdyno_document::{Problem, Problems, Span};
+use dbdyno_document::{Problem, Problems, Span, without_passwords};
 use dbdyno_types::SUITES;
 use dbdyno_units::{Nanos, visible};
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::Microbenchmark;
 
 use crate::build::DEFAULT_BASE;
+use crate::candidate::Program;
 use crate::compare::Options;
-use crate::compare::candidate::{Candidate, Form, Kind, Own, System, name_of_experiment, names_of};
-use crate::compare::command_line::{CommandLine, Word};
+use crate::compare::candidate::{Candidate, Form, Own, name_of_experiment, names_of};
 
 /// The microbenchmarks of a comparison that names none: a transaction that reads, and one that also
 /// writes. The first one runs before any writes, so that its ratio comes early.
@@ -41,13 +41,11 @@ pub fn write(
     let names = names_of(candidates);
     let work = Work::of(options);
     let mut text = TomlText::default();
-    text.comment(&format!("Written by this command:\n{}", line.text()));
+    text.comment(&format!("Written by this command:\n{}", line.text));
     text.comment("Run it again with `dbdyno run FILE`. All keys: docs/experiments.md");
     text.push(&format!("\nname = {}\n", quote(&name_of_experiment(&names))));
     if let (Some(first), Some(name)) = (candidates.first(), names.first()) {
-        text.push_of(first.word.whole(), |text| {
-            text.push(&format!("baseline = {}\n", quote(name)));
-        });
+        text.of(first.word.whole(), &format!("baseline = {}\n", quote(name)));
     }
     workload(&mut text, options);
     if let Some(script) = &options.script {
@@ -88,27 +86,23 @@ impl Work {
 fn workload(text: &mut TomlText, options: &Options<'_>) {
     text.push("\n[workload]\n");
     match (options.rows, &options.script) {
-        (Some(rows), _) => text.push_of(rows.whole(), |text| {
-            text.push(&format!("rows = {}\n", plain(rows.text)));
-        }),
+        (Some(rows), _) => text.of(rows.whole(), &format!("rows = {}\n", plain(rows.text))),
         (None, Some(script)) => {
             text.comment("Servers get caches for this number of rows of sysbench's tables.");
             text.push(&format!("rows = {}\n", script.rows()));
         }
         (None, None) => {
-            text.comment(
-                "Few, so that loading takes seconds. The default of other files is 100_000.",
-            );
+            let why = "Few, so that loading takes seconds. The default of other files is 100_000.";
+            text.comment(why);
             text.push(&format!("rows = {ROWS}\n"));
         }
     }
     if !options.clients.is_empty() {
-        text.push("clients = [");
-        for (number, clients) in options.clients.iter().enumerate() {
-            text.push(if number > 0 { ", " } else { "" });
-            text.push_of(clients.whole(), |text| text.push(&plain(clients.text)));
-        }
-        text.push("]\n");
+        text.push("clients = ");
+        list(text, &options.clients, |text, clients| {
+            text.of(clients.whole(), &plain(clients.text))
+        });
+        text.push("\n");
     }
     text.push("microbenchmarks = ");
     microbenchmarks(text, options);
@@ -122,7 +116,7 @@ fn microbenchmarks(text: &mut TomlText, options: &Options<'_>) {
     } else if options.microbenchmarks.is_empty() {
         text.push(&format!("[{}]", MICROBENCHMARKS.map(quote).join(", ")));
     } else {
-        list(text, options.microbenchmarks.iter().map(|word| (word, 0..word.text.len())));
+        list(text, &options.microbenchmarks, |text, word| text.string(word, 0..word.text.len()));
     }
 }
 
@@ -132,7 +126,7 @@ fn schedule(
     candidates: &[Candidate<'_>],
     (word, time): (Option<Word<'_>>, Option<Nanos>),
 ) {
-    let has_servers = candidates.iter().any(|one| one.system != System::Sqlite);
+    let has_servers = candidates.iter().any(|one| one.system != Program::Sqlite);
     if !has_servers && time.is_none() {
         return;
     }
@@ -151,9 +145,7 @@ fn schedule(
             "{} for {instances} instances, one of them the control, and {cases}.",
             word.text
         ));
-        text.push_of(word.whole(), |text| {
-            text.push(&format!("budget = {}\n", duration(each)));
-        });
+        text.of(word.whole(), &format!("budget = {}\n", duration(each)));
     }
     if !has_servers {
         return;
@@ -191,57 +183,52 @@ fn write_candidate(
     name: &str,
     options: &Options<'_>,
 ) {
+    let word = &candidate.word;
     text.push("[[candidate]]\nname = ");
-    write_name(text, candidate, name);
-    let system = format!("system = {}\n", quote(candidate.system.name()));
-    match &candidate.kind {
-        Kind::Url => {
-            text.push(&system);
-            text.push("url = ");
-            text.string(&candidate.word, 0..candidate.word.text.len());
+    match candidate.place_of("name") {
+        Some(place) => text.string(word, place.clone()),
+        None => text.of(word.whole(), &quote(name)),
+    }
+    let system = format!("\nsystem = {}\n", quote(candidate.system.name()));
+    match &candidate.own {
+        None => {
+            text.push(&format!("{system}url = "));
+            text.string(word, 0..word.text.len());
             text.push("\n");
         }
-        Kind::Own(own) => {
-            let span = candidate.word.span(own.system.clone());
-            text.push_of(span, |text| text.push(&system));
+        Some(own) => {
+            text.of(word.span(own.system.clone()), &system);
             write_own(text, candidate, own, options);
         }
     }
-}
-
-/// The name, which is derived or part of the word.
-fn write_name(text: &mut TomlText, candidate: &Candidate<'_>, name: &str) {
-    match candidate.place_of("name") {
-        Some(place) => text.string(&candidate.word, place.clone()),
-        None => text.push_of(candidate.word.whole(), |text| text.push(&quote(name))),
-    }
-    text.push("\n");
 }
 
 fn write_own(text: &mut TomlText, candidate: &Candidate<'_>, own: &Own, options: &Options<'_>) {
     let word = &candidate.word;
     if let Some(release) = &own.release {
         let name = candidate.text(release);
-        text.push_of(word.span(release.clone()), |text| match SUITES.contains(&name) {
-            true => text.push(&format!("release = {{ debian = {} }}\n", quote(name))),
-            false => text.push(&format!("release = {}\n", quote(name))),
-        });
+        let value = match SUITES.contains(&name) {
+            true => format!("{{ debian = {} }}", quote(name)),
+            false => quote(name),
+        };
+        text.of(word.span(release.clone()), &format!("release = {value}\n"));
     }
     if let Some(variant) = &own.variant {
         text.push("variant = ");
         text.string(word, variant.clone());
         text.push("\n");
-    } else if candidate.system == System::Sqlite {
+    } else if candidate.system == Program::Sqlite {
         text.push(&format!("variant = {}\n", quote(DEFAULT_BASE)));
     }
     for (key, name, value) in own.keys.iter().filter(|(key, ..)| key.name != "name") {
-        let span = Span { end: word.span(value.clone()).end, ..word.span(name.clone()) };
-        text.push_of(span, |text| {
+        text.push_of(word.span(name.start..value.end), |text| {
             text.push(&format!("{} = ", key.name));
             match key.form {
                 Form::String => text.string(word, value.clone()),
                 Form::Plain => text.push(&plain(candidate.text(value))),
-                Form::List => list(text, words(word.text, value).map(|part| (word, part))),
+                Form::List => {
+                    list(text, words(word.text, value), |text, part| text.string(word, part));
+                }
                 Form::Source => {
                     text.push("{ path = ");
                     text.string(word, value.clone());
@@ -257,31 +244,15 @@ fn write_own(text: &mut TomlText, candidate: &Candidate<'_>, own: &Own, options:
         microbenchmarks(text, options);
         text.push("\n");
     }
-    write_settings(text, candidate, own);
-}
-
-/// Settings of the database: a table of its own, so that each has a line.
-fn write_settings(text: &mut TomlText, candidate: &Candidate<'_>, own: &Own) {
-    if own.settings.is_empty() {
-        return;
-    }
-    let (table, is_sqlite) = match candidate.system {
-        System::Sqlite => ("sqlite", true),
-        System::Server(_) => ("configuration", false),
-    };
-    let word = &candidate.word;
-    text.push(&format!("[candidate.{table}]\n"));
-    for (name, value) in &own.settings {
-        let span = Span { end: word.span(value.clone()).end, ..word.span(name.clone()) };
-        text.push_of(span, |text| {
-            let setting = candidate.text(name);
-            let is_bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-            if setting.is_empty() || !setting.chars().all(is_bare) {
-                text.push(&quote(setting));
-            } else {
-                text.push_of(word.span(name.clone()), |text| text.push(setting));
-            }
-            text.push(" = ");
+    // A table of its own, so that each setting has a line.
+    let is_sqlite = candidate.system == Program::Sqlite;
+    let table = if is_sqlite { "sqlite" } else { "configuration" };
+    for (number, (name, value)) in own.settings.iter().enumerate() {
+        if number == 0 {
+            text.push(&format!("[candidate.{table}]\n"));
+        }
+        text.push_of(word.span(name.start..value.end), |text| {
+            text.key(candidate.text(name), word.span(name.clone()));
             // SQLite's sizes are numbers of bytes, or strings with a unit.
             match candidate.text(value).parse::<u64>() {
                 Ok(number) if is_sqlite => text.push(&number.to_string()),
@@ -301,14 +272,15 @@ fn words(text: &str, value: &Range<usize>) -> impl Iterator<Item = Range<usize>>
     parts.into_iter()
 }
 
-fn list<'a, 'w: 'a>(
+fn list<T>(
     text: &mut TomlText,
-    values: impl Iterator<Item = (&'a Word<'w>, Range<usize>)>,
+    values: impl IntoIterator<Item = T>,
+    write: impl Fn(&mut TomlText, T),
 ) {
     text.push("[");
-    for (number, (word, part)) in values.enumerate() {
+    for (number, value) in values.into_iter().enumerate() {
         text.push(if number > 0 { ", " } else { "" });
-        text.string(word, part);
+        write(text, value);
     }
     text.push("]");
 }
@@ -322,46 +294,15 @@ pub fn plain(text: &str) -> String {
     }
 }
 
-/// The command line's name in problems.
-const FILE: &str = "command line";
-
 /// Text that is being written.
 #[derive(Debug, Default)]
 pub struct TomlText {
-    text: String,
-    origins: Vec<Origin>,
-}
-
-/// A part of the text that was written because of a part of the command line.
-#[derive(Debug)]
-struct Origin {
-    /// In the text; of a string, without its quotes.
-    written: Range<usize>,
-    /// In the command line.
-    span: Span,
-    kind: OriginKind,
-}
-
-/// How a part of the text follows from one of the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OriginKind {
-    /// A string with the same text.
-    Same,
-    /// A string with the same value, which is escaped or quoted in another way.
-    Escaped,
-    /// Text that was written because of it.
-    Derived,
+    pub text: String,
+    /// Parts of the text, and the parts of the command line that caused them.
+    origins: Vec<(Range<usize>, Span)>,
 }
 
 impl TomlText {
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub fn into_text(self) -> String {
-        self.text
-    }
-
     /// Adds text that no word caused.
     pub fn push(&mut self, text: &str) {
         self.text.push_str(text);
@@ -379,80 +320,52 @@ impl TomlText {
     pub fn push_of(&mut self, span: Span, write: impl FnOnce(&mut Self)) {
         let start = self.text.len();
         write(self);
-        let written = start..self.text.len();
-        self.origins.push(Origin { written, span, kind: OriginKind::Derived });
+        self.origins.push((start..self.text.len(), span));
+    }
+
+    /// Like [`TomlText::push_of`], with text that no other part of the command line caused.
+    pub fn of(&mut self, span: Span, text: &str) {
+        self.push_of(span, |whole| whole.push(text));
     }
 
     /// Adds a part of a word as a string.
     pub fn string(&mut self, word: &Word<'_>, part: Range<usize>) {
-        let value = &word.text[part.clone()];
-        let quoted = quote(value);
-        let start = self.text.len() + 1;
-        self.text.push_str(&quoted);
-        let end = self.text.len() - 1;
-        let span = word.span(part);
-        let is_same = quoted.len() == value.len() + 2 && span.end - span.start == value.len();
-        let kind = if is_same { OriginKind::Same } else { OriginKind::Escaped };
-        self.origins.push(Origin { written: start..end, span, kind });
+        self.of(word.span(part.clone()), &quote(&word.text[part]));
+    }
+
+    /// A name as a key.
+    pub fn key(&mut self, name: &str, span: Span) {
+        let is_bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        match !name.is_empty() && name.chars().all(is_bare) {
+            true => self.of(span, name),
+            false => self.of(span, &quote(name)),
+        }
+        self.push(" = ");
     }
 
     /// The problems of this text, at the parts of the command line that caused them.
     pub fn problems(&self, of_text: &Problems, line: &CommandLine) -> Problems {
-        let mut shown = line.masked().to_owned();
-        for origin in self.origins.iter().filter(|origin| origin.kind != OriginKind::Derived) {
-            // A secret of an invalid URL is masked in the text.
-            let (Some(before), Some(after)) =
-                (self.text.get(origin.written.clone()), of_text.text.get(origin.written.clone()))
-            else {
-                continue;
-            };
-            if before != after {
-                let Span { start, end } = origin.span;
-                let masked = match origin.kind {
-                    OriginKind::Same => after.to_owned(),
-                    // Where the secret is in the word is unknown.
-                    _ => "*".repeat(end - start),
-                };
-                shown.replace_range(start..end, &masked);
-            }
-        }
-        let place = |span: Span| self.place(span).unwrap_or_else(|| line.command());
+        let place = |span: Span| self.place(span, line).unwrap_or_else(|| line.command());
         let list = of_text.list.iter().map(|one| Problem { span: place(one.span), ..one.clone() });
-        problems(list.collect(), &shown)
+        line.problems(list.collect())
     }
 
     /// The part of the command line that caused a part of the text: of those that contain its start,
     /// the shortest.
-    fn place(&self, span: Span) -> Option<Span> {
-        // The position of a string includes its quotes.
-        let contains = |origin: &&Origin| {
-            let quotes = usize::from(origin.kind != OriginKind::Derived);
-            let Range { start, end } = origin.written;
-            (start - quotes..=end + quotes).contains(&span.start)
-        };
-        let length = |origin: &&Origin| origin.written.len();
-        let Origin { written, span: whole, kind } =
-            self.origins.iter().filter(contains).min_by_key(length)?;
-        let (start, end) = (span.start.max(written.start), span.end.min(written.end));
-        if *kind != OriginKind::Same || start >= end || span.end > written.end + 1 {
+    fn place(&self, span: Span, line: &CommandLine) -> Option<Span> {
+        let around = self.origins.iter().filter(|(written, _)| written.contains(&span.start));
+        let (written, whole) = around.min_by_key(|(written, _)| written.len())?;
+        // A string has quotes, and may be escaped or quoted in another way than in the line.
+        let quotes = usize::from(self.text[written.clone()].starts_with('"'));
+        let inner = written.start + quotes..written.end - quotes;
+        let (start, end) = (span.start.max(inner.start), span.end.min(inner.end));
+        let is_same = self.text.get(inner.clone()) == line.text.get(whole.start..whole.end);
+        if !is_same || start >= end || span.end > written.end {
             return Some(*whole);
         }
-        let shift = |at: usize| at - written.start + whole.start;
+        let shift = |at: usize| at - inner.start + whole.start;
         Some(Span { start: shift(start), end: shift(end) })
     }
-}
-
-/// Problems of the command line without passwords, one for each place, and none around another one: they
-/// follow from it.
-pub fn problems(mut list: Vec<Problem>, line: &str) -> Problems {
-    list.sort_by_key(|problem| problem.span);
-    list.dedup_by_key(|problem| problem.span);
-    let spans: Vec<Span> = list.iter().map(|problem| problem.span).collect();
-    list.retain(|Problem { span, .. }| {
-        let is_inside = |one: &Span| one != span && span.start <= one.start && one.end <= span.end;
-        !spans.iter().any(is_inside)
-    });
-    Problems { file: FILE.to_owned(), text: line.to_owned(), list }
 }
 
 /// A TOML string.
@@ -468,4 +381,112 @@ pub fn quote(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// The words of a command in one line, quoted as for a shell.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    pub text: String,
+    /// The same, with passwords masked and as many bytes.
+    masked: String,
+    /// The length of the program and the command, before the words.
+    command: usize,
+}
+
+/// A word and its position in the line.
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'w> {
+    /// The word, without quotes.
+    pub text: &'w str,
+    /// Where it starts in the line, after a quote.
+    start: usize,
+    /// Its length in the line. If it contains quotes, this is not that of the word, and only the whole
+    /// word can be pointed at.
+    length: usize,
+}
+
+impl CommandLine {
+    /// The line of a command of dbdyno, without words.
+    pub fn new(command: &str) -> Self {
+        let text = format!("dbdyno {command}");
+        Self { command: text.len(), masked: text.clone(), text }
+    }
+
+    /// Adds a word.
+    pub fn push<'w>(&mut self, word: &'w str) -> Word<'w> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:=+@/%".contains(c);
+        let quote = if word.is_empty() || !word.chars().all(is_plain) { "'" } else { "" };
+        let start = self.text.len() + 1 + quote.len();
+        let escaped = word.replace('\'', r"'\''");
+        self.text.push_str(&format!(" {quote}{escaped}{quote}"));
+        self.masked.push_str(&format!(" {quote}{}{quote}", without_passwords_of_word(&escaped)));
+        Word { text: word, start, length: escaped.len() }
+    }
+
+    /// Adds an option with its value; returns the value.
+    pub fn push_option<'w>(&mut self, option: &str, value: &'w str) -> Word<'w> {
+        self.push(option);
+        self.push(value)
+    }
+
+    /// The name of the command, for problems of no single word.
+    pub const fn command(&self) -> Span {
+        Span { start: 0, end: self.command }
+    }
+
+    /// Problems without passwords, one for each part of the line, and none around another one: they
+    /// follow from it.
+    pub fn problems(&self, mut list: Vec<Problem>) -> Problems {
+        list.sort_by_key(|problem| problem.span);
+        list.dedup_by_key(|problem| problem.span);
+        let spans: Vec<Span> = list.iter().map(|problem| problem.span).collect();
+        list.retain(|Problem { span, .. }| {
+            let is_inside =
+                |one: &Span| one != span && span.start <= one.start && one.end <= span.end;
+            !spans.iter().any(is_inside)
+        });
+        Problems { file: "command line".to_owned(), text: self.masked.clone(), list }
+    }
+}
+
+/// A word without passwords, as long as before. A URL ends with its word: quotes and spaces in it may be
+/// part of a password.
+fn without_passwords_of_word(word: &str) -> String {
+    let url = word.replace(['"', '\'', '\n'], "x");
+    let masked = without_passwords(&format!("\"{url}")).split_off(1);
+    if masked == url { word.to_owned() } else { masked }
+}
+
+impl Word<'_> {
+    /// The position of a part of the word.
+    pub fn span(&self, part: Range<usize>) -> Span {
+        if self.length != self.text.len() {
+            return self.whole();
+        }
+        Span { start: self.start + part.start, end: self.start + part.end }
+    }
+
+    /// The position of the word.
+    pub const fn whole(&self) -> Span {
+        Span { start: self.start, end: self.start + self.length }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_for_a_shell_and_keep_their_positions() {
+        let mut line = CommandLine::new("compare");
+        let plain = line.push("postgresql@15:engine=x");
+        let quoted = line.push("mariadb{a=b}");
+        let apostrophe = line.push("a'b");
+        assert_eq!(line.text, r"dbdyno compare postgresql@15:engine=x 'mariadb{a=b}' 'a'\''b'");
+        let at = |span: Span| &line.text[span.start..span.end];
+        assert_eq!(at(plain.span(11..13)), "15");
+        assert_eq!(at(quoted.span(8..9)), "a");
+        assert_eq!(at(apostrophe.span(0..1)), r"a'\''b");
+        assert_eq!(at(line.command()), "dbdyno compare");
+    }
 }
