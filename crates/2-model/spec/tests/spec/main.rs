@@ -32,6 +32,7 @@ mod hosts;
 mod inserts;
 mod microbenchmark_problems;
 mod problems;
+mod reference;
 mod scripts;
 mod server_problems;
 mod servers;
