@@ -13,7 +13,7 @@ pub struct Document {
     toml: toml_edit::Document<String>,
     problems: RefCell<Vec<Problem>>,
     secrets: RefCell<Vec<Span>>,
-    keys: RefCell<BTreeSet<String>>,
+    pub(crate) keys: RefCell<BTreeSet<String>>,
 }
 
 impl Document {
@@ -62,10 +62,6 @@ impl Document {
     /// as they are recognized.
     pub fn conceal(&self, span: Span) {
         self.secrets.borrow_mut().push(span);
-    }
-
-    pub(crate) fn add_key(&self, path: String) {
-        self.keys.borrow_mut().insert(path);
     }
 
     /// All keys that were read so far, present or not, each with its tables: `schedule.slice`.

@@ -55,37 +55,59 @@ pub enum Setting<'d> {
 }
 
 /// An integer, or a quantity with its unit.
-pub trait Number: Sized {
-    /// Reads the number at the key.
-    fn read(
-        table: &mut Table<'_>,
-        key: &'static str,
-        range: RangeInclusive<Self>,
-    ) -> Option<Spanned<Self>>;
+pub trait Number: Sized + PartialOrd + std::fmt::Display {
+    /// The type of a value, and of the elements of an array, in messages.
+    const EXPECTED: [&'static str; 2];
+
+    /// The number of a value of this type.
+    fn of(value: &Value) -> Option<Result<Self, BadValue>>;
 }
 
-macro_rules! number {
-    ($type:ty, $read:expr) => {
-        impl Number for $type {
-            fn read(
-                table: &mut Table<'_>,
-                key: &'static str,
-                range: RangeInclusive<Self>,
-            ) -> Option<Spanned<Self>> {
-                $read(table, key, range)
-            }
-        }
-    };
+const INTEGER: [&str; 2] = ["an integer", "integers"];
+
+impl Number for i64 {
+    const EXPECTED: [&'static str; 2] = INTEGER;
+
+    fn of(value: &Value) -> Option<Result<Self, BadValue>> {
+        value.as_integer().map(Ok)
+    }
 }
 
-number!(Nanos, Table::duration);
-number!(Share, Table::share);
-number!(Bytes, Table::size);
-number!(i64, Table::integer);
-number!(u32, |table: &mut Table<'_>, key, range: RangeInclusive<Self>| {
-    let value = table.integer(key, (*range.start()).into()..=(*range.end()).into())?;
-    Some(value.map(|value| value as Self))
-});
+impl Number for u32 {
+    const EXPECTED: [&'static str; 2] = INTEGER;
+
+    fn of(value: &Value) -> Option<Result<Self, BadValue>> {
+        // The maximum is outside of every range.
+        value.as_integer().map(|number| Ok(Self::try_from(number).unwrap_or(Self::MAX)))
+    }
+}
+
+impl Number for Nanos {
+    const EXPECTED: [&'static str; 2] = ["a duration such as \"50ms\"", "durations"];
+
+    fn of(value: &Value) -> Option<Result<Self, BadValue>> {
+        value.as_str().map(crate::parse_duration)
+    }
+}
+
+impl Number for Share {
+    const EXPECTED: [&'static str; 2] = ["a percentage such as \"0.5%\"", "percentages"];
+
+    fn of(value: &Value) -> Option<Result<Self, BadValue>> {
+        value.as_str().map(crate::parse_share)
+    }
+}
+
+/// A size with its unit, or an integer number of bytes.
+impl Number for Bytes {
+    const EXPECTED: [&'static str; 2] = ["an integer or a string", "sizes"];
+
+    fn of(value: &Value) -> Option<Result<Self, BadValue>> {
+        // A negative size is outside of every range, and must not wrap around to a huge one.
+        let bytes = |bytes| Ok(Self::from_bytes(u64::try_from(bytes).unwrap_or(u64::MAX)));
+        value.as_integer().map(bytes).or_else(|| value.as_str().map(crate::parse_size))
+    }
+}
 
 impl<'d> Table<'d> {
     pub(crate) fn root(document: &'d Document, entries: &'d dyn TableLike) -> Self {
@@ -156,32 +178,52 @@ impl<'d> Table<'d> {
         self.read(key, "a string", Item::as_str)
     }
 
-    /// An integer within `range`.
-    pub fn integer(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<i64>,
-    ) -> Option<Spanned<i64>> {
-        let float = self.item(key).and_then(|item| Some((item.as_float()?, item.span())));
-        if let Some((float, span)) = float.filter(|(float, _)| float.fract() == 0.0) {
-            self.mark(key);
-            let message = format!("`{key}` must be an integer, not a float");
-            return self.reject(span_of(span), message, format!("write `{float}`"));
-        }
-        let value = self.read(key, "an integer", Item::as_integer)?;
-        self.within(key, value, range)
-    }
-
     /// Sets `field` to the number at the key, if there is a valid one within `range`.
     pub fn set<T: Number>(&mut self, key: &'static str, range: RangeInclusive<T>, field: &mut T) {
-        if let Some(value) = T::read(self, key, range) {
-            *field = value.value;
+        if let Some(value) = self.number(key, range) {
+            *field = value;
         }
     }
 
     /// The number at the key, within `range`.
     pub fn number<T: Number>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Option<T> {
-        T::read(self, key, range).map(|value| value.value)
+        self.number_at(key, range).map(|number| number.value)
+    }
+
+    /// The number at the key, within `range`, with its position.
+    pub fn number_at<T: Number>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<T>,
+    ) -> Option<Spanned<T>> {
+        let float = self.item(key).and_then(|item| Some((item.as_float()?, item.span())));
+        if let Some((float, span)) = float.filter(|(float, _)| float.fract() == 0.0)
+            && T::EXPECTED == INTEGER
+        {
+            self.mark(key);
+            let message = format!("`{key}` must be an integer, not a float");
+            return self.reject(span_of(span), message, format!("write `{float}`"));
+        }
+        let number = self.read(key, T::EXPECTED[0], |item| T::of(item.as_value()?))?;
+        self.checked(key, number, &range)
+    }
+
+    /// A number or an array of numbers, each within `range`.
+    pub fn one_or_more<T: Number>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<T>,
+    ) -> Option<Spanned<Vec<Spanned<T>>>> {
+        let [expected, elements] = T::EXPECTED;
+        let numbers = if self.item(key).is_some_and(Item::is_array) {
+            self.array(key, elements, T::of)?
+        } else {
+            let expected = format!("{expected} or an array of {elements}");
+            let one = self.read(key, &expected, |item| T::of(item.as_value()?))?;
+            Spanned { span: one.span, value: vec![one] }
+        };
+        let checked = numbers.value.into_iter().map(|number| self.checked(key, number, &range));
+        Some(Spanned { value: checked.collect::<Option<_>>()?, span: numbers.span })
     }
 
     /// Sets `field` to the boolean at the key, if there is one.
@@ -213,46 +255,6 @@ impl<'d> Table<'d> {
             let integer = item.as_integer().map(Scalar::Integer);
             integer.or_else(|| item.as_str().map(Scalar::String))
         })
-    }
-
-    /// A duration with its unit, within `range`.
-    pub fn duration(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<Nanos>,
-    ) -> Option<Spanned<Nanos>> {
-        let text = self.read(key, "a duration such as \"50ms\"", Item::as_str)?;
-        let value = self.parsed(key, text, crate::parse_duration)?;
-        self.within(key, value, range)
-    }
-
-    /// A percentage, within `range`.
-    pub fn share(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<Share>,
-    ) -> Option<Spanned<Share>> {
-        let text = self.read(key, "a percentage such as \"0.5%\"", Item::as_str)?;
-        let value = self.parsed(key, text, crate::parse_share)?;
-        self.within(key, value, range)
-    }
-
-    /// A size with its unit, or an integer number of bytes, within `range`.
-    pub fn size(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<Bytes>,
-    ) -> Option<Spanned<Bytes>> {
-        let scalar = self.scalar(key)?;
-        let value = match scalar.value {
-            Scalar::String(text) => self.parsed(key, scalar.map(|_| text), crate::parse_size)?,
-            // A negative size is outside every range that starts at zero or above, and must not
-            // wrap around to a huge one.
-            Scalar::Integer(bytes) => {
-                scalar.map(|_| Bytes::from_bytes(u64::try_from(bytes).unwrap_or(0)))
-            }
-        };
-        self.within(key, value, range)
     }
 
     /// One of the given names; returns the value of that name.
@@ -291,51 +293,6 @@ impl<'d> Table<'d> {
     /// An array of integers.
     pub fn integers(&mut self, key: &'static str) -> Option<Spanned<Vec<Spanned<i64>>>> {
         self.array(key, "integers", Value::as_integer)
-    }
-
-    /// An integer or an array of integers, each within `range`.
-    pub fn one_or_more_integers(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<i64>,
-    ) -> Option<Spanned<Vec<Spanned<i64>>>> {
-        let values = match self.item(key) {
-            Some(item) if item.is_array() => self.array(key, "integers", Value::as_integer)?,
-            _ => {
-                let one = self.read(key, "an integer or an array of integers", Item::as_integer)?;
-                one.map(|_| vec![one])
-            }
-        };
-        let span = values.span;
-        let values = values.value.into_iter();
-        let valid: Option<_> = values.map(|value| self.within(key, value, range.clone())).collect();
-        Some(Spanned { value: valid?, span })
-    }
-
-    /// A duration with its unit, or an array of durations, each within `range`.
-    pub fn one_or_more_durations(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<Nanos>,
-    ) -> Option<Spanned<Vec<Spanned<Nanos>>>> {
-        let texts = match self.item(key) {
-            Some(item) if item.is_array() => self.array(key, "lengths of time", Value::as_str)?,
-            _ => {
-                let expected = "a duration such as \"50ms\" or an array of them";
-                let one = self.read(key, expected, Item::as_str)?;
-                one.map(|_| vec![one])
-            }
-        };
-        let span = texts.span;
-        let values: Option<_> = texts
-            .value
-            .into_iter()
-            .map(|text| {
-                let value = self.parsed(key, text, crate::parse_duration)?;
-                self.within(key, value, range.clone())
-            })
-            .collect();
-        Some(Spanned { value: values?, span })
     }
 
     /// Whether the value of a key is a table, for keys that also accept a short form.
@@ -446,7 +403,7 @@ impl<'d> Table<'d> {
     /// Makes a key valid.
     fn mark(&mut self, key: &'static str) {
         self.read_keys.push(key);
-        self.document.add_key(self.path_of(key));
+        self.document.keys.borrow_mut().insert(self.path_of(key));
     }
 
     fn path_of(&self, key: &str) -> String {
@@ -534,32 +491,21 @@ impl<'d> Table<'d> {
         self.report(Problem::new(span_of(span), message));
     }
 
-    fn parsed<T>(
+    fn checked<T: Number>(
         &self,
         key: &str,
-        text: Spanned<&str>,
-        parse: impl FnOnce(&str) -> Result<T, BadValue>,
+        number: Spanned<Result<T, BadValue>>,
+        range: &RangeInclusive<T>,
     ) -> Option<Spanned<T>> {
-        match parse(text.value) {
-            Ok(value) => Some(text.map(|_| value)),
-            Err(bad) => {
-                let message = format!("`{key}`: {}", bad.message);
-                self.reject(text.span, message, bad.help)
+        let Spanned { value, span } = number;
+        match value {
+            Ok(value) if range.contains(&value) => Some(Spanned { value, span }),
+            Ok(_) => {
+                let help = format!("it must be from {} to {}", range.start(), range.end());
+                self.reject(span, format!("`{key}` is out of range"), help)
             }
+            Err(bad) => self.reject(span, format!("`{key}`: {}", bad.message), bad.help),
         }
-    }
-
-    fn within<T: PartialOrd + std::fmt::Display>(
-        &self,
-        key: &str,
-        value: Spanned<T>,
-        range: RangeInclusive<T>,
-    ) -> Option<Spanned<T>> {
-        if range.contains(&value.value) {
-            return Some(value);
-        }
-        let help = format!("it must be from {} to {}", range.start(), range.end());
-        self.reject(value.span, format!("`{key}` is out of range"), help)
     }
 
     fn span_of_key(&self, key: &str) -> Span {

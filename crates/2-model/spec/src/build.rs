@@ -273,7 +273,7 @@ fn read_training(
         return Some(None);
     }
     let times = Nanos::from_millis(10)..=Nanos::from_secs(3600);
-    let time = table.duration("training_time", times).map_or(DEFAULT_TIME, |time| time.value);
+    let time = table.number("training_time", times).unwrap_or(DEFAULT_TIME);
     let Some(words) = table.strings("training") else {
         if !table.has("training") {
             let message = format!("missing `training`: `{variant}` uses a profile");

@@ -110,12 +110,12 @@ fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Op
 fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> {
     let place = table.key_span("injected_delay");
     let delays = Share::default()..=Share::from_percent(1000.0);
-    let delay = table.share("injected_delay", delays)?;
+    let delay = table.number("injected_delay", delays)?;
     if let (Some(Program::Server(_)), Some(place)) = (program, place) {
         let message = "`injected_delay` applies to SQLite only";
         return table.reject(place, message, "remove `injected_delay`");
     }
-    Some(delay.value)
+    Some(delay)
 }
 
 /// Reads `live`. Only for private servers: on others, changes would outlast the run.
@@ -222,7 +222,7 @@ pub const DEFAULT_SQLITE: SqliteConfig = SqliteConfig {
 pub fn read_sqlite_settings(table: Option<Table<'_>>, mut config: SqliteConfig) -> SqliteConfig {
     let Some(mut table) = table else { return config };
     let pages = Bytes::from_bytes(512)..=Bytes::from_kib(64);
-    if let Some(size) = table.size("page_size", pages) {
+    if let Some(size) = table.number_at("page_size", pages) {
         if size.value.as_bytes().is_power_of_two() {
             config.page_size = size.value;
         } else {

@@ -17,7 +17,7 @@ const MOST_ROWS: i64 = 1_000_000_000_000;
 const MOST_ROWS_PER_COMMIT: u32 = 100_000;
 
 /// More than any system achieves from one client.
-const MOST_RATE: i64 = 100_000_000;
+const MOST_RATE: u32 = 100_000_000;
 
 /// A step of one second has one point in its chart; one of a week would be an endurance test.
 const TIMES: std::ops::RangeInclusive<Nanos> =
@@ -50,8 +50,8 @@ fn read_section(table: &mut Table<'_>) -> InsertBenchmark {
         steps: Vec::new(),
     };
     table.set("clients", 1..=MOST_CLIENTS, &mut plan.clients);
-    if let Some(tables) = table.integer("tables", 1..=MOST_CLIENTS.into()) {
-        plan.tables = tables.value as u32;
+    if let Some(tables) = table.number_at("tables", 1..=MOST_CLIENTS) {
+        plan.tables = tables.value;
         if plan.tables > plan.clients {
             let message =
                 format!("{} tables are more than the {} clients", plan.tables, plan.clients);
@@ -117,14 +117,14 @@ const QUERIES: [(&str, &[(&str, QueryKind)]); 3] = [
 
 /// The steps with queries: one per rate and kind of query.
 fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
-    let rates = table.one_or_more_integers("rates", 1..=MOST_RATE);
-    let times = table.one_or_more_durations("seconds", TIMES);
+    let rates = table.one_or_more("rates", 1..=MOST_RATE);
+    let times = table.one_or_more("seconds", TIMES);
     let kinds = table.choice("queries", &QUERIES).map_or(QUERIES[0].1, |kinds| kinds.value);
     let are_known = rates.is_some() || !table.has("rates");
     let rates = rates.map_or(vec![100, 500, 1000], |rates| {
         let help = "each rate is one step; use `repeats` to measure everything again";
         check_duplicates(table, &rates.value, "rate", help);
-        rates.value.iter().map(|rate| rate.value as u32).collect()
+        rates.value.iter().map(|rate| rate.value).collect()
     });
     if let Some(times) = &times
         && are_known

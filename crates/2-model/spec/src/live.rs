@@ -64,8 +64,8 @@ pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
     table.set("frequency", FREQUENCIES, &mut live.frequency);
     table.set_choice("train", &[("each", Train::Each), ("once", Train::Once)], &mut live.train);
     table.set_choice("counts", &Counts::NAMES, &mut live.counts);
-    let clients = table.integer("clients", 1..=1024);
-    live.clients = clients.map(|clients| clients.value as u32);
+    let clients = table.number_at("clients", 1..=1024_u32);
+    live.clients = clients.map(|clients| clients.value);
     table.set("max_pause", PAUSES, &mut live.max_pause);
     table.set_bool("keep_order", &mut live.keep_order);
     table.set_bool("force", &mut live.force);

@@ -52,7 +52,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     let name = names::of_experiment(&mut root);
     let baseline = root.string("baseline");
     let control = root.bool("control").map(|control| control.value);
-    let seed = root.integer("seed", 0..=i64::MAX).map_or(1, |seed| seed.value as u64);
+    let seed = root.number("seed", 0..=i64::MAX).map_or(1, |seed| seed as u64);
 
     let insert_benchmark = insert::read(&mut root);
     let workload = match &insert_benchmark {

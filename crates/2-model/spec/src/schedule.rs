@@ -110,8 +110,8 @@ pub fn read(table: Option<Table<'_>>, clients: &[u32], systems: Systems) -> Sche
     let targets = Share::from_percent(0.01)..=Share::from_percent(50.0);
     table.set("target", targets, &mut schedule.target);
     table.set("budget", Nanos::from_millis(1)..=LONGEST_BUDGET, &mut schedule.budget);
-    let restarts = table.integer("restarts", 1..=100);
-    schedule.restarts = restarts.map_or(schedule.restarts, |restarts| restarts.value as u32);
+    let restarts = table.number_at("restarts", 1..=100_u32);
+    schedule.restarts = restarts.map_or(schedule.restarts, |restarts| restarts.value);
     let restarts_anew = restarts.filter(|restarts| restarts.value > 1).map(|it| it.span);
     table.finish();
     ScheduleSection { schedule, restarts_anew }

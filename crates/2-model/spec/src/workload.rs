@@ -23,7 +23,7 @@ const MOST_ROWS: i64 = 1_000_000_000_000;
 const MOST_ROWS_OF_SERVERS: u64 = 2_000_000_000;
 
 /// Each client has its own connection, and servers limit their number.
-const MOST_CLIENTS: i64 = 1024;
+const MOST_CLIENTS: u32 = 1024;
 
 /// A workload that may be incomplete because of problems.
 pub struct WorkloadSection {
@@ -71,7 +71,7 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> WorkloadSection {
         return WorkloadSection { catalog, ..WorkloadSection::of(workload) };
     };
     let tables = table.number("tables", 1..=1024).unwrap_or(1);
-    let rows = table.integer("rows", 1000..=MOST_ROWS).map(|rows| rows.map(|rows| rows as u64));
+    let rows = table.number_at("rows", 1000..=MOST_ROWS).map(|rows| rows.map(|rows| rows as u64));
     let clients = read_clients(&mut table);
     let microbenchmarks = select(&mut table, &catalog, own_are_valid);
     let default_rows =
@@ -95,18 +95,18 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> WorkloadSection {
 
 /// Numbers of concurrent clients: one, or several for a sweep.
 fn read_clients(table: &mut Table<'_>) -> Vec<u32> {
-    let Some(clients) = table.one_or_more_integers("clients", 1..=MOST_CLIENTS) else {
+    let Some(clients) = table.one_or_more("clients", 1..=MOST_CLIENTS) else {
         return vec![1];
     };
     if clients.value.is_empty() {
         table.problem(clients.span, "`clients` is empty", "remove `clients` for one client");
     }
     check_duplicates(table, &clients.value, "number of clients", "each number is measured once");
-    clients.value.into_iter().map(|number| number.value as u32).collect()
+    clients.value.into_iter().map(|number| number.value).collect()
 }
 
 /// Reports numbers of a list that are equal to an earlier one.
-pub fn check_duplicates(table: &Table<'_>, numbers: &[Spanned<i64>], what: &str, help: &str) {
+pub fn check_duplicates(table: &Table<'_>, numbers: &[Spanned<u32>], what: &str, help: &str) {
     for (i, number) in numbers.iter().enumerate() {
         if numbers[..i].iter().any(|earlier| earlier.value == number.value) {
             table.problem(number.span, format!("duplicate {what} {}", number.value), help);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dbdyno_document::{Document, Problem, Spanned};
+use dbdyno_document::Document;
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_machine::clock::process_cpu_of;
 use dbdyno_relayout::{LayoutError, Options, SampleRequirement};
@@ -73,42 +73,30 @@ impl WatchRules {
             table.require("executables");
             if let Some(list) = table.strings("executables") {
                 for path in list.value.iter().filter(|path| !Path::new(path.value).is_absolute()) {
-                    let problem =
-                        Problem::new(path.span, "the path of an executable must be absolute");
-                    table.report(problem.help("write it in full, such as \"/usr/sbin/mariadbd\""));
+                    let message = "the path of an executable must be absolute";
+                    let help = "write it in full, such as \"/usr/sbin/mariadbd\"";
+                    table.problem(path.span, message, help);
                 }
                 rules.executables =
                     list.value.iter().map(|path| PathBuf::from(path.value)).collect();
             }
             let long = Nanos::from_millis(100)..=Nanos::from_secs(3600);
-            if let Some(Spanned { value, .. }) = table.duration("poll_interval", long.clone()) {
-                rules.poll_interval = value.into();
+            if let Some(interval) = table.number("poll_interval", long.clone()) {
+                rules.poll_interval = interval.into();
             }
-            if let Some(Spanned { value, .. }) = table.duration("profile", long) {
-                rules.profile = value.into();
+            if let Some(profile) = table.number("profile", long) {
+                rules.profile = profile.into();
             }
-            let budget = percent(0.01)..=percent(100.0);
-            if let Some(Spanned { value, .. }) = table.share("max_overhead", budget) {
-                rules.max_overhead = value;
+            table.set("max_overhead", percent(0.01)..=percent(100.0), &mut rules.max_overhead);
+            if let Some(cpu) = table.number("cpu", percent(0.0)..=percent(100_000.0)) {
+                rules.cpu = cpu.as_fraction();
             }
-            let cpu = percent(0.0)..=percent(100_000.0);
-            if let Some(Spanned { value, .. }) = table.share("cpu", cpu) {
-                rules.cpu = value.as_fraction();
+            if let Some(coverage) = table.number("coverage", percent(0.0)..=percent(100.0)) {
+                rules.coverage = coverage.as_fraction();
             }
-            let coverage = percent(0.0)..=percent(100.0);
-            if let Some(Spanned { value, .. }) = table.share("coverage", coverage) {
-                rules.coverage = value.as_fraction();
-            }
-            if let Some(Spanned { value, .. }) = table.bool("once") {
-                rules.once = value;
-            }
-            let counts = [("exact", true), ("sampled", false)];
-            if let Some(Spanned { value, .. }) = table.choice("counts", &counts) {
-                rules.count = value;
-            }
-            if let Some(Spanned { value, .. }) = table.bool("unmap") {
-                rules.probe.unmap = value;
-            }
+            table.set_bool("once", &mut rules.once);
+            table.set_choice("counts", &[("exact", true), ("sampled", false)], &mut rules.count);
+            table.set_bool("unmap", &mut rules.probe.unmap);
             table.finish();
         }
         root.finish();

@@ -31,21 +31,21 @@ fn values_of_every_type_are_read() {
         "#;
     let none = problems(text, |root| {
         assert_eq!(root.string("name").unwrap().value, "quick");
-        assert_eq!(root.integer("rows", 1..=1_000_000).unwrap().value, 100_000);
+        assert_eq!(root.number_at("rows", 1..=1_000_000_u32).unwrap().value, 100_000);
         assert!(root.bool("control").unwrap().value);
         let day = Nanos::from_secs(86_400);
         assert_eq!(
-            root.duration("slice", Nanos::ZERO..=day).unwrap().value,
+            root.number_at("slice", Nanos::ZERO..=day).unwrap().value,
             Nanos::from_millis(50)
         );
         let all = Share::from_percent(100.0);
         assert_eq!(
-            root.share("target", Share::default()..=all).unwrap().value,
+            root.number_at("target", Share::default()..=all).unwrap().value,
             Share::from_percent(0.5)
         );
         let most = Bytes::from_mib(1);
         for (key, bytes) in [("page", 4096), ("cache", 4096)] {
-            let size = root.size(key, Bytes::from_bytes(1)..=most).unwrap();
+            let size = root.number_at(key, Bytes::from_bytes(1)..=most).unwrap();
             assert_eq!(size.value, Bytes::from_bytes(bytes));
         }
         let names = root.strings("names").unwrap().value;
@@ -73,14 +73,14 @@ fn invalid_values_are_reported() {
                     item = 3\ncache = -1\nmode = \"wall\"\nslip = \"50msec\"";
     let shown = problems(text, |root| {
         root.string("name");
-        root.integer("rows", 1..=10);
+        root.number_at("rows", 1..=10_i64);
         root.bool("control");
-        root.duration("slice", Nanos::ZERO..=Nanos::from_secs(1));
+        root.number_at("slice", Nanos::ZERO..=Nanos::from_secs(1));
         root.strings("names");
         assert!(root.tables("item").is_empty());
-        root.size("cache", Bytes::from_bytes(1)..=Bytes::from_kib(1));
+        root.number_at("cache", Bytes::from_bytes(1)..=Bytes::from_kib(1));
         root.choice("mode", &[("wal", 1), ("off", 2)]);
-        root.duration("slip", Nanos::ZERO..=Nanos::from_secs(1));
+        root.number_at("slip", Nanos::ZERO..=Nanos::from_secs(1));
     });
     assert_snapshot!(shown, @r#"
         error: `name` must be a string, not an integer
@@ -145,7 +145,7 @@ fn one_or_more_integers_are_read() {
         "one = 3\nmore = [1, 2]\nnone = []\nout = [1, 9]\ntext = 'x'\nmixed = [1, 'x']",
         |root| {
             let mut read = |key| {
-                let list = root.one_or_more_integers(key, 1..=5)?.value;
+                let list = root.one_or_more(key, 1..=5_i64)?.value;
                 Some(list.into_iter().map(|one| one.value).collect::<Vec<_>>())
             };
             assert_eq!(read("one"), Some(vec![3]));
@@ -221,7 +221,7 @@ fn settings_of_any_name_are_read() {
 #[test]
 fn misplaced_keys_are_rejected() {
     let shown = problems("there = 1\nother = 2", |root| {
-        root.integer("other", 0..=9);
+        root.number_at("other", 0..=9_i64);
         root.refuse("there", "has no place here", "put it elsewhere");
         root.refuse("absent", "has no place here", "put it elsewhere");
     });

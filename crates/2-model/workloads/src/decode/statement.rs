@@ -104,7 +104,7 @@ impl<'d> ParsedStatement<'d> {
                 "set the number of rows that it returns or changes",
             );
         }
-        let repeat = table.integer("repeat", 1..=10_000).map_or(1, |repeat| repeat.value as u32);
+        let repeat = table.number("repeat", 1..=10_000).unwrap_or(1);
         let choice = table.choice(
             "table",
             &[("any", TableChoice::Any), ("same", TableChoice::Same), ("own", TableChoice::Own)],
