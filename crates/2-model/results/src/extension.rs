@@ -14,6 +14,9 @@ use crate::writer::RunWriter;
 /// The key in `meta`.
 const KEY: &str = "extension";
 
+/// The label of an extension in the settings of a run.
+const SETTING: &str = "extended";
+
 /// Extended microbenchmarks. It is stored before they are measured, so that an interrupted extension
 /// is resumed like any other run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,18 +27,18 @@ pub struct ExtensionRecord {
 }
 
 impl RunWriter {
-    /// Store an extension: its microbenchmarks are not done any more. `setting` is added to the
-    /// run's settings: label and value.
+    /// Store an extension: its microbenchmarks are not done any more. `summary` is added to the
+    /// run's settings.
     ///
     /// # Errors
     /// The database cannot be read or written.
     pub fn extend(
         &mut self,
         extension: &ExtensionRecord,
-        setting: (String, String),
+        summary: &str,
     ) -> Result<(), ResultsError> {
         let mut settings = self.reader()?.settings()?;
-        settings.push(setting);
+        settings.push((SETTING.to_owned(), summary.to_owned()));
         self.write("storing the extension", |database| {
             let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)";
             database.execute(sql, [KEY, &json(extension)])?;
@@ -51,6 +54,14 @@ impl RunWriter {
 }
 
 impl RunReader {
+    /// How often the run was extended.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn extensions(&self) -> Result<usize, ResultsError> {
+        Ok(self.settings()?.iter().filter(|(label, _)| label == SETTING).count())
+    }
+
     /// The last extension; `None` if the run was never extended.
     ///
     /// # Errors

@@ -25,9 +25,10 @@ pub use identity::new_run_id;
 pub use optimizations::OptimizationRecord;
 pub use reader::RunReader;
 pub use records::{
-    AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
+    AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord, DataSize,
     FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord,
     MicrobenchmarkRecord, NamedCount, NewRun, OriginRecord, ReleaseRecord, Role, SessionRecord,
-    SliceRecord, StartedFrom, StateSnapshotRecord, Warning,
+    SliceRecord, StartedFrom, StateSnapshotRecord, StoredExperiment, StoredSchedule, Warning,
+    setting,
 };
 pub use writer::RunWriter;

@@ -11,7 +11,7 @@ use crate::directory::RunDirectory;
 use crate::error::{ResultsError, database_error};
 use crate::records::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord,
-    StateSnapshotRecord,
+    StateSnapshotRecord, StoredExperiment,
 };
 use crate::schema::MAY_HAVE_SCHEMAS;
 use crate::{directory, identity, untrusted};
@@ -120,9 +120,7 @@ impl RunReader {
     /// unknown, as for imported results.
     #[must_use]
     pub fn planned_restarts(&self) -> Option<u32> {
-        let experiment: serde_json::Value = self.experiment().ok()?;
-        let restarts = experiment.pointer("/schedule/restarts")?.as_u64()?;
-        u32::try_from(restarts).ok()
+        self.experiment().ok().map(|stored: StoredExperiment| stored.schedule.restarts)
     }
 
     /// The experiment's settings for reports: label and value.

@@ -1,6 +1,8 @@
 //! The records of a run directory. These types define the file format: changing one requires a new
 //! format number.
 
+use std::fmt;
+
 use dbdyno_types::insert::StepMeasured;
 use dbdyno_types::server::ServerSystem;
 use dbdyno_types::{ClientWait, Counting, ReleaseFile, SliceMeasured, StateSnapshot};
@@ -25,6 +27,72 @@ pub struct NewRun {
     pub microbenchmarks: Vec<MicrobenchmarkRecord>,
     /// The insert benchmark; `None` for a run of microbenchmarks.
     pub insert: Option<InsertPlanRecord>,
+}
+
+/// Labels of a run's settings that reports treat specially.
+pub mod setting {
+    pub const BASELINE: &str = "baseline";
+    pub const MICROBENCHMARKS: &str = "microbenchmarks";
+    /// Its value is a word with an explanation, see [`explained`].
+    pub const PACE: &str = "pace";
+
+    /// A word with an explanation, which another version of dbdyno may give in other words.
+    #[must_use]
+    pub fn explained(word: &str, explanation: &str) -> String {
+        format!("{word}: {explanation}")
+    }
+
+    /// The word without its explanation.
+    #[must_use]
+    pub fn word(explained: &str) -> &str {
+        explained.split_once(": ").map_or(explained, |(word, _)| word)
+    }
+}
+
+/// The size of the data, as one of the run's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataSize {
+    /// Number of tables; 0 if the microbenchmarks use none of dbdyno's.
+    pub tables: u32,
+    /// Rows per table.
+    pub rows: u64,
+}
+
+impl DataSize {
+    /// The label of the setting.
+    pub const LABEL: &str = "tables × rows";
+    const NONE: &str = "none: no statement uses dbdyno's tables";
+
+    /// The size among a run's settings; `None` if the run does not record it.
+    #[must_use]
+    pub fn of(settings: &[(String, String)]) -> Option<Self> {
+        let (_, value) = settings.iter().find(|(label, _)| label == Self::LABEL)?;
+        let none = || (value == Self::NONE).then_some(("0", "0"));
+        let (tables, rows) = value.split_once(" × ").or_else(none)?;
+        Some(Self { tables: tables.parse().ok()?, rows: rows.parse().ok()? })
+    }
+}
+
+impl fmt::Display for DataSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tables {
+            0 => f.write_str(Self::NONE),
+            tables => write!(f, "{tables} × {}", self.rows),
+        }
+    }
+}
+
+/// The parts of a stored experiment that reports need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct StoredExperiment {
+    pub schedule: StoredSchedule,
+}
+
+/// The parts of a stored schedule that reports need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct StoredSchedule {
+    /// The number of starts of each microbenchmark that the schedule requires.
+    pub restarts: u32,
 }
 
 /// The parameters of the insert benchmark that reports need.
@@ -451,6 +519,20 @@ pub struct StateSnapshotRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn size_of_the_data_is_read_as_it_was_written() {
+        let setting = |text: &str| [(DataSize::LABEL.to_owned(), text.to_owned())];
+        for (tables, rows, text) in
+            [(1, 100_000, "1 × 100000"), (0, 0, "none: no statement uses dbdyno's tables")]
+        {
+            let size = DataSize { tables, rows };
+            assert_eq!(size.to_string(), text);
+            assert_eq!(DataSize::of(&setting(text)), Some(size));
+        }
+        assert_eq!(DataSize::of(&setting("many")), None);
+        assert_eq!(DataSize::of(&[]), None);
+    }
 
     #[test]
     fn later_session_makes_up_for_an_end_but_not_for_wrong_answers() {

@@ -14,6 +14,18 @@ mod sha256;
 mod slice;
 mod work;
 
+/// Labels of the facts about a host that reports look up or tell apart.
+pub mod host_fact {
+    pub const CPU: &str = "CPU";
+    pub const CPUS_ONLINE: &str = "CPUs online";
+    pub const MEMORY: &str = "memory";
+    pub const SWAP: &str = "swap in use";
+    pub const LOAD: &str = "load average (1 min)";
+    pub const USED_BY_OTHERS: &str = "CPU used by others";
+    pub const STOLEN: &str = "CPU time stolen";
+    pub const DISK: &str = "disk";
+}
+
 pub use counters::{Count, Counted, Counter, Counting, Counts, Missing};
 pub use flag_check::FlagCheck;
 pub use new_layout::{BlockCounts, NewLayout};

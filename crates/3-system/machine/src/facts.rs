@@ -11,7 +11,7 @@ mod system;
 use std::path::Path;
 use std::time::Duration;
 
-use dbdyno_types::Counter;
+use dbdyno_types::{Counter, host_fact};
 use serde::{Deserialize, Serialize};
 
 use crate::counters::{Counters, Reason, Target, paranoid};
@@ -144,7 +144,7 @@ impl HostFacts {
 
     fn processor_rows(&self, rows: &mut Rows) {
         let processor = &self.processor;
-        rows.add("CPU", processor.model.as_ref(), "no name in /proc/cpuinfo");
+        rows.add(host_fact::CPU, processor.model.as_ref(), "no name in /proc/cpuinfo");
         rows.add("microcode", processor.microcode.as_ref(), "not in /proc/cpuinfo");
         let counts = [
             (processor.online, "CPU"),
@@ -159,7 +159,7 @@ impl HostFacts {
         let restricted = processor.usable.filter(|usable| Some(*usable) < processor.online);
         let usable = restricted.map(|usable| format!("{usable} usable"));
         let counts: Vec<String> = counts.chain(usable).collect();
-        rows.add("CPUs online", some_list(&counts, ", "), "no topology in sysfs");
+        rows.add(host_fact::CPUS_ONLINE, some_list(&counts, ", "), "no topology in sysfs");
         rows.add("SMT", processor.smt.map(on_off), "no topology in sysfs");
         rows.add("caches", caches(&processor.caches), "the machine does not describe them");
         let flags = processor.flags.as_deref().and_then(|flags| some_list(flags, " "));
@@ -220,20 +220,20 @@ impl HostFacts {
             None => format!("{total}, {free} of it available"),
             Some(limit) => format!("{total}, cgroup limit {limit}, {free} available"),
         });
-        rows.add("memory", memory, "not in /proc/meminfo");
-        rows.add("swap in use", self.memory.swap_used, "not in /proc/meminfo");
+        rows.add(host_fact::MEMORY, memory, "not in /proc/meminfo");
+        rows.add(host_fact::SWAP, self.memory.swap_used, "not in /proc/meminfo");
         let load = self.load_average.map(|load| format!("{load:.2}"));
-        rows.add("load average (1 min)", load, "no /proc/loadavg");
+        rows.add(host_fact::LOAD, load, "no /proc/loadavg");
         let shares = self.activity.map(|activity| (activity.busy_by_others, activity.steal));
         let (busy, steal) = shares.unzip();
-        rows.add("CPU used by others", busy, "not sampled");
-        rows.add("CPU time stolen", steal, "not sampled");
+        rows.add(host_fact::USED_BY_OTHERS, busy, "not sampled");
+        rows.add(host_fact::STOLEN, steal, "not sampled");
         let disk = self.disk.as_ref();
         let space = disk.map(|disk| {
             let file_system = disk.file_system.as_deref().unwrap_or("unknown file system");
             format!("{file_system}, {} of {} free", disk.free, disk.total)
         });
-        rows.add("disk", space, "its path cannot be looked at");
+        rows.add(host_fact::DISK, space, "its path cannot be looked at");
         rows.add("disk device", disk.and_then(|disk| disk.device.as_ref()), "not in mountinfo");
     }
 }

@@ -13,8 +13,10 @@ mod sections;
 use std::collections::BTreeMap;
 
 use absolute::Sources;
+use dbdyno_results::DataSize;
 use dbdyno_stats::Difference;
 use dbdyno_text::letter;
+use dbdyno_types::host_fact;
 use dbdyno_units::{Ratio, Share};
 use facts::matched;
 use serde::Serialize;
@@ -30,7 +32,7 @@ use crate::model::{
     CandidateRecord, Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, RunStatus,
     Verdict, compared_names, distinct,
 };
-use crate::words::{TABLES_ROWS, is_existing_server, readable_time, status};
+use crate::words::{is_existing_server, readable_time, status};
 
 #[cfg(test)]
 mod tests;
@@ -207,12 +209,10 @@ fn columns(reports: &[&Report]) -> Vec<Column> {
 }
 
 fn column(index: usize, run: usize, report: &Report, clients: u32) -> Column {
-    let fact = |facts: &[(String, String)], wanted: &str| {
-        let mut facts = facts.iter();
-        facts.find(|(label, _)| label.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.clone())
-    };
-    let machine: Vec<String> =
-        ["CPU", "CPUs online"].iter().filter_map(|label| fact(&report.host, label)).collect();
+    let machine: Vec<&str> = [host_fact::CPU, host_fact::CPUS_ONLINE]
+        .iter()
+        .filter_map(|label| report.host_fact(label))
+        .collect();
     let system = report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
     let noise = report.noise_of(Metric::Qps);
     Column {
@@ -224,7 +224,7 @@ fn column(index: usize, run: usize, report: &Report, clients: u32) -> Column {
             true => "machine unknown".to_owned(),
             false => machine.join(", "),
         },
-        data: fact(&report.settings, TABLES_ROWS),
+        data: DataSize::of(&report.settings).map(|data| data.to_string()),
         noise: noise.map_or_else(|| "unknown".to_owned(), |noise| format!("±{noise}")),
         compared_with: None,
     }

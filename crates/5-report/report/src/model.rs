@@ -143,6 +143,11 @@ impl Report {
         self.microbenchmarks.iter().find(|one| one.name == name && one.clients == clients)
     }
 
+    /// A fact about the host by its label.
+    pub(crate) fn host_fact(&self, wanted: &str) -> Option<&str> {
+        self.host.iter().find(|(label, _)| label == wanted).map(|(_, value)| value.as_str())
+    }
+
     /// The measured numbers of clients, in ascending order.
     pub fn clients(&self) -> Vec<u32> {
         let all: BTreeSet<u32> = self.microbenchmarks.iter().map(|m| m.clients).collect();

@@ -1,5 +1,6 @@
 //! Sentences shared by the terminal report and the HTML page, and what a candidate is, in words.
 
+use dbdyno_results::DataSize;
 use dbdyno_units::grouped;
 
 use crate::metric::{client_bound_rows, clients, data_differs, servers_had_idle_time};
@@ -28,22 +29,20 @@ pub(crate) const CPU_FIRST: &str = "CPU per query comes first where throughput i
 /// Tables, rows, clients and microbenchmarks: `1 table × 100,000 rows, 16 clients`; `None` if the run
 /// does not record its data.
 pub(crate) fn workload(report: &Report) -> Option<String> {
-    let mut settings = report.settings.iter();
-    let (_, data) = settings.find(|(label, _)| label == TABLES_ROWS)?;
-    let (tables, rows) = data.split_once(" × ")?;
-    let rows = rows.parse().map_or_else(|_| rows.to_owned(), grouped);
-    let tables = if tables == "1" { "1 table".to_owned() } else { format!("{tables} tables") };
+    let DataSize { tables, rows } = DataSize::of(&report.settings)?;
+    let tables = match tables {
+        0 => return None,
+        1 => "1 table".to_owned(),
+        tables => format!("{tables} tables"),
+    };
     let steps: Vec<String> = report.clients().iter().map(u32::to_string).collect();
     let clients = match &report.clients()[..] {
         [] => String::new(),
         [one] => format!(", {}", clients(*one)),
         [..] => format!(", {} clients", steps.join(", ")),
     };
-    Some(format!("{tables} × {rows} rows{clients}"))
+    Some(format!("{tables} × {} rows{clients}", grouped(rows)))
 }
-
-/// The label of a run's number of tables and rows per table.
-pub(crate) const TABLES_ROWS: &str = "tables × rows";
 
 /// Why the noise floor of throughput is unknown.
 pub(crate) fn unknown_noise(report: &Report) -> &'static str {

@@ -520,6 +520,6 @@ fn response_times_of_a_complete_microbenchmark_can_be_queried() {
     assert_eq!((events, end), (6 + 100, 1.0));
 
     let goals = [(0, Nanos::from_secs(9))].into();
-    writer.extend(&ExtensionRecord { goals }, ("extended".to_owned(), "9s".to_owned())).unwrap();
+    writer.extend(&ExtensionRecord { goals }, "9s").unwrap();
     assert_eq!(percentiles(&database), [], "it is not complete any more");
 }

@@ -1,6 +1,8 @@
 //! The candidates of the runs that are compared with each other, and what differs between the runs besides
 //! the results: settings, versions, builds, the machine.
 
+use dbdyno_results::setting;
+use dbdyno_types::host_fact;
 use serde::Serialize;
 
 use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role, distinct};
@@ -85,16 +87,16 @@ pub struct Facts {
 
 /// Facts about the host that change from minute to minute.
 const MOMENTARY: [&str; 6] = [
-    "memory",
-    "swap in use",
-    "load average (1 min)",
-    "CPU used by others",
-    "CPU time stolen",
-    "disk",
+    host_fact::MEMORY,
+    host_fact::SWAP,
+    host_fact::LOAD,
+    host_fact::USED_BY_OTHERS,
+    host_fact::STOLEN,
+    host_fact::DISK,
 ];
 
 /// Settings that are shown elsewhere.
-const SHOWN_ELSEWHERE: [&str; 2] = ["baseline", "microbenchmarks"];
+const SHOWN_ELSEWHERE: [&str; 2] = [setting::BASELINE, setting::MICROBENCHMARKS];
 
 impl Facts {
     /// Compare the facts of these runs.
@@ -152,12 +154,12 @@ impl Facts {
 impl Fact {
     /// Whether two known values differ.
     fn differs(&self) -> bool {
-        // The explanation after the pace may have other words in another version of dbdyno.
-        let comparable = |value: &'_ String| match (self.what.as_str(), value.split_once(": ")) {
-            ("pace", Some((pace, _))) => pace.to_owned(),
-            _ => value.clone(),
+        let comparable = |value: &str| match self.what.as_str() {
+            setting::PACE => setting::word(value).to_owned(),
+            _ => value.to_owned(),
         };
-        let known: Vec<String> = self.values.iter().flatten().map(comparable).collect();
+        let known: Vec<String> =
+            self.values.iter().flatten().map(|value| comparable(value)).collect();
         known.windows(2).any(|pair| pair[0] != pair[1])
     }
 }

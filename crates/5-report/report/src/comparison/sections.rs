@@ -1,5 +1,6 @@
 //! The comparison for terminals, as a page, as Markdown and as CSV: each table is described once.
 
+use dbdyno_results::DataSize;
 use dbdyno_stats::Difference;
 use dbdyno_text::csv as table;
 use dbdyno_text::{
@@ -167,7 +168,7 @@ impl<'a> View<'a> {
             "started",
             "machine",
             "clients",
-            "tables × rows",
+            DataSize::LABEL,
             "baseline",
             "noise floor",
         ];

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeSet;
 
+use dbdyno_results::DataSize;
+use dbdyno_types::host_fact;
 use serde::Serialize;
 
 use super::{FigureHistory, MIN_RUNS};
 use crate::model::{
     CandidateRecord, OriginRecord, Report, Role, RunStatus, compared_names, distinct,
 };
-use crate::words::{TABLES_ROWS, status};
+use crate::words::status;
 
 /// Characters of a fingerprint or checksum that are shown.
 const SHOWN_DIGITS: usize = 12;
@@ -203,11 +205,12 @@ pub(super) fn notes(reports: &[&Report], figures: &[FigureHistory]) -> Vec<Strin
         "the baseline is not the same program in all runs, which changes all ratios",
         &|report| report.candidates.first().map(version),
     );
-    changing("the data is not the same in all runs", &|report| setting(report, TABLES_ROWS));
+    changing("the data is not the same in all runs", &|report| {
+        DataSize::of(&report.settings).map(|data| data.to_string())
+    });
     changing("the runs have experiments of different names", &|report| Some(report.name.clone()));
     changing("the runs are not of the same machine", &|report| {
-        let fact = |(label, _): &&(String, String)| label.eq_ignore_ascii_case("CPU");
-        report.host.iter().find(fact).map(|(_, value)| value.clone())
+        report.host_fact(host_fact::CPU).map(str::to_owned)
     });
     let incomplete: Vec<String> = reports
         .iter()
@@ -223,10 +226,6 @@ pub(super) fn notes(reports: &[&Report], figures: &[FigureHistory]) -> Vec<Strin
     }
     notes.extend(missing(reports, &labels, figures));
     notes
-}
-
-fn setting(report: &Report, wanted: &str) -> Option<String> {
-    report.settings.iter().find(|(label, _)| label == wanted).map(|(_, value)| value.clone())
 }
 
 /// Candidates and microbenchmarks that some runs lack.

@@ -9,7 +9,6 @@ use dbdyno_units::{Nanos, Share};
 
 use crate::plan::cases::slice_length;
 use crate::plan::cases::{MicrobenchmarkCase, cases};
-use crate::plan::extension;
 use crate::plan::stopping_rule::StoppingRule;
 use crate::record::figures::Figures;
 use dbdyno_types::Metric;
@@ -45,11 +44,7 @@ impl StepFigures {
             cases,
             is_server: candidates.iter().map(|one| !one.is_embedded()).collect(),
             control: control.map(|number| number as u32),
-            extensions: run
-                .settings()?
-                .iter()
-                .filter(|(label, _)| label == extension::SETTING)
-                .count(),
+            extensions: run.extensions()?,
             failures: run.failures()?.into_iter().filter(FailureRecord::is_invalidating).collect(),
         })
     }

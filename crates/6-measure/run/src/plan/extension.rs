@@ -11,9 +11,6 @@ use crate::plan::cases::{MicrobenchmarkCase, is_read_after_writes};
 use crate::plan::stopping_rule::StoppingRule;
 use crate::record::figures::Figures;
 
-/// The label of an extension in the settings of a run.
-pub(crate) const SETTING: &str = "extended";
-
 /// The extension of a run.
 #[derive(Debug)]
 pub(crate) struct Extension {

@@ -1,6 +1,7 @@
 //! The experiment's settings as rows for reports and for `dbdyno check`, and those in which a candidate differs.
 
 use dbdyno_engines::server::{PROPERTIES, Property};
+use dbdyno_results::{DataSize, setting};
 use dbdyno_spec::experiment::{
     Candidate, ExistingServer, Experiment, InsertBenchmark, Pace, PrivateServer, SqliteConfig,
     System,
@@ -17,25 +18,22 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
     }
     let Experiment { workload, schedule, checks, .. } = experiment;
     let pace = match schedule.pace {
-        Pace::Events => "events: all candidates run the same events in a block",
-        Pace::Time => "time: all candidates run for the same time in a block",
+        Pace::Events => ("events", "all candidates run the same events in a block"),
+        Pace::Time => ("time", "all candidates run for the same time in a block"),
     };
     let restarts = match schedule.restarts {
         1 => "none: the instances are started once".to_owned(),
         restarts => format!("the instances are started {restarts} times, more within the budget"),
     };
-    let tables = match workload.loaded_tables() {
-        0 => "none: no statement uses dbdyno's tables".to_owned(),
-        tables => format!("{tables} × {}", workload.rows),
-    };
+    let data = DataSize { tables: workload.loaded_tables(), rows: workload.rows };
     let mut rows = vec![
-        ("baseline", experiment.baseline.clone()),
+        (setting::BASELINE, experiment.baseline.clone()),
         ("control", if experiment.control { "on" } else { "off" }.to_owned()),
-        ("tables × rows", tables),
+        (DataSize::LABEL, data.to_string()),
         ("clients", list(&workload.clients)),
-        ("microbenchmarks", workload.microbenchmarks.len().to_string()),
+        (setting::MICROBENCHMARKS, workload.microbenchmarks.len().to_string()),
         ("slice", format!("{}, for writes {}", schedule.slice, schedule.write_slice)),
-        ("pace", pace.to_owned()),
+        (setting::PACE, setting::explained(pace.0, pace.1)),
         ("warm-up", format!("the first {} blocks after each start", schedule.warmup_blocks)),
         ("blocks", format!("at least {}", schedule.min_blocks)),
         ("target", format!("±{} half-width of the 95% interval", schedule.target)),
@@ -63,7 +61,7 @@ fn of_insert_benchmark(
     let order = "one candidate after another, each alone through all steps; random, and rotated from \
                  repeat to repeat";
     let mut rows = vec![
-        ("baseline", experiment.baseline.clone()),
+        (setting::BASELINE, experiment.baseline.clone()),
         ("control", if experiment.control { "on" } else { "off" }.to_owned()),
         ("clients × tables", format!("{} × {}", plan.clients, plan.tables)),
         ("data", format!("{} characters, half of them random", plan.data_length)),

@@ -17,7 +17,6 @@ use crate::measure::slice_history::SliceHistory;
 use crate::plan::cases::{
     MicrobenchmarkCase, cases, instance_count, is_read_after_writes, slice_length,
 };
-use crate::plan::extension;
 use crate::plan::extension::{Extension, Measured};
 use crate::session::Session;
 use crate::session::clean::remove_data;
@@ -202,8 +201,7 @@ impl Session<'_> {
     pub(super) fn begin_extension(&mut self) -> Result<(), RunError> {
         let Some(Extension { record, summary }) = self.extension.take() else { return Ok(()) };
         remove_data(&mut self.recorder.results, self.experiment, &self.options.worker, true)?;
-        let setting = (extension::SETTING.to_owned(), summary.clone());
-        self.recorder.results.extend(&record, setting)?;
+        self.recorder.results.extend(&record, &summary)?;
         self.state.begin(&record);
         self.needs_new_data = true;
         self.recorder.stage(format!("extending {summary}"));

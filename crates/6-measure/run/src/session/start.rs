@@ -131,3 +131,22 @@ pub(super) fn new_run(experiment: &Experiment, text: &str) -> NewRun {
         insert: plan_record(experiment),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_results::{StoredExperiment, StoredSchedule};
+
+    use super::*;
+
+    #[test]
+    fn stored_experiment_has_what_reports_read() {
+        let text = "name = \"test\"\nbaseline = \"a\"\n[schedule]\nrestarts = 7\n\
+                    [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
+                    [[candidate]]\nname = \"b\"\nsystem = \"mariadb\"\n";
+        let experiment = dbdyno_spec::parse("test.toml", text).unwrap_or_else(|p| panic!("{p}"));
+        let stored = new_run(&experiment, text).experiment;
+        let schedule = StoredSchedule { restarts: experiment.schedule.restarts };
+        let read: StoredExperiment = serde_json::from_value(stored).unwrap();
+        assert_eq!(read, StoredExperiment { schedule });
+    }
+}
