@@ -6,11 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use dbdyno_types::{RunId, RunIdentity};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use crate::directory::RunDirectory;
 use crate::error::{ResultsError, database_error, json};
-use crate::reader::RunReader;
+use crate::reader::{RunReader, meta};
+use crate::writer::set_meta;
 
 /// The key in `meta`.
 pub(crate) const KEY: &str = "identity";
@@ -35,9 +36,7 @@ pub(crate) fn of_run(
         Some(_) | None => create(path)?,
     };
     if stored.as_ref() != Some(&identity) {
-        let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)";
-        database
-            .execute(sql, [KEY, &json(&identity)])
+        set_meta(database, KEY, &json(&identity))
             .map_err(|source| database_error(path, "storing the run's identity", source))?;
     }
     Ok(identity)
@@ -45,9 +44,7 @@ pub(crate) fn of_run(
 
 /// The stored identity; `None` for a run that was published without one.
 pub(crate) fn read(database: &Connection) -> rusqlite::Result<Option<RunIdentity>> {
-    let sql = "SELECT value FROM meta WHERE key = ?1";
-    let text: Option<String> = database.query_row(sql, [KEY], |row| row.get(0)).optional()?;
-    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    Ok(meta(database, KEY)?.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
 /// Whether the run with the stored identity is still where it was, in another file than this one.

@@ -6,10 +6,8 @@
 
 mod directory;
 mod error;
-mod extension;
 mod identity;
 mod inserts;
-mod optimizations;
 mod reader;
 mod records;
 mod schema;
@@ -20,15 +18,13 @@ mod writer;
 pub use dbdyno_types::{BlockCounts, NewLayout};
 pub use directory::{NotOwn, RunDirectory, snapshot};
 pub use error::ResultsError;
-pub use extension::ExtensionRecord;
 pub use identity::new_run_id;
-pub use optimizations::OptimizationRecord;
 pub use reader::RunReader;
 pub use records::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord, DataSize,
-    FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord,
-    MicrobenchmarkRecord, NamedCount, NewRun, OriginRecord, ReleaseRecord, Role, SessionRecord,
-    SliceRecord, StartedFrom, StateSnapshotRecord, StoredExperiment, StoredSchedule, Warning,
-    setting,
+    ExtensionRecord, FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan,
+    InsertStepRecord, MicrobenchmarkRecord, NamedCount, NewRun, OptimizationRecord, OriginRecord,
+    ReleaseRecord, Role, SessionRecord, SliceRecord, StartedFrom, StateSnapshotRecord,
+    StoredExperiment, StoredSchedule, Warning, setting,
 };
 pub use writer::RunWriter;

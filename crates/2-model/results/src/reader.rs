@@ -4,16 +4,16 @@ use std::path::Path;
 use dbdyno_types::RunIdentity;
 use dbdyno_units::Nanos;
 use rusqlite::types::Type;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 use serde::de::DeserializeOwned;
 
 use crate::directory::RunDirectory;
 use crate::error::{ResultsError, database_error};
 use crate::records::{
-    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord,
-    StateSnapshotRecord, StoredExperiment,
+    CandidateRecord, ExtensionRecord, FailureKind, FailureRecord, MicrobenchmarkRecord,
+    OptimizationRecord, SessionRecord, StateSnapshotRecord, StoredExperiment, setting,
 };
-use crate::schema::MAY_HAVE_SCHEMAS;
+use crate::schema::{EXTENSION, MAY_HAVE_SCHEMAS};
 use crate::{directory, identity, untrusted};
 
 /// Reads a run, even while another process writes it.
@@ -48,18 +48,12 @@ impl RunReader {
     }
 
     /// Whether anything is measured, even if only in part.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn has_measured(&self) -> Result<bool, ResultsError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM slice) OR EXISTS (SELECT 1 FROM insert_step)";
         Ok(self.rows(sql, |row| row.get::<_, bool>(0))? == [true])
     }
 
     /// Number of stored slices and of steps of an insert benchmark.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn measurements(&self) -> Result<u64, ResultsError> {
         let sql = "SELECT (SELECT count(*) FROM slice) + (SELECT count(*) FROM insert_step)";
         let counts = self.rows(sql, |row| row.get::<_, i64>(0))?;
@@ -67,51 +61,31 @@ impl RunReader {
     }
 
     /// Whether schemas of the run may be on existing servers.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn may_have_schemas(&self) -> Result<bool, ResultsError> {
-        let sql = format!("SELECT value FROM meta WHERE key = '{MAY_HAVE_SCHEMAS}'");
-        Ok(self.rows(&sql, |row| row.get::<_, String>(0))? != ["false"])
+        Ok(self.find_meta(MAY_HAVE_SCHEMAS)?.as_deref() != Some("false"))
     }
 
     /// The experiment's name.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn name(&self) -> Result<String, ResultsError> {
         self.meta("name")
     }
 
     /// The identity of the run; `None` for a published run.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn identity(&self) -> Result<Option<RunIdentity>, ResultsError> {
-        identity::read(&self.database)
-            .map_err(|source| database_error(self.directory.path(), "reading the run", source))
+        identity::read(&self.database).map_err(|source| self.failed(source))
     }
 
     /// The name of the baseline.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn baseline(&self) -> Result<String, ResultsError> {
         self.meta("baseline")
     }
 
     /// The text of the experiment file.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn experiment_text(&self) -> Result<String, ResultsError> {
         self.meta("experiment_text")
     }
 
     /// The experiment with all defaults filled in.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn experiment<T: DeserializeOwned>(&self) -> Result<T, ResultsError> {
         self.parse("the experiment", &self.meta("experiment")?)
     }
@@ -124,17 +98,11 @@ impl RunReader {
     }
 
     /// The experiment's settings for reports: label and value.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn settings(&self) -> Result<Vec<(String, String)>, ResultsError> {
         self.parse("the settings", &self.meta("settings")?)
     }
 
     /// The microbenchmarks in running order, and whether each is complete.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn microbenchmarks(&self) -> Result<Vec<(MicrobenchmarkRecord, bool)>, ResultsError> {
         let rows = self.rows("SELECT json, done FROM microbenchmark ORDER BY id", |row| {
             Ok((row.get::<_, String>(0)?, row.get(1)?))
@@ -145,9 +113,6 @@ impl RunReader {
     }
 
     /// The microbenchmark of the slice that was stored last; `None` if there are no slices.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn last_measured(&self) -> Result<Option<u32>, ResultsError> {
         let sql = "SELECT microbenchmark FROM slice ORDER BY id DESC LIMIT 1";
         Ok(self.rows(sql, |row| row.get(0))?.into_iter().next())
@@ -155,9 +120,6 @@ impl RunReader {
 
     /// The counted blocks of one microbenchmark, by restart and number, each with the number of its
     /// baseline's slice in the run's order of execution.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn block_order(
         &self,
         microbenchmark: u32,
@@ -171,18 +133,28 @@ impl RunReader {
     }
 
     /// The candidates in the order of their numbers; empty until all builds are ready.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn candidates(&self) -> Result<Vec<CandidateRecord>, ResultsError> {
-        let rows = self.rows("SELECT json FROM candidate ORDER BY id", |row| row.get(0))?;
-        rows.iter().map(|json: &String| self.parse("a candidate", json)).collect()
+        self.parsed("a candidate", "SELECT json FROM candidate ORDER BY id")
+    }
+
+    /// All optimizations of servers, in order.
+    pub fn optimizations(&self) -> Result<Vec<OptimizationRecord>, ResultsError> {
+        self.parsed("an optimization", "SELECT json FROM optimization ORDER BY id")
+    }
+
+    /// How often the run was extended.
+    pub fn extensions(&self) -> Result<usize, ResultsError> {
+        let settings = self.settings()?;
+        Ok(settings.iter().filter(|(label, _)| label == setting::EXTENDED).count())
+    }
+
+    /// The last extension; `None` if the run was never extended.
+    pub fn extension(&self) -> Result<Option<ExtensionRecord>, ResultsError> {
+        let stored = self.find_meta(EXTENSION)?;
+        stored.map(|json| self.parse("the extension", &json)).transpose()
     }
 
     /// The sessions, in order.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn sessions(&self) -> Result<Vec<SessionRecord>, ResultsError> {
         let rows = self.rows("SELECT json, elapsed_ns FROM session ORDER BY id", |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
@@ -196,9 +168,6 @@ impl RunReader {
     }
 
     /// All failures, in order.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn failures(&self) -> Result<Vec<FailureRecord>, ResultsError> {
         // A failure outside of any microbenchmark, such as while a server starts, is over once the
         // candidate was measured again, also by a step of an insert benchmark.
@@ -229,9 +198,6 @@ impl RunReader {
     }
 
     /// All state snapshots, in order.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn state_snapshots(&self) -> Result<Vec<StateSnapshotRecord>, ResultsError> {
         let rows = self
             .rows("SELECT candidate, at, json FROM state_snapshot ORDER BY id", |row| {
@@ -245,10 +211,27 @@ impl RunReader {
             .collect()
     }
 
-    pub(crate) fn meta(&self, key: &'static str) -> Result<String, ResultsError> {
-        self.database
-            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
-            .map_err(|source| database_error(self.directory.path(), "reading the run", source))
+    fn meta(&self, key: &str) -> Result<String, ResultsError> {
+        let missing = || self.failed(rusqlite::Error::QueryReturnedNoRows);
+        self.find_meta(key)?.ok_or_else(missing)
+    }
+
+    pub(crate) fn find_meta(&self, key: &str) -> Result<Option<String>, ResultsError> {
+        meta(&self.database, key).map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> ResultsError {
+        database_error(self.directory.path(), "reading the run", source)
+    }
+
+    /// The records of a query that returns JSON.
+    fn parsed<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        sql: &str,
+    ) -> Result<Vec<T>, ResultsError> {
+        let rows = self.rows(sql, |row| row.get(0))?;
+        rows.iter().map(|json: &String| self.parse(what, json)).collect()
     }
 
     pub(crate) fn rows<T>(
@@ -256,7 +239,7 @@ impl RunReader {
         sql: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, ResultsError> {
-        let failed = |source| database_error(self.directory.path(), "reading the run", source);
+        let failed = |source| self.failed(source);
         let mut query = self.database.prepare_cached(sql).map_err(failed)?;
         let rows = query.query_map([], read).map_err(failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)
@@ -273,4 +256,10 @@ impl RunReader {
             why: error.to_string(),
         })
     }
+}
+
+/// A value in `meta`; `None` if there is none.
+pub(crate) fn meta(database: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
+    let sql = "SELECT value FROM meta WHERE key = ?1";
+    database.query_row(sql, [key], |row| row.get(0)).optional()
 }

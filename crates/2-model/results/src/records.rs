@@ -1,11 +1,12 @@
 //! The records of a run directory. These types define the file format: changing one requires a new
 //! format number.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use dbdyno_types::insert::StepMeasured;
 use dbdyno_types::server::ServerSystem;
-use dbdyno_types::{ClientWait, Counting, ReleaseFile, SliceMeasured, StateSnapshot};
+use dbdyno_types::{ClientWait, Counting, NewLayout, ReleaseFile, SliceMeasured, StateSnapshot};
 use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,6 +36,8 @@ pub mod setting {
     pub const MICROBENCHMARKS: &str = "microbenchmarks";
     /// Its value is a word with an explanation, see [`explained`].
     pub const PACE: &str = "pace";
+    /// One for each extension of the run.
+    pub const EXTENDED: &str = "extended";
 
     /// A word with an explanation, which another version of dbdyno may give in other words.
     #[must_use]
@@ -128,7 +131,7 @@ pub struct InsertStepPlan {
 }
 
 /// One step of one candidate in one repeat.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct InsertStepRecord {
     /// Row ID; ignored when writing.
     pub id: i64,
@@ -149,9 +152,10 @@ pub struct InsertStepRecord {
 }
 
 /// Source of a step's data and caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartedFrom {
     /// The previous step, or nothing for the first step.
+    #[default]
     Step,
     /// A copy from storage after an interruption; the caches were empty.
     Copy,
@@ -163,6 +167,10 @@ impl StartedFrom {
             Self::Step => "step",
             Self::Copy => "copy",
         }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [Self::Step, Self::Copy].into_iter().find(|one| one.name() == name)
     }
 }
 
@@ -428,7 +436,7 @@ pub struct Warning {
 }
 
 /// One slice.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SliceRecord {
     /// The microbenchmark's number.
     pub microbenchmark: u32,
@@ -514,6 +522,33 @@ pub struct StateSnapshotRecord {
     /// The time, such as `before the first microbenchmark`.
     pub at: String,
     pub state_snapshot: StateSnapshot,
+}
+
+/// An optimization of a running server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OptimizationRecord {
+    /// The candidate's number.
+    pub candidate: u32,
+    /// The microbenchmark during which it was sampled.
+    pub trained_with: u32,
+    /// The next measured microbenchmark.
+    pub measured_next: u32,
+    /// Whether it reuses the samples of an earlier optimization, for a restarted server.
+    pub after_restart: bool,
+    /// Why the server was not optimized; then its code is the original one and there is no new layout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    #[serde(flatten)]
+    pub layout: NewLayout,
+}
+
+/// Extended microbenchmarks. It is stored before they are measured, so that an interrupted extension
+/// is resumed like any other run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtensionRecord {
+    /// The measuring time of all candidates, with that of earlier sessions, after which a
+    /// microbenchmark is done again; by its number.
+    pub goals: BTreeMap<u32, Nanos>,
 }
 
 #[cfg(test)]

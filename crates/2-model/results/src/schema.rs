@@ -1,4 +1,9 @@
-//! The tables of `run.sqlite`. Times are nanoseconds, sizes bytes.
+//! The tables of `run.sqlite`, and writing and reading of their rows. Times are nanoseconds, sizes bytes.
+
+use dbdyno_types::Latencies;
+use dbdyno_units::{Bytes, Energy, Nanos, Qps};
+use rusqlite::types::{Type, Value, ValueRef};
+use rusqlite::{Connection, Error, Result, Row, ToSql, params_from_iter};
 
 /// The format that this version reads and writes.
 pub(crate) const FORMAT: i64 = 8;
@@ -8,6 +13,9 @@ pub(crate) const APPLICATION_ID: i64 = 0x6479_6462;
 
 /// The key in `meta` for whether the run may have schemas on existing servers.
 pub(crate) const MAY_HAVE_SCHEMAS: &str = "may_have_schemas";
+
+/// The key in `meta` of the last extension.
+pub(crate) const EXTENSION: &str = "extension";
 
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
@@ -170,3 +178,150 @@ CREATE TABLE insert_second (
     PRIMARY KEY (step, second)
 ) WITHOUT ROWID;
 ";
+
+/// Insert a row: `insert!(database, "table" { "column": value, … })`.
+macro_rules! insert {
+    ($database:expr, $table:literal { $($column:literal: $value:expr,)* }) => {
+        crate::schema::insert_row(
+            $database,
+            $table,
+            &[$(($column, &$value as &dyn rusqlite::ToSql)),*],
+        )
+    };
+}
+pub(crate) use insert;
+
+/// Insert a row with these names and values of columns.
+pub(crate) fn insert_row(
+    database: &Connection,
+    table: &str,
+    row: &[(&str, &dyn ToSql)],
+) -> Result<()> {
+    let columns: Vec<&str> = row.iter().map(|(column, _)| *column).collect();
+    let (columns, values) = (columns.join(", "), vec!["?"; row.len()].join(", "));
+    let sql = format!("INSERT INTO {table} ({columns}) VALUES ({values})");
+    let mut insert = database.prepare_cached(&sql)?;
+    insert.execute(params_from_iter(row.iter().map(|(_, value)| value))).map(drop)
+}
+
+/// A record that is stored as a row. Its columns are listed once, for writing and for reading.
+pub(crate) trait Record: Clone + Default {
+    fn list(&mut self, columns: &mut Columns<'_>) -> Result<()>;
+
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let mut record = Self::default();
+        record.list(&mut Columns::Read(row))?;
+        Ok(record)
+    }
+
+    /// Insert it with the ID of what it belongs to.
+    fn insert(&self, database: &Connection, table: &str, owner: (&'static str, i64)) -> Result<()> {
+        let mut columns = Columns::Write(vec![(owner.0, owner.1.into())]);
+        self.clone().list(&mut columns)?;
+        let Columns::Write(values) = columns else { unreachable!("columns are written") };
+        let row: Vec<(&str, &dyn ToSql)> =
+            values.iter().map(|(column, value)| (*column, value as &dyn ToSql)).collect();
+        insert_row(database, table, &row)
+    }
+}
+
+/// The columns of a row.
+pub(crate) enum Columns<'r> {
+    Write(Vec<(&'static str, Value)>),
+    Read(&'r Row<'r>),
+}
+
+impl Columns<'_> {
+    /// Write the value, or replace it by what is stored.
+    pub fn add<T: Stored>(&mut self, column: &'static str, value: &mut T) -> Result<()> {
+        match self {
+            Self::Write(values) => values.push((column, value.to_value())),
+            Self::Read(row) => *value = T::from_column(row, column)?,
+        }
+        Ok(())
+    }
+
+    /// Several columns that are NULL if the value is `None`; the first one only then.
+    pub fn add_group<T: Default>(
+        &mut self,
+        first: &'static str,
+        value: &mut Option<T>,
+        list: impl FnOnce(&mut Self, &mut T) -> Result<()>,
+    ) -> Result<()> {
+        let present = match self {
+            Self::Write(_) => value.is_some(),
+            Self::Read(row) => row.get_ref(first)? != ValueRef::Null,
+        };
+        match self {
+            Self::Read(_) if !present => *value = None,
+            Self::Read(_) => list(self, value.insert(T::default()))?,
+            Self::Write(values) => {
+                let start = values.len();
+                list(self, value.get_or_insert_default())?;
+                if let (Self::Write(values), false) = (self, present) {
+                    values[start..].iter_mut().for_each(|(_, value)| *value = Value::Null);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value of a column.
+pub(crate) trait Stored: Sized {
+    fn to_value(&self) -> Value;
+    fn from_column(row: &Row<'_>, column: &str) -> Result<Self>;
+}
+
+impl<T: Stored> Stored for Option<T> {
+    fn to_value(&self) -> Value {
+        self.as_ref().map_or(Value::Null, T::to_value)
+    }
+
+    fn from_column(row: &Row<'_>, column: &str) -> Result<Self> {
+        match row.get_ref(column)? {
+            ValueRef::Null => Ok(None),
+            _ => T::from_column(row, column).map(Some),
+        }
+    }
+}
+
+macro_rules! stored {
+    ($($type:ty as $column:ty: $to:expr, $from:expr;)*) => {
+        $(impl Stored for $type {
+            fn to_value(&self) -> Value {
+                let to: fn(&Self) -> $column = $to;
+                to(self).into()
+            }
+
+            fn from_column(row: &Row<'_>, column: &str) -> Result<Self> {
+                let from: fn($column) -> Self = $from;
+                row.get(column).map(from)
+            }
+        })*
+    };
+}
+
+stored! {
+    bool as bool: |value| *value, |value| value;
+    u32 as u32: |value| *value, |value| value;
+    String as String: Self::clone, |text| text;
+    u64 as i64: |value| value.cast_signed(), i64::cast_unsigned;
+    Nanos as i64: |time| time.as_nanos().cast_signed(), |time| Self::from_nanos(time.cast_unsigned());
+    Bytes as i64: |size| size.as_bytes().cast_signed(), |size| Self::from_bytes(size.cast_unsigned());
+    Energy as i64:
+        |energy| energy.as_microjoules().cast_signed(),
+        |energy| Self::from_microjoules(energy.cast_unsigned());
+    Qps as f64: |qps| qps.per_second(), Self::from_per_second;
+}
+
+impl Stored for Latencies {
+    fn to_value(&self) -> Value {
+        self.to_bytes().into()
+    }
+
+    fn from_column(row: &Row<'_>, column: &str) -> Result<Self> {
+        Self::from_bytes(&row.get::<_, Vec<u8>>(column)?)
+            .map_err(|error| Error::FromSqlConversionFailure(0, Type::Blob, error.into()))
+    }
+}

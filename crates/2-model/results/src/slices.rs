@@ -2,72 +2,71 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dbdyno_types::{Count, Counter, Counts, Latencies, ServerUsage, SliceMeasured};
-use dbdyno_units::{Bytes, Energy, Nanos, Qps};
-use rusqlite::types::Type;
-use rusqlite::{Connection, Row, named_params, params};
+use dbdyno_types::{Count, Counter, Counts, Latencies};
+use dbdyno_units::Nanos;
+use rusqlite::{Connection, params};
 
 use crate::error::{ResultsError, database_error};
 use crate::reader::RunReader;
 use crate::records::SliceRecord;
-use crate::writer::{RunWriter, insert};
+use crate::schema::{Columns, Record, Stored as _, insert};
+use crate::writer::RunWriter;
+
+impl Record for SliceRecord {
+    fn list(&mut self, columns: &mut Columns<'_>) -> rusqlite::Result<()> {
+        let Self { microbenchmark, restart, block, position, candidate, warmup, measured: m } =
+            self;
+        columns.add("microbenchmark", microbenchmark)?;
+        columns.add("restart", restart)?;
+        columns.add("block", block)?;
+        columns.add("position", position)?;
+        columns.add("candidate", candidate)?;
+        columns.add("warmup", warmup)?;
+        columns.add("started_ns", &mut m.started)?;
+        columns.add("wall_ns", &mut m.wall)?;
+        columns.add("cpu_ns", &mut m.cpu)?;
+        columns.add("polling_ns", &mut m.polling)?;
+        columns.add("qps", &mut m.throughput)?;
+        columns.add("events", &mut m.events)?;
+        columns.add("statements", &mut m.statements)?;
+        columns.add("rows", &mut m.rows)?;
+        columns.add("changed_rows", &mut m.affected)?;
+        columns.add("digest", &mut m.digest)?;
+        columns.add("errors", &mut m.errors)?;
+        columns.add("wrong_results", &mut m.wrong)?;
+        columns.add("first_error", &mut m.first_complaint)?;
+        columns.add("busy_retries", &mut m.busy_retries)?;
+        columns.add("context_switches", &mut m.context_switches)?;
+        columns.add("page_faults", &mut m.page_faults)?;
+        columns.add("energy_uj", &mut m.energy)?;
+        columns.add("latencies", &mut m.latencies)?;
+        columns.add_group("server_cpu_ns", &mut m.server, |columns, used| {
+            columns.add("server_cpu_ns", &mut used.cpu)?;
+            columns.add("server_user_ns", &mut used.user)?;
+            columns.add("server_system_ns", &mut used.system)?;
+            columns.add("server_context_switches", &mut used.context_switches)?;
+            columns.add("server_page_faults", &mut used.page_faults)?;
+            columns.add("server_read_bytes", &mut used.read_from_storage)?;
+            columns.add("server_written_bytes", &mut used.written_to_storage)?;
+            columns.add("server_background_ns", &mut used.background_cpu)
+        })
+    }
+}
 
 impl RunWriter {
     /// Store one slice. After this returns, the slice survives a crash of this process.
-    ///
-    /// # Errors
-    /// The database cannot be written.
-    pub fn add_slice(&mut self, row: &SliceRecord) -> Result<(), ResultsError> {
+    pub fn add_slice(&mut self, slice: &SliceRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing a slice", |database| {
-            let m = &row.measured;
-            let server = |of: fn(&ServerUsage) -> Option<u64>| {
-                m.server.as_ref().and_then(of).map(u64::cast_signed)
-            };
-            insert(database, "slice", named_params! {
-                ":session": session,
-                ":microbenchmark": row.microbenchmark,
-                ":restart": row.restart,
-                ":block": row.block,
-                ":position": row.position,
-                ":candidate": row.candidate,
-                ":warmup": row.warmup,
-                ":started_ns": m.started.as_nanos().cast_signed(),
-                ":wall_ns": m.wall.as_nanos().cast_signed(),
-                ":cpu_ns": m.cpu.as_nanos().cast_signed(),
-                ":polling_ns": m.polling.map(|time| time.as_nanos().cast_signed()),
-                ":qps": m.throughput.map(Qps::per_second),
-                ":events": m.events.cast_signed(),
-                ":statements": m.statements.cast_signed(),
-                ":rows": m.rows.cast_signed(),
-                ":changed_rows": m.affected.cast_signed(),
-                ":digest": m.digest.cast_signed(),
-                ":errors": m.errors.cast_signed(),
-                ":wrong_results": m.wrong.cast_signed(),
-                ":first_error": m.first_complaint,
-                ":busy_retries": m.busy_retries.cast_signed(),
-                ":context_switches": m.context_switches.cast_signed(),
-                ":page_faults": m.page_faults.cast_signed(),
-                ":server_cpu_ns": server(|used| Some(used.cpu.as_nanos())),
-                ":server_user_ns": server(|used| Some(used.user.as_nanos())),
-                ":server_system_ns": server(|used| Some(used.system.as_nanos())),
-                ":server_context_switches": server(|used| used.context_switches),
-                ":server_page_faults": server(|used| Some(used.page_faults)),
-                ":server_read_bytes": server(|used| used.read_from_storage.map(Bytes::as_bytes)),
-                ":server_written_bytes":
-                    server(|used| used.written_to_storage.map(Bytes::as_bytes)),
-                ":server_background_ns": server(|used| used.background_cpu.map(Nanos::as_nanos)),
-                ":energy_uj": m.energy.map(|energy| energy.as_microjoules().cast_signed()),
-                ":latencies": m.latencies.to_bytes(),
-            })?;
-            let slice = database.last_insert_rowid();
-            for one in m.counts.iter() {
-                insert(database, "counter", named_params! {
-                    ":slice": slice,
-                    ":counter": one.counter.name(),
-                    ":count": one.count.cast_signed(),
-                    ":enabled_ns": one.enabled.as_nanos().cast_signed(),
-                    ":running_ns": one.running.as_nanos().cast_signed(),
+            slice.insert(database, "slice", ("session", session))?;
+            let id = database.last_insert_rowid();
+            for one in slice.measured.counts.iter() {
+                insert!(database, "counter" {
+                    "slice": id,
+                    "counter": one.counter.name(),
+                    "count": one.count.cast_signed(),
+                    "enabled_ns": one.enabled.as_nanos().cast_signed(),
+                    "running_ns": one.running.as_nanos().cast_signed(),
                 })?;
             }
             Ok(())
@@ -77,16 +76,13 @@ impl RunWriter {
 
 impl RunReader {
     /// The slices of one microbenchmark, in order of execution.
-    ///
-    /// # Errors
-    /// The run is damaged.
     pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRecord>, ResultsError> {
         let sql = "SELECT * FROM slice WHERE microbenchmark = ?1 ORDER BY id";
         let read = || {
             let mut counts = self.counts(microbenchmark)?;
             let mut query = self.database.prepare_cached(sql)?;
             let rows = query.query_map([microbenchmark], |row| {
-                let mut slice = slice_record(row)?;
+                let mut slice = SliceRecord::from_row(row)?;
                 slice.measured.counts =
                     counts.remove(&row.get("id")?).map(Counts::new).unwrap_or_default();
                 Ok(slice)
@@ -120,58 +116,6 @@ impl RunReader {
     }
 }
 
-fn slice_record(row: &Row<'_>) -> rusqlite::Result<SliceRecord> {
-    let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-    let optional = |column| row.get(column).map(|n: Option<i64>| n.map(i64::cast_unsigned));
-    let time = |column| count(column).map(Nanos::from_nanos);
-    let server = match optional("server_cpu_ns")? {
-        None => None,
-        Some(cpu) => Some(ServerUsage {
-            cpu: Nanos::from_nanos(cpu),
-            background_cpu: optional("server_background_ns")?.map(Nanos::from_nanos),
-            user: time("server_user_ns")?,
-            system: time("server_system_ns")?,
-            context_switches: optional("server_context_switches")?,
-            page_faults: count("server_page_faults")?,
-            read_from_storage: optional("server_read_bytes")?.map(Bytes::from_bytes),
-            written_to_storage: optional("server_written_bytes")?.map(Bytes::from_bytes),
-        }),
-    };
-    let latencies = Latencies::from_bytes(&row.get::<_, Vec<u8>>("latencies")?)
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, error.into()))?;
-    Ok(SliceRecord {
-        microbenchmark: row.get("microbenchmark")?,
-        restart: row.get("restart")?,
-        block: row.get("block")?,
-        position: row.get("position")?,
-        candidate: row.get("candidate")?,
-        warmup: row.get("warmup")?,
-        measured: SliceMeasured {
-            started: time("started_ns")?,
-            wall: time("wall_ns")?,
-            cpu: time("cpu_ns")?,
-            polling: optional("polling_ns")?.map(Nanos::from_nanos),
-            server,
-            throughput: row.get::<_, Option<f64>>("qps")?.map(Qps::from_per_second),
-            events: count("events")?,
-            statements: count("statements")?,
-            lead_in_statements: None,
-            rows: count("rows")?,
-            affected: count("changed_rows")?,
-            digest: count("digest")?,
-            errors: count("errors")?,
-            wrong: count("wrong_results")?,
-            first_complaint: row.get("first_error")?,
-            busy_retries: count("busy_retries")?,
-            context_switches: count("context_switches")?,
-            page_faults: count("page_faults")?,
-            counts: Counts::default(),
-            energy: optional("energy_uj")?.map(Energy::from_microjoules),
-            latencies,
-        },
-    })
-}
-
 /// Store the response times of a complete microbenchmark, added up over its counted slices. Those
 /// stored before are replaced.
 pub(crate) fn store_latency_buckets(
@@ -183,10 +127,7 @@ pub(crate) fn store_latency_buckets(
     let mut query = database.prepare_cached(sql)?;
     let mut rows = query.query([microbenchmark])?;
     while let Some(row) = rows.next()? {
-        let bytes: Vec<u8> = row.get(1)?;
-        let latencies = Latencies::from_bytes(&bytes).map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(1, Type::Blob, error.into())
-        })?;
+        let latencies = Latencies::from_column(row, "latencies")?;
         let sums = by_candidate.entry(row.get(0)?).or_default();
         for (nanos, count) in latencies.counts() {
             let sum = sums.entry(rounded(*nanos)).or_default();

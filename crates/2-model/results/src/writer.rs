@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use dbdyno_types::RunIdentity;
 use dbdyno_units::Nanos;
-use rusqlite::{Connection, ToSql, params};
+use rusqlite::{Connection, params};
 
 use crate::directory::RunDirectory;
 use crate::error::{ResultsError, database_error, json};
 use crate::reader::RunReader;
-use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
-use crate::schema::{APPLICATION_ID, FORMAT, MAY_HAVE_SCHEMAS, TABLES};
-use crate::slices::store_latency_buckets;
+use crate::records::{
+    CandidateRecord, ExtensionRecord, FailureRecord, NewRun, OptimizationRecord, SessionRecord,
+    StateSnapshotRecord, setting,
+};
+use crate::schema::{APPLICATION_ID, EXTENSION, FORMAT, MAY_HAVE_SCHEMAS, TABLES, insert};
+use crate::slices::{remove_latency_buckets, store_latency_buckets};
 use crate::{directory, identity, untrusted};
 
 /// The name of a database that is still being created.
@@ -117,17 +120,11 @@ impl RunWriter {
     }
 
     /// Open a reader of the stored data.
-    ///
-    /// # Errors
-    /// The run cannot be read.
     pub fn reader(&self) -> Result<RunReader, ResultsError> {
         RunReader::open(self.directory.path())
     }
 
     /// Start a session: all records stored from now on belong to it.
-    ///
-    /// # Errors
-    /// The database cannot be written.
     pub fn start_session(&mut self, session: &SessionRecord) -> Result<(), ResultsError> {
         let json = json(session);
         self.write("storing the session", |database| {
@@ -138,9 +135,6 @@ impl RunWriter {
     }
 
     /// Replace the record of the session.
-    ///
-    /// # Errors
-    /// The database cannot be written.
     pub fn update_session(&mut self, record: &SessionRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing the session", |database| {
@@ -150,9 +144,6 @@ impl RunWriter {
     }
 
     /// Store the duration of the session so far.
-    ///
-    /// # Errors
-    /// The database cannot be written.
     pub fn session_elapsed(&mut self, elapsed: Nanos) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing the session", |database| {
@@ -163,21 +154,14 @@ impl RunWriter {
 
     /// Store whether the run may have schemas on existing servers: before the first is created, and
     /// after all are dropped.
-    ///
-    /// # Errors
-    /// The database cannot be written.
     pub fn set_may_have_schemas(&mut self, may_have: bool) -> Result<(), ResultsError> {
         self.write("storing progress", |database| {
-            let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)";
-            database.execute(sql, params![MAY_HAVE_SCHEMAS, may_have.to_string()]).map(drop)
+            set_meta(database, MAY_HAVE_SCHEMAS, &may_have.to_string())
         })
     }
 
     /// Delete the run, so that a new one can be created in its directory. Its data must be removed
     /// before.
-    ///
-    /// # Errors
-    /// A file cannot be removed.
     pub fn delete(self) -> Result<(), ResultsError> {
         let Self { directory, database, _lock: lock, .. } = self;
         let path = directory.path();
@@ -209,19 +193,18 @@ impl RunWriter {
         self.write("storing the candidates", |database| {
             for (id, candidate) in (0_u32..).zip(candidates) {
                 let role = json(&candidate.role);
-                database.execute(
-                    "INSERT INTO candidate (id, name, role, json) VALUES (?1, ?2, ?3, ?4)",
-                    params![id, candidate.name, role.trim_matches('"'), json(candidate)],
-                )?;
+                insert!(database, "candidate" {
+                    "id": id,
+                    "name": candidate.name,
+                    "role": role.trim_matches('"'),
+                    "json": json(candidate),
+                })?;
             }
             Ok(())
         })
     }
 
     /// Replace the record of a candidate.
-    ///
-    /// # Errors
-    /// The database cannot be written.
     pub fn update_candidate(
         &mut self,
         number: u32,
@@ -234,47 +217,68 @@ impl RunWriter {
     }
 
     /// Store a failure or a loss.
-    ///
-    /// # Errors
-    /// The database cannot be written.
     pub fn add_failure(&mut self, failure: &FailureRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing a failure", |database| {
-            database.execute(
-                "INSERT INTO failure (session, candidate, microbenchmark, kind, at, reason) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![
-                    session,
-                    failure.candidate,
-                    failure.microbenchmark,
-                    failure.kind.name(),
-                    failure.at,
-                    failure.reason
-                ],
-            )?;
-            Ok(())
+            insert!(database, "failure" {
+                "session": session,
+                "candidate": failure.candidate,
+                "microbenchmark": failure.microbenchmark,
+                "kind": failure.kind.name(),
+                "at": failure.at,
+                "reason": failure.reason,
+            })
         })
     }
 
     /// Store a state snapshot of an instance.
-    ///
-    /// # Errors
-    /// The database cannot be written.
     pub fn add_state_snapshot(&mut self, record: &StateSnapshotRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing a state snapshot", |database| {
-            database.execute(
-                "INSERT INTO state_snapshot (session, candidate, at, json) VALUES (?1, ?2, ?3, ?4)",
-                params![session, record.candidate, record.at, json(&record.state_snapshot)],
-            )?;
+            insert!(database, "state_snapshot" {
+                "session": session,
+                "candidate": record.candidate,
+                "at": record.at,
+                "json": json(&record.state_snapshot),
+            })
+        })
+    }
+
+    /// Store an optimization.
+    pub fn add_optimization(&mut self, record: &OptimizationRecord) -> Result<(), ResultsError> {
+        let session = self.session;
+        self.write("storing an optimization", |database| {
+            insert!(database, "optimization" {
+                "session": session,
+                "candidate": record.candidate,
+                "trained_with": record.trained_with,
+                "measured_next": record.measured_next,
+                "json": json(record),
+            })
+        })
+    }
+
+    /// Store an extension: its microbenchmarks are not done any more. `summary` is added to the
+    /// run's settings.
+    pub fn extend(
+        &mut self,
+        extension: &ExtensionRecord,
+        summary: &str,
+    ) -> Result<(), ResultsError> {
+        let mut settings = self.reader()?.settings()?;
+        settings.push((setting::EXTENDED.to_owned(), summary.to_owned()));
+        self.write("storing the extension", |database| {
+            set_meta(database, EXTENSION, &json(extension))?;
+            set_meta(database, "settings", &json(&settings))?;
+            for id in extension.goals.keys() {
+                database.execute("UPDATE microbenchmark SET done = 0 WHERE id = ?1", [id])?;
+                remove_latency_buckets(database, *id)?;
+            }
             Ok(())
         })
     }
 
     /// Mark a microbenchmark as complete, and store its response times for queries.
-    ///
-    /// # Errors
-    /// The database cannot be written.
     pub fn set_done(&mut self, microbenchmark: u32) -> Result<(), ResultsError> {
         self.write("storing progress", |database| {
             let sql = "UPDATE microbenchmark SET done = 1 WHERE id = ?1";
@@ -300,6 +304,12 @@ impl RunWriter {
     }
 }
 
+/// Store a value in `meta`, or replace it.
+pub(crate) fn set_meta(database: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)";
+    database.execute(sql, [key, value]).map(drop)
+}
+
 fn fill(
     database: &Connection,
     path: &Path,
@@ -322,38 +332,20 @@ fn fill(
         let transaction = database.unchecked_transaction()?;
         transaction.execute_batch(TABLES)?;
         for (key, value) in meta.into_iter().chain(insert) {
-            let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2)";
-            transaction.execute(sql, [key, &value])?;
+            set_meta(&transaction, key, &value)?;
         }
         for (id, microbenchmark) in (0_u32..).zip(&run.microbenchmarks) {
-            transaction.execute(
-                "INSERT INTO microbenchmark (id, name, clients, \"group\", json) \
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![
-                    id,
-                    microbenchmark.name,
-                    microbenchmark.clients,
-                    microbenchmark.group,
-                    json(microbenchmark)
-                ],
-            )?;
+            insert!(&transaction, "microbenchmark" {
+                "id": id,
+                "name": microbenchmark.name,
+                "clients": microbenchmark.clients,
+                "\"group\"": microbenchmark.group,
+                "json": json(microbenchmark),
+            })?;
         }
         transaction.commit()?;
         // Before the file has its name: a rollback journal is never beside `run.sqlite`.
         database.pragma_update(None, "journal_mode", "wal")
     };
     fill().map_err(|source| database_error(path, "creating the run's database", source))
-}
-
-/// Insert a row. The parameters are the columns, with a colon before each name.
-pub(crate) fn insert(
-    database: &Connection,
-    table: &str,
-    row: &[(&str, &dyn ToSql)],
-) -> rusqlite::Result<()> {
-    let parameters: Vec<&str> = row.iter().map(|(parameter, _)| *parameter).collect();
-    let parameters = parameters.join(", ");
-    let columns = parameters.replace(':', "");
-    let sql = format!("INSERT INTO {table} ({columns}) VALUES ({parameters})");
-    database.prepare_cached(&sql)?.execute(row).map(drop)
 }
