@@ -1,3 +1,4 @@
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -6,108 +7,67 @@ use dbdyno_types::server::ServerSystem;
 use crate::CloneError;
 
 /// A server could not be found, set up, started or stopped.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// A program or one of its files is not installed.
-    #[error("{what} not found ({searched}); install it (Debian: apt install {package}){advice}")]
-    NotInstalled {
-        /// What is missing, such as `MariaDB's server program mariadbd`.
-        what: String,
-        /// Where it was searched for.
-        searched: String,
-        /// The Debian package that contains it.
-        package: &'static str,
-        /// An alternative to installing it; empty if there is none.
-        advice: &'static str,
-    },
-    /// A program exists but cannot be used.
-    #[error("{} is not usable as {}: {message}", program.display(), system.title())]
-    Unsuitable {
-        program: PathBuf,
-        /// The system it should be.
-        system: ServerSystem,
-        /// The reason.
-        message: String,
-    },
-    /// A program cannot be started on this machine.
-    #[error("{} does not start: {reason}; {advice}", program.display())]
-    DoesNotStart {
-        program: PathBuf,
-        /// What the system or the program's loader said.
-        reason: String,
-        /// What to try.
-        advice: &'static str,
-    },
-    /// No directory has the name of the release.
-    #[error(
-        "{} has no release `{name}` (searched {searched}){}; `dbdyno list releases` shows what is here \
-         and what can be fetched",
-        system.title(), found_releases(name, found)
-    )]
-    NoRelease {
-        system: ServerSystem,
-        name: String,
-        /// Where it was searched for.
-        searched: String,
-        /// The names of the releases that were found.
-        found: Vec<String>,
-    },
-    /// A setting, or a combination of settings, that a private server cannot have.
-    #[error("the setting {name} cannot be used: {reason}")]
-    Setting {
-        /// The setting's name, as given.
-        name: String,
-        /// The reason and what to do instead.
-        reason: String,
-    },
-    /// A system call failed.
-    #[error("{doing} {}: {source}", path.display())]
-    System {
-        /// The action, such as `creating the directory`.
-        doing: String,
-        /// The file or directory it applied to.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// The server or one of its programs failed or timed out.
-    #[error("{doing}: {how}{}", log_excerpt(.tail, .log.as_deref()))]
-    Program {
-        /// The action, such as `starting MariaDB`.
-        doing: String,
-        /// How it ended, or that it did not.
-        how: String,
-        /// The last lines of its log.
-        tail: String,
-        /// Its log file; `None` if it was removed.
-        log: Option<PathBuf>,
-    },
-    /// The disk is full.
-    #[error(
-        "{doing}: the file system of {} is full{}",
-        directory.display(), log_excerpt(.tail, .log.as_deref())
-    )]
-    StorageFull {
-        /// The action.
-        doing: String,
-        /// A directory on that file system.
-        directory: PathBuf,
-        /// The last lines of the program's log.
-        tail: String,
-        /// Its log file; `None` if it was removed.
-        log: Option<PathBuf>,
-    },
-    /// Data could not be copied.
-    #[error(transparent)]
-    Clone(#[from] CloneError),
+#[derive(Debug)]
+pub struct ServerError {
+    /// What failed, why, and what to try, in one line.
+    message: String,
+    /// The log of the program that failed.
+    log: Option<LogExcerpt>,
+    is_storage_full: bool,
+}
+
+#[derive(Debug)]
+struct LogExcerpt {
+    /// The last lines.
+    tail: String,
+    /// `None` if the file was removed.
+    file: Option<PathBuf>,
 }
 
 impl ServerError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), log: None, is_storage_full: false }
+    }
+
+    /// `what` was not found where `searched` says; it is in the Debian package `package`.
+    pub(crate) fn not_installed(what: &str, searched: &str, package: &str, advice: &str) -> Self {
+        Self::new(format!(
+            "{what} not found ({searched}); install it (Debian: apt install {package}){advice}"
+        ))
+    }
+
+    /// A program exists but cannot be used as a server of this system.
+    pub(crate) fn unsuitable(
+        program: &Path,
+        system: ServerSystem,
+        reason: impl fmt::Display,
+    ) -> Self {
+        let (program, title) = (program.display(), system.title());
+        Self::new(format!("{program} is not usable as {title}: {reason}"))
+    }
+
+    /// A setting, or a combination of settings, that a private server cannot have.
+    pub(crate) fn setting(name: &str, reason: impl fmt::Display) -> Self {
+        Self::new(format!("the setting {name} cannot be used: {reason}"))
+    }
+
+    /// The server or one of its programs failed or timed out; `tail` are the last lines of the log.
+    pub(crate) fn program(message: String, tail: String, log: &Path) -> Self {
+        let log = LogExcerpt { tail, file: Some(log.to_owned()) };
+        Self { log: Some(log), ..Self::new(message) }
+    }
+
+    /// The same because the disk with `directory` is full.
+    pub(crate) fn storage_full(doing: &str, directory: &Path, tail: String, log: &Path) -> Self {
+        let directory = directory.display();
+        let message = format!("{doing}: the file system of {directory} is full");
+        Self { is_storage_full: true, ..Self::program(message, tail, log) }
+    }
+
     /// The error without the path of the log, which was removed.
     pub(super) fn without_log_file(mut self) -> Self {
-        if let Self::Program { log, .. } | Self::StorageFull { log, .. } = &mut self {
-            *log = None;
+        if let Some(log) = &mut self.log {
+            log.file = None;
         }
         self
     }
@@ -115,49 +75,42 @@ impl ServerError {
     /// The message without the excerpt of the program's log; one line.
     #[must_use]
     pub fn brief(&self) -> String {
-        match self {
-            Self::Program { doing, how, .. } => format!("{doing}: {how}"),
-            Self::StorageFull { doing, directory, .. } => {
-                format!("{doing}: the file system of {} is full", directory.display())
-            }
-            other => other.to_string(),
-        }
+        self.message.clone()
     }
 
     /// Whether the disk is full.
     #[must_use]
-    pub fn is_storage_full(&self) -> bool {
-        match self {
-            Self::StorageFull { .. } => true,
-            Self::System { source, .. } => source.kind() == io::ErrorKind::StorageFull,
-            Self::Clone(error) => error.is_storage_full(),
-            _ => false,
+    pub const fn is_storage_full(&self) -> bool {
+        self.is_storage_full
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        let Some(LogExcerpt { tail, file }) = &self.log else { return Ok(()) };
+        let path = file.as_ref().map_or_else(String::new, |file| format!(" {}", file.display()));
+        match tail.is_empty() {
+            true => write!(f, " (its log{path} is empty)"),
+            false => write!(f, "; the end of its log{path}:\n{tail}"),
         }
     }
 }
 
-fn found_releases(name: &str, found: &[String]) -> String {
-    // The longest common start is the nearest version.
-    let common =
-        |other: &&String| name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
-    match found.iter().max_by_key(common) {
-        None => "; none was found".to_owned(),
-        Some(nearest) if found.len() == 1 => format!("; the only one is `{nearest}`"),
-        Some(nearest) => format!("; nearest is `{nearest}`"),
+impl std::error::Error for ServerError {}
+
+impl From<CloneError> for ServerError {
+    fn from(error: CloneError) -> Self {
+        Self { is_storage_full: error.is_storage_full(), ..Self::new(error.to_string()) }
     }
 }
 
-fn log_excerpt(tail: &str, log: Option<&Path>) -> String {
-    let path = log.map_or_else(String::new, |log| format!(" {}", log.display()));
-    if tail.is_empty() {
-        format!(" (its log{path} is empty)")
-    } else {
-        format!("; the end of its log{path}:\n{tail}")
-    }
-}
-
-/// Converts an I/O error into [`ServerError::System`].
+/// The error of a system call: `doing` is an action such as `creating the directory`, and `path` the file or
+/// directory that it applied to.
 pub(crate) fn system(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> ServerError {
-    let (doing, path) = (doing.to_owned(), path.to_owned());
-    move |source| ServerError::System { doing, path, source }
+    let doing = format!("{doing} {}", path.display());
+    move |error| ServerError {
+        is_storage_full: error.kind() == io::ErrorKind::StorageFull,
+        ..ServerError::new(format!("{doing}: {error}"))
+    }
 }

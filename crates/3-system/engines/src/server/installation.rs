@@ -76,26 +76,26 @@ impl Installation {
         path: Option<&Path>,
     ) -> Result<Self, ServerError> {
         let program = server_program(server_system);
-        let ProgramFacts { names, package, user, .. } = program.facts();
-        let directories = program.search_dirs();
+        let ProgramFacts { names, package, user, search_dirs, .. } = program.facts();
+        let directories = search_dirs();
         let file = match path {
             Some(path) => path.to_owned(),
-            None => search(names, &directories).ok_or_else(|| ServerError::NotInstalled {
-                what: format!("{}'s server program {}", server_system.title(), names[0]),
-                searched: format!("searched PATH and {}", join_paths(&directories)),
-                package,
-                advice: ", or set the program's path in the experiment",
+            None => search(names, &directories).ok_or_else(|| {
+                ServerError::not_installed(
+                    &format!("{}'s server program {}", server_system.title(), names[0]),
+                    &format!("searched PATH and {}", join_paths(&directories)),
+                    package,
+                    ", or set the program's path in the experiment",
+                )
             })?,
         };
         // The link's target decides: Debian's `mysqld` is a link to MariaDB.
         let file = file.canonicalize().map_err(system("looking for the server program", &file))?;
         let printed = program_output(&file, ["--version"], user)
             .map_err(|error| does_not_start(&file, error))?;
-        let version = program.version(printed.trim()).map_err(|error| ServerError::Unsuitable {
-            program: file.clone(),
-            system: server_system,
-            message: error.to_string(),
-        })?;
+        let version = program
+            .version(printed.trim())
+            .map_err(|error| ServerError::unsuitable(&file, server_system, error))?;
         let files = program.files(&file, engine)?;
         tracing::info!(program = %file.display(), version, "found a server program");
         let (file_size, sha256) = Sha256::with_size_of_file(&file)
@@ -107,11 +107,12 @@ impl Installation {
 
 /// The error of a program that does not print its version, with what to try.
 fn does_not_start(file: &Path, error: io::Error) -> ServerError {
-    let program = file.to_owned();
+    let not_started = |reason: &str, advice: &str| {
+        ServerError::new(format!("{} does not start: {reason}; {advice}", file.display()))
+    };
     if is_for_another_processor(file) {
         // The C library gives such a file to the shell, whose message would be shown.
-        let reason = "it is a program for another processor".to_owned();
-        return ServerError::DoesNotStart { program, reason, advice: "use a build for this one" };
+        return not_started("it is a program for another processor", "use a build for this one");
     }
     let reason = error.to_string();
     let advice = if error.kind() == io::ErrorKind::NotFound {
@@ -128,7 +129,7 @@ fn does_not_start(file: &Path, error: io::Error) -> ServerError {
     } else {
         return system("running with --version, as the user for servers,", file)(error);
     };
-    ServerError::DoesNotStart { program, reason, advice }
+    not_started(&reason, advice)
 }
 
 /// Whether a file is a program for another processor than this one is.
@@ -172,16 +173,32 @@ impl Installation {
         let all = installed_releases(system);
         match named(&all, name) {
             Some(release) => Self::find(system, engine, Some(&release.program)),
-            None => Err(ServerError::NoRelease {
-                system,
-                name: name.to_owned(),
-                searched: {
-                    let places = places(system, &Roots::of_this_machine());
-                    join_paths(&places.iter().map(Place::pattern).collect::<Vec<_>>())
-                },
-                found: all.into_iter().map(|release| release.name).collect(),
-            }),
+            None => {
+                let places = places(system, &Roots::of_this_machine());
+                let places: Vec<PathBuf> = places.iter().map(Place::pattern).collect();
+                Err(ServerError::new(format!(
+                    "{} has no release `{name}` (searched {}){}; `dbdyno list releases` shows what is \
+                     here and what can be fetched",
+                    system.title(),
+                    join_paths(&places),
+                    nearest(&all, name)
+                )))
+            }
         }
+    }
+}
+
+/// Names the release whose name has the longest start in common with `name`.
+fn nearest(found: &[InstalledRelease], name: &str) -> String {
+    let common = |other: &&InstalledRelease| {
+        name.chars().zip(other.name.chars()).take_while(|(a, b)| a == b).count()
+    };
+    match found.iter().max_by_key(common) {
+        None => "; none was found".to_owned(),
+        Some(InstalledRelease { name, .. }) if found.len() == 1 => {
+            format!("; the only one is `{name}`")
+        }
+        Some(InstalledRelease { name, .. }) => format!("; nearest is `{name}`"),
     }
 }
 

@@ -46,9 +46,8 @@ impl Launcher {
     ) -> Result<Self, ServerError> {
         let user = ServerUser::choose(user)
             .map_err(system("choosing a user to run the server as, for", server_dir.path()))?;
-        let cpus = cpus.map(str::parse::<CpuSet>).transpose().map_err(|error| {
-            ServerError::Setting { name: "cpus".to_owned(), reason: error.to_string() }
-        })?;
+        let cpus = cpus.map(str::parse::<CpuSet>).transpose();
+        let cpus = cpus.map_err(|error| ServerError::setting("cpus", error))?;
         Ok(Self {
             user,
             cpus: cpus.map(|cpus| cpus.mask()),
@@ -293,13 +292,12 @@ impl LogPosition {
     /// The error for a program that failed since this position; `directory` is on the disk that it
     /// writes to.
     pub(crate) fn failure(&self, doing: &str, how: &str, directory: &Path) -> ServerError {
-        let (doing, tail, log) = (doing.to_owned(), self.tail(), Some(self.file.clone()));
         // With a full disk the program could not always log it.
         let full = FileSystemSpace::of(directory).is_ok_and(|space| space.free < MIN_FREE);
         if full || self.is_disk_full() {
-            return ServerError::StorageFull { doing, directory: directory.to_owned(), tail, log };
+            return ServerError::storage_full(doing, directory, self.tail(), &self.file);
         }
-        ServerError::Program { doing, how: how.to_owned(), tail, log }
+        ServerError::program(format!("{doing}: {how}"), self.tail(), &self.file)
     }
 
     /// The last lines since the position, and error lines before them.

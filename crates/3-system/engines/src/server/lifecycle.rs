@@ -9,14 +9,9 @@ use dbdyno_units::Bytes;
 
 use super::access::ServerCertificate;
 use super::error::system;
-use super::launcher::ChildGuard;
-use super::launcher::Launcher;
-use super::launcher::LogPosition;
-use super::launcher::describe_exit;
-use super::process::POLL_INTERVAL;
-use super::process::PausedServer;
-use super::systems::server_program;
-use super::systems::{ProgramFacts, ServerProgram};
+use super::launcher::{ChildGuard, Launcher, LogPosition, describe_exit};
+use super::process::{POLL_INTERVAL, PausedServer};
+use super::systems::{ProgramFacts, ServerProgram, server_program};
 use super::{Network, ServerDir, ServerError, ServerPlan};
 
 /// How long a starting server may log nothing.
@@ -103,7 +98,7 @@ impl Server {
 
     /// For MySQL, the public key for passwords on connections without encryption, as PEM.
     pub fn public_key(&self) -> Result<Option<String>, ServerError> {
-        let Some(name) = self.program.public_key() else { return Ok(None) };
+        let Some(name) = self.program.facts().public_key else { return Ok(None) };
         let data = self.server_dir.data();
         // The server's user can replace it by anything.
         let text = SafeDir::open(&data)
@@ -171,7 +166,7 @@ impl Server {
             if let Some(status) = self.processes.try_wait() {
                 return Err(self.failure(&doing, &describe_exit(status)));
             }
-            if self.program.is_ready(&target) {
+            if (self.program.facts().is_ready)(&target) {
                 return Ok(());
             }
             let now = self.log.length();
@@ -206,7 +201,7 @@ impl Server {
     /// How to reach it through its socket.
     #[must_use]
     pub fn target(&self) -> Target {
-        self.program.target(&self.server_dir, self.network.as_ref())
+        (self.program.facts().target)(&self.server_dir, self.network.as_ref())
     }
 
     /// How the server exited, with the end of its log; `None` while it runs. It should exit only on

@@ -4,8 +4,7 @@ use dbdyno_types::server::{Durability, ServerSystem, StorageEngine};
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::systems::ServerProgram;
-use super::systems::server_program;
+use super::systems::{ProgramFacts, ServerProgram, server_program};
 use super::{Installation, ServerError};
 
 /// Amount of data and number of clients; determines the sizes of caches and limits.
@@ -126,7 +125,7 @@ impl ServerPlan {
     /// What may explain a difference in speed between servers with the same statements.
     #[must_use]
     pub fn properties(&self) -> Vec<Property> {
-        server_program(self.installation.system).properties(self)
+        (server_program(self.installation.system).facts().properties)(self)
     }
 
     /// Equal for plans whose servers can use copies of the same data directory: same system, version
@@ -164,10 +163,10 @@ fn check_engine(
     match engine {
         None => Ok(all.first().copied()),
         Some(engine) if all.contains(&engine) => Ok(Some(engine)),
-        Some(engine) => Err(ServerError::Setting {
-            name: "engine".to_owned(),
-            reason: format!("{} has no storage engine {}", system.title(), engine.name()),
-        }),
+        Some(engine) => {
+            let reason = format!("{} has no storage engine {}", system.title(), engine.name());
+            Err(ServerError::setting("engine", reason))
+        }
     }
 }
 
@@ -177,8 +176,7 @@ fn check_override(
     name: &str,
     value: &str,
 ) -> Result<String, ServerError> {
-    let refused =
-        |reason: &str| ServerError::Setting { name: name.to_owned(), reason: reason.to_owned() };
+    let refused = |reason: &str| ServerError::setting(name, reason);
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || !name.chars().all(valid) {
         return Err(refused("the name of a setting consists of letters, digits, `_`, `-` and `.`"));
@@ -186,8 +184,9 @@ fn check_override(
     if value.chars().any(char::is_control) {
         return Err(refused("its value contains a line break or another control character"));
     }
-    let canonical = program.canonical_name(name);
-    if program.facts().reserved.contains(&canonical.as_str()) {
+    let ProgramFacts { canonical_name, reserved, .. } = program.facts();
+    let canonical = canonical_name(name);
+    if reserved.contains(&canonical.as_str()) {
         return Err(refused(
             "dbdyno sets the files, the sockets and the user of a private server itself; leave the \
              setting out",

@@ -2,22 +2,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dbdyno_drivers::Connection;
-use dbdyno_drivers::mysql::MySqlConnection;
-use dbdyno_types::server::{StatementMode, StorageEngine, Target};
+use dbdyno_types::server::{StorageEngine, Target};
 use dbdyno_units::Nanos;
 
-use super::super::access::ACCOUNT;
 use super::super::access::ServerCertificate;
 use super::super::installation::{ProgramFiles, is_executable, join_paths};
 use super::super::launcher::Launcher;
-use super::super::plan::{DiskRequest, Property, SettingsRequest};
-use super::super::systems::{ProgramFacts, ReleaseFolders, ServerProgram, VersionError};
+use super::super::plan::{DiskRequest, SettingsRequest};
+use super::super::systems::{ProgramFacts, ReleaseFolders, ServerProgram};
 use super::super::{Network, ServerDir, ServerError, ServerPlan};
 use super::mysql_config::{
     self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
 };
-use super::write_config;
+use super::{too_old, unrecognised, write_config};
 
 /// MariaDB, with InnoDB or with the MyRocks plugin.
 pub(crate) struct MariaDb;
@@ -46,21 +43,16 @@ impl ServerProgram for MariaDb {
         }
     }
 
-    fn search_dirs(&self) -> Vec<PathBuf> {
-        common::search_dirs()
-    }
-
-    fn version(&self, printed: &str) -> Result<String, VersionError> {
+    fn version(&self, printed: &str) -> Result<String, String> {
         match common::version_word(printed) {
-            Some(version) if !version.contains("MariaDB") => Err(VersionError::OtherSystem {
-                found: format!("MySQL {version}, or a fork of it"),
-                advice: "",
-            }),
+            Some(version) if !version.contains("MariaDB") => {
+                Err(format!("it is MySQL {version}, or a fork of it"))
+            }
             Some(version) if version_numbers(version) < (10, 4, 0) => {
-                Err(VersionError::TooOld { found: version.to_owned(), oldest: "10.4", advice: "" })
+                Err(too_old(version, "10.4", ""))
             }
             Some(version) => Ok(version.to_owned()),
-            None => Err(VersionError::Unrecognised(printed.to_owned())),
+            None => Err(unrecognised(printed)),
         }
     }
 
@@ -76,11 +68,10 @@ impl ServerProgram for MariaDb {
                 ["mariadb-install-db", "mysql_install_db"].map(|name| base.join(inner).join(name))
             })
             .find(|file| is_executable(file))
-            .ok_or_else(|| ServerError::NotInstalled {
-                what: "mariadb-install-db, which creates MariaDB's data directory,".to_owned(),
-                searched: format!("searched bin and scripts in {}", base.display()),
-                package: "mariadb-server",
-                advice: "",
+            .ok_or_else(|| {
+                let what = "mariadb-install-db, which creates MariaDB's data directory,";
+                let searched = format!("searched bin and scripts in {}", base.display());
+                ServerError::not_installed(what, &searched, "mariadb-server", "")
             })?;
         let directories: Vec<PathBuf> =
             ["lib/mysql/plugin", "lib64/mysql/plugin", "lib/plugin", "lib/mariadb/plugin"]
@@ -93,22 +84,12 @@ impl ServerProgram for MariaDb {
                 .as_ref()
                 .is_some_and(|directory| directory.join(MYROCKS_PLUGIN).is_file())
         {
-            let searched = plugin_dir.as_ref().map_or_else(
-                || format!("searched {}", join_paths(&directories)),
-                |directory| format!("searched {}", directory.display()),
-            );
-            return Err(ServerError::NotInstalled {
-                what: format!("MyRocks for MariaDB, the plugin {MYROCKS_PLUGIN},"),
-                searched,
-                package: "mariadb-plugin-rocksdb",
-                advice: "",
-            });
+            let searched = plugin_dir.map_or(directories, |directory| vec![directory]);
+            let searched = format!("searched {}", join_paths(&searched));
+            let what = format!("MyRocks for MariaDB, the plugin {MYROCKS_PLUGIN},");
+            return Err(ServerError::not_installed(&what, &searched, "mariadb-plugin-rocksdb", ""));
         }
         Ok(ProgramFiles { init_program, plugin_dir })
-    }
-
-    fn canonical_name(&self, name: &str) -> String {
-        common::canonical_name(name)
     }
 
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
@@ -125,10 +106,6 @@ impl ServerProgram for MariaDb {
         settings.add("query_cache_type", "OFF");
         settings.add("query_cache_size", 0);
         settings.0
-    }
-
-    fn properties(&self, plan: &ServerPlan) -> Vec<Property> {
-        common::properties(plan)
     }
 
     fn disk(&self, request: &DiskRequest<'_>) -> (u64, u64) {
@@ -173,49 +150,25 @@ impl ServerProgram for MariaDb {
         }
         let mut command = common::command(plan, server_dir, &fixed, network, certificate)?;
         if network.is_some() {
-            close_network(&mut command, plan, server_dir)?;
+            close_network(&mut command, server_dir)?;
         }
         Ok(command)
     }
 
-    fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
-        common::target(server_dir)
-    }
-
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
-        let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
-        common::drop_network_accounts(&mut connection)?;
-        let account = format!("'{ACCOUNT}'@'{}'", network.client);
-        connection.run(&format!(
-            "CREATE USER {account} IDENTIFIED BY PASSWORD '{}'{}",
-            network.verifier,
-            common::tls_requirement(network)
-        ))?;
-        connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
-    }
-
-    fn is_ready(&self, target: &Target) -> bool {
-        common::is_ready(target)
+        common::admit(target, network, "BY PASSWORD")
     }
 }
 
 /// Adds the options that keep a server closed on the network until its account is created. Its new data has
 /// a `root` without password at 127.0.0.1, which local users who connect to another address of the machine
 /// may have, too. Options of the command line take precedence over the user's settings.
-fn close_network(
-    command: &mut Command,
-    plan: &ServerPlan,
-    server_dir: &ServerDir,
-) -> Result<(), ServerError> {
-    let accounts = match version_numbers(&plan.installation.version) >= (10, 4, 0) {
-        true => "mysql.global_priv",
-        false => "mysql.user",
-    };
+fn close_network(command: &mut Command, server_dir: &ServerDir) -> Result<(), ServerError> {
     // Executed before the server accepts connections.
     let file = server_dir.path().join("remove-network-accounts.sql");
     let statements =
-        format!("DELETE FROM {accounts} WHERE Host <> 'localhost';\nFLUSH PRIVILEGES;\n");
-    write_config(&file, &statements)?;
+        "DELETE FROM mysql.global_priv WHERE Host <> 'localhost';\nFLUSH PRIVILEGES;\n";
+    write_config(&file, statements)?;
     command
         .arg(option("--init-file=", &file))
         .arg(option("--secure-file-priv=", server_dir.temporary()))

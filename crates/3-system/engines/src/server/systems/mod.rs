@@ -17,7 +17,7 @@ use super::plan::{DiskRequest, Property, SettingsRequest};
 use super::private_dir::remove_file_if_exists;
 use super::{Network, ServerDir, ServerError, ServerPlan};
 
-/// The constants of a database system.
+/// The constants of a database system, and functions that systems share.
 pub(crate) struct ProgramFacts {
     /// Names of the program file, the preferred one first.
     pub(crate) names: &'static [&'static str],
@@ -44,6 +44,19 @@ pub(crate) struct ProgramFacts {
     pub(crate) stop_signal: Signal,
     /// The signal that the kernel sends when dbdyno's main thread exits.
     pub(crate) death_signal: Signal,
+    /// The name of the file in the data directory with the public key with which passwords are encrypted on
+    /// connections that are not, if the system has one.
+    pub(crate) public_key: Option<&'static str>,
+    /// Directories to search after those in `PATH`.
+    pub(crate) search_dirs: fn() -> Vec<PathBuf>,
+    /// The canonical spelling of a setting's name.
+    pub(crate) canonical_name: fn(&str) -> String,
+    /// What may explain a difference in speed between servers with the same statements.
+    pub(crate) properties: fn(&ServerPlan) -> Vec<Property>,
+    /// How to reach the server in this directory through its socket.
+    pub(crate) target: fn(&ServerDir, Option<&Network>) -> Target,
+    /// Whether the server accepts connections.
+    pub(crate) is_ready: fn(&Target) -> bool,
 }
 
 /// Where releases of a system are installed side by side.
@@ -64,11 +77,8 @@ pub(crate) trait ServerProgram: Sync {
     /// The constants of the system.
     fn facts(&self) -> ProgramFacts;
 
-    /// Directories to search after those in `PATH`.
-    fn search_dirs(&self) -> Vec<PathBuf>;
-
-    /// Parses the output of `--version`; returns a version such as `10.11.19-MariaDB`.
-    fn version(&self, printed: &str) -> Result<String, VersionError>;
+    /// Parses the output of `--version`: a version such as `10.11.19-MariaDB`, or why the program is not usable.
+    fn version(&self, printed: &str) -> Result<String, String>;
 
     /// Finds the files that belong to the program: the one that creates data, and the engine's plugin.
     fn files(
@@ -77,14 +87,8 @@ pub(crate) trait ServerProgram: Sync {
         engine: Option<StorageEngine>,
     ) -> Result<ProgramFiles, ServerError>;
 
-    /// The canonical spelling of a setting's name.
-    fn canonical_name(&self, name: &str) -> String;
-
     /// The settings to run with and to show, without the reserved ones.
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)>;
-
-    /// What may explain a difference in speed between servers with the same statements.
-    fn properties(&self, plan: &ServerPlan) -> Vec<Property>;
 
     /// The bytes of tables, and of logs and system tables, on disk.
     fn disk(&self, request: &DiskRequest<'_>) -> (u64, u64);
@@ -108,51 +112,24 @@ pub(crate) trait ServerProgram: Sync {
         certificate: Option<&ServerCertificate>,
     ) -> Result<Command, ServerError>;
 
-    /// How to reach the server in this directory through its socket.
-    fn target(&self, server_dir: &ServerDir, network: Option<&Network>) -> Target;
-
     /// Checks that the server can have a safe login over a network.
     fn check_network(&self, _plan: &ServerPlan) -> Result<(), ServerError> {
         Ok(())
     }
 
-    /// The name of the file in the data directory with the public key with which passwords are encrypted on
-    /// connections that are not, if the system has one.
-    fn public_key(&self) -> Option<&'static str> {
-        None
-    }
-
     /// Creates the account for the network on the server at `target`, and removes all others that
     /// could log in there.
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error>;
-
-    /// Whether the server accepts connections.
-    fn is_ready(&self, target: &Target) -> bool;
 }
 
-/// Why a program's version is not usable.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum VersionError {
-    /// The program belongs to another system.
-    #[error("it is {found}{advice}")]
-    OtherSystem {
-        /// Name and version of that system.
-        found: String,
-        /// What to do; empty if obvious.
-        advice: &'static str,
-    },
-    #[error("it is version {found}; dbdyno requires {oldest} or later{advice}")]
-    TooOld {
-        /// The program's version.
-        found: String,
-        /// The oldest supported version.
-        oldest: &'static str,
-        /// What to do; empty if obvious.
-        advice: &'static str,
-    },
-    /// The output of `--version` is not understood.
-    #[error("its output for --version is `{0}`")]
-    Unrecognised(String),
+/// The program's version is `found`, and `oldest` is the oldest that dbdyno supports.
+fn too_old(found: &str, oldest: &str, advice: &str) -> String {
+    format!("it is version {found}; dbdyno requires {oldest} or later{advice}")
+}
+
+/// The output of `--version` is not understood.
+fn unrecognised(printed: &str) -> String {
+    format!("its output for --version is `{printed}`")
 }
 
 /// Replaces a configuration file by one that only this user can write and all users can read. What a

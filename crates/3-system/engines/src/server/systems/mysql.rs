@@ -1,23 +1,21 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use dbdyno_drivers::Connection;
-use dbdyno_drivers::mysql::MySqlConnection;
-use dbdyno_types::server::{ServerSystem, StatementMode, StorageEngine, Target};
+use dbdyno_types::server::{ServerSystem, StorageEngine, Target};
 
-use super::super::access::ACCOUNT;
 use super::super::access::ServerCertificate;
 use super::super::error::system;
 use super::super::installation::ProgramFiles;
 use super::super::launcher::Launcher;
 use super::super::launcher::program_output;
-use super::super::plan::{DiskRequest, Property, SettingsRequest};
-use super::super::systems::{ProgramFacts, ServerProgram, VersionError};
+use super::super::plan::{DiskRequest, SettingsRequest};
+use super::super::systems::{ProgramFacts, ServerProgram};
 use super::super::{Network, ServerDir, ServerError, ServerPlan};
 use super::mysql_config::{
     self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
 };
+use super::{too_old, unrecognised};
 
 /// MySQL and compatible forks: Percona Server, Facebook's MySQL with MyRocks.
 ///
@@ -40,28 +38,22 @@ impl ServerProgram for MySql {
             package: "mysql-community-server, from MySQL's own repository",
             // MariaDB's stable releases since 10.4, the oldest, have it as well as `mysqld`.
             not_beside: Some("mariadbd"),
+            public_key: Some("public_key.pem"),
             ..common::FACTS
         }
     }
 
-    fn search_dirs(&self) -> Vec<PathBuf> {
-        common::search_dirs()
-    }
-
-    fn version(&self, printed: &str) -> Result<String, VersionError> {
+    fn version(&self, printed: &str) -> Result<String, String> {
         match common::version_word(printed) {
-            Some(version) if version.contains("MariaDB") => Err(VersionError::OtherSystem {
-                found: format!("MariaDB {version}"),
-                advice: "; use the system mariadb, or set the path of MySQL's program in the \
-                         experiment (Debian's mysqld is a link to MariaDB's)",
-            }),
-            Some(version) if version_numbers(version) < (5, 7, 6) => Err(VersionError::TooOld {
-                found: version.to_owned(),
-                oldest: "5.7.6",
-                advice: "; start an older server yourself and use its url",
-            }),
+            Some(version) if version.contains("MariaDB") => Err(format!(
+                "it is MariaDB {version}; use the system mariadb, or set the path of MySQL's program in \
+                 the experiment (Debian's mysqld is a link to MariaDB's)"
+            )),
+            Some(version) if version_numbers(version) < (5, 7, 6) => {
+                Err(too_old(version, "5.7.6", "; start an older server yourself and use its url"))
+            }
             Some(version) => Ok(version.to_owned()),
-            None => Err(VersionError::Unrecognised(printed.to_owned())),
+            None => Err(unrecognised(printed)),
         }
     }
 
@@ -80,19 +72,11 @@ impl ServerProgram for MySql {
             && !has_plugin(&files)
             && !help(program)?.contains("--rocksdb-block-cache-size")
         {
-            return Err(ServerError::Unsuitable {
-                program: program.to_owned(),
-                system: ServerSystem::MySql,
-                message: "it has no MyRocks; Percona Server, Facebook's MySQL and MariaDB have \
-                          (Debian: apt install mariadb-plugin-rocksdb)"
-                    .to_owned(),
-            });
+            let reason = "it has no MyRocks; Percona Server, Facebook's MySQL and MariaDB have \
+                          (Debian: apt install mariadb-plugin-rocksdb)";
+            return Err(ServerError::unsuitable(program, ServerSystem::MySql, reason));
         }
         Ok(files)
-    }
-
-    fn canonical_name(&self, name: &str) -> String {
-        common::canonical_name(name)
     }
 
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
@@ -119,10 +103,6 @@ impl ServerProgram for MySql {
             settings.add("query_cache_size", 0);
         }
         settings.0
-    }
-
-    fn properties(&self, plan: &ServerPlan) -> Vec<Property> {
-        common::properties(plan)
     }
 
     fn disk(&self, request: &DiskRequest<'_>) -> (u64, u64) {
@@ -156,41 +136,21 @@ impl ServerProgram for MySql {
         common::command(plan, server_dir, &fixed, network, certificate)
     }
 
-    fn target(&self, server_dir: &ServerDir, _: Option<&Network>) -> Target {
-        common::target(server_dir)
-    }
-
     fn check_network(&self, plan: &ServerPlan) -> Result<(), ServerError> {
         let version = &plan.installation.version;
         if version_numbers(version) >= OLDEST_ON_NETWORK {
             return Ok(());
         }
         let (major, minor, patch) = OLDEST_ON_NETWORK;
-        Err(ServerError::Setting {
-            name: "host".to_owned(),
-            reason: format!(
-                "MySQL {version} has no login that is safe over a network; the oldest with one is \
-                 {major}.{minor}.{patch}"
-            ),
-        })
-    }
-
-    fn public_key(&self) -> Option<&'static str> {
-        Some("public_key.pem")
+        let reason = format!(
+            "MySQL {version} has no login that is safe over a network; the oldest with one is \
+             {major}.{minor}.{patch}"
+        );
+        Err(ServerError::setting("host", reason))
     }
 
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
-        let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
-        common::drop_network_accounts(&mut connection)?;
-        let account = format!("'{ACCOUNT}'@'{}'", network.client);
-        let login = format!("IDENTIFIED WITH caching_sha2_password AS '{}'", network.verifier);
-        let requirement = common::tls_requirement(network);
-        connection.run(&format!("CREATE USER {account} {login}{requirement}"))?;
-        connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
-    }
-
-    fn is_ready(&self, target: &Target) -> bool {
-        common::is_ready(target)
+        common::admit(target, network, "WITH caching_sha2_password AS")
     }
 }
 

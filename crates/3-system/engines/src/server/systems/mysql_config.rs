@@ -10,7 +10,7 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_machine::Signal;
 use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
 
-use super::super::access::ServerCertificate;
+use super::super::access::{ACCOUNT, ServerCertificate};
 use super::super::plan::{
     CHARACTERS, CHECKSUMS, DiskRequest, ISOLATION, Property, SettingsRequest, TORN_PAGES,
 };
@@ -55,6 +55,12 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     database: None,
     stop_signal: Signal::TERM,
     death_signal: Signal::KILL,
+    public_key: None,
+    search_dirs,
+    canonical_name,
+    properties,
+    target,
+    is_ready,
 };
 
 /// Settings that dbdyno sets itself, and others that change paths or network access.
@@ -132,7 +138,7 @@ const OPTIONAL_SETTINGS: [&str; 1] = ["performance_schema"];
 /// A setting's name as the server reads it: `-` is `_`, case does not matter, and an unambiguous
 /// prefix is accepted unless it is a name itself. A name that the server would read as a reserved one
 /// becomes that one.
-pub(crate) fn canonical_name(name: &str) -> String {
+fn canonical_name(name: &str) -> String {
     let canonical = name.to_ascii_lowercase().replace('-', "_");
     let mut stem = canonical.as_str();
     for prefix in ["loose_", "skip_", "enable_", "disable_", "maximum_"] {
@@ -244,8 +250,8 @@ impl SettingsList {
     }
 }
 
-/// See [`ServerProgram::properties`](super::ServerProgram::properties).
-pub(crate) fn properties(plan: &ServerPlan) -> Vec<Property> {
+/// See [`ProgramFacts::properties`].
+fn properties(plan: &ServerPlan) -> Vec<Property> {
     let (checksums, torn_pages) = match plan.engine() {
         Some(StorageEngine::MyRocks) => {
             ("CRC-32C of blocks".to_owned(), "none needed: files are never rewritten".to_owned())
@@ -303,7 +309,7 @@ pub(crate) fn version_word(printed: &str) -> Option<&str> {
 }
 
 /// Directories to search after those in `PATH`.
-pub(crate) fn search_dirs() -> Vec<PathBuf> {
+fn search_dirs() -> Vec<PathBuf> {
     ["/usr/sbin", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/libexec"]
         .map(PathBuf::from)
         .to_vec()
@@ -329,22 +335,25 @@ pub(crate) fn install_dirs(plan: &ServerPlan) -> Vec<(&'static str, String)> {
     dirs
 }
 
-/// Removes all accounts that can log in over a network.
-pub(crate) fn drop_network_accounts(
-    connection: &mut MySqlConnection,
+/// Removes all accounts that can log in over a network, and creates the one for it: `login` are words between
+/// `IDENTIFIED` and the verifier.
+pub(crate) fn admit(
+    target: &Target,
+    network: &Network,
+    login: &str,
 ) -> Result<(), dbdyno_drivers::Error> {
+    let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
     let others = "SELECT QUOTE(User), QUOTE(Host) FROM mysql.user WHERE Host <> 'localhost'";
     for account in connection.query(others)? {
         if let [Some(user), Some(host)] = &account[..] {
             connection.run(&format!("DROP USER {user}@{host}"))?;
         }
     }
-    Ok(())
-}
-
-/// The end of the statement that creates the account for the network.
-pub(crate) fn tls_requirement(network: &Network) -> &'static str {
-    if network.tls { " REQUIRE SSL" } else { "" }
+    let Network { client, verifier, tls, .. } = network;
+    let (account, tls) =
+        (format!("'{ACCOUNT}'@'{client}'"), if *tls { " REQUIRE SSL" } else { "" });
+    connection.run(&format!("CREATE USER {account} IDENTIFIED {login} '{verifier}'{tls}"))?;
+    connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
 }
 
 /// Writes the configuration file; returns the command that starts the server.
@@ -441,7 +450,7 @@ fn socket(server_dir: &ServerDir) -> PathBuf {
 }
 
 /// The address of the server in this directory.
-pub(crate) fn target(server_dir: &ServerDir) -> Target {
+fn target(server_dir: &ServerDir, _: Option<&Network>) -> Target {
     Target {
         address: Address::Socket(socket(server_dir)),
         user: "root".to_owned(),
@@ -454,7 +463,7 @@ pub(crate) fn target(server_dir: &ServerDir) -> Target {
 
 /// Whether the server accepts a login. It listens before it can answer; the driver waits for the
 /// answer up to its own timeout.
-pub(crate) fn is_ready(target: &Target) -> bool {
+fn is_ready(target: &Target) -> bool {
     MySqlConnection::connect(target, StatementMode::Text).is_ok()
 }
 

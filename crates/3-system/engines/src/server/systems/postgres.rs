@@ -18,9 +18,9 @@ use super::super::launcher::Launcher;
 use super::super::launcher::program_output;
 use super::super::plan::{DiskRequest, Property, SettingsRequest};
 use super::super::postgres_lock::LOCK_FILE;
-use super::super::systems::{ProgramFacts, ReleaseFolders, ServerProgram, VersionError};
+use super::super::systems::{ProgramFacts, ReleaseFolders, ServerProgram};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan, plan, postgres_lock};
-use super::write_config;
+use super::{too_old, unrecognised, write_config};
 
 /// PostgreSQL.
 pub(crate) struct Postgres;
@@ -69,27 +69,21 @@ impl ServerProgram for Postgres {
             // Immediate shutdown: no checkpoint, but the postmaster ends its children and removes
             // its shared memory, which it cannot when killed.
             death_signal: Signal::QUIT,
+            public_key: None,
+            search_dirs,
+            canonical_name,
+            properties,
+            target,
+            is_ready,
         }
     }
 
-    fn search_dirs(&self) -> Vec<PathBuf> {
-        let mut directories = Vec::new();
-        directories.extend(pg_config_bin_dir());
-        directories.extend(debian_bin_dirs(Path::new(DEBIAN_DIR)));
-        directories.extend(["/usr/local/pgsql/bin", "/usr/local/bin"].map(PathBuf::from));
-        directories
-    }
-
-    fn version(&self, printed: &str) -> Result<String, VersionError> {
+    fn version(&self, printed: &str) -> Result<String, String> {
         let mut words = printed.split_whitespace().skip_while(|word| *word != "(PostgreSQL)");
         let version = words.nth(1).filter(|version| major(version) > 0);
         match version {
-            None => Err(VersionError::Unrecognised(printed.to_owned())),
-            Some(version) if major(version) < OLDEST.0 => Err(VersionError::TooOld {
-                found: version.to_owned(),
-                oldest: OLDEST.1,
-                advice: "",
-            }),
+            None => Err(unrecognised(printed)),
+            Some(version) if major(version) < OLDEST.0 => Err(too_old(version, OLDEST.1, "")),
             Some(version) => Ok(version.to_owned()),
         }
     }
@@ -97,26 +91,15 @@ impl ServerProgram for Postgres {
     fn files(&self, program: &Path, _: Option<StorageEngine>) -> Result<ProgramFiles, ServerError> {
         let init_program = program.with_file_name("initdb");
         if !is_executable(&init_program) {
-            return Err(ServerError::NotInstalled {
-                what: "initdb, which creates PostgreSQL's data directory,".to_owned(),
-                searched: format!("searched the directory of {}", program.display()),
-                package: PACKAGE,
-                advice: "",
-            });
+            let what = "initdb, which creates PostgreSQL's data directory,";
+            let searched = format!("searched the directory of {}", program.display());
+            return Err(ServerError::not_installed(what, &searched, PACKAGE, ""));
         }
         Ok(ProgramFiles { init_program, plugin_dir: None })
     }
 
-    fn canonical_name(&self, name: &str) -> String {
-        canonical_name(name)
-    }
-
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
         settings(request)
-    }
-
-    fn properties(&self, plan: &ServerPlan) -> Vec<Property> {
-        properties(plan)
     }
 
     fn disk(&self, request: &DiskRequest<'_>) -> (u64, u64) {
@@ -181,26 +164,34 @@ impl ServerProgram for Postgres {
         Ok(command)
     }
 
-    fn target(&self, server_dir: &ServerDir, network: Option<&Network>) -> Target {
-        let socket = format!(".s.PGSQL.{}", port(network));
-        Target {
-            address: Address::Socket(server_dir.sockets().join(socket)),
-            user: USER.to_owned(),
-            database: Some(DEFAULT_DATABASE.to_owned()),
-            tls: Tls::Off,
-            server_public_key: None,
-            password: false,
-        }
-    }
-
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
         let mut connection = PostgresConnection::connect(target, StatementMode::Text)?;
         connection.run(&format!("ALTER ROLE {USER} PASSWORD '{}'", network.verifier))
     }
+}
 
-    fn is_ready(&self, target: &Target) -> bool {
-        PostgresConnection::connect(target, StatementMode::Text).is_ok()
+fn search_dirs() -> Vec<PathBuf> {
+    let mut directories = Vec::new();
+    directories.extend(pg_config_bin_dir());
+    directories.extend(debian_bin_dirs(Path::new(DEBIAN_DIR)));
+    directories.extend(["/usr/local/pgsql/bin", "/usr/local/bin"].map(PathBuf::from));
+    directories
+}
+
+fn target(server_dir: &ServerDir, network: Option<&Network>) -> Target {
+    let socket = format!(".s.PGSQL.{}", port(network));
+    Target {
+        address: Address::Socket(server_dir.sockets().join(socket)),
+        user: USER.to_owned(),
+        database: Some(DEFAULT_DATABASE.to_owned()),
+        tls: Tls::Off,
+        server_public_key: None,
+        password: false,
     }
+}
+
+fn is_ready(target: &Target) -> bool {
+    PostgresConnection::connect(target, StatementMode::Text).is_ok()
 }
 
 /// The port, which is also part of the socket's name.
@@ -215,10 +206,10 @@ fn checksum_option(plan: &ServerPlan) -> Result<Option<&'static str>, ServerErro
         // Off was the default before version 18, without an option to say so.
         Some("off") if major(&plan.installation.version) < 18 => Ok(None),
         Some("off") => Ok(Some("--no-data-checksums")),
-        other => Err(ServerError::Setting {
-            name: CHECKSUMS.to_owned(),
-            reason: format!("`{}` is neither `on` nor `off`", other.unwrap_or_default()),
-        }),
+        other => {
+            let reason = format!("`{}` is neither `on` nor `off`", other.unwrap_or_default());
+            Err(ServerError::setting(CHECKSUMS, reason))
+        }
     }
 }
 
@@ -360,7 +351,7 @@ pub(crate) fn disk(request: &DiskRequest<'_>) -> (u64, u64) {
     (tables, log.max(MIN_WAL) + INITIAL)
 }
 
-pub(crate) fn canonical_name(name: &str) -> String {
+fn canonical_name(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }
 
