@@ -3,6 +3,7 @@
 
 mod absolute;
 mod contrasts;
+pub(crate) mod inserts;
 mod records;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,6 @@ use dbdyno_stats::{
 use dbdyno_types::Work;
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
-use crate::inserts;
 use crate::metric::{Grouping, summarise, summarise_counters};
 use crate::model::{
     self, Absolute, CounterFigure, Estimate, Metric, MicrobenchmarkRows, Percentile,

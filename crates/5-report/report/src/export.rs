@@ -13,11 +13,12 @@ pub use crate::sections::operations::relative_csv;
 use crate::key_results::{self, KeyResult};
 use crate::metric::Grouping;
 use crate::model::{MicrobenchmarkRows, Report};
+use crate::sections::inserts::{series_csv, steps_csv};
 use crate::sections::key_results::summary_csv;
 use crate::sections::operations::{counters_csv, latency_csv};
 use crate::sections::series::{changes_csv, effects_csv};
 use crate::sections::sweep::scaling_csv;
-use crate::{html, inserts, markdown};
+use crate::{html, markdown};
 
 /// The version of the JSON structure; it changes when a field is renamed, removed or changes its meaning.
 pub const RUN_JSON_FORMAT: u32 = 3;
@@ -55,10 +56,9 @@ pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportErro
 pub fn tables(report: &Report) -> Vec<(&'static str, String)> {
     let mut tables = match &report.insert {
         None => vec![("relative.csv", relative_csv(report)), ("summary.csv", summary_csv(report))],
-        Some(insert) => vec![
-            ("insert_steps.csv", inserts::steps_csv(insert)),
-            ("insert_series.csv", inserts::series_csv(insert)),
-        ],
+        Some(insert) => {
+            vec![("insert_steps.csv", steps_csv(insert)), ("insert_series.csv", series_csv(insert))]
+        }
     };
     let mut add = |is_known: bool, name: &'static str, make: fn(&Report) -> String| {
         if is_known {

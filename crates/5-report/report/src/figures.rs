@@ -63,6 +63,11 @@ pub(crate) fn percent(share: Share) -> String {
     format!("{text}%")
 }
 
+/// The distance of a ratio from 1 in percent: `2.1%`.
+pub(crate) fn size_of(ratio: Ratio) -> String {
+    percent(Share::from_fraction(ratio.distance()))
+}
+
 /// A ratio as a signed change in percent: `+12.3%`, `−4%`, `0.0%`.
 pub(crate) fn percent_change(ratio: Ratio) -> String {
     let percent = 100.0 * (ratio.get() - 1.0);

@@ -3,19 +3,20 @@
 //! A rule is broken only by a difference that is certain: the whole 95% interval is beyond the limit,
 //! and beyond the noise floor if that is larger.
 
-mod output;
-
 use std::collections::BTreeSet;
-use std::fmt;
 use std::str::FromStr;
+use std::{fmt, io};
 
 use dbdyno_document::did_you_mean;
+use dbdyno_stats::{Estimate, Quotient};
+use dbdyno_text::{Cell, Column, NoChart, Section, Table, break_name, code, escape, plain, wrap};
 use dbdyno_units::{Ratio, Share};
+use quick_xml::Writer;
+use quick_xml::events::BytesText;
 
-pub use output::{annotations, junit, markdown, terminal};
-
+use crate::figures::size_of;
 use crate::key_results::Finding;
-use crate::metric::Grouping;
+use crate::metric::{Grouping, clients};
 use crate::model::{Metric, MicrobenchmarkRows, Report, Role, Row, Verdict};
 
 /// What a run says about one rule.
@@ -45,11 +46,11 @@ pub struct Comparison {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// Certainly worse by more than the limit.
-    Broken(Interval),
+    Broken(Quotient),
     /// Certainly not worse by more than the limit.
-    Kept(Interval),
+    Kept(Quotient),
     /// The interval contains the limit.
-    Unclear(Interval),
+    Unclear(Quotient),
     /// Nothing is known, for this reason.
     NotJudged(&'static str),
 }
@@ -59,17 +60,6 @@ const FAILED: &str = "it failed";
 
 /// The reason if the run ended before.
 const NOT_MEASURED: &str = "not measured";
-
-/// A ratio to the baseline with its 95% interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
-    /// The estimate.
-    pub middle: Ratio,
-    /// The lower end.
-    pub low: Ratio,
-    /// The upper end.
-    pub high: Ratio,
-}
 
 impl Comparison {
     /// Whether it breaks the rule.
@@ -126,7 +116,7 @@ fn planned(report: &Report) -> impl Iterator<Item = &MicrobenchmarkRows> {
 /// The comparisons of one candidate that a rule is about.
 fn comparisons(report: &Report, rule: &Rule, candidate: &str) -> Vec<Comparison> {
     let context = Context { report, rule, candidate };
-    if let Some(part) = rule.part() {
+    if let Some(part) = rule.part.as_deref() {
         for grouping in [Grouping::Five, Grouping::Three] {
             let members: Vec<_> = planned(report).filter(|one| grouping.of(one) == part).collect();
             if !members.is_empty() {
@@ -134,7 +124,8 @@ fn comparisons(report: &Report, rule: &Rule, candidate: &str) -> Vec<Comparison>
             }
         }
     }
-    let is_meant = |one: &&MicrobenchmarkRows| rule.part().is_none_or(|part| part == one.name);
+    let is_meant =
+        |one: &&MicrobenchmarkRows| rule.part.as_deref().is_none_or(|part| part == one.name);
     planned(report).filter(is_meant).map(|one| context.microbenchmark(one)).collect()
 }
 
@@ -148,7 +139,7 @@ struct Context<'a> {
 impl Context<'_> {
     /// The metric of the rule for a row.
     fn metric(&self, row: &Row) -> Metric {
-        match self.rule.quantity() {
+        match self.rule.quantity {
             Quantity::Slower => Metric::Qps,
             Quantity::MoreCpu => Metric::Cpu,
             Quantity::Worse => row.trusted_metric,
@@ -176,8 +167,8 @@ impl Context<'_> {
                 (Verdict::Failed, _) => Outcome::NotJudged(FAILED),
                 (Verdict::ClientBound, _) => Outcome::NotJudged("client-bound"),
                 (_, None) => Outcome::NotJudged(unknown(metric)),
-                (_, Some(known)) => {
-                    judge_interval(metric, limit, (known.median, known.low, known.high))
+                (_, Some(Estimate { median, low, high, .. })) => {
+                    judge_interval(metric, limit, Quotient { ratio: median, low, high })
                 }
             },
         };
@@ -215,11 +206,11 @@ impl Context<'_> {
                 let of_metric: Vec<&Row> = of_metric.collect();
                 let noise = self.report.noise_of(metric);
                 let finding = Finding::of(metric, &of_metric, noise);
-                let Some((middle, (low, high))) = finding.ratio.zip(finding.interval) else {
+                let Some((ratio, (low, high))) = finding.ratio.zip(finding.interval) else {
                     continue;
                 };
                 let limit = self.limit(noise);
-                let outcome = judge_interval(metric, limit, (middle, low, high));
+                let outcome = judge_interval(metric, limit, Quotient { ratio, low, high });
                 comparisons.push(self.comparison((group, None), clients, metric, limit, outcome));
             }
         }
@@ -228,7 +219,7 @@ impl Context<'_> {
 
     /// The rule's limit, or the noise floor if that is larger.
     fn limit(&self, floor: Option<Share>) -> Share {
-        let least = self.rule.limit().as_fraction();
+        let least = self.rule.limit.as_fraction();
         Share::from_fraction(floor.map_or(least, |floor| floor.as_fraction().max(least)))
     }
 
@@ -260,13 +251,9 @@ const fn unknown(metric: Metric) -> &'static str {
     }
 }
 
-/// Whether an interval (middle, low, high) is beyond a limit.
-fn judge_interval(
-    metric: Metric,
-    limit: Share,
-    (middle, low, high): (Ratio, Ratio, Ratio),
-) -> Outcome {
-    let interval = Interval { middle, low, high };
+/// Whether an interval is beyond a limit.
+fn judge_interval(metric: Metric, limit: Share, interval: Quotient) -> Outcome {
+    let Quotient { low, high, .. } = interval;
     let (is_beyond, reaches) = match metric {
         Metric::Qps => {
             let worst = 1.0 - limit.as_fraction();
@@ -321,21 +308,6 @@ const FORM: &str = "write `slower 2%`, `more-cpu 2%` or `worse 2%`, then maybe `
                     microbenchmark, and `of` with a candidate";
 
 impl Rule {
-    /// What is limited.
-    pub const fn quantity(&self) -> Quantity {
-        self.quantity
-    }
-
-    /// The difference that is permitted.
-    pub const fn limit(&self) -> Share {
-        self.limit
-    }
-
-    /// The group or microbenchmark; `None` for every microbenchmark.
-    pub fn part(&self) -> Option<&str> {
-        self.part.as_deref()
-    }
-
     /// Whether the rule is about this candidate.
     pub fn is_about(&self, candidate: &str) -> bool {
         self.candidate.as_deref().is_none_or(|wanted| wanted == candidate)
@@ -358,7 +330,7 @@ impl Rule {
             _ => Ok(()),
         };
         known("candidate", self.candidate.as_deref(), candidates.into_iter().collect())?;
-        known("group or microbenchmark", self.part(), parts.into_iter().collect())
+        known("group or microbenchmark", self.part.as_deref(), parts.into_iter().collect())
     }
 
     fn invalid(&self, reason: String) -> InvalidRule {
@@ -411,6 +383,215 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+impl Comparison {
+    /// `hot-points_range=100, 16 clients`, or the group.
+    fn place(&self) -> String {
+        let name = self.microbenchmark.as_ref().unwrap_or(&self.group);
+        match self.clients {
+            Some(number) => format!("{name}, {}", clients(number)),
+            None => name.clone(),
+        }
+    }
+
+    /// `5.1% less QPS (4.6% to 5.7%)`, or why nothing is known.
+    fn words(&self) -> String {
+        match self.outcome {
+            Outcome::Broken(interval) | Outcome::Kept(interval) | Outcome::Unclear(interval) => {
+                words(self.metric, interval)
+            }
+            Outcome::NotJudged(reason) => reason.to_owned(),
+        }
+    }
+}
+
+fn words(metric: Metric, Quotient { ratio, low, high }: Quotient) -> String {
+    let what = metric.quantity();
+    let [middle, near, far] = [ratio, low, high].map(size_of);
+    let sign = |ratio: Ratio| if ratio < Ratio::ONE { "-" } else { "+" };
+    match (high < Ratio::ONE, low > Ratio::ONE) {
+        (true, _) => format!("{middle} less {what} ({far} to {near})"),
+        (_, true) => format!("{middle} more {what} ({near} to {far})"),
+        _ => format!("{what} {}{middle} ({}{near} to {}{far})", sign(ratio), sign(low), sign(high)),
+    }
+}
+
+impl Judged<'_> {
+    /// `BROKEN by 3 of 42 comparisons`, `kept`, with what is not certain.
+    fn summary(&self) -> String {
+        let all = self.comparisons.len();
+        let broken = self.count(|one| matches!(one, Outcome::Broken(_)));
+        let unclear = self.count(|one| matches!(one, Outcome::Unclear(_)));
+        let unknown = self.count(|one| matches!(one, Outcome::NotJudged(_)));
+        let mut text = match broken {
+            0 if self.is_unknown() => "NOT JUDGED".to_owned(),
+            0 => format!("kept by {} of {all}", all - unknown),
+            broken => format!("BROKEN by {broken} of {all}"),
+        };
+        if unclear > 0 {
+            text.push_str(&format!("; {unclear} with intervals that contain the limit"));
+        }
+        if unknown > 0 {
+            text.push_str(&format!("; {unknown} not judged"));
+        }
+        text
+    }
+
+    /// The comparisons to name: those that break the rule, and those that are not judged although they
+    /// were measured.
+    fn remarkable(&self) -> impl Iterator<Item = &Comparison> {
+        let is = |one: &&Comparison| match one.outcome {
+            Outcome::Broken(_) => true,
+            Outcome::NotJudged(reason) => reason != NOT_MEASURED,
+            Outcome::Kept(_) | Outcome::Unclear(_) => false,
+        };
+        self.comparisons.iter().filter(is)
+    }
+
+    /// Each candidate with what was not measured of it.
+    fn unmeasured(&self) -> Vec<(&str, Vec<String>)> {
+        let is = |one: &&Comparison| one.outcome == Outcome::NotJudged(NOT_MEASURED);
+        let all: Vec<&Comparison> = self.comparisons.iter().filter(is).collect();
+        let of_candidates = all.chunk_by(|a, b| a.candidate == b.candidate);
+        let places = |all: &[&Comparison]| all.iter().map(|one| one.place()).collect();
+        of_candidates.map(|all| (all[0].candidate.as_str(), places(all))).collect()
+    }
+}
+
+/// The outcome for a terminal in lines of at most `room` characters, ending with a line feed.
+pub fn terminal(judged: &[Judged<'_>], room: usize) -> String {
+    let mut out = "\nRules\n".to_owned();
+    let mut lines = |indent: usize, text: &str| {
+        let room = room.saturating_sub(indent).max(20);
+        let lines = wrap(&plain(text), room);
+        for line in lines.iter().flat_map(|line| break_name(line, room)) {
+            out.push_str(&format!("{:indent$}{line}\n", ""));
+        }
+    };
+    for one in judged {
+        lines(2, &format!("{}: {}", one.rule, one.summary()));
+        for comparison in one.remarkable() {
+            lines(4, &format!("{}, {}", comparison.candidate, comparison.place()));
+            lines(6, &comparison.words());
+        }
+        for (candidate, places) in one.unmeasured() {
+            lines(4, &format!("{candidate}, {NOT_MEASURED}: {}", places.join("; ")));
+        }
+    }
+    out
+}
+
+/// The outcome as Markdown, to append to the report.
+pub fn markdown(judged: &[Judged<'_>]) -> String {
+    let mut text = "\n### Rules\n\n".to_owned();
+    for one in judged {
+        text.push_str(&format!(
+            "- {}: **{}**\n",
+            code(&one.rule.to_string()),
+            escape(&one.summary())
+        ));
+        for (candidate, places) in one.unmeasured() {
+            let places: Vec<String> = places.iter().map(|place| code(place)).collect();
+            text.push_str(&format!(
+                "  - {} {NOT_MEASURED}: {}\n",
+                code(candidate),
+                places.join(", ")
+            ));
+        }
+    }
+    let columns = ["rule", "candidate", "microbenchmark or group"].map(Column::name);
+    let mut table = Table::new(columns.into_iter().chain([Column::text("result")]));
+    for one in judged {
+        for comparison in one.remarkable() {
+            let names = [one.rule.to_string(), comparison.candidate.clone(), comparison.place()];
+            let cells = names.into_iter().chain([comparison.words()]).map(Cell::text);
+            table.push(dbdyno_text::Row::new(cells));
+        }
+    }
+    let mut section = Section::<NoChart>::new("rules", "");
+    if !table.rows.is_empty() {
+        section.push(table);
+    }
+    text + &dbdyno_text::markdown(&[section])
+}
+
+/// An annotation for each comparison that breaks a rule, and one for each rule of which nothing is
+/// known; each on a line of its own.
+pub fn annotations(judged: &[Judged<'_>]) -> String {
+    let mut text = String::new();
+    for one in judged {
+        let title = property(&format!("dbdyno: {}", one.rule));
+        if one.is_unknown() {
+            text.push_str(&format!("::warning title={title}::nothing could be judged\n"));
+        }
+        for comparison in one.comparisons.iter().filter(|one| one.is_broken()) {
+            let message =
+                format!("{}, {}: {}", comparison.candidate, comparison.place(), comparison.words());
+            text.push_str(&format!("::error title={title}::{}\n", data(&message)));
+        }
+    }
+    text
+}
+
+/// A message with the escapes of workflow commands.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// A property of a command: `:` and `,` would end it.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// The outcome of the run of this name as JUnit XML: a test suite for each rule, with a test case for each comparison. What is
+/// not judged is a skipped test.
+///
+/// # Errors
+/// Never: it is written to memory.
+pub fn junit(judged: &[Judged<'_>], name: &str) -> io::Result<String> {
+    let mut xml = Writer::new_with_indent(Vec::new(), b' ', 2);
+    xml.create_element("testsuites")
+        .with_attribute(("name", plain(name).as_str()))
+        .write_inner_content(|xml| judged.iter().try_for_each(|one| suite(xml, one)))?;
+    let mut text = String::from_utf8_lossy(&xml.into_inner()).into_owned();
+    text.insert_str(0, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    text.push('\n');
+    Ok(text)
+}
+
+fn suite(xml: &mut Writer<Vec<u8>>, judged: &Judged<'_>) -> io::Result<()> {
+    let broken = judged.count(|one| matches!(one, Outcome::Broken(_)));
+    let skipped = judged.count(|one| matches!(one, Outcome::NotJudged(_)));
+    let rule = plain(&judged.rule.to_string());
+    let (all, broken, skipped) =
+        (judged.comparisons.len().to_string(), broken.to_string(), skipped.to_string());
+    let attributes =
+        [("name", rule.as_str()), ("tests", &all), ("failures", &broken), ("skipped", &skipped)];
+    xml.create_element("testsuite").with_attributes(attributes).write_inner_content(|xml| {
+        for comparison in &judged.comparisons {
+            let place = plain(&comparison.place());
+            let candidate = plain(&comparison.candidate);
+            let case = [("classname", candidate.as_str()), ("name", place.as_str())];
+            let case = xml.create_element("testcase").with_attributes(case);
+            let words = comparison.words();
+            case.write_inner_content(|xml| {
+                let (tag, text) = match comparison.outcome {
+                    Outcome::Broken(_) => ("failure", ("message", words.as_str())),
+                    Outcome::NotJudged(_) => ("skipped", ("message", words.as_str())),
+                    Outcome::Kept(_) | Outcome::Unclear(_) => {
+                        let text = BytesText::new(&words);
+                        xml.create_element("system-out").write_text_content(text)?;
+                        return Ok(());
+                    }
+                };
+                xml.create_element(tag).with_attribute(text).write_empty()?;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,20 +4,15 @@
 //! A finding therefore says whether there is a difference, and how large a difference can be that was
 //! not found.
 
-mod words;
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use dbdyno_stats::{median, time_to_resolve};
 use dbdyno_units::{Nanos, Ratio, Share, shell_quoted};
 use serde::Serialize;
 
-pub use words::conclusions;
-pub(crate) use words::steps;
-
-use crate::figures::percent;
-use crate::metric::Grouping;
+use crate::figures::{percent, ratio, size_of};
+use crate::metric::{Grouping, by_clients, clients, with_clients};
 use crate::model::{Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict};
 
 /// The key result of a candidate in one group, at one number of clients.
@@ -100,22 +95,15 @@ pub(crate) enum Outcome {
 pub(crate) fn of(report: &Report, grouping: Grouping) -> Vec<KeyResult<'_>> {
     let mut results = Vec::new();
     for candidate in report.candidates.iter().filter(|one| one.role == Role::Candidate) {
-        for (group, members) in grouping.groups(&report.microbenchmarks) {
-            let steps: BTreeSet<u32> = members.iter().map(|(_, member)| member.clients).collect();
-            for clients in steps {
-                let at = members.iter().map(|(_, member)| *member);
-                let at: Vec<Measured<'_>> = at
-                    .filter(|member| member.clients == clients)
-                    .filter_map(|microbenchmark| {
-                        let row = microbenchmark.row(&candidate.name)?;
-                        Some(Measured { microbenchmark, row })
-                    })
-                    .collect();
-                let place = (candidate.name.as_str(), group, clients);
-                // A group of the experiment may have reads and writes.
-                for metric in [Metric::Qps, Metric::Cpu] {
-                    results.extend(key_result(report, place, metric, &at));
-                }
+        for (group, clients, members) in by_clients(&report.microbenchmarks, grouping) {
+            let measured = members.into_iter().filter_map(|microbenchmark| {
+                Some(Measured { microbenchmark, row: microbenchmark.row(&candidate.name)? })
+            });
+            let measured: Vec<Measured<'_>> = measured.collect();
+            let place = (candidate.name.as_str(), group, clients);
+            // A group of the experiment may have reads and writes.
+            for metric in [Metric::Qps, Metric::Cpu] {
+                results.extend(key_result(report, place, metric, &measured));
             }
         }
     }
@@ -356,6 +344,285 @@ fn argument(time: Nanos) -> String {
 fn whole_units(time: Nanos) -> Nanos {
     let unit: u32 = if time > Nanos::from_secs(90) { 60 } else { 1 };
     Nanos::from_secs((time.as_secs_f64() / f64::from(unit)).ceil() as u64 * u64::from(unit))
+}
+
+/// No difference within 100% or more is no knowledge.
+fn is_too_wide(within: Share) -> bool {
+    within.as_fraction() >= 1.0
+}
+
+impl KeyResult<'_> {
+    /// The group, with the number of clients in a sweep.
+    pub(crate) fn group_label(&self, is_sweep: bool) -> String {
+        with_clients(self.group, self.clients, is_sweep)
+    }
+
+    /// The findings in the order in which they are shown: by the metric to trust first, unless only
+    /// throughput differs with certainty.
+    pub(crate) fn findings(&self) -> Vec<&Finding> {
+        let mut findings: Vec<&Finding> =
+            [Some(&self.finding), self.throughput.as_ref()].into_iter().flatten().collect();
+        findings.sort_by_key(|finding| !(finding.is_difference() || self.finding.is_difference()));
+        findings
+    }
+}
+
+impl Finding {
+    const fn is_difference(&self) -> bool {
+        matches!(self.outcome, Outcome::Better | Outcome::Worse)
+    }
+
+    /// `2.1% more QPS (1.8% to 2.5%)`, `CPU per query: no difference found (within 8.8%)`; of a part of the
+    /// group with its name.
+    pub(crate) fn words(&self) -> String {
+        let words = self.words_alone();
+        match &self.part {
+            Some(part) => format!("{part}: {words}"),
+            None => words,
+        }
+    }
+
+    /// The same without the part.
+    fn words_alone(&self) -> String {
+        let what = self.metric.quantity();
+        match self.outcome {
+            Outcome::Better | Outcome::Worse => {
+                format!("{}{}{}", self.size(), self.exceptions(), self.caution())
+            }
+            Outcome::NoDifference if self.within.is_some_and(is_too_wide) => {
+                let high = self.interval.map_or_else(String::new, |(_, high)| ratio(high));
+                format!("{what}: unknown, up to {high} times the baseline's")
+            }
+            Outcome::NoDifference => {
+                let within = self.within.map_or_else(String::new, percent);
+                format!("{what}: no difference found (within {within})")
+            }
+            Outcome::Mixed => format!("{what}: {}", self.tally()),
+            Outcome::NoInterval => {
+                let median = self.ratio.map_or_else(String::new, ratio);
+                format!("{what}: {median} of the baseline's, too few values for an interval")
+            }
+            Outcome::ClientBound => format!("{what}: client-bound, limited by the load generator"),
+            Outcome::Failed => format!("{what}: failed"),
+            Outcome::TooFewBlocks => format!("{what}: too few blocks"),
+        }
+    }
+
+    /// That the control, which is equal to the baseline, differs in the same way.
+    fn caution(&self) -> String {
+        let Some(control) = self.control else { return String::new() };
+        let difference = size_of(control);
+        let word = if control > Ratio::ONE { "more" } else { "less" };
+        format!("; may be noise, as the control has {difference} {word}")
+    }
+
+    /// `2.1% more QPS (1.8% to 2.5%)`; from twice the baseline's `2.31 times the QPS (2.20 to 2.40)`.
+    fn size(&self) -> String {
+        let what = self.metric.quantity();
+        let (Some(middle), Some((low, high))) = (self.ratio, self.interval) else {
+            return what.to_owned();
+        };
+        let ([middle, least, most], word) = in_words(middle, [middle], (low, high), QUANTITY);
+        format!("{middle} {word} {what} ({least} to {most})")
+    }
+
+    /// Microbenchmarks that do not have the difference of their group.
+    fn exceptions(&self) -> String {
+        let all = self.better == self.count || self.worse == self.count;
+        if all { String::new() } else { format!("; {}", self.tally()) }
+    }
+
+    /// `6 of 9 faster, 1 slower`.
+    fn tally(&self) -> String {
+        let (better, worse) = match self.metric {
+            Metric::Qps => ("faster", "slower"),
+            Metric::Cpu => ("with less", "with more"),
+        };
+        let Self { count, .. } = *self;
+        match (self.better, self.worse) {
+            (some, 0) => format!("{some} of {count} {better}, no difference in the others"),
+            (0, some) => format!("{some} of {count} {worse}, no difference in the others"),
+            (some, other) => format!("{some} of {count} {better}, {other} {worse}"),
+        }
+    }
+}
+
+/// Words for more, for less, and for a multiple.
+const QUANTITY: [&str; 3] = ["more", "less", "times the"];
+
+/// Ratios as changes in percent, or as multiples if the greatest is at least 2, then the ends of their
+/// interval, the one nearer to 1 first; and the word for it.
+fn in_words<const N: usize, const M: usize>(
+    greatest: Ratio,
+    mut ratios: [Ratio; N],
+    (low, high): (Ratio, Ratio),
+    [more, less, times]: [&'static str; 3],
+) -> ([String; M], &'static str) {
+    let mut ends = [low, high];
+    let is_more = ratios[0] > Ratio::ONE;
+    if !is_more {
+        ratios.reverse();
+        ends.reverse();
+    }
+    let is_multiple = greatest.get() >= 2.0;
+    let write = |at: usize| {
+        let ratio = *ratios.iter().chain(&ends).nth(at).unwrap_or(&Ratio::ONE);
+        if is_multiple { format!("{:.2}", ratio.get()) } else { size_of(ratio) }
+    };
+    let word = match (is_multiple, is_more) {
+        (true, _) => times,
+        (false, true) => more,
+        (false, false) => less,
+    };
+    (std::array::from_fn(write), word)
+}
+
+/// Neighbouring numbers of clients of one candidate and group.
+pub(crate) struct Steps<'r, 'a>(&'r [KeyResult<'a>]);
+
+/// The results of one candidate and group, as few steps as they allow.
+pub(crate) fn steps<'r, 'a>(
+    results: &'r [KeyResult<'a>],
+) -> impl Iterator<Item = Steps<'r, 'a>> + use<'r, 'a> {
+    let finding = |result: &KeyResult<'_>| -> Vec<_> {
+        result.findings().iter().map(|one| (one.metric, one.outcome)).collect()
+    };
+    // Tallies of microbenchmarks cannot be joined, nor what holds only for some of the steps.
+    let can_be_joined = |result: &KeyResult<'_>| {
+        let joined = |one: &&Finding| {
+            !matches!(one.outcome, Outcome::Mixed | Outcome::NoInterval)
+                && one.control.is_none()
+                && one.part.is_none()
+        };
+        result.findings().iter().all(joined)
+    };
+    results
+        .chunk_by(move |a, b| can_be_joined(a) && can_be_joined(b) && finding(a) == finding(b))
+        .map(Steps)
+}
+
+impl Steps<'_, '_> {
+    /// `4 to 16 clients`
+    pub(crate) fn clients(&self) -> String {
+        let (first, last) = (self.0[0].clients, self.0[self.0.len() - 1].clients);
+        if first == last { clients(first) } else { format!("{first} to {}", clients(last)) }
+    }
+
+    /// The findings in words, the one to trust first, with the verdict that sets the colour.
+    pub(crate) fn findings(&self) -> Vec<(String, Verdict)> {
+        let of_each: Vec<Vec<&Finding>> = self.0.iter().map(KeyResult::findings).collect();
+        (0..of_each[0].len())
+            .map(|at| {
+                let findings: Vec<&Finding> = of_each.iter().map(|of_one| of_one[at]).collect();
+                (joined(&findings), findings[0].verdict())
+            })
+            .collect()
+    }
+}
+
+/// Findings with the same outcome in words: `3.1% to 5.4% more QPS (2.0% to 6.1%)`, where the intervals
+/// are within the parentheses.
+fn joined(findings: &[&Finding]) -> String {
+    let [first, _, ..] = findings else { return findings[0].words() };
+    let what = first.metric.quantity();
+    match first.outcome {
+        Outcome::NoDifference => {
+            let within = findings.iter().filter_map(|one| Some(one.within?.as_fraction()));
+            let within = within.reduce(f64::max).map(Share::from_fraction);
+            let low = ends(findings, |one| Some(one.interval?.0), f64::min);
+            let high = ends(findings, |one| Some(one.interval?.1), f64::max);
+            Finding { within, interval: low.zip(high), ..(*first).clone() }.words()
+        }
+        Outcome::Better | Outcome::Worse => {
+            let least = ends(findings, |one| one.ratio, f64::min);
+            let most = ends(findings, |one| one.ratio, f64::max);
+            let low = ends(findings, |one| Some(one.interval?.0), f64::min);
+            let high = ends(findings, |one| Some(one.interval?.1), f64::max);
+            let (Some(least), Some(most), Some(low), Some(high)) = (least, most, low, high) else {
+                return first.words();
+            };
+            let ([least, most, low, high], word) =
+                in_words(most, [least, most], (low, high), QUANTITY);
+            format!("{least} to {most} {word} {what} ({low} to {high})")
+        }
+        _ => first.words(),
+    }
+}
+
+/// The least or greatest of a ratio of several findings.
+fn ends(
+    findings: &[&Finding],
+    of: fn(&Finding) -> Option<Ratio>,
+    choose: fn(f64, f64) -> f64,
+) -> Option<Ratio> {
+    findings.iter().filter_map(|one| of(one)).map(Ratio::get).reduce(choose).map(Ratio::new)
+}
+
+/// A sentence for each candidate and group, such as `myrocks is 24% slower than innodb on point-1
+/// (95%: 22% to 26%)`. A group of one microbenchmark is named after it. Empty if nothing was compared.
+pub fn conclusions(report: &Report) -> Vec<String> {
+    let results = of(report, Grouping::Five);
+    results.iter().map(|result| sentence(report, result)).collect()
+}
+
+fn sentence(report: &Report, result: &KeyResult<'_>) -> String {
+    let mut on = match (microbenchmark(report, result), &result.finding.part) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(part)) => format!("{part} of {}", result.group),
+        (None, None) => result.group.to_owned(),
+    };
+    if report.is_sweep() {
+        on = format!("{on} with {}", clients(result.clients));
+    }
+    let throughput = result.throughput.as_ref().unwrap_or(&result.finding);
+    let mut sentence = throughput.sentence(result.candidate, &report.baseline, &on);
+    if result.finding.metric == Metric::Cpu {
+        sentence.push_str(&format!("; {}", result.finding.words_alone()));
+    }
+    sentence
+}
+
+/// The name of the only microbenchmark of a result.
+fn microbenchmark<'a>(report: &'a Report, result: &KeyResult<'_>) -> Option<&'a str> {
+    let members = Grouping::Five.groups(&report.microbenchmarks);
+    let (_, members) = members.into_iter().find(|(group, _)| *group == result.group)?;
+    let mut names = members
+        .iter()
+        .filter(|(_, member)| {
+            let row = member.row(result.candidate);
+            member.clients == result.clients
+                && row.is_some_and(|row| row.trusted_metric == result.finding.metric)
+        })
+        .map(|(_, member)| member.name.as_str());
+    let only = names.next()?;
+    names.next().is_none().then_some(only)
+}
+
+impl Finding {
+    /// The finding about throughput, without a full stop.
+    fn sentence(&self, candidate: &str, baseline: &str, on: &str) -> String {
+        match self.outcome {
+            Outcome::Better | Outcome::Worse => {
+                let (Some(ratio), Some((low, high))) = (self.ratio, self.interval) else {
+                    return format!("{candidate} on {on}: {}", self.words_alone());
+                };
+                let remarks = format!("{}{}", self.exceptions(), self.caution());
+                let speed = ["faster than", "slower than", "times as fast as"];
+                let ([size, low, high], word) = in_words(ratio, [ratio], (low, high), speed);
+                format!(
+                    "{candidate} is {size} {word} {baseline} on {on} (95%: {low} to {high}){remarks}"
+                )
+            }
+            Outcome::NoDifference if !self.within.is_some_and(is_too_wide) => {
+                let within = self.within.map_or_else(String::new, percent);
+                format!(
+                    "no difference found between {candidate} and {baseline} on {on} (95%: within \
+                     {within})"
+                )
+            }
+            _ => format!("{candidate} on {on}: {}", self.words_alone()),
+        }
+    }
 }
 
 #[cfg(test)]

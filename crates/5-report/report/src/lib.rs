@@ -11,7 +11,6 @@ mod figures;
 pub mod gate;
 pub mod history;
 pub mod html;
-mod inserts;
 mod key_results;
 pub mod markdown;
 mod metric;

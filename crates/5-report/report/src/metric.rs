@@ -230,6 +230,22 @@ pub(crate) fn missing(report: &Report, candidate: &str) -> &'static str {
     }
 }
 
+/// The microbenchmarks of each group at each number of clients.
+pub(crate) fn by_clients(
+    microbenchmarks: &[MicrobenchmarkRows],
+    grouping: Grouping,
+) -> Vec<(&str, u32, Vec<&MicrobenchmarkRows>)> {
+    let mut all = Vec::new();
+    for (group, members) in grouping.groups(microbenchmarks) {
+        let clients: BTreeSet<u32> = members.iter().map(|(_, member)| member.clients).collect();
+        for clients in clients {
+            let at = members.iter().map(|(_, member)| *member);
+            all.push((group, clients, at.filter(|member| member.clients == clients).collect()));
+        }
+    }
+    all
+}
+
 /// Summaries of a metric by group, number of clients and candidate.
 pub(crate) fn summarise(
     metric: Metric,
@@ -238,14 +254,9 @@ pub(crate) fn summarise(
     grouping: Grouping,
 ) -> Vec<GroupSummary> {
     let mut summaries = Vec::new();
-    for (group, members) in grouping.groups(microbenchmarks) {
-        let clients: BTreeSet<u32> = members.iter().map(|(_, member)| member.clients).collect();
-        for clients in clients {
-            let members = members.iter().filter(|(_, member)| member.clients == clients);
-            let members: Vec<&MicrobenchmarkRows> = members.map(|(_, member)| *member).collect();
-            let summary = |candidate| summary(metric, (group, clients), candidate, &members);
-            summaries.extend(candidates.iter().filter_map(summary));
-        }
+    for (group, clients, members) in by_clients(microbenchmarks, grouping) {
+        let one = |candidate| summary(metric, (group, clients), candidate, &members);
+        summaries.extend(candidates.iter().filter_map(one));
     }
     summaries
 }
@@ -295,34 +306,30 @@ pub(crate) fn summarise_counters(
     candidates: &[CandidateRecord],
 ) -> Vec<CounterSummary> {
     let mut summaries = Vec::new();
-    for (group, members) in Grouping::Five.groups(microbenchmarks) {
-        let clients: BTreeSet<u32> = members.iter().map(|(_, member)| member.clients).collect();
-        for clients in clients {
-            let members = members.iter().filter(|(_, member)| member.clients == clients);
-            let rows: Vec<_> = members.flat_map(|(_, member)| &member.rows).collect();
-            for candidate in candidates.iter().filter(|one| one.role != Role::Baseline) {
-                let own = rows.iter().filter(|row| {
-                    row.candidate == candidate.name && row.cpu_verdict != Verdict::Failed
-                });
-                let of = |figure| {
-                    let ratios = own.clone().filter_map(|row| row.relative_counters.get(&figure));
-                    let ratios: Vec<Ratio> = ratios.map(|estimate| estimate.median).collect();
-                    let summary = Summary::of(&ratios)?;
-                    Some(CounterSummary {
-                        group: group.to_owned(),
-                        clients,
-                        candidate: candidate.name.clone(),
-                        role: candidate.role,
-                        figure,
-                        count: summary.count,
-                        min: summary.min,
-                        max: summary.max,
-                        avg: summary.avg,
-                        median: summary.median,
-                    })
-                };
-                summaries.extend(CounterFigure::OF_GROUPS.into_iter().filter_map(of));
-            }
+    for (group, clients, members) in by_clients(microbenchmarks, Grouping::Five) {
+        for candidate in candidates.iter().filter(|one| one.role != Role::Baseline) {
+            let own = members.iter().filter_map(|one| one.row(&candidate.name));
+            let own = own.filter(|row| row.cpu_verdict != Verdict::Failed);
+            let of = |figure| {
+                let ratios = own.clone().filter_map(|row| row.relative_counters.get(&figure));
+                let ratios: Vec<Ratio> = ratios.map(|estimate| estimate.median).collect();
+                let Summary { count, min, max, avg, median, .. } = Summary::of(&ratios)?;
+                let (group, candidate, role) =
+                    (group.to_owned(), candidate.name.clone(), candidate.role);
+                Some(CounterSummary {
+                    group,
+                    clients,
+                    candidate,
+                    role,
+                    figure,
+                    count,
+                    min,
+                    max,
+                    avg,
+                    median,
+                })
+            };
+            summaries.extend(CounterFigure::OF_GROUPS.into_iter().filter_map(of));
         }
     }
     summaries

@@ -347,7 +347,7 @@ fn counter_figures(slices: &[&SliceRecord]) -> BTreeMap<CounterFigure, f64> {
         let (amount, per) = known.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         (per > 0.0).then(|| (figure, amount / per))
     };
-    CounterFigure::ALL.into_iter().filter_map(over_all).collect()
+    CounterFigure::all().filter_map(over_all).collect()
 }
 
 /// The lowest share of time for which one of the CPU's counters was active, over all slices; `None`

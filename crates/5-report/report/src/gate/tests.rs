@@ -15,10 +15,10 @@ fn invalid(text: &str, part: &str) {
 fn rules_are_parsed_and_mistakes_explained() {
     let rule: Rule = " slower  2.5% in point-1 of  new ".parse().unwrap();
     assert_eq!(rule.to_string(), "slower 2.5% in point-1 of new");
-    assert_eq!(rule.limit(), Share::from_percent(2.5));
-    assert_eq!((rule.quantity(), rule.part()), (Quantity::Slower, Some("point-1")));
+    assert_eq!(rule.limit, Share::from_percent(2.5));
+    assert_eq!((rule.quantity, rule.part.as_deref()), (Quantity::Slower, Some("point-1")));
     assert!(rule.is_about("new") && !rule.is_about("old"));
-    assert_eq!("more-cpu 0%".parse::<Rule>().unwrap().quantity(), Quantity::MoreCpu);
+    assert_eq!("more-cpu 0%".parse::<Rule>().unwrap().quantity, Quantity::MoreCpu);
     invalid("slow 2%", "did you mean `slower`?");
     invalid("", "slower 2%");
     invalid("slower", "write `slower 2%`");
@@ -35,8 +35,8 @@ fn rules_are_parsed_and_mistakes_explained() {
 fn only_what_is_certain_breaks_a_rule() {
     let judged = |metric, limit: f64, [middle, low, high]: [f64; 3]| {
         let limit = Share::from_percent(limit);
-        match judge_interval(metric, limit, (Ratio::new(middle), Ratio::new(low), Ratio::new(high)))
-        {
+        let [ratio, low, high] = [middle, low, high].map(Ratio::new);
+        match judge_interval(metric, limit, Quotient { ratio, low, high }) {
             Outcome::Broken(_) => "broken",
             Outcome::Kept(_) => "kept",
             Outcome::Unclear(_) => "unclear",

@@ -168,7 +168,7 @@ pub(crate) const fn point_estimate(ratio: Ratio) -> Estimate {
 pub(crate) fn column_head(scale: &Scale) -> Markup {
     html! {
         th.chart scope="col" {
-            span.hidden { "Chart of the values in the following columns" }
+            span.hidden { "Chart of the values of each row" }
             svg.axis aria-hidden="true" { (scale.labels(14)) }
         }
     }

@@ -126,7 +126,7 @@ pub(crate) fn table_with_charts(table: &Table, charts: Option<(Markup, Vec<Marku
                 && before.cells.first() != row.cells.first()
     };
     let content = html! {
-        table.(table.class) {
+        table class=[(!table.class.is_empty()).then_some(table.class)] {
             @if !table.caption.is_empty() { caption.hidden { (table.caption) } }
             thead { tr {
                 @for column in &columns[..place] { (heading(column)) }
@@ -147,7 +147,7 @@ pub(crate) fn table_with_charts(table: &Table, charts: Option<(Markup, Vec<Marku
 
 fn heading(column: &Column) -> Markup {
     html! {
-        th.num[column.kind == Kind::Number] scope="col" {
+        th class=[(column.kind == Kind::Number).then_some("num")] scope="col" {
             @match column.mark {
                 Some(mark) => { (label(mark, &column.title)) }
                 None if column.what.is_empty() => { (breakable(&column.title)) }

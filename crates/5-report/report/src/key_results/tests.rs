@@ -1,6 +1,5 @@
 use dbdyno_units::Nanos;
 
-use super::words::Steps;
 use super::*;
 use crate::sample;
 

@@ -6,7 +6,7 @@ use dbdyno_types::{Latencies, ServerUsage};
 use dbdyno_units::{Bytes, Nanos, Share};
 
 use super::{pairs, report_of};
-use crate::inserts::assemble_steps;
+use crate::assemble::inserts::assemble_steps;
 use crate::model::{Report, Role};
 
 const REPEATS: u32 = 2;

@@ -12,7 +12,7 @@ use crate::model::{
 /// All 42 on InnoDB, MyRocks and the control, with state snapshots, configuration differences, a
 /// lost server, and a client-bound microbenchmark.
 pub fn servers() -> Report {
-    let every: Vec<&str> = super::draw::ALL.iter().map(|(name, ..)| *name).collect();
+    let every: Vec<&str> = super::ALL.iter().map(|(name, ..)| *name).collect();
     servers_of(&every)
 }
 

@@ -3,7 +3,7 @@
 use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount};
 use dbdyno_units::{Ratio, Share};
 
-use super::{draw, interval, refresh, report, report_of, servers};
+use super::{ALL, interval, refresh, report, report_of, servers};
 use crate::model::CounterFigure as Figure;
 use crate::model::{
     Absolute, CandidateRecord, Estimate, NotCounted, Report, Role, Row, Series, SeriesCell,
@@ -309,7 +309,7 @@ pub fn series(releases: usize) -> Report {
     changes.sort_by(|a: &SeriesChange, b| {
         b.certainty().cmp(&a.certainty()).then(b.size().total_cmp(&a.size()))
     });
-    let mut known: Vec<&str> = draw::ALL.iter().map(|(_, group, ..)| *group).collect();
+    let mut known: Vec<&str> = ALL.iter().map(|(_, group, ..)| *group).collect();
     known.sort_unstable();
     known.dedup();
     let groups = known.iter().map(|group| {

@@ -200,7 +200,7 @@ const KB: f64 = 1e3;
 const GB: f64 = 1e9;
 
 /// The figures of one step. `asks` is true if throughput counts queries.
-pub(super) fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -> InsertFigures {
+fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -> InsertFigures {
     let wall = measured.wall.as_secs_f64();
     let rate = |count: u64| (wall > 0.0 && count > 0).then(|| count as f64 / wall);
     let per_second = |amount: Option<f64>| amount.filter(|_| wall > 0.0).map(|a| a / wall);
@@ -267,7 +267,7 @@ fn reached_by(ascending: &[f64], share: f64) -> Option<f64> {
 }
 
 /// Write stalls: the numbers of the seconds with less than this share of the median inserts.
-pub(super) fn stalls(seconds: &[Second], share: Share) -> Vec<u32> {
+fn stalls(seconds: &[Second], share: Share) -> Vec<u32> {
     let whole: Vec<&Second> = seconds.iter().filter(|s| s.elapsed >= SHORTEST).collect();
     let mut rates: Vec<f64> = whole.iter().map(|second| throughput(second, false)).collect();
     rates.sort_by(f64::total_cmp);
@@ -281,7 +281,7 @@ pub(super) fn stalls(seconds: &[Second], share: Share) -> Vec<u32> {
 }
 
 /// The distribution of response times; `None` without operations.
-pub(super) fn responses(latencies: &Latencies, longest: Option<Nanos>) -> Option<Responses> {
+fn responses(latencies: &Latencies, longest: Option<Nanos>) -> Option<Responses> {
     let counts = latencies.counts();
     let total: u64 = counts.iter().map(|(_, count)| count).sum();
     let max = longest?;
