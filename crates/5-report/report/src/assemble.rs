@@ -37,9 +37,6 @@ const IMPORTED_METHOD: &str = " Results that others measured are paired in the o
      values; where there are fewer than six, their median stands alone, without an interval.";
 
 /// Build the report of a complete or an incomplete run.
-///
-/// # Errors
-/// The run is damaged.
 pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let sessions = run.sessions()?;
     let failures = run.failures()?;
@@ -238,7 +235,6 @@ impl Measured {
         restarts_with_interval(ratios, self.planned_restarts)
     }
 
-    /// The values of one figure, from each slice that has it.
     fn points(&self, figure: impl Fn(&SliceRecord, SystemKind) -> Option<f64>) -> Vec<Point> {
         self.slices
             .iter()
@@ -430,7 +426,6 @@ pub(crate) fn client_bound(absolute: &Absolute) -> bool {
     absolute.client_busy.is_some_and(is_limit) && !absolute.server_busy.is_some_and(is_limit)
 }
 
-/// The control's results for one metric.
 struct Controls {
     floor: Option<NoiseFloor>,
 }

@@ -38,14 +38,11 @@ pub use sections::{absolute_csv, csv, html, markdown, terminal};
 /// meaning.
 pub const COMPARISON_JSON_FORMAT: u32 = 1;
 
-/// The comparison of several runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// The runs in the given order.
     pub runs: Vec<RunInfo>,
     /// The columns of all runs: one per run, or those of a sweep by number of clients.
     pub columns: Vec<Column>,
-    /// Differences between the runs that limit the comparison.
     pub notes: Vec<String>,
     pub facts: Facts,
     /// Summaries of relative QPS by candidate and group, in five groups.
@@ -53,9 +50,7 @@ pub struct Comparison {
     /// The same over all runs, if they are shards of one: no microbenchmark is in two of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<GroupSummary>,
-    /// Relative QPS by candidate, group and microbenchmark.
     pub rows: Vec<RatioRow>,
-    /// Absolute figures by candidate, group and microbenchmark.
     pub absolute: Vec<AbsoluteRow>,
     /// The changes of QPS by candidate and column.
     pub changes: Vec<ChangeSummary>,
@@ -65,14 +60,10 @@ pub struct Comparison {
 pub struct RunInfo {
     /// The labels of its columns: `A`, or `A–H` for a sweep.
     pub label: String,
-    /// The experiment's name.
     pub name: String,
-    /// The directory, as the user named it.
     pub directory: String,
-    /// When it started, RFC 3339.
     pub started: String,
     pub sessions: usize,
-    /// dbdyno's version.
     pub version: String,
 }
 
@@ -81,7 +72,6 @@ pub struct RunInfo {
 pub struct Column {
     /// The label in tables: `A`, `B` and so on.
     pub label: String,
-    /// The index of the run.
     pub run: usize,
     pub clients: u32,
     /// The baseline's name and system.
@@ -113,13 +103,11 @@ pub struct RatioRow {
     pub group: String,
     pub microbenchmark: String,
     pub cells: Vec<Option<RatioCell>>,
-    /// Agreement of the columns.
     pub agreement: Agreement,
     /// The largest difference between two columns; `None` if fewer than two have a verdict.
     pub difference: Option<Difference>,
 }
 
-/// The result of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RatioCell {
     /// Relative QPS; `None` with too few blocks.
@@ -164,7 +152,6 @@ impl Comparison {
     }
 }
 
-/// Compare runs.
 pub fn compare(reports: &[Report]) -> Comparison {
     let reports: Vec<&Report> = reports.iter().collect();
     let columns = columns(&reports);
@@ -182,7 +169,6 @@ pub fn compare(reports: &[Report]) -> Comparison {
     Comparison { runs, notes, facts, groups, merged, rows, absolute, changes, columns }
 }
 
-/// The whole comparison with the format version.
 pub fn json(comparison: &Comparison) -> Result<String, ExportError> {
     versioned_json("comparison.json", COMPARISON_JSON_FORMAT, comparison)
 }

@@ -190,7 +190,6 @@ macro_rules! percentile {
     };
 }
 
-/// All figures, in display order.
 pub(crate) static FIGURES: [Figure; 23] = [
     Figure {
         better: Some(Direction::MoreIsBetter),

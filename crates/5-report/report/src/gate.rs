@@ -27,7 +27,6 @@ pub struct Judged<'a> {
     pub comparisons: Vec<Comparison>,
 }
 
-/// One comparison that a rule is about.
 #[derive(Debug)]
 pub struct Comparison {
     pub candidate: String,
@@ -42,7 +41,6 @@ pub struct Comparison {
     pub outcome: Outcome,
 }
 
-/// Whether a comparison breaks a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// Certainly worse by more than the limit.
@@ -62,14 +60,12 @@ const FAILED: &str = "it failed";
 const NOT_MEASURED: &str = "not measured";
 
 impl Comparison {
-    /// Whether it breaks the rule.
     pub const fn is_broken(&self) -> bool {
         matches!(self.outcome, Outcome::Broken(_))
     }
 }
 
 impl Judged<'_> {
-    /// Whether a comparison breaks the rule.
     pub fn is_broken(&self) -> bool {
         self.comparisons.iter().any(Comparison::is_broken)
     }
@@ -90,9 +86,6 @@ impl Judged<'_> {
 }
 
 /// Judges a run by rules.
-///
-/// # Errors
-/// A rule names a candidate, group or microbenchmark that the run does not have.
 pub fn judge<'a>(report: &Report, rules: &'a [Rule]) -> Result<Vec<Judged<'a>>, InvalidRule> {
     let compared = report.candidates.iter().filter(|one| one.role == Role::Candidate);
     let candidates: Vec<&str> = compared.map(|one| one.name.as_str()).collect();
@@ -271,12 +264,9 @@ fn judge_interval(metric: Metric, limit: Share, interval: Quotient) -> Outcome {
     }
 }
 
-/// What a rule limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Less throughput.
     Slower,
-    /// More CPU time per query.
     MoreCpu,
     /// The metric to trust: more CPU time per query for writes and for one client of a server, less
     /// throughput otherwise.
@@ -314,9 +304,6 @@ impl Rule {
     }
 
     /// Checks the names in the rule. `parts` are groups and microbenchmarks.
-    ///
-    /// # Errors
-    /// A name is none of these.
     pub fn check_names<'a>(
         &self,
         candidates: impl IntoIterator<Item = &'a str>,
@@ -546,9 +533,6 @@ fn property(text: &str) -> String {
 
 /// The outcome of the run of this name as JUnit XML: a test suite for each rule, with a test case for each comparison. What is
 /// not judged is a skipped test.
-///
-/// # Errors
-/// Never: it is written to memory.
 pub fn junit(judged: &[Judged<'_>], name: &str) -> io::Result<String> {
     let mut xml = Writer::new_with_indent(Vec::new(), b' ', 2);
     xml.create_element("testsuites")

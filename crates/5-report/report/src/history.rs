@@ -23,18 +23,15 @@ pub use sections::{csv, html, terminal};
 /// The format version of the exported JSON; incremented if a field is renamed or changes its meaning.
 pub const HISTORY_JSON_FORMAT: u32 = 1;
 
-/// Minimum number of runs.
 pub const MIN_RUNS: usize = MIN_VALUES;
 
 /// The share of figures with a change in which nothing changed.
 const FALSE_DISCOVERIES: f64 = 0.05;
 
-/// The history of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct History {
     /// The experiment's name, that of the latest run.
     pub name: String,
-    /// The baseline of all runs.
     pub baseline: String,
     /// The runs by the time they started.
     pub runs: Vec<HistoryRun>,
@@ -59,12 +56,10 @@ pub struct Figure {
     pub metric: Metric,
 }
 
-/// A figure over the runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct FigureHistory {
     #[serde(flatten)]
     pub figure: Figure,
-    /// Number of microbenchmarks in it.
     pub microbenchmarks: usize,
     /// By run; `None` if unknown there.
     pub values: Vec<Option<Value>>,
@@ -82,7 +77,6 @@ pub struct FigureHistory {
     pub points: Vec<ChangePoint>,
 }
 
-/// The figure of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Value {
     /// The ratio to the baseline of the same run.
@@ -96,9 +90,7 @@ pub struct Value {
 pub struct FigureChange {
     #[serde(flatten)]
     pub figure: Figure,
-    /// Whether it is for the better.
     pub verdict: Verdict,
-    /// Position, size and significance.
     #[serde(flatten)]
     pub point: ChangePoint,
 }
@@ -128,7 +120,6 @@ impl FigureChange {
 }
 
 impl History {
-    /// Number of figures that were tested.
     fn tested(&self) -> usize {
         self.figures.iter().filter(|one| one.is_tested() && one.p_value.is_some()).count()
     }
@@ -145,9 +136,6 @@ impl History {
 }
 
 /// The history of runs of the same experiment.
-///
-/// # Errors
-/// The runs are too few, have different baselines, or too few of them measured the same.
 pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
     let reports = runs::in_order(reports)?;
     let collected = collect(&reports);
@@ -196,7 +184,6 @@ fn searched(history: &mut FigureHistory, search: &ChangeSearch, level: f64) -> V
     listed.map(change).collect()
 }
 
-/// The whole history with the format version.
 pub fn json(history: &History) -> Result<String, ExportError> {
     versioned_json("the JSON", HISTORY_JSON_FORMAT, history)
 }
@@ -287,7 +274,6 @@ fn work(reports: &[&Report]) -> Vec<Work> {
     all
 }
 
-/// A figure by run.
 fn values(
     reports: &[&Report],
     candidate: &str,

@@ -67,7 +67,6 @@ pub(crate) struct GroupValue {
     pub(crate) verdict: Verdict,
 }
 
-/// The outcome of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {

@@ -33,7 +33,6 @@ impl Verdict {
         direction(metric).verdict(estimate.difference(floor)).into()
     }
 
-    /// The text for it.
     pub(crate) const fn word(self, metric: Metric) -> &'static str {
         match (metric, self) {
             (Metric::Cpu, Self::Better) => "less CPU",
@@ -84,7 +83,6 @@ impl Row {
 }
 
 impl Report {
-    /// Whether there are values of it.
     pub(crate) fn has(&self, metric: Metric) -> bool {
         let mut rows = self.microbenchmarks.iter();
         metric == Metric::Qps || rows.any(|m| m.baseline.cpu_us_per_query.is_some())

@@ -29,27 +29,22 @@ pub use inserts::{
 /// All data for the terminal report, the HTML page and the exports.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The experiment's name.
     pub name: String,
     /// The run directory, as the user named it; not in `run.json`.
     #[serde(skip)]
     pub directory: PathBuf,
-    /// Whether the run is complete.
     pub status: RunStatus,
     /// The process that is measuring; `None` if no process is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_pid: Option<u32>,
     /// When the run started, RFC 3339.
     pub started: String,
-    /// Number of sessions.
     pub sessions: usize,
     /// Time spent in counted slices, over all candidates.
     pub measuring_time: Nanos,
     /// Time from start to end, without the time between sessions.
     pub elapsed: Nanos,
-    /// dbdyno's version.
     pub version: String,
-    /// The name of the baseline.
     pub baseline: String,
     /// All candidates, baseline first, control last.
     pub candidates: Vec<CandidateRecord>,
@@ -75,7 +70,6 @@ pub struct Report {
     /// Summaries of counter figures relative to the baseline, in five groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counter_groups: Vec<CounterSummary>,
-    /// Unavailable counters, with reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_counted: Vec<NotCounted>,
     /// Results with more clients relative to those with fewer; empty without a sweep.
@@ -89,7 +83,6 @@ pub struct Report {
     pub interval_method: String,
     /// Conditions that may distort the results, with advice.
     pub warnings: Vec<Warning>,
-    /// Candidates or microbenchmarks that failed.
     pub failures: Vec<Failure>,
     /// Lost connections or servers, after which the candidate continued.
     pub lost: Vec<Lost>,
@@ -128,7 +121,6 @@ pub(crate) fn compared_names<'a>(reports: &[&'a Report]) -> Vec<&'a str> {
 }
 
 impl MicrobenchmarkRows {
-    /// The row of a candidate.
     pub(crate) fn row(&self, candidate: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.candidate == candidate)
     }
@@ -173,7 +165,6 @@ impl Report {
         self.candidates.iter().any(|one| one.role == Role::Control)
     }
 
-    /// Whether some results are imported.
     pub fn is_imported(&self) -> bool {
         self.candidates.iter().any(|one| matches!(one.origin, Some(OriginRecord::Imported { .. })))
     }
@@ -186,11 +177,9 @@ impl Report {
     }
 }
 
-/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
-    /// All planned measurements are complete.
     Complete,
     /// Still running ([`Report::running_pid`]), or stopped early and can be resumed.
     Incomplete,
@@ -208,11 +197,9 @@ pub struct MicrobenchmarkRows {
     pub three_group: String,
     /// Unit of throughput: `statements/s` or `million rows/s`.
     pub throughput_unit: String,
-    /// Whether it changes data.
     pub writes: bool,
     /// Time spent in its counted slices, over all candidates.
     pub measuring_time: Nanos,
-    /// The baseline's absolute figures.
     pub baseline: Absolute,
     /// Whether the baseline failed; not in `run.json`, where all other candidates have failed then.
     #[serde(skip)]
@@ -277,7 +264,6 @@ pub struct Absolute {
     pub latency: Option<LatencySummary>,
     /// The 95% interval of the 99th percentile of `latency`; `None` with too few slices or events.
     pub p99_interval: Option<(Nanos, Nanos)>,
-    /// Statements executed in the counted slices.
     pub statements: u64,
     /// Statements that failed or had a wrong answer.
     pub errors: u64,
@@ -303,14 +289,11 @@ pub struct Row {
     pub relative_counters: BTreeMap<CounterFigure, Estimate>,
     /// Percentiles of response times relative to the baseline's; empty if unknown.
     pub response_times: Vec<RelativePercentile>,
-    /// Verdict on relative QPS.
     pub verdict: Verdict,
-    /// Verdict on relative CPU per query.
     pub cpu_verdict: Verdict,
     pub trusted_metric: Metric,
     /// Number of counted blocks.
     pub blocks: u64,
-    /// The candidate's absolute figures.
     pub absolute: Absolute,
     /// Relative QPS of every counted block, in order; not in `run.json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -389,17 +372,13 @@ pub struct GroupSummary {
     pub clients: u32,
     pub candidate: String,
     pub role: Role,
-    /// Number of microbenchmarks included.
     pub count: usize,
     /// Number of microbenchmarks left out because they were client-bound.
     pub client_bound: usize,
-    /// Minimum relative QPS.
     pub min: Ratio,
-    /// Maximum relative QPS.
     pub max: Ratio,
     /// Arithmetic mean of relative QPS.
     pub avg: Ratio,
-    /// Median of relative QPS.
     pub median: Ratio,
     /// Sample standard deviation of relative QPS; `None` for fewer than two.
     pub stddev: Option<f64>,
@@ -416,7 +395,6 @@ impl GroupSummary {
     }
 }
 
-/// A failure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
     pub candidate: String,
@@ -429,7 +407,6 @@ pub struct Failure {
 #[derive(Clone, Debug, Serialize)]
 pub struct Lost {
     pub candidate: String,
-    /// Number of losses.
     pub count: u64,
     /// The microbenchmark or the stage of the last one.
     pub at: String,
@@ -446,11 +423,9 @@ pub struct Optimization {
     pub candidate: String,
     /// The microbenchmark during which it was sampled, with the number of clients in a sweep.
     pub trained_with: String,
-    /// The next measured microbenchmark.
     pub measured_next: String,
     /// Whether it was repeated for a restarted server.
     pub after_restart: bool,
-    /// Why the server was not optimized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     #[serde(flatten)]
@@ -460,7 +435,6 @@ pub struct Optimization {
 /// State snapshots of all instances at one time of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct StateSnapshots {
-    /// The time.
     pub at: String,
     /// The candidates with a state snapshot, in order.
     pub candidates: Vec<String>,

@@ -169,7 +169,6 @@ struct Slices<'a> {
 }
 
 impl Slices<'_> {
-    /// The values of one figure, from each slice that has it.
     fn each(&self, figure: impl Fn(&SliceMeasured) -> Option<f64>) -> Vec<f64> {
         self.slices.iter().filter_map(|slice| figure(&slice.measured)).collect()
     }
@@ -276,7 +275,6 @@ impl Background {
 /// The ratios of p50, p95 and p99.
 pub(super) type PercentileRatios = [Option<Estimate>; 3];
 
-/// Response times by block.
 fn block_times<'a>(slices: &[&'a SliceRecord]) -> Vec<BlockTimes<'a>> {
     slices
         .iter()
@@ -334,7 +332,6 @@ fn terms(figure: CounterFigure, measured: &SliceMeasured) -> Option<(f64, f64)> 
     })
 }
 
-/// The figure of one slice.
 pub(super) fn in_slice(figure: CounterFigure, measured: &SliceMeasured) -> Option<f64> {
     let (amount, per) = terms(figure, measured)?;
     (per > 0.0).then(|| amount / per)

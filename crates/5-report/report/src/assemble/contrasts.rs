@@ -37,7 +37,6 @@ struct StoredCandidate {
     series: Option<String>,
 }
 
-/// The effects of all matrices, by matrix, microbenchmark and setting.
 pub(super) fn effects(
     run: &RunReader,
     measured: &[Measured],
@@ -57,7 +56,6 @@ pub(super) fn effects(
     effects
 }
 
-/// A matrix with its candidates.
 struct Matrix {
     name: String,
     /// The values of each setting, the reference first.
@@ -66,7 +64,6 @@ struct Matrix {
     cells: Vec<(u32, Vec<MatrixLevel>)>,
 }
 
-/// What is estimated.
 struct Contrast {
     change: Change,
     with: Option<Change>,
@@ -99,7 +96,6 @@ fn matrices(stored: StoredExperiment, candidates: &[&str]) -> Vec<Matrix> {
 }
 
 impl Matrix {
-    /// The candidates with all of these levels.
     fn with(&self, levels: &[&MatrixLevel]) -> Vec<u32> {
         let has = |cell: &[MatrixLevel]| levels.iter().all(|level| cell.contains(level));
         self.cells.iter().filter(|(_, cell)| has(cell)).map(|(number, _)| *number).collect()
@@ -302,7 +298,6 @@ fn compared(
     Some((ratio, estimate, verdict, blocks))
 }
 
-/// A line per group and number of clients.
 fn groups(rows: &[SeriesRow]) -> Vec<SeriesGroup> {
     let mut all: Vec<SeriesGroup> = Vec::new();
     for row in rows {
@@ -345,7 +340,6 @@ fn point(rows: &[&SeriesRow], number: usize) -> Option<SeriesPoint> {
     Some(SeriesPoint { ratio: Ratio::new(mean.exp()), interval })
 }
 
-/// The share of p99.
 const P99: f64 = 0.99;
 
 /// The rows of a sweep: for each microbenchmark and candidate the numbers of clients in ascending

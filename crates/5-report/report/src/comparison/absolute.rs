@@ -14,10 +14,8 @@ use crate::assemble::client_bound;
 use crate::figures::{Figure, ratio};
 use crate::model::{Absolute, Metric, MicrobenchmarkRows, Report, Verdict, distinct};
 
-/// One of the figures that are compared between runs.
 #[derive(Debug)]
 pub(super) struct ComparedFigure {
-    /// Its name among all figures.
     pub name: &'static str,
     pub title: &'static str,
     /// The name of its change in exports.
@@ -147,14 +145,12 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangeSummary {
     pub candidate: String,
-    /// The index of the column.
     pub column: usize,
     /// The index of the column that it is compared with.
     pub compared_with: usize,
     /// Whether program, configuration, data and number of clients are equal in both: then the
     /// changes are no effect of the candidate.
     pub is_equal: bool,
-    /// Number of microbenchmarks with a quotient.
     pub count: usize,
     pub median: Ratio,
     pub min: Ratio,

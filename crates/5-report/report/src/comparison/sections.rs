@@ -341,7 +341,6 @@ impl<'a> View<'a> {
         Some(section)
     }
 
-    /// Ratios of a candidate to the baseline of each run.
     fn candidate(self, candidate: &'a str) -> Section {
         let mut section = Section::new("", candidate).about("relative QPS, above 1 is better");
         section.push(Text::new(agreement(self.comparison, candidate)));
@@ -412,7 +411,6 @@ impl<'a> View<'a> {
         columns.map(|(index, column)| Column::number(&column.label).mark(Mark::Candidate(index)))
     }
 
-    /// The microbenchmarks of a group.
     fn ratios(self, rows: &[&RatioRow]) -> Table {
         let last = Column::text(if self.is(Output::Terminal) { "" } else { "agreement" });
         let start = [Column::name("microbenchmark")].into_iter();
@@ -450,7 +448,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Absolute figures of the runs beside each other.
     fn absolute(self) -> Section {
         let comparison = self.comparison;
         let mut section = Section::new("absolute", "Absolute figures");

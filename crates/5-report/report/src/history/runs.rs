@@ -16,7 +16,6 @@ use crate::words::status;
 /// Characters of a fingerprint or checksum that are shown.
 const SHOWN_DIGITS: usize = 12;
 
-/// A run of a history.
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryRun {
     /// The run directory, as the user named it.
@@ -24,11 +23,8 @@ pub struct HistoryRun {
     /// Its name where all runs are in the same directory, else the whole path; not exported.
     #[serde(skip)]
     pub label: String,
-    /// When it started, RFC 3339.
     pub started: String,
-    /// dbdyno's version.
     pub version: String,
-    /// The baseline and the candidates.
     pub candidates: Vec<CandidateVersion>,
 }
 
@@ -40,7 +36,6 @@ pub struct CandidateVersion {
     pub version: String,
 }
 
-/// Why runs have no common history.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct HistoryError(String);
@@ -109,7 +104,6 @@ fn directory(report: &Report) -> String {
     report.directory.display().to_string()
 }
 
-/// The label of each run.
 fn labels(reports: &[&Report]) -> Vec<String> {
     let parent = |report: &&Report| report.directory.parent().map(ToOwned::to_owned);
     let mut parents: Vec<_> = reports.iter().map(parent).collect();
@@ -147,7 +141,6 @@ impl HistoryRun {
         Some(one.version.as_str()).filter(|version| !version.is_empty())
     }
 
-    /// The day of its start.
     pub(crate) fn date(&self) -> &str {
         self.started.split_once('T').map_or(self.started.as_str(), |(date, _)| date)
     }

@@ -41,7 +41,6 @@ pub fn terminal(history: &History, room: usize, color: bool) -> String {
     dbdyno_text::terminal(&sections, room, Paint::new(color)).trim_start().to_owned()
 }
 
-/// The runs and notes about them.
 fn runs(history: &History) -> Section {
     let title = format!("history of {}: {} runs", history.name, history.runs.len());
     let mut section = Section::new("runs", title);
@@ -55,7 +54,6 @@ fn runs(history: &History) -> Section {
     section
 }
 
-/// The largest changes.
 fn listed_changes(history: &History) -> Section {
     let mut section = Section::new("changes", "changes");
     for change in history.changes.iter().take(LISTED) {
@@ -433,7 +431,6 @@ fn subject(figure: &Figure, is_sweep: bool) -> String {
     format!("{}, {what}{clients}", figure.candidate)
 }
 
-/// The size of a change: `+2.1%`.
 fn size(point: &ChangePoint) -> String {
     percent_change(point.ratio.ratio)
 }
@@ -532,7 +529,6 @@ const MARGIN: f64 = 10.0;
 /// Units that a date needs.
 const DATE: f64 = 64.0;
 
-/// The chart with a line per candidate.
 fn draw_chart(history: &History, title: &str, lines: &[&FigureHistory]) -> Markup {
     let chart = Chart { history, lines, scale: scale(lines) };
     let content = html! {

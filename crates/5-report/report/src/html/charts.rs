@@ -116,7 +116,6 @@ fn is_one(value: f64) -> bool {
     (value - 1.0).abs() < 1e-9
 }
 
-/// A position as an attribute's value.
 pub(crate) fn percent(position: f64) -> String {
     format!("{position:.2}%")
 }
@@ -150,11 +149,9 @@ fn step(rough: f64) -> f64 {
     factors.into_iter().map(|factor| factor * power).find(|step| *step >= rough).unwrap_or(power)
 }
 
-/// One candidate's lane.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lane {
     pub(crate) mark: Mark,
-    /// The verdict.
     pub(crate) tone: Tone,
     pub(crate) estimate: Estimate,
 }
@@ -236,7 +233,6 @@ impl Plot {
         }
     }
 
-    /// A horizontal gridline with its label.
     pub(crate) fn horizontal(&self, class: &str, y: f64, label: &str) -> Markup {
         let text_y = coordinate(y + 3.5);
         let y = coordinate(y);
@@ -246,7 +242,6 @@ impl Plot {
         }
     }
 
-    /// A vertical gridline.
     pub(crate) fn vertical(&self, x: f64) -> Markup {
         let x = coordinate(x);
         html! { line.tick x1=(x) x2=(x) y1=(self.top) y2=(self.bottom) {} }
@@ -264,12 +259,10 @@ impl Plot {
     }
 }
 
-/// A coordinate as an attribute's value.
 pub(crate) fn coordinate(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// Points of a polyline.
 pub(crate) fn polyline(points: impl IntoIterator<Item = (f64, f64)>) -> Markup {
     let points: Vec<String> = points.into_iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     html! { polyline points=(points.join(" ")) {} }
@@ -286,10 +279,8 @@ pub(crate) struct LineChart {
     /// would stick out.
     pub(crate) margins: (f64, f64),
     pub(crate) axis: Axis,
-    /// Labels below the horizontal axis.
     pub(crate) labels: Vec<(f64, String)>,
     pub(crate) style: LabelStyle,
-    /// The title of the horizontal axis.
     pub(crate) below: &'static str,
     /// The noise floor as a band around 1.
     pub(crate) noise: Option<f64>,
@@ -300,11 +291,9 @@ pub(crate) struct LineChart {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LabelStyle {
-    /// Below a vertical gridline.
     Grid,
     /// The same, turned so that thirty names fit.
     Slanted,
-    /// Without gridlines.
     Bare,
 }
 
@@ -330,7 +319,6 @@ pub(crate) struct Point {
 #[derive(Clone, Debug)]
 pub(crate) enum Axis {
     Linear(Scale),
-    /// Powers of ten.
     Logarithmic(f64, f64),
 }
 

@@ -50,7 +50,6 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
     }
 }
 
-/// Bars of a histogram.
 const BINS: usize = 48;
 
 /// Dots in block order, at most: more would only overlap.

@@ -325,7 +325,6 @@ pub(crate) fn shape(mark: Mark) -> String {
     }
 }
 
-/// The marker followed by a name.
 pub(crate) fn label(mark: Mark, name: &str) -> Markup {
     html! { (inline(mark)) (breakable(name)) }
 }
@@ -339,7 +338,6 @@ pub(crate) fn inline(mark: Mark) -> Markup {
     }
 }
 
-/// The shapes, defined once per page.
 pub(crate) fn definitions() -> Markup {
     html! {
         svg.defs aria-hidden="true" width="0" height="0" {

@@ -50,7 +50,6 @@ fn definitions(report: &InsertReport) -> Markup {
     }
 }
 
-/// Pixels of a bar's row.
 const ROW: u32 = 22;
 
 /// A bar per step and candidate; nothing with a baseline only.

@@ -18,13 +18,10 @@ use crate::sections::builds::relative;
 use crate::sections::{mark, overview};
 use crate::words::{self, readable_time};
 
-/// The content of the page's `script` element.
 pub(super) const SCRIPT: &str = concat!("\n", include_str!("script.js"));
 
-/// The content of the page's `style` element.
 pub(super) const STYLE: &str = concat!("\n", include_str!("style.css"));
 
-/// The policy: nothing is loaded, submitted or run except these two elements.
 pub(super) static POLICY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; \
@@ -209,7 +206,6 @@ pub(crate) fn note(class: &str, id: &str, title: &str, items: Markup) -> Markup 
     }
 }
 
-/// The legend of signs and charts.
 pub(super) fn how_to_read(report: &Report) -> Markup {
     html! {
         p.muted {

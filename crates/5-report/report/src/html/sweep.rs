@@ -217,7 +217,6 @@ impl<'a> Sweep<'a> {
         all.filter(|line| !line.points.is_empty()).collect()
     }
 
-    /// All values as text.
     fn table(&self) -> Markup {
         let titles = self.steps.iter().map(|step| Column::number(clients(step.clients)));
         let columns = [Column::name("Candidate")].into_iter().chain(titles);

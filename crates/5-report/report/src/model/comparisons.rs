@@ -13,12 +13,9 @@ pub enum CounterFigure {
     CyclesPerQuery,
     /// Instructions per clock cycle: IPC.
     InstructionsPerCycle,
-    /// First-level instruction cache misses per 1,000 instructions.
     L1iMissesPer1000Instructions,
-    /// Instruction TLB misses per 1,000 instructions.
     ItlbMissesPer1000Instructions,
     BranchesPerQuery,
-    /// Branch misses per 1,000 instructions.
     BranchMissesPer1000Instructions,
     /// Events of the microbenchmark, such as transactions, per million clock cycles.
     EventsPerMillionCycles,
@@ -91,7 +88,6 @@ impl CounterFigure {
         )
     }
 
-    /// The column heading.
     pub(crate) const fn title(self) -> &'static str {
         Self::TABLE[self as usize].2
     }
@@ -111,7 +107,6 @@ pub struct CounterSummary {
     pub candidate: String,
     pub role: Role,
     pub figure: CounterFigure,
-    /// Microbenchmarks counted.
     pub count: usize,
     pub min: Ratio,
     pub max: Ratio,
@@ -127,7 +122,6 @@ pub struct NotCounted {
     /// The affected candidates; empty for all.
     pub candidates: Vec<String>,
     pub reason: String,
-    /// How to make it available.
     pub advice: Option<String>,
 }
 
@@ -142,7 +136,6 @@ impl NotCounted {
     }
 }
 
-/// A percentile that reports show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Percentile {
@@ -151,7 +144,6 @@ pub enum Percentile {
     P99,
 }
 
-/// A percentile relative to the baseline's.
 #[derive(Clone, Debug, Serialize)]
 pub struct RelativePercentile {
     pub percentile: Percentile,
@@ -167,7 +159,6 @@ impl Percentile {
     /// Their shares of the events, in the same order.
     pub const SHARES: [f64; 3] = [0.50, 0.95, 0.99];
 
-    /// The name in tables and exports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::P50 => "p50",
@@ -201,7 +192,6 @@ pub struct Effect {
     pub microbenchmark: String,
     pub clients: u32,
     pub group: String,
-    /// The setting with its values.
     #[serde(flatten)]
     pub change: Change,
     /// The second setting of an interaction, with its values.
@@ -211,13 +201,11 @@ pub struct Effect {
     pub relative_qps: Option<Estimate>,
     /// The same for CPU time per query: below 1 is better.
     pub relative_cpu: Option<Estimate>,
-    /// Verdict on the ratio of throughputs.
     pub verdict: Verdict,
     /// Number of blocks in which all candidates of the matrix were measured.
     pub blocks: u64,
 }
 
-/// A setting with two values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub setting: String,
@@ -264,7 +252,6 @@ pub struct Series {
     pub changes: Vec<SeriesChange>,
 }
 
-/// A microbenchmark over a series.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesRow {
     pub microbenchmark: String,
@@ -284,7 +271,6 @@ pub struct SeriesCell {
     pub verdict: Verdict,
 }
 
-/// A group over a series.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesGroup {
     pub group: String,
@@ -319,7 +305,6 @@ pub struct SeriesChange {
 }
 
 impl SeriesChange {
-    /// Whether it is more than noise.
     pub const fn is_certain(&self) -> bool {
         matches!(self.verdict, Verdict::Better | Verdict::Worse)
     }
@@ -358,7 +343,6 @@ pub struct ScalingRow {
     pub clients: u32,
     /// Throughput, in the microbenchmark's unit.
     pub qps: Option<Qps>,
-    /// 99th percentile of the response times.
     pub p99: Option<Nanos>,
     /// Relative to the next smaller number of clients; `None` for the smallest.
     pub to_previous: Option<ScalingRatio>,
@@ -376,11 +360,9 @@ pub struct ScalingRatio {
     pub interleaved: bool,
     /// Throughput: above 1 is better.
     pub relative_qps: Option<Estimate>,
-    /// Verdict on throughput.
     pub verdict: Verdict,
     /// 99th percentile of the response times: below 1 is better.
     pub relative_p99: Option<Estimate>,
-    /// Verdict on the 99th percentile.
     pub p99_verdict: Verdict,
 }
 

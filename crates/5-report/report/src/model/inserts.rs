@@ -20,11 +20,9 @@ pub const BUCKETS: [(Nanos, &str); 9] = [
     (Nanos::from_secs(16), "16s"),
 ];
 
-/// The insert benchmark of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertReport {
     pub clients: u32,
-    /// Number of tables.
     pub tables: u32,
     /// Number of planned repeats.
     pub repeats: u32,
@@ -38,16 +36,13 @@ pub struct InsertReport {
     pub steps: Vec<StepReport>,
 }
 
-/// One step.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepReport {
     /// The published name.
     pub name: String,
-    /// Description.
     pub what: String,
     /// Whether it runs queries; if so, its throughput counts queries.
     pub queries: bool,
-    /// Whether it inserts.
     pub inserts: bool,
     /// Requested rate of inserts, in rows per second over all clients.
     pub rate: Option<u64>,
@@ -56,7 +51,6 @@ pub struct StepReport {
 }
 
 impl StepReport {
-    /// Whether it was measured several times.
     pub fn has_repeats(&self) -> bool {
         self.candidates.iter().any(|candidate| candidate.repeats.len() > 1)
     }
@@ -71,7 +65,6 @@ impl StepReport {
     }
 }
 
-/// One candidate in one step.
 #[derive(Clone, Debug, Serialize)]
 pub struct CandidateStep {
     pub candidate: String,
@@ -109,26 +102,19 @@ pub struct StepRun {
     pub repeat: u32,
     /// Whether it started from a copy of the data, with empty caches, after an interruption.
     pub from_copy: bool,
-    /// Duration.
     pub wall: Nanos,
-    /// Rows inserted.
     pub rows: u64,
-    /// Queries executed.
     pub queries: u64,
-    /// Rows that the queries returned.
     pub rows_returned: u64,
-    /// Rows deleted.
     pub deleted: u64,
     pub figures: InsertFigures,
     /// Whether the requested rate was sustained; `None` without a rate.
     pub sustained: Option<bool>,
     /// Rows that were due but not inserted at the end of the step.
     pub overdue: u64,
-    /// Statements that were repeated.
     pub retries: u64,
     /// Attempts to get a lock inside the driver.
     pub lock_waits: u64,
-    /// Statements with a wrong answer.
     pub wrong: u64,
     /// Numbers of the seconds that were write stalls.
     pub stalls: Vec<u32>,
@@ -136,9 +122,7 @@ pub struct StepRun {
     pub insert_responses: Option<Responses>,
     /// Service times of commits, counted from when they were sent, for inserts at a fixed rate.
     pub insert_service: Option<Responses>,
-    /// Response times of queries.
     pub query_responses: Option<Responses>,
-    /// Response times of deletes.
     pub delete_responses: Option<Responses>,
     /// The measurements of each second; not in `run.json`.
     #[serde(skip)]
@@ -152,17 +136,13 @@ pub struct Responses {
     pub shares: [Share; BUCKETS.len() + 1],
     /// Median, to 1%.
     pub p50: Nanos,
-    /// 95th percentile, to 1%.
     pub p95: Nanos,
-    /// 99th percentile, to 1%.
     pub p99: Nanos,
-    /// 99.9th percentile, to 1%.
     pub p999: Nanos,
     /// The maximum, exact.
     pub max: Nanos,
 }
 
-/// One metric of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InsertMetric {
     /// The published name.
@@ -180,7 +160,6 @@ const fn metric(name: &'static str, what: &'static str, better: Option<Direction
     InsertMetric { name, what, better }
 }
 
-/// Number of metrics.
 pub(crate) const COUNT: usize = 21;
 
 /// All metrics, in the order of the published tables. Reads and writes are those of the device.
@@ -248,7 +227,6 @@ impl InsertFigures {
         figures
     }
 
-    /// Each value divided by the baseline's.
     pub(crate) fn relative_to(&self, baseline: &Self) -> Self {
         let mut figures = Self::default();
         for (index, figure) in figures.0.iter_mut().enumerate() {

@@ -10,7 +10,6 @@ use crate::model::{BuildRecord, CandidateRecord, Report, Role};
 /// Number of kinds of differences per candidate on a terminal; the page lists all.
 const MAX_KINDS: usize = 4;
 
-/// Maximum width of a candidate's name.
 const NAME: usize = 24;
 
 const ABOUT: &str = "Compiler settings recorded in the objects of each build. Small text below a value \
@@ -235,7 +234,6 @@ fn build_remarks(build: &Audited<'_>) -> Vec<String> {
     remarks
 }
 
-/// A compiled and audited candidate.
 #[derive(Clone, Copy)]
 pub(crate) struct Audited<'a> {
     pub(crate) candidate: &'a CandidateRecord,
@@ -262,7 +260,6 @@ pub(crate) fn audited(report: &Report) -> Vec<Audited<'_>> {
         .collect()
 }
 
-/// Properties of a build's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Property {
     Objects,

@@ -152,7 +152,6 @@ fn lanes(report: &Report, metric: Metric, member: &MicrobenchmarkRows) -> Vec<Op
     compared(report).into_iter().map(lane).collect()
 }
 
-/// The estimate as it is drawn.
 fn drawn(metric: Metric, row: &Row) -> Option<Estimate> {
     row.estimate(metric).or_else(|| row.ratio(metric).map(point_estimate))
 }

@@ -467,7 +467,6 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     thinned
 }
 
-/// What the metrics are.
 pub(crate) fn key(report: &InsertReport) -> String {
     let metrics = INSERT_METRICS.iter().map(|one| format!("{}: {}. ", one.name, one.what));
     metrics.collect::<String>() + &words::insert_definitions(report)

@@ -27,7 +27,6 @@ const TIMES_KEY: &str = "response times: of an event, from sending its first sta
      reading its last row, over all counted slices. The intervals of their ratios are 95%, over \
      starts or parts of the run; times are recorded with a resolution of 1%.";
 
-/// The figures of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Costs,
@@ -293,7 +292,6 @@ pub(crate) fn latency_csv(report: &Report) -> String {
     )
 }
 
-/// One line per candidate and microbenchmark.
 pub fn relative_csv(report: &Report) -> String {
     type Line<'a> = (&'a MicrobenchmarkRows, &'a Compared);
     let lines =

@@ -187,7 +187,6 @@ fn states(snapshots: &StateSnapshots) -> Table {
     table
 }
 
-/// That nothing was measured.
 pub(crate) fn nothing() -> Section {
     let mut section = Section::new("nothing", "");
     section.push(Text::default().code(""));
@@ -198,7 +197,6 @@ pub(crate) fn nothing() -> Section {
 const ABOUT: &str = "The layout of the hot code of these servers was rewritten while they ran, after a \
      warm-up that all candidates had.";
 
-/// A row per optimization, for the page.
 pub(crate) fn optimizations(report: &Report, _: Output) -> Section {
     let mut section = Section::new("optimizations", "Live optimizer");
     if report.optimizations.is_empty() {

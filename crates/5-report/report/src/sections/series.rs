@@ -55,7 +55,6 @@ pub(crate) fn series(report: &Report, output: Output) -> Section {
     section
 }
 
-/// Candidates down, groups across.
 fn groups_table(series: &Series, groups: &[&SeriesGroup]) -> Table {
     let titles = groups.iter().map(|group| Column::number(&group.group));
     let mut table = Table::new([Column::name("candidate")].into_iter().chain(titles));
@@ -129,7 +128,6 @@ fn changes_table(report: &Report, series: &Series, changes: &[&SeriesChange]) ->
 const PLOT: Plot =
     Plot { width: 900.0, height: 286.0, left: 46.0, right: 888.0, top: 10.0, bottom: 200.0 };
 
-/// A line per group.
 fn chart(report: &Report, series: &Series, groups: &[&SeriesGroup], count: u32) -> LineChart {
     let names = series.short_names();
     let share = |number: usize| number as f64 / (names.len() - 1).max(1) as f64;
@@ -196,11 +194,9 @@ pub(crate) fn changes_csv(report: &Report) -> String {
     )
 }
 
-/// What the section shows.
 pub(crate) const KEY: &str = "Throughput relative to the first candidate of the series, in percent: +10 is 10% more. A group is \
      the geometric mean of its microbenchmarks.";
 
-/// Changes that are listed.
 pub(crate) const LISTED: usize = 10;
 
 /// Candidates of which tables with a column for each are readable.
@@ -344,7 +340,6 @@ struct EffectTable<'r> {
     matrix: &'r str,
     changes: Vec<&'r Change>,
     rows: Vec<(String, Vec<&'r Effect>)>,
-    /// Sentences about interactions.
     interactions: Vec<String>,
 }
 
@@ -427,7 +422,6 @@ fn sentence(effect: &Effect, microbenchmark: &str) -> Option<String> {
     ))
 }
 
-/// One line per effect and interaction.
 pub(crate) fn effects_csv(report: &Report) -> String {
     let with = |one: &Effect, of: fn(&Change) -> &String| one.with.as_ref().map(of).cloned();
     csv(

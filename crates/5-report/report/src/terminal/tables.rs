@@ -176,7 +176,6 @@ impl Table<'_> {
     }
 }
 
-/// Format of a candidate's cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cell {
     /// `1.038 + [1.034, 1.042]`
@@ -207,9 +206,7 @@ pub(super) struct Layout {
     pub(super) sweep: bool,
     pub(super) name_columns: usize,
     pub(super) base_columns: usize,
-    /// Spaces before a cell.
     pub(super) gap: usize,
-    /// Candidates per table.
     pub(super) per_table: usize,
 }
 
@@ -255,7 +252,6 @@ impl Layout {
         tightest
     }
 
-    /// The width of the whole table.
     pub(super) fn columns(&self) -> usize {
         self.columns_of(self.per_table)
     }
@@ -265,7 +261,6 @@ impl Layout {
         self.name_columns + 1 + self.base_columns + candidates * (self.gap + self.cell.columns())
     }
 
-    /// The heading of the first column.
     pub(super) fn name_title(&self) -> String {
         if self.sweep { right(CLIENTS, self.name_columns) } else { MICROBENCHMARK.to_owned() }
     }
@@ -278,7 +273,6 @@ impl Layout {
         }
     }
 
-    /// The baseline's absolute figure.
     pub(super) fn base(&self, absolute: &Absolute) -> String {
         base_figure(self.metric, absolute, self.full)
     }
@@ -288,7 +282,6 @@ const MICROBENCHMARK: &str = "microbenchmark";
 
 const CLIENTS: &str = "clients";
 
-/// The heading of the baseline's figures.
 const fn base_title(metric: Metric) -> &'static str {
     match metric {
         Metric::Qps => "QPS",
@@ -346,7 +339,6 @@ impl ShortNames {
         Some(Self { names })
     }
 
-    /// The report with short names.
     pub(super) fn apply(&self, report: &Report) -> Report {
         let short = |name: &mut String| {
             if let Some((_, short)) = self.names.iter().find(|(long, _)| long == name) {
@@ -367,7 +359,6 @@ impl ShortNames {
         renamed
     }
 
-    /// What the short names are.
     pub(super) fn legend(&self) -> Section {
         let mut section = Section::new("names", "names in tables");
         let names = self.names.iter().map(|(long, short)| Fact::new(short, long));
