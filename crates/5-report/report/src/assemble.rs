@@ -439,10 +439,9 @@ impl Controls {
         let row = |one: &Measured| {
             let MicrobenchmarkRecord { name, clients, .. } = &one.record;
             Some(ControlRow {
-                microbenchmark: match (sweep, clients) {
-                    (false, _) => name.clone(),
-                    (true, 1) => format!("{name} at 1 client"),
-                    (true, _) => format!("{name} at {clients} clients"),
+                microbenchmark: match sweep {
+                    false => name.clone(),
+                    true => format!("{name} at {}", crate::metric::clients(*clients)),
                 },
                 estimate: estimate(one)?,
             })

@@ -8,15 +8,7 @@ use crate::sections::Output;
 
 /// A ratio in five characters: `1.038`, `12.40`, `124.0`.
 pub(crate) fn ratio(ratio: Ratio) -> String {
-    let value = ratio.get();
-    let decimals = if value < 9.9995 {
-        3
-    } else if value < 99.995 {
-        2
-    } else {
-        1
-    };
-    format!("{value:.decimals$}")
+    rounded(ratio.get(), 3, [9.9995, 99.995])
 }
 
 /// The distance from the median to the farther end of the interval, in percent of the baseline.
@@ -50,16 +42,9 @@ pub(crate) fn ends(estimate: Estimate) -> String {
 
 /// A change in percent: `0.05%`, `2.1%`, `44.3%`, `120%`.
 pub(crate) fn percent(share: Share) -> String {
-    let percent = share.as_percent();
-    let decimals = if percent < 0.095 {
-        2
-    } else if percent < 99.95 {
-        1
-    } else {
-        0
-    };
-    let text = format!("{percent:.decimals$}");
-    let text = if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    let text = rounded(share.as_percent(), 2, [0.095, 99.95]);
+    let is_whole = !text.contains('.');
+    let text = if is_whole { &text } else { text.trim_end_matches('0').trim_end_matches('.') };
     format!("{text}%")
 }
 
@@ -87,10 +72,10 @@ pub(crate) fn compact(value: f64) -> String {
     // Rounding may carry into the next unit: 999,700 is 1.00M, not 1000k.
     for (step, letter) in STEPS {
         if value >= step * 0.9995 {
-            return format!("{}{letter}", three_digits(value / step));
+            return format!("{}{letter}", rounded(value / step, 2, THREE_DIGITS));
         }
     }
-    three_digits(value)
+    rounded(value, 2, THREE_DIGITS)
 }
 
 /// As [`compact`], but with a power of ten for very small values: `4e-4`.
@@ -98,14 +83,12 @@ pub(crate) fn tiny(value: f64) -> String {
     if value > 0.0 && value < 0.005 { format!("{value:.0e}") } else { compact(value) }
 }
 
-fn three_digits(value: f64) -> String {
-    let decimals = if value < 9.995 {
-        2
-    } else if value < 99.95 {
-        1
-    } else {
-        0
-    };
+/// From these values on, three digits have one decimal, and none.
+const THREE_DIGITS: [f64; 2] = [9.995, 99.95];
+
+/// A value with so many decimals, with one less from each of these limits on.
+fn rounded(value: f64, decimals: usize, limits: [f64; 2]) -> String {
+    let decimals = decimals - limits.into_iter().filter(|limit| value >= *limit).count();
     format!("{value:.decimals$}")
 }
 

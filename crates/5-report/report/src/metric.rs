@@ -11,7 +11,7 @@ use dbdyno_units::{Ratio, Share};
 
 use crate::key_results::Finding;
 use crate::model::{
-    CandidateRecord, CounterFigure, CounterSummary, Estimate, GroupSummary, Lost, Metric,
+    CandidateRecord, CounterFigure, CounterSummary, Estimate, GroupSummary, Metric,
     MicrobenchmarkRows, NoiseFloor, Report, Role, Row, Verdict,
 };
 
@@ -203,15 +203,6 @@ pub(crate) fn servers_had_idle_time(report: &Report) -> bool {
         let mut rows = microbenchmark.rows.iter();
         rows.all(|row| row.verdict != Verdict::ClientBound || is_known(row))
     })
-}
-
-/// The consequence of a lost slice of writes for the answer checks; `None` if none was lost.
-pub(crate) fn data_differs(lost: &Lost) -> Option<String> {
-    let from = lost.data_differs_from.as_ref()?;
-    Some(format!(
-        "A slice of writes was lost at {from}: from there on its data differed from that of the \
-         others, and their answers were not compared."
-    ))
 }
 
 /// The candidates that are compared with the baseline, including the control.

@@ -114,6 +114,18 @@ pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<
     found
 }
 
+/// Items by key, in the order of the first of each key.
+pub(crate) fn by_key<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, item) in items {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
+}
+
 /// The names of the candidates that are compared with the baseline in some of the runs.
 pub(crate) fn compared_names<'a>(reports: &[&'a Report]) -> Vec<&'a str> {
     let all = reports.iter().flat_map(|report| &report.candidates);

@@ -3,7 +3,7 @@
 use dbdyno_results::DataSize;
 use dbdyno_units::grouped;
 
-use crate::metric::{client_bound_rows, clients, data_differs, servers_had_idle_time};
+use crate::metric::{client_bound_rows, clients, servers_had_idle_time};
 use crate::model::{
     BuildRecord, CandidateRecord, InsertReport, Lost, Metric, OriginRecord, Report, Role, RunStatus,
 };
@@ -88,7 +88,12 @@ pub(crate) fn client_bound(report: &Report) -> Option<String> {
 /// Lost connections of one candidate, without the candidate's name.
 pub(crate) fn lost_connections(lost: &Lost) -> String {
     let times = if lost.count == 1 { "once" } else { &format!("{} times", lost.count) };
-    let differs = data_differs(lost).map_or_else(String::new, |text| format!("{text} "));
+    let differs = lost.data_differs_from.as_ref().map_or_else(String::new, |from| {
+        format!(
+            "A slice of writes was lost at {from}: from there on its data differed from that of the \
+             others, and their answers were not compared. "
+        )
+    });
     let Lost { at, reason, .. } = lost;
     format!("lost its connections {times} and continued. {differs}Last at {at}: {reason}")
 }

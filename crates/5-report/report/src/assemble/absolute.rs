@@ -10,11 +10,11 @@ use dbdyno_stats::{
     BlockTimes, Estimate, LatencySummary, Pairing, median, middle_half, percentile_interval,
     percentile_ratios, restarts_with_interval,
 };
-use dbdyno_types::{Counter, Counting, Missing, ServerUsage, SliceMeasured};
+use dbdyno_types::{Counter, Counting, ServerUsage, SliceMeasured};
 use dbdyno_units::{Bytes, Nanos, Qps, Share};
 
 use super::Measured;
-use crate::model::{Absolute, CounterFigure, NotCounted, Percentile};
+use crate::model::{Absolute, CounterFigure, NotCounted, Percentile, by_key};
 
 /// Where the system under test runs, which decides what the clients' CPU time belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -371,50 +371,36 @@ pub(super) fn not_counted(
     else {
         return Vec::new();
     };
-    let mut all: Vec<NotCounted> = Vec::new();
-    let mut opened = 0;
-    for (candidate, counting) in candidates.iter().zip(&session.counting) {
-        let Some(counting) = counting else { continue };
-        opened += 1;
-        for (what, reason, advice) in of_one(counting) {
-            let same = |one: &&mut NotCounted| one.what == what && one.reason == reason;
-            match all.iter_mut().find(same) {
-                Some(one) => one.candidates.push(candidate.name.clone()),
-                None => {
-                    let candidates = vec![candidate.name.clone()];
-                    all.push(NotCounted { what, candidates, reason, advice });
-                }
-            }
+    let opened = || candidates.iter().zip(&session.counting).filter(|(_, one)| one.is_some());
+    let reasons = opened().flat_map(|(candidate, counting)| {
+        let reasons = counting.iter().flat_map(of_one);
+        reasons.map(|reason| (reason, candidate.name.clone()))
+    });
+    let not_counted = |((what, reason, advice), mut candidates): (Reason, Vec<String>)| {
+        if candidates.len() == opened().count() {
+            candidates.clear();
         }
-    }
-    for one in &mut all {
-        if one.candidates.len() == opened {
-            one.candidates.clear();
-        }
-    }
-    all
+        NotCounted { what, candidates, reason, advice }
+    };
+    by_key(reasons).into_iter().map(not_counted).collect()
 }
 
-fn of_one(counting: &Counting) -> Vec<(String, String, Option<String>)> {
-    let mut found: Vec<(String, String, Option<String>)> = Vec::new();
+/// What is not counted, why, and how to make it available.
+type Reason = (String, String, Option<String>);
+
+fn of_one(counting: &Counting) -> Vec<Reason> {
+    let mut found = Vec::new();
     for hardware in [true, false] {
         let kind = if hardware { "hardware counters" } else { "counters of the kernel" };
         let all = Counter::ALL.into_iter().filter(|one| one.is_hardware() == hardware).count();
         let missing = counting.missing.iter().filter(|it| it.counter.is_hardware() == hardware);
-        let mut by_reason: Vec<(&str, Vec<&Missing>)> = Vec::new();
-        for one in missing {
-            match by_reason.iter_mut().find(|(reason, _)| *reason == one.reason) {
-                Some((_, same)) => same.push(one),
-                None => by_reason.push((&one.reason, vec![one])),
-            }
-        }
-        for (reason, same) in by_reason {
+        for (reason, same) in by_key(missing.map(|one| (&one.reason, one))) {
             let names: Vec<&str> = same.iter().map(|one| one.counter.name()).collect();
             let what = match names.len() == all {
                 true => kind.to_owned(),
                 false => names.join(", ").replace('_', " "),
             };
-            found.push((what, reason.to_owned(), same[0].advice.clone()));
+            found.push((what, reason.clone(), same[0].advice.clone()));
         }
     }
     if counting.counted.iter().any(|one| one.user_only) {
@@ -430,7 +416,7 @@ fn of_one(counting: &Counting) -> Vec<(String, String, Option<String>)> {
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_types::{Count, Counted, Counts};
+    use dbdyno_types::{Count, Counted, Counts, Missing};
     use dbdyno_units::{Energy, Nanos};
 
     use super::*;

@@ -16,7 +16,7 @@ use super::absolute::times_of_candidate;
 use super::{Controls, Measured, Own, judged};
 use crate::model::{
     Change, Effect, Estimate, Metric, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
-    SeriesGroup, SeriesPoint, SeriesRow, Verdict,
+    SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key,
 };
 use crate::sections::series::sort_by_group;
 
@@ -188,15 +188,11 @@ pub(super) fn series_of(
 
 /// The names of the series with the numbers of their candidates.
 fn members(stored: &StoredExperiment, candidates: &[CandidateRecord]) -> Vec<(String, Vec<u32>)> {
-    let mut all: Vec<(String, Vec<u32>)> = Vec::new();
-    for StoredCandidate { name, series, .. } in &stored.candidates {
-        let number = candidates.iter().position(|candidate| candidate.name == *name);
-        let (Some(number), Some(series)) = (number, series) else { continue };
-        match all.iter_mut().find(|(known, _)| known == series) {
-            Some((_, members)) => members.push(number as u32),
-            None => all.push((series.clone(), vec![number as u32])),
-        }
-    }
+    let mut all =
+        by_key(stored.candidates.iter().filter_map(|StoredCandidate { name, series, .. }| {
+            let number = candidates.iter().position(|candidate| candidate.name == *name)?;
+            Some((series.clone()?, number as u32))
+        }));
     if all.is_empty() {
         let is_imported = |candidate: &CandidateRecord| {
             matches!(candidate.origin, Some(OriginRecord::Imported { .. }))
@@ -299,20 +295,11 @@ fn compared(
 }
 
 fn groups(rows: &[SeriesRow]) -> Vec<SeriesGroup> {
-    let mut all: Vec<SeriesGroup> = Vec::new();
-    for row in rows {
-        let known = all.iter().any(|one| one.group == row.group && one.clients == row.clients);
-        if known {
-            continue;
-        }
-        let members: Vec<&SeriesRow> = rows
-            .iter()
-            .filter(|other| other.group == row.group && other.clients == row.clients)
-            .collect();
-        let points = (0..row.cells.len()).map(|number| point(&members, number)).collect();
-        all.push(SeriesGroup { group: row.group.clone(), clients: row.clients, points });
-    }
-    all
+    let group = |((group, clients), members): ((&String, u32), Vec<&SeriesRow>)| {
+        let points = (0..members[0].cells.len()).map(|number| point(&members, number)).collect();
+        SeriesGroup { group: group.clone(), clients, points }
+    };
+    by_key(rows.iter().map(|row| ((&row.group, row.clients), row))).into_iter().map(group).collect()
 }
 
 /// The geometric mean of a column. The errors of different microbenchmarks are independent, so the
@@ -346,13 +333,7 @@ const P99: f64 = 0.99;
 /// order. Empty without a sweep.
 pub(super) fn rows(measured: &[Measured], candidates: &[CandidateRecord]) -> Vec<ScalingRow> {
     let mut rows = Vec::new();
-    let mut seen = BTreeSet::new();
-    for first in measured {
-        if !seen.insert(&first.record.name) {
-            continue;
-        }
-        let mut steps: Vec<&Measured> =
-            measured.iter().filter(|one| one.record.name == first.record.name).collect();
+    for (_, mut steps) in by_key(measured.iter().map(|one| (&one.record.name, one))) {
         steps.sort_by_key(|step| step.record.clients);
         if let [smallest, _, ..] = steps[..] {
             for (number, candidate) in candidates.iter().enumerate() {

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use dbdyno_results::{
-    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, OptimizationRecord,
-    OriginRecord, ResultsError, RunReader, SessionRecord, StateSnapshotRecord,
+    CandidateRecord, FailureKind, FailureRecord, OptimizationRecord, OriginRecord, ResultsError,
+    RunReader, SessionRecord, StateSnapshotRecord,
 };
 use dbdyno_stats::NoiseFloor;
 
 use super::Measured;
-use crate::model::{Failure, Lost, Optimization, StateSnapshots, Warning};
+use crate::metric::with_clients;
+use crate::model::{Failure, Lost, Optimization, StateSnapshots, Warning, distinct};
 
 /// Each warning once, even if several sessions reported it.
 pub(super) fn warnings(sessions: &[SessionRecord]) -> Vec<Warning> {
@@ -29,7 +30,7 @@ pub(super) fn failures(failures: &[FailureRecord], candidates: &[CandidateRecord
         .iter()
         .filter(|failure| matches!(failure.kind, FailureKind::Wrong | FailureKind::Ended))
         .map(|failure| Failure {
-            candidate: candidate_name(failure, candidates),
+            candidate: name_of(candidates, failure.candidate),
             at: failure.at.clone(),
             reason: failure.reason.clone(),
         })
@@ -47,7 +48,7 @@ pub(super) fn lost(failures: &[FailureRecord], candidates: &[CandidateRecord]) -
         by_candidate.insert(
             failure.candidate,
             Lost {
-                candidate: candidate_name(failure, candidates),
+                candidate: name_of(candidates, failure.candidate),
                 count: before + 1,
                 at: failure.at.clone(),
                 reason: failure.reason.clone(),
@@ -58,10 +59,9 @@ pub(super) fn lost(failures: &[FailureRecord], candidates: &[CandidateRecord]) -
     by_candidate.into_values().collect()
 }
 
-fn candidate_name(failure: &FailureRecord, candidates: &[CandidateRecord]) -> String {
-    candidates
-        .get(failure.candidate as usize)
-        .map_or_else(|| failure.candidate.to_string(), |candidate| candidate.name.clone())
+fn name_of(candidates: &[CandidateRecord], number: u32) -> String {
+    let candidate = candidates.get(number as usize);
+    candidate.map_or_else(|| number.to_string(), |candidate| candidate.name.clone())
 }
 
 /// With fewer microbenchmarks, there is no conclusion.
@@ -117,38 +117,19 @@ pub(super) fn optimizations(
     let microbenchmarks = run.microbenchmarks()?;
     let microbenchmarks: Vec<_> = microbenchmarks.into_iter().map(|(record, _)| record).collect();
     let sweep = microbenchmarks.windows(2).any(|pair| pair[0].clients != pair[1].clients);
-    let name = |id: u32| name(&microbenchmarks, id, sweep);
-    Ok(records.into_iter().map(|record| optimization(record, candidates, &name)).collect())
-}
-
-fn name(microbenchmarks: &[MicrobenchmarkRecord], id: u32, sweep: bool) -> String {
-    match microbenchmarks.get(id as usize) {
-        Some(MicrobenchmarkRecord { name, clients, .. }) if sweep => {
-            format!("{name}, {clients} {}", if *clients == 1 { "client" } else { "clients" })
-        }
-        Some(record) => record.name.clone(),
+    let name = |id: u32| match microbenchmarks.get(id as usize) {
+        Some(one) => with_clients(&one.name, one.clients, sweep),
         None => id.to_string(),
-    }
-}
-
-fn optimization(
-    record: OptimizationRecord,
-    candidates: &[CandidateRecord],
-    name: &dyn Fn(u32) -> String,
-) -> Optimization {
-    let OptimizationRecord {
-        candidate,
-        trained_with,
-        measured_next,
-        after_restart,
-        refused,
-        layout,
-    } = record;
-    let candidate = candidates
-        .get(candidate as usize)
-        .map_or_else(|| candidate.to_string(), |candidate| candidate.name.clone());
-    let (trained_with, measured_next) = (name(trained_with), name(measured_next));
-    Optimization { candidate, trained_with, measured_next, after_restart, refused, layout }
+    };
+    let optimization = |one: OptimizationRecord| Optimization {
+        candidate: name_of(candidates, one.candidate),
+        trained_with: name(one.trained_with),
+        measured_next: name(one.measured_next),
+        after_restart: one.after_restart,
+        refused: one.refused,
+        layout: one.layout,
+    };
+    Ok(records.into_iter().map(optimization).collect())
 }
 
 /// One table per time, in order. If a name occurs again, in another session or after other writes,
@@ -195,24 +176,13 @@ fn table(point: &[&StateSnapshotRecord], candidates: &[CandidateRecord]) -> Stat
             common.into_iter().chain(own).collect()
         })
         .collect();
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in figures.iter().flatten() {
-        if !names.contains(name) {
-            names.push(name);
-        }
-    }
+    let names = distinct(figures.iter().flatten().map(|(name, _)| *name));
     let value = |figures: &Vec<(&str, u64)>, wanted: &str| {
         figures.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
     };
     StateSnapshots {
         at: String::new(),
-        candidates: point
-            .iter()
-            .map(|one| {
-                let candidate = candidates.get(one.candidate as usize);
-                candidate.map_or_else(|| one.candidate.to_string(), |c| c.name.clone())
-            })
-            .collect(),
+        candidates: point.iter().map(|one| name_of(candidates, one.candidate)).collect(),
         state: names
             .into_iter()
             .map(|name| (name.to_owned(), figures.iter().map(|f| value(f, name)).collect()))

@@ -5,7 +5,7 @@ use dbdyno_results::setting;
 use dbdyno_types::host_fact;
 use serde::Serialize;
 
-use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role, distinct};
+use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role, by_key, distinct};
 
 /// A candidate and its record in each run that has it.
 pub(super) struct MatchedCandidate<'a> {
@@ -112,32 +112,21 @@ impl Facts {
 
     /// What is the same for several candidates is listed once, with their names.
     fn add_candidates(&mut self, candidates: &[MatchedCandidate<'_>]) {
-        let mut different: Vec<(Vec<&str>, Fact)> = Vec::new();
-        let mut equal: Vec<(Vec<&str>, String)> = Vec::new();
+        let (mut different, mut equal) = (Vec::new(), Vec::new());
         for candidate in candidates {
             let name = candidate.name.as_str();
             let (differing, same): (Vec<Fact>, Vec<Fact>) =
                 of_candidate(candidate).into_iter().partition(Fact::differs);
-            for fact in differing {
-                match different.iter_mut().find(|(_, known)| *known == fact) {
-                    Some((names, _)) => names.push(name),
-                    None => different.push((vec![name], fact)),
-                }
-            }
+            different.extend(differing.into_iter().map(|fact| (fact, name)));
             let same: Vec<&str> = same.iter().map(|fact| fact.what.as_str()).collect();
-            let same = same.join(", ");
-            match equal.iter_mut().find(|(_, known)| *known == same) {
-                _ if same.is_empty() => {}
-                Some((names, _)) => names.push(name),
-                None => equal.push((vec![name], same)),
-            }
+            equal.extend((!same.is_empty()).then(|| (same.join(", "), name)));
         }
-        self.different.extend(different.into_iter().map(|(names, fact)| {
+        self.different.extend(by_key(different).into_iter().map(|(fact, names)| {
             let what = format!("{}: {}", names.join(", "), fact.what);
             Fact { what, ..fact }
         }));
-        let listed = |(names, same): (Vec<&str>, String)| format!("{} ({same})", names.join(", "));
-        self.equal.extend(equal.into_iter().map(listed));
+        let listed = |(same, names): (String, Vec<&str>)| format!("{} ({same})", names.join(", "));
+        self.equal.extend(by_key(equal).into_iter().map(listed));
     }
 
     fn add(&mut self, fact: Fact) {

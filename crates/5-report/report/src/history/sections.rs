@@ -16,7 +16,7 @@ use crate::html::document as page;
 use crate::html::document::{breakable, colour, label, shape, with_heading};
 use crate::html::page::note;
 use crate::metric::{clients, with_clients};
-use crate::model::Metric;
+use crate::model::{Metric, by_key};
 use crate::sections::Section;
 use crate::words::readable_time;
 
@@ -262,16 +262,12 @@ fn changed_microbenchmarks(history: &History) -> Markup {
 /// A chart per group or microbenchmark and number of clients, with a line per candidate; nothing if no
 /// figure is of this metric.
 fn charts(history: &History, all: &[&FigureHistory], metric: Metric) -> Markup {
-    let mut charts: Vec<(String, Vec<&FigureHistory>)> = Vec::new();
-    for one in all.iter().filter(|one| one.figure.metric == metric) {
+    let named = all.iter().filter(|one| one.figure.metric == metric).map(|one| {
         let Figure { group, microbenchmark, clients, .. } = &one.figure;
         let name = microbenchmark.as_ref().unwrap_or(group);
-        let title = with_clients(name, *clients, history.is_sweep());
-        match charts.iter_mut().find(|(known, _)| *known == title) {
-            Some((_, lines)) => lines.push(one),
-            None => charts.push((title, vec![one])),
-        }
-    }
+        (with_clients(name, *clients, history.is_sweep()), *one)
+    });
+    let charts = by_key(named);
     let title = match metric {
         Metric::Qps => "Relative QPS",
         Metric::Cpu => "Relative CPU per query",

@@ -13,7 +13,9 @@ use sha2::{Digest, Sha256};
 
 use super::document::{inline, label, pairs, with_heading};
 use crate::metric::{client_bound_rows, clients, compared};
-use crate::model::{BuildRecord, CandidateRecord, Metric, OriginRecord, Report, Role, RunStatus};
+use crate::model::{
+    BuildRecord, CandidateRecord, Metric, OriginRecord, Report, Role, RunStatus, distinct,
+};
 use crate::sections::builds::relative;
 use crate::sections::{mark, overview};
 use crate::words::{self, readable_time};
@@ -103,10 +105,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
 
 /// The number of microbenchmarks, with the numbers of clients in a sweep.
 fn microbenchmarks(report: &Report) -> String {
-    let mut names: Vec<&str> = report.microbenchmarks.iter().map(|m| m.name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let count = match names.len() {
+    let count = match distinct(report.microbenchmarks.iter().map(|one| &one.name)).len() {
         1 => "1 microbenchmark".to_owned(),
         count => format!("{count} microbenchmarks"),
     };

@@ -14,7 +14,7 @@ use crate::figures::{compact, micros, ratio};
 use crate::metric::clients;
 use crate::model::{
     Absolute, CandidateRecord, CounterFigure, Estimate, Metric, MicrobenchmarkRows, Report, Role,
-    Row, Verdict,
+    Row, Verdict, distinct,
 };
 use crate::sections::sweep as sections;
 use crate::sections::{Output, candidate, interval, mark};
@@ -27,12 +27,7 @@ pub(super) fn render(report: &Report) -> Markup {
     if !report.is_sweep() {
         return Markup::default();
     }
-    let mut names: Vec<&str> = Vec::new();
-    for microbenchmark in &report.microbenchmarks {
-        if !names.contains(&microbenchmark.name.as_str()) {
-            names.push(&microbenchmark.name);
-        }
-    }
+    let names = distinct(report.microbenchmarks.iter().map(|one| one.name.as_str()));
     let content = html! {
         p.muted {
             "The axis of clients is logarithmic. Whiskers are the interquartile range of the slices; for \

@@ -14,7 +14,7 @@ use crate::figures::{compact, tiny};
 use crate::html::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::model::{
     BUCKETS, CandidateStep, INSERT_METRICS, InsertMetric, InsertReport, Responses, Role,
-    StepReport, StepRun, Verdict,
+    StepReport, StepRun, Verdict, distinct,
 };
 use crate::words;
 
@@ -475,12 +475,8 @@ pub(crate) fn key(report: &InsertReport) -> String {
 /// The throughput of each step and candidate, for Markdown.
 pub(crate) fn markdown(report: &InsertReport) -> Section {
     let mut section = Section::new("inserts", "Insert benchmark");
-    let mut names: Vec<&str> = Vec::new();
-    for candidate in report.steps.iter().flat_map(|step| &step.candidates) {
-        if !names.contains(&candidate.candidate.as_str()) {
-            names.push(&candidate.candidate);
-        }
-    }
+    let all = report.steps.iter().flat_map(|step| &step.candidates);
+    let names = distinct(all.map(|one| one.candidate.as_str()));
     let labels = [Column::name("step"), Column::text("work"), Column::text("metric")];
     let mut table =
         Table::new(labels.into_iter().chain(names.iter().map(|one| Column::number(*one))));

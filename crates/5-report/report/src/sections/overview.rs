@@ -9,6 +9,7 @@ use crate::figures::ratio;
 use crate::metric::{Grouping, client_bound_rows};
 use crate::model::{
     BlockCounts, CandidateRecord, GroupSummary, Metric, Optimization, Report, Role, StateSnapshots,
+    distinct,
 };
 use crate::words::{self, identity, summary};
 
@@ -123,12 +124,7 @@ pub(crate) fn training(report: &Report, grouping: Grouping) -> Section {
         return section;
     }
     let summaries = report.summaries_of(Metric::Qps, grouping);
-    let mut groups: Vec<&str> = Vec::new();
-    for summary in summaries.iter() {
-        if !groups.contains(&summary.group.as_str()) {
-            groups.push(&summary.group);
-        }
-    }
+    let groups = distinct(summaries.iter().map(|summary| summary.group.as_str()));
     let labels = [Column::name("trained on"), Column::name("candidate").most(LONGEST_NAME)];
     let titles = groups.iter().map(|group| Column::number(*group));
     let mut table = Table::new(labels.into_iter().chain(titles));
