@@ -5,6 +5,7 @@
 //! write one byte to each huge page.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use dbdyno_units::Bytes;
@@ -24,8 +25,8 @@ pub(super) const HUGE_PAGE: u64 = 2 << 20;
 /// Maximum size of all new code in a process, including replaced code that is kept.
 pub const MAX_CODE: Bytes = Bytes::from_mib(32);
 
-/// Maximum number of checks whether a thread has left borrowed code.
-const BORROWED_CHECKS: u32 = 40;
+/// Maximum time of checks whether threads have left borrowed code. Each takes two seconds if a thread cannot be stopped.
+const BORROWED_TIME: Duration = Duration::from_secs(4);
 
 /// Maximum number of system calls per stub: borrowed code is small.
 const CALLS_AT_ONCE: usize = 4;
@@ -233,13 +234,14 @@ impl Attachment {
         let Some(borrowed) = self.journal.record().borrowed.clone() else { return Ok(()) };
         let range = borrowed.address..borrowed.address + borrowed.original.len() as u64;
         // A thread that an interrupted dbdyno used leaves the code as soon as it runs.
-        for attempt in 1.. {
-            match in_use(&self.process, std::slice::from_ref(&range), self.max_pause) {
+        let start = Instant::now();
+        loop {
+            let used = in_use(&self.process, std::slice::from_ref(&range), self.max_pause);
+            let is_last = start.elapsed() > BORROWED_TIME;
+            match used {
                 Ok(used) if !used.contains(&true) => break,
-                Ok(_) if attempt < BORROWED_CHECKS => thread::sleep(FREE_PAUSE),
-                Err(error) if error.is_pause_too_long() && attempt < BORROWED_CHECKS => {
-                    thread::sleep(FREE_PAUSE);
-                }
+                Ok(_) if !is_last => thread::sleep(FREE_PAUSE),
+                Err(error) if error.is_pause_too_long() && !is_last => thread::sleep(FREE_PAUSE),
                 Ok(_) => {
                     return Err(LiveError::wrong_state(
                         self.process.pid(),

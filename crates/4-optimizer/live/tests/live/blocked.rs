@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_live::{Activation, LiveError, Module};
 
-use crate::copies::{attach, optimize};
+use crate::copies::{attach, attach_briefly, optimize};
 use crate::victim::{Program, Victim};
 
 #[test]
@@ -15,7 +15,7 @@ fn program_is_optimized_while_a_thread_is_in_uninterruptible_sleep() {
     let Some(mut victim) = program.start_if_supported() else {
         return dbdyno_fuzz::skip("the kernel permits no userfaultfd");
     };
-    let mut attachment = attach(&program, &victim);
+    let mut attachment = attach_briefly(&program, victim.pid(), Duration::from_secs(3));
     let done = optimize(&program, &mut attachment);
     assert_eq!((done.threads, done.blocked), (2, 1), "{done:?}");
     assert_eq!(attachment.activation().unwrap(), Activation::Full);

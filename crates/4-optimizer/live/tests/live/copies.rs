@@ -31,7 +31,12 @@ pub fn attach_with(program: &Program, pid: u32, options: ProbeOptions) -> Attach
 
 /// For processes that other tests start to kill or stop them.
 pub fn attach_as_helper(program: &Program, pid: u32) -> Attachment {
-    attach_for(program, pid, ProbeOptions { unmap: true, ..ProbeOptions::default() }, SHORT_PAUSE)
+    attach_briefly(program, pid, SHORT_PAUSE)
+}
+
+/// With a maximum pause for threads that do not stop.
+pub fn attach_briefly(program: &Program, pid: u32, pause: Duration) -> Attachment {
+    attach_for(program, pid, ProbeOptions { unmap: true, ..ProbeOptions::default() }, pause)
 }
 
 fn attach_for(program: &Program, pid: u32, options: ProbeOptions, pause: Duration) -> Attachment {
