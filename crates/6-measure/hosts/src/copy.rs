@@ -168,8 +168,8 @@ fn needed_libc(program: &[u8]) -> LibcVersion {
         let text: Vec<u8> = at[PREFIX.len()..].iter().take_while(valid).copied().collect();
         LibcVersion::parse(std::str::from_utf8(&text).ok()?)
     };
-    let starts = program.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);
-    starts.filter_map(|(at, _)| version(&program[at..])).max().unwrap_or_default()
+    let starts = memchr::memmem::find_iter(program, PREFIX);
+    starts.filter_map(|at| version(&program[at..])).max().unwrap_or_default()
 }
 
 #[cfg(test)]
