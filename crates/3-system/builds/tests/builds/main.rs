@@ -7,6 +7,8 @@ mod common;
 mod bolt;
 mod cache;
 mod mysql;
+#[path = "../../../drivers/tests/it/outside.rs"]
+mod outside;
 mod planted;
 mod profiles;
 mod releases;

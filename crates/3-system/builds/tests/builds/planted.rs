@@ -16,6 +16,7 @@ use dbdyno_builds::{
 use tempfile::TempDir;
 
 use crate::common::{cache_in, open_folder, write_source};
+use crate::outside::write_program;
 
 /// The user of the instrumented program: `nobody` if the tests run as root.
 const NOBODY: u32 = 65534;
@@ -258,15 +259,11 @@ fn programs_of_a_build_see_no_passwords() {
     let source = write_source(dir.path(), &dir.path().join("go"));
     fs::write(dir.path().join("go"), "").unwrap();
     let seen = |name: &str| dir.path().join(format!("seen-by-{name}"));
-    let script = |path: &Path, text: &str| {
-        fs::write(path, text).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    };
     let configure = fs::read_to_string(source.join("configure")).unwrap();
     let dump = format!("set -e\nenv >> {}", seen("configure").display());
-    script(&source.join("configure"), &configure.replacen("set -e", &dump, 1));
+    write_program(&source.join("configure"), &configure.replacen("set -e", &dump, 1));
     let compiler = format!("#!/bin/sh\nenv >> {}\nexec gcc \"$@\"\n", seen("gcc").display());
-    script(&dir.path().join("gcc"), &compiler);
+    write_program(&dir.path().join("gcc"), &compiler);
 
     let mut builds = Command::new(std::env::current_exe().unwrap());
     builds.args(["--exact", "planted::builds_with_passwords_in_the_environment", "--ignored"]);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,6 +18,7 @@ use dbdyno_builds::{
 use tempfile::TempDir;
 
 use crate::common::{cache_in, write_source};
+use crate::outside::free_port;
 
 struct Bench {
     dir: TempDir,
@@ -264,7 +265,7 @@ impl GitServer {
     fn start(folder: &Path) -> Self {
         let programs = Command::new("git").arg("--exec-path").output().unwrap().stdout;
         let programs = PathBuf::from(String::from_utf8(programs).unwrap().trim());
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let server = Command::new(programs.join("git-daemon"))
             .args(["--reuseaddr", "--export-all", "--listen=127.0.0.1"])
             .arg(format!("--port={}", address.port()))

@@ -2,10 +2,10 @@
 //! the SQLite tests need no server.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
-mod at_exit;
-mod certificates;
 mod hostile;
 mod mariadb;
+mod outside;
 mod postgres;
+mod shared;
 mod sqlite;
 mod support;

@@ -1,30 +1,8 @@
-//! Shared by the tests: ports, the password, answers without waiting.
+//! Shared by the tests: the password, answers without waiting.
 
-use std::net::TcpListener;
 use std::sync::Once;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use dbdyno_drivers::{Answer, Error, ErrorKind, NonBlockingConnection, Received};
-
-/// Below the ports that Linux gives to outgoing connections: nothing else takes one of these
-/// between the choice and the start of the server.
-const FIRST: u16 = 12_000;
-const COUNT: u16 = 20_000;
-
-/// A port of 127.0.0.1 that nothing listens on, and that this process did not return before.
-pub fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Test programs that run at the same time start at different ports.
-    let start = std::process::id() % u32::from(COUNT) * 97;
-    for _ in 0..COUNT {
-        let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = FIRST + ((start + step) % u32::from(COUNT)) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no free port from {FIRST} to {}", FIRST + COUNT - 1)
-}
 
 pub const PASSWORD: &str = "a secret' with \\ signs";
 

@@ -5,7 +5,7 @@ use dbdyno_engines::server::{ServerDir, ServerDirs, ServerPlan, initialise};
 use dbdyno_types::{RunId, RunIdentity};
 use tempfile::TempDir;
 
-use crate::at_exit::Shared;
+use crate::shared::Shared;
 
 /// A run with this id, in the directory `/runs/ID`.
 pub fn run(id: u8) -> RunIdentity {

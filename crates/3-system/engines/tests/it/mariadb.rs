@@ -25,9 +25,9 @@ use dbdyno_types::{RunIdentity, StateSnapshot};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::at_exit::Shared;
 use crate::helpers::{Template, clone_template, run};
-use crate::mysql::free_port;
+use crate::outside::free_port;
+use crate::shared::Shared;
 
 const ROWS: u64 = 2_000;
 

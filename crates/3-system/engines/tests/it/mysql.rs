@@ -3,7 +3,6 @@
 //! Skipped if the packages cannot be fetched.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,11 +22,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use sha2::{Digest as _, Sha256};
 
-use crate::at_exit::Shared;
-use crate::certificates::Certificates;
 use crate::helpers::{Template, clone_template};
 use crate::mariadb::{Run, check_death, check_full_disk, load, names, tables};
 use crate::mysql_release::mysql;
+use crate::outside::free_port;
+use crate::shared::{Certificates, Shared};
 
 const ROWS: u64 = 2_000;
 const PASSWORD: &str = "a secret' with \\ signs";
@@ -255,15 +254,6 @@ impl Drop for OnTcp {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// A port below those that the kernel gives to clients.
-pub fn free_port() -> u16 {
-    let start = u16::try_from(std::process::id() % 18_000).unwrap();
-    (0..500)
-        .map(|n| 12_000 + (start + n * 37) % 20_000)
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .unwrap()
 }
 
 fn who(target: &Target) -> Result<String, dbdyno_drivers::Error> {

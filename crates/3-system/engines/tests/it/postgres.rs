@@ -21,8 +21,8 @@ use dbdyno_units::{Bytes, Nanos};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::at_exit::Shared;
 use crate::helpers::{Template, clone_template, run};
+use crate::shared::Shared;
 
 const ROWS: u64 = 2_000;
 

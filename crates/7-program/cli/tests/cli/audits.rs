@@ -1,10 +1,10 @@
 //! Audits of the builds of a run: a build that differs from its variant is not measured.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Experiment, Finished, TestDir, call, finish, read_json};
+use crate::outside::write_program;
 
 /// A compiler wrapper that edits its arguments: `edit` is a line of shell run for each, in `$word`.
 fn wrapped_gcc(test: &TestDir, edit: &str) -> String {
@@ -13,8 +13,7 @@ fn wrapped_gcc(test: &TestDir, edit: &str) -> String {
         "#!/bin/bash\nwords=()\nfor word in \"$@\"; do\n  {edit}\n  words+=(\"$word\")\ndone\n\
          exec gcc \"${{words[@]}}\"\n"
     );
-    fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, &script);
     path.display().to_string()
 }
 

@@ -1,7 +1,6 @@
 //! Run directories that somebody else made or changed, and passwords that programs do not get.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,6 +8,7 @@ use crate::common::{
     Background, Experiment, TestDir, call, modify_run, resume, slices_of_live_run, wait_until,
     worker_of,
 };
+use crate::outside::write_program;
 
 const READ: &str = "point-query.pre_range=100";
 
@@ -22,8 +22,7 @@ impl Marked {
         let marked = Self { test: TestDir::new() };
         let compiler = marked.path("gcc");
         let script = format!("#!/bin/sh\n: >'{}'\nexit 1\n", marked.path("mark").display());
-        fs::write(&compiler, script).unwrap();
-        fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&compiler, &script);
         let lines = format!("compiler = \"{}\"", compiler.display());
         let experiment = Experiment { candidates: &[("base", &lines)], ..Experiment::default() };
         marked.test.run(&experiment, &[]).assert_code(1);

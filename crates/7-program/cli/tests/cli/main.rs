@@ -33,6 +33,8 @@ mod live_programs;
 mod live_runs;
 #[path = "../../../../3-system/engines/tests/it/mysql_release.rs"]
 mod mysql_release;
+#[path = "../../../../3-system/drivers/tests/it/outside.rs"]
+mod outside;
 mod own_data;
 mod releases;
 mod run;

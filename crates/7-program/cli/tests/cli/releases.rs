@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::common::{Finished, MYSQL, Servers, TestDir, cache, dbdyno, finish};
 use crate::mysql_release;
+use crate::outside::write_program;
 use crate::servers::count;
 
 /// A run of MySQL's release in this suite with an empty cache, and additional environment variables.
@@ -99,8 +100,8 @@ fn release_that_does_not_start_is_explained() {
     let inner = test.path().join("mysql-8.0.99/bin");
     fs::create_dir_all(&inner).unwrap();
     let program = inner.join("mysqld");
-    fs::copy("/bin/true", &program).unwrap();
     let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
+    run(Command::new("cp").arg("/bin/true").arg(&program));
     run(Command::new("patchelf").args(["--set-interpreter", "/no/such/ld.so"]).arg(&program));
     let tar = ["-czf", "release.tar.gz", "mysql-8.0.99"];
     run(Command::new("tar").args(tar).current_dir(test.path()));
@@ -121,8 +122,7 @@ fn installed_releases_are_listed_and_found_by_name() {
     fs::set_permissions(test.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = test.path().join("opt/mysql/8.0.99/bin/mysqld");
     fs::create_dir_all(program.parent().unwrap()).unwrap();
-    fs::write(&program, "#!/bin/sh\necho 'mysqld  Ver 8.0.99 for Linux on x86_64'\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, "#!/bin/sh\necho 'mysqld  Ver 8.0.99 for Linux on x86_64'\n");
     let list = || {
         let mut command = dbdyno();
         command.args(["list", "releases"]).env("HOME", test.path()).env_remove("SANDBOX_BINARY");

@@ -1,12 +1,13 @@
 //! A real Slurm with three nodes on this machine.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
 use dbdyno_fuzz::skip;
+
+use crate::outside::free_port;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/slurm.sh");
 
@@ -33,15 +34,8 @@ impl Slurm {
             return None;
         }
         let slurm = Self { dir: tempfile::tempdir().unwrap() };
-        // All at once, so that they differ.
-        let listeners: Vec<TcpListener> =
-            (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<String> = listeners
-            .iter()
-            .map(|listener| listener.local_addr().unwrap().port().to_string())
-            .collect();
-        drop(listeners);
-        let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+        let ports: [String; 4] = std::array::from_fn(|_| free_port().to_string());
+        let ports = ports.each_ref().map(String::as_str);
         slurm.script("up", &ports);
         Some(slurm)
     }

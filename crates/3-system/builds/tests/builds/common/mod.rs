@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use dbdyno_builds::CacheDir;
 use tempfile::TempDir;
 
+use crate::outside::write_program;
+
 /// A temporary directory accessible to all users, as servers require.
 pub fn open_folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -25,7 +27,6 @@ pub fn cache_in(dir: &Path, name: &str) -> CacheDir {
 pub fn write_source(folder: &Path, go: &Path) -> PathBuf {
     let source = folder.join("postgresql-99.1");
     let files = [
-        ("configure", CONFIGURE.replace("@GO@", &go.to_string_lossy())),
         ("src/backend/a.c", "int a(void) { return 1; }\n".to_owned()),
         ("src/backend/b.c", "int b(void) { return 2; }\n".to_owned()),
         ("src/backend/slow.c", "int slow(void) { return 3; }\n".to_owned()),
@@ -36,8 +37,7 @@ pub fn write_source(folder: &Path, go: &Path) -> PathBuf {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
     }
-    let configure = source.join("configure");
-    fs::set_permissions(configure, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&source.join("configure"), &CONFIGURE.replace("@GO@", &go.to_string_lossy()));
     source
 }
 

@@ -9,7 +9,7 @@ use dbdyno_types::server::{Target, Tls};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Database, Server};
-use crate::certificates::Certificates;
+use crate::shared::Certificates;
 use crate::support::PASSWORD;
 use crate::support::try_receive;
 

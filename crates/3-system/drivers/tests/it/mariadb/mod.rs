@@ -16,8 +16,8 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_types::server::{Address, StatementMode, Target, Tls};
 use tempfile::TempDir;
 
-use crate::at_exit::Shared;
-use crate::support::free_port;
+use crate::outside::free_port;
+use crate::shared::Shared;
 use crate::support::set_password_in_environment;
 
 /// A running server. Dropping it kills it and removes its data.

@@ -12,7 +12,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use super::Value::Int;
 use super::statements::receive_all;
 use super::{Server, With, execute, params, value};
-use crate::at_exit::Shared;
+use crate::shared::Shared;
 
 const TARGET: &str = "DBDYNO_TEST_TARGET";
 

@@ -18,8 +18,8 @@ use dbdyno_types::server::{Address, StatementMode, Target, Tls};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-use crate::at_exit::Shared;
-use crate::support::free_port;
+use crate::outside::free_port;
+use crate::shared::Shared;
 
 /// The superuser, who logs in over the socket without a password.
 pub const TESTER: &str = "tester";
