@@ -215,7 +215,7 @@ mod tests {
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
 
-    use dbdyno_machine::clock;
+    use dbdyno_machine::{ProcStat, clock};
     use dbdyno_types::Counter;
 
     use super::*;
@@ -239,11 +239,16 @@ mod tests {
         /// Waits until the process has used this CPU time.
         fn work(&self, millis: u64) {
             let cpu = || clock::process_cpu_of(self.0.id()).unwrap();
-            let (before, start) = (cpu(), Instant::now());
-            while cpu() - before < Nanos::from_millis(millis) {
-                assert!(start.elapsed() < Duration::from_secs(60), "it does not run");
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            let before = cpu();
+            wait_until("it runs", || cpu() - before >= Nanos::from_millis(millis));
+        }
+    }
+
+    fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(60), "not so: {what}");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -282,8 +287,7 @@ mod tests {
     fn idle_server_has_no_background() {
         let server = Server::idle();
         let mut monitor = server.monitor(true);
-        // Wait until it sleeps.
-        std::thread::sleep(Duration::from_millis(200));
+        wait_until("it sleeps", || ProcStat::of_process(server.0.id()).unwrap().state == b'S');
         slice(&mut monitor, &server, 0);
         let second = slice(&mut monitor, &server, 0);
         assert_eq!((second.background_cpu, second.cpu), (Some(Nanos::ZERO), Nanos::ZERO));
@@ -314,7 +318,13 @@ mod tests {
             return;
         }
         let started = monitor.start(None);
-        std::thread::sleep(Duration::from_millis(300));
+        let pid = server.0.id();
+        wait_until("its child is busy", || {
+            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            let child = children.unwrap().split(' ').next().and_then(|pid| pid.parse().ok());
+            let cpu = child.and_then(|pid| clock::process_cpu_of(pid).ok());
+            cpu > Some(Nanos::from_millis(20))
+        });
         server.work(40);
         let ended = monitor.end(started);
         let (cpu, covered) = (ended.server.unwrap().cpu, ended.counts.covered().unwrap());

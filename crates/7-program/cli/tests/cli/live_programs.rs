@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, sleep};
+use std::thread;
 use std::time::Duration;
 
 use crate::common::{call, wait_until};
@@ -102,8 +102,9 @@ fn optimize_under_load(directory: &Path, server: &Server, exchanges: fn(u64) -> 
                 let done = call(["live"].iter().chain(words).chain(&rest).copied());
                 done.assert_code(0);
                 let before = count.load(Ordering::Relaxed);
-                sleep(Duration::from_millis(300));
-                assert!(count.load(Ordering::Relaxed) > before + 100, "no answers after {words:?}");
+                wait_until(&format!("answers after {words:?}"), || {
+                    count.load(Ordering::Relaxed) > before + 100
+                });
                 done.out
             };
             let sampling = ["--seconds", "1", "--frequency", "1999", "--force"];
