@@ -2,10 +2,12 @@
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::thread::sleep;
-use std::time::Duration;
+
+use dbdyno_machine::clock;
+use dbdyno_units::Nanos;
+use tempfile::TempDir;
 
 use crate::common::{Finished, call, children, dbdyno, finish, send, wait_until};
 
@@ -42,26 +44,100 @@ int main(void) {
 ";
 
 /// Samples for half a second. `--force` because that may be too little on a busy machine.
-pub const SAMPLING: [&str; 5] = ["--seconds", "0.5", "--frequency", "7999", "--force"];
+const SAMPLING: [&str; 5] = ["--seconds", "0.5", "--frequency", "7999", "--force"];
+
+/// The program may wait for a CPU before it stops.
+const PAUSE: [&str; 2] = ["--max-pause", "500"];
 
 /// A few samples.
 pub const FEW: [&str; 4] = ["--seconds", "0.5", "--frequency", "199"];
 
-/// Runs some code and then a busy loop.
-pub fn busy(directory: &Path, first: &str) -> Busy {
-    busy_with(directory, first, &[])
+/// A program that runs some code and then a busy loop, and the state directory of commands about it.
+pub struct Lab {
+    pub busy: Busy,
+    pub pid: String,
+    pub state: PathBuf,
+    directory: TempDir,
 }
 
-fn busy_with(directory: &Path, first: &str, flags: &[&str]) -> Busy {
-    let source = directory.join("busy.c");
-    let program = directory.join("busy");
-    fs::write(&source, SOURCE.replace("FIRST", first)).unwrap();
-    let status =
-        Command::new("gcc").arg("-O1").args(flags).arg("-o").arg(&program).arg(&source).status();
-    assert!(status.unwrap().success());
-    let child = Busy(Command::new(program).spawn().unwrap());
-    sleep(Duration::from_millis(200));
-    child
+impl Lab {
+    pub fn new(first: &str) -> Self {
+        Self::compiled(first, &[])
+    }
+
+    fn compiled(first: &str, flags: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let [source, program, state] =
+            ["busy.c", "busy", "state"].map(|name| directory.path().join(name));
+        fs::write(&source, SOURCE.replace("FIRST", first)).unwrap();
+        let mut gcc = Command::new("gcc");
+        let status = gcc.arg("-O1").args(flags).arg("-o").arg(&program).arg(&source).status();
+        assert!(status.unwrap().success());
+        let busy = Busy(Command::new(program).spawn().unwrap());
+        let cpu = || clock::process_cpu_of(busy.0.id()).unwrap();
+        wait_until("its loop runs", || cpu() > Nanos::from_millis(50));
+        Self { pid: busy.0.id().to_string(), busy, state, directory }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Its only child.
+    fn session(&self) -> u32 {
+        let [session] = children(self.busy.0.id())[..] else { panic!("it has one child") };
+        session
+    }
+
+    /// The command `dbdyno live` with these words.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = dbdyno();
+        command.arg("live").args(words).arg("--state").arg(&self.state);
+        command
+    }
+
+    pub fn live(&self, words: &[&str]) -> Finished {
+        finish(self.command(words))
+    }
+
+    /// The command that samples and optimizes the program.
+    pub fn optimize_command(&self, words: &[&str]) -> Command {
+        self.command(&[&["optimize"], &SAMPLING[..], &PAUSE, &["--pid", &self.pid], words].concat())
+    }
+
+    pub fn optimize(&self, words: &[&str]) -> Finished {
+        finish(self.optimize_command(words))
+    }
+
+    /// Stops the program for this.
+    pub fn change(&self, words: &[&str]) -> Finished {
+        self.live(&[words, &PAUSE, &["--pid", &self.pid]].concat())
+    }
+
+    fn status(&self) -> Finished {
+        self.live(&["status", "--pid", &self.pid])
+    }
+
+    /// The mappings of the program; they show memory that was added.
+    fn mappings(&self) -> String {
+        fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap()
+    }
+
+    /// Rules of `watch` for it, for many attempts in a second.
+    pub fn watch_rules(&self) -> String {
+        let rules = self.path().join("rules.toml");
+        let program = self.path().join("busy").display().to_string();
+        let watch =
+            "cpu = \"1%\"\npoll_interval = \"100ms\"\nprofile = \"100ms\"\ncounts = \"sampled\"";
+        fs::write(&rules, format!("[watch]\nexecutables = [{program:?}]\n{watch}\n")).unwrap();
+        rules.display().to_string()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(format!("/tmp/perf-{}.map", self.pid));
+    }
 }
 
 #[test]
@@ -106,40 +182,30 @@ const RESTRICTED: &str = r"{
 
 #[test]
 fn check_lists_all_that_forbids_an_optimization_and_touches_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let check = |busy: &Busy, more: &[&str]| {
-        let pid = busy.0.id().to_string();
-        let before = mappings(&pid);
-        let words = ["live", "status", "--check", "--pid", &pid, "--state", &state];
-        let finished = call(words.iter().chain(more).copied());
-        assert_eq!(mappings(&pid), before);
-        assert_eq!(fs::read_dir(&state).unwrap().count(), 0, "a journal");
+    let check = |lab: &Lab, more: &[&str]| {
+        let before = lab.mappings();
+        let finished = lab.live(&[&["status", "--check", "--pid", &lab.pid], more].concat());
+        assert_eq!(lab.mappings(), before);
+        assert_eq!(fs::read_dir(&lab.state).unwrap().count(), 0, "a journal");
         finished
     };
-    let plain = busy(directory.path(), "");
+    let plain = Lab::new("");
     let found = check(&plain, &[]);
     found.assert_code(0).assert_prints("busy can be optimized").assert_prints("dynamically linked");
     let found: serde_json::Value = serde_json::from_str(&check(&plain, &["--json"]).out).unwrap();
     assert_eq!(found[0]["optimizable"], true);
     assert_eq!(found[0]["checks"][0]["id"], "program");
-    drop(plain);
     // The tracer keeps dbdyno from attaching, and all checks are done nevertheless.
-    let restricted = busy(directory.path(), RESTRICTED);
-    let found = check(&restricted, &[]);
+    let found = check(&Lab::new(RESTRICTED), &[]);
     found.assert_code(1).assert_prints("cannot be optimized").assert_prints("(busy) traces it");
     found
         .assert_prints("it has one (seccomp)")
         .assert_prints("64 KiB of executable memory in no file");
-    drop(restricted);
-    let fixed = busy_with(directory.path(), "", &["-static"]);
+    let fixed = Lab::compiled("", &["-static"]);
     check(&fixed, &[]).assert_code(1).assert_prints("FORBIDDEN program: it is statically linked");
-    call(["live", "status", "--check", "--pid", "2147483000", "--state", &state])
-        .assert_code(1)
-        .assert_prints("does not exist");
-    call(["live", "status", "--check", "--state", &state])
-        .assert_code(0)
-        .assert_prints("No process is optimized");
+    let missing = plain.live(&["status", "--check", "--pid", "2147483000"]);
+    missing.assert_code(1).assert_prints("does not exist");
+    plain.live(&["status", "--check"]).assert_code(0).assert_prints("No process is optimized");
 }
 
 /// A loop that counts down to zero: `dec rdi; jnz; ret`.
@@ -153,79 +219,50 @@ const GENERATED: &str = r#"{
 
 #[test]
 fn program_with_generated_code_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), GENERATED);
-    let pid = busy.0.id().to_string();
-    let finished = call(["live", "optimize", "--pid", &pid, "--state", &state, "--seconds", "0.5"]);
+    let lab = Lab::new(GENERATED);
+    let finished = lab.live(&["optimize", "--pid", &lab.pid, "--seconds", "0.5"]);
     finished.assert_code(1).assert_prints("just-in-time");
-    call(["live", "status", "--state", &state]).assert_prints("No process is optimized");
+    lab.live(&["status"]).assert_prints("No process is optimized");
 }
 
 #[test]
 fn program_is_optimized_undone_and_redone() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), "");
-    let pid = busy.0.id().to_string();
-    let to = |words: &[&str]| {
-        let rest = ["--pid", &pid, "--state", &state];
-        let options = if words[0] == "status" { &[][..] } else { &["--max-pause", "500"][..] };
-        call(["live"].iter().chain(words).chain(&rest).chain(options).copied())
-    };
-    let undone = to(&["undo"]);
+    let lab = Lab::new("");
+    let undone = lab.change(&["undo"]);
     undone.assert_code(1).assert_prints("is not optimized");
-    let bolt = directory.path().join("profile.fdata").display().to_string();
-    let done = to(&[&["optimize", "--bolt-out", &bolt], &SAMPLING[..]].concat());
+    let bolt = lab.path().join("profile.fdata");
+    let done = lab.optimize(&["--bolt-out", bolt.to_str().unwrap()]);
     done.assert_code(0).assert_prints("functions").assert_prints("not measured");
     done.assert_prints("7999 times per second and CPU; this takes about ");
     done.assert_prints("per sample, as measured on this machine");
     let profile = fs::read_to_string(bolt).unwrap();
     assert!(profile.contains(" mix ") || profile.contains(" main "), "{profile}");
-    to(&["status"]).assert_code(0).assert_prints("; active");
-    send(busy.0.id(), libc::SIGSTOP);
+    lab.status().assert_code(0).assert_prints("; active");
+    send(lab.busy.0.id(), libc::SIGSTOP);
     // It may still be running.
     let stopped =
-        (0..1_000).map(|_| to(&["status"])).find(|finished| !finished.out.contains("; active"));
+        (0..1_000).map(|_| lab.status()).find(|finished| !finished.out.contains("; active"));
     stopped.expect("it stops").assert_code(0).assert_prints("unknown").assert_prints("is stopped");
-    send(busy.0.id(), libc::SIGCONT);
-    to(&["undo"]).assert_code(0).assert_prints("undone");
-    to(&["status"]).assert_code(0).assert_prints("0 of");
-    to(&["redo"]).assert_code(0).assert_prints("redone");
+    send(lab.busy.0.id(), libc::SIGCONT);
+    lab.change(&["undo"]).assert_code(0).assert_prints("undone");
+    lab.status().assert_code(0).assert_prints("0 of");
+    lab.change(&["redo"]).assert_code(0).assert_prints("redone");
     // The replaced code stays.
-    to(&[&["optimize"], &SAMPLING[..]].concat()).assert_code(0);
-    let status = to(&["status"]);
+    lab.optimize(&[]).assert_code(0);
+    let status = lab.status();
     status.assert_prints("replaced; its code is kept").assert_prints("of at most 32 MiB");
-    to(&["undo"]).assert_code(0);
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
-}
-
-/// Writes rules of `watch` for the busy program, for many attempts in a second.
-pub fn watch_rules(directory: &Path) -> String {
-    let rules = directory.join("rules.toml");
-    let program = directory.join("busy").display().to_string();
-    let watch =
-        "cpu = \"1%\"\npoll_interval = \"100ms\"\nprofile = \"100ms\"\ncounts = \"sampled\"";
-    fs::write(&rules, format!("[watch]\nexecutables = [{program:?}]\n{watch}\n")).unwrap();
-    rules.display().to_string()
+    lab.change(&["undo"]).assert_code(0);
 }
 
 #[test]
 fn watch_leaves_a_program_alone_whose_optimization_was_undone() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), "");
-    let pid = busy.0.id().to_string();
-    let rest = ["--pid", &pid, "--state", &state, "--max-pause", "500"];
-    let optimize = ["live", "optimize", "--counts", "sampled"];
-    call(optimize.iter().chain(&SAMPLING).chain(&rest).copied()).assert_code(0);
-    call(["live", "undo"].iter().chain(&rest).copied()).assert_code(0);
-    let file = watch_rules(directory.path());
-    let watched = call(["live", "watch", &file, "--seconds", "3", "--state", &state]);
+    let lab = Lab::new("");
+    lab.optimize(&["--counts", "sampled"]).assert_code(0);
+    lab.change(&["undo"]).assert_code(0);
+    let watched = lab.live(&["watch", &lab.watch_rules(), "--seconds", "3"]);
     watched.assert_code(0).assert_prints("undone: left alone until `dbdyno live redo`");
     assert_eq!(watched.out.lines().count(), 1, "{}", watched.out);
-    call(["live", "status", "--state", &state]).assert_prints("; inactive");
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    lab.live(&["status"]).assert_prints("; inactive");
 }
 
 /// Kills the child when its parent exits.
@@ -233,142 +270,111 @@ const FORK: &str = "if (fork() == 0) prctl(PR_SET_PDEATHSIG, SIGKILL)";
 
 #[test]
 fn optimization_that_cannot_be_undone_is_reported() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state");
-    let busy = busy(directory.path(), FORK);
-    let pid = busy.0.id().to_string();
-    let [session] = children(busy.0.id())[..] else { panic!("it has one child") };
-    let to = |words: &[&str]| {
-        let rest = ["--pid", &pid, "--family", "--max-pause", "500"];
-        let state = ["--state", state.to_str().unwrap()];
-        call(["live"].iter().chain(words).chain(&rest).chain(&state).copied())
-    };
-    let optimized = to(&[&["optimize"], &SAMPLING[..]].concat());
-    optimized.assert_code(0).assert_prints("optimized as its parent");
+    let lab = Lab::new(FORK);
+    let (pid, session) = (&lab.pid, lab.session());
+    let to = |word| lab.change(&[word, "--family"]);
+    lab.optimize(&["--family"]).assert_code(0).assert_prints("optimized as its parent");
     let lock = |pid: u32| {
         let prefix = format!("{pid}-");
         let is_own =
             |entry: &fs::DirEntry| entry.file_name().to_str().unwrap().starts_with(&prefix);
-        let journal = fs::read_dir(&state).unwrap().flatten().find(is_own).unwrap().path();
+        let journal = fs::read_dir(&lab.state).unwrap().flatten().find(is_own).unwrap().path();
         let lock = File::open(journal.join("lock")).unwrap();
         lock.lock().unwrap();
         lock
     };
     // The session is undone even if its parent cannot be.
-    let locked = lock(busy.0.id());
-    let finished = to(&["undo"]);
+    let locked = lock(lab.busy.0.id());
+    let finished = to("undo");
     finished.assert_code(1).assert_prints(&format!("attached to process {pid};"));
     finished.assert_prints(&format!("Process {session}: undone"));
     drop(locked);
-    to(&["redo"]).assert_code(0).assert_prints(&format!("Process {session}: redone"));
+    to("redo").assert_code(0).assert_prints(&format!("Process {session}: redone"));
     let locked = lock(session);
-    let finished = to(&["undo"]);
+    let finished = to("undo");
     finished.assert_code(1).assert_prints(&format!("Process {pid}: undone"));
     finished.assert_prints(&format!("Process {session}: not undone: another dbdyno is attached"));
     drop(locked);
-    to(&["undo"]).assert_code(0).assert_prints(&format!("Process {session}: undone"));
-    to(&["redo"]).assert_code(0).assert_prints(&format!("Process {session}: redone"));
-    to(&["undo"]).assert_code(0);
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
-}
-
-/// The mappings of a process; they show memory that was added.
-fn mappings(pid: &str) -> String {
-    fs::read_to_string(format!("/proc/{pid}/maps")).unwrap()
+    to("undo").assert_code(0).assert_prints(&format!("Process {session}: undone"));
+    to("redo").assert_code(0).assert_prints(&format!("Process {session}: redone"));
+    to("undo").assert_code(0);
 }
 
 #[test]
 fn few_samples_are_refused_and_change_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), "");
-    let pid = busy.0.id().to_string();
-    let to = |words: &[&str]| {
-        let rest = ["--pid", &pid, "--state", &state, "--max-pause", "500"];
-        call(["live", "optimize"].iter().chain(&FEW).chain(words).chain(&rest).copied())
-    };
-    let before = mappings(&pid);
+    let lab = Lab::new("");
+    let to = |words: &[&str]| lab.change(&[&["optimize"], &FEW[..], words].concat());
+    let before = lab.mappings();
     let refused = to(&[]);
     refused.assert_code(1).assert_prints("was not changed: too few samples: ");
     refused.assert_prints("at least 1000 are required").assert_prints("--force");
     let planned = to(&["--dry-run"]);
     planned.assert_code(1).assert_prints("refused too few samples: ");
-    assert_eq!(mappings(&pid), before);
+    assert_eq!(lab.mappings(), before);
     // Nothing is left that `status` could show.
-    assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
-    call(["live", "status", "--state", &state]).assert_prints("No process is optimized");
+    assert_eq!(fs::read_dir(&lab.state).unwrap().count(), 0);
+    lab.live(&["status"]).assert_prints("No process is optimized");
     let forced = to(&["--force"]);
     forced.assert_code(0).assert_prints("warning too few samples: ");
-    let undo = ["live", "undo", "--all", "--state", &state, "--max-pause", "500"];
-    call(undo).assert_code(0).assert_prints(&format!("Process {pid}: undone"));
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    let undone = lab.live(&["undo", "--all", PAUSE[0], PAUSE[1]]);
+    undone.assert_code(0).assert_prints(&format!("Process {}: undone", lab.pid));
 }
 
 #[test]
 fn dry_run_shows_the_plan_and_changes_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), "");
-    let pid = busy.0.id().to_string();
-    let before = mappings(&pid);
-    let words = ["live", "optimize", "--dry-run", "--pid", &pid, "--state", &state];
-    let planned = call(words.iter().chain(&SAMPLING).copied());
+    let lab = Lab::new("");
+    let before = lab.mappings();
+    let plan = |words: &[&str]| {
+        let dry_run = ["optimize", "--dry-run", "--pid", &lab.pid];
+        lab.live(&[&dry_run, &SAMPLING[..], words].concat())
+    };
+    let planned = plan(&[]);
     planned.assert_code(0).assert_prints("dry run; it was not changed").assert_prints("to move");
     planned.assert_prints("of address space added").assert_prints("to redirect");
     planned
         .assert_prints("1 thread, normally once for a few milliseconds, at most 20 ms at a time");
-    let json = call(words.iter().chain(&SAMPLING).chain(&["--json"]).copied());
+    let json = plan(&["--json"]);
     json.assert_code(0).assert_prints("\"planned\": {").assert_prints("\"per_sample_ns\": ");
-    assert_eq!(mappings(&pid), before);
-    assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
+    assert_eq!(lab.mappings(), before);
+    assert_eq!(fs::read_dir(&lab.state).unwrap().count(), 0);
 }
 
 #[test]
 fn all_optimizations_are_undone_at_once() {
-    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let state = directories[0].path().join("state").display().to_string();
-    let undo = || call(["live", "undo", "--all", "--state", &state, "--max-pause", "500"]);
+    let mut both = [Lab::new(""), Lab::new("")];
+    both[1].state = both[0].path().join("state");
+    let undo = || both[0].live(&["undo", "--all", PAUSE[0], PAUSE[1]]);
     undo().assert_code(0).assert_prints("No process is optimized");
-    let both = directories.each_ref().map(|directory| busy(directory.path(), ""));
-    let pids = both.each_ref().map(|busy| busy.0.id().to_string());
-    for pid in &pids {
-        let whom = ["live", "optimize", "--pid", pid, "--state", &state, "--max-pause", "500"];
-        call(whom.iter().chain(&SAMPLING).copied()).assert_code(0);
-    }
+    both.iter().for_each(|lab| {
+        lab.optimize(&[]).assert_code(0);
+    });
     let undone = undo();
     undone.assert_code(0);
-    let status = call(["live", "status", "--state", &state]);
-    for pid in &pids {
-        undone.assert_prints(&format!("Process {pid}: undone"));
-        status.assert_prints(&format!("Process {pid}: "));
-        let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    let status = both[0].live(&["status"]);
+    for lab in &both {
+        undone.assert_prints(&format!("Process {}: undone", lab.pid));
+        status.assert_prints(&format!("Process {}: ", lab.pid));
     }
     assert!(!status.out.contains("; active"), "{}", status.out);
 }
 
 #[test]
 fn several_processes_and_none_are_explained() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), FORK);
-    let pid = busy.0.id().to_string();
-    let [session] = children(busy.0.id())[..] else { panic!("it has one child") };
+    let lab = Lab::new(FORK);
     // As from `--pid $(pidof busy)`, youngest first.
-    let session = session.to_string();
+    let session = lab.session().to_string();
     for command in ["optimize", "status", "undo", "redo"] {
-        let several = ["live", command, "--pid", &session, &pid, "--state", &state];
-        let refused = call(several);
+        let refused = lab.live(&[command, "--pid", &session, &lab.pid]);
         refused.assert_code(2).assert_prints("--pid accepts one process, but 2 are given");
-        refused.assert_prints(&format!("use: --pid {pid} --family"));
+        refused.assert_prints(&format!("use: --pid {} --family", lab.pid));
         assert!(refused.err.matches("/busy").count() >= 2, "{}", refused.err);
     }
-    let none = call(["live", "undo", "--pid", "--state", &state]);
-    none.assert_code(2).assert_prints("no process has this name");
+    lab.live(&["undo", "--pid"]).assert_code(2).assert_prints("no process has this name");
     let help = call(["live", "optimize", "--help"]);
     help.assert_prints("--dry-run").assert_prints("--max-overhead <PERCENT>");
     assert!(!help.out.contains("[PID]"), "{}", help.out);
-    let budget = ["live", "optimize", "--pid", &pid, "--max-overhead", "5", "--state", &state];
-    call(budget).assert_code(2).assert_prints("has no unit");
+    let budget = lab.live(&["optimize", "--pid", &lab.pid, "--max-overhead", "5"]);
+    budget.assert_code(2).assert_prints("has no unit");
 }
 
 /// Installs a system call filter when it gets SIGUSR1, which ends the process for any call.
@@ -387,7 +393,7 @@ const CONFINE: &str = "
     signal(SIGUSR1, confine)";
 
 /// Runs dbdyno under a system call filter that permits everything: so it cannot read those of others.
-fn call_filtered(words: &[&str]) -> Finished {
+fn finish_filtered(mut command: Command) -> Finished {
     const ALLOW: libc::sock_filter = libc::sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
         jt: 0,
@@ -405,8 +411,6 @@ fn call_filtered(words: &[&str]) -> Finished {
         };
         if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
     };
-    let mut command = dbdyno();
-    command.args(words);
     // SAFETY: it makes system calls only.
     unsafe { command.pre_exec(install) };
     finish(command)
@@ -414,22 +418,17 @@ fn call_filtered(words: &[&str]) -> Finished {
 
 #[test]
 fn undo_and_redo_work_under_a_filter_that_permits_no_system_call() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let mut busy = busy(directory.path(), CONFINE);
-    let pid = busy.0.id().to_string();
-    let rest = ["--pid", &pid, "--state", &state, "--max-pause", "500"];
-    let optimize = [&["live", "optimize"], &SAMPLING[..], &rest].concat();
-    call(&optimize).assert_code(0);
-    send(busy.0.id(), libc::SIGUSR1);
-    let status = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut lab = Lab::new(CONFINE);
+    lab.optimize(&[]).assert_code(0);
+    send(lab.busy.0.id(), libc::SIGUSR1);
+    let status = || fs::read_to_string(format!("/proc/{}/status", lab.pid)).unwrap();
     wait_until("it has a filter", || status().contains("Seccomp:\t2"));
-    call_filtered(&optimize).assert_code(1).assert_prints("system call filter (seccomp)");
-    let to = |operation| call_filtered(&[&["live", operation], &rest[..]].concat());
+    let refused = finish_filtered(lab.optimize_command(&[]));
+    refused.assert_code(1).assert_prints("system call filter (seccomp)");
+    let to = |word| finish_filtered(lab.command(&[word, "--pid", &lab.pid, PAUSE[0], PAUSE[1]]));
     to("undo").assert_code(0).assert_prints("undone; ");
     to("redo").assert_code(0).assert_prints("redone; ");
-    assert!(busy.0.try_wait().unwrap().is_none(), "it died");
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    assert!(lab.busy.0.try_wait().unwrap().is_none(), "it died");
 }
 
 /// Work that is independent of what the program does, so that nothing can be proven.
@@ -437,14 +436,9 @@ const NO_WORK: [&str; 4] = ["--work-command", "echo 5", "--ab-test", "0.4"];
 
 #[test]
 fn unproven_optimization_is_undone_unless_kept() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), "");
-    let pid = busy.0.id().to_string();
-    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
-    let run =
-        |words: &[&str]| call(whom.iter().chain(&SAMPLING).chain(&NO_WORK).chain(words).copied());
-    let status = || call(["live", "status", "--state", &state]);
+    let lab = Lab::new("");
+    let run = |words: &[&str]| lab.optimize(&[&NO_WORK, words].concat());
+    let status = || lab.live(&["status"]);
     run(&[])
         .assert_code(0)
         .assert_prints("not proven: work was done in 0 of 10")
@@ -452,25 +446,18 @@ fn unproven_optimization_is_undone_unless_kept() {
     status().assert_prints("; inactive").assert_prints("gdb: source ");
     run(&["--keep"]).assert_code(0).assert_prints("; active");
     status().assert_prints("; active");
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
-    let keep = [&whom[..], &["--keep"]].concat();
-    call(keep).assert_code(2).assert_prints("--work-command");
-    call(["live", "undo", "--all", "--state", &state, "--max-pause", "500"]).assert_code(0);
+    lab.change(&["optimize", "--keep"]).assert_code(2).assert_prints("--work-command");
+    lab.live(&["undo", "--all", PAUSE[0], PAUSE[1]]).assert_code(0);
 }
 
 #[test]
 fn ab_test_verdict_decides_whether_optimization_stays_active() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), "");
-    let pid = busy.0.id().to_string();
-    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
+    let lab = Lab::new("");
     // Its work is independent of the layout, so that there is no real difference.
     let work = ["--work-command", "cut -d ' ' -f 1 /proc/uptime", "--ab-test", "4"];
-    let finished = call(whom.iter().chain(&SAMPLING).chain(&work).copied());
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    let finished = lab.optimize(&work);
     finished.assert_code(0).assert_prints("CPU time per work × ");
-    let status = call(["live", "status", "--state", &state]);
+    let status = lab.live(&["status"]);
     let is_better = finished.out.contains(": better; active");
     status.assert_prints(if is_better { "; active" } else { "; inactive" });
     assert!(is_better || finished.out.contains("; undone"), "{}", finished.out);
@@ -478,23 +465,17 @@ fn ab_test_verdict_decides_whether_optimization_stays_active() {
 
 #[test]
 fn failed_ab_test_undoes_the_optimization() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), "");
-    let pid = busy.0.id().to_string();
+    let lab = Lab::new("");
     // It is read once before the A/B test and twice per period; the sixth period fails.
-    let file = directory.path().join("asked").display().to_string();
+    let file = lab.path().join("asked").display().to_string();
     let work = format!("echo >> {file}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
-    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
-    let how = ["--ab-test", "0.2", "--work-command", &work];
-    let finished = call(whom.iter().chain(&SAMPLING).chain(&how).copied());
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    let finished = lab.optimize(&["--ab-test", "0.2", "--work-command", &work]);
     finished
         .assert_code(1)
         .assert_prints("functions")
         .assert_prints("the A/B test failed: ")
         .assert_prints("; undone");
-    call(["live", "status", "--state", &state]).assert_prints("; inactive");
+    lab.live(&["status"]).assert_prints("; inactive");
 }
 
 /// Forks a process that does the same when it gets SIGUSR1, as servers do for a session.
@@ -504,24 +485,18 @@ const FORK_LATER: &str =
 
 #[test]
 fn failed_ab_test_undoes_the_optimization_in_sessions_that_started_meanwhile() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path(), FORK_LATER);
-    let pid = busy.0.id().to_string();
+    let lab = Lab::new(FORK_LATER);
+    let pid = &lab.pid;
     // As above. The fifth period starts a session, while the optimized code is active.
-    let file = directory.path().join("asked").display().to_string();
+    let file = lab.path().join("asked").display().to_string();
     let children_of = format!("/proc/{pid}/task/{pid}/children");
     let start = format!(
         "if [ $(wc -l < {file}) -eq 10 ]; then kill -USR1 {pid}; \
          while [ -z \"$(cat {children_of})\" ]; do sleep 0.01; done; fi"
     );
     let work = format!("echo >> {file}; {start}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
-    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
-    let how = ["--family", "--ab-test", "0.2", "--work-command", &work];
-    let finished = call(whom.iter().chain(&SAMPLING).chain(&how).copied());
-    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    let finished = lab.optimize(&["--family", "--ab-test", "0.2", "--work-command", &work]);
     finished.assert_code(1).assert_prints("; undone");
-    let [session] = children(busy.0.id())[..] else { panic!("it has one child") };
-    let status = ["live", "status", "--pid", &session.to_string(), "--state", &state];
-    call(status).assert_prints("; inactive");
+    let status = lab.live(&["status", "--pid", &lab.session().to_string()]);
+    status.assert_prints("; inactive");
 }
