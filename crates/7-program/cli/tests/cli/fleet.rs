@@ -1,7 +1,6 @@
 //! Fleet runs in a real Slurm with three nodes on this machine.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +10,7 @@ use crate::common::{
     Background, Experiment, Finished, Slurm, SmallDisk, Stored, TestDir, cache, call, dbdyno,
     finish, is_gone, send, wait_until,
 };
+use crate::outside::write_program;
 
 /// Of about three seconds.
 const SHORT: Experiment<'_> =
@@ -38,12 +38,22 @@ const fn experiment() -> Experiment<'static> {
 }
 
 /// A fleet run of a test.
-struct Fleet<'a> {
-    slurm: &'a Slurm,
-    test: &'a TestDir,
+struct Fleet {
+    slurm: Slurm,
+    test: TestDir,
 }
 
-impl Fleet<'_> {
+impl Fleet {
+    /// `None`, with a note, where there can be no Slurm.
+    fn start() -> Option<Self> {
+        Some(Self { slurm: Slurm::start()?, test: TestDir::new() })
+    }
+
+    /// A run of its own in the background.
+    fn begin(&self, command: Command) -> Background {
+        Background::start(command, self.test.path())
+    }
+
     fn out(&self) -> PathBuf {
         self.test.out()
     }
@@ -156,12 +166,10 @@ fn lossy(bytes: &[u8]) -> String {
 
 #[test]
 fn fleet_measures_on_three_nodes_while_its_controller_is_killed() {
-    let Some(slurm) = Slurm::start() else { return };
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let Some(fleet) = Fleet::start() else { return };
     let mut command = fleet.run(&SHORT, &["--partition", "main", "--nodes", "3"]);
     command.env("DBDYNO_PASSWORD", "secret-of-the-user");
-    let mut controller = Background::start(command, test.path());
+    let mut controller = fleet.begin(command);
     fleet.wait_until_measuring(&mut controller, &["node1"], 1);
     let pid = controller.pid();
     controller.signal(libc::SIGKILL);
@@ -181,7 +189,7 @@ fn fleet_measures_on_three_nodes_while_its_controller_is_killed() {
     fleet.assert_no_jobs();
     fleet.call("collect").assert_code(0).assert_prints("3 runs side by side");
     fleet.call("status").assert_code(0).assert_prints("3 complete");
-    let jobs = slurm.call("scontrol", &["show", "job", "--details"]);
+    let jobs = fleet.slurm.call("scontrol", &["show", "job", "--details"]);
     let found = Command::new("grep").arg("-rl").arg("secret-of-the-user").arg(fleet.out()).output();
     assert!(!jobs.contains("secret") && found.unwrap().stdout.is_empty(), "{jobs}");
 }
@@ -189,15 +197,13 @@ fn fleet_measures_on_three_nodes_while_its_controller_is_killed() {
 #[test]
 #[ignore = "full"]
 fn killed_job_is_continued_and_a_cancelled_one_when_the_user_says_so() {
-    let Some(slurm) = Slurm::start() else { return };
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let Some(fleet) = Fleet::start() else { return };
     let command = fleet.run(&LONG, &["--nodelist", "node[1-2]"]);
-    let mut controller = Background::start(command, test.path());
+    let mut controller = fleet.begin(command);
     fleet.wait_until_measuring(&mut controller, &["node1", "node2"], 1);
     send(fleet.process("node1"), libc::SIGKILL);
     let job = fleet.task(1)["attempts"][0]["job"].to_string();
-    slurm.call("scancel", &[&job]);
+    fleet.slurm.call("scancel", &[&job]);
     let end = controller.end();
     end.assert_code(1);
     assert_eq!((fleet.outcome(0), fleet.attempts(0)), ("complete".to_owned(), 2));
@@ -213,12 +219,10 @@ fn killed_job_is_continued_and_a_cancelled_one_when_the_user_says_so() {
 #[test]
 #[ignore = "full"]
 fn cancelled_shards_continue_and_together_measure_everything() {
-    let Some(slurm) = Slurm::start() else { return };
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let Some(fleet) = Fleet::start() else { return };
     let section = "[fleet]\npartition = \"main\"\nnodes = 2\nshard = true\n";
     let experiment = Experiment { more: section, ..LONG };
-    let mut controller = Background::start(fleet.run(&experiment, &[]), test.path());
+    let mut controller = fleet.begin(fleet.run(&experiment, &[]));
     fleet.wait_until_measuring(&mut controller, &["shard-1", "shard-2"], 1);
     fleet.call("cancel").assert_code(0).assert_prints("2 cancelled");
     controller.end().assert_code(1);
@@ -241,29 +245,29 @@ fn full_disk_of_a_node_is_reported_and_the_run_continues_when_there_is_space() {
     let Some(disk) = SmallDisk::mount(&test.path().join("scratch"), 64) else { return };
     // Hosts see only what is mounted before they start.
     let Some(slurm) = Slurm::start() else { return };
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let fleet = Fleet { slurm, test };
     disk.fill();
     let scratch = disk.path().to_str().unwrap();
     let mut command = fleet.command(&["run", "--retries", "0", "--result-wait", "2s"]);
-    command.arg(test.file(&SHORT.text())).arg("--out").arg(fleet.out());
+    command.arg(fleet.test.file(&SHORT.text())).arg("--out").arg(fleet.out());
     command.args(["--scratch", scratch, "--nodes", "1"]).arg("--cache").arg(cache());
     finish(command).assert_code(1).assert_prints("failed").assert_prints("space");
     disk.free();
     fleet.resume().assert_code(0).assert_prints("1 complete");
+    // Its hosts use the disk, which is in the directory of the test.
+    drop((fleet.slurm, disk));
 }
 
 #[test]
 #[ignore = "full"]
 fn dead_node_is_waited_for_and_its_run_continued() {
-    let Some(slurm) = Slurm::start() else { return };
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let Some(fleet) = Fleet::start() else { return };
     let command = fleet.run(&LONG, &["--nodelist", "node1"]);
-    let mut controller = Background::start(command, test.path());
+    let mut controller = fleet.begin(command);
     fleet.wait_until_measuring(&mut controller, &["node1"], 1);
-    slurm.kill("node1");
+    fleet.slurm.kill("node1");
     controller.wait_until("the next job waits", || fleet.attempts(0) == 2);
-    slurm.restart("node1");
+    fleet.slurm.restart("node1");
     controller.end().assert_code(0).assert_prints("1 complete");
     let first = fleet.task(0)["attempts"][0]["end"]["reason"].to_string();
     assert!(first.contains("lost its node"), "{first}");
@@ -274,14 +278,12 @@ fn dead_node_is_waited_for_and_its_run_continued() {
 #[test]
 #[ignore = "full"]
 fn cut_off_node_stops_when_it_is_replaced_and_its_run_is_continued() {
-    let Some(slurm) = Slurm::start() else { return };
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let Some(fleet) = Fleet::start() else { return };
     let command = fleet.run(&LONGEST, &["--nodelist", "node1"]);
-    let mut controller = Background::start(command, test.path());
+    let mut controller = fleet.begin(command);
     fleet.wait_until_measuring(&mut controller, &["node1"], 1);
     let process = fleet.process("node1");
-    slurm.cut("node1");
+    fleet.slurm.cut("node1");
     controller.wait_until("Slurm gives it up", || {
         assert!(!is_gone(process) || fleet.attempts(0) == 2, "it stopped before it was replaced");
         fleet.attempts(0) == 2
@@ -291,7 +293,7 @@ fn cut_off_node_stops_when_it_is_replaced_and_its_run_is_continued() {
     let run = fleet.left_on_scratch().pop().unwrap();
     let before = Stored::open(&run).slices();
     assert!(!before.is_empty());
-    slurm.mend("node1");
+    fleet.slurm.mend("node1");
     controller.end().assert_code(0).assert_prints("1 complete");
     let first = fleet.task(0)["attempts"][0]["end"]["reason"].to_string();
     assert!(first.contains("lost its node"), "{first}");
@@ -306,18 +308,17 @@ fn cut_off_node_stops_when_it_is_replaced_and_its_run_is_continued() {
 #[test]
 #[ignore = "full"]
 fn slower_node_is_named_as_an_outlier() {
-    let Some(slurm) = Slurm::start() else { return };
+    let Some(mut fleet) = Fleet::start() else { return };
     // Percent of a CPU, so little that other work hardly changes it.
     for (node, percent) in [("node1", 30), ("node2", 30), ("node3", 3)] {
-        if !slurm.limit(node, percent) {
+        if !fleet.slurm.limit(node, percent) {
             return;
         }
     }
     // A CPU that is limited runs for a few milliseconds at a time.
     let experiment = SHORT.text().replace("slice = \"2ms\"", "slice = \"20ms\"");
-    let is_named = || {
-        let test = TestDir::new();
-        let fleet = Fleet { slurm: &slurm, test: &test };
+    let mut is_named = || {
+        fleet.test = TestDir::new();
         let finished =
             finish(fleet.run_with_cache(&experiment, &cache(), &["--nodelist", "node[1-3]"]));
         finished.assert_code(0);
@@ -331,23 +332,20 @@ fn slower_node_is_named_as_an_outlier() {
 
 #[test]
 fn builds_for_a_type_of_cpu_are_made_once_by_a_job_of_their_own() {
-    let Some(slurm) = Slurm::start() else { return };
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let Some(fleet) = Fleet::start() else { return };
     let experiment = Experiment {
         budget: "100ms",
         candidates: &[("base", ""), ("native", "flags = [\"-march=native\"]")],
         ..experiment()
     };
-    let cache = test.path().join("cache");
+    let cache = fleet.test.path().join("cache");
     let args = ["--nodelist", "node[1-2]"];
-    let mut controller =
-        Background::start(fleet.run_with_cache(&experiment.text(), &cache, &args), test.path());
+    let mut controller = fleet.begin(fleet.run_with_cache(&experiment.text(), &cache, &args));
     controller.wait_until("the measuring jobs wait", || {
         let is_submitted = |index| fleet.task(index)["attempts"][0]["job"].is_u64();
         fleet.out().join("fleet.json").exists() && is_submitted(0) && is_submitted(1)
     });
-    let jobs = slurm.call("scontrol", &["show", "job"]);
+    let jobs = fleet.slurm.call("scontrol", &["show", "job"]);
     assert!(jobs.contains("Dependency=afterok:"), "{jobs}");
     let finished = controller.end();
     finished.assert_code(0).assert_prints("2 complete").assert_prints("build-node1");
@@ -367,9 +365,7 @@ fn builds_for_a_type_of_cpu_are_made_once_by_a_job_of_their_own() {
 #[test]
 #[ignore = "full"]
 fn failed_build_ends_the_fleet_run_with_the_message_of_the_compiler() {
-    let Some(slurm) = Slurm::start() else { return };
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let Some(fleet) = Fleet::start() else { return };
     let wrong = ("wrong", "flags = [\"-DSQLITE_MAX_COLUMN=40000\"]");
     let experiment = Experiment { candidates: &[("base", ""), wrong], ..SHORT };
     let finished = finish(fleet.run(&experiment, &["--nodes", "2", "--retries", "1"]));
@@ -387,11 +383,9 @@ fn failed_build_ends_the_fleet_run_with_the_message_of_the_compiler() {
 #[test]
 #[ignore = "full"]
 fn nodes_whose_cache_is_not_shared_compile_for_themselves() {
-    let Some(slurm) = Slurm::start() else { return };
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let Some(fleet) = Fleet::start() else { return };
     let experiment = Experiment { budget: "100ms", ..experiment() };
-    let cache = slurm.local().join("cache");
+    let cache = fleet.slurm.local().join("cache");
     let finished =
         finish(fleet.run_with_cache(&experiment.text(), &cache, &["--nodelist", "node[1-2]"]));
     finished.assert_code(0).assert_prints("is not shared with node1").assert_prints("2 complete");
@@ -420,8 +414,7 @@ fn silent_slurm(test: &TestDir) -> PathBuf {
         ("squeue", &format!("cat {jobs}")),
         ("sbatch", &sbatch),
     ] {
-        fs::write(bin.join(program), format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(bin.join(program), Permissions::from_mode(0o755)).unwrap();
+        write_program(&bin.join(program), &format!("#!/bin/sh\n{script}\n"));
     }
     bin
 }
@@ -488,9 +481,7 @@ fn without_slurm_there_is_a_clear_error() {
 
 #[test]
 fn wrong_options_have_errors_with_advice() {
-    let Some(slurm) = Slurm::start() else { return };
-    let test = TestDir::new();
-    let fleet = Fleet { slurm: &slurm, test: &test };
+    let Some(fleet) = Fleet::start() else { return };
     for (args, code, words) in [
         (&[][..], 2, "on which nodes?"),
         (&["--nodes", "4"], 1, "partition has 3 that can be used"),
