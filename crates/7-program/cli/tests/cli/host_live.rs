@@ -17,13 +17,12 @@ fn on_host(system: &str, more: &str) -> String {
 fn servers_on_a_host_are_optimized_before_each_microbenchmark() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
-    let section = host.section();
     let (plain, mariadb) = (on_host("mariadb", ""), on_host("mariadb", LIVE));
     let postgres = on_host("postgresql", LIVE);
     let few = "live = { profile = \"1s\", max_pause = \"500ms\", frequency = 50 }";
     let refused = on_host("mariadb", few);
     let servers = Servers {
-        sections: &section,
+        sections: &host.section(),
         clients: "4",
         microbenchmarks: "\"point-query.pre_range=100\", \"read-write_range=10\"",
         candidates: &[
@@ -59,14 +58,12 @@ fn servers_on_a_host_are_optimized_before_each_microbenchmark() {
 }
 
 #[test]
-#[ignore = "full"]
 fn restarted_server_on_a_host_is_optimized_again() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
-    let section = host.section();
     let (plain, live) = (on_host("mariadb", ""), on_host("mariadb", LIVE));
     let servers = Servers {
-        sections: &section,
+        sections: &host.section(),
         clients: "2",
         budget: "3s",
         candidates: &[("plain", &plain), ("live", &live)],

@@ -52,10 +52,9 @@ fn release_is_copied_once_and_an_interrupted_copy_continues() {
     let Some(host) = Host::start(&test) else { return };
     fs::set_permissions(test.path(), fs::Permissions::from_mode(0o755)).unwrap();
     release_of_mariadb(&test.path().join("opt/mariadb/9.9.9"), 200);
-    let section = host.section();
     let release = "system = \"mariadb\"\nrelease = \"9.9.9\"\nhost = \"db1\"";
     let servers = Servers {
-        sections: &section,
+        sections: &host.section(),
         candidates: &[("installed", "system = \"mariadb\"\nhost = \"db1\""), ("copied", release)],
         ..Servers::default()
     };
@@ -105,7 +104,6 @@ fn release_is_copied_once_and_an_interrupted_copy_continues() {
 }
 
 #[test]
-#[ignore = "full"]
 fn archive_is_unpacked_here_and_copied_to_a_host() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
@@ -118,9 +116,8 @@ fn archive_is_unpacked_here_and_copied_to_a_host() {
         "system = \"mariadb\"\nrelease = {{ tarball = \"{}\" }}\nhost = \"db1\"",
         archive.display()
     );
-    let section = host.section();
     let servers = Servers {
-        sections: &section,
+        sections: &host.section(),
         candidates: &[("here", INNODB.1), ("there", &there)],
         ..Servers::default()
     };
@@ -136,10 +133,9 @@ fn release_runs_on_a_host_with_its_own_loader() {
     let Some(release) = mysql_release::mysql() else { return };
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
-    let section = host.section();
     let there = format!("{MYSQL}\nhost = \"db1\"");
     let servers = Servers {
-        sections: &section,
+        sections: &host.section(),
         candidates: &[("here", MYSQL), ("there", &there)],
         ..Servers::default()
     };
@@ -162,11 +158,10 @@ fn release_runs_on_a_host_with_its_own_loader() {
 fn compiled_server_runs_on_a_host() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
-    let section = host.section();
     let there = "system = \"postgresql\"\nsource = { debian = \"postgresql-15\" }\nvariant = \"o0\"\n\
                  flags = [\"-march=native\"]\nhost = \"db1\"";
     let servers = Servers {
-        sections: &section,
+        sections: &host.section(),
         candidates: &[("here", "system = \"postgresql\""), ("there", there)],
         ..Servers::default()
     };

@@ -1,7 +1,6 @@
 //! Servers on another host: a network namespace with an sshd.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +10,7 @@ use crate::common::{
     slices_of_live_run, wait_until,
 };
 use crate::mysql_release;
+use crate::outside::write_program;
 
 pub const READ: &str = "point-query.pre_range=100";
 pub const WRITE: &str = "update-index_range=100";
@@ -79,9 +79,8 @@ fn assert_closed(running: &mut Background, host: &Host, test: &TestDir) {
 fn servers_on_a_host_are_measured_beside_local_ones() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
-    let section = host.section();
     let servers = Servers {
-        sections: &section,
+        sections: &host.section(),
         candidates: &HERE_AND_THERE,
         microbenchmarks: &format!("\"{READ}\", \"{WRITE}\""),
         control: true,
@@ -117,9 +116,8 @@ fn servers_on_a_host_are_measured_beside_local_ones() {
 fn connections_to_a_host_are_encrypted_on_request() {
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
-    let section = host.section();
     let servers = Servers {
-        sections: &section,
+        sections: &host.section(),
         candidates: &[
             ("plain", "system = \"mariadb\"\nhost = \"db1\""),
             ("encrypted", "system = \"mariadb\"\nhost = \"db1\"\ntls = \"verified\""),
@@ -264,12 +262,11 @@ fn mysql_runs_on_a_host_with_its_own_account() {
     let Some(release) = mysql_release::mysql() else { return };
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
-    let section = host.section();
     let program = release.program().display();
     let mysql = format!("system = \"mysql\"\nprogram = \"{program}\"\nhost = \"db1\"");
     let encrypted = format!("{mysql}\ntls = \"verified\"");
     let servers = Servers {
-        sections: &section,
+        sections: &host.section(),
         candidates: &[
             ("there", "system = \"mariadb\"\nhost = \"db1\""),
             ("mysql", &mysql),
@@ -342,8 +339,7 @@ fn fake_ssh(test: &TestDir, script: &str) -> Finished {
 fn with_fake_ssh(test: &TestDir, name: &str, script: &str) -> Command {
     let bin = test.path().join("bin");
     fs::create_dir_all(&bin).unwrap();
-    fs::write(bin.join("ssh"), format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&bin.join("ssh"), &format!("#!/bin/sh\n{script}\n"));
     let text = "name = \"x\"\nbaseline = \"a\"\n[host.db1]\naddress = \"192.0.2.1\"\n\
                 [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\nhost = \"db1\"\n";
     let mut command = dbdyno();
