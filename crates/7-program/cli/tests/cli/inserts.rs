@@ -12,7 +12,7 @@ use crate::common::{
 };
 use crate::mysql_release;
 
-const SQLITE: (&str, &str) = ("base", "system = \"sqlite\"\nvariant = \"o1\"");
+const SQLITE: (&str, &str) = ("base", "system = \"sqlite\"\nvariant = \"o0\"");
 
 /// Every kind of step.
 const ALL_STEPS: [&str; 9] =
@@ -47,7 +47,7 @@ fn sqlite_runs_all_steps_and_has_all_rows() {
     let out = test.out();
     let inserts = Inserts {
         section: &format!("clients = 2\ntables = 2\n{ALL}"),
-        candidates: &[SQLITE, ("other", "system = \"sqlite\"\nvariant = \"o0\"")],
+        candidates: &[SQLITE, ("other", SQLITE.1)],
     };
     let finished = inserts.run(&test, &out, &["--keep-data"]);
     finished
@@ -161,7 +161,7 @@ fn repeats_rotate_the_first_candidate_and_report_the_spread() {
     let out = test.out();
     let inserts = Inserts {
         section: "rows = { i0 = 1_000, i1 = 0 }\nrates = 100\nseconds = \"1s\"\nrepeats = 2",
-        candidates: &[SQLITE, ("other", "system = \"sqlite\"\nvariant = \"o0\"")],
+        candidates: &[SQLITE, ("other", SQLITE.1)],
     };
     let finished = inserts.run(&test, &out, &[]);
     finished
