@@ -85,6 +85,10 @@ if [ "${1-}" != quick ]; then
     export CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 fi
 
+# Most tests wait for others most of the time: for servers, slices, or the end of a process.
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
+export RUST_TEST_THREADS
+
 before=$(list_outside)
 status=0
 set -f # `--test *` names no file.
