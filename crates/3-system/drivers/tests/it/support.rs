@@ -2,7 +2,9 @@
 
 use std::sync::Once;
 
-use dbdyno_drivers::{Answer, Error, ErrorKind, NonBlockingConnection, Received};
+use dbdyno_drivers::{
+    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received,
+};
 
 pub const PASSWORD: &str = "a secret' with \\ signs";
 
@@ -39,4 +41,56 @@ pub fn assert_loss(connection: &mut impl NonBlockingConnection, reason: &str) {
     assert!(error.message.contains(reason), "{error}");
     let error = try_receive(connection).unwrap_err();
     assert!(error.message.contains("lost before"), "{error}");
+}
+
+/// The definition of [`Answer::digest`] for a text, literally.
+pub fn digest(text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let head = match bytes.first_chunk::<8>() {
+        Some(eight) => u64::from_le_bytes(*eight),
+        None => bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    };
+    head.wrapping_add(bytes.len() as u64)
+}
+
+/// Rows of statements that are sent as text are kept until the next one is executed, or the next of any kind.
+pub fn check_kept_rows(
+    connection: &mut impl Connection,
+    survives_others: bool,
+    is_syntax_error: impl Fn(&Error) -> bool,
+) {
+    let none = Params::default();
+    let sql = "SELECT 5, NULL, 'a?b' UNION ALL SELECT 6, '7', ''";
+    let one = connection.text_statement(sql).unwrap();
+    let prepared = connection.prepare("SELECT 5 UNION ALL SELECT 6").unwrap();
+    let answer = connection.execute(one, &none).unwrap();
+    assert_eq!(answer.rows, 2);
+    let value = |text: &str| Some(text.to_owned());
+    let expected = [[value("5"), None, value("a?b")], [value("6"), value("7"), value("")]];
+    if survives_others {
+        connection.execute(prepared, &none).unwrap();
+    }
+    assert_eq!(connection.take_rows(), expected);
+    assert!(connection.take_rows().is_empty());
+    connection.execute(prepared, &none).unwrap();
+    // The same statement again, and another text in its place.
+    assert_eq!(connection.execute(one, &none).unwrap(), answer);
+    let other = connection.text_statement("SELECT 9").unwrap();
+    assert_eq!(connection.execute(other, &none).unwrap().rows, 1);
+    assert_eq!(connection.take_rows(), [[value("9")]]);
+    let failing = connection.text_statement("SELEC 9").unwrap();
+    assert!(is_syntax_error(&connection.execute(failing, &none).unwrap_err()));
+    connection.close_statements();
+    let again = connection.text_statement("SELECT 8").unwrap();
+    assert_eq!(connection.execute(again, &none).unwrap().digest, 8);
+}
+
+/// Rows are counted even if they are too many to keep, such as the 7,000 of 10,000 bytes of this statement.
+pub fn check_too_many_rows(connection: &mut impl Connection, sql: &str) {
+    let many = connection.text_statement(sql).unwrap();
+    assert_eq!(connection.execute(many, &Params::default()).unwrap().rows, 7000);
+    assert!(connection.take_rows().is_empty());
+    let few = connection.text_statement("SELECT 1").unwrap();
+    assert_eq!(connection.execute(few, &Params::default()).unwrap().rows, 1);
+    assert_eq!(connection.take_rows().len(), 1);
 }

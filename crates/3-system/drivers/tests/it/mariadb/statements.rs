@@ -6,6 +6,7 @@ use dbdyno_drivers::{Answer, Connection, ErrorKind, Params};
 use dbdyno_types::server::StatementMode::{self, Prepared, Text};
 
 use super::{Database, Server};
+use crate::support::{check_kept_rows, check_too_many_rows, digest};
 
 const MODES: [StatementMode; 2] = [Prepared, Text];
 
@@ -109,16 +110,6 @@ fn both_modes_give_the_same_answers() {
     assert_eq!(sum, Answer { rows: 1, affected: 0, digest: 6 });
     let least = execute(&mut connections[0], "SELECT i8 FROM t WHERE id = 1", &ints(&[]));
     assert_eq!(least.digest, -128i64 as u64);
-}
-
-/// The definition of [`Answer::digest`] for a text, literally.
-fn digest(text: &str) -> u64 {
-    let bytes = text.as_bytes();
-    let head = match bytes.first_chunk::<8>() {
-        Some(eight) => u64::from_le_bytes(*eight),
-        None => bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-    };
-    head.wrapping_add(bytes.len() as u64)
 }
 
 #[test]
@@ -425,40 +416,8 @@ fn killed_server_is_a_lost_connection() {
 fn rows_of_text_statements_are_kept_until_the_next_one() {
     let database = Database::create();
     for mode in MODES {
-        let mut connection = database.connect(mode);
-        let none = Params::default();
-        let one =
-            connection.text_statement("SELECT 5, NULL, 'a?b' UNION ALL SELECT 6, 7, ''").unwrap();
-        let prepared = connection.prepare("SELECT 5 UNION ALL SELECT ?").unwrap();
-        let answer = connection.execute(one, &none).unwrap();
-        assert_eq!(answer.rows, 2);
-        let value = |text: &str| Some(text.to_owned());
-        let expected = [[value("5"), None, value("a?b")], [value("6"), value("7"), value("")]];
-        connection.execute(prepared, &ints(&[6])).unwrap();
-        assert_eq!(connection.take_rows(), expected);
-        assert!(connection.take_rows().is_empty());
-        // The same statement again, and another text in its place.
-        assert_eq!(connection.execute(one, &none).unwrap(), answer);
-        let other = connection.text_statement("SELECT 9").unwrap();
-        assert_eq!(connection.execute(other, &none).unwrap().rows, 1);
-        assert_eq!(connection.take_rows(), [[value("9")]]);
-        let failing = connection.text_statement("SELEC 9").unwrap();
-        assert!(connection.execute(failing, &none).unwrap_err().has_number(1064));
-        connection.close_statements();
-        let again = connection.text_statement("SELECT 8").unwrap();
-        assert_eq!(connection.execute(again, &none).unwrap().digest, 8);
+        check_kept_rows(&mut database.connect(mode), true, |error| error.has_number(1064));
     }
-}
-
-#[test]
-fn rows_of_a_text_statement_are_counted_even_if_they_are_too_many_to_keep() {
-    let database = Database::create();
-    let mut connection = database.connect(Prepared);
     let sql = "SELECT REPEAT('x', 10000) FROM seq_1_to_7000";
-    let many = connection.text_statement(sql).unwrap();
-    assert_eq!(connection.execute(many, &Params::default()).unwrap().rows, 7000);
-    assert!(connection.take_rows().is_empty());
-    let few = connection.text_statement("SELECT 1").unwrap();
-    assert_eq!(connection.execute(few, &Params::default()).unwrap().rows, 1);
-    assert_eq!(connection.take_rows().len(), 1);
+    check_too_many_rows(&mut database.connect(Prepared), sql);
 }

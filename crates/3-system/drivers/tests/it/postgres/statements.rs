@@ -11,20 +11,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Value::{Int, Text};
 use super::{Database, Value, backend_pid, execute, params, value};
-use crate::support::try_receive;
+use crate::support::{check_kept_rows, check_too_many_rows, digest, try_receive};
 
 const BOTH: [StatementMode; 2] = [StatementMode::Prepared, StatementMode::Text];
-
-/// The rule of [`Answer::digest`] for a text, in its plainest form.
-fn digest(text: &str) -> u64 {
-    let bytes = text.as_bytes();
-    let head = if bytes.len() >= 8 {
-        u64::from_le_bytes(bytes[..8].try_into().unwrap())
-    } else {
-        bytes.iter().fold(0, |sum, byte| sum * 256 + u64::from(*byte))
-    };
-    head.wrapping_add(bytes.len() as u64)
-}
 
 #[test]
 fn both_modes_give_the_same_answers() {
@@ -280,41 +269,10 @@ fn copy_from_stdin_is_an_error_outside_copy_in() {
 fn rows_of_text_statements_are_kept_until_the_next_one() {
     let database = Database::create();
     for mode in BOTH {
-        let mut connection = database.connect_by(mode);
-        let none = params(&[]);
-        let sql = "SELECT 5, NULL, 'a?b' UNION ALL SELECT 6, 'seven', ''";
-        let one = connection.text_statement(sql).unwrap();
-        let prepared = connection.prepare("SELECT 5 UNION ALL SELECT 6").unwrap();
-        let answer = connection.execute(one, &none).unwrap();
-        assert_eq!(answer.rows, 2);
-        let value = |text: &str| Some(text.to_owned());
-        let expected = [[value("5"), None, value("a?b")], [value("6"), value("seven"), value("")]];
-        assert_eq!(connection.take_rows(), expected);
-        assert!(connection.take_rows().is_empty());
-        connection.execute(prepared, &none).unwrap();
-        assert_eq!(connection.execute(one, &none).unwrap(), answer);
-        let other = connection.text_statement("SELECT 9").unwrap();
-        assert_eq!(connection.execute(other, &none).unwrap().rows, 1);
-        assert_eq!(connection.take_rows(), [[value("9")]]);
-        let failing = connection.text_statement("SELEC 9").unwrap();
-        assert!(connection.execute(failing, &none).unwrap_err().has_sqlstate("42601"));
-        connection.close_statements();
-        let again = connection.text_statement("SELECT 8").unwrap();
-        assert_eq!(connection.execute(again, &none).unwrap().digest, 8);
+        check_kept_rows(&mut database.connect_by(mode), false, |error| error.has_sqlstate("42601"));
     }
-}
-
-#[test]
-fn rows_of_a_text_statement_are_counted_even_if_they_are_too_many_to_keep() {
-    let database = Database::create();
-    let mut connection = database.connect();
     let sql = "SELECT repeat('x', 10000) FROM generate_series(1, 7000)";
-    let many = connection.text_statement(sql).unwrap();
-    assert_eq!(connection.execute(many, &params(&[])).unwrap().rows, 7000);
-    assert!(connection.take_rows().is_empty());
-    let few = connection.text_statement("SELECT 1").unwrap();
-    assert_eq!(connection.execute(few, &params(&[])).unwrap().rows, 1);
-    assert_eq!(connection.take_rows().len(), 1);
+    check_too_many_rows(&mut database.connect(), sql);
 }
 
 #[test]
