@@ -23,10 +23,8 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Releases without a separate archive for security updates.
 const ROLLING: [&str; 5] = ["sid", "unstable", "experimental", "testing", "rc-buggy"];
 
-/// The lists to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lists {
-    /// Source packages.
     Sources,
     /// Compiled packages of this machine's architecture.
     Packages,
@@ -110,7 +108,6 @@ impl<'a> Apt<'a> {
         Ok(apt)
     }
 
-    /// Runs a tool of apt with these lists.
     pub(crate) fn run(
         &self,
         tool: Tool,

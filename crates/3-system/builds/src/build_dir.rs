@@ -19,7 +19,6 @@ pub(crate) struct Done {
     lines: Vec<String>,
 }
 
-/// The line for a started step.
 const BEGUN: &str = "begun";
 
 impl Done {
@@ -186,7 +185,6 @@ impl CompileTime {
         Self { path, before, start, stored: start }
     }
 
-    /// The time of all attempts.
     pub(crate) fn total(&self) -> Nanos {
         self.before + Nanos::from(self.start.elapsed())
     }
@@ -198,7 +196,6 @@ impl CompileTime {
         }
     }
 
-    /// Stores the time.
     pub(crate) fn store(&mut self) {
         self.stored = Instant::now();
         let Some(path) = &self.path else { return };

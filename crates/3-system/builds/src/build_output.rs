@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::recipe::Counts;
+use crate::command::Counts;
 
-/// Interval of progress reports.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// Reads the output that a step appends to its log.
@@ -24,7 +23,6 @@ pub(crate) struct Watch<'a> {
     report: &'a dyn Fn(usize, usize),
 }
 
-/// Counts commands in lines of output.
 pub(crate) struct Counter {
     counts: Counts,
     compiler: String,
@@ -60,7 +58,6 @@ impl Counter {
         }
     }
 
-    /// The number of finished commands and of all commands.
     pub(crate) const fn so_far(&self) -> (usize, usize) {
         (self.done, self.of)
     }

@@ -25,7 +25,6 @@ impl Fingerprint {
     }
 }
 
-/// Prints 64 hexadecimal digits.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -36,11 +35,8 @@ impl fmt::Display for Fingerprint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum System {
-    /// SQLite, as a shared library.
     Sqlite,
-    /// PostgreSQL's server.
     PostgreSql,
-    /// MariaDB's server.
     MariaDb,
     /// The servers of MySQL and of its forks with the same build system.
     MySql,
@@ -60,9 +56,7 @@ impl From<ServerSystem> for System {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CompilerKind {
-    /// GNU.
     Gcc,
-    /// LLVM.
     Clang,
 }
 
@@ -104,23 +98,18 @@ impl RecipeOptions {
 pub struct Build {
     pub fingerprint: Fingerprint,
     pub system: System,
-    /// The version of the system.
     pub source_version: String,
     pub source_origin: SourceOrigin,
     /// The revision, such as a commit.
     pub source_revision: Option<String>,
-    /// The checksum of the source.
     pub source_sha256: Sha256,
-    /// The name of the variant.
     pub variant: String,
     /// The settings of the variant, which the flag audit checks.
     pub settings: Variant,
     pub options: RecipeOptions,
     /// Whether it is instrumented, to collect a profile.
     pub instrumented: bool,
-    /// The profile that it was optimized with.
     pub profile: Option<ProfileUsed>,
-    /// How BOLT optimized it.
     pub bolt: Option<BoltUsed>,
     pub compiler: CompilerUsed,
     /// The compiler flags: the recipe's, the variant's, the extra ones.
@@ -133,7 +122,6 @@ pub struct Build {
     pub folder: PathBuf,
     /// The shared library, or the server's program; absolute.
     pub artifact: PathBuf,
-    /// The artifact's checksum.
     pub artifact_sha256: Sha256,
     /// The build tree, with its objects. Old ones are removed when the cache is too large.
     pub tree: PathBuf,
@@ -143,7 +131,6 @@ pub struct Build {
     pub executable_size: Bytes,
     /// The part of the artifact covered by segments: approximately its size after `strip`.
     pub stripped_size: Bytes,
-    /// The artifact's file.
     pub file_size: Bytes,
     /// Time for compiling, linking and BOLT, without interrupted attempts.
     pub compile_time: Nanos,
@@ -176,18 +163,14 @@ impl fmt::Display for Build {
     }
 }
 
-/// The compiler of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompilerUsed {
-    /// The compiler family.
     pub name: CompilerKind,
-    /// The program.
     pub path: PathBuf,
     /// The version number: `12.2.0`.
     pub version: String,
     /// The first line that it prints for `--version`.
     pub version_line: String,
-    /// The target triple.
     pub target: String,
     /// The first line that its linker prints for `--version`; `None` if unknown.
     pub linker: Option<String>,
@@ -196,7 +179,6 @@ pub struct CompilerUsed {
 /// The profile of a build, as stored in `build.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileUsed {
-    /// The checksum of the profile's files.
     pub sha256: Sha256,
     /// The training, as a description.
     pub trained_on: String,
@@ -209,11 +191,9 @@ pub struct ProfileUsed {
 pub struct BoltUsed {
     /// The base build: all files but the artifact are the same.
     pub base: Fingerprint,
-    /// BOLT's version.
     pub version: String,
     /// How the profile was collected.
     pub collected_by: String,
-    /// The checksum of the profile.
     pub profile_sha256: Sha256,
     /// The training, as a description.
     pub trained_on: String,

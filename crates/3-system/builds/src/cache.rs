@@ -1,19 +1,14 @@
 //! The build cache: its directories, what is in it, and removal.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use dbdyno_machine::default_cache_path;
 use dbdyno_machine::safe_files::{SafeDir, UntrustedDir};
-use dbdyno_units::Bytes;
 
-use crate::profile::trained_on_in;
-use crate::release::describe;
-use crate::store::{Entry, GONE, Kind, Lock, Sharing, is_unfinished, listed, remove, remove_whole};
-use crate::trusted_tree::open_folder;
+use crate::store::{Entry, GONE, Kind, Lock, Sharing, is_unfinished, listed, remove};
 use crate::{Build, BuildError, Fingerprint, Sha256};
 
 /// The directory of a build cache. What is in it is compiled and executed, so it is checked: nobody
@@ -21,7 +16,6 @@ use crate::{Build, BuildError, Fingerprint, Sha256};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheDir(PathBuf);
 
-/// The directories in a cache.
 const FOLDERS: [&str; 9] =
     ["apt", "builds", "downloads", "failed", "locks", "profiles", "releases", "sources", "work"];
 
@@ -48,7 +42,6 @@ impl CacheDir {
         Ok(Self::open(&path)?)
     }
 
-    /// Its absolute path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -62,16 +55,13 @@ fn without_links(path: &Path) -> PathBuf {
     })
 }
 
-/// Why there is no cache.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheDirError {
-    /// The environment defines no directory.
     #[error(
         "no directory for the build cache: set XDG_CACHE_HOME or HOME to an absolute path, or name \
          a directory with --cache"
     )]
     None,
-    /// Another user can write to the directory.
     #[error(transparent)]
     Untrusted(#[from] UntrustedDir),
 }
@@ -130,12 +120,10 @@ impl Cache {
         self.lock(&format!("download-{sha256}"))
     }
 
-    /// The lock of the package lists of a Debian release.
     pub(crate) fn lists_lock(&self, suite: &str) -> PathBuf {
         self.lock(&format!("apt-{suite}"))
     }
 
-    /// The directory of a finished build.
     pub fn folder(&self, fingerprint: &Fingerprint) -> PathBuf {
         self.build(fingerprint).folder
     }
@@ -145,7 +133,6 @@ impl Cache {
         self.root.join("work").join(fingerprint.to_string())
     }
 
-    /// The directory that keeps a failed build.
     pub(crate) fn failed(&self, fingerprint: &Fingerprint) -> PathBuf {
         self.root.join("failed").join(fingerprint.to_string())
     }
@@ -213,7 +200,6 @@ impl Cache {
     }
 }
 
-/// Prevents the removal of a build until it is dropped.
 #[derive(Debug)]
 pub struct CacheLease {
     _lock: Lock,
@@ -254,173 +240,21 @@ impl Build {
 }
 
 /// The description of the build in a directory, complete or not.
-fn read_build(folder: &Path) -> Option<Build> {
+pub(crate) fn read_build(folder: &Path) -> Option<Build> {
     let text = fs::read(folder.join(Kind::Build.description())).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-#[derive(Clone, Debug)]
-pub struct CacheEntry {
-    pub kind: CacheEntryKind,
-    /// Its directory or file.
-    pub path: PathBuf,
-    /// Disk space.
-    pub size: Bytes,
-    /// The last known use.
-    pub used: SystemTime,
-}
-
-#[derive(Clone, Debug)]
-pub enum CacheEntryKind {
-    /// The build directory of a server, with its objects.
-    Tree,
-    /// A finished build.
-    Build(Box<Build>),
-    /// A build whose `build.json` is damaged, or from another version of dbdyno.
-    UnreadableBuild,
-    /// The log of a build that failed.
-    Failed,
-    /// A profile, with a description of its training.
-    Profile(String),
-    /// A compiled release, with its package and where it is from.
-    Release(String),
-    /// An unpacked source.
-    Source,
-    /// A source archive, or Debian package lists.
-    Download,
-}
-
-impl Cache {
-    /// All complete entries.
-    pub fn inventory(&self) -> Vec<CacheEntry> {
-        let mut all = Vec::new();
-        let mut add = |folder: &str, of: &dyn Fn(&Path) -> (CacheEntryKind, SystemTime)| {
-            for path in entries(&self.root.join(folder)) {
-                let (kind, used) = of(&path);
-                all.push(CacheEntry { kind, size: Bytes::from_bytes(size(&path)), path, used });
-            }
-        };
-        add("builds", &|path| {
-            let kind = read_build(path).map_or(CacheEntryKind::UnreadableBuild, |build| {
-                CacheEntryKind::Build(Box::new(build))
-            });
-            (kind, time(&path.join(Kind::Build.description())).max(time(path)))
-        });
-        add("work", &|path| (CacheEntryKind::Tree, time(&path.join("log.txt"))));
-        add("failed", &|path| (CacheEntryKind::Failed, time(path)));
-        add("profiles", &|path| (CacheEntryKind::Profile(trained_on_in(path)), time(path)));
-        add("sources", &|path| (CacheEntryKind::Source, time(path)));
-        add("releases", &|path| (CacheEntryKind::Release(describe(path)), time(path)));
-        for folder in ["downloads", "apt"] {
-            add(folder, &|path| (CacheEntryKind::Download, time(path)));
-        }
-        all.retain(|entry| {
-            !matches!(entry.kind, CacheEntryKind::Source | CacheEntryKind::Release(_))
-                || entry.path.is_dir()
-        });
-        all
-    }
-
-    /// Removes an entry unless it is in use. Returns whether it was removed.
-    pub fn remove(&self, entry: &CacheEntry) -> io::Result<bool> {
-        let name = name(&entry.path);
-        let of = |kind, name: &str| Some(self.entry(kind, name).lock);
-        let lock = match &entry.kind {
-            CacheEntryKind::Tree | CacheEntryKind::UnreadableBuild => of(Kind::Build, &name),
-            CacheEntryKind::Build(build) => of(Kind::Build, &build.fingerprint.to_string()),
-            CacheEntryKind::Profile(_) => of(Kind::Profile, &name),
-            CacheEntryKind::Release(_) => of(Kind::Release, &name),
-            CacheEntryKind::Source => of(Kind::Source, &name),
-            CacheEntryKind::Download if entry.path.is_dir() => Some(self.lists_lock(&name)),
-            CacheEntryKind::Failed | CacheEntryKind::Download => None,
-        };
-        let _lock = match lock {
-            Some(path) => {
-                open_folder(path.parent().unwrap_or(&self.root))?;
-                match Lock::try_now(&path)? {
-                    Some(lock) => Some(lock),
-                    None => return Ok(false),
-                }
-            }
-            None => None,
-        };
-        remove_whole(&entry.path)?;
-        Ok(true)
-    }
-
-    /// Removes the least recently used entries until the rest fits into `limit`: logs of failures,
-    /// objects, builds, profiles, releases, sources, downloads. Keeps `keep` and entries in use.
-    pub fn shrink(&self, limit: Bytes, keep: &[Fingerprint]) {
-        let mut all = self.inventory();
-        let mut total: u64 = all.iter().map(|entry| entry.size.as_bytes()).sum();
-        all.retain(|entry| !is_kept(entry, keep));
-        all.sort_by_key(|entry| (rank(&entry.kind), entry.used));
-        for entry in all {
-            if total <= limit.as_bytes() {
-                return;
-            }
-            // Failed removals are repeated the next time.
-            if self.remove(&entry).is_ok_and(|removed| removed) {
-                total -= entry.size.as_bytes();
-            }
-        }
-    }
-}
-
-fn is_kept(entry: &CacheEntry, keep: &[Fingerprint]) -> bool {
-    match &entry.kind {
-        CacheEntryKind::Build(build) => keep.contains(&build.fingerprint),
-        CacheEntryKind::Tree | CacheEntryKind::UnreadableBuild => {
-            let name = name(&entry.path);
-            keep.iter().any(|fingerprint| fingerprint.to_string() == name)
-        }
-        CacheEntryKind::Failed
-        | CacheEntryKind::Profile(_)
-        | CacheEntryKind::Release(_)
-        | CacheEntryKind::Source
-        | CacheEntryKind::Download => false,
-    }
-}
-
-const fn rank(kind: &CacheEntryKind) -> u8 {
-    match kind {
-        CacheEntryKind::Failed => 0,
-        CacheEntryKind::Tree => 1,
-        CacheEntryKind::Build(_) | CacheEntryKind::UnreadableBuild => 2,
-        CacheEntryKind::Profile(_) => 3,
-        CacheEntryKind::Release(_) => 4,
-        CacheEntryKind::Source => 5,
-        CacheEntryKind::Download => 6,
-    }
-}
-
-fn entries(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     listed(folder).filter(|path| !is_unfinished(path)).collect()
 }
 
-fn name(path: &Path) -> String {
+pub(crate) fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-fn time(path: &Path) -> SystemTime {
-    let time = fs::metadata(path).and_then(|meta| meta.modified());
-    time.unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-/// Disk space of all files below a path.
-fn size(path: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
-    let own = meta.blocks() * 512;
-    if !meta.is_dir() {
-        return own;
-    }
-    let inner = fs::read_dir(path).into_iter().flatten().flatten();
-    own + inner.map(|entry| size(&entry.path())).sum::<u64>()
 }
 
 #[cfg(test)]

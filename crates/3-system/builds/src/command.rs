@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,6 @@ use dbdyno_machine::remove_secrets;
 use dbdyno_units::shell_quoted;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::recipe::Step;
 use crate::store::Lock;
 
 /// Environment variables that affect the output of compilers and build tools, or decide which libraries
@@ -91,17 +90,62 @@ pub(crate) fn quote_command(program: &Path, args: &[String]) -> String {
     text
 }
 
+/// One command of a plan. Relative paths are relative to the directory that the plan runs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// A description for messages: `compiling sqlite3.c`.
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) counts: Counts,
+}
+
+/// How the progress of a command is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    Nothing,
+    /// ninja prints `[12/345] `.
+    Ninja,
+    /// make prints each command; the total is counted before with `--dry-run`.
+    Make,
+}
+
+impl Step {
+    /// A command without additional environment variables and without progress.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        program: impl Into<PathBuf>,
+        args: Vec<String>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            args,
+            env: Vec::new(),
+            counts: Counts::Nothing,
+        }
+    }
+
+    /// The command, quoted for a shell.
+    pub(crate) fn to_shell(&self) -> String {
+        let set: String = self
+            .env
+            .iter()
+            .map(|(name, value)| format!("{name}={} ", shell_quoted(value)))
+            .collect();
+        set + &quote_command(&self.program, &self.args)
+    }
+}
+
 /// Poll interval for the end of a program: short compared with its run time of seconds, long enough
 /// to use little CPU time.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The environment of a step.
 pub(crate) struct Surroundings<'a> {
-    /// The working directory.
     pub(crate) dir: &'a Path,
     /// The directory for temporary files, removed with the build.
     pub(crate) temp_dir: &'a Path,
-    /// The file for its output.
     pub(crate) log: &'a File,
     pub(crate) lock: &'a Lock,
     pub(crate) cancel: &'a AtomicBool,

@@ -15,20 +15,17 @@ use super::{BuildError, CompilerKind};
 use crate::command::clean_command;
 use crate::{CompilerUsed, ProblemKind};
 
-/// A C compiler on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiler {
     /// The absolute path of the program.
     pub path: PathBuf,
     /// The path with symbolic links resolved: `cc`, `gcc` and `gcc-12` are often one program.
     pub resolved: PathBuf,
-    /// Its family.
     pub kind: CompilerKind,
     /// The version number: `12.2.0`.
     pub version: String,
     /// The first line of the output for `--version`, which includes the distribution's version.
     pub version_line: String,
-    /// The target triple: `x86_64-pc-linux-gnu`.
     pub target: String,
     /// The first line of the linker's output for `--version`; `None` if unknown.
     pub linker: Option<String>,
@@ -40,18 +37,8 @@ impl Compiler {
         Self::find_in(name, &path_folders())
     }
 
-    /// Finds the first of `cc`, `gcc`, `clang`.
-    pub fn find_default() -> Result<Self, BuildError> {
-        let names = ["cc", "gcc", "clang"];
-        let folders = path_folders();
-        match names.iter().find(|name| locate(name, &folders).is_some()) {
-            Some(name) => Self::find_in(name, &folders),
-            None => Err(not_found(&names, &folders)),
-        }
-    }
-
     fn find_in(name: &str, folders: &[PathBuf]) -> Result<Self, BuildError> {
-        let path = locate(name, folders).ok_or_else(|| not_found(&[name], folders))?;
+        let path = locate(name, folders).ok_or_else(|| not_found(name, folders))?;
         Self::examine(path)
     }
 
@@ -187,7 +174,6 @@ impl CompilerUsed {
         default_march(self.name, &self.path)
     }
 
-    /// The compiler on this machine.
     pub(crate) fn locate(&self) -> Compiler {
         Compiler {
             path: self.path.clone(),
@@ -252,15 +238,14 @@ fn installed_in(folders: &[PathBuf]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-fn not_found(looked_for: &[&str], folders: &[PathBuf]) -> BuildError {
-    let names: Vec<String> = looked_for.iter().map(|name| format!("`{name}`")).collect();
+fn not_found(name: &str, folders: &[PathBuf]) -> BuildError {
     let installed = match installed_in(folders) {
         none if none.is_empty() => "none".to_owned(),
         some => some.join(", "),
     };
     BuildError::new(
         ProblemKind::Machine,
-        format!("no C compiler {}; on the PATH: {installed}", names.join(" or ")),
+        format!("no C compiler `{name}`; on the PATH: {installed}"),
         "try one of these, the full path of another, or `apt-get install clang`",
     )
 }
@@ -296,7 +281,6 @@ fn linker_version(compiler: &Path, which: &[&str]) -> Option<String> {
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// The output of the program for `args`.
 fn output_of(path: &Path, args: &[&str]) -> Result<String, BuildError> {
     let output =
         clean_command(path).args(args).output().map_err(|error| cannot_run(path, &error))?;

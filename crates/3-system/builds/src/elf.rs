@@ -23,10 +23,8 @@ pub(crate) enum InvalidBinary {
     NoCode,
 }
 
-/// Sizes of a program or a shared library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BinarySizes {
-    /// The section `.text`.
     pub(crate) text: Bytes,
     /// All executable sections: `.text`, the PLT and others.
     pub(crate) executable: Bytes,
@@ -37,7 +35,6 @@ pub(crate) struct BinarySizes {
 }
 
 impl BinarySizes {
-    /// Reads the sizes from the content of an ELF file.
     pub(crate) fn of(content: &[u8]) -> Result<Self, InvalidBinary> {
         let file = object::File::parse(content)?;
         let text = file.section_by_name(".text").ok_or(InvalidBinary::NoText)?;

@@ -10,7 +10,6 @@ use rustix::process::Signal;
 /// Why there is no build, source, release or profile.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The compiler or the linker failed.
     #[error(
         "{} failed ({}) for {}\ncommand: {}\nmessage:\n{}\nlog: {}\n\
          run the command manually; if the message names a flag, remove it from the extra flags or \
@@ -18,7 +17,6 @@ pub enum BuildError {
         .0.step, .0.ended, .0.what, .0.command, .0.message, .0.log.display()
     )]
     Failed(Box<StepFailure>),
-    /// The compiler was killed.
     #[error(
         "{} was interrupted ({}) for {}\ncommand: {}\nlog: {}\nif you did not stop it, the \
          machine may be out of memory (see `dmesg`): use fewer jobs",
@@ -32,7 +30,6 @@ pub enum BuildError {
     Other(Box<Problem>),
 }
 
-/// Any other problem, with advice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}{}{advice}", self.separator())]
 pub struct Problem {
@@ -69,7 +66,6 @@ impl Problem {
     }
 }
 
-/// A failed step of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepFailure {
     /// The build: system, version, variant, compiler.
@@ -82,7 +78,6 @@ pub struct StepFailure {
     pub ended: String,
     /// The last lines of its output, indented.
     pub message: String,
-    /// The file with all of its output.
     pub log: PathBuf,
 }
 
@@ -116,7 +111,6 @@ impl BuildError {
         }
     }
 
-    /// A program is not installed.
     pub(crate) fn missing_tool(tool: impl Display, purpose: impl Display, package: &str) -> Self {
         Self::new(
             ProblemKind::Machine,
@@ -190,7 +184,6 @@ const SHOWN: usize = 40;
 pub(crate) enum Cause {
     /// It rejected the source or the flags, or crashed.
     Refused,
-    /// No space was left on the disk.
     DiskFull,
     /// It was killed; the text is the signal or the compiler's message.
     Interrupted(String),

@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 
 use crate::command::{Running, network_command, quote_command, wait};
 use crate::error::{io_error, last_lines};
-use crate::store::{Check, Entry, Held, Lock, Query, Sharing};
+use crate::store::{Check, Entry, Held, Lock, Lookup, Query, Sharing};
 use crate::trusted_tree::{self, open_folder};
-use crate::{BuildError, Cache, Lookup, ProblemKind, Sha256};
+use crate::{BuildError, Cache, ProblemKind, Sha256};
 
 /// The context of fetching one source or release.
 pub(crate) struct Fetching<'a> {
@@ -27,7 +27,6 @@ pub(crate) struct Fetching<'a> {
     /// The lock of the source or release, held while fetching.
     pub(crate) lock: &'a Lock,
     pub(crate) cancel: &'a AtomicBool,
-    /// Receives progress messages.
     pub(crate) report: &'a (dyn Fn(String) + Sync),
 }
 
@@ -62,7 +61,6 @@ pub(crate) struct Fetched<'a> {
     pub(crate) what: String,
     pub(crate) origin: String,
     pub(crate) cancel: &'a AtomicBool,
-    /// Receives progress messages.
     pub(crate) report: &'a (dyn Fn(String) + Sync),
 }
 
@@ -105,7 +103,6 @@ impl Fetched<'_> {
 }
 
 impl Fetching<'_> {
-    /// Runs a tool in a directory and returns its output.
     pub(crate) fn run(
         &self,
         tool: Tool,

@@ -24,11 +24,11 @@ mod compiler;
 mod elf;
 mod error;
 mod fetching;
-mod fingerprint;
-mod job;
+mod inventory;
 mod profile;
 mod recipe;
 mod release;
+mod request;
 mod source;
 mod store;
 mod trusted_tree;
@@ -38,18 +38,18 @@ pub use bolt::{Bolt, BoltCollection, BoltSamples, CachedBoltProfile};
 pub use build_record::{
     BoltUsed, Build, CompilerKind, CompilerUsed, Fingerprint, ProfileUsed, RecipeOptions, System,
 };
-pub use builder::{Builder, Event, Request};
-pub use cache::{Cache, CacheDir, CacheDirError, CacheEntry, CacheEntryKind, CacheLease};
+pub use builder::Builder;
+pub use cache::{Cache, CacheDir, CacheDirError, CacheLease};
 pub use compiler::{Compiler, installed_compilers};
 pub use dbdyno_types::Sha256;
 pub use dbdyno_types::build::{SourceOrigin, UnknownVariant, Variant};
 pub use dbdyno_types::{ReleaseFile, ReleaseOrigin};
 pub use error::{BuildError, Problem, ProblemKind, StepFailure};
-pub use fingerprint::{HostCpu, check_compiler, check_profile_tools};
+pub use inventory::{CacheEntry, CacheEntryKind};
 pub use profile::{
-    Collection, CollectionLock, Profile, ProfileWriter, Profiles, Profiling, SampleTools,
+    Collection, CollectionLock, Lookup, Profile, ProfileWriter, Profiles, Profiling, SampleTools,
     SampledCode, TrainingId,
 };
 pub use release::{Release, Releases, suites};
+pub use request::{Event, HostCpu, Request, check_compiler, check_profile_tools};
 pub use source::{Commit, CommitRange, HistoryError, RangeRequest, Source, Sources};
-pub use store::Lookup;

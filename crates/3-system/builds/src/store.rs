@@ -20,11 +20,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::BuildError;
 use crate::error::io_error;
 use crate::trusted_tree::{self, open_folder};
-use crate::{BuildError, CollectionLock};
 
-/// The kinds of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Build,
@@ -69,7 +68,6 @@ pub(crate) struct Entry {
 /// adapt the description.
 pub(crate) type Check<'a, D> = &'a dyn Fn(&mut D, &Path) -> Result<(), String>;
 
-/// A search for an entry.
 pub(crate) struct Query<'a, D> {
     pub(crate) check: Check<'a, D>,
     pub(crate) cancel: &'a AtomicBool,
@@ -79,9 +77,8 @@ pub(crate) struct Query<'a, D> {
     pub(crate) on_invalid: &'a dyn Fn(String),
 }
 
-/// The result of a lookup.
 #[derive(Debug)]
-pub enum Lookup<P, M = CollectionLock> {
+pub enum Lookup<P, M> {
     /// In the cache; not removed while in use.
     Found(P),
     /// To be made by the caller. Other processes that look it up wait.
@@ -319,9 +316,7 @@ pub(crate) struct Lock(File);
 /// Whether others may hold the lock concurrently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// Exclusive: for making, changing or removing.
     Exclusive,
-    /// Shared: for using.
     Shared,
 }
 
@@ -383,7 +378,6 @@ impl Lock {
         Ok(None)
     }
 
-    /// Converts it to a shared lock.
     pub(crate) fn share(&self) -> io::Result<()> {
         self.0.lock_shared()
     }

@@ -172,7 +172,6 @@ pub(crate) fn check_reach(cache: &Path) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Whether this process runs as root.
 pub(crate) fn we_are_root() -> bool {
     geteuid().is_root()
 }

@@ -106,7 +106,6 @@ pub struct PackagingFlags {
 const PROGRAM: &str = "dpkg-buildflags";
 
 impl PackagingFlags {
-    /// Gets the flags from `dpkg-buildflags`.
     pub(crate) fn query(packaging: Packaging, compiler: CompilerKind) -> Result<Self, BuildError> {
         let lto = match packaging {
             Packaging::None => return Ok(Self::default()),

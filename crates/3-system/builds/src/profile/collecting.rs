@@ -188,7 +188,6 @@ fn about(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// A build's programs and libraries.
 fn programs(build: &Build) -> io::Result<Vec<PathBuf>> {
     let mut found = vec![build.artifact.clone()];
     let mut waiting = vec![build.folder.join(recipe::SERVER)];
@@ -265,7 +264,6 @@ pub struct SampleTools {
 }
 
 impl SampleTools {
-    /// Finds the tools of this compiler.
     pub fn of(compiler: &Compiler) -> Result<Self, BuildError> {
         if compiler.kind == CompilerKind::Gcc {
             return Err(BuildError::new(

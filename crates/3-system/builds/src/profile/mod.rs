@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
 use crate::error::io_error;
-use crate::store::{Check, Held, Kind, Making, Query, remove, remove_whole};
+use crate::store::{self, Check, Held, Kind, Making, Query, remove, remove_whole};
 use crate::variant::WHOLE_FUNCTIONS;
 use crate::{
-    Build, BuildError, Cache, CacheDir, Compiler, CompilerKind, CompilerUsed, Lookup, ProfileUsed,
-    Sha256, System,
+    Build, BuildError, Cache, CacheDir, Compiler, CompilerKind, CompilerUsed, ProfileUsed, Sha256,
+    System,
 };
 
 pub use collecting::{Collection, SampleTools, SampledCode};
@@ -30,7 +30,6 @@ pub(crate) use collecting::find_profdata;
 /// The training of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainingId {
-    /// A description.
     pub words: String,
     /// Everything that the profile depends on, apart from the build, as a cache key.
     pub whole: String,
@@ -39,9 +38,7 @@ pub struct TrainingId {
 /// The user that writes counts during the training, if not dbdyno's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfileWriter {
-    /// User id.
     pub uid: u32,
-    /// Group id.
     pub gid: u32,
 }
 
@@ -76,7 +73,6 @@ struct About {
     trained_on: String,
     /// Number of samples; `None` for an instrumented profile.
     samples: Option<u64>,
-    /// The checksum of the profile's files.
     sha256: Sha256,
 }
 
@@ -100,7 +96,6 @@ const GCC_USES: [&str; 4] = [
 const LINES: [&str; 2] = ["-gline-tables-only", "-fdebug-info-for-profiling"];
 
 impl Profiling {
-    /// The flags for compiling and linking.
     pub(crate) fn flags(&self, compiler: CompilerKind) -> Vec<String> {
         let words: &[&str] = match (self, compiler) {
             (Self::None, _) => &[],
@@ -121,7 +116,6 @@ impl Profiling {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// Its part of the fingerprint.
     pub(crate) fn identity(&self) -> String {
         match self {
             Self::None => "none".to_owned(),
@@ -319,6 +313,9 @@ pub struct Profiles {
     cache: Cache,
 }
 
+/// The result of looking up a profile.
+pub type Lookup<P> = store::Lookup<P, CollectionLock>;
+
 /// The exclusive right to collect a profile. Dropping it removes an incomplete profile.
 #[derive(Debug)]
 pub struct CollectionLock {
@@ -358,17 +355,16 @@ impl Profiles {
         let key = &Sha256::of(key.as_bytes()).to_string()[..32];
         let query = Query { check, cancel, on_wait, on_invalid: &|_| {} };
         Ok(match self.cache.entry(Kind::Profile, key).lookup(&query)? {
-            Lookup::Found(held) => Lookup::Found(held),
-            Lookup::Missing(making) => {
-                Lookup::Missing(CollectionLock { making, trained_on: trained_on.clone() })
+            store::Lookup::Found(held) => Lookup::Found(held),
+            store::Lookup::Missing(making) => {
+                store::Lookup::Missing(CollectionLock { making, trained_on: trained_on.clone() })
             }
-            Lookup::Cancelled => Lookup::Cancelled,
+            store::Lookup::Cancelled => Lookup::Cancelled,
         })
     }
 }
 
 impl CollectionLock {
-    /// Prepares the collection.
     pub fn begin<'b>(
         self,
         instrumented: &'b Build,
@@ -444,7 +440,7 @@ mod tests {
     #[test]
     fn cached_profile_with_other_files_than_counters_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
-        let compiler = CompilerUsed::from(&Compiler::find_default().unwrap());
+        let compiler = CompilerUsed::from(&Compiler::find("gcc").unwrap());
         let inner = dir.path().join("data/src/backend");
         fs::create_dir_all(&inner).unwrap();
         fs::write(inner.join("a.gcda"), "counts").unwrap();

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use dbdyno_types::server::ServerSystem;
 
 use crate::build_record::depend_on_host;
-use crate::command::quote_command;
+use crate::command::{Counts, Step};
 use crate::variant::{PackagingFlags, compile_flags, is_link_flag, link_flags};
 use crate::{Compiler, CompilerKind, RecipeOptions, System, Variant};
 
@@ -54,55 +54,6 @@ impl Flags {
     }
 }
 
-/// One command of a plan. Relative paths are relative to the directory that the plan runs in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// A description for messages: `compiling sqlite3.c`.
-    pub name: String,
-    pub program: PathBuf,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Additional environment variables.
-    pub env: Vec<(String, String)>,
-    /// How its progress is measured.
-    pub counts: Counts,
-}
-
-/// How the progress of a command is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
-    /// Not at all.
-    Nothing,
-    /// ninja prints `[12/345] `.
-    Ninja,
-    /// make prints each command; the total is counted before with `--dry-run`.
-    Make,
-}
-
-impl Step {
-    /// A command without additional environment variables and without progress.
-    fn new(name: impl Into<String>, program: impl Into<PathBuf>, args: Vec<String>) -> Self {
-        Self {
-            name: name.into(),
-            program: program.into(),
-            args,
-            env: Vec::new(),
-            counts: Counts::Nothing,
-        }
-    }
-
-    /// The command, quoted for a shell.
-    pub fn to_shell(&self) -> String {
-        let set: String = self
-            .env
-            .iter()
-            .map(|(name, value)| format!("{name}={} ", dbdyno_units::shell_quoted(value)))
-            .collect();
-        set + &quote_command(&self.program, &self.args)
-    }
-}
-
-/// The commands of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildPlan {
     /// Steps in order; completed ones are skipped when a build is resumed.
@@ -142,11 +93,9 @@ pub struct Inputs<'a> {
     pub compiler: &'a Compiler,
 }
 
-/// The input of [`plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeInput<'a> {
     pub inputs: Inputs<'a>,
-    /// The directory of the source.
     pub source: &'a Path,
     /// The directory that the steps run in.
     pub tree: &'a Path,
@@ -186,11 +135,9 @@ fn number_of(version: &str) -> (u32, u32) {
 /// The directory of a build that a server is installed into.
 pub(crate) const SERVER: &str = "server";
 
-/// What differs between systems.
 pub(crate) struct Recipe {
     /// The name used in experiment files and reports.
     name: &'static str,
-    /// The official name.
     title: &'static str,
     /// `None` for a library.
     pub(crate) server: Option<ServerSystem>,
@@ -231,7 +178,6 @@ impl System {
         self.recipe().name
     }
 
-    /// The official name.
     pub const fn title(self) -> &'static str {
         self.recipe().title
     }
@@ -241,7 +187,6 @@ impl System {
         self.recipe().server.is_some()
     }
 
-    /// The artifact, relative to the build's directory.
     pub(crate) fn artifact(self) -> &'static Path {
         Path::new(self.recipe().artifact)
     }
@@ -296,7 +241,6 @@ pub fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     (order.inputs.system.recipe().plan)(order)
 }
 
-/// The prerequisites of a build.
 pub(crate) fn needs(inputs: &Inputs<'_>) -> Vec<Prerequisite> {
     let mut needs = (inputs.system.recipe().needs)(inputs);
     if inputs.system.is_server() {

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use dbdyno_types::server::ServerSystem;
 
 use super::{
-    BuildPlan, ExtraFiles, Flags, Inputs, Prerequisite, Recipe, RecipeInput, Step,
-    compile_with_ninja, configure_with_cmake, number_of,
+    BuildPlan, ExtraFiles, Flags, Inputs, Prerequisite, Recipe, RecipeInput, compile_with_ninja,
+    configure_with_cmake, number_of,
 };
 use crate::RecipeOptions;
+use crate::command::Step;
 
 const PROGRAM: &str = "server/bin/mysqld";
 

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use dbdyno_types::server::ServerSystem;
 
 use super::{
-    BuildPlan, ConfigureTool, Counts, Flags, Inputs, Prerequisite, Probe, Recipe, RecipeInput,
-    Step, quoted, words,
+    BuildPlan, ConfigureTool, Flags, Inputs, Prerequisite, Probe, Recipe, RecipeInput, quoted,
+    words,
 };
+use crate::command::{Counts, Step};
 
 const PROGRAM: &str = "server/bin/postgres";
 

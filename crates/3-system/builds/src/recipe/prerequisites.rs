@@ -15,7 +15,6 @@ use crate::{BuildError, Compiler, CompilerKind, ProblemKind, System};
 /// A prerequisite of building a system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prerequisite {
-    /// How its presence is detected.
     pub probe: Probe,
     /// The Debian package that contains it.
     pub package: String,
@@ -24,7 +23,6 @@ pub struct Prerequisite {
 /// How the presence of a prerequisite is detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// A program on the PATH.
     Program(String),
     /// A header that the C compiler finds.
     Header(String),
@@ -131,7 +129,6 @@ fn has_perl_modules(names: &[&str]) -> bool {
     perl.status().is_ok_and(|status| status.success())
 }
 
-/// Checks the compiler's search path for a header.
 fn has_header(name: &str, compiler: &Compiler) -> bool {
     let mut text = String::new();
     let _ = writeln!(text, "#if !__has_include(<{name}>)\n#error missing\n#endif");
@@ -192,7 +189,7 @@ mod tests {
 
     #[test]
     fn missing_prerequisites_are_named() {
-        let compiler = Compiler::find_default().unwrap();
+        let compiler = Compiler::find("gcc").unwrap();
         let there = [
             need(Probe::Program("sh".to_owned()), "dash"),
             need(Probe::Header("stdio.h".to_owned()), "libc6-dev"),

@@ -6,7 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{BuildPlan, Flags, Recipe, RecipeInput, Step, quoted, words};
+use super::{BuildPlan, Flags, Recipe, RecipeInput, quoted, words};
+use crate::command::Step;
 
 const LIBRARY: &str = "libsqlite3.so";
 const OBJECT: &str = "sqlite3.o";

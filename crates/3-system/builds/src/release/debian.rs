@@ -18,7 +18,6 @@ use crate::{BuildError, Cache, Sha256, System};
 
 const UNPACK: Tool = Tool { program: "dpkg-deb", package: "dpkg" };
 
-/// The tools that are needed.
 pub(super) const TOOLS: [Tool; 5] = [GET, CACHE, apt::DPKG, UNPACK, loader::PATCHELF];
 
 /// What a server does not read, to save space.
@@ -71,7 +70,6 @@ pub(super) fn fetch(
     unpack(fetching, system, &files, &all, folder)
 }
 
-/// Downloads the packages into a new directory.
 fn download(
     apt: &Apt<'_>,
     system: System,

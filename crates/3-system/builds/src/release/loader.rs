@@ -97,7 +97,6 @@ impl Release {
         format!("{}-{}", self.system(), &key[..24])
     }
 
-    /// The directory that it was unpacked into.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -42,7 +42,6 @@ impl Release {
         &self.held.about.origin
     }
 
-    /// The server program.
     pub fn program(&self) -> &Path {
         &self.program
     }
@@ -69,7 +68,6 @@ pub struct Releases {
     cancel: Arc<AtomicBool>,
 }
 
-/// The description of a cached release.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Known {
     system: System,

@@ -5,12 +5,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
-use super::store::{Sources, git};
 use crate::error::io_error;
-use crate::fetching::Fetching;
+use crate::fetching::{Fetching, Tool};
 use crate::store::{Kind, Lock, Sharing, make_private, remove_whole};
 use crate::{BuildError, Cache, Sha256, trusted_tree};
 
@@ -22,7 +22,6 @@ const FULL_HASHES: [usize; 2] = [40, 64];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// Its full hash.
     pub id: String,
     /// The full hashes of its parents; with first-parent history at most one.
     pub parents: Vec<String>,
@@ -44,7 +43,6 @@ impl Commit {
 pub struct RangeRequest<'a> {
     /// The repository: a URL or a path.
     pub url: &'a str,
-    /// The revision before the range.
     pub good: &'a str,
     /// The last revision of the range.
     pub bad: &'a str,
@@ -55,17 +53,14 @@ pub struct RangeRequest<'a> {
 /// The commits after `good` up to `bad`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitRange {
-    /// The commit before the range.
     pub good: Commit,
     /// The commits that `bad` has and `good` does not have, each after its parents. The last one is
     /// `bad`.
     pub commits: Vec<Commit>,
 }
 
-/// Why there is no range of commits.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// The history could not be fetched or read.
     #[error(transparent)]
     Fetch(#[from] BuildError),
     /// The revisions are not the ends of a range.
@@ -73,48 +68,63 @@ pub enum HistoryError {
     Revisions(String),
 }
 
-impl Sources {
-    /// The commits between two revisions. Fetches the history unless both are known commits or tags;
-    /// a branch may have changed since. `report` gets progress messages.
-    pub fn commit_range(
-        &self,
-        wanted: &RangeRequest<'_>,
-        report: &(dyn Fn(String) + Sync),
-    ) -> Result<CommitRange, HistoryError> {
-        let revisions = [wanted.good, wanted.bad];
-        if let Some(invalid) = revisions.into_iter().find(|revision| !is_valid(revision)) {
-            return Err(HistoryError::Revisions(format!(
-                "invalid revision `{}`: use a commit, a tag or a branch",
-                invalid.escape_debug()
-            )));
-        }
-        let url = wanted.url;
-        let entry = self.cache().entry(Kind::Source, &clone_name(url));
-        let what = format!("the history of {url}");
-        let waiting = || report(format!("waiting for another dbdyno process to fetch {url}"));
-        let lock = entry
-            .lock(Sharing::Exclusive, self.cancel(), waiting)?
-            .ok_or_else(|| BuildError::cancelled(&what))?;
-        let part = entry.folder.with_extension("part");
-        let fetching = Fetching {
-            what: &what,
-            origin: url,
-            part: &part,
-            lock: &lock,
-            cancel: self.cancel(),
-            report,
-        };
-        make_private(&part).map_err(io_error("creating", &part))?;
-        let clone = HistoryClone { fetching: &fetching, folder: entry.folder };
-        let range = clone.update(url, revisions).and_then(|()| clone.range(wanted));
-        let _ = fs::remove_dir_all(&part);
-        range
+const GIT: Tool = Tool { program: "git", package: "git" };
+
+/// Options for every command: hooks and monitors that the user's configuration names are not run,
+/// and nothing runs in the background after a command.
+const OPTIONS: [&str; 8] = [
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "maintenance.auto=false",
+];
+
+/// Runs git in a directory and returns its output.
+pub(super) fn git(
+    fetching: &Fetching<'_>,
+    doing: &str,
+    dir: &Path,
+    args: &[&str],
+) -> Result<String, BuildError> {
+    fetching.run(GIT, doing, dir, &[&OPTIONS, args].concat())
+}
+
+/// See [`super::Sources::commit_range`].
+pub(super) fn commit_range(
+    cache: &Cache,
+    cancel: &AtomicBool,
+    wanted: &RangeRequest<'_>,
+    report: &(dyn Fn(String) + Sync),
+) -> Result<CommitRange, HistoryError> {
+    let revisions = [wanted.good, wanted.bad];
+    if let Some(invalid) = revisions.into_iter().find(|revision| !is_valid(revision)) {
+        return Err(HistoryError::Revisions(format!(
+            "invalid revision `{}`: use a commit, a tag or a branch",
+            invalid.escape_debug()
+        )));
     }
+    let url = wanted.url;
+    let entry = cache.entry(Kind::Source, &clone_name(url));
+    let what = format!("the history of {url}");
+    let waiting = || report(format!("waiting for another dbdyno process to fetch {url}"));
+    let lock = entry
+        .lock(Sharing::Exclusive, cancel, waiting)?
+        .ok_or_else(|| BuildError::cancelled(&what))?;
+    let part = entry.folder.with_extension("part");
+    let fetching = Fetching { what: &what, origin: url, part: &part, lock: &lock, cancel, report };
+    make_private(&part).map_err(io_error("creating", &part))?;
+    let clone = HistoryClone { fetching: &fetching, folder: entry.folder };
+    let range = clone.update(url, revisions).and_then(|()| clone.range(wanted));
+    let _ = fs::remove_dir_all(&part);
+    range
 }
 
 /// A clone that has a commit, kept in the cache while it is in use.
 pub(super) struct CloneInUse {
-    /// Its directory.
     pub path: String,
     _lock: Lock,
 }

@@ -1,27 +1,122 @@
-//! Flags and fingerprints of requests, before anything is compiled.
+//! Requests for builds: their flags and fingerprints, before anything is compiled.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use dbdyno_types::build::Pgo;
+use dbdyno_units::Nanos;
 use sha2::Digest;
 
+use crate::bolt::CachedBoltProfile;
 use crate::error::io_error;
 use crate::profile::{Profiling, SampleTools, find_profdata};
 use crate::recipe::{self, Flags, Inputs, RecipeInput};
 use crate::variant::{PackagingFlags, compile_flags};
 use crate::{
-    BuildError, Compiler, CompilerKind, Fingerprint, ProblemKind, Request, Sha256, Variant,
+    BuildError, Compiler, CompilerKind, Fingerprint, ProblemKind, RecipeOptions, Sha256, Source,
+    Variant,
 };
+
+/// A build to be made.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub source: Source,
+    pub variant: Variant,
+    pub compiler: Compiler,
+    /// Flags added after the variant's own.
+    pub extra_flags: Vec<String>,
+    pub options: RecipeOptions,
+    /// Its role in profile-guided optimization.
+    pub profiling: Profiling,
+    /// The profile for BOLT. Without one, a variant with BOLT is only linked for it.
+    pub bolt: Option<CachedBoltProfile>,
+}
+
+impl Request {
+    /// Creates a request without extra flags and with the recipe's defaults.
+    pub fn new(source: Source, variant: Variant, compiler: Compiler) -> Self {
+        let options = RecipeOptions::default();
+        let (extra_flags, profiling) = (Vec::new(), Profiling::None);
+        Self { source, variant, compiler, extra_flags, options, profiling, bolt: None }
+    }
+
+    pub(crate) fn inputs<'a>(&'a self, flags: &'a Flags) -> Inputs<'a> {
+        Inputs {
+            system: self.source.system(),
+            version: self.source.version(),
+            variant: &self.variant,
+            flags,
+            options: &self.options,
+            compiler: &self.compiler,
+        }
+    }
+}
+
+/// Prints `sqlite 3.50.4 as rel_o2 with gcc 12.2.0`.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, variant, compiler) = (&self.source, &self.variant, &self.compiler);
+        let (name, version, engine) = (source.name(), source.version(), self.options.engine());
+        write!(f, "{name} {version}{engine} as {variant} with {compiler}")?;
+        if !self.extra_flags.is_empty() {
+            write!(f, " and {}", self.extra_flags.join(" "))?;
+        }
+        match &self.bolt {
+            Some(bolt) => write!(f, ", laid out by BOLT, trained on {}", bolt.trained_on()),
+            None => write!(f, "{}", self.profiling),
+        }
+    }
+}
+
+/// Progress of a build. Equal requests share the events, which have the first request.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// Another dbdyno process is making this build; this one waits for it.
+    Waiting {
+        request: &'a Request,
+    },
+    /// The compiler starts.
+    Started {
+        request: &'a Request,
+    },
+    /// Preparation before compiling, such as installing build dependencies.
+    Preparing {
+        request: &'a Request,
+        what: &'a str,
+    },
+    Progress {
+        request: &'a Request,
+        /// The step, such as `compiling src/backend`.
+        step: &'a str,
+        /// Finished commands.
+        done: usize,
+        /// All commands of this step.
+        of: usize,
+    },
+    Cached {
+        request: &'a Request,
+    },
+    Finished {
+        request: &'a Request,
+        time: Nanos,
+    },
+    Failed {
+        request: &'a Request,
+        error: &'a BuildError,
+    },
+}
+
+/// A receiver of events, called from several threads.
+pub(crate) type Progress<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 
 /// Everything that a build depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ingredients<'a> {
     inputs: Inputs<'a>,
-    /// The checksum of the source.
     source: &'a Sha256,
     /// The role in profile-guided optimization, with the profile's checksum.
     profiling: &'a str,
@@ -104,7 +199,6 @@ impl Fields {
     }
 }
 
-/// A request with its flags and its fingerprint.
 pub(crate) struct Prepared<'a> {
     pub(crate) request: &'a Request,
     pub(crate) flags: Flags,
@@ -235,7 +329,6 @@ const RELEVANT: [&str; 11] = [
 ];
 
 impl HostCpu {
-    /// Reads the CPU of this machine.
     pub fn read() -> io::Result<Self> {
         Ok(Self::parse(&fs::read_to_string("/proc/cpuinfo")?))
     }
