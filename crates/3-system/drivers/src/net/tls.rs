@@ -92,23 +92,20 @@ fn try_client(target: &Target) -> Result<(ClientConnection, Transport), TlsError
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
+    let accepting = |pinned| {
+        let verifier = CertificateVerifier { pinned, provider: provider.clone() };
+        let verifier = Arc::new(verifier);
+        builder.clone().dangerous().with_custom_certificate_verifier(verifier)
+    };
     let (config, transport) = match &target.tls {
-        Tls::Off | Tls::Required => {
-            let verifier = Arc::new(AcceptAnyCertificate(provider));
-            let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-            (builder, Transport::UnverifiedTls)
-        }
+        Tls::Off | Tls::Required => (accepting(None), Transport::UnverifiedTls),
+        Tls::Pinned { fingerprint } => (accepting(Some(*fingerprint)), Transport::VerifiedTls),
         Tls::Verified { authorities } => {
             let roots = match authorities {
                 Some(file) => roots_in(file),
                 None => system_roots(),
             };
             (builder.with_root_certificates(roots?), Transport::VerifiedTls)
-        }
-        Tls::Pinned { fingerprint } => {
-            let verifier = Arc::new(AcceptOneCertificate { fingerprint: *fingerprint, provider });
-            let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-            (builder, Transport::VerifiedTls)
         }
     };
     let config = config.with_no_client_auth();
@@ -143,56 +140,17 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Accepts any certificate, for encryption without authentication of the server. Signatures made with
-/// the certificate prove nothing then and are not checked: servers generate certificates in a format
-/// too old for the verifier.
+/// Accepts the pinned certificate, whatever names, authority and dates are in it; the server must prove
+/// with a signature that it has the certificate's key. Without a pinned one, accepts any certificate, for
+/// encryption without authentication of the server. Signatures made with the certificate prove nothing
+/// then and are not checked: servers generate certificates in a format too old for the verifier.
 #[derive(Debug)]
-struct AcceptAnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// Accepts the pinned certificate, whatever names, authority and dates are in it. The server must prove with
-/// a signature that it has the certificate's key.
-#[derive(Debug)]
-struct AcceptOneCertificate {
-    fingerprint: CertificateFingerprint,
+struct CertificateVerifier {
+    pinned: Option<CertificateFingerprint>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for AcceptOneCertificate {
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -201,11 +159,12 @@ impl ServerCertVerifier for AcceptOneCertificate {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(expected) = self.pinned else { return Ok(ServerCertVerified::assertion()) };
         let found = CertificateFingerprint::from_digest(Sha256::digest(certificate).into());
-        if found == self.fingerprint {
+        if found == expected {
             return Ok(ServerCertVerified::assertion());
         }
-        let error = OtherCertificate { expected: self.fingerprint, found };
+        let error = OtherCertificate { expected, found };
         Err(rustls::Error::Other(OtherError(Arc::new(error))))
     }
 
@@ -215,6 +174,9 @@ impl ServerCertVerifier for AcceptOneCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if self.pinned.is_none() {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
         let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
     }
@@ -225,6 +187,9 @@ impl ServerCertVerifier for AcceptOneCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if self.pinned.is_none() {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
         let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
     }
