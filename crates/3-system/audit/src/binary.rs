@@ -7,12 +7,9 @@ use std::path::PathBuf;
 use dbdyno_units::{Bytes, Share};
 use serde::{Deserialize, Serialize};
 
-/// A program or a shared library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Binary {
-    /// The file.
     pub path: PathBuf,
-    /// The kind of file.
     pub kind: BinaryKind,
     /// The architecture: `x86_64`.
     pub architecture: String,
@@ -20,9 +17,7 @@ pub struct Binary {
     pub build_id: Option<String>,
     /// The `.comment` section: names and versions of compilers and linkers.
     pub comments: Vec<String>,
-    /// The sizes of the file and its parts.
     pub sizes: Sizes,
-    /// The recorded information.
     pub records: Records,
     /// Protection against exploits of memory errors.
     pub protections: Protections,
@@ -32,7 +27,6 @@ pub struct Binary {
     pub code: Option<Code>,
 }
 
-/// The kind of a linked file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BinaryKind {
@@ -40,7 +34,6 @@ pub enum BinaryKind {
     Program,
     /// A position-independent program.
     PieProgram,
-    /// A shared library.
     Library,
 }
 
@@ -48,7 +41,7 @@ impl fmt::Display for BinaryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Program => "program",
-            Self::PieProgram => "position independent program",
+            Self::PieProgram => "position-independent program",
             Self::Library => "shared library",
         })
     }
@@ -57,13 +50,11 @@ impl fmt::Display for BinaryKind {
 /// The size of a file and of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
-    /// The section `.text`.
     pub text: Option<Bytes>,
     /// All executable sections.
     pub executable: Bytes,
     /// The part covered by segments: approximately the size after `strip`.
     pub stripped: Option<Bytes>,
-    /// The whole file, with symbols and debug information.
     pub file: Bytes,
 }
 
@@ -76,7 +67,6 @@ pub struct Records {
     pub debug_file: Option<PathBuf>,
     /// Command lines in a separate section (`.GCC.command.line`).
     pub command_lines: bool,
-    /// A symbol table.
     pub symbols: bool,
     /// Relocations kept by the linker (`--emit-relocs`), which layout optimizers need to move
     /// functions.
@@ -128,7 +118,6 @@ pub struct Code {
     pub functions: u64,
     /// The source of the function bounds.
     pub found: FunctionsFrom,
-    /// Number of instructions.
     pub instructions: u64,
     /// Number of invalid instructions: data within the code.
     pub undecodable: u64,
@@ -206,15 +195,12 @@ impl fmt::Display for Extension {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtensionUse {
-    /// Number of functions that use it.
     pub functions: u64,
-    /// Number of instructions.
     pub instructions: u64,
     /// Examples of these functions.
     pub examples: Vec<Function>,
 }
 
-/// A function in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     /// Its symbol; `None` in a stripped file.

@@ -39,8 +39,6 @@ const FUNCTIONS: usize = 20;
 /// Files with the same difference.
 const FILES: usize = 10;
 
-/// An audit; `all` shows complete lists instead of shortened ones.
-#[must_use]
 pub fn sections(audit: &Audit, all: bool) -> Vec<Section> {
     let most = Most { all };
     let mut sections = vec![header(audit)];
@@ -72,21 +70,26 @@ fn header(audit: &Audit) -> Section {
     let checked = audit.objects.iter().filter(|object| object.is_checked()).count();
     let recorded = audit.objects.iter().filter(|o| o.is_checked() && o.flags.is_some()).count();
     let used: BTreeSet<usize> = audit.objects.iter().filter_map(|object| object.flags).collect();
+    let objects = counted(checked, "object");
     let objects = match recorded {
-        0 => format!("{}, no recorded command line", counted(checked, "object")),
-        _ => format!(
-            "{}, {recorded} with a recorded command line, {}",
-            counted(checked, "object"),
-            counted(used.len(), "different one")
-        ),
+        0 => format!("{objects}, no recorded command line"),
+        _ => {
+            let recorded =
+                if recorded == checked { "all".to_owned() } else { grouped(recorded as u64) };
+            let lines = counted(used.len(), "distinct command line");
+            format!("{objects}, {recorded} with a recorded command line; {lines}")
+        }
     };
     let compilers = audit.objects.iter().filter_map(|object| object.effective.compiler.as_ref());
     let evidence: BTreeMap<Evidence, usize> =
         count(audit.objects.iter().flat_map(|object| &object.evidence).copied());
     let mut rows = vec![
         Fact::new("objects", objects),
-        Fact::new("compilers", with_counts(&count(compilers.map(ToString::to_string)))),
-        Fact::new("read from", with_counts(&evidence)),
+        Fact::new(
+            "compilers",
+            with_counts(&count(compilers.map(ToString::to_string)), "not recorded"),
+        ),
+        Fact::new("read from", with_counts(&evidence, "nothing")),
     ];
     if let Some(commands) = audit.compile_commands {
         let matched = audit.objects.iter().filter(|object| object.requested.is_some()).count();
@@ -111,9 +114,9 @@ fn count<T: Ord>(values: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     counts
 }
 
-fn with_counts<T: Display>(counts: &BTreeMap<T, usize>) -> String {
+fn with_counts<T: Display>(counts: &BTreeMap<T, usize>, none: &str) -> String {
     let words: Vec<String> = counts.iter().map(|(it, count)| format!("{it} ({count})")).collect();
-    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+    if words.is_empty() { none.to_owned() } else { words.join(", ") }
 }
 
 /// A one-line description of the expectations.
@@ -178,10 +181,10 @@ fn components(audit: &Audit, most: Most) -> Option<Section> {
     let mut table = Table::new([
         Column::name("component"),
         Column::number("objects"),
-        Column::number("sets"),
-        Column::text("level").most(9),
-        Column::text("lto").most(9),
-        Column::text("march").most(14),
+        Column::number("flag sets"),
+        Column::text("level"),
+        Column::text("lto"),
+        Column::text("march"),
         Column::number("text"),
         Column::number("offending"),
     ]);
@@ -203,7 +206,7 @@ fn components(audit: &Audit, most: Most) -> Option<Section> {
     Some(section)
 }
 
-/// The values of a property, the most frequent first: `O2`, `O2 O0·3`; `?` if not recorded.
+/// The values of a property, the most frequent first: `O2`, `O2, 3× O0`; `?` if not recorded.
 fn values<T: Display>(counts: &BTreeMap<T, usize>, objects: usize) -> String {
     let mut sorted: Vec<(String, usize)> =
         counts.iter().map(|(value, count)| (value.to_string(), *count)).collect();
@@ -214,9 +217,9 @@ fn values<T: Display>(counts: &BTreeMap<T, usize>, objects: usize) -> String {
     }
     let words = sorted.iter().enumerate().map(|(index, (value, count))| match index {
         0 => value.clone(),
-        _ => format!("{value}·{count}"),
+        _ => format!("{count}× {value}"),
     });
-    words.collect::<Vec<_>>().join(" ")
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// Merges directories at the greatest depth that gives at most `most` rows.
@@ -361,7 +364,7 @@ fn of_binary(binary: &Binary, most: Most) -> Section {
             let functions = code
                 .transactional
                 .iter()
-                .map(|function| format!("{} ({} bytes)", function.readable(), function.size));
+                .map(|f| format!("{} ({} bytes)", f.readable(), grouped(f.size)));
             transactional = Some(names(functions, most.of(FUNCTIONS)));
         }
     }
@@ -428,19 +431,19 @@ fn machine_code(code: &Code) -> [Fact; 2] {
         .extensions
         .iter()
         .map(|(extension, used)| {
-            format!("{extension} in {} ({})", grouped(used.functions), code.share(*extension))
+            let share = match code.share(*extension) {
+                tiny if tiny.as_percent() < 0.005 => "<0.01%".to_owned(),
+                share => share.to_string(),
+            };
+            format!("{extension} in {} ({share})", counted(used.functions as usize, "function"))
         })
         .collect();
-    let extensions = match extensions.is_empty() {
-        true => "none".to_owned(),
-        false => format!("functions with {}", extensions.join(", ")),
-    };
+    let extensions = if extensions.is_empty() { "none".to_owned() } else { extensions.join(", ") };
     let code = format!("{functions} functions (from {from}), {instructions} instructions{frames}");
     [Fact::new("code", code), Fact::new("extensions", extensions)]
 }
 
 /// A difference from the baseline of this name; `all` shows complete lists.
-#[must_use]
 pub fn sections_of_difference(difference: &Difference, baseline: &str, all: bool) -> Vec<Section> {
     let (compared, same) = (difference.compared, grouped(difference.same as u64));
     let text = format!("{}, {same} with the same command line", counted(compared, "file"));
