@@ -3,7 +3,6 @@ use std::ops::Range;
 
 use dbdyno_units::visible_char;
 
-/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The invalid part of the text.
@@ -35,7 +34,6 @@ impl Problem {
 pub struct Problems {
     /// The file's name for display.
     pub file: String,
-    /// The file's text.
     pub text: String,
     /// The problems; never empty.
     pub list: Vec<Problem>,
@@ -136,7 +134,6 @@ impl From<Range<usize>> for Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spanned<T> {
     pub value: T,
-    /// Its position.
     pub span: Span,
 }
 

@@ -46,7 +46,6 @@ pub fn skip(reason: &str) {
     assert!(written.is_ok(), "{written:?}");
 }
 
-/// A test of a parser.
 #[derive(Clone, Debug)]
 pub struct Fuzz {
     samples: Vec<Vec<u8>>,

@@ -13,28 +13,23 @@ use serde::{Deserialize, Serialize};
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// From nanoseconds.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// From microseconds.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000)
     }
 
-    /// From milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
-    /// From seconds.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs * 1_000_000_000)
@@ -46,7 +41,6 @@ impl Nanos {
         Self((secs.max(0.0) * 1e9).round() as u64)
     }
 
-    /// In nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
@@ -165,25 +159,21 @@ impl fmt::Display for Nanos {
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// From bytes.
     #[must_use]
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// From kibibytes.
     #[must_use]
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib << 10)
     }
 
-    /// From mebibytes.
     #[must_use]
     pub const fn from_mib(mib: u64) -> Self {
         Self(mib << 20)
     }
 
-    /// In bytes.
     #[must_use]
     pub const fn as_bytes(self) -> u64 {
         self.0
@@ -231,13 +221,11 @@ impl fmt::Display for Bytes {
 pub struct Energy(u64);
 
 impl Energy {
-    /// From microjoules.
     #[must_use]
     pub const fn from_microjoules(microjoules: u64) -> Self {
         Self(microjoules)
     }
 
-    /// In whole microjoules.
     #[must_use]
     pub const fn as_microjoules(self) -> u64 {
         self.0

@@ -10,7 +10,6 @@ use crate::{Nanos, grouped};
 pub struct Qps(f64);
 
 impl Qps {
-    /// From statements per second.
     #[must_use]
     pub const fn from_per_second(per_second: f64) -> Self {
         Self(per_second)
@@ -22,7 +21,6 @@ impl Qps {
         (time > Nanos::ZERO).then(|| Self(statements as f64 / time.as_secs_f64()))
     }
 
-    /// In statements per second.
     #[must_use]
     pub const fn per_second(self) -> f64 {
         self.0
@@ -55,7 +53,6 @@ impl Ratio {
     /// No difference.
     pub const ONE: Self = Self(1.0);
 
-    /// From a number.
     #[must_use]
     pub const fn new(value: f64) -> Self {
         Self(value)
@@ -68,7 +65,6 @@ impl Ratio {
         (value.is_finite() && value > 0.0).then_some(Self(value))
     }
 
-    /// The value.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0

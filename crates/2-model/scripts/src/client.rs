@@ -86,8 +86,6 @@ impl Client {
         context.time = time;
     }
 
-    /// The position in the unique sequence.
-    #[must_use]
     pub fn unique_position(&self) -> UniquePosition {
         // SAFETY: as in `start_block`.
         unsafe { (*self.state.context()).random.unique_position() }
@@ -199,11 +197,8 @@ pub struct Setup {
     pub driver: Driver,
     /// The storage engine of tables in MySQL's words, if the candidate has one.
     pub storage_engine: Option<String>,
-    /// Options of the script and of random numbers.
     pub options: Options,
-    /// The client's number, from 0.
     pub client: u32,
-    /// The number of clients.
     pub clients: u32,
     /// The state of the random numbers.
     pub seed: Seed,
@@ -335,7 +330,6 @@ impl State {
         Ok(self.function("options")?.call::<()>(())?)
     }
 
-    /// A function of the prelude.
     pub fn function(&self, name: &str) -> Result<Function, ScriptError> {
         Ok(self.main.get(name)?)
     }
@@ -350,7 +344,6 @@ impl State {
         Ok(self.function("is_parallel")?.call(name)?)
     }
 
-    /// Whether the script has this function or command.
     pub fn has(&self, name: &str) -> Result<bool, ScriptError> {
         Ok(self.function("has")?.call(name)?)
     }

@@ -14,7 +14,6 @@ impl ScriptError {
     }
 
     /// The file and line at the start of the message, such as `tpcc.lua:12: …`.
-    #[must_use]
     pub fn position(&self) -> Option<(&str, u32)> {
         let (file, rest) = self.message.split_once(':')?;
         let (line, _) = rest.split_once(':')?;

@@ -3,14 +3,12 @@
 /// The driver that a script sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// MariaDB and MySQL.
     MySql,
     PostgreSql,
 }
 
 impl Driver {
     /// The name in scripts.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::MySql => "mysql",
@@ -23,9 +21,7 @@ impl Driver {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     Null,
-    /// An integer.
     Int(i64),
-    /// A floating point number.
     Double(f64),
     Text(&'a [u8]),
 }
@@ -45,11 +41,9 @@ pub struct Outcome {
 /// The error of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
-    /// The database's number of the error, or 0.
     pub number: i32,
     /// The SQLSTATE, or empty.
     pub state: String,
-    /// The database's message.
     pub message: String,
     /// What it means for the script.
     pub kind: SqlErrorKind,
@@ -83,7 +77,6 @@ pub trait Host {
     /// Executes a prepared statement.
     fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent;
 
-    /// Executes SQL text.
     fn query(&mut self, sql: &str) -> Sent;
 
     /// The rows of the last [`Self::query`], which are given away; none if they are too many to keep.
@@ -91,7 +84,6 @@ pub trait Host {
         Rows::new()
     }
 
-    /// Closes a prepared statement.
     fn close(&mut self, _statement: u32) {}
 
     /// Receives a line that the script printed.
@@ -140,7 +132,6 @@ fn outcome(sql: &str) -> Outcome {
 }
 
 /// SQL with the values as literals in place of each `?` outside of quotes.
-#[must_use]
 pub fn with_values(sql: &str, values: &[Value<'_>], driver: Driver) -> String {
     let mut values = values.iter();
     replace_placeholders(sql, driver, |_, text| match values.next() {
@@ -162,7 +153,6 @@ pub fn with_values(sql: &str, values: &[Value<'_>], driver: Driver) -> String {
 
 /// SQL in which each `?` outside of quotes is replaced: `replace` appends the text for the one with this number,
 /// from 1.
-#[must_use]
 pub fn replace_placeholders(
     sql: &str,
     driver: Driver,

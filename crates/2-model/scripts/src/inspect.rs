@@ -59,7 +59,6 @@ const EVENTS: u32 = 500;
 
 /// Whether the first events of a script send only queries without locks and statements of transactions. Nothing
 /// is executed: false for a script that needs answers.
-#[must_use]
 pub fn only_reads(source: &Source, options: &Options) -> bool {
     let mut recorder = Recorder::default();
     let setup = setup(Driver::MySql, options);

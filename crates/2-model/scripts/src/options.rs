@@ -11,9 +11,7 @@ use crate::source::Version;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum OptionValue {
-    /// `true` or `false`.
     Bool(bool),
-    /// An integer.
     Int(i64),
     Float(f64),
     Text(String),
@@ -21,7 +19,6 @@ pub enum OptionValue {
 
 impl OptionValue {
     /// As it would be written on sysbench's command line.
-    #[must_use]
     pub fn to_text(&self) -> String {
         match self {
             Self::Bool(true) => "on".to_owned(),
@@ -41,9 +38,7 @@ pub type Options = BTreeMap<String, OptionValue>;
 pub struct Declared {
     /// Its options by name, in alphabetical order; `None` for a script of 1.0 that declares none and accepts all.
     pub options: Option<Vec<(String, OptionKind)>>,
-    /// Whether it has the function `event`.
     pub has_event: bool,
-    /// Whether it has `prepare`.
     pub has_prepare: bool,
     /// The version of sysbench that it is written for.
     pub version: Version,
@@ -52,10 +47,8 @@ pub struct Declared {
 /// The type of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
-    /// true or false.
     Bool,
     Number,
-    /// A text or a list.
     Text,
 }
 
@@ -122,7 +115,6 @@ fn replaced_option(name: &str) -> Option<&'static Replaced> {
 
 /// What replaces an option of sysbench on the command line of `run --script` and `compare`; `None` if dbdyno does
 /// not replace it.
-#[must_use]
 pub fn replaced_on_command_line(name: &str) -> Option<&'static str> {
     replaced_option(name).map(|option| option.on_command_line)
 }

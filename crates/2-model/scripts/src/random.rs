@@ -10,7 +10,6 @@ pub struct Seed(pub [u64; 2]);
 
 impl Seed {
     /// The state of sysbench's first thread with `--rand-seed`: four values of the C library's `random`.
-    #[must_use]
     pub fn of_sysbench(seed: u32) -> Self {
         let mut random = LibraryRandom::new(seed);
         let mut word = || u64::from(random.next()) << 32 | u64::from(random.next());
@@ -18,7 +17,6 @@ impl Seed {
     }
 
     /// A state for each combination of these numbers, by SplitMix64.
-    #[must_use]
     pub fn of(numbers: &[u64]) -> Self {
         let mut state = 0_u64;
         let mut next = |input: u64| {
@@ -73,7 +71,6 @@ impl LibraryRandom {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
-    /// Every value with the same probability.
     Uniform,
     /// The mean of several uniform values.
     Gaussian,
@@ -88,7 +85,6 @@ pub enum Distribution {
 
 impl Distribution {
     /// The names of `--rand-type`.
-    #[must_use]
     pub const fn of(version: Version) -> &'static [(&'static str, Self)] {
         match version {
             Version::V1_0 => &[
@@ -125,8 +121,6 @@ pub struct RandomOptions {
 }
 
 impl RandomOptions {
-    /// The defaults of this version.
-    #[must_use]
     pub fn of(version: Version) -> Self {
         let distribution = match version {
             Version::V1_0 => Distribution::Special,
@@ -183,7 +177,6 @@ impl Default for UniquePosition {
 
 impl Random {
     /// The numbers of a client.
-    #[must_use]
     pub fn new(options: RandomOptions, seed: Seed, client: u32, unique: UniquePosition) -> Self {
         let h = options.pareto_h;
         Self {
@@ -209,8 +202,6 @@ impl Random {
         *passed = (*passed).max(first_unique / *stride);
     }
 
-    /// The position in the unique sequence.
-    #[must_use]
     pub fn unique_position(&self) -> UniquePosition {
         self.unique
     }
@@ -381,7 +372,6 @@ impl Zipfian {
 /// Where the series is more exact.
 const SMALL: f64 = 1e-8;
 
-/// ln(1 + x) / x
 fn ln1p_by_x(x: f64) -> f64 {
     if x.abs() > SMALL {
         x.ln_1p() / x

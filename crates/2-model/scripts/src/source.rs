@@ -7,12 +7,10 @@ use serde::{Deserialize, Serialize};
 /// A script and its modules. Complete: a run needs no files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The name in messages, such as `oltp_read_only.lua`.
     pub name: String,
     /// The path as it was given, if it is another one than the name. Scripts see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The text of the script.
     pub text: String,
     /// The modules that it or another module requires, and files that they read as Lua.
     pub modules: Vec<Module>,
@@ -34,11 +32,9 @@ pub struct Module {
 /// A module that was not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingModule {
-    /// The name in `require`.
     pub name: String,
     /// The file with the `require`.
     pub file: String,
-    /// Its line, from 1.
     pub line: u32,
 }
 
@@ -50,7 +46,6 @@ const DIRECTORIES: [&str; 2] = ["/usr/local/share/sysbench", "/usr/share/sysbenc
 pub enum SourceError {
     /// The script itself, with the reason.
     Unreadable(String),
-    /// Modules that were not found.
     Missing(Vec<MissingModule>),
 }
 
@@ -197,11 +192,8 @@ impl Version {
 struct Required {
     /// Whether it is a file of `dofile` or `loadfile`, and not a module of `require`.
     pub is_file: bool,
-    /// The name of the module or file.
     pub name: String,
-    /// The file that names it.
     pub by: String,
-    /// The line, from 1.
     pub line: u32,
 }
 
@@ -291,7 +283,6 @@ struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    /// Passes this many bytes.
     fn take(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(length);
         self.line += taken.matches('\n').count() as u32;

@@ -14,17 +14,14 @@ use crate::binary::{Binary, Code, Function};
 use crate::effective::{Effective, LtoForm, Optimization};
 use crate::expected::Expected;
 
-/// The audit of a build or a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
     /// The audited directory or file.
     pub root: PathBuf,
     pub expected: Expected,
-    /// The compiled source files.
     pub objects: Vec<ObjectRecord>,
     /// The command lines of the objects, each once.
     pub flag_sets: Vec<FlagSet>,
-    /// The linked files.
     pub binaries: Vec<Binary>,
     /// The findings, the most severe first.
     pub findings: Vec<Finding>,
@@ -34,10 +31,8 @@ pub struct Audit {
     pub compile_commands: Option<usize>,
 }
 
-/// A file that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {
-    /// The file.
     pub path: PathBuf,
     pub reason: String,
 }
@@ -89,7 +84,6 @@ pub struct ObjectRecord {
     pub requested: Option<usize>,
     /// The sources of information used.
     pub evidence: Vec<Evidence>,
-    /// The size of its machine code.
     pub text: Option<Bytes>,
     /// Properties of its machine code; read only if no command line is recorded.
     pub code: Option<Code>,
@@ -181,7 +175,6 @@ pub enum Location {
     Object(usize),
     /// One of [`crate::Audit::binaries`].
     Binary(usize),
-    /// The build as a whole.
     Whole,
 }
 
@@ -192,7 +185,6 @@ pub struct Finding {
     pub check: Check,
     pub severity: Severity,
     pub location: Location,
-    /// The recorded value.
     pub recorded: String,
     /// The expected value, if there was an expectation.
     pub expected: Option<String>,
@@ -299,7 +291,6 @@ pub fn is_current(text: &[u8]) -> bool {
     serde_json::from_slice::<Whole>(text).is_ok_and(|whole| whole.version == VERSION)
 }
 
-/// Parses an audit from [`to_json`]'s output.
 pub fn from_json(text: &[u8]) -> Result<Audit, InvalidAudit> {
     #[derive(Deserialize)]
     struct Whole {

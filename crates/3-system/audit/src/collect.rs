@@ -21,9 +21,7 @@ use crate::read::{FileKind, Linked, Unit, linked, map, objects};
 /// The progress of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Files read so far.
     pub done: usize,
-    /// All files.
     pub of: usize,
 }
 
@@ -93,7 +91,6 @@ pub fn binary(
     Ok(Audit { root: clean(path), ..audit })
 }
 
-/// A file to read.
 struct Job<'a> {
     path: &'a Path,
     /// Whether it is a program or a shared library; otherwise, an object or an archive.

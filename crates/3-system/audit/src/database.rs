@@ -25,7 +25,6 @@ struct Written {
 #[derive(Clone, Debug)]
 pub(crate) struct CompileCommand {
     directory: PathBuf,
-    /// The source file, as written.
     file: PathBuf,
     /// The arguments, without the compiler's name.
     pub(crate) flags: Vec<String>,

@@ -32,14 +32,11 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     pub flag: String,
-    /// Number of files.
     pub files: usize,
 }
 
-/// One file whose command lines differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileDifference {
-    /// Its name: the source file, or the object.
     pub file: String,
     /// Flags that are not in the baseline.
     pub added: Vec<String>,
@@ -50,7 +47,6 @@ pub struct FileDifference {
 /// Sizes of one linked file in both builds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeDifference {
-    /// Its name.
     pub file: String,
     /// Its `.text`: in the baseline, and here.
     pub text: (Option<Bytes>, Option<Bytes>),
@@ -109,7 +105,6 @@ fn by_count(counts: BTreeMap<String, usize>) -> Vec<Change> {
     changes
 }
 
-/// One file of a build.
 struct File<'a> {
     /// The path of its object in the build.
     object: String,

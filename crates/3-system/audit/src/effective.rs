@@ -39,7 +39,6 @@ pub struct Effective {
     pub language: Option<String>,
     /// The optimization level; the last one on the command line counts.
     pub optimization: Option<Optimization>,
-    /// Link-time optimization.
     pub lto: Option<LtoForm>,
     /// The instruction set: `x86-64`, `znver3`, or `native` if the compiler recorded that.
     pub march: Option<String>,
@@ -64,7 +63,6 @@ pub struct Effective {
     pub profile: Option<Profile>,
 }
 
-/// The compiler of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RecordedCompiler {
     pub family: Family,
@@ -76,13 +74,11 @@ pub struct RecordedCompiler {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// GNU.
     Gcc,
     Clang,
     /// An assembler: no optimization.
     Assembler,
     Rustc,
-    /// Any other.
     Other,
 }
 
@@ -120,7 +116,6 @@ impl LtoForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StackProtector {
-    /// None.
     Off,
     /// Those with the attribute.
     Explicit,
@@ -149,7 +144,6 @@ impl Fortify {
     }
 }
 
-/// How code depends on its load address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Position {
@@ -160,7 +154,6 @@ pub enum Position {
     Pic,
 }
 
-/// Use of profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
@@ -236,11 +229,8 @@ impl UnknownWord {
 /// An architecture, as far as compilers' defaults depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Machine {
-    /// x86-64.
     X86,
-    /// 64-bit Arm.
     Arm,
-    /// Any other.
     #[default]
     Other,
 }

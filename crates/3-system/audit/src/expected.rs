@@ -18,13 +18,9 @@ pub struct Expected {
     /// The variant's name, for messages.
     pub name: Option<String>,
     pub compiler: Option<Family>,
-    /// The optimization level.
     pub optimization: Option<Optimization>,
-    /// Link-time optimization.
     pub lto: Option<ExpectedLto>,
-    /// The instruction set.
     pub march: Option<ExpectedMarch>,
-    /// With debug information.
     pub debug: Option<bool>,
     pub frame_pointers: Option<bool>,
     pub stack_protector: Option<StackProtector>,
@@ -35,7 +31,6 @@ pub struct Expected {
     /// With `-fcf-protection` or `-mbranch-protection`.
     pub control_flow: Option<bool>,
     pub assertions: Option<bool>,
-    /// The use of a profile.
     pub profile: Option<Profile>,
     /// Checks whose findings are notes only.
     pub ignored: BTreeSet<Check>,
@@ -73,7 +68,6 @@ words!(ExpectedLto, "form of link-time optimization", "off, on, thin, slim, fat"
     ExpectedLto::Slim => "slim", ExpectedLto::Fat => "fat",
 });
 
-/// The expected instruction set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExpectedMarch {
@@ -137,7 +131,6 @@ pub enum InvalidExpectation {
     /// It contains no `=`.
     #[error("`{0}` has no value; write KEY=VALUE, such as optimization=O3")]
     NoValue(String),
-    /// The key is unknown.
     #[error("unknown key `{key}`{}; valid keys: {}", did_you_mean(nearest), KEYS.join(", "))]
     Key {
         key: String,
@@ -146,11 +139,7 @@ pub enum InvalidExpectation {
     },
     /// The value is not valid for the key.
     #[error("{key}: {source}")]
-    Value {
-        key: String,
-        /// The reason.
-        source: UnknownWord,
-    },
+    Value { key: String, source: UnknownWord },
 }
 
 fn did_you_mean(nearest: &Option<&'static str>) -> String {

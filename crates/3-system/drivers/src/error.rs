@@ -8,7 +8,6 @@ use std::{fmt, io};
 pub struct Error {
     /// The action that failed, such as `executing SELECT c FROM sbtest1 …`.
     pub doing: String,
-    /// The database's message.
     pub message: String,
     /// The database's error code, or the operating system's; `None` if dbdyno found the error.
     pub code: Option<ErrorCode>,
@@ -17,20 +16,15 @@ pub struct Error {
 }
 
 impl Error {
-    /// Whether the error has this number.
-    #[must_use]
     pub fn has_number(&self, number: i32) -> bool {
         self.code.and_then(ErrorCode::number) == Some(number)
     }
 
-    /// Whether the error has this SQLSTATE.
-    #[must_use]
     pub fn has_sqlstate(&self, sqlstate: &str) -> bool {
         self.code.and_then(ErrorCode::sqlstate).is_some_and(|state| state == *sqlstate.as_bytes())
     }
 }
 
-/// The code of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorCode {
     /// A number, of SQLite or the operating system; of MariaDB and MySQL before the login.
@@ -60,8 +54,6 @@ impl ErrorCode {
         }
     }
 
-    /// The number.
-    #[must_use]
     pub const fn number(self) -> Option<i32> {
         match self {
             Self::Number(number) | Self::NumberAndState(number, _) => Some(number),
@@ -69,8 +61,6 @@ impl ErrorCode {
         }
     }
 
-    /// The SQLSTATE.
-    #[must_use]
     pub const fn sqlstate(self) -> Option<[u8; 5]> {
         match self {
             Self::SqlState(state) | Self::NumberAndState(_, state) => Some(state),
@@ -113,7 +103,6 @@ pub enum ErrorKind {
     Connection,
     /// The server refused the login: user, password, encryption, or too many connections.
     Refused,
-    /// The disk is full.
     StorageFull,
     /// Storage or the database file is corrupt or cannot be opened.
     Storage,
@@ -123,7 +112,6 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Whether no further statement can succeed.
-    #[must_use]
     pub const fn is_fatal(self) -> bool {
         matches!(self, Self::Connection | Self::Refused | Self::StorageFull | Self::Storage)
     }

@@ -139,35 +139,29 @@ pub enum Param {
 }
 
 impl Params {
-    /// Removes all values and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.values.clear();
         self.text.clear();
     }
 
-    /// Appends an integer.
     #[inline]
     pub fn push_int(&mut self, value: i64) {
         self.values.push(Param::Int(value));
     }
 
-    /// Appends NULL.
     #[inline]
     pub fn push_null(&mut self) {
         self.values.push(Param::Null);
     }
 
-    /// Appends a text.
     #[inline]
     pub fn push_text(&mut self, text: &[u8]) {
         self.values.push(Param::Text { start: self.text.len() as u32, len: text.len() as u32 });
         self.text.extend_from_slice(text);
     }
 
-    /// The values in order.
     #[inline]
-    #[must_use]
     pub fn values(&self) -> &[Param] {
         &self.values
     }
@@ -177,7 +171,6 @@ impl Params {
     /// # Panics
     /// If `start` and `len` are not from this list.
     #[inline]
-    #[must_use]
     pub fn text(&self, start: u32, len: u32) -> &[u8] {
         &self.text[start as usize..(start + len) as usize]
     }

@@ -13,7 +13,6 @@ const SALT_LENGTH: usize = 20;
 /// `mysql_native_password`, for MySQL of `caching_sha2_password`.
 ///
 /// It has no quotes and no backslashes, so that it can be part of a statement.
-#[must_use]
 pub fn verifier(system: ServerSystem, password: &str) -> String {
     match system {
         ServerSystem::PostgreSql => scram_sha_256(password.as_bytes()),

@@ -13,7 +13,6 @@ use crate::{Reason, Scope};
 pub struct Needs {
     /// Total memory of all instances.
     pub memory: Option<Bytes>,
-    /// Disk space.
     pub disk: Option<Bytes>,
     /// CPUs that the system under test and dbdyno together can use.
     pub cpus: Option<usize>,
@@ -23,7 +22,6 @@ pub struct Needs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// No problem.
     Ok,
     /// Information; not a reason to postpone a run.
     Note,
@@ -41,7 +39,6 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The check's name, which is stable across versions.

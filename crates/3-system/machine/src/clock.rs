@@ -9,11 +9,6 @@ pub fn monotonic() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// UTC time since 1970, for labels. It may be adjusted: do not subtract it.
-pub fn realtime() -> Nanos {
-    read(libc::CLOCK_REALTIME)
-}
-
 /// Time since boot including suspend: the clock of process start times in `/proc`.
 pub(crate) fn boottime() -> Nanos {
     read(libc::CLOCK_BOOTTIME)
@@ -85,7 +80,6 @@ mod tests {
         assert!(process_cpu() - process >= Nanos::from_millis(2));
         // A thread's CPU clock may be slightly ahead of real time, by less than 10%.
         assert!(monotonic() - time >= Nanos::from_micros(1_800));
-        assert!(realtime() > Nanos::from_secs(1_700_000_000));
     }
 
     #[test]

@@ -127,7 +127,6 @@ impl Counters {
         self.unavailable.iter()
     }
 
-    /// Starts all counters.
     pub fn enable(&mut self) -> io::Result<()> {
         self.groups.iter_mut().try_for_each(Group::enable)
     }

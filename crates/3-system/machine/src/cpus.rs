@@ -69,42 +69,34 @@ impl CpuSet {
         }
     }
 
-    /// The lowest CPU; `None` if the set is empty.
     pub fn first(&self) -> Option<u32> {
         self.0.first().copied()
     }
 
-    /// The number of CPUs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the set contains `cpu`.
     pub fn contains(&self, cpu: u32) -> bool {
         self.0.binary_search(&cpu).is_ok()
     }
 
-    /// The CPUs, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().copied()
     }
 
-    /// The CPUs in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         self.iter().filter(|cpu| other.contains(*cpu)).collect()
     }
 
-    /// The CPUs in this set but not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
         self.iter().filter(|cpu| !other.contains(*cpu)).collect()
     }
 
-    /// The set as a bit mask for the kernel.
     pub fn mask(&self) -> CpuMask {
         let words = self.0.last().map_or(0, |highest| *highest as usize / 64 + 1);
         let mut mask = vec![0_u64; words];
@@ -149,7 +141,6 @@ pub enum CpuSetError {
     /// A range whose end is below its start.
     #[error("the range `{0}` of CPUs ends before it starts")]
     Backwards(String),
-    /// A number above the limit.
     #[error("`{0}`: CPU numbers go up to {HIGHEST}")]
     TooHigh(String),
 }

@@ -32,11 +32,7 @@ pub struct IdlePreventer {
 pub enum IdlePreventerError {
     /// The thread could not be started or given the scheduling policy `SCHED_IDLE`.
     #[error("cannot keep CPU {cpu} from idling: {source}")]
-    Thread {
-        cpu: u32,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Thread { cpu: u32, source: io::Error },
     /// The thread could not be pinned to its CPU.
     #[error(transparent)]
     Pin(#[from] PinError),
@@ -51,7 +47,6 @@ impl IdlePreventer {
         hardware.is_some_and(|hardware| hardware.is_virtual()) && has_cpu_quota(root) == Some(false)
     }
 
-    /// Starts a spinning thread on each CPU.
     pub fn start(cpus: &CpuSet) -> Result<Self, IdlePreventerError> {
         let mut preventer = Self { stop: Arc::default(), threads: Vec::new() };
         for cpu in cpus.iter() {

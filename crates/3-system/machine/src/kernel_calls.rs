@@ -28,17 +28,14 @@ pub fn set_minimal_timer_slack() {
     let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
-/// The size of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystemSpace {
     /// Free space for unprivileged users.
     pub free: Bytes,
-    /// Total size.
     pub total: Bytes,
 }
 
 impl FileSystemSpace {
-    /// The file system that holds `path`.
     pub fn of(path: &Path) -> io::Result<Self> {
         let stat = rustix::fs::statvfs(path)?;
         let size = |blocks: u64| Bytes::from_bytes(blocks.saturating_mul(stat.f_frsize));

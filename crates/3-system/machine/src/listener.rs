@@ -21,7 +21,6 @@ pub fn listener(socket: &Path) -> Option<u32> {
 /// Who listens at a TCP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpListener {
-    /// A process of this machine.
     Process(u32),
     /// A process of this machine that this user may not examine, or that is in another container.
     Hidden,

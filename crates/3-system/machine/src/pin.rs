@@ -49,31 +49,17 @@ pub enum PinError {
     /// None of the CPUs may be used.
     #[error("cannot pin {who} to CPUs {cpus}: none of them may be used here (allowed: {allowed})")]
     NotAllowed {
-        /// The thread or process.
         who: String,
         /// The requested CPUs.
         cpus: CpuSet,
         /// The allowed CPUs, or why they are unknown.
         allowed: String,
     },
-    /// The process has ended.
     #[error("cannot pin {who} to CPUs {cpus}: there is no such process")]
-    Gone {
-        /// The thread or process.
-        who: String,
-        /// The requested CPUs.
-        cpus: CpuSet,
-    },
+    Gone { who: String, cpus: CpuSet },
     /// Another error; for other users' processes mostly a missing permission.
     #[error("cannot pin {who} to CPUs {cpus}: {source}")]
-    Refused {
-        /// The thread or process.
-        who: String,
-        /// The requested CPUs.
-        cpus: CpuSet,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Refused { who: String, cpus: CpuSet, source: io::Error },
 }
 
 /// Pins the calling thread, and all threads and processes that it starts later, to `cpus`.

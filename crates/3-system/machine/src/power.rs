@@ -44,7 +44,6 @@ pub enum NoPower {
 pub struct PowerReading(Vec<u64>);
 
 impl Power {
-    /// Opens the counters of all packages.
     pub fn open() -> Result<Self, NoPower> {
         Self::under(&FsRoot::this_machine())
     }

@@ -8,7 +8,6 @@ use dbdyno_units::Nanos;
 pub struct ProcStat {
     /// The state as one letter, such as `S` for sleeping or `Z` for a zombie.
     pub state: u8,
-    /// The parent's process ID.
     pub parent: u32,
     pub(crate) minor_faults: u64,
     pub(crate) major_faults: u64,

@@ -16,11 +16,9 @@ use crate::proc_stat::ticks;
 /// one process from a later one with the same ID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
-    /// The process ID.
     pub pid: u32,
     /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
-    /// The kernel's boot ID.
     #[serde(default)]
     pub boot_id: String,
     /// Start addresses of code and stack, which change with each `exec`; zeros if this user may

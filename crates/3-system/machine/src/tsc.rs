@@ -16,7 +16,6 @@ use crate::clock;
 
 /// A source of ticks, as a type without values, so that the source is known at compile time.
 pub trait TickSource: Copy + Send + Sync + 'static {
-    /// The name in reports.
     const NAME: &'static str;
 
     /// Whether ticks have the same length on every CPU and in every power state.
@@ -160,7 +159,6 @@ fn moment<T: TickSource>() -> (u64, Nanos) {
 
 /// A computation that reads ticks and is compiled once per source.
 pub trait WithTicks {
-    /// The result.
     type Output;
 
     /// Run with the ticks of `T`, whose length is in `calibration`.
@@ -172,7 +170,6 @@ pub trait WithTicks {
 pub enum Ticks {
     /// [`Tsc`], calibrated.
     Tsc(Calibration),
-    /// [`MonotonicTicks`].
     Monotonic,
 }
 
@@ -186,7 +183,6 @@ impl Ticks {
         }
     }
 
-    /// The source's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tsc(_) => Tsc::NAME,
@@ -194,7 +190,6 @@ impl Ticks {
         }
     }
 
-    /// The length of the source's ticks.
     pub const fn calibration(self) -> Calibration {
         match self {
             Self::Tsc(calibration) => calibration,

@@ -16,7 +16,6 @@ pub struct OwnUsage {
 }
 
 impl OwnUsage {
-    /// Reads the current values.
     pub fn now() -> Self {
         let cpu = cpu_of(libc::RUSAGE_SELF) + cpu_of(libc::RUSAGE_CHILDREN);
         // Not ru_maxrss: it includes the peak from before the last exec.
@@ -50,12 +49,10 @@ fn most_memory(status: &str) -> Option<Bytes> {
 pub struct ThreadUsage {
     /// Voluntary and involuntary context switches.
     pub context_switches: u64,
-    /// Minor and major page faults.
     pub page_faults: u64,
 }
 
 impl ThreadUsage {
-    /// Reads the current values.
     pub fn now() -> Self {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: the kernel fills the structure; all zeroes is a valid value of it anyway.

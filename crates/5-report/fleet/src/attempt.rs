@@ -16,13 +16,10 @@ use crate::record::{FleetRecord, JobId, TaskRecord};
 /// An attempt cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// The directory of the fleet run cannot be used.
     #[error(transparent)]
     Fleet(#[from] FleetError),
-    /// A file of it cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The run cannot be read or copied.
     #[error(transparent)]
     Results(#[from] ResultsError),
     /// There is no such task or attempt.
@@ -33,12 +30,7 @@ pub enum TaskError {
         "{}: {source}. Runs of a fleet need a directory on a local disk of each node: choose one with \
          --scratch", path.display()
     )]
-    Scratch {
-        /// The directory.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Scratch { path: PathBuf, source: std::io::Error },
 }
 
 /// The node and the job that this process runs in.
@@ -201,14 +193,12 @@ pub fn report_failure(
 /// code of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskResult {
-    /// The fleet run.
     pub fleet: String,
     pub task: String,
     pub attempt: u32,
     pub node: String,
     /// How much is measured in the run beside it: see [`TaskProgress::measured`].
     pub measured: u64,
-    /// How it ended.
     pub end: TaskEnd,
 }
 
@@ -227,7 +217,6 @@ pub enum TaskEnd {
     Interrupted,
     /// The run failed.
     Failed {
-        /// The error.
         reason: String,
         /// Whether another attempt may succeed: not with an invalid experiment or directory.
         retry: bool,

@@ -26,7 +26,6 @@ impl BuildSession {
         Self { attempt, built: AtomicU64::new(0) }
     }
 
-    /// The fleet run.
     pub const fn record(&self) -> &FleetRecord {
         &self.attempt.record
     }
@@ -40,7 +39,6 @@ impl BuildSession {
         Ok(self.attempt.fleet.experiment()?.0)
     }
 
-    /// Whether no other attempt follows if this one fails.
     pub fn is_last_try(&self) -> bool {
         self.attempt.is_last_try()
     }

@@ -29,7 +29,6 @@ pub trait Cluster {
 
 /// The directory of a fleet run, or a simulation of it.
 pub trait Store {
-    /// Replaces the stored record.
     fn save(&mut self, record: &FleetRecord) -> Result<(), StoreError>;
 
     /// What the attempts of tasks that have not ended wrote.
@@ -56,7 +55,6 @@ pub struct Submission<'a> {
     pub directory: PathBuf,
     /// The jobs of builds that must succeed before it starts.
     pub after: Vec<JobId>,
-    /// The fleet run.
     pub record: &'a FleetRecord,
 }
 
@@ -80,9 +78,7 @@ pub enum ClusterError {
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 pub struct StoreError {
-    /// The file.
     pub path: PathBuf,
-    /// The system's error.
     pub source: std::io::Error,
 }
 
@@ -104,12 +100,10 @@ impl<C: Cluster, S: Store> Controller<C, S> {
         Self { record, cluster, store, silent: None }
     }
 
-    /// The fleet run.
     pub const fn record(&self) -> &FleetRecord {
         &self.record
     }
 
-    /// The directory of the fleet run.
     pub const fn store(&mut self) -> &mut S {
         &mut self.store
     }

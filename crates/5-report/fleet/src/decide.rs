@@ -42,13 +42,11 @@ pub enum Action {
     Cancel(JobId),
     /// Tell an attempt to stop, if it still runs.
     Fence {
-        /// The index of the task.
         task: usize,
         attempt: u32,
     },
     /// Take the run of a complete attempt as that of the task.
     Accept {
-        /// The index of the task.
         task: usize,
         attempt: u32,
     },

@@ -41,7 +41,6 @@ const EXPERIMENT_TEXT: &str = "experiment.toml";
 /// A directory cannot be used for a fleet run.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// A file could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// It belongs to another user, or others can write to it.
@@ -51,26 +50,16 @@ pub enum FleetError {
     #[error(
         "{} has no fleet run: {why}; `dbdyno fleet run FILE --out DIR` makes one", path.display()
     )]
-    NoFleet {
-        /// The directory.
-        path: PathBuf,
-        why: String,
-    },
+    NoFleet { path: PathBuf, why: String },
     /// It holds something.
     #[error(
         "{} holds a fleet run already; continue it with `dbdyno fleet run --resume {}`, or choose \
          another directory with --out", path.display(), path.display()
     )]
-    Exists {
-        /// The directory.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// Another process controls it.
     #[error("{} is controlled by another dbdyno: use `dbdyno fleet status {}`", path.display(), path.display())]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
 }
 
 /// The directory of a fleet run.

@@ -58,7 +58,6 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
         .ok()
 }
 
-/// Removes a file, if it exists.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),

@@ -4,7 +4,6 @@ use crate::record::JobId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Its number.
     pub id: JobId,
     pub name: String,
     pub state: JobState,
@@ -14,7 +13,6 @@ pub struct Job {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// It waits.
     Pending,
     /// It runs, is suspended, or is ending; also a state that this version does not know.
     Active(String),

@@ -30,17 +30,11 @@ pub enum PlanError {
         /// The nodes that are there.
         known: String,
     },
-    /// A node is named twice.
     #[error("node {0} is named twice")]
     Twice(String),
     /// There are more nodes than microbenchmarks.
     #[error("{nodes} nodes cannot share {microbenchmarks} microbenchmarks: use fewer nodes")]
-    TooFewMicrobenchmarks {
-        /// The number of nodes.
-        nodes: usize,
-        /// The number of microbenchmarks.
-        microbenchmarks: usize,
-    },
+    TooFewMicrobenchmarks { nodes: usize, microbenchmarks: usize },
 }
 
 /// How many nodes, or which.
@@ -48,7 +42,6 @@ pub enum PlanError {
 pub enum NodeChoice {
     /// Any nodes of the partition.
     Count(usize),
-    /// These nodes.
     Named(Vec<String>),
 }
 

@@ -15,19 +15,15 @@ pub type JobId = u64;
 /// A fleet run: what was asked, and its tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetRecord {
-    /// The version of the format.
     pub format: u32,
     /// A random number in hexadecimal digits, part of the names of jobs.
     pub id: String,
-    /// The version of dbdyno that started it.
     pub version: String,
     /// When it started, RFC 3339.
     pub started: String,
-    /// What was asked.
     pub request: Request,
     /// Whether the user cancelled it.
     pub cancelled: bool,
-    /// The tasks, in order.
     pub tasks: Vec<TaskRecord>,
     /// Jobs that are to be cancelled, and that Slurm has not cancelled yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -39,7 +35,6 @@ pub struct FleetRecord {
 pub struct TaskRecord {
     /// The name of its directory.
     pub name: String,
-    /// The node that it runs on.
     pub node: String,
     /// The microbenchmarks of a shard; `None` for all.
     pub microbenchmarks: Option<Vec<String>>,
@@ -59,7 +54,6 @@ pub struct TaskRecord {
 pub struct AttemptRecord {
     /// Its number, from 1.
     pub number: u32,
-    /// The node it is submitted to.
     pub node: String,
     /// When it was to be submitted.
     pub submitted: UnixTime,
@@ -117,15 +111,9 @@ pub enum Outcome {
         reason: String,
     },
     /// It failed too often, or cannot succeed.
-    Failed {
-        /// The reason, in words.
-        reason: String,
-    },
+    Failed { reason: String },
     /// The node is gone, and there is no other one for it.
-    Lost {
-        /// The reason, in words.
-        reason: String,
-    },
+    Lost { reason: String },
     /// Somebody cancelled it.
     Cancelled {
         /// Who or what, in words.
@@ -134,7 +122,6 @@ pub enum Outcome {
 }
 
 impl FleetRecord {
-    /// A new fleet run.
     pub fn new(
         id: String,
         version: &str,
@@ -224,7 +211,6 @@ impl Outcome {
 }
 
 impl TaskRecord {
-    /// A task without attempts.
     pub fn new(name: &str, node: &str, microbenchmarks: Option<Vec<String>>) -> Self {
         let (name, node) = (name.to_owned(), node.to_owned());
         let (builds, attempts) = (false, Vec::new());
@@ -236,7 +222,6 @@ impl TaskRecord {
         Self { builds: true, ..Self::new(name, node, None) }
     }
 
-    /// The attempt with this number.
     pub fn attempt(&self, number: u32) -> Option<&AttemptRecord> {
         self.attempts.iter().find(|attempt| attempt.number == number)
     }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// What was asked of a fleet run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The name of the experiment.
     pub name: String,
     /// The partition; `None` for Slurm's default.
     pub partition: Option<String>,
@@ -46,7 +45,6 @@ impl Request {
     }
 }
 
-/// When to try again, and when to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Attempts of a task that fail without having measured more than those before, besides the first.

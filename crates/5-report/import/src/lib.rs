@@ -54,7 +54,6 @@ fn too_much(what: &str) -> ImportError {
 pub struct Request {
     /// The files, in the order in which repeated values are numbered.
     pub files: Vec<PathBuf>,
-    /// The run directory to create.
     pub out: PathBuf,
     /// The run's name; default: the name of the first file.
     pub name: Option<String>,
@@ -64,7 +63,6 @@ pub struct Request {
     pub clients: u32,
     /// The time of the import, RFC 3339.
     pub now: String,
-    /// dbdyno's version.
     pub version: String,
 }
 
@@ -75,7 +73,6 @@ pub struct Imported {
     pub candidates: Vec<String>,
     /// Number of microbenchmarks, counted once per number of clients.
     pub microbenchmarks: usize,
-    /// Number of values.
     pub values: usize,
     /// Microbenchmarks without a published group, which are in the group `other`.
     pub ungrouped: Vec<String>,

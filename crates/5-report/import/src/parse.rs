@@ -9,7 +9,6 @@ use dbdyno_units::Nanos;
 
 use crate::ImportError;
 
-/// One imported value.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub(crate) file: PathBuf,

@@ -19,10 +19,8 @@ use crate::script_client::ScriptClient;
 use crate::script_host::{ScriptTarget, print};
 use crate::waiting::{ScriptEvent, Sleeping, Waiting};
 
-/// Parameters of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSetup {
-    /// The client's number, from 0.
     pub number: u32,
     pub tables: Tables,
     /// Seed of all random draws.
@@ -38,7 +36,6 @@ pub struct ClientSetup {
 /// How far a client came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advance {
-    /// Nothing has arrived.
     Nothing,
     /// An event is in progress.
     Continues,
@@ -53,7 +50,6 @@ enum Work {
 }
 
 impl Work {
-    /// Runs one event.
     #[inline]
     fn event<C: Connection>(
         &mut self,
@@ -124,7 +120,6 @@ pub struct Client<C> {
 }
 
 impl<C: Connection> Client<C> {
-    #[must_use]
     pub fn new(connection: C, setup: ClientSetup) -> Self {
         Self {
             context: ClientContext::new(connection),

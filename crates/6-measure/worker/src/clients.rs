@@ -111,7 +111,6 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         Ok(total)
     }
 
-    /// Frees all prepared statements.
     pub fn free_statements(&self) -> Result<(), RequestError> {
         self.all(self.threads.len(), |_| Command::FreeStatements).map(drop)
     }
@@ -124,7 +123,6 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         (0..self.connections).try_for_each(|client| self.on(client, task.clone()))
     }
 
-    /// Runs `task` on the first client's connection.
     pub fn first(
         &self,
         task: impl FnOnce(&mut C) -> Result<(), RequestError> + Send + 'static,

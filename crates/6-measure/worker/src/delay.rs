@@ -44,7 +44,6 @@ impl Delay {
         }
     }
 
-    /// Starts a slice.
     pub fn start_block(&mut self, seed: u64, microbenchmark: u32, block: u32) {
         if let Some(events) = &mut self.events {
             events.start_block(!seed, microbenchmark, block);

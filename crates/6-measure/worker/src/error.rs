@@ -48,10 +48,8 @@ impl From<ScriptError> for RequestError {
 /// An error that ends a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A request could not be read.
     #[error("reading a request: {0}")]
     Read(std::io::Error),
-    /// A response could not be sent.
     #[error("sending a response: {0}")]
     Send(std::io::Error),
     /// A line was not a request, or a response could not be encoded.

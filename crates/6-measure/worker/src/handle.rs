@@ -21,7 +21,6 @@ use crate::protocol::{
 };
 use crate::wire;
 
-/// An error of a request to a worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {
     /// The worker could not be started.
@@ -40,7 +39,6 @@ pub enum WorkerError {
     Died {
         /// The exit status, such as `was killed by signal 9 (SIGKILL)`.
         ended: String,
-        /// The request.
         doing: &'static str,
         /// The last lines of its error output.
         log: String,
@@ -48,9 +46,7 @@ pub enum WorkerError {
     /// The request failed.
     #[error("{doing}: {message}")]
     Failed {
-        /// The request.
         doing: &'static str,
-        /// The reason.
         message: String,
         /// Whether a connection is lost.
         lost_connection: bool,
@@ -65,7 +61,6 @@ impl WorkerError {
 
     /// Whether the worker, its server, or a connection between them is lost: the same request may
     /// succeed after a restart. Other failures, such as a full disk, would occur again.
-    #[must_use]
     pub const fn is_loss(&self) -> bool {
         match self {
             Self::Server { .. } | Self::Died { .. } => true,
@@ -75,7 +70,6 @@ impl WorkerError {
     }
 
     /// The message without lines of logs.
-    #[must_use]
     pub fn brief(&self) -> String {
         match self {
             Self::Server { brief, .. } => brief.clone(),
@@ -131,13 +125,10 @@ impl WorkerHandle {
         Ok(Self { child, requests, responses, log: log.to_owned() })
     }
 
-    /// The worker's process.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Connects to the instance.
     pub fn open(&mut self, open: Open) -> Result<Opened, WorkerError> {
         let doing = "opening the instance";
         match self.request(&Request::Open(Box::new(open)), doing)? {
@@ -146,22 +137,18 @@ impl WorkerHandle {
         }
     }
 
-    /// Creates and fills the tables.
     pub fn load(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::Load, "loading the tables")
     }
 
-    /// Reads all tables and indexes once.
     pub fn warm(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::Warm, "warming the caches")
     }
 
-    /// Settles the database: writes back pending changes.
     pub fn settle(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::Settle, "settling the database")
     }
 
-    /// Reads the state of the database.
     pub fn state_snapshot(&mut self) -> Result<StateSnapshot, WorkerError> {
         let doing = "reading the state of the database";
         match self.request(&Request::StateSnapshot, doing)? {
@@ -170,12 +157,10 @@ impl WorkerHandle {
         }
     }
 
-    /// Prepares a microbenchmark.
     pub fn prepare(&mut self, prepare: Prepare) -> Result<(), WorkerError> {
         self.request_done(&Request::Prepare(Box::new(prepare)), "preparing statements")
     }
 
-    /// Runs one slice.
     pub fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, WorkerError> {
         self.slice_on_host(order, &mut |_| None)
     }
@@ -222,7 +207,6 @@ impl WorkerHandle {
         self.request_done(&Request::CheckAccess, "checking the access")
     }
 
-    /// Frees the prepared statements.
     pub fn free_statements(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::FreeStatements, "freeing statements")
     }
@@ -236,7 +220,6 @@ impl WorkerHandle {
         }
     }
 
-    /// Creates the tables of the insert benchmark.
     pub fn insert_tables(&mut self) -> Result<(), WorkerError> {
         self.request_done(&Request::InsertTables, "creating the tables")
     }

@@ -44,7 +44,6 @@ impl TickHistogram {
         self.0[bucket(ticks)] += 1;
     }
 
-    /// Resets the histogram.
     pub fn clear(&mut self) {
         self.0.fill(0);
     }

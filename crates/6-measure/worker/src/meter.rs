@@ -83,7 +83,6 @@ impl Meter {
         }
     }
 
-    /// The counts since an earlier reading.
     pub fn since(&self, earlier: &MeterReading) -> (Counts, Option<Energy>) {
         let now = self.read();
         let energy = match (&self.power, &earlier.power, &now.power) {

@@ -56,7 +56,6 @@ pub struct Open {
     pub system: SystemUnderTest,
     /// Whether to create the schema first, for data that is about to be loaded.
     pub create: bool,
-    /// Connections to open: the largest number of clients.
     pub clients: u32,
     /// Threads that drive the connections; an embedded system has one per client.
     pub threads: u32,
@@ -74,9 +73,7 @@ pub struct Open {
     pub scripts: Vec<Script>,
     /// Number of clients that scripts make their data for: the largest that is measured.
     pub script_clients: u32,
-    /// Rows in each table.
     pub rows: u64,
-    /// Seed of all random draws.
     pub seed: u64,
     /// CPUs that the worker may run on, such as `1` or `2-3`; `None` for all.
     pub cpus: Option<String>,
@@ -104,16 +101,9 @@ pub struct InsertStep {
 #[serde(rename_all = "kebab-case")]
 pub enum SystemUnderTest {
     /// SQLite, loaded into the worker.
-    Sqlite {
-        /// The shared library.
-        library: PathBuf,
-        settings: sqlite::Settings,
-        /// The database file.
-        file: PathBuf,
-    },
+    Sqlite { library: PathBuf, settings: sqlite::Settings, file: PathBuf },
     /// A running server.
     Server {
-        /// How to connect.
         settings: ServerAccess,
         /// The server's first process, if it runs on this machine and its usage may be read.
         pid: Option<u32>,
@@ -197,7 +187,6 @@ pub enum Response {
     Done,
     /// The instance is open.
     Opened(Opened),
-    /// The state of the database.
     StateSnapshot(StateSnapshot),
     /// The statements that the system refuses.
     RefusedStatements(Vec<RefusedStatement>),
@@ -216,10 +205,8 @@ pub enum Response {
     Failed(Failed),
 }
 
-/// Facts about an opened instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
-    /// The system's version.
     pub version: String,
     /// Its compile options or settings.
     pub options: Vec<(String, String)>,
@@ -235,14 +222,12 @@ pub struct RefusedStatement {
     pub microbenchmark: String,
     /// Its number in the microbenchmark, from 1.
     pub number: u32,
-    /// The system's error.
     pub error: String,
 }
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// The reason.
     pub message: String,
     /// Whether a connection is lost.
     pub lost_connection: bool,
@@ -281,7 +266,6 @@ const FRACTION: u64 = 8;
 
 /// The length of the lead-in of a slice: that of the slice up to 5 ms, 5 ms up to slices of 40 ms, then
 /// an eighth of the slice.
-#[must_use]
 pub fn lead_in_time(slice: Nanos) -> Nanos {
     Nanos::from_nanos(slice.as_nanos() / FRACTION).max(slice.min(REFILL))
 }
@@ -289,7 +273,6 @@ pub fn lead_in_time(slice: Nanos) -> Nanos {
 impl Quota {
     /// The quota of the lead-in before this quota, which takes `wall`. Events are rounded to the
     /// nearest number; `None` if that is none.
-    #[must_use]
     pub fn lead_in(self, wall: Nanos) -> Option<Self> {
         let time = lead_in_time(wall);
         let events = match self {

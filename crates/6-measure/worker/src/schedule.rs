@@ -14,13 +14,11 @@ pub const BASELINE: usize = 0;
 
 /// The order of `candidates` candidates in a block: a random permutation of their numbers that
 /// depends only on the arguments.
-#[must_use]
 pub fn order(seed: u64, microbenchmark: u32, block: u32, candidates: usize) -> Vec<usize> {
     permutation(seed, Purpose::Order { microbenchmark, block }, candidates)
 }
 
 /// The order of `numbers` numbers of clients in a round: in each round, every number has one block.
-#[must_use]
 pub fn clients_order(seed: u64, microbenchmark: u32, round: u32, numbers: usize) -> Vec<usize> {
     permutation(seed, Purpose::Clients { microbenchmark, round }, numbers)
 }
@@ -29,7 +27,6 @@ pub fn clients_order(seed: u64, microbenchmark: u32, round: u32, numbers: usize)
 ///
 /// A round has as many repeats as there are candidates. Its first order is random; each further
 /// repeat rotates it, so that every candidate is in every position once per round.
-#[must_use]
 pub fn repeat_order(seed: u64, repeat: u32, candidates: usize) -> Vec<usize> {
     let in_round = u32::try_from(candidates.max(1)).unwrap_or(u32::MAX);
     let round = repeat / in_round;
@@ -42,7 +39,6 @@ pub fn repeat_order(seed: u64, repeat: u32, candidates: usize) -> Vec<usize> {
 /// `None`), or for one restart of a microbenchmark.
 ///
 /// Random, because the start order affects which memory an instance gets, and thus its speed.
-#[must_use]
 pub fn start_order(
     seed: u64,
     microbenchmark: Option<u32>,
@@ -80,7 +76,6 @@ pub enum Pace {
 /// The blocks of one microbenchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockPlan {
-    /// Seed of the order.
     pub seed: u64,
     /// The microbenchmark's position in the running order.
     pub microbenchmark: u32,
@@ -89,7 +84,6 @@ pub struct BlockPlan {
     /// Number of warm-up blocks, starting with the first block.
     pub warmup_blocks: u32,
     pub clients: u32,
-    /// Length of a slice.
     pub slice: Nanos,
     /// The condition that ends a slice.
     pub pace: Pace,
@@ -103,9 +97,7 @@ pub struct ScheduledSlice {
     pub position: u32,
     /// Whether it is warm-up, which is not evaluated.
     pub warmup: bool,
-    /// The candidate's number.
     pub candidate: usize,
-    /// The request to its worker.
     pub request: SliceRequest,
 }
 
@@ -145,7 +137,6 @@ pub struct Schedule {
 
 impl Schedule {
     /// A schedule for the candidates whose flag in `active` is set.
-    #[must_use]
     pub fn new(plan: BlockPlan, active: Vec<bool>) -> Self {
         Self {
             active,
@@ -183,13 +174,11 @@ impl Schedule {
     }
 
     /// The candidate of the next slice, if it is in the current block.
-    #[must_use]
     pub fn upcoming(&self) -> Option<usize> {
         self.left.front().map(|(_, candidate)| *candidate)
     }
 
     /// Whether all slices of the current block were returned.
-    #[must_use]
     pub fn is_block_complete(&self) -> bool {
         self.left.is_empty()
     }

@@ -230,7 +230,6 @@ pub(crate) fn as_bytes(rows: Vec<Vec<Option<String>>>) -> Rows {
 }
 
 impl ScriptStatements {
-    /// No statements yet.
     pub fn new(driver: Driver) -> Self {
         Self { driver, prepared: Vec::new(), returns_rows: false, lines: 0 }
     }
@@ -288,9 +287,7 @@ pub(crate) fn set_time<C: Connection>(
 /// An expression of the time of PostgreSQL.
 #[derive(Clone, Copy)]
 struct Time {
-    /// The expression, in lower case.
     name: &'static str,
-    /// Its type.
     kind: &'static str,
     /// Whether a precision may follow, as in `current_timestamp(3)`.
     precise: bool,

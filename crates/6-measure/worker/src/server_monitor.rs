@@ -42,7 +42,6 @@ pub struct TimedPart {
 impl ServerMonitor {
     /// A monitor without counters of the server with these processes. `private` tells whether only one
     /// worker uses it.
-    #[must_use]
     pub fn new(family: ProcessTree, private: bool) -> Self {
         Self { family, private, meter: Meter::none(), reopened: 0, last: None }
     }
@@ -68,7 +67,6 @@ impl ServerMonitor {
     }
 
     /// Which counters are available.
-    #[must_use]
     pub fn counting(&self) -> Counting {
         self.meter.counting()
     }
@@ -89,12 +87,10 @@ impl ServerMonitor {
         Some(self.family.read().ok()?.since(&last).cpu)
     }
 
-    /// Starts the timed part.
     pub fn start(&mut self, background: Option<Nanos>) -> TimedPart {
         TimedPart { before: self.family.read().ok(), background, reading: self.meter.read() }
     }
 
-    /// Ends the timed part.
     pub fn end(&mut self, started: TimedPart) -> TimedUsage {
         let (mut counts, energy) = self.meter.since(&started.reading);
         let after = self.family.read().ok();
@@ -144,14 +140,12 @@ struct StepState {
 impl StepMeter {
     /// Starts a step. `family` are the server's processes, `data` is the directory of its files on this
     /// machine; `None` if unknown.
-    #[must_use]
     pub fn start(family: Option<&mut ProcessTree>, data: Option<&Path>) -> Self {
         let device = data.and_then(BlockDevice::of);
         let first = StepState::take(family, device.as_ref());
         Self { data: data.map(Path::to_owned), device, last: first.clone(), first }
     }
 
-    /// Ends a second.
     pub fn second(&mut self, mut family: Option<&mut ProcessTree>) -> StepUsages {
         let now = StepState::take(family.as_deref_mut(), self.device.as_ref());
         let database = self.data.as_deref().and_then(size_on_storage);

@@ -42,7 +42,6 @@ pub(crate) trait Waiting<C> {
 
 /// An event of a script, which sends its statements itself.
 pub(crate) trait ScriptEvent<C> {
-    /// Runs it with blocking calls.
     fn run(&mut self, context: &mut ClientContext<C>) -> Result<(), RequestError>;
 
     /// Starts it and sends its first statement. Returns whether it is complete already.

@@ -32,7 +32,6 @@ const PROTECT_STRONG: u64 = 28;
 const UNWIND_TABLE: u64 = 33;
 const OPTIMIZE_NONE: u64 = 37;
 
-/// The contents of a module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Module {
     /// The compiler, with its command line if recorded.
@@ -237,7 +236,6 @@ fn word(values: &[u64]) -> (String, &[u64]) {
     }
 }
 
-/// The most frequent value.
 fn most(counts: &BTreeMap<String, usize>) -> Option<String> {
     counts.iter().max_by_key(|(_, count)| **count).map(|(value, _)| value.clone())
 }

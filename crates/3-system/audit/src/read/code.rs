@@ -181,7 +181,6 @@ fn of_feature(feature: CpuidFeature) -> Option<Extension> {
     })
 }
 
-/// The address and size of a function.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds<'data> {
     /// Not copied: many symbols can share a long name.
@@ -196,7 +195,6 @@ impl Bounds<'_> {
     }
 }
 
-/// The functions of a file.
 pub(super) struct Functions<'data> {
     /// By section index, from symbols; sorted by address.
     by_section: BTreeMap<usize, Vec<Bounds<'data>>>,

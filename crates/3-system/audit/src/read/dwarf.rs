@@ -26,7 +26,6 @@ const WINDOW: u64 = 4_096;
 /// Maximum number of abbreviation tables in memory.
 const MAX_TABLES: usize = 64;
 
-/// A compilation unit.
 #[derive(Clone, Debug)]
 pub(super) struct DebugUnit {
     pub(super) producer: Producer,

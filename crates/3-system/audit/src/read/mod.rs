@@ -31,7 +31,6 @@ pub(crate) enum FileKind {
     Object,
     /// A static archive of objects.
     Archive,
-    /// A program or a shared library.
     Linked,
 }
 

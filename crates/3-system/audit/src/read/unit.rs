@@ -16,10 +16,8 @@ use crate::effective::{
 use crate::error::ReadError;
 use crate::flags::{CommandContext, Producer, interpret};
 
-/// The record of one compiled source file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unit {
-    /// The archive member.
     pub(crate) member: Option<String>,
     /// Its size in bytes, to distinguish members with the same name.
     pub(crate) bytes: u64,

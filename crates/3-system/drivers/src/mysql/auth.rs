@@ -14,7 +14,6 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use crate::net::{Transport, VERIFY_THE_SERVER};
 
-/// An authentication method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     /// `mysql_native_password`.

@@ -19,7 +19,6 @@ use crate::{
     Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, StatementId,
 };
 
-/// A connection to a MySQL or MariaDB server.
 pub struct MySqlConnection {
     stream: Stream,
     buffer: ReadBuffer,
@@ -55,7 +54,6 @@ struct KeptRow {
 }
 
 impl KeptRows {
-    /// Begins another statement.
     fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();
@@ -134,13 +132,11 @@ impl MySqlConnection {
     }
 
     /// The version that the server reports, such as `10.11.6-MariaDB-0+deb12u1` or `8.0.36`.
-    #[must_use]
     pub fn server_version(&self) -> &str {
         &self.version
     }
 
     /// Whether the server is MariaDB rather than MySQL.
-    #[must_use]
     pub fn is_mariadb(&self) -> bool {
         is_mariadb(&self.version)
     }

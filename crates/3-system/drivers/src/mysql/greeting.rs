@@ -6,7 +6,6 @@ use crate::error::server_text;
 /// The protocol version in use since 1999.
 const PROTOCOL: u8 = 10;
 
-/// The first packet from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Greeting {
     pub(super) version: String,
@@ -76,7 +75,6 @@ fn real_version(version: &str) -> &str {
     }
 }
 
-/// Whether a version is MariaDB's.
 pub(super) fn is_mariadb(version: &str) -> bool {
     version.to_ascii_lowercase().contains("mariadb")
 }
@@ -126,7 +124,6 @@ const REQUESTED: u32 = REQUIRED
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Capabilities {
     pub(super) basic: u32,
-    /// MariaDB's extended capabilities.
     pub(super) extended: u32,
 }
 

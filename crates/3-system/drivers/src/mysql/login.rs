@@ -28,7 +28,6 @@ const MAX_LOGIN_PACKETS: usize = 32;
 const SHA2_FAST_AUTH_OK: &[u8] = &[3];
 const SHA2_FULL_AUTH: &[u8] = &[4];
 
-/// A logged-in connection.
 pub(super) struct LoginResult {
     pub(super) stream: Stream,
     pub(super) capabilities: Capabilities,
@@ -37,7 +36,6 @@ pub(super) struct LoginResult {
     pub(super) version: String,
 }
 
-/// Connects and logs in.
 pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
     log_in_with(target, credentials::for_mysql(target)?)
 }

@@ -62,7 +62,6 @@ impl Reply {
         }
     }
 
-    /// Starts a reply.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.phase = Phase::Start;
@@ -81,7 +80,6 @@ impl Reply {
         !matches!(self.phase, Phase::Idle | Phase::Lost)
     }
 
-    /// Marks the connection as lost.
     pub(super) fn mark_lost(&mut self) {
         self.phase = Phase::Lost;
     }
@@ -215,7 +213,6 @@ impl Reply {
 
 pub(super) struct OkPacket {
     affected: u64,
-    /// The session's status flags.
     pub(super) status: u16,
 }
 
@@ -253,10 +250,8 @@ pub(super) const ERR: u8 = 0xff;
 /// "This command is not supported in the prepared statement protocol yet".
 pub(super) const NOT_PREPARABLE: u16 = 1295;
 
-/// Why a request failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReplyError {
-    /// The server reported an error.
     Server(ErrPacket),
     /// The server requested this file of the client: the connection is not used any more.
     LocalFile(String),
@@ -270,7 +265,6 @@ impl From<Malformed> for ReplyError {
     }
 }
 
-/// The error in an ERR packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ErrPacket {
     pub(super) code: u16,

@@ -14,7 +14,6 @@ pub(super) const PREPARE: u8 = 0x16;
 pub(super) const EXECUTE: u8 = 0x17;
 pub(super) const CLOSE: u8 = 0x19;
 
-/// The buffer in which requests are built.
 #[derive(Default)]
 pub(super) struct Request {
     /// Space for a header, then the payload.
@@ -102,7 +101,6 @@ impl Execution {
         Self { head, types: Vec::new(), types_are_new: true, params }
     }
 
-    /// Number of parameters.
     #[inline]
     pub(super) fn params(&self) -> usize {
         self.params
@@ -200,7 +198,6 @@ impl Template {
         Self { sql: sql.to_owned(), parts }
     }
 
-    /// Number of placeholders.
     #[inline]
     pub(super) fn params(&self) -> usize {
         self.parts.len() - 1

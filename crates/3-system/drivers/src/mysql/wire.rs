@@ -9,7 +9,6 @@ pub(super) const HEADER: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Reads a payload.
 pub(super) struct Cursor<'a> {
     left: &'a [u8],
 }

@@ -25,12 +25,10 @@ pub(crate) struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// Creates an empty buffer.
     pub(crate) fn new() -> Self {
         Self { bytes: vec![0; INITIAL_SIZE], start: 0, end: 0 }
     }
 
-    /// The bytes that are not consumed.
     #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]

@@ -22,7 +22,6 @@ impl Password {
         Self(password.to_owned())
     }
 
-    /// The password itself, for the login only.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

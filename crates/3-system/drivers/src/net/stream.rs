@@ -23,7 +23,6 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of unanswered keepalive probes after which the connection is lost.
 const KEEPALIVE_PROBES: u32 = 6;
 
-/// A byte stream to a server.
 pub(crate) struct Stream {
     socket: Socket,
     transport: Transport,
@@ -105,7 +104,6 @@ impl Stream {
         self.transport
     }
 
-    /// Sends all bytes.
     #[inline]
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut raw = Raw { socket: self.socket.as_fd(), wait: true };

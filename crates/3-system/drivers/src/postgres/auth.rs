@@ -37,7 +37,6 @@ fn decide(method: Method, transport: Transport) -> Result<(), &'static str> {
 pub(super) enum AuthError {
     /// With a message.
     Refused(String),
-    /// The server does not keep to the protocol.
     Malformed(Malformed),
     /// There is no password.
     Password(Error),

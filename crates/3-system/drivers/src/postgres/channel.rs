@@ -9,7 +9,6 @@ use crate::{Error, ErrorCode, ErrorKind};
 /// A stream of messages to and from a server.
 pub(super) struct Channel {
     pub(super) stream: Stream,
-    /// Received bytes.
     pub(super) received: ReadBuffer,
     /// The next request.
     pub(super) out: Vec<u8>,
@@ -41,11 +40,9 @@ impl From<Malformed> for ConnectionLost {
 
 /// What a message means for the reply in progress.
 pub(super) enum Step {
-    /// The reply continues.
     More,
     /// The server waits for data to copy.
     Copy,
-    /// The reply is complete.
     End(Transaction),
 }
 
@@ -76,7 +73,6 @@ impl Channel {
         self.lost
     }
 
-    /// Sends `out`.
     #[inline]
     pub(super) fn send(&mut self) -> Result<(), ConnectionLost> {
         self.check_not_lost()?;
@@ -271,7 +267,6 @@ impl Malformed {
     }
 }
 
-/// A message from the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message<'a> {
     pub(super) tag: u8,

@@ -66,7 +66,6 @@ impl PostgresConnection {
     }
 
     /// The version that the server reports, such as `15.13 (Debian 15.13-0+deb12u1)`.
-    #[must_use]
     pub fn server_version(&self) -> &str {
         &self.server_version
     }

@@ -18,13 +18,11 @@ const OLDEST: u32 = 12;
 /// Maximum number of messages from a server during login; there are about twenty.
 const MAX_LOGIN_MESSAGES: usize = 1000;
 
-/// The result of a login.
 pub(super) struct LoginResult {
     pub(super) channel: Channel,
     pub(super) server_version: String,
 }
 
-/// Connects and logs in.
 pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
     let stream = Stream::connect(target)?;
     let channel = match target.tls {

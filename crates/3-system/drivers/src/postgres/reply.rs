@@ -16,7 +16,6 @@ pub(super) enum Transaction {
 }
 
 impl Transaction {
-    /// Parses the body of a ReadyForQuery.
     #[inline]
     pub(super) fn read(body: &[u8]) -> Result<Self, Malformed> {
         match body {
@@ -137,7 +136,6 @@ pub(super) fn number_at_end(tag: &[u8]) -> u64 {
         .fold(0_u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
 }
 
-/// An ErrorResponse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerError {
     /// The SQLSTATE: five letters and digits.

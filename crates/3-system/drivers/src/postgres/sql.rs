@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
-/// A token found in SQL text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    /// Its byte range.
     pub(super) at: Range<usize>,
     pub(super) kind: TokenKind,
 }

@@ -7,12 +7,10 @@ use super::column_type::{ColumnType, each_column, oid};
 use super::sql::{TokenKind, Tokens};
 use crate::{Param, Params};
 
-/// A statement that can be executed.
 pub(super) struct Statement {
     pub(super) sql: String,
     /// Its name on the server; `None` in text mode.
     pub(super) name: Option<String>,
-    /// Types of its result columns.
     pub(super) columns: Vec<ColumnType>,
     request: Request,
 }
@@ -30,7 +28,6 @@ pub(super) struct Description {
 }
 
 impl Description {
-    /// Parses a ParameterDescription.
     pub(super) fn read_parameters(&mut self, body: &[u8]) -> Result<(), Malformed> {
         let mut fields = Fields(body);
         let count = fields.count()?;
@@ -38,7 +35,6 @@ impl Description {
         Ok(())
     }
 
-    /// Parses a RowDescription.
     pub(super) fn read_columns(&mut self, body: &[u8]) -> Result<(), Malformed> {
         self.columns.clear();
         each_column(body, |kind| self.columns.push(kind))
@@ -175,7 +171,6 @@ impl Bind {
         Self { parameters, head, formats }
     }
 
-    /// Replaces `out` with the request for these values.
     #[inline]
     pub(super) fn write(&self, out: &mut Vec<u8>, params: &Params) -> Result<(), ParameterError> {
         out.clear();
@@ -248,7 +243,6 @@ impl Template {
         Self { parts, rest: sql[start..].to_owned(), parameters }
     }
 
-    /// Replaces `out` with the request for these values.
     pub(super) fn write(&self, out: &mut Vec<u8>, params: &Params) -> Result<(), ParameterError> {
         out.clear();
         let values = params.values();

@@ -10,7 +10,6 @@ use crate::error::{executing, truncate_sql};
 use crate::text_digest;
 use crate::{Answer, Connection, Error, ErrorCode, ErrorKind, Param, Params, StatementId};
 
-/// A connection to a SQLite database file.
 pub struct SqliteConnection {
     library: Library,
     db: Db,
@@ -92,7 +91,6 @@ impl SqliteConnection {
     }
 
     /// The raw `sqlite3*`, to measure against the bare C API.
-    #[must_use]
     pub fn raw_handle(&self) -> *mut c_void {
         self.db
     }

@@ -94,7 +94,6 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads the library at `path`.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let failed = |error: libloading::Error| Error {
             doing: format!("loading SQLite from {}", path.display()),
@@ -110,8 +109,6 @@ impl Library {
         Ok(Self { functions: Arc::new(functions), _library: Arc::new(library) })
     }
 
-    /// The library's version, such as `3.50.0`.
-    #[must_use]
     pub fn version(&self) -> String {
         // SAFETY: returns a static string.
         let version = unsafe { CStr::from_ptr((self.functions.libversion)()) };
@@ -119,7 +116,6 @@ impl Library {
     }
 
     /// The compile options that the library reports.
-    #[must_use]
     pub fn compile_options(&self) -> Vec<String> {
         (0..)
             .map_while(|n| {

@@ -6,16 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::FsRoot;
 
-/// A counter that cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("cannot count {counter}: {reason}")]
 pub struct Unavailable {
     pub counter: Counter,
-    /// Why.
     pub reason: Reason,
 }
 
-/// Why a counter is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -32,10 +29,8 @@ pub enum Reason {
     /// The event happens in kernel mode, which this user may not count at this level of
     /// `kernel.perf_event_paranoid`.
     KernelNotPermitted {
-        /// The level, if it can be read.
         paranoid: Option<i32>,
     },
-    /// There is no such process or thread.
     NoSuchProcess,
     /// Each counter of each thread takes an open file, and the limit is reached.
     TooManyFiles,
@@ -104,7 +99,6 @@ impl Reason {
     }
 }
 
-/// The level of `kernel.perf_event_paranoid`.
 pub(crate) fn paranoid(root: &FsRoot) -> Option<i32> {
     root.value("proc/sys/kernel/perf_event_paranoid")
 }

@@ -6,18 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs_root::FsRoot;
 
-/// Physical or virtual hardware.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hardware {
     /// No hypervisor was detected.
-    Real {
-        /// The manufacturer and model.
-        product: Option<String>,
-    },
+    Real { product: Option<String> },
     /// A virtual machine.
     Virtual {
-        /// The hypervisor's name.
         hypervisor: Option<String>,
         /// The product name that the virtual machine reports.
         product: Option<String>,

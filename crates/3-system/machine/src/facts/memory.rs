@@ -7,7 +7,6 @@ use crate::FileSystemSpace;
 use crate::control_groups::hierarchies;
 use crate::fs_root::FsRoot;
 
-/// Memory and swap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryFacts {
@@ -104,10 +103,8 @@ pub(super) fn load_average(root: &FsRoot) -> Option<f64> {
     root.text("proc/loadavg")?.split_whitespace().next()?.parse().ok()
 }
 
-/// The file system that contains a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFacts {
-    /// The requested path.
     pub path: PathBuf,
     /// The type: `ext4`, `xfs`, `tmpfs`.
     pub file_system: Option<String>,
@@ -115,7 +112,6 @@ pub struct DiskFacts {
     pub device: Option<String>,
     /// Free space for unprivileged users.
     pub free: Bytes,
-    /// Total size.
     pub total: Bytes,
 }
 

@@ -17,7 +17,6 @@ const FLAGS_OF_INTEREST: [&str; 11] = [
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessorFacts {
-    /// The model name.
     pub model: Option<String>,
     /// The version of the first CPU's microcode, as the kernel prints it.
     pub microcode: Option<String>,
@@ -32,7 +31,6 @@ pub struct ProcessorFacts {
     pub cores: Option<usize>,
     /// Whether cores have more than one thread.
     pub smt: Option<bool>,
-    /// Number of sockets.
     pub sockets: Option<usize>,
     /// Number of NUMA nodes with CPUs.
     pub numa_nodes: Option<usize>,
@@ -48,13 +46,9 @@ pub struct ProcessorFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CacheSizes {
-    /// First-level data cache.
     pub l1d: Option<Bytes>,
-    /// First-level instruction cache.
     pub l1i: Option<Bytes>,
-    /// Second-level cache.
     pub l2: Option<Bytes>,
-    /// Third-level cache.
     pub l3: Option<Bytes>,
 }
 
@@ -173,7 +167,6 @@ fn model(root: &FsRoot, info: &str) -> Option<String> {
 pub struct FrequencyFacts {
     /// The active governors without duplicates; usually one for all CPUs.
     pub governors: Option<Vec<String>>,
-    /// The cpufreq driver.
     pub driver: Option<String>,
     /// Frequencies above the nominal one.
     pub boost: Option<Boost>,
@@ -183,7 +176,6 @@ pub struct FrequencyFacts {
 /// and the load of other cores permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boost {
-    /// Whether boost is enabled.
     pub on: bool,
     /// The file with the setting.
     pub control: BoostControl,

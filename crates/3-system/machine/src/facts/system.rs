@@ -14,15 +14,12 @@ use crate::fs_root::FsRoot;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SystemFacts {
-    /// The host name.
     pub host: Option<String>,
     /// The distribution, from os-release.
     pub os: Option<String>,
-    /// The kernel release.
     pub kernel: Option<String>,
     /// The architecture that this program was compiled for.
     pub architecture: Option<String>,
-    /// Physical or virtual.
     pub hardware: Option<Hardware>,
     /// The container runtime of this process; `None` if none was detected.
     pub container: Option<String>,
@@ -74,7 +71,6 @@ fn container(root: &FsRoot) -> Option<String> {
 #[serde(default)]
 pub struct KernelFacts {
     pub clock_source: Option<String>,
-    /// CPU vulnerabilities and their mitigations.
     pub mitigations: Option<Mitigations>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
@@ -150,7 +146,6 @@ fn chosen(text: &str) -> Option<&str> {
 /// CPU time used by others during an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// Length of the interval.
     pub interval: Nanos,
     /// Share of the CPUs' time that the hypervisor gave to others while this machine had work to
     /// run.

@@ -26,7 +26,6 @@ pub(super) struct Spent {
     pub(super) switches: Option<Vec<(u32, u64)>>,
 }
 
-/// A process with its open files.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: u32,
@@ -76,7 +75,6 @@ impl Reader {
 }
 
 impl Process {
-    /// Opens the process and reads its status line.
     pub(super) fn of(pid: u32, reader: &mut Reader) -> io::Result<(Self, ProcStat)> {
         let stat = CachedFile::new(format!("/proc/{pid}/stat"));
         let io = CachedFile::new(format!("/proc/{pid}/io"));
@@ -86,7 +84,6 @@ impl Process {
         Ok((process, stat))
     }
 
-    /// The current status line.
     pub(super) fn stat(&mut self, reader: &mut Reader) -> io::Result<ProcStat> {
         let text = reader.text(&mut self.stat)?;
         ProcStat::parse(&text).ok_or_else(|| unknown_format(&format!("/proc/{}/stat", self.pid)))

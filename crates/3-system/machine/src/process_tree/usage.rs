@@ -34,9 +34,7 @@ pub struct ProcessTreeDelta {
     /// Voluntary and involuntary context switches, with an error of one per thread; those of
     /// threads that ended in between are missing. `None` if unknown.
     pub context_switches: Option<u64>,
-    /// Minor page faults.
     pub minor_faults: u64,
-    /// Major page faults, which waited for storage.
     pub major_faults: u64,
     /// Bytes read from storage; `None` if this user may not trace the process, which the kernel
     /// requires for reading it.

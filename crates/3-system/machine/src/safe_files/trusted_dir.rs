@@ -19,11 +19,9 @@ use crate::safe_files::is_private;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the directory {}: {} {reason}", .path.display(), .component.display())]
 pub struct UntrustedDir {
-    /// The directory that was to be used.
     pub path: PathBuf,
     /// The component of its path that is refused; symbolic links are resolved.
     pub component: PathBuf,
-    /// Why it is refused.
     pub reason: Untrusted,
 }
 
@@ -31,19 +29,9 @@ pub struct UntrustedDir {
 #[derive(Debug)]
 pub enum Untrusted {
     /// Its owner is neither root nor the effective user.
-    Owner {
-        /// The user ID of the owner.
-        uid: u32,
-        /// The permission bits.
-        mode: u32,
-    },
+    Owner { uid: u32, mode: u32 },
     /// Users other than its owner can write to it.
-    Writable {
-        /// The user ID of the owner.
-        uid: u32,
-        /// The permission bits.
-        mode: u32,
-    },
+    Writable { uid: u32, mode: u32 },
     /// It is not a directory, or cannot be opened or created.
     Io(io::Error),
 }

@@ -10,7 +10,6 @@ use super::{Refusal, SafeDir};
 /// A file or directory in a listed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkEntry {
-    /// Relative to the directory that is listed.
     pub path: PathBuf,
     /// Whether it is a regular file, a directory, a symbolic link or something else.
     pub kind: FileType,

@@ -130,7 +130,6 @@ fn listing_arguments(user: u32) -> [String; 5] {
     ["--noheader", "--states=all", "--all", &user, &format].map(str::to_owned)
 }
 
-/// The arguments of `sbatch`.
 fn arguments(job: &Submission<'_>) -> Vec<OsString> {
     let request = &job.record.request;
     let mut args: Vec<OsString> = [

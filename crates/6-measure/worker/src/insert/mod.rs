@@ -62,7 +62,6 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         self.embedded
     }
 
-    /// Creates the tables.
     pub fn create_tables(&mut self) -> Result<(), RequestError> {
         self.connect(1, 0)?;
         for table in 0..self.plan.tables {
@@ -85,7 +84,6 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         fill(&mut self.readers, readers)
     }
 
-    /// Runs a step.
     pub fn step(
         &mut self,
         request: &InsertStep,

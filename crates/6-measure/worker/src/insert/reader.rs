@@ -53,7 +53,6 @@ impl Keys {
 }
 
 impl<'a, C: Connection> Reader<'a, C> {
-    /// Prepares the queries.
     pub fn new(
         connection: &'a mut C,
         table: &str,
@@ -74,7 +73,6 @@ impl<'a, C: Connection> Reader<'a, C> {
         Ok(Self { connection, params: ConnectionParams::default(), queries, rng, keys })
     }
 
-    /// Runs one query after another until `end`.
     pub fn work(
         &mut self,
         end: Nanos,

@@ -68,7 +68,6 @@ struct Delete {
 }
 
 impl<'a, C: Connection> Writer<'a, C> {
-    /// Prepares the statements, of at most `most_rows` rows each.
     pub fn new(
         connection: &'a mut C,
         table: String,
