@@ -8,9 +8,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::attempt::{Attempt, Finish, TaskEnd, TaskError};
-use crate::controller::StoreError;
-use crate::files;
+use crate::attempt::{Attempt, Finish, TaskError};
+use crate::files::{self, StoreError, TaskEnd};
 use crate::record::FleetRecord;
 
 /// A running attempt to build.
@@ -121,11 +120,11 @@ fn mark(cache: &Path, record: &FleetRecord) -> PathBuf {
 mod tests {
     use super::*;
     use crate::attempt::TaskPlace;
-    use crate::attempt::TaskResult;
     use crate::controller::Store;
     use crate::directory::FleetDirectory;
+    use crate::files::TaskResult;
     use crate::plan::with_builds;
-    use crate::sample::fleet;
+    use crate::record::sample::fleet;
     use crate::task_session::{Begin, TaskSession};
 
     /// A fleet run with two nodes, each of which builds.

@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use dbdyno_units::Nanos;
-
-use crate::attempt::AttemptFiles;
 use crate::decide::{Action, Observation, decide, needs_nodes};
-use crate::job::{Job, JobEnd, Node};
-use crate::record::{AttemptEnd, EndKind, FleetRecord, JobId, Outcome};
-use crate::request::UnixTime;
+use crate::files::{AttemptFiles, StoreError};
+use crate::jobs::{Job, JobEnd, Node};
+use crate::record::{AttemptEnd, EndKind, FleetRecord, JobId, Outcome, UnixTime};
 
 /// Slurm, or a simulation of it.
 pub trait Cluster {
@@ -72,14 +69,6 @@ pub enum ClusterError {
     /// Its programs are not installed here.
     #[error("{0}")]
     NotInstalled(String),
-}
-
-/// A file of a fleet run could not be read or written.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {source}", path.display())]
-pub struct StoreError {
-    pub path: PathBuf,
-    pub source: std::io::Error,
 }
 
 /// How many jobs are submitted between two writes of the record.
@@ -262,9 +251,4 @@ impl<C: Cluster, S: Store> Controller<C, S> {
         }
         Ok(())
     }
-}
-
-/// The time between two steps: Slurm and the file system are asked less often for many tasks.
-pub fn poll_interval(tasks: usize) -> Nanos {
-    Nanos::from_millis((tasks as u64 * 20).clamp(3_000, 60_000))
 }

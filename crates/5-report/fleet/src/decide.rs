@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 
 use dbdyno_units::Nanos;
 
-use crate::attempt::{AttemptFiles, TaskEnd};
-use crate::job::{Job, JobEnd, JobState, Node};
-use crate::record::{AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Outcome, TaskRecord};
-use crate::request::{Limits, MAX_ATTEMPTS, UnixTime};
+use crate::files::{AttemptFiles, TaskEnd};
+use crate::jobs::{Job, JobEnd, JobState, Node};
+use crate::record::{
+    AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Limits, MAX_ATTEMPTS, Outcome,
+    TaskRecord, UnixTime,
+};
 
 /// How long Slurm may take to list a job whose submission was not answered.
 const SUBMIT_WAIT: Nanos = Nanos::from_secs(30);

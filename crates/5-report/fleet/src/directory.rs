@@ -25,9 +25,8 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_results::{ResultsError, RunDirectory};
 
-use crate::attempt::{AttemptFiles, TaskResult};
-use crate::controller::{Store, StoreError};
-use crate::files;
+use crate::controller::Store;
+use crate::files::{self, AttemptFiles, StoreError, TaskResult};
 use crate::record::{FORMAT, FleetRecord};
 use crate::slurm::job_script;
 
@@ -274,8 +273,8 @@ fn at(path: &Path) -> impl Fn(io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::{Claim, TaskEnd};
-    use crate::sample::fleet;
+    use crate::files::{Claim, TaskEnd};
+    use crate::record::sample::fleet;
 
     fn create(path: &Path) -> FleetDirectory {
         let program = std::env::current_exe().unwrap();

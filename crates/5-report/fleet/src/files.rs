@@ -1,4 +1,4 @@
-//! Files on a shared file system: replaced as a whole, created once.
+//! Files on a shared file system: replaced as a whole, created once; and what attempts write in theirs.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -6,10 +6,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use crate::controller::StoreError;
+use crate::record::JobId;
+
+/// A file of a fleet run could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct StoreError {
+    pub path: PathBuf,
+    pub source: io::Error,
+}
 
 /// Replaces a file: after a kill or on a full disk there is the old or the new one.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
@@ -62,5 +70,76 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// How an attempt ended, written by the job as its last act: `result.json`. It decides, not the exit
+/// code of the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskResult {
+    pub fleet: String,
+    pub task: String,
+    pub attempt: u32,
+    pub node: String,
+    /// How much is measured in the run beside it: see [`TaskProgress::measured`].
+    pub measured: u64,
+    pub end: TaskEnd,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "kebab-case")]
+pub enum TaskEnd {
+    /// Everything is measured, or built.
+    Complete {
+        /// Number of failures of candidates.
+        failures: usize,
+    },
+    /// Builds would be of no use to the other tasks.
+    Skipped { reason: String },
+    /// It was told to stop, by Slurm before a time limit or by a user; it can be resumed.
+    Interrupted,
+    /// The run failed.
+    Failed {
+        reason: String,
+        /// Whether another attempt may succeed: not with an invalid experiment or directory.
+        retry: bool,
+    },
+}
+
+/// Which job runs an attempt, written by the job as its first act: `claim.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The job; `None` outside Slurm.
+    pub job: Option<JobId>,
+    pub node: String,
+}
+
+/// What an attempt does, replaced every few seconds: `progress.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskProgress {
+    /// What it does, in words.
+    pub doing: String,
+    /// Number of slices and of steps of an insert benchmark in the copy of the run beside it, or of
+    /// finished builds.
+    pub measured: u64,
+}
+
+/// What the files of an attempt say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttemptFiles {
+    /// The job that runs it; `None` if none has begun.
+    pub claim: Option<Claim>,
+    /// What it did last.
+    pub progress: Option<TaskProgress>,
+    /// How it ended; `None` until then.
+    pub result: Option<TaskResult>,
+}
+
+impl AttemptFiles {
+    /// How much is measured: see [`TaskProgress::measured`].
+    pub fn measured(&self) -> u64 {
+        let result = self.result.as_ref().map(|result| result.measured);
+        result.or_else(|| Some(self.progress.as_ref()?.measured)).unwrap_or(0)
     }
 }

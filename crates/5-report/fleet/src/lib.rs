@@ -9,30 +9,25 @@ mod controller;
 mod decide;
 mod directory;
 mod files;
-mod job;
+mod jobs;
 mod plan;
 mod record;
-mod request;
-#[cfg(test)]
-mod sample;
 mod slurm;
 mod status;
 mod task_session;
 
-pub use attempt::{
-    AttemptFiles, Claim, Finish, TaskEnd, TaskError, TaskPlace, TaskProgress, TaskResult,
-    report_failure,
-};
+pub use attempt::{Finish, TaskError, TaskPlace, report_failure};
 pub use build_session::{BuildSession, is_marked, mark_cache, unmark_cache};
-pub use controller::{
-    Cluster, ClusterError, Controller, Store, StoreError, Submission, poll_interval,
-};
+pub use controller::{Cluster, ClusterError, Controller, Store, Submission};
 pub use decide::{Action, Observation, decide, needs_nodes};
 pub use directory::{FleetDirectory, FleetError};
-pub use job::{Job, JobEnd, JobState, Node};
+pub use files::{AttemptFiles, Claim, StoreError, TaskEnd, TaskProgress, TaskResult};
+pub use jobs::{Job, JobEnd, JobState, Node};
 pub use plan::{NodeChoice, PlanError, choose_nodes, tasks, with_builds};
-pub use record::{AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Outcome, TaskRecord};
-pub use request::{Limits, Request, UnixTime};
+pub use record::{
+    AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Limits, Outcome, Request, TaskRecord,
+    UnixTime, poll_interval,
+};
 pub use slurm::{Slurm, job_script};
 pub use status::{TaskStatus, lines, totals};
 pub use task_session::{Begin, TaskSession};

@@ -1,8 +1,7 @@
 //! The tasks of a fleet run: which node does what.
 
-use crate::job::Node;
-use crate::record::TaskRecord;
-use crate::request::Request;
+use crate::jobs::Node;
+use crate::record::{Request, TaskRecord};
 
 /// A fleet run cannot be planned.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -147,7 +146,7 @@ pub(crate) fn partition(request: &Request) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::request;
+    use crate::record::sample::request;
 
     fn node(name: &str, state: &str) -> Node {
         Node { name: name.to_owned(), state: state.to_owned(), features: Vec::new(), cpus: 2 }

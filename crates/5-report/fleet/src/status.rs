@@ -1,6 +1,6 @@
 //! What a task does, for people.
 
-use crate::attempt::{AttemptFiles, TaskEnd};
+use crate::files::{AttemptFiles, TaskEnd};
 use crate::record::{AttemptRecord, EndKind, FleetRecord, Outcome, TaskRecord};
 
 /// What a task does.
@@ -148,10 +148,9 @@ fn shortened(line: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::{Claim, TaskProgress};
-    use crate::record::AttemptEnd;
-    use crate::request::UnixTime;
-    use crate::sample::fleet;
+    use crate::files::{Claim, TaskProgress};
+    use crate::record::sample::fleet;
+    use crate::record::{AttemptEnd, UnixTime};
 
     #[test]
     fn time_left_is_kept_in_a_short_line() {

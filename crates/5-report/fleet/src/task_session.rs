@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 use dbdyno_results::{ResultsError, RunDirectory, RunReader, snapshot};
 use rustix::process::geteuid;
 
-use crate::attempt::{Attempt, FENCE_INTERVAL, Finish, TaskEnd, TaskError, TaskPlace};
+use crate::attempt::{Attempt, FENCE_INTERVAL, Finish, TaskError, TaskPlace};
 use crate::build_session::BuildSession;
 use crate::directory::FleetDirectory;
+use crate::files::TaskEnd;
 use crate::record::FleetRecord;
 
 /// How often the run is copied to the shared file system.
@@ -252,9 +253,9 @@ mod tests {
     use dbdyno_results::{NewRun, RunWriter};
 
     use super::*;
-    use crate::attempt::TaskResult;
     use crate::controller::Store;
-    use crate::sample::fleet;
+    use crate::files::TaskResult;
+    use crate::record::sample::fleet;
 
     /// A fleet run with two tasks in a directory, with scratch beside it.
     struct Scene {

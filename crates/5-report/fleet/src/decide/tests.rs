@@ -1,7 +1,7 @@
 use super::*;
-use crate::attempt::{Claim, TaskProgress, TaskResult};
+use crate::files::{Claim, TaskProgress, TaskResult};
 use crate::plan::with_builds;
-use crate::sample::fleet;
+use crate::record::sample::fleet;
 
 /// A fleet run with one task, and what is seen of it.
 struct Scene {
