@@ -15,8 +15,7 @@ use crate::latency::TickHistogram;
 use crate::meter::{Meter, Readings};
 use crate::prepared::Prepared;
 use crate::protocol::SliceRequest;
-use crate::script_client::ScriptClient;
-use crate::script_host::{ScriptTarget, print};
+use crate::script::{ScriptClient, ScriptTarget, print};
 use crate::waiting::{ScriptEvent, Sleeping, Waiting};
 
 #[derive(Clone, Copy, Debug)]

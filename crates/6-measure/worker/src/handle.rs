@@ -16,10 +16,9 @@ use rustix::fs::OFlags;
 
 use crate::error::ServeError;
 use crate::protocol::{
-    Failed, InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response,
+    self, Failed, InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response,
     SliceRequest, StepReading, StepUsages, TimedUsage,
 };
-use crate::wire;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {
@@ -284,7 +283,7 @@ impl WorkerHandle {
 
     fn send(&mut self, request: &Request, doing: &'static str) -> Result<(), WorkerError> {
         let Some(requests) = &mut self.requests else { return Err(self.died(doing)) };
-        match wire::send(requests, request) {
+        match protocol::send(requests, request) {
             Ok(()) => Ok(()),
             Err(ServeError::Format(error)) => Err(WorkerError::failed(doing, error)),
             Err(_) => Err(self.died(doing)),
@@ -292,7 +291,7 @@ impl WorkerHandle {
     }
 
     fn receive(&mut self, doing: &'static str) -> Result<Response, WorkerError> {
-        match wire::receive(&mut self.responses) {
+        match protocol::receive(&mut self.responses) {
             Ok(Some(Response::Failed(Failed { message, lost_connection }))) => {
                 Err(WorkerError::Failed { doing, message, lost_connection })
             }

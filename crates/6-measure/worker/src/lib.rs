@@ -21,12 +21,10 @@ mod own_data;
 mod prepared;
 pub mod protocol;
 pub mod schedule;
-mod script_client;
-mod script_host;
+mod script;
 mod serve;
 mod server_monitor;
 mod waiting;
-mod wire;
 
 pub use client::{Client, ClientSetup};
 pub use error::{RequestError, ServeError};

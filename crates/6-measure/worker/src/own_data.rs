@@ -14,7 +14,7 @@ use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script
 
 use crate::error::RequestError;
 use crate::protocol::SystemUnderTest;
-use crate::script_host::{
+use crate::script::{
     ScriptTarget, as_bytes, print, returns_rows, set_time, sql_error, with_fixed_time,
 };
 
@@ -33,9 +33,6 @@ pub(crate) const fn dialect(system: &SystemUnderTest) -> Dialect {
 }
 
 /// Runs the statements of the scripts, in order.
-///
-/// # Errors
-/// A statement failed; with its script, line and number, and the database's message.
 pub(crate) fn run_scripts<E: Engine>(
     engine: &E,
     connection: &mut E::Connection,

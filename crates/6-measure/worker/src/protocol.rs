@@ -2,6 +2,7 @@
 //! step of the insert benchmark has an additional response for each second. During a slice or a step on a
 //! server of another host, the worker asks for readings of its usage.
 
+use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
 use dbdyno_engines::server::ServerAccess;
@@ -12,7 +13,10 @@ use dbdyno_units::{Bytes, Energy, Nanos, Share};
 use dbdyno_workloads::definition::{Microbenchmark, Script};
 use dbdyno_workloads::insert::Plan;
 use dbdyno_workloads::setup::SetupScript;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::error::ServeError;
 
 /// A request to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -281,6 +285,21 @@ impl Quota {
         };
         (events >= 0.5).then_some(Self::Events(events.round() as u64))
     }
+}
+
+/// Receives a message; `None` at the end of input, also within a message: the other side has exited.
+pub(crate) fn receive<M: DeserializeOwned>(
+    input: &mut impl BufRead,
+) -> Result<Option<M>, ServeError> {
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(ServeError::Read)?;
+    if line.ends_with('\n') { Ok(Some(serde_json::from_str(&line)?)) } else { Ok(None) }
+}
+
+pub(crate) fn send(output: &mut impl Write, message: &impl Serialize) -> Result<(), ServeError> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    output.write_all(&line).and_then(|()| output.flush()).map_err(ServeError::Send)
 }
 
 #[cfg(test)]

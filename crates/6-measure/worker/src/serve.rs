@@ -25,11 +25,10 @@ use crate::own_data::{dialect, own_table_names, prepare_scripts, run_scripts};
 use crate::prepared::refused_statements;
 use crate::protocol::{
     Failed, InsertStep, Open, Opened, Reading, Request, Response, SliceRequest, SystemUnderTest,
-    TimedUsage,
+    TimedUsage, receive, send,
 };
-use crate::script_host::ScriptTarget;
+use crate::script::ScriptTarget;
 use crate::server_monitor::ServerMonitor;
-use crate::wire::{receive, send};
 
 /// Duration of the calibration of the CPU's time stamp counter when an instance is opened. The
 /// result is accurate to 30 ppm; response times have a resolution of 1%.

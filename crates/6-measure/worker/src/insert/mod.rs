@@ -1,10 +1,8 @@
 //! Steps of the insert benchmark on one instance: threads that insert and query, and a sampler that
 //! reports every second.
 
-mod progress;
-mod reader;
 mod sampler;
-mod writer;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,11 +23,10 @@ use dbdyno_workloads::seeds::{Purpose, rng_for};
 
 use crate::error::RequestError;
 use crate::protocol::InsertStep;
-use progress::{ClientProgress, Stop, add_thread};
-use reader::Reader;
-use sampler::Sampler;
+use sampler::{ClientProgress, Sampler, Stop, add_thread};
+use threads::{CommitTimes, Oldest, Pace, Reader, Writer, described};
+
 pub(crate) use sampler::{LocalSystem, RemoteServer, StepLink};
-use writer::{CommitTimes, Oldest, Pace, Writer, described};
 
 /// A last second shorter than this is not reported.
 const SHORTEST_SECOND: Nanos = Nanos::from_millis(1);
