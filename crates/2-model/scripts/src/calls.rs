@@ -192,10 +192,26 @@ fn not_utf8() -> SqlError {
     SqlError { message: "the SQL text is not UTF-8".to_owned(), ..no_host() }
 }
 
-/// The table of functions, in the order of the prelude's declaration.
-#[repr(C)]
-pub(crate) struct Calls {
-    context: *mut Context,
+/// Declares the table of functions, which are those of the same names below.
+macro_rules! calls {
+    ($($name:ident: $call:ty,)*) => {
+        /// The table of functions, in the order of the prelude's declaration.
+        #[repr(C)]
+        pub(crate) struct Calls {
+            context: *mut Context,
+            $($name: $call,)*
+        }
+
+        impl Calls {
+            /// Calls on a context that outlives them.
+            pub fn on(context: *mut Context) -> Self {
+                Self { context, $($name,)* }
+            }
+        }
+    };
+}
+
+calls! {
     uniform_uint64: extern "C" fn(&mut Context) -> u64,
     uniform_double: extern "C" fn(&mut Context) -> f64,
     uniform: extern "C" fn(&mut Context, u32, u32) -> u32,
@@ -230,47 +246,6 @@ pub(crate) struct Calls {
     sleep: extern "C" fn(&mut Context, i32),
 }
 
-impl Calls {
-    /// Calls on a context that outlives them.
-    pub fn on(context: *mut Context) -> Self {
-        Self {
-            context,
-            uniform_uint64,
-            uniform_double,
-            uniform,
-            gaussian,
-            special,
-            pareto,
-            zipfian,
-            default,
-            unique,
-            text,
-            prepare,
-            bind,
-            execute,
-            close,
-            query,
-            bulk_start,
-            bulk_row,
-            bulk_end,
-            row_count,
-            result,
-            columns,
-            next_row,
-            value,
-            error_kind,
-            error_number,
-            error_text,
-            more_events,
-            time,
-            overdue,
-            print,
-            restarted,
-            sleep,
-        }
-    }
-}
-
 extern "C" fn uniform_uint64(context: &mut Context) -> u64 {
     context.random.uniform_uint64()
 }
@@ -279,29 +254,16 @@ extern "C" fn uniform_double(context: &mut Context) -> f64 {
     context.random.uniform_double()
 }
 
-extern "C" fn uniform(context: &mut Context, low: u32, high: u32) -> u32 {
-    context.random.uniform(low, high)
+/// Functions of random numbers from `low` to `high`.
+macro_rules! random {
+    ($($name:ident),*) => {
+        $(extern "C" fn $name(context: &mut Context, low: u32, high: u32) -> u32 {
+            context.random.$name(low, high)
+        })*
+    };
 }
 
-extern "C" fn gaussian(context: &mut Context, low: u32, high: u32) -> u32 {
-    context.random.gaussian(low, high)
-}
-
-extern "C" fn special(context: &mut Context, low: u32, high: u32) -> u32 {
-    context.random.special(low, high)
-}
-
-extern "C" fn pareto(context: &mut Context, low: u32, high: u32) -> u32 {
-    context.random.pareto(low, high)
-}
-
-extern "C" fn zipfian(context: &mut Context, low: u32, high: u32) -> u32 {
-    context.random.zipfian(low, high)
-}
-
-extern "C" fn default(context: &mut Context, low: u32, high: u32) -> u32 {
-    context.random.default(low, high)
-}
+random!(uniform, gaussian, special, pareto, zipfian, default);
 
 extern "C" fn unique(context: &mut Context) -> u32 {
     context.random.unique()

@@ -159,9 +159,6 @@ pub fn check_option(name: &str, declared: &Declared) -> Result<(), OptionProblem
 }
 
 /// The options `rand_*` in `options`; they are removed.
-///
-/// # Errors
-/// The name and what is wrong with the value.
 pub(crate) fn take_random(
     options: &mut Options,
     version: Version,
