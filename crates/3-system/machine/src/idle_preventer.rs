@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crate::control_groups::has_cpu_quota;
+use crate::cpus::pin_current_thread;
 use crate::facts::{Hardware, hypervisor_signature};
-use crate::pin::pin_current_thread;
 use crate::{CpuSet, FsRoot, PinError};
 
 /// Pause instructions between two checks of the stop flag.

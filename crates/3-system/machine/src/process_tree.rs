@@ -45,9 +45,6 @@ const ALL_LISTED_EVERY: Nanos = Nanos::from_secs(5);
 
 impl ProcessTree {
     /// The process `root` with all current and future descendants.
-    ///
-    /// # Errors
-    /// There is no such process, or a file of `/proc` has an unknown format.
     pub fn of(root: u32) -> io::Result<Self> {
         Self::with_load(root, "/proc/loadavg")
     }

@@ -8,7 +8,7 @@ use dbdyno_units::{Bytes, Nanos};
 use rustix::process::{Resource, getrlimit};
 
 use crate::clock;
-use crate::pin::threads_of;
+use crate::cpus::threads_of;
 use crate::proc_stat::{ChildUsage, ProcStat, ticks, unknown_format};
 
 /// Usage of one process since its start.

@@ -9,7 +9,6 @@
 
 mod safe_dir;
 mod trusted_dir;
-mod walk;
 
 use std::fs;
 use std::io;
@@ -20,9 +19,8 @@ use rustix::fs::{Mode, getxattr};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, umask};
 
-pub use safe_dir::{SafeDir, check_regular};
+pub use safe_dir::{SafeDir, WalkEntry, check_regular};
 pub use trusted_dir::{Untrusted, UntrustedDir};
-pub use walk::WalkEntry;
 
 /// Why a file of another user is not used. The inner error of an [`io::Error`] of kind
 /// `InvalidData`.

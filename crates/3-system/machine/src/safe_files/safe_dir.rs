@@ -2,11 +2,14 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use dbdyno_units::Bytes;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat,
+};
 use rustix::io::Errno;
 
 use super::Refusal;
@@ -81,9 +84,6 @@ impl SafeDir {
     }
 
     /// Reads a regular file beneath the directory.
-    ///
-    /// # Errors
-    /// As [`Self::file`]; or it cannot be read, or grew beyond `limit`.
     pub fn read(&self, inner: &Path, limit: Bytes) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
         limited(self.file(inner, limit)?, limit).read_to_end(&mut content)?;
@@ -93,9 +93,6 @@ impl SafeDir {
 
     /// Copies a regular file beneath the directory to a new file with the given mode. `target` is
     /// in a trusted directory. Returns its size.
-    ///
-    /// # Errors
-    /// As [`Self::read`]; or the new file exists or cannot be written.
     pub fn copy(&self, inner: &Path, target: &Path, mode: u32, limit: Bytes) -> io::Result<Bytes> {
         let file = self.file(inner, limit)?;
         let mut new = OpenOptions::new().write(true).create_new(true).mode(mode).open(target)?;
@@ -122,9 +119,6 @@ const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Checks that an open file is a regular one and at most as large as `limit`.
-///
-/// # Errors
-/// A [`Refusal`], or the error of reading its metadata.
 pub fn check_regular(file: &File, limit: Bytes) -> io::Result<()> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
@@ -163,6 +157,88 @@ fn explain(error: Errno, dir: impl AsFd, name: &OsStr) -> io::Error {
         Errno::LOOP => Refusal::Link.into(),
         Errno::NOTDIR if is_link() => Refusal::Link.into(),
         error => error.into(),
+    }
+}
+
+/// A file or directory in a listed one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkEntry {
+    pub path: PathBuf,
+    /// Whether it is a regular file, a directory, a symbolic link or something else.
+    pub kind: FileType,
+}
+
+/// Each level has an open descriptor.
+const DEEPEST: usize = 100;
+
+impl SafeDir {
+    /// Lists everything beneath the directory, sorted by name, each directory before its content.
+    /// Symbolic links are listed and not followed.
+    ///
+    /// # Errors
+    /// A directory cannot be read, or a [`Refusal`] if there are more than `limit` entries or very
+    /// deep directories.
+    pub fn walk(&self, limit: usize) -> io::Result<Vec<WalkEntry>> {
+        let mut found = Vec::new();
+        self.walk_into(Path::new(""), 0, limit, &mut found)?;
+        Ok(found)
+    }
+
+    fn walk_into(
+        &self,
+        inner: &Path,
+        depth: usize,
+        limit: usize,
+        found: &mut Vec<WalkEntry>,
+    ) -> io::Result<()> {
+        if depth > DEEPEST {
+            return Err(Refusal::TooDeep(DEEPEST).into());
+        }
+        let left = limit.saturating_sub(found.len());
+        for WalkEntry { path: name, kind } in self.read_entries(left, limit)? {
+            let path = inner.join(&name);
+            found.push(WalkEntry { path: path.clone(), kind });
+            if kind == FileType::Directory {
+                let dir = self.dir(&name)?;
+                dir.walk_into(&path, depth + 1, limit, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the directory, sorted by name.
+    ///
+    /// # Errors
+    /// It cannot be read, or a [`Refusal`] if there are more than `limit` entries.
+    pub fn entries(&self, limit: usize) -> io::Result<Vec<WalkEntry>> {
+        self.read_entries(limit, limit)
+    }
+
+    fn read_entries(&self, left: usize, limit: usize) -> io::Result<Vec<WalkEntry>> {
+        let mut entries = Vec::new();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        for entry in Dir::new(openat(self, ".", flags, Mode::empty())?)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if [c".", c".."].contains(&name) {
+                continue;
+            }
+            if entries.len() == left {
+                return Err(Refusal::TooMany(limit).into());
+            }
+            let kind = match entry.file_type() {
+                // Some file systems do not store types in directories.
+                FileType::Unknown => {
+                    let stat = statat(self, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    FileType::from_raw_mode(stat.st_mode)
+                }
+                kind => kind,
+            };
+            let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+            entries.push(WalkEntry { path, kind });
+        }
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(entries)
     }
 }
 
@@ -255,5 +331,30 @@ mod tests {
             refusal(safe.copy(Path::new("inner/key"), &dir.path().join("x"), 0o600, LIMIT)),
             Some(Refusal::Link)
         );
+    }
+
+    #[test]
+    fn walk_lists_links_without_entering_them() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("b/c")).unwrap();
+        fs::write(dir.path().join("b/c/d"), "").unwrap();
+        symlink("/etc", dir.path().join("a")).unwrap();
+        let safe = SafeDir::open(dir.path()).unwrap();
+        let found = safe.walk(4).unwrap();
+        let found: Vec<_> =
+            found.iter().map(|entry| (entry.path.to_str().unwrap(), entry.kind)).collect();
+        let (link, folder, file) = (FileType::Symlink, FileType::Directory, FileType::RegularFile);
+        assert_eq!(found, [("a", link), ("b", folder), ("b/c", folder), ("b/c/d", file)]);
+        let more = safe.walk(3).unwrap_err();
+        assert_eq!(Refusal::of(&more), Some(Refusal::TooMany(3)));
+    }
+
+    #[test]
+    fn walk_refuses_very_deep_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep: PathBuf = std::iter::repeat_n("d", DEEPEST + 2).collect();
+        fs::create_dir_all(dir.path().join(deep)).unwrap();
+        let error = SafeDir::open(dir.path()).unwrap().walk(1000).unwrap_err();
+        assert_eq!(Refusal::of(&error), Some(Refusal::TooDeep(DEEPEST)));
     }
 }

@@ -81,9 +81,6 @@ impl SafeDir {
 
     /// Opens a directory that dbdyno trusts, as [`Self::open_trusted`]. Creates missing components
     /// with `mode`, regardless of umask: 0700, or 0755 if servers of other users read them.
-    ///
-    /// # Errors
-    /// As [`Self::open_trusted`]; or a component cannot be created.
     pub fn create_trusted(path: &Path, mode: u32) -> Result<Self, UntrustedDir> {
         trusted(path, Some(Mode::from_raw_mode(mode)))
     }
