@@ -8,7 +8,6 @@ pub mod mysql;
 mod net;
 pub mod postgres;
 pub mod sqlite;
-mod text_rows;
 mod verifier;
 
 use std::os::fd::AsFd;

@@ -13,8 +13,7 @@ use super::rows::ColumnType;
 use super::rows::{binary_row_digest, text_row_digest, texts};
 use super::wire::{Cursor, Malformed, frame};
 use crate::error::{connection_lost, executing, truncate_sql};
-use crate::net::{ReadBuffer, Stream};
-use crate::text_rows::TextRows;
+use crate::net::{ReadBuffer, Stream, TextRows};
 use crate::{
     Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, StatementId,
 };

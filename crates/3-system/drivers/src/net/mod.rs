@@ -1,15 +1,15 @@
 //! Shared by the drivers of servers: byte streams over a Unix socket, TCP or TLS, the receive buffer,
-//! and password lookup.
+//! rows as text, and password lookup.
 
-mod buffer;
 pub(crate) mod credentials;
 mod stream;
 mod tls;
 
+use crate::{Error, ErrorKind};
+
 #[cfg(test)]
-pub(crate) use buffer::ChunkedSource;
-pub(crate) use buffer::{MAX_MESSAGE, ReadBuffer, Source};
-pub(crate) use stream::Stream;
+pub(crate) use stream::ChunkedSource;
+pub(crate) use stream::{MAX_MESSAGE, ReadBuffer, Source, Stream};
 
 /// What a connection guarantees about who can read what is sent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,52 @@ pub(crate) const VERIFY_THE_SERVER: &str = "verify the server in the candidate's
      tls=verified&tls_fingerprint=SHA256 for this certificate only; or connect through its Unix \
      socket";
 
+/// The rows of a query as text, up to a size that no query of dbdyno reaches: a server could send rows until
+/// the memory is full.
+#[derive(Default)]
+pub(crate) struct TextRows {
+    rows: Vec<Vec<Option<String>>>,
+    size: usize,
+}
+
+impl TextRows {
+    pub(crate) const MAX_SIZE: usize = 64 << 20;
+
+    /// Appends a row. False if there are too many.
+    pub(crate) fn push(&mut self, row: Vec<Option<String>>) -> bool {
+        let texts: usize = row.iter().flatten().map(String::capacity).sum();
+        self.size += texts + size_of_val(&*row) + size_of_val(&row);
+        if self.is_full() {
+            return false;
+        }
+        self.rows.push(row);
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        self.size > Self::MAX_SIZE
+    }
+
+    /// The rows, or the error for too many, or else `failure`.
+    pub(crate) fn finish(
+        self,
+        outcome: Result<(), Error>,
+    ) -> Result<Vec<Vec<Option<String>>>, Error> {
+        match outcome {
+            Ok(()) => Ok(self.rows),
+            Err(error) if self.is_full() => Err(Error {
+                message: format!(
+                    "the server sent more than {} MiB in response; the connection is closed",
+                    Self::MAX_SIZE >> 20
+                ),
+                kind: ErrorKind::Connection,
+                ..error
+            }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,5 +106,33 @@ mod tests {
         let safe: Vec<Transport> =
             Transport::ALL.into_iter().filter(|transport| transport.risk().is_none()).collect();
         assert_eq!(safe, [Transport::UnixSocket, Transport::VerifiedTls]);
+    }
+
+    fn failure() -> Error {
+        Error {
+            doing: "executing SELECT 1".to_owned(),
+            message: "invalid".to_owned(),
+            code: None,
+            kind: ErrorKind::Statement,
+        }
+    }
+
+    #[test]
+    fn rows_are_limited_by_size_and_number() {
+        for row in [vec![Some("x".repeat(1 << 20))], vec![None; 60_000], Vec::new()] {
+            let mut rows = TextRows::default();
+            let accepted = (0..4_000_000).take_while(|_| rows.push(row.clone())).count();
+            assert!((40..4_000_000).contains(&accepted), "{accepted}");
+            let error = rows.finish(Err(failure())).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Connection);
+            assert!(error.message.contains("more than 64 MiB"), "{error}");
+        }
+    }
+
+    #[test]
+    fn other_errors_are_kept() {
+        let mut rows = TextRows::default();
+        assert!(rows.push(vec![Some("a".to_owned()), None]));
+        assert_eq!(rows.finish(Err(failure())), Err(failure()));
     }
 }

@@ -10,7 +10,7 @@ use super::reply::{Reply, Transaction, number_at_end};
 use super::sql;
 use super::statement::{Description, Statement};
 use crate::error::{executing, truncate_sql};
-use crate::text_rows::TextRows;
+use crate::net::TextRows;
 use crate::{
     Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, StatementId,
 };

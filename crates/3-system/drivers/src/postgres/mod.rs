@@ -6,7 +6,6 @@
 
 mod auth;
 mod channel;
-mod column_type;
 mod connection;
 mod login;
 mod reply;

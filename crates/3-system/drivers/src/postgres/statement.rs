@@ -3,7 +3,7 @@
 use dbdyno_types::server::StatementMode;
 
 use super::channel::{Fields, Malformed, put, put_text, set_length};
-use super::column_type::{ColumnType, each_column, oid};
+use super::reply::{ColumnType, each_column, oid};
 use super::sql::{TokenKind, Tokens};
 use crate::{Param, Params};
 

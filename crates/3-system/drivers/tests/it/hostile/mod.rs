@@ -2,7 +2,7 @@
 
 mod arbitrary;
 mod mysql;
-mod postgres;
+pub mod postgres;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use dbdyno_drivers::{Error, ErrorKind};
 use dbdyno_types::CertificateFingerprint;
 use dbdyno_types::server::{Address, Target, Tls};
 use rcgen::{CertificateParams, KeyPair};
@@ -174,4 +175,18 @@ pub fn accept_tls(
 /// Sends bytes to a client that may have closed the connection.
 pub fn send(stream: &mut impl Write, bytes: &[u8]) {
     let _ = stream.write_all(bytes).and_then(|()| stream.flush());
+}
+
+/// What a server with `certificate` learns from a client, and why the login fails.
+pub fn learned_over_tls<C>(
+    certificate: &Certificate,
+    tls: Tls,
+    serve: fn(TcpStream, Arc<ServerConfig>) -> Vec<u8>,
+    connect: fn(&Target) -> Result<C, Error>,
+) -> (Vec<u8>, Error) {
+    let config = certificate.server_config();
+    let fake = FakeServer::start(move |stream| serve(stream, config));
+    let error = connect(&fake.target(tls)).err().expect("a refusal");
+    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+    (fake.finish(), error)
 }

@@ -14,9 +14,8 @@ use rsa::{Oaep, RsaPrivateKey};
 use rustls::{ALL_VERSIONS, ServerConfig};
 use sha1::Sha1;
 
-use super::{Certificate, FakeServer, accept_tls, read_all, read_some, send};
-use crate::support::assert_loss;
-use crate::support::{PASSWORD, contains_password};
+use super::{Certificate, FakeServer, accept_tls, learned_over_tls, read_all, read_some, send};
+use crate::support::{PASSWORD, assert_loss, contains_password};
 
 const SCRAMBLE: &[u8] = b"12345678abcdefghijkl";
 pub const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
@@ -74,32 +73,28 @@ fn request_over_tls(mut stream: TcpStream, config: Arc<ServerConfig>) -> Vec<u8>
 }
 
 /// What a server with `certificate` learns, and why the login fails.
-fn learned_over_tls(certificate: &Certificate, tls: Tls) -> (Vec<u8>, Error) {
-    let config = certificate.server_config();
-    let fake = FakeServer::start(move |stream| request_over_tls(stream, config));
-    let error = connect(&fake.target(tls)).err().expect("a refusal");
-    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
-    (fake.finish(), error)
+fn learned(certificate: &Certificate, tls: Tls) -> (Vec<u8>, Error) {
+    learned_over_tls(certificate, tls, request_over_tls, connect)
 }
 
 #[test]
 fn clear_password_is_sent_over_tls_to_a_verified_server_only() {
     let certificate = Certificate::new();
-    let (learned, error) = learned_over_tls(&certificate, Tls::Required);
-    assert_eq!(learned, b"");
+    let (received, error) = learned(&certificate, Tls::Required);
+    assert_eq!(received, b"");
     for part in ["mysql_clear_password", "certificate was not verified", "tls_fingerprint"] {
         assert!(error.message.contains(part), "{error}");
     }
     let others = Certificate::new();
     for tls in [others.pinned(), others.verified(), Tls::Verified { authorities: None }] {
-        let (learned, error) = learned_over_tls(&certificate, tls);
-        assert_eq!(learned, b"");
+        let (received, error) = learned(&certificate, tls);
+        assert_eq!(received, b"");
         assert!(error.message.contains("certificate"), "{error}");
         assert!(error.message.contains("tls_fingerprint"), "{error}");
     }
     for tls in [certificate.pinned(), certificate.verified()] {
-        let (learned, error) = learned_over_tls(&certificate, tls);
-        assert_eq!(learned, format!("{PASSWORD}\0").as_bytes());
+        let (received, error) = learned(&certificate, tls);
+        assert_eq!(received, format!("{PASSWORD}\0").as_bytes());
         assert!(error.has_number(1045), "{error}");
     }
 }

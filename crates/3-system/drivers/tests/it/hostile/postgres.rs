@@ -10,7 +10,9 @@ use dbdyno_fuzz::measure_memory;
 use dbdyno_types::server::{StatementMode, Target, Tls};
 use rustls::ServerConfig;
 
-use super::{Certificate, FakeServer, accept_tls, answer_with, read_all, read_some, send};
+use super::{
+    Certificate, FakeServer, accept_tls, answer_with, learned_over_tls, read_all, read_some, send,
+};
 use crate::support::{PASSWORD, contains_password};
 
 const REQUEST_PASSWORD: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
@@ -51,31 +53,27 @@ fn request_over_tls(mut stream: TcpStream, config: Arc<ServerConfig>) -> Vec<u8>
 }
 
 /// What a server with `certificate` learns, and why the login fails.
-fn learned_over_tls(certificate: &Certificate, tls: Tls) -> (Vec<u8>, Error) {
-    let config = certificate.server_config();
-    let fake = FakeServer::start(move |stream| request_over_tls(stream, config));
-    let error = connect(&fake.target(tls)).err().expect("a refusal");
-    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
-    (fake.finish(), error)
+fn learned(certificate: &Certificate, tls: Tls) -> (Vec<u8>, Error) {
+    learned_over_tls(certificate, tls, request_over_tls, connect)
 }
 
 #[test]
 fn password_is_sent_over_tls_to_a_verified_server_only() {
     let certificate = Certificate::new();
-    let (learned, error) = learned_over_tls(&certificate, Tls::Required);
-    assert!(!contains_password(&learned));
+    let (received, error) = learned(&certificate, Tls::Required);
+    assert!(!contains_password(&received));
     for part in ["method `password`", "certificate was not verified", "tls_fingerprint"] {
         assert!(error.message.contains(part), "{error}");
     }
     let others = Certificate::new();
     for tls in [others.pinned(), others.verified(), Tls::Verified { authorities: None }] {
-        let (learned, error) = learned_over_tls(&certificate, tls);
-        assert_eq!(learned, b"");
+        let (received, error) = learned(&certificate, tls);
+        assert_eq!(received, b"");
         assert!(error.message.contains("certificate"), "{error}");
     }
     for tls in [certificate.pinned(), certificate.verified()] {
-        let (learned, error) = learned_over_tls(&certificate, tls);
-        assert_eq!(learned, message(b'p', format!("{PASSWORD}\0").as_bytes()));
+        let (received, error) = learned(&certificate, tls);
+        assert_eq!(received, message(b'p', format!("{PASSWORD}\0").as_bytes()));
         assert!(error.to_string().contains("SQLSTATE 28P01"), "{error}");
     }
 }

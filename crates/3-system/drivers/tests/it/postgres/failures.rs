@@ -11,6 +11,7 @@ use dbdyno_types::server::{Address, StatementMode, Target, Tls};
 
 use super::Value::Int;
 use super::{Database, Server, With, backend_pid, execute, params, value};
+use crate::hostile::postgres::message;
 use crate::support::{assert_loss, try_receive};
 
 /// A database with a table of three rows.
@@ -289,13 +290,6 @@ fn read_some(stream: &mut TcpStream) -> usize {
 fn error(tls: Tls, answers: &[&[u8]]) -> Error {
     let Err(error) = connect(tls, answers) else { panic!("let in") };
     error
-}
-
-fn message(tag: u8, body: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![tag];
-    bytes.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
-    bytes.extend_from_slice(body);
-    bytes
 }
 
 #[test]

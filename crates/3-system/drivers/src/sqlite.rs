@@ -1,14 +1,137 @@
+//! SQLite through its C API, from a shared library that is loaded at run time.
+//!
+//! All builds of SQLite are shared libraries with the same symbols; a process loads one.
+
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Db, Functions, Library, Stmt};
 use crate::error::{executing, truncate_sql};
-use crate::text_digest;
-use crate::{Answer, Connection, Error, ErrorCode, ErrorKind, Param, Params, StatementId};
+use crate::{
+    Answer, Connection, Error, ErrorCode, ErrorKind, Param, Params, StatementId, text_digest,
+};
+
+const SQLITE_OK: c_int = 0;
+const SQLITE_BUSY: c_int = 5;
+const SQLITE_NOMEM: c_int = 7;
+const SQLITE_IOERR: c_int = 10;
+const SQLITE_CORRUPT: c_int = 11;
+const SQLITE_FULL: c_int = 13;
+const SQLITE_CANTOPEN: c_int = 14;
+const SQLITE_NOTADB: c_int = 26;
+const SQLITE_ROW: c_int = 100;
+const SQLITE_DONE: c_int = 101;
+
+const SQLITE_OPEN_READWRITE: c_int = 0x2;
+const SQLITE_OPEN_CREATE: c_int = 0x4;
+/// No mutex: each connection belongs to one thread.
+const SQLITE_OPEN_NOMUTEX: c_int = 0x8000;
+/// The statement will be used many times.
+const SQLITE_PREPARE_PERSISTENT: u32 = 0x1;
+
+type Db = *mut c_void;
+type Stmt = *mut c_void;
+type BusyCallback = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
+
+/// Declares the C functions to look up, with their signatures
+/// (<https://sqlite.org/c3ref/funclist.html>).
+macro_rules! api {
+    ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
+        /// The C functions of a library.
+        struct Functions {
+            $($name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+        }
+
+        impl Functions {
+            /// # Safety
+            /// The library must be a SQLite of version 3.37 or later.
+            unsafe fn look_up(library: &libloading::Library) -> Result<Self, libloading::Error> {
+                Ok(Self {
+                    $($name: {
+                        let symbol = concat!("sqlite3_", stringify!($name), "\0");
+                        // SAFETY: the signature is the documented one of a SQLite library, which
+                        // the caller vouches for.
+                        *unsafe { library.get(symbol.as_bytes())? }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+api! {
+    bind_null: fn(Stmt, c_int) -> c_int;
+    bind_int64: fn(Stmt, c_int, i64) -> c_int;
+    bind_text: fn(Stmt, c_int, *const c_char, c_int, Destructor) -> c_int;
+    busy_handler: fn(Db, Option<BusyCallback>, *mut c_void) -> c_int;
+    changes64: fn(Db) -> i64;
+    close_v2: fn(Db) -> c_int;
+    column_bytes: fn(Stmt, c_int) -> c_int;
+    column_count: fn(Stmt) -> c_int;
+    column_decltype: fn(Stmt, c_int) -> *const c_char;
+    column_int64: fn(Stmt, c_int) -> i64;
+    column_text: fn(Stmt, c_int) -> *const u8;
+    column_type: fn(Stmt, c_int) -> c_int;
+    compileoption_get: fn(c_int) -> *const c_char;
+    errmsg: fn(Db) -> *const c_char;
+    extended_errcode: fn(Db) -> c_int;
+    finalize: fn(Stmt) -> c_int;
+    libversion: fn() -> *const c_char;
+    open_v2: fn(*const c_char, *mut Db, c_int, *const c_char) -> c_int;
+    prepare_v3: fn(Db, *const c_char, c_int, u32, *mut Stmt, *mut *const c_char) -> c_int;
+    reset: fn(Stmt) -> c_int;
+    step: fn(Stmt) -> c_int;
+}
+
+/// A SQLite shared library, loaded into this process.
+#[derive(Clone)]
+pub struct Library {
+    // Declared before the library, although function pointers need no drop.
+    functions: Arc<Functions>,
+    // Keeps the code mapped while a function pointer exists.
+    _library: Arc<libloading::Library>,
+}
+
+impl Library {
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let failed = |error: libloading::Error| Error {
+            doing: format!("loading SQLite from {}", path.display()),
+            message: error.to_string(),
+            code: None,
+            kind: ErrorKind::Storage,
+        };
+        // SAFETY: SQLite has no initialisation routines that run when it is loaded; the path is
+        // one that the experiment's build made or its user named.
+        let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
+        // SAFETY: a library that has all of these symbols is assumed to be SQLite.
+        let functions = unsafe { Functions::look_up(&library) }.map_err(failed)?;
+        Ok(Self { functions: Arc::new(functions), _library: Arc::new(library) })
+    }
+
+    pub fn version(&self) -> String {
+        // SAFETY: returns a static string.
+        let version = unsafe { CStr::from_ptr((self.functions.libversion)()) };
+        version.to_string_lossy().into_owned()
+    }
+
+    /// The compile options that the library reports.
+    pub fn compile_options(&self) -> Vec<String> {
+        (0..)
+            .map_while(|n| {
+                // SAFETY: returns a static string, or null past the last option.
+                let option = unsafe { (self.functions.compileoption_get)(n) };
+                // SAFETY: not null, so a static C string.
+                (!option.is_null()).then(|| unsafe { CStr::from_ptr(option) })
+            })
+            .map(|option| option.to_string_lossy().into_owned())
+            .collect()
+    }
+}
 
 pub struct SqliteConnection {
     library: Library,
@@ -41,11 +164,10 @@ impl SqliteConnection {
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error {
             doing: doing(),
             message: "the path contains a zero byte".to_owned(),
-            code: Some(ErrorCode::Number(super::SQLITE_CANTOPEN)),
+            code: Some(ErrorCode::Number(SQLITE_CANTOPEN)),
             kind: ErrorKind::Storage,
         })?;
-        let flags =
-            super::SQLITE_OPEN_READWRITE | super::SQLITE_OPEN_CREATE | super::SQLITE_OPEN_NOMUTEX;
+        let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
         let mut db = ptr::null_mut();
         // SAFETY: a valid C string and a place for the handle; a null name means the default VFS.
         let code = unsafe {
@@ -54,7 +176,7 @@ impl SqliteConnection {
         // From here on dropping it closes the handle, which exists even after a failed open.
         let connection =
             Self { library: library.clone(), db, statements: Vec::new(), busy: Box::default() };
-        if code != super::SQLITE_OK {
+        if code != SQLITE_OK {
             return Err(connection.error(code, doing()));
         }
         let state = ptr::from_ref(&*connection.busy).cast_mut().cast();
@@ -127,12 +249,12 @@ impl SqliteConnection {
                 self.db,
                 sql.as_ptr().cast(),
                 sql.len() as c_int,
-                super::SQLITE_PREPARE_PERSISTENT,
+                SQLITE_PREPARE_PERSISTENT,
                 &raw mut statement,
                 &raw mut tail,
             )
         };
-        if code != super::SQLITE_OK {
+        if code != SQLITE_OK {
             return Err(self.error(code, preparing(sql)));
         }
         Ok(FirstStatement { statement, len: tail as usize - sql.as_ptr() as usize })
@@ -142,24 +264,22 @@ impl SqliteConnection {
     #[cold]
     fn error(&self, code: c_int, doing: String) -> Error {
         let (message, code) = if self.db.is_null() {
-            ("out of memory".to_owned(), super::SQLITE_NOMEM)
+            ("out of memory".to_owned(), SQLITE_NOMEM)
         } else {
             // SAFETY: the handle is open; the text is copied immediately.
             let message = unsafe { CStr::from_ptr((self.library.functions.errmsg)(self.db)) };
             // SAFETY: the handle is open.
             let extended = unsafe { (self.library.functions.extended_errcode)(self.db) };
-            let code = if extended == super::SQLITE_OK { code } else { extended };
+            let code = if extended == SQLITE_OK { code } else { extended };
             (message.to_string_lossy().into_owned(), code)
         };
         // The low byte of an extended code is the primary code.
         let kind = match code & 0xff {
-            super::SQLITE_BUSY => ErrorKind::Busy,
-            super::SQLITE_FULL => ErrorKind::StorageFull,
-            super::SQLITE_IOERR
-            | super::SQLITE_CORRUPT
-            | super::SQLITE_CANTOPEN
-            | super::SQLITE_NOTADB
-            | super::SQLITE_NOMEM => ErrorKind::Storage,
+            SQLITE_BUSY => ErrorKind::Busy,
+            SQLITE_FULL => ErrorKind::StorageFull,
+            SQLITE_IOERR | SQLITE_CORRUPT | SQLITE_CANTOPEN | SQLITE_NOTADB | SQLITE_NOMEM => {
+                ErrorKind::Storage
+            }
             _ => ErrorKind::Statement,
         };
         Error { doing, message, code: Some(ErrorCode::Number(code)), kind }
@@ -204,7 +324,7 @@ impl Connection for SqliteConnection {
                     }
                 }
             };
-            if code != super::SQLITE_OK {
+            if code != SQLITE_OK {
                 let doing = format!("binding parameter {position} of {}", prepared.sql);
                 return Err(self.error(code, doing));
             }
@@ -213,7 +333,7 @@ impl Connection for SqliteConnection {
         let code = loop {
             // SAFETY: the statement is prepared and bound.
             let code = unsafe { (functions.step)(stmt) };
-            if code != super::SQLITE_ROW {
+            if code != SQLITE_ROW {
                 break code;
             }
             answer.rows += 1;
@@ -223,7 +343,7 @@ impl Connection for SqliteConnection {
                 answer.digest = answer.digest.wrapping_add(digest);
             }
         };
-        if code != super::SQLITE_DONE {
+        if code != SQLITE_DONE {
             let error = self.error(code, executing(&prepared.sql));
             // SAFETY: the statement is prepared; the reset repeats the step's error code.
             unsafe { (functions.reset)(stmt) };
@@ -235,7 +355,7 @@ impl Connection for SqliteConnection {
         }
         // SAFETY: the statement is prepared.
         let code = unsafe { (functions.reset)(stmt) };
-        if code != super::SQLITE_OK {
+        if code != SQLITE_OK {
             return Err(self.error(code, executing(&prepared.sql)));
         }
         Ok(answer)
@@ -253,12 +373,12 @@ impl Connection for SqliteConnection {
             let code = loop {
                 // SAFETY: prepared just now, without parameters.
                 let code = unsafe { (self.library.functions.step)(statement) };
-                if code != super::SQLITE_ROW {
+                if code != SQLITE_ROW {
                     break code;
                 }
             };
             let done = match code {
-                super::SQLITE_DONE => Ok(()),
+                SQLITE_DONE => Ok(()),
                 _ => Err(self.error(code, executing(first))),
             };
             // SAFETY: prepared above and not used again.
@@ -274,13 +394,13 @@ impl Connection for SqliteConnection {
         let code = loop {
             // SAFETY: just prepared.
             let code = unsafe { (self.library.functions.step)(statement) };
-            if code != super::SQLITE_ROW {
+            if code != SQLITE_ROW {
                 break code;
             }
             rows.push(self.row_as_text(statement));
         };
         let rows = match code {
-            super::SQLITE_DONE => Ok(rows),
+            SQLITE_DONE => Ok(rows),
             _ => Err(self.error(code, executing(sql))),
         };
         // SAFETY: prepared above and not used again.
