@@ -2,57 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dbdyno_units::Bytes;
-use serde::{Deserialize, Serialize};
-
-use crate::Audit;
-use crate::audit::ObjectRecord;
-
-/// The difference of a build's command lines from the baseline's.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
-    /// Number of files with a recorded command line in both builds.
-    pub compared: usize,
-    /// Number of those with the same command line.
-    pub same: usize,
-    /// Flags that are not in the baseline, the most frequent first.
-    pub added: Vec<Change>,
-    /// Flags that are only in the baseline.
-    pub removed: Vec<Change>,
-    pub files: Vec<FileDifference>,
-    /// Files that are not in the baseline.
-    pub only_here: Vec<String>,
-    /// Files that are only in the baseline.
-    pub only_in_baseline: Vec<String>,
-    /// Sizes of linked files of the same name.
-    pub sizes: Vec<SizeDifference>,
-}
-
-/// A flag with the number of files in which it changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    pub flag: String,
-    pub files: usize,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileDifference {
-    pub file: String,
-    /// Flags that are not in the baseline.
-    pub added: Vec<String>,
-    /// Flags that are only in the baseline.
-    pub removed: Vec<String>,
-}
-
-/// Sizes of one linked file in both builds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SizeDifference {
-    pub file: String,
-    /// Its `.text`: in the baseline, and here.
-    pub text: (Option<Bytes>, Option<Bytes>),
-    /// Its size after `strip`: in the baseline, and here.
-    pub stripped: (Option<Bytes>, Option<Bytes>),
-}
+use crate::audit::{Audit, Change, Difference, FileDifference, ObjectRecord, SizeDifference};
 
 /// Compares an audit with that of a baseline. Files are matched by source or, if that is not
 /// recorded in both, by the path of the object in the build.

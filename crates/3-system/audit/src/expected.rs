@@ -7,8 +7,8 @@ use dbdyno_types::FlagCheck as Check;
 use serde::{Deserialize, Serialize};
 
 use crate::effective::{
-    Family, Fortify, LtoForm, Machine, Optimization, Profile, StackProtector, UnknownWord,
-    is_baseline, words,
+    Family, Fortify, LtoForm, Optimization, Profile, StackProtector, UnknownWord, is_baseline,
+    words,
 };
 use crate::flags::{CommandContext, interpret};
 
@@ -154,13 +154,7 @@ impl Expected {
     /// they are expected to be off.
     pub fn of_flags<S: AsRef<str>>(flags: &[S]) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| flag.as_ref().to_owned()).collect();
-        let context = CommandContext {
-            compiler: None,
-            language: None,
-            machine: Machine::default(),
-            macros: false,
-        };
-        let implied = interpret(context, &flags);
+        let implied = interpret(CommandContext::default(), &flags);
         Self {
             optimization: implied.optimization,
             lto: implied.lto.map(|lto| match lto {

@@ -23,8 +23,9 @@ mod read;
 pub mod text;
 
 pub use audit::{
-    Audit, Component, Evidence, Finding, FlagSet, InvalidAudit, Location, ObjectRecord, Severity,
-    Unreadable, VERSION, from_json, is_current, to_json,
+    Audit, Change, Component, Difference, Evidence, FileDifference, Finding, FlagSet, InvalidAudit,
+    Location, ObjectRecord, Severity, SizeDifference, Unreadable, VERSION, from_json, is_current,
+    to_json,
 };
 pub use binary::{
     Binary, BinaryKind, Code, Extension, ExtensionUse, Function, FunctionsFrom, Protections,
@@ -32,7 +33,7 @@ pub use binary::{
 };
 pub use collect::{FoundFiles, Progress, binary, build, build_watched, find_files};
 pub use dbdyno_types::FlagCheck as Check;
-pub use difference::{Change, Difference, FileDifference, SizeDifference, difference};
+pub use difference::difference;
 pub use effective::{
     Effective, Family, Fortify, LtoForm, Optimization, Position, Profile, RecordedCompiler,
     StackProtector, UnknownWord,

@@ -7,9 +7,10 @@ use std::fmt::Display;
 use dbdyno_text::{Cell, Column, Fact, Facts, Row, Section, Table, Text};
 use dbdyno_units::{Bytes, grouped};
 
-use crate::audit::{Component, Evidence, Finding, Location, Severity};
+use crate::audit::{
+    Change, Component, Difference, Evidence, FileDifference, Finding, Location, Severity,
+};
 use crate::binary::{Binary, Code, FunctionsFrom};
-use crate::difference::{Change, Difference, FileDifference};
 use crate::expected::Expected;
 use crate::{Audit, Check};
 

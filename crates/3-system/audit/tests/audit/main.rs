@@ -1,9 +1,7 @@
 //! Tests of audits on objects compiled with wrong, missing and leaked flags.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "as in tests, for their helpers")]
 
-mod archives;
 mod database;
-mod differences;
 mod lab;
 mod linked;
 mod lto;

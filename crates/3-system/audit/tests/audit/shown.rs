@@ -1,7 +1,7 @@
-//! Text and JSON output.
+//! Differences between two builds; text and JSON output.
 
 use dbdyno_audit::text::{sections, sections_of_difference};
-use dbdyno_audit::{Audit, difference};
+use dbdyno_audit::{Audit, Change, difference};
 use dbdyno_text::{Paint, Section, terminal};
 
 use crate::lab::{Lab, PROGRAM, expected};
@@ -78,4 +78,67 @@ fn audit_round_trips_through_json() {
     let audit = audit(&lab(), &["optimization=O3"]);
     let text = serde_json::to_string(&audit).unwrap();
     assert_eq!(serde_json::from_str::<Audit>(&text).unwrap(), audit);
+}
+
+#[test]
+fn added_and_removed_flags_are_counted_per_file() {
+    let (here, baseline) = (Lab::new(), Lab::new());
+    for name in ["x/a.o", "x/b.o"] {
+        baseline.object("gcc", "-g -O2 -fstack-protector-strong", name);
+        here.object("gcc", "-g -O3", name);
+    }
+    for lab in [&here, &baseline] {
+        lab.object("gcc", "-g -O2", "same.o");
+    }
+    here.object("gcc", "-g -O2", "new.o");
+    let difference = difference(&here.audit(&[]), &baseline.audit(&[]));
+    assert_eq!((difference.compared, difference.same), (3, 1));
+    let change = |flag: &str, files| Change { flag: flag.to_owned(), files };
+    assert_eq!(difference.added, [change("-O3", 2)]);
+    assert_eq!(difference.removed, [change("-O2", 2), change("-fstack-protector-strong", 2)]);
+    assert_eq!(difference.only_here, ["new.o"]);
+    assert_eq!(difference.files.len(), 2);
+    assert_eq!(difference.files[0].file, "x/a.o");
+}
+
+#[test]
+fn sources_in_different_directories_are_matched_by_relative_path() {
+    let (here, baseline) = (Lab::new(), Lab::new());
+    for (lab, level) in [(&here, "-O3"), (&baseline, "-O2")] {
+        for name in ["s/one.c", "s/two.c"] {
+            lab.write(name, "int f(void) { return 1; }\n");
+        }
+        let sources = lab.path().join("s");
+        for name in ["one", "two"] {
+            let source = sources.join(format!("{name}.c"));
+            lab.run("gcc", &format!("-g {level} -c {} -o {name}.{level}.o", source.display()));
+        }
+    }
+    let difference = difference(&here.audit(&[]), &baseline.audit(&[]));
+    assert_eq!(difference.compared, 2, "{difference:?}");
+    let names: Vec<&str> = difference.files.iter().map(|file| file.file.as_str()).collect();
+    assert_eq!(names, ["one.c", "two.c"]);
+}
+
+#[test]
+fn file_without_recorded_source_is_matched_by_object() {
+    let (here, baseline) = (Lab::new(), Lab::new());
+    baseline.object("gcc", "-g -O2", "x/a.o");
+    here.object("gcc", "-frecord-gcc-switches -O3 -flto", "x/a.o");
+    let difference = difference(&here.audit(&[]), &baseline.audit(&[]));
+    assert_eq!(difference.compared, 1, "{difference:?}");
+    assert!(difference.only_here.is_empty() && difference.only_in_baseline.is_empty());
+    assert!(difference.files[0].added.contains(&"-O3".to_owned()), "{difference:?}");
+}
+
+#[test]
+fn flags_implied_by_native_are_one_difference() {
+    let (here, baseline) = (Lab::new(), Lab::new());
+    baseline.object("gcc", "-g -O2", "a.o");
+    here.object("gcc", "-g -O2 -march=native", "a.o");
+    let difference = difference(&here.audit(&[]), &baseline.audit(&[]));
+    let added = &difference.files[0].added;
+    assert!(added.len() <= 3, "{added:?}");
+    let parts = added.iter().filter(|flag| flag.ends_with(" flags that native stands for)"));
+    assert_eq!(parts.count(), 1, "{added:?}");
 }
