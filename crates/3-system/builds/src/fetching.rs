@@ -156,11 +156,8 @@ impl Fetching<'_> {
 
     /// Waits for a lock that several sources or releases share.
     fn lock_shared(&self, path: &Path, purpose: &str) -> Result<Lock, BuildError> {
-        let folder = path.parent().unwrap_or(path);
-        open_folder(folder).map_err(io_error("creating", folder))?;
         let waiting = || (self.report)(format!("waiting for another dbdyno process to {purpose}"));
-        Lock::wait_unless(path, Sharing::Exclusive, self.cancel, waiting)
-            .map_err(io_error("locking", path))?
+        Lock::wait_unless(path, Sharing::Exclusive, self.cancel, waiting)?
             .ok_or_else(|| BuildError::cancelled(self.what))
     }
 

@@ -113,11 +113,8 @@ impl Entry {
         cancel: &AtomicBool,
         on_wait: impl FnOnce(),
     ) -> Result<Option<Lock>, BuildError> {
-        for folder in [&self.folder, &self.lock].into_iter().filter_map(|path| path.parent()) {
-            open_folder(folder).map_err(io_error("creating", folder))?;
-        }
+        open_parent(&self.folder)?;
         Lock::wait_unless(&self.lock, sharing, cancel, on_wait)
-            .map_err(io_error("locking", &self.lock))
     }
 
     /// Whether there is an entry, complete or not.
@@ -260,6 +257,11 @@ impl Drop for Making {
     }
 }
 
+fn open_parent(path: &Path) -> Result<(), BuildError> {
+    let folder = path.parent().unwrap_or(path);
+    open_folder(folder).map_err(io_error("creating", folder))
+}
+
 /// Makes an empty directory that only dbdyno's user can enter.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     remove(folder)?;
@@ -361,11 +363,12 @@ impl Lock {
         sharing: Sharing,
         cancel: &AtomicBool,
         on_wait: impl FnOnce(),
-    ) -> io::Result<Option<Self>> {
+    ) -> Result<Option<Self>, BuildError> {
+        open_parent(path)?;
         let mut on_wait = Some(on_wait);
         let start = Instant::now();
         while !cancel.load(Ordering::Relaxed) {
-            if let Some(lock) = Self::try_as(path, sharing)? {
+            if let Some(lock) = Self::try_as(path, sharing).map_err(io_error("locking", path))? {
                 return Ok(Some(lock));
             }
             if start.elapsed() > START_TIME

@@ -98,9 +98,6 @@ fn read(path: &Path) -> io::Result<String> {
 }
 
 /// Read the files and create a run directory. Nothing is written before all files have been parsed.
-///
-/// # Errors
-/// A file cannot be read or parsed, the baseline is unknown, or the run cannot be written.
 pub fn import(request: &Request) -> Result<Imported, ImportError> {
     let mut values: Vec<Value> = Vec::new();
     let mut text = String::new();
