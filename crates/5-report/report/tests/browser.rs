@@ -34,7 +34,7 @@ const CHECKS: [(&str, Check); 11] = [
 #[test]
 fn page_works_in_a_browser() {
     if std::env::var_os("DBDYNO_SKIP_BROWSER").is_some_and(|value| value == "1") {
-        return;
+        return dbdyno_fuzz::skip("DBDYNO_SKIP_BROWSER is set");
     }
     let mut browser = Browser::start();
     let mut failed = Vec::new();

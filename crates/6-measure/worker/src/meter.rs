@@ -186,8 +186,7 @@ mod tests {
         let Some((minor, major)) = faults(Counter::MinorFaults).zip(faults(Counter::MajorFaults))
         else {
             // A sandbox may forbid the system call altogether.
-            assert!(!counting.missing.is_empty());
-            return;
+            return dbdyno_fuzz::skip(&format!("no counters: {}", counting.missing[0].reason));
         };
         // With huge pages, 4 faults are sufficient.
         assert!(accounted >= 4, "{accounted}");
