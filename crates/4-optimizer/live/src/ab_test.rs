@@ -3,10 +3,9 @@
 //!
 //! A comparison before and after the optimization would be biased by changes of the workload.
 
-use std::fmt;
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
+use std::{fmt, thread};
 
 use dbdyno_machine::ProcessTree;
 use dbdyno_stats::{Direction, Verdict, median_with_interval};

@@ -13,15 +13,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use dbdyno_relayout::{AddressMap, VirtualSlot};
 use serde::Serialize;
 
-use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, PatchedMapping};
 use crate::memory::PagedReader;
-use crate::patch::Patch;
-use crate::patch::PatchList;
+use crate::patch::{Patch, PatchList};
 use crate::process::Process;
 use crate::replace::Switched;
-use crate::symbols;
 use crate::trace::restore_priorities;
+use crate::{LiveError, symbols};
 use activation::Moving;
 pub use activation::redirected;
 pub use areas::MAX_CODE;

@@ -17,8 +17,7 @@ use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::attachment::{Activation, Attachment};
-use crate::optimize::readable_modules;
-use crate::optimize::{lay_out_in, patch};
+use crate::optimize::{lay_out_in, patch, readable_modules};
 use crate::patch::Patch;
 use crate::replace::Switched;
 use crate::target::{Target, descendants};

@@ -14,8 +14,7 @@ use serde::Serialize;
 
 use crate::attachment::Attachment;
 use crate::journal::{Area, Generation};
-use crate::module::Module;
-use crate::module::{GENERATED, HotModule, HotModules, hot_modules};
+use crate::module::{GENERATED, HotModule, HotModules, Module, hot_modules};
 use crate::patch::{BytePatch, CodeSymbol, JUMP_SIZE, MemoryBlock, Patch};
 use crate::replace::Switched;
 use crate::threads::threads;

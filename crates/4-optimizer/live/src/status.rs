@@ -7,14 +7,13 @@ use dbdyno_machine::ProcessIdentity;
 use dbdyno_units::Bytes;
 use serde::Serialize;
 
-use crate::LiveError;
 use crate::attachment::{Activation, Attachment, MAX_CODE, redirected};
 use crate::journal::{GenerationState, JournalRecord, find_record, live_records};
 use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
 use crate::target::Target;
 use crate::threads::retry_while_busy;
-use crate::{symbols, unwind};
+use crate::{LiveError, symbols, unwind};
 
 /// The status of an optimized process.
 #[derive(Clone, Debug, Serialize)]

@@ -9,13 +9,12 @@ use std::ops::Range;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
-use crate::LiveError;
-use crate::arch;
 use crate::journal::{Area, Generation};
 use crate::module::Module;
 use crate::patch::PAGE;
 use crate::process::Process;
 use crate::trace::{self, FunctionCall, StubData};
+use crate::{LiveError, arch};
 
 /// Addresses of the functions of the process's unwinder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! Optimizes the processes of chosen programs when they are busy, and again when their work changes.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use dbdyno_document::Document;
 use dbdyno_machine::ProcessIdentity;
@@ -15,8 +14,7 @@ use serde::Serialize;
 
 use crate::LiveError;
 use crate::attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE};
-use crate::job::ProcessProfile;
-use crate::job::{Event, OptimizeJob, Supervision};
+use crate::job::{Event, OptimizeJob, ProcessProfile, Supervision};
 use crate::journal::{Generation, GenerationState};
 use crate::module::{coverage, map_to_original};
 use crate::optimize::OptimizeError;

@@ -3,8 +3,7 @@
 use gimli::{EndianSlice, LittleEndian, Reader};
 
 use crate::RejectReason;
-use crate::bytes::{ConstantMemory, Cursor, put_uleb};
-use crate::bytes::{Reference, pointer, size_of, value};
+use crate::bytes::{ConstantMemory, Cursor, Reference, pointer, put_uleb, size_of, value};
 
 const OMIT: u8 = gimli::DW_EH_PE_omit.0;
 const INDIRECT: u8 = gimli::DW_EH_PE_indirect.0;

@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::block_counts::adjust_estimates;
-use crate::block_counts::{SortedSamples, observations};
+use crate::block_counts::{SortedSamples, adjust_estimates, observations};
 use crate::emit::{EmittedCode, Emitter, PAGE};
 use crate::flags::counter_places;
-use crate::layout::MovedFunction;
-use crate::layout::Prediction;
+use crate::layout::{MovedFunction, Prediction};
 use crate::select::Selector;
 use crate::{
     AddressMap, AddressSpace, EntryPatch, LayoutError, Module, Options, RegionRequest,

@@ -8,12 +8,10 @@ use dbdyno_relayout::AddressMap;
 
 use crate::attachment::{Activation, Attachment, original_address};
 use crate::journal::{Area, Generation, GenerationState};
-use crate::memory::Maps;
-use crate::memory::PagedReader;
+use crate::memory::{Maps, PagedReader};
 use crate::patch::{BytePatch, Patch};
 use crate::process::Process;
-use crate::replace::{GenerationTarget, SwitchPlan};
-use crate::replace::{Moves, Switched, replace};
+use crate::replace::{GenerationTarget, Moves, SwitchPlan, Switched, replace};
 use crate::threads::retry_while_busy;
 use crate::unwind::Unwinder;
 use crate::{LiveError, unwind};

@@ -16,10 +16,9 @@ use crate::memory::{Mapping, Maps};
 use crate::patch::PAGE;
 use crate::probe::Status;
 use crate::replace::{in_use, is_in_use};
-use crate::symbols;
 use crate::trace::{KnownCode, SystemCall, check_filters, find_unused_code, make_system_calls};
 use crate::unwind::Unwinder;
-use crate::{LiveError, unwind};
+use crate::{LiveError, symbols, unwind};
 
 pub(super) const HUGE_PAGE: u64 = 2 << 20;
 /// Maximum size of all new code in a process, including replaced code that is kept.

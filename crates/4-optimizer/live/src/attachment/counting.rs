@@ -10,8 +10,7 @@ use crate::patch::{PAGE, Patch};
 use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
 use crate::target::descendants;
-use crate::threads::identify;
-use crate::threads::retry_while_busy;
+use crate::threads::{identify, retry_while_busy};
 
 impl Attachment {
     /// As [`Attachment::reserve`], with writable memory for counters.

@@ -5,11 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::{Activation, Attachment};
-use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState, JournalRecord, find_map, live_records};
 use crate::patch::BytePatch;
 use crate::replace::Switched;
-use crate::unwind;
+use crate::{LiveError, unwind};
 use dbdyno_machine::ProcessIdentity;
 
 /// A generation of another process, as found in this one.

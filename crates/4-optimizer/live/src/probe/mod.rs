@@ -15,8 +15,7 @@ use crate::journal::{Area, find_record};
 use crate::memory::Maps;
 use crate::process::{ProbeOptions, Process};
 use crate::threads::identify;
-pub(crate) use content::check_executable;
-pub(crate) use content::{check_memory_writes, check_ptrace_scope, program};
+pub(crate) use content::{check_executable, check_memory_writes, check_ptrace_scope, program};
 pub(crate) use status::{FilterMode, Status};
 
 /// The result of a check.

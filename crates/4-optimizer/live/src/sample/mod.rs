@@ -4,11 +4,8 @@ mod budget;
 mod events;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
-use std::fs;
-use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, fs, io, thread};
 
 use dbdyno_machine::ProcStat;
 use dbdyno_relayout::Samples;
@@ -18,11 +15,9 @@ use serde::Serialize;
 use crate::LiveError;
 use crate::target::raise_file_limit;
 use crate::threads::threads;
-pub use budget::SamplingCost;
-pub use budget::{DEFAULT_FREQUENCY, SamplingPlan, SamplingRequest};
+pub use budget::{DEFAULT_FREQUENCY, SamplingCost, SamplingPlan, SamplingRequest};
 use dbdyno_units::Share;
-use events::Counts;
-use events::{EventOptions, Events};
+use events::{Counts, EventOptions, Events};
 
 /// What triggers a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

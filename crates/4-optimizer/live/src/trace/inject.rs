@@ -8,21 +8,18 @@ use std::time::{Duration, Instant};
 use dbdyno_units::Nanos;
 
 use super::raw::{self, Registers};
-use super::restart;
-use super::seccomp;
 use super::session::{StoppedThread, UnstoppedThreads, present_call};
 use super::stacks::{StackWord, Stacks};
 use super::stub::{self, FunctionCall, StubData, SystemCall};
-use crate::LiveError;
-use crate::arch;
-use crate::memory::ProcessMemory;
-use crate::memory::{Mapping, Maps};
+use super::{restart, seccomp};
+use crate::memory::{Mapping, Maps, ProcessMemory};
 use crate::module::Module;
 use crate::probe::{FilterMode, Status};
 use crate::process::Process;
 use crate::threads::{check_alive, has_ended, is_kernel_worker, threads};
 use crate::trace::restart::is_in_critical_section;
 use crate::watchdog::{MIN_LIMIT, Watchdog, watched};
+use crate::{LiveError, arch};
 
 /// A thread that does not stop in this time is skipped.
 const STOP_WITHIN: Duration = Duration::from_millis(20);

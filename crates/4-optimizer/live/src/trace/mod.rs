@@ -16,7 +16,6 @@ pub(crate) use priorities::restore_priorities;
 pub(crate) use restart::is_in_critical_section;
 pub(crate) use session::StoppedProcess;
 pub(crate) use stacks::{KnownCode, Stacks, is_code_in_use, ranges_in_use};
-pub(crate) use stub::find_unused_code;
 pub(crate) use stub::{
-    FunctionCall, StubData, SystemCall, size_of_functions, size_of_system_calls,
+    FunctionCall, StubData, SystemCall, find_unused_code, size_of_functions, size_of_system_calls,
 };

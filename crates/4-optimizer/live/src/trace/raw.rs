@@ -3,8 +3,7 @@
 //! All calls must be made on the thread that seized. When that thread ends, for whatever reason, the
 //! kernel releases and resumes every thread that it had seized: `PTRACE_O_EXITKILL` is never set.
 
-use std::io;
-use std::ptr;
+use std::{io, ptr};
 
 use crate::arch::check;
 pub(crate) use crate::arch::{Registers, registers, set_registers};

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::raw::Registers;
 use crate::LiveError;
-use crate::memory::Maps;
-use crate::memory::{ProcessMemory, WORD, words_of};
+use crate::memory::{Maps, ProcessMemory, WORD, words_of};
 use crate::process::Process;
 
 /// Data for reading stacks, collected before the threads are stopped.

@@ -1,7 +1,6 @@
 //! Huge pages for new code.
 
-use std::fs;
-use std::thread;
+use std::{fs, thread};
 
 use dbdyno_live::{Module, ProbeOptions};
 

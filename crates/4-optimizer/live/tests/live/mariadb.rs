@@ -1,11 +1,10 @@
 //! A stock server, optimized while clients run queries with known results.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use dbdyno_live::{
     Activation, Attachment, Module, ProbeOptions, Process, SamplingOptions, map_to_original,

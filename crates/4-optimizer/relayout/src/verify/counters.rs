@@ -8,8 +8,9 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
-use iced_x86::{OpKind, RflagsBits};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register, RflagsBits,
+};
 
 use super::{decode, direct};
 use crate::{Module, Relayout};

@@ -6,13 +6,11 @@ mod readings;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 use std::time::Instant;
+use std::{fs, io, thread};
 
 use dbdyno_engines::server::{Installation, Network, Server, ServerDirs, ServerError, ServerPlan};
 use dbdyno_machine::ProcessTree;
