@@ -5,7 +5,7 @@ use std::io;
 
 use crate::LiveError;
 
-/// Checks that processes can be optimized on this machine.
+/// Checks that machine code can be read and processes be optimized on this machine.
 ///
 /// # Errors
 /// It is not x86-64.
@@ -13,7 +13,11 @@ pub fn check_platform() -> Result<(), LiveError> {
     if cfg!(target_arch = "x86_64") {
         Ok(())
     } else {
-        Err(LiveError::failed("the live optimizer needs x86-64", "", ""))
+        let machine = std::env::consts::ARCH;
+        let what = format!(
+            "the live optimizer and profiles from samples need x86-64, and this machine is {machine}"
+        );
+        Err(LiveError::failed(what, "", ""))
     }
 }
 

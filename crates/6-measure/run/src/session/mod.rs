@@ -63,6 +63,7 @@ pub fn start_run(
     directory: &Path,
     options: &Options<'_>,
 ) -> Result<Outcome, RunError> {
+    readiness::check_platform(experiment)?;
     if stored_run::remove_empty_run(directory, experiment_text, &options.worker)? {
         let directory = directory.display();
         (options.progress)(RunEvent::Stage(format!(
@@ -193,9 +194,10 @@ impl<'a> Session<'a> {
         self.complete()
     }
 
-    /// Checks what can be checked before anything is compiled or loaded: free disk space, and the
+    /// Checks what can be checked before anything is compiled or loaded: the architecture, free disk space, and the
     /// access to all existing servers.
     fn check_before_work(&self) -> Result<(), RunError> {
+        readiness::check_platform(self.experiment)?;
         let directory = self.recorder.results.directory().path();
         if StoredData::of(directory).places.is_empty() {
             data::check_planned_space(self.experiment, directory)?;

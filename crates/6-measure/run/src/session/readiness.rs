@@ -66,6 +66,9 @@ impl Readiness {
             Err(error) => readiness.problems.push(error.to_string()),
         }
         let hosts = readiness.hosts(experiment, worker);
+        if let Err(error) = check_platform(experiment) {
+            readiness.problems.push(error.to_string());
+        }
         let mut compilers = BTreeMap::new();
         let mut programs = Vec::new();
         for candidate in &experiment.candidates {
@@ -288,6 +291,16 @@ impl Readiness {
                 self.problems.push(RunError::no_space(&path, needed, free).to_string());
             }
         }
+    }
+}
+
+/// Checks that servers can be optimized while they run, if the experiment says so. Hosts of servers have the
+/// architecture of this machine, because they run this program.
+pub(crate) fn check_platform(experiment: &Experiment) -> Result<(), RunError> {
+    match experiment.candidates.iter().find(|candidate| candidate.live.is_some()) {
+        Some(Candidate { name, .. }) => dbdyno_live::check_platform()
+            .map_err(|error| RunError::Other(format!("candidate {name}: {error}"))),
+        None => Ok(()),
     }
 }
 

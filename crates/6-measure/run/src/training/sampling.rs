@@ -89,8 +89,9 @@ pub(crate) struct SampledProcess {
     pub family: bool,
 }
 
-/// Checks that this machine permits sampling.
+/// Checks that this machine permits sampling, and that dbdyno can read its machine code.
 pub(crate) fn check_permitted() -> Result<(), SamplingError> {
+    dbdyno_live::check_platform()?;
     let options = SamplingOptions {
         time: Duration::from_millis(1),
         frequency: FREQUENCY,
