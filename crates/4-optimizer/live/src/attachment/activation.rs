@@ -241,11 +241,14 @@ impl Attachment {
         modified.map_or(Ok(switched), Err)
     }
 
-    /// The generation that a redo activates: the active one, else the newest inactive one.
+    /// The generation that a redo activates: the active one, else the newest that was undone, also if dbdyno was
+    /// killed before it recorded that.
     pub(super) fn newest_redoable(&self) -> Result<Option<usize>, LiveError> {
-        let is_inactive = |it: &Generation| it.state == GenerationState::Inactive;
+        use GenerationState::{Active, Inactive, Switching};
+        let is_undone =
+            |it: &Generation| !it.counts && matches!(it.state, Active | Inactive | Switching);
         let newest = self.activations()?.iter().rposition(|it| *it != Activation::Inactive);
-        let newest = newest.or_else(|| self.generations().iter().rposition(is_inactive));
+        let newest = newest.or_else(|| self.generations().iter().rposition(is_undone));
         Ok(newest.or_else(|| self.generations().iter().rposition(|it| !it.entries.is_empty())))
     }
 

@@ -94,6 +94,35 @@ fn inactive_optimization_can_be_redone_after_counting() {
 }
 
 #[test]
+fn optimization_can_be_redone_after_undo_was_killed_before_it_was_recorded() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let samples = samples(&attachment);
+    optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
+    let number = attachment.generations().last().unwrap().number;
+    assert_eq!(counted(&mut attachment, &BURSTS).report.fallback, None);
+    assert_eq!(active(&attachment), [number]);
+    let journal = std::fs::read_dir(program.state()).unwrap().next().unwrap().unwrap();
+    let journal = journal.path().join("journal.json");
+    for undo_again in [false, true] {
+        let before = std::fs::read(&journal).unwrap();
+        attachment.undo().unwrap();
+        drop(attachment);
+        std::fs::write(&journal, before).unwrap();
+        attachment = attach(&program, &victim);
+        if undo_again {
+            attachment.undo().unwrap();
+        }
+        attachment.redo().unwrap();
+        assert_eq!(active(&attachment), [number]);
+        victim.assert_alive();
+    }
+    attachment.undo().unwrap();
+    victim.end();
+}
+
+#[test]
 fn slowdown_is_relative_to_the_original_code_also_after_an_optimization() {
     // Its threads wait often enough to measure it.
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
