@@ -96,17 +96,6 @@ pub enum OptimizeError {
     },
     #[error("cancelled; the code that was active before is active again")]
     Cancelled,
-    /// Most of the time is spent in generated code.
-    #[error(
-        "process {pid} was not changed: {percent}% of its samples are in {GENERATED}, and only code \
-         in files can be optimized"
-    )]
-    Generated {
-        /// Process ID.
-        pid: u32,
-        /// Share of the samples, in percent.
-        percent: u64,
-    },
 }
 
 /// What is unchanged after a refusal.
@@ -209,7 +198,11 @@ pub(crate) fn readable_modules(
     if modules.found.is_empty() && modules.generated * 2 > samples.total() {
         let pid = attachment.process().pid();
         let percent = modules.generated * 100 / samples.total();
-        return Err(OptimizeError::Generated { pid, percent });
+        let what = format!(
+            "process {pid} was not changed: {percent}% of its samples are in {GENERATED}, and only code \
+             in files can be optimized"
+        );
+        return Err(LiveError::failed(what, "", "").into());
     }
     Ok(modules)
 }
