@@ -146,6 +146,14 @@ fn program_runs_and_is_undoable_after_dbdyno_is_killed_at_many_moments() {
 }
 
 fn kill_at_moments(count: u64) {
+    at_moments(count, |optimizer, victim| {
+        drop(optimizer);
+        victim.assert_alive();
+    });
+}
+
+/// Ends dbdyno with `end` at moments of its work.
+fn at_moments(count: u64, end: impl Fn(Optimizer, &mut Victim)) {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
     // If it is killed right after a thread has stopped, the kernel ends its wait with EINTR.
@@ -153,8 +161,7 @@ fn kill_at_moments(count: u64) {
     for moment in moments(count) {
         let optimizer = Optimizer::start(&program, &victim);
         sleep(moment);
-        drop(optimizer);
-        victim.assert_alive();
+        end(optimizer, &mut victim);
         assert_undoable(&program, &mut victim);
     }
     victim.end();
@@ -172,20 +179,11 @@ fn program_runs_after_dbdyno_is_stopped_at_many_moments() {
 }
 
 fn stop_at_moments(count: u64) {
-    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
-    let mut victim = program.start();
-    // If it is killed right after a thread has stopped, the kernel ends its wait with EINTR.
-    victim.accept_eintr();
-    for moment in moments(count) {
-        let optimizer = Optimizer::start(&program, &victim);
-        sleep(moment);
+    at_moments(count, |optimizer, victim| {
         optimizer.signal(libc::SIGSTOP);
         // It responds when its threads run: immediately, or after the watchdog killed dbdyno.
         victim.assert_alive();
-        drop(optimizer);
-        assert_undoable(&program, &mut victim);
-    }
-    victim.end();
+    });
 }
 
 #[test]
