@@ -53,8 +53,8 @@ pub enum LiveCommand {
     poll_interval = \"10s\"\n  \
     profile = \"20s\"         # how long to sample\n  \
     max_overhead = \"5%\"     # CPU time that sampling may take; lowers the rate\n  \
-    coverage = \"70%\"        # optimize again if fewer samples are in optimized code\n  \
-    counts = \"exact\"        # or \"sampled\": executions of code are estimated from samples\n  \
+    coverage = \"70%\"        # optimize again if fewer samples are in new code\n  \
+    counts = \"exact\"        # or \"sampled\": estimated from the samples\n  \
     once = false            # true: optimize each process once only\n  \
     unmap = false           # true: unmap replaced code that no thread uses")]
 pub struct Watch {
@@ -133,17 +133,9 @@ pub struct AttachOptions {
     #[arg(long, value_name = "MS", default_value_t = DEFAULT_MAX_PAUSE.as_millis() as u64,
         value_parser = clap::value_parser!(u64).range(5..=10_000))]
     max_pause: u64,
-    /// Accept a process whose system call filter (seccomp) dbdyno cannot read. It must permit mmap, munmap,
-    /// madvise and rt_sigprocmask
-    #[arg(long)]
-    allow_seccomp: bool,
 }
 
 impl AttachOptions {
-    pub fn probe(&self) -> ProbeOptions {
-        ProbeOptions { allow_seccomp: self.allow_seccomp, unmap: false }
-    }
-
     pub fn max_pause(&self) -> Duration {
         Duration::from_millis(self.max_pause)
     }
@@ -163,6 +155,10 @@ pub struct Optimize {
     /// Sample, and show what would be done, without changing the process
     #[arg(long)]
     pub dry_run: bool,
+    /// Accept a process whose system call filter (seccomp) dbdyno cannot read. It must permit mmap, munmap,
+    /// madvise and rt_sigprocmask
+    #[arg(long)]
+    pub allow_seccomp: bool,
     /// Optimize even with too few samples, which may make the process slower
     #[arg(long)]
     pub force: bool,
@@ -237,6 +233,6 @@ fn overhead(text: &str) -> Result<Share, String> {
 
 impl Optimize {
     pub fn probe(&self) -> ProbeOptions {
-        ProbeOptions { unmap: self.unmap, ..self.target.options.probe() }
+        ProbeOptions { allow_seccomp: self.allow_seccomp, unmap: self.unmap }
     }
 }

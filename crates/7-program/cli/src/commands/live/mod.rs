@@ -146,7 +146,7 @@ impl Session {
 
     /// A process that executes no call for dbdyno, so its system call filter does not matter.
     fn target(&self, pid: u32, options: &AttachOptions) -> Target {
-        let probe = ProbeOptions { allow_seccomp: true, ..options.probe() };
+        let probe = ProbeOptions { allow_seccomp: true, ..ProbeOptions::default() };
         let (state, max_pause) = (self.state.clone(), options.max_pause());
         Target { pid, family: false, state, probe, max_pause }
     }
@@ -217,6 +217,7 @@ fn line(pid: u32, command: &str) -> String {
 /// The command line of a process.
 fn command(pid: u32) -> String {
     match fs::read(format!("/proc/{pid}/cmdline")) {
+        Ok(words) if words.is_empty() => "a thread of the kernel, or it has exited".to_owned(),
         Ok(words) => {
             let text = String::from_utf8_lossy(&words).replace('\0', " ");
             visible(text.trim_end()).into_owned()
