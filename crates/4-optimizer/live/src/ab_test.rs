@@ -321,7 +321,7 @@ impl fmt::Display for AbTestResult {
                 self.measured
             );
         };
-        write!(f, "CPU time per work × {ratio:.3} (95% interval {low:.3} to {high:.3}): ")?;
+        write!(f, "CPU time per unit of work × {ratio:.3} (95% interval {low:.3} to {high:.3}): ")?;
         f.write_str(match self.verdict {
             AbTestVerdict::Better => "better",
             AbTestVerdict::Worse => "worse",
@@ -359,7 +359,7 @@ mod tests {
         let wide = [0.765, 0.78, 0.8, 0.82, 0.832, 0.84, 0.9, 1.0, 1.05, 1.103];
         assert_eq!(
             text(&wide),
-            "CPU time per work × 0.836 (95% interval 0.765 to 1.103): not proven better, because the \
+            "CPU time per unit of work × 0.836 (95% interval 0.765 to 1.103): not proven better, because the \
              interval contains 1"
         );
         assert!(text(&[0.8; 3]).starts_with("not proven: work was done in 3 of 10 pairs"));

@@ -12,9 +12,11 @@ use dbdyno_units::{Bytes, Nanos};
 
 use crate::output;
 
-/// A line of the report on an optimization.
+/// A row of the report on an optimization.
 fn row(label: &str, value: &str) -> String {
-    format!("  {label:<12} {value}\n")
+    let mut text = String::new();
+    output::wrapped(&mut text, &format!("  {label:<12} "), value);
+    text
 }
 
 /// The report on an optimization.
@@ -100,7 +102,7 @@ pub(super) fn event(event: &Event<'_>) -> String {
         Event::Counting => "counting executions".to_owned(),
         Event::Step(step) => (*step).to_owned(),
         Event::AbTest(time) => {
-            format!("A/B test of optimized and original code for {time:?}")
+            format!("A/B test of optimized and original code for {}", Nanos::from(*time))
         }
         Event::TimePasses(_) => String::new(),
     }
@@ -142,26 +144,26 @@ pub(super) fn status(status: &ProcessStatus) -> String {
     };
     let mut text = format!("Process {}: {}\n", known.pid, known.program.display());
     for generation in &known.generations {
-        text.push_str(&format!(
-            "  optimization {}: {} of {} functions redirected, {} of code; {}\n",
-            generation.number,
+        let line = format!(
+            "{} of {} functions redirected, {} of code; {}",
             generation.redirected,
             generation.entries,
             generation.bytes,
             state(generation),
-        ));
+        );
+        output::wrapped(&mut text, &format!("  optimization {}: ", generation.number), &line);
     }
     if known.kept.as_bytes() > 0 {
-        text.push_str(&format!(
-            "  memory: {} of at most {}, {} of it replaced code that is kept; `dbdyno live optimize --unmap` \
-             frees what no thread uses\n",
+        let line = format!(
+            "{} of at most {}, {} of it replaced code that is kept; `dbdyno live optimize --unmap` \
+             frees what no thread uses",
             known.code, known.max_code, known.kept
-        ));
+        );
+        output::wrapped(&mut text, "  memory: ", &line);
     }
     if known.exceptions_take_lock {
-        text.push_str(
-            "  warning: with libgcc 12 or older each C++ exception takes a lock that all threads share\n",
-        );
+        let line = "with libgcc 12 or older each C++ exception takes a lock that all threads share";
+        output::wrapped(&mut text, "  warning: ", line);
     }
     if let Some(script) = &known.gdb {
         text.push_str(&format!("  gdb: source {}\n", script.display()));
@@ -174,12 +176,15 @@ fn state(generation: &GenerationStatus) -> &'static str {
         (_, Activation::Full | Activation::Partial) if generation.counts => {
             "counts executions, which is slow; interrupted; `dbdyno live undo` ends it"
         }
+        (GenerationState::Active | GenerationState::Switching, Activation::Inactive) => {
+            "interrupted; inactive"
+        }
         (GenerationState::Active, _) => "active",
         (GenerationState::Inactive, _) => "inactive; `dbdyno live redo` activates it",
+        (GenerationState::Retired, _) if generation.counts => "counted executions; its code is kept",
         (GenerationState::Retired, _) => "replaced; its code is kept",
         (GenerationState::Freeing, _) => "replaced; being freed",
         (GenerationState::Preparing, _) => "interrupted; the next optimization removes it",
-        (GenerationState::Switching, Activation::Inactive) => "interrupted; inactive",
         (GenerationState::Switching, _) => "interrupted; `dbdyno live undo` or `redo` finishes it",
     }
 }
