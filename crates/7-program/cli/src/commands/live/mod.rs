@@ -11,6 +11,7 @@ use dbdyno_live::{
     LiveError, ProbeOptions, Switch, SwitchReport, Target, descendants, end_counting_after_input,
     live_records, probe, process_statuses, switch_all,
 };
+use dbdyno_text::{Block, Paint, Text, write_blocks};
 use dbdyno_units::visible;
 use serde_json::{Value, json};
 
@@ -44,21 +45,22 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
 }
 
 impl Session {
-    fn print(&self, value: &Value, text: &str) {
+    /// Prints a result, as JSON or as text.
+    fn print(&self, value: &Value, blocks: &[Block]) {
         if self.json {
-            output::print_json(&format!("{value:#}\n"));
-        } else {
-            output::print(text);
+            return output::print_json(&format!("{value:#}\n"));
         }
+        print_blocks(blocks);
     }
 
     /// That no process is optimized, or not this one.
-    fn nothing_optimized(&self, pid: Option<u32>) -> String {
+    fn nothing_optimized(&self, pid: Option<u32>) -> Block {
         let what = pid.map_or_else(
             || "No process is optimized".to_owned(),
             |pid| format!("Process {pid} is not optimized"),
         );
-        format!("{what}, according to the journals in {}.\n", self.state.display())
+        let text = format!("{what}, according to the journals in {}.", self.state.display());
+        Text::new(text).into()
     }
 
     fn status(&self, status: &Status) -> Result<ExitCode, CliError> {
@@ -70,11 +72,11 @@ impl Session {
             return self.check(status.pid);
         }
         let statuses = process_statuses(&self.state, status.pid);
-        let mut lines: String = statuses.iter().map(text::status).collect();
-        if lines.is_empty() {
-            lines = self.nothing_optimized(status.pid);
+        let mut blocks: Vec<Block> = statuses.iter().flat_map(text::status).collect();
+        if blocks.is_empty() {
+            blocks.push(self.nothing_optimized(status.pid));
         }
-        self.print(&json!(statuses), &lines);
+        self.print(&json!(statuses), &blocks);
         Ok(ExitCode::SUCCESS)
     }
 
@@ -90,11 +92,11 @@ impl Session {
                 Err(error) => return Err(error.into()),
             }
         }
-        let mut lines: String = probes.iter().map(text::probe).collect();
-        if lines.is_empty() {
-            lines = self.nothing_optimized(pid);
+        let mut blocks: Vec<Block> = probes.iter().flat_map(text::probe).collect();
+        if blocks.is_empty() {
+            blocks.push(self.nothing_optimized(pid));
         }
-        self.print(&json!(probes), &lines);
+        self.print(&json!(probes), &blocks);
         let is_forbidden = probes.iter().any(|probe| !probe.optimizable);
         Ok(if is_forbidden { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
@@ -112,7 +114,7 @@ impl Session {
         refuse_without_option(&undo.more.pids)?;
         let pids = self.listed();
         if pids.is_empty() {
-            self.print(&json!([]), &self.nothing_optimized(None));
+            self.print(&json!([]), &[self.nothing_optimized(None)]);
             return Ok(ExitCode::SUCCESS);
         }
         self.switch(pids, None, &undo.options, Switch::Undo)
@@ -131,8 +133,8 @@ impl Session {
         let target = self.target(root.unwrap_or(0), options);
         let (reports, error_of_root) = switch_all(&target, root, pids, switch);
         if error_of_root.is_none() || !reports.is_empty() {
-            let lines: String = reports.iter().map(|it| text::switched(it, switch)).collect();
-            self.print(&json!(reports), &lines);
+            let blocks: Vec<_> = reports.iter().map(|it| text::switched(it, switch)).collect();
+            self.print(&json!(reports), &blocks);
         }
         let has_failed = reports.iter().any(|it| matches!(it, SwitchReport::Failed { .. }));
         let code = if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
@@ -144,9 +146,8 @@ impl Session {
         }
     }
 
-    /// A process that executes no call for dbdyno, so its system call filter does not matter.
     fn target(&self, pid: u32, options: &AttachOptions) -> Target {
-        let probe = ProbeOptions { allow_seccomp: true, ..ProbeOptions::default() };
+        let probe = ProbeOptions::WITHOUT_CALLS;
         let (state, max_pause) = (self.state.clone(), options.max_pause());
         Target { pid, family: false, state, probe, max_pause }
     }
@@ -162,6 +163,12 @@ impl Session {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn print_blocks(blocks: &[Block]) {
+    let mut text = String::new();
+    write_blocks(&mut text, blocks, output::width(), Paint::new(false));
+    output::print(&text);
 }
 
 /// The process and, if requested, its descendants. They are listed after the process was switched: those that are

@@ -1,91 +1,78 @@
-//! The texts of the live optimizer, each from the value that is printed as JSON.
+//! What the live optimizer did, each from the value that is printed as JSON.
 
 use std::time::Duration;
 
 use dbdyno_live::{
     Activation, CheckResult, DryRun, Event, GenerationState, GenerationStatus, Member,
-    MemberOutcome, Outcome, Probe, ProcessStatus, Switch, SwitchReport, WatchReport,
+    MemberOutcome, NewCode, Outcome, Probe, ProcessStatus, Switch, SwitchReport, WatchReport,
 };
-use dbdyno_machine::OwnUsage;
-use dbdyno_relayout::{SampleRequirement, Statistics, TooFewSamples};
+use dbdyno_relayout::{SampleRequirement, TooFewSamples};
+use dbdyno_text::{Block, Fact, Facts, Text};
 use dbdyno_units::{Bytes, Nanos};
 
-use crate::output;
-
-/// A row of the report on an optimization.
-fn row(label: &str, value: &str) -> String {
-    let mut text = String::new();
-    output::wrapped(&mut text, &format!("  {label:<12} "), value);
-    text
+/// A title, and below it labels of at least `least` columns with their texts.
+fn titled(title: String, least: usize, rows: Vec<Fact>) -> Vec<Block> {
+    let facts = Facts { indent: 2, gap: 1, least, repeats: true, ..Facts::new(rows) };
+    vec![Text::new(title).into(), facts.into()]
 }
+
+/// Least width of the labels of reports on optimizations.
+const LABEL: usize = 12;
 
 /// The report on an optimization.
-pub(super) fn optimized(outcome: &Outcome) -> String {
+pub(super) fn optimized(outcome: &Outcome) -> Vec<Block> {
     let done = &outcome.optimized;
-    let mut text = format!("Process {}: optimization {}\n", outcome.pid, done.generation);
-    let statistics = &done.statistics;
-    text.push_str(&of_layout(&done.modules, &done.left_alone, statistics, done.added, "moved"));
-    if SampleRequirement::default().check(&statistics.precision).is_err() {
+    let mut rows = of_code(&done.code, "moved");
+    if SampleRequirement::default().check(&done.code.statistics.precision).is_err() {
         let warning = "too few samples: it may be slower than the original code; measure it with \
                        --work-command";
-        text.push_str(&row("warning", warning));
+        rows.push(Fact::new("warning", warning));
     }
-    text.push_str(&row("switched", &done.switched.to_string()));
-    text.push_str(&of_virtual_tables(done.virtual_slots));
-    text.push_str(&of_page_boundaries(done.on_two_pages));
-    let steps: Vec<String> =
-        done.steps.iter().map(|(step, time)| format!("{step} {time}")).collect();
-    text.push_str(&row("time", &steps.join(", ")));
-    if let Some(counting) = &outcome.counting {
-        text.push_str(&row("counts", &counting.to_string()));
-    }
-    if let Some(script) = &outcome.gdb {
-        text.push_str(&row("gdb", &format!("source {}", script.display())));
-    }
+    rows.push(Fact::new("switched", done.switched.to_string()));
+    rows.extend(of_slots_and_entries(&done.code));
+    let steps = done.steps.iter().map(|(step, time)| format!("{step} {time}"));
+    rows.push(Fact::new("time", steps.collect::<Vec<_>>().join(", ")));
+    rows.extend(outcome.counting.iter().map(|it| Fact::new("counts", it.to_string())));
+    let gdb = outcome.gdb.iter().map(|it| Fact::new("gdb", format!("source {}", it.display())));
+    rows.extend(gdb);
     let effect = outcome.effect.as_ref().map(|effect| effect.text.as_str());
-    text.push_str(&row("effect", effect.unwrap_or("not measured (no --work-command)")));
-    text.push_str(&row("own cost", &own_cost(outcome.own_cost)));
-    text.extend(outcome.members.iter().map(member));
-    text
-}
-
-/// Resource usage of dbdyno itself, including sampling and A/B test.
-fn own_cost(own: OwnUsage) -> String {
+    rows.push(Fact::new("effect", effect.unwrap_or("not measured (no --work-command)")));
+    // Of dbdyno itself, including sampling and A/B test.
+    let own = &outcome.own_cost;
     let memory = own.most_memory.map(|memory| format!(", {memory} of memory at most"));
-    format!("{} of CPU time{}", own.cpu, memory.unwrap_or_default())
+    let cost = format!("{} of CPU time{}", own.cpu, memory.unwrap_or_default());
+    rows.push(Fact::new("own cost", cost));
+    let title = format!("Process {}: optimization {}", outcome.pid, done.generation);
+    let mut blocks = titled(title, LABEL, rows);
+    blocks.extend(outcome.members.iter().map(member));
+    blocks
 }
 
-/// The outcome for a descendant.
-fn member(member: &Member) -> String {
+fn member(member: &Member) -> Block {
     let outcome = match &member.outcome {
         MemberOutcome::Inherited => "inherited from its parent".to_owned(),
         MemberOutcome::Switched(switched) => format!("optimized as its parent; {switched}"),
         MemberOutcome::Error(error) => format!("not optimized: {error}"),
     };
-    format!("Process {}: {outcome}\n", member.pid)
+    Text::new(format!("Process {}: {outcome}", member.pid)).into()
 }
 
 /// The report on what an optimization would do.
-pub(super) fn planned(dry_run: &DryRun, max_pause: Duration) -> String {
+pub(super) fn planned(dry_run: &DryRun, max_pause: Duration) -> Vec<Block> {
     let plan = &dry_run.planned;
-    let mut text = format!("Process {}: dry run; it was not changed\n", dry_run.pid);
-    let statistics = &plan.statistics;
-    text.push_str(&of_layout(&plan.modules, &plan.left_alone, statistics, plan.added, "to move"));
-    text.push_str(&row("entries", &format!("{} to redirect", functions(plan.entries as u64))));
-    text.push_str(&of_virtual_tables(plan.virtual_slots));
-    text.push_str(&of_page_boundaries(plan.on_two_pages));
+    let mut rows = of_code(&plan.code, "to move");
+    let entries = format!("{} to redirect", functions(plan.entries as u64));
+    rows.push(Fact::new("entries", entries));
+    rows.extend(of_slots_and_entries(&plan.code));
     let threads = if plan.threads == 1 { "1 thread" } else { &format!("{} threads", plan.threads) };
-    text.push_str(&row(
-        "stop",
-        &format!(
-            "{threads}, normally once for a few milliseconds, at most {} at a time (--max-pause)",
-            Nanos::from(max_pause)
-        ),
-    ));
-    if let Some(reason) = &dry_run.refused {
-        text.push_str(&row("refused", &format!("{reason}; {}", advice(reason))));
-    }
-    text
+    let stop = format!(
+        "{threads}, normally once for a few milliseconds, at most {} at a time (--max-pause)",
+        Nanos::from(max_pause)
+    );
+    rows.push(Fact::new("stop", stop));
+    let refused = dry_run.refused.iter();
+    rows.extend(refused.map(|it| Fact::new("refused", format!("{it}; {}", advice(it)))));
+    titled(format!("Process {}: dry run; it was not changed", dry_run.pid), LABEL, rows)
 }
 
 /// The progress of a job.
@@ -116,59 +103,59 @@ pub(super) fn counting_ended(pid: u32) -> String {
 }
 
 /// What `watch` did with a process.
-pub(super) fn watched(report: &WatchReport) -> String {
+pub(super) fn watched(report: &WatchReport) -> Block {
     let WatchReport { pid, state, what } = report;
     let rest = if what.is_empty() { String::new() } else { format!(": {what}") };
-    format!("Process {pid}: {}{rest}\n", state.name())
+    Text::new(format!("Process {pid}: {}{rest}", state.name())).into()
 }
 
 /// The outcome of undoing or redoing an optimization.
-pub(super) fn switched(report: &SwitchReport, switch: Switch) -> String {
+pub(super) fn switched(report: &SwitchReport, switch: Switch) -> Block {
     let done = match switch {
         Switch::Undo => "undone",
         Switch::Redo => "redone",
     };
-    match report {
-        SwitchReport::Done { pid, switched, .. } => format!("Process {pid}: {done}; {switched}.\n"),
-        SwitchReport::Failed { pid, error } => format!("Process {pid}: not {done}: {error}\n"),
-    }
+    Text::new(match report {
+        SwitchReport::Done { pid, switched, .. } => format!("Process {pid}: {done}; {switched}."),
+        SwitchReport::Failed { pid, error } => format!("Process {pid}: not {done}: {error}"),
+    })
+    .into()
 }
 
 /// The optimizations of a process.
-pub(super) fn status(status: &ProcessStatus) -> String {
+pub(super) fn status(status: &ProcessStatus) -> Vec<Block> {
     let known = match status {
         ProcessStatus::Known(known) => known,
         ProcessStatus::Unknown { pid, program, error } => {
-            return format!("Process {pid}: {}\n  unknown: {error}\n", program.display());
+            let rows = vec![Fact::new("unknown:", error)];
+            return titled(format!("Process {pid}: {}", program.display()), 0, rows);
         }
     };
-    let mut text = format!("Process {}: {}\n", known.pid, known.program.display());
-    for generation in &known.generations {
-        let line = format!(
+    let generation = |it: &GenerationStatus| {
+        let text = format!(
             "{} of {} functions redirected, {} of code; {}",
-            generation.redirected,
-            generation.entries,
-            generation.bytes,
-            state(generation),
+            it.redirected,
+            it.entries,
+            it.bytes,
+            state(it),
         );
-        output::wrapped(&mut text, &format!("  optimization {}: ", generation.number), &line);
-    }
+        Fact::new(format!("optimization {}:", it.number), text)
+    };
+    let mut rows: Vec<Fact> = known.generations.iter().map(generation).collect();
     if known.kept.as_bytes() > 0 {
-        let line = format!(
+        let text = format!(
             "{} of at most {}, {} of it replaced code that is kept; `dbdyno live optimize --unmap` \
              frees what no thread uses",
             known.code, known.max_code, known.kept
         );
-        output::wrapped(&mut text, "  memory: ", &line);
+        rows.push(Fact::new("memory:", text));
     }
     if known.exceptions_take_lock {
-        let line = "with libgcc 12 or older each C++ exception takes a lock that all threads share";
-        output::wrapped(&mut text, "  warning: ", line);
+        let text = "with libgcc 12 or older each C++ exception takes a lock that all threads share";
+        rows.push(Fact::new("warning:", text));
     }
-    if let Some(script) = &known.gdb {
-        text.push_str(&format!("  gdb: source {}\n", script.display()));
-    }
-    text
+    rows.extend(known.gdb.iter().map(|it| Fact::new("gdb:", format!("source {}", it.display()))));
+    titled(format!("Process {}: {}", known.pid, known.program.display()), 0, rows)
 }
 
 fn state(generation: &GenerationStatus) -> &'static str {
@@ -181,7 +168,9 @@ fn state(generation: &GenerationStatus) -> &'static str {
         }
         (GenerationState::Active, _) => "active",
         (GenerationState::Inactive, _) => "inactive; `dbdyno live redo` activates it",
-        (GenerationState::Retired, _) if generation.counts => "counted executions; its code is kept",
+        (GenerationState::Retired, _) if generation.counts => {
+            "counted executions; its code is kept"
+        }
         (GenerationState::Retired, _) => "replaced; its code is kept",
         (GenerationState::Freeing, _) => "replaced; being freed",
         (GenerationState::Preparing, _) => "interrupted; the next optimization removes it",
@@ -190,21 +179,19 @@ fn state(generation: &GenerationStatus) -> &'static str {
 }
 
 /// Whether a process can be optimized.
-pub(super) fn probe(probe: &Probe) -> String {
+pub(super) fn probe(probe: &Probe) -> Vec<Block> {
     let program = probe.program.as_ref().map(|path| format!(" {}", path.display()));
     let can = if probe.optimizable { "can" } else { "cannot" };
-    let mut text =
-        format!("Process {}:{} {can} be optimized\n", probe.pid, program.unwrap_or_default());
-    for check in &probe.checks {
+    let title = format!("Process {}:{} {can} be optimized", probe.pid, program.unwrap_or_default());
+    let rows = probe.checks.iter().map(|check| {
         let mark = match check.result {
-            CheckResult::Ok => "ok       ",
-            CheckResult::Note => "note     ",
+            CheckResult::Ok => "ok",
+            CheckResult::Note => "note",
             CheckResult::Forbidden => "FORBIDDEN",
         };
-        let line = format!("{}: {}", check.id.replace('-', " "), check.what);
-        output::wrapped(&mut text, &format!("  {mark} "), &line);
-    }
-    text
+        Fact::new(mark, format!("{}: {}", check.id.replace('-', " "), check.what))
+    });
+    titled(title, "FORBIDDEN".len(), rows.collect())
 }
 
 /// What to do about too few samples.
@@ -232,19 +219,15 @@ fn share(part: u64, all: u64) -> String {
     }
 }
 
-/// The rows about a layout. `moved` is what is done with functions.
-fn of_layout(
-    modules: &[(String, u64)],
-    left_alone: &[(String, String)],
-    statistics: &Statistics,
-    added: u64,
-    moved: &str,
-) -> String {
-    let mut text = String::new();
-    let mut row = |label: &str, value: String| text.push_str(&row(label, &value));
-    for (module, samples) in modules {
-        row("samples", format!("{} in {module}", share(*samples, statistics.samples)));
-    }
+/// The rows about new code. `moved` is what is done with functions.
+fn of_code(code: &NewCode, moved: &str) -> Vec<Fact> {
+    let NewCode { modules, left_alone, statistics, added, .. } = code;
+    let all = statistics.samples;
+    let of_module = |(module, samples): &(String, u64)| {
+        Fact::new("samples", format!("{} in {module}", share(*samples, all)))
+    };
+    let mut rows: Vec<Fact> = modules.iter().map(of_module).collect();
+    let mut row = |label: &str, text: String| rows.push(Fact::new(label, text));
     row(
         "functions",
         format!(
@@ -252,23 +235,20 @@ fn of_layout(
             statistics.functions_sampled,
             statistics.functions_seen,
             statistics.functions_moved,
-            share(statistics.samples_moved, statistics.samples),
+            share(statistics.samples_moved, all),
         ),
     );
     if let Some(unsampled) = statistics.precision.unsampled() {
-        row(
-            "precision",
-            format!(
-                "about {:.1}% of the execution is in blocks of code without a sample",
-                unsampled * 100.0
-            ),
-        );
+        let unsampled = unsampled * 100.0;
+        let text =
+            format!("about {unsampled:.1}% of the execution is in blocks of code without a sample");
+        row("precision", text);
     }
     for (reason, count) in &statistics.rejected {
         let samples = statistics.rejected_samples.get(reason).copied().unwrap_or(0);
-        let share = share(samples, statistics.samples);
+        let (count, share) = (functions(*count), share(samples, all));
         let reason = reason.name().replace('_', " ");
-        row("not moved", format!("{}, {share} of the samples: {reason}", functions(*count)));
+        row("not moved", format!("{count}, {share} of the samples: {reason}"));
     }
     for difference in &statistics.unproven {
         row("not moved", difference.clone());
@@ -283,7 +263,7 @@ fn of_layout(
             Bytes::from_bytes(statistics.hot_bytes),
             Bytes::from_bytes(statistics.cold_bytes),
             Bytes::from_bytes(statistics.data_bytes),
-            Bytes::from_bytes(added),
+            Bytes::from_bytes(*added),
         ),
     );
     let effect = &statistics.effect;
@@ -301,28 +281,25 @@ fn of_layout(
             ),
         );
     }
-    text
+    rows
 }
 
 fn functions(count: u64) -> String {
     format!("{count} {}", if count == 1 { "function" } else { "functions" })
 }
 
-fn of_virtual_tables(slots: usize) -> String {
-    match slots {
-        0 => String::new(),
-        1 => row("virtual", "1 slot of the virtual tables refers to new code"),
-        _ => row("virtual", &format!("{slots} slots of the virtual tables refer to new code")),
-    }
-}
-
-fn of_page_boundaries(count: usize) -> String {
-    match count {
-        0 => String::new(),
-        _ => {
-            row("not moved", &format!("{}: entry crosses a page boundary", functions(count as u64)))
-        }
-    }
+/// The rows about slots of virtual tables, and about entries that cross a page boundary.
+fn of_slots_and_entries(code: &NewCode) -> impl Iterator<Item = Fact> {
+    let NewCode { virtual_slots, on_two_pages, .. } = *code;
+    let slots = match virtual_slots {
+        0 => None,
+        1 => Some("1 slot of the virtual tables refers to new code".to_owned()),
+        _ => Some(format!("{virtual_slots} slots of the virtual tables refer to new code")),
+    };
+    let entries = (on_two_pages > 0)
+        .then(|| format!("{}: entry crosses a page boundary", functions(on_two_pages as u64)));
+    let slots = slots.map(|text| Fact::new("virtual", text));
+    slots.into_iter().chain(entries.map(|text| Fact::new("not moved", text)))
 }
 
 #[cfg(test)]
