@@ -145,7 +145,6 @@ impl Harness {
     }
 
     /// The CPUs that this process was allowed to use when it started.
-    #[must_use]
     pub const fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
@@ -159,7 +158,6 @@ impl Harness {
     }
 
     /// How clients on these CPUs wait if it was not requested: they poll on CPUs of their own.
-    #[must_use]
     pub fn default_wait(cpus: &CpuAssignment) -> ClientWait {
         if cpus.is_shared() { ClientWait::Sleep } else { ClientWait::Poll }
     }

@@ -11,13 +11,11 @@
 //! All print a table, write their figures to `target/bench`, and fail if their goal is missed.
 
 pub mod harness;
-pub mod live_server;
 pub mod meter;
 pub mod output;
 pub mod private_server;
 
 /// The smallest value that at least `share` of the sorted values do not exceed; `None` if empty.
-#[must_use]
 pub fn nearest_rank<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).or(sorted.last()).copied()

@@ -20,15 +20,12 @@ pub struct Meter {
 /// CPU time and statements of a process over one or more periods of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuCost {
-    /// User CPU time.
     pub user: Nanos,
     /// User and system CPU time, to the nanosecond.
     pub cpu: Nanos,
     /// The part of it in which the process polled in vain.
     pub polling: Nanos,
-    /// Wall-clock time.
     pub wall: Nanos,
-    /// Statements executed.
     pub statements: u64,
 }
 
@@ -53,7 +50,6 @@ impl Meter {
     }
 
     /// How user CPU time is measured on this machine.
-    #[must_use]
     pub fn method(cpus: &CpuSet) -> &'static str {
         match ModeSamples::start(cpus) {
             Ok(_) => "CPU time by the process's clock; user CPU time by 5000 samples a second",
@@ -66,7 +62,6 @@ impl Meter {
 }
 
 impl CpuCost {
-    /// Adds another period.
     pub fn add(&mut self, other: &Self) {
         self.user += other.user;
         self.cpu += other.cpu;
@@ -76,19 +71,15 @@ impl CpuCost {
     }
 
     /// User CPU time per statement, in µs.
-    #[must_use]
     pub fn user_us(&self) -> f64 {
         self.us_per_statement(self.user)
     }
 
     /// User and system CPU time per statement without polling, in µs.
-    #[must_use]
     pub fn work_us(&self) -> f64 {
         self.us_per_statement(self.cpu.saturating_sub(self.polling))
     }
 
-    /// Statements per second.
-    #[must_use]
     pub fn qps(&self) -> f64 {
         self.statements as f64 / self.wall.as_secs_f64()
     }
@@ -121,9 +112,6 @@ pub struct ModeSamples {
 
 impl ModeSamples {
     /// Starts a timer on each of these CPUs.
-    ///
-    /// # Errors
-    /// The kernel's; mostly a missing permission, which root has.
     pub fn start(cpus: &CpuSet) -> io::Result<Self> {
         let mut timers = cpus.iter().map(open_timer).collect::<io::Result<Vec<_>>>()?;
         for timer in &mut timers {

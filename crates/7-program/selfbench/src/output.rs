@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dbdyno_run::RunEvent;
+use dbdyno_text::{Block, Cell as TableCell, Column, Kind, NoChart, Paint, Row, write_blocks};
 use dbdyno_units::Nanos;
 use serde::Serialize;
 
 /// Whether a benchmark met its goal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The goal is met.
     Met,
-    /// The goal is missed, with the reason.
     Missed(String),
 }
 
@@ -33,7 +32,6 @@ const NOT_MEASURED: u8 = 2;
 
 /// The exit code of a benchmark: 0 if its goal is met, 1 if it is missed, 2 if it could not be run.
 /// Prints a message for the last two.
-#[must_use]
 pub fn exit_code(result: anyhow::Result<Outcome>) -> ExitCode {
     let (message, code) = match result {
         Ok(Outcome::Met) => return ExitCode::SUCCESS,
@@ -47,11 +45,8 @@ pub fn exit_code(result: anyhow::Result<Outcome>) -> ExitCode {
 /// One row of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// What was measured.
     pub case: String,
-    /// The unit of both figures.
     pub unit: &'static str,
-    /// dbdyno's figure.
     pub ours: f64,
     /// The figure it is compared with.
     pub peer: f64,
@@ -62,14 +57,12 @@ pub struct Case {
 
 impl Case {
     /// A case whose ratio is that of its two figures.
-    #[must_use]
     pub fn new(case: impl Into<String>, unit: &'static str, ours: f64, peer: f64) -> Self {
         Self { case: case.into(), unit, ours, peer, ratio: ours / peer }
     }
 }
 
 /// The workspace directory, which contains `experiments` and `target`.
-#[must_use]
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap_or(Path::new(".")).to_owned()
 }
@@ -123,8 +116,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts the clock.
-    #[must_use]
     pub fn start() -> Self {
         Self { started: Instant::now(), last: Cell::new(None), terminal: stderr().is_terminal() }
     }
@@ -173,47 +164,24 @@ fn time_left(elapsed: Nanos, share: f64) -> Option<Nanos> {
 
 /// A table; the first column is left-aligned, all others right-aligned.
 #[derive(Clone, Debug)]
-pub struct Table {
-    rows: Vec<Vec<String>>,
-}
+pub struct Table(dbdyno_text::Table);
 
 impl Table {
-    /// A table with these headings.
-    #[must_use]
     pub fn new(headings: &[&str]) -> Self {
-        Self { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
+        let kinds = std::iter::once(Kind::Text).chain(std::iter::repeat(Kind::Number));
+        let columns = kinds.zip(headings).map(|(kind, heading)| Column::new(kind, *heading));
+        Self(dbdyno_text::Table::new(columns))
     }
 
     /// Appends a row; it has a cell for each heading.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+        self.0.push(Row::new(cells.map(TableCell::text)));
     }
 
-    /// The table as text, a line per row.
-    #[must_use]
-    pub fn render(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
+    pub fn print(self) {
         let mut text = String::new();
-        for row in &self.rows {
-            let cells: Vec<String> = (0..)
-                .zip(row)
-                .map(|(column, cell)| match (column, width(column)) {
-                    (0, width) => format!("{cell:<width$}"),
-                    (_, width) => format!("{cell:>width$}"),
-                })
-                .collect();
-            text.push_str(cells.join("  ").trim_end());
-            text.push('\n');
-        }
-        text
-    }
-
-    /// Prints the table.
-    pub fn print(&self) {
-        print(&self.render());
+        write_blocks(&mut text, &[Block::<NoChart>::Table(self.0)], usize::MAX, Paint::new(false));
+        print(&text);
     }
 }
 
@@ -246,16 +214,5 @@ mod tests {
         assert_eq!(time_left(Nanos::from_secs(30), 0.25), Some(Nanos::from_secs(90)));
         assert_eq!(time_left(Nanos::from_secs(30), 1.0), Some(Nanos::ZERO));
         assert_eq!(time_left(Nanos::from_secs(30), 0.0), None);
-    }
-
-    #[test]
-    fn column_width_is_that_of_the_widest_cell() {
-        let mut table = Table::new(&["case", "ns"]);
-        table.row(["a point query".to_owned(), "7".to_owned()]);
-        table.row(["b".to_owned(), "1234".to_owned()]);
-        assert_eq!(
-            table.render(),
-            "case             ns\na point query     7\nb              1234\n"
-        );
     }
 }

@@ -104,12 +104,10 @@ impl PrivateServer {
         Ok(private)
     }
 
-    /// Its address and login.
     pub fn target(&self) -> anyhow::Result<Target> {
         Ok(self.server.as_ref().context("the server is not running")?.target())
     }
 
-    /// Its process ID.
     pub fn pid(&self) -> anyhow::Result<u32> {
         Ok(self.server.as_ref().context("the server is not running")?.pid())
     }
@@ -206,8 +204,6 @@ impl PrivateServer {
         Ok(Observer(connection.map_err(|error| anyhow!("{error}"))?))
     }
 
-    /// The directory for its logs.
-    #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -223,7 +219,6 @@ impl Drop for PrivateServer {
     }
 }
 
-/// Reads a server's status counters.
 pub struct Observer(MySqlConnection);
 
 impl Observer {

@@ -11,7 +11,7 @@ use dbdyno_live::{
     Attachment, Outcome as Optimized, SamplingOptions, SwitchOperation, Target, sample,
 };
 use dbdyno_selfbench::harness::{Harness, duration};
-use dbdyno_selfbench::live_server::{ensure_original, optimize};
+
 use dbdyno_selfbench::output::{Case, Outcome, Progress, Table, print, write_csv};
 use dbdyno_selfbench::private_server::{PrivateServer, run_slice};
 use dbdyno_units::Nanos;
@@ -19,7 +19,7 @@ use dbdyno_worker::WorkerHandle;
 use dbdyno_worker::protocol::{Prepare, Quota, SliceRequest};
 use dbdyno_workloads::catalog::Catalog;
 
-use crate::ServerArgs;
+use crate::{ServerArgs, ensure_original, optimize};
 
 /// The workload, alternating: reads with checked results, and writes.
 const WORK: [&str; 4] = [
@@ -132,7 +132,6 @@ fn work(
     Ok(worked)
 }
 
-/// Measured results.
 #[derive(Default)]
 struct Done {
     /// Longest stop of each optimization.
@@ -296,8 +295,8 @@ fn conclude(
         args.clients,
         done.retries,
         worked.summed,
-        last.optimized.statistics.functions_moved,
-        last.optimized.statistics.hot_bytes >> 10,
+        last.optimized.code.statistics.functions_moved,
+        last.optimized.code.statistics.hot_bytes >> 10,
         done.processes,
         done.failed,
         first(&done.new_code) >> 10,

@@ -4,17 +4,22 @@ mod cycles;
 mod gain;
 mod suite;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use clap::Parser;
 use dbdyno_engines::server::DataShape;
-use dbdyno_live::Target;
+use dbdyno_live::{
+    Counted, CountingOptions, Module, OptimizeJob, Outcome, ProbeOptions, Process, ProcessProfile,
+    Sampled, Supervision, Target, count, map_to_original,
+};
 use dbdyno_machine::CpuAssignment;
+use dbdyno_relayout::Options;
 use dbdyno_selfbench::harness::{Harness, duration, main as harness_main};
-use dbdyno_selfbench::live_server;
 use dbdyno_selfbench::private_server::{PrivateServer, find_system};
 use dbdyno_types::ClientWait;
+use dbdyno_types::server::ServerSystem;
 use dbdyno_units::Nanos;
 use dbdyno_worker::WorkerHandle;
 use tempfile::TempDir;
@@ -70,7 +75,7 @@ impl ServerArgs {
         let wait = if self.poll { ClientWait::Poll } else { ClientWait::Sleep };
         let worker = server.load(harness, cpus, wait)?;
         let journals = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
-        let live = live_server::target(system, server.pid()?, journals.path(), self.max_pause);
+        let live = target(system, server.pid()?, journals.path(), self.max_pause);
         Ok(LoadedServer { worker, live, server, _journals: journals })
     }
 }
@@ -81,4 +86,47 @@ fn main() -> ExitCode {
         Command::Gain(args) => gain::run(&args),
         Command::Suite(args) => suite::run(&args),
     })
+}
+
+/// The processes of a server of a system; `pid` is the first one.
+fn target(system: ServerSystem, pid: u32, state: &Path, max_pause: Nanos) -> Target {
+    let family = system == ServerSystem::PostgreSql;
+    let (state, max_pause) = (state.to_owned(), max_pause.into());
+    Target { pid, family, state, probe: ProbeOptions::UNMAP, max_pause }
+}
+
+/// Optimizes all processes with samples.
+fn optimize(target: &Target, sampled: &Sampled) -> anyhow::Result<Outcome> {
+    let attachment = target.attach()?;
+    let profile = ProcessProfile::given(map_to_original(&attachment, &sampled.samples));
+    let job = OptimizeJob {
+        target: target.clone(),
+        count: false,
+        layout: Options::default(),
+        symbols: false,
+        ab_test: None,
+    };
+    Ok(job.run(attachment, profile, Supervision::NONE, &mut |_| ())?)
+}
+
+/// Counts executions of the first process, which must be under load.
+///
+/// # Errors
+/// The process exited, or the code that counts could not be deactivated.
+fn count_executions(target: &Target, sampled: &Sampled) -> anyhow::Result<Counted> {
+    let mut attachment = target.attach()?;
+    let samples = map_to_original(&attachment, &sampled.samples);
+    let counting = CountingOptions::default();
+    Ok(count(&mut attachment, &samples, &Options::default(), &counting, || false)?)
+}
+
+/// Checks that after an undo no code differs from the files.
+fn ensure_original(target: &Target) -> anyhow::Result<()> {
+    let process = Process::open(target.pid, target.probe)?;
+    for loaded in Module::loaded(&process.maps()?) {
+        let module = Module::open(&process, &loaded)?;
+        let differences = module.differences(&process)?;
+        ensure!(differences.is_empty(), "{} differs: {differences:?}", loaded.path.display());
+    }
+    Ok(())
 }

@@ -365,7 +365,6 @@ const PROGRAM: &str = "sysbench";
 /// Printed when all threads have connected, prepared their statements and started.
 const STARTED: &str = "Threads started!";
 
-/// An installed sysbench.
 #[derive(Clone, Debug)]
 pub struct Sysbench {
     program: PathBuf,
@@ -376,24 +375,19 @@ pub struct Sysbench {
 /// The sysbench script that corresponds to a microbenchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// The microbenchmark's name.
     pub microbenchmark: &'static str,
     /// The script: a bundled one of sysbench, or one in `lua`.
     pub script: &'static str,
-    /// Options of the script.
     pub options: &'static [&'static str],
 }
 
-/// Parameters of a sysbench run.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
-    /// The script.
     pub work: Work,
     /// Rows of its table `sbtest1`.
     pub rows: u64,
     /// Connections, each with a thread.
     pub connections: u32,
-    /// CPUs that it may use.
     pub cpus: &'a CpuSet,
     /// The duration, rounded up to whole seconds; the run may be killed earlier.
     pub time: Nanos,
@@ -468,8 +462,6 @@ pub struct RunningSysbench {
 }
 
 impl RunningSysbench {
-    /// Its process ID.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -3,12 +3,13 @@
 
 mod delays;
 mod equal;
-mod gate;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use dbdyno_selfbench::harness::main as harness_main;
+use dbdyno_report::gate::{Comparison, Rule, judge};
+use dbdyno_selfbench::harness::{ExperimentArgs, ExperimentFile, Harness, main as harness_main};
+use dbdyno_selfbench::output::{Outcome, Table};
 
 /// Checks that reported figures and intervals are right.
 #[derive(Parser)]
@@ -17,7 +18,7 @@ enum Command {
     Delays(delays::Args),
     Coverage(equal::CoverageArgs),
     Control(equal::ControlArgs),
-    Gate(gate::Args),
+    Gate(GateArgs),
 }
 
 fn main() -> ExitCode {
@@ -25,6 +26,52 @@ fn main() -> ExitCode {
         Command::Delays(args) => delays::run(&args),
         Command::Coverage(args) => equal::coverage(&args),
         Command::Control(args) => equal::control(&args),
-        Command::Gate(args) => gate::run(&args),
+        Command::Gate(args) => gate(&args),
     })
+}
+
+/// One false alarm in so many runs is accepted.
+const RUNS_PER_FALSE_ALARM: u64 = 20;
+
+/// Counts how often `slower 2%` is broken by a candidate that is 5% slower, and by one that is equal
+/// (experiments/gate.toml).
+#[derive(clap::Args)]
+struct GateArgs {
+    /// Number of runs, each with its own seed and new instances
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
+    /// The rule
+    #[arg(long, default_value = "slower 2%")]
+    rule: Rule,
+    #[command(flatten)]
+    experiment: ExperimentArgs,
+}
+
+fn gate(args: &GateArgs) -> anyhow::Result<Outcome> {
+    let mut file = ExperimentFile::read("gate", &args.experiment)?;
+    let harness = Harness::new()?;
+    let mut table = Table::new(&["run", "slower", "equal"]);
+    let (mut found, mut false_alarms) = (0, 0);
+    let rules = [args.rule.clone()];
+    harness.repeat(&mut file, args.runs, |run, report| {
+        let judged = judge(report, &rules)?;
+        let broken = |candidate: &str| {
+            let comparisons = judged[0].comparisons.iter();
+            let of_candidate = comparisons.filter(|one| one.candidate == candidate);
+            of_candidate.filter(|one| Comparison::is_broken(one)).count()
+        };
+        let (slower, equal) = (broken("slower"), broken("equal"));
+        table.row([run.to_string(), slower.to_string(), equal.to_string()]);
+        found += u64::from(slower > 0);
+        false_alarms += u64::from(equal > 0);
+        Ok(())
+    })?;
+    table.print();
+    let is_good = found == args.runs && false_alarms * RUNS_PER_FALSE_ALARM <= args.runs;
+    Ok(Outcome::of(is_good, || {
+        format!(
+            "of {} runs the slower candidate was found in {found}, with {false_alarms} false alarms",
+            args.runs
+        )
+    }))
 }
