@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::LiveError;
 use crate::attachment::Attachment;
+use crate::process::retry_while_busy;
 use crate::target::{AttachedGroup, GroupSwitched};
-use crate::threads::retry_while_busy;
 
 /// A command that prints a counter of the work done by a process.
 #[derive(Clone, Debug)]
@@ -28,11 +28,8 @@ pub struct WorkCounter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AbTestVerdict {
-    /// Less CPU time per unit of work.
     Better,
-    /// More CPU time per unit of work.
     Worse,
-    /// The interval contains 1.
     Same,
     /// Too few pairs with work.
     #[default]
@@ -83,7 +80,6 @@ pub struct Effect {
     /// Whether the optimization was to be active at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<bool>,
-    /// What failed.
     #[serde(rename = "error", skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
     #[serde(skip)]
@@ -93,9 +89,7 @@ pub struct Effect {
 /// Which verdicts leave the optimization active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepRule {
-    /// Only [`AbTestVerdict::Better`].
     IfBetter,
-    /// All.
     Always,
 }
 
@@ -106,7 +100,6 @@ const WARM_UP_PARTS: u32 = 8;
 
 impl WorkCounter {
     /// A counter for the work of a process. `command` is run by `sh` and prints a number.
-    #[must_use]
     pub fn new(pid: u32, command: &str) -> Self {
         Self { pid, command: command.to_owned() }
     }
@@ -166,10 +159,6 @@ impl WorkCounter {
         Ok((last.1 > first.1).then(|| cpu / (last.1 - first.1)))
     }
 
-    /// The current count.
-    ///
-    /// # Errors
-    /// The command failed or printed no number.
     pub fn count(&self) -> Result<f64, LiveError> {
         let failed = |what: String| {
             LiveError::failed(format!("the work command `{}` {what}", self.command), "", "")

@@ -6,9 +6,6 @@ use std::io;
 use crate::LiveError;
 
 /// Checks that machine code can be read and processes be optimized on this machine.
-///
-/// # Errors
-/// It is not x86-64.
 pub fn check_platform() -> Result<(), LiveError> {
     if cfg!(target_arch = "x86_64") {
         Ok(())

@@ -19,15 +19,13 @@ use serde::Serialize;
 use crate::attachment::{Activation, Attachment};
 use crate::optimize::{lay_out_in, patch, readable_modules};
 use crate::patch::Patch;
+use crate::process::retry_while_busy;
 use crate::replace::Switched;
 use crate::target::{Target, descendants};
-use crate::threads::retry_while_busy;
 use crate::{LiveError, OptimizeError};
 
-/// How executions are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CountingOptions {
-    /// Number of bursts.
     pub bursts: u32,
     /// Duration of a burst, and of the original code between two bursts.
     pub burst: Duration,
@@ -54,25 +52,20 @@ impl Default for CountingOptions {
     }
 }
 
-/// Samples with the counts, and how they were counted.
 #[derive(Clone, Debug)]
 pub struct Counted {
     /// The samples; with exact counts, unless [`CountingReport::fallback`] tells why not.
     pub samples: Samples,
-    /// How they were counted.
     pub report: CountingReport,
 }
 
-/// How executions were counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CountingReport {
     /// Number of functions with counters.
     pub functions: u64,
-    /// Number of counters.
     pub counters: u64,
     /// Functions that keep the estimates from samples, and why.
     pub uncounted: Vec<String>,
-    /// Number of bursts.
     pub bursts: u32,
     /// Total duration of the bursts.
     pub counting: Nanos,
@@ -89,7 +82,6 @@ pub struct CountingReport {
 
 impl CountingReport {
     /// The process's time that was lost: by stops and, if known, by the slowdown.
-    #[must_use]
     pub fn lost(&self) -> Nanos {
         let share = self.slowdown.map_or(0.0, |slowdown| (1.0 - 1.0 / slowdown).max(0.0));
         let slow = self.counting.as_nanos() as f64 * share;
@@ -131,9 +123,6 @@ const FIRST_CHECK: u32 = 2;
 ///
 /// `samples` must be in original code, as for [`optimize`](crate::optimize()). `is_cancelled` ends the
 /// counting early.
-///
-/// # Errors
-/// As those of [`PreparedCounting::new`] and [`PreparedCounting::run`].
 pub fn count(
     attachment: &mut Attachment,
     samples: &Samples,
@@ -154,10 +143,6 @@ pub struct PreparedCounting {
 }
 
 impl PreparedCounting {
-    /// Makes the code.
-    ///
-    /// # Errors
-    /// The process exited.
     pub fn new(
         attachment: &mut Attachment,
         samples: &Samples,
@@ -544,6 +529,8 @@ pub fn end_counting_after_input(target: &Target) -> Result<bool, LiveError> {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_machine::clock::thread_cpu;
+
     use super::*;
 
     fn work(cpus: u64, waits: u64) -> Work {
@@ -584,8 +571,8 @@ mod tests {
     #[test]
     fn work_of_this_process_is_measured() {
         let before = WorkSnapshot::of(std::process::id());
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(20) {
+        let start = thread_cpu();
+        while thread_cpu() - start < Nanos::from_millis(20) {
             std::hint::black_box(start);
         }
         (0..150).for_each(|_| thread::sleep(Duration::from_micros(10)));

@@ -8,16 +8,11 @@ use dbdyno_units::Nanos;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// There is no such process, or it has exited.
     #[error("process {pid} does not exist or has exited")]
-    Exited {
-        /// Process ID.
-        pid: u32,
-    },
+    Exited { pid: u32 },
     /// The process cannot be optimized; it was not changed.
     #[error("process {pid} cannot be optimized: {reason}")]
     Refused {
-        /// Process ID.
         pid: u32,
         /// The reason, and what to try.
         reason: String,
@@ -27,9 +22,7 @@ pub enum LiveError {
     System {
         /// What failed, as in "reading the memory of".
         doing: String,
-        /// Process ID.
         pid: u32,
-        /// The system's error.
         source: io::Error,
     },
     /// The threads did not all stop within the maximum pause.
@@ -39,9 +32,7 @@ pub enum LiveError {
         still_running(*missing)
     )]
     NotStopped {
-        /// Process ID.
         pid: u32,
-        /// The maximum pause.
         max_pause: Nanos,
         /// Number of threads that were still running.
         missing: usize,
@@ -52,12 +43,7 @@ pub enum LiveError {
          large mapping, such as a coroutine's on the heap; try again under less load, or allow a longer pause \
          with --max-pause"
     )]
-    StacksNotRead {
-        /// Process ID.
-        pid: u32,
-        /// The maximum pause.
-        max_pause: Nanos,
-    },
+    StacksNotRead { pid: u32, max_pause: Nanos },
     /// After a part of the changes the threads did not stop again.
     #[error(
         "process {pid} was changed only in part: in further attempts its threads did not all stop within \
@@ -65,30 +51,19 @@ pub enum LiveError {
          `dbdyno live undo` or `redo` finishes it; \
          try under less load, or allow a longer pause with --max-pause"
     )]
-    ChangedInPart {
-        /// Process ID.
-        pid: u32,
-        /// The maximum pause.
-        max_pause: Nanos,
-    },
-    /// At each attempt, a thread was in a restartable sequence.
+    ChangedInPart { pid: u32, max_pause: Nanos },
     #[error(
         "process {pid} was not changed: at each attempt a thread was in a restartable sequence (rseq); \
          try again"
     )]
-    InCriticalSection {
-        /// Process ID.
-        pid: u32,
-    },
+    InCriticalSection { pid: u32 },
     /// No thread was in a state in which it could run code for dbdyno.
     #[error(
         "no thread of process {pid} was able to {task} within {waited}; no function was redirected; \
          try again while the process is busy"
     )]
     NoSafePoint {
-        /// Process ID.
         pid: u32,
-        /// What the thread was to do.
         task: &'static str,
         /// Time spent on the search.
         waited: Nanos,
@@ -97,41 +72,23 @@ pub enum LiveError {
     #[error(
         "the thread of process {pid} that was to {task} ended or hangs in the kernel; try again"
     )]
-    ThreadLost {
-        /// Process ID.
-        pid: u32,
-        /// What the thread was to do.
-        task: &'static str,
-    },
+    ThreadLost { pid: u32, task: &'static str },
     /// Bytes to replace are neither the original nor a patch of dbdyno.
     #[error(
         "the memory of process {pid} at {address:#x} was changed by another program; it was left \
          unchanged"
     )]
     ModifiedByOthers {
-        /// Process ID.
         pid: u32,
         /// Address of the first such byte.
         address: u64,
     },
-    /// There is nothing to undo.
     #[error("process {pid} is not optimized")]
-    NotOptimized {
-        /// Process ID.
-        pid: u32,
-    },
-    /// There is no inactive optimization to redo.
+    NotOptimized { pid: u32 },
     #[error("process {pid} has no optimization to redo")]
-    NothingToRedo {
-        /// Process ID.
-        pid: u32,
-    },
-    /// Another dbdyno is attached to the process.
+    NothingToRedo { pid: u32 },
     #[error("another dbdyno is attached to process {pid}; wait for it or end it")]
-    Locked {
-        /// Process ID.
-        pid: u32,
-    },
+    Locked { pid: u32 },
     /// Any other error.
     #[error(transparent)]
     Failed(#[from] Failure),
@@ -141,7 +98,6 @@ pub enum LiveError {
 #[derive(Debug, thiserror::Error)]
 #[error("{what}{}{}", part(": ", why), part("; ", advice))]
 pub struct Failure {
-    /// What failed.
     pub what: String,
     /// Why; empty if `what` says it.
     pub why: String,
@@ -162,7 +118,6 @@ impl From<UntrustedDir> for LiveError {
 impl LiveError {
     /// Whether the process was only too busy to be stopped: another attempt may succeed. Nothing was changed,
     /// except with [`LiveError::ChangedInPart`].
-    #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(
             self,

@@ -17,11 +17,11 @@ use crate::count::{CountingGuard, CountingOptions, CountingReport, count};
 use crate::module::{all_images, map_to_original};
 use crate::optimize::{OptimizeError, Optimized, PlannedOptimization, optimize, plan};
 use crate::process::Process;
+use crate::process::retry_while_busy;
 use crate::sample::{
     SampleSource, Sampled, SamplingOptions, SamplingPlan, SamplingRequest, sample,
 };
 use crate::target::{Member, MemberOutcome, Target, descendants, optimize_descendants};
-use crate::threads::retry_while_busy;
 use crate::{LiveError, symbols};
 
 /// What a job does now, for progress.
@@ -31,7 +31,6 @@ pub enum Event<'a> {
     CountingEnded {
         pid: u32,
     },
-    /// Sampling starts.
     Sampling {
         pid: u32,
         plan: &'a SamplingPlan,
@@ -49,7 +48,6 @@ pub enum Event<'a> {
     Unmatched {
         module: &'a str,
     },
-    /// Counting of executions starts.
     Counting,
     /// A step of the layout starts.
     Step(&'a str),
@@ -59,7 +57,6 @@ pub enum Event<'a> {
     TimePasses(Duration),
 }
 
-/// The receiver of events.
 pub type Events<'a> = &'a mut dyn FnMut(Event<'_>);
 
 /// One optimization of a process.
@@ -90,7 +87,6 @@ impl Supervision<'_> {
     pub const NONE: Self = Self { is_cancelled: &|| false, guard: None };
 }
 
-/// The outcome of a job.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     pub pid: u32,
@@ -119,19 +115,16 @@ pub struct Outcome {
 
 impl Outcome {
     /// Whether a requested A/B test failed.
-    #[must_use]
     pub fn has_failed(&self) -> bool {
         self.effect.as_ref().is_some_and(|effect| !effect.errors.is_empty())
     }
 
     /// The descendants that have the new code.
-    #[must_use]
     pub fn changed_members(&self) -> Vec<u32> {
         changed(&self.members)
     }
 
     /// Number of descendants that could not be changed, and the error of the last one.
-    #[must_use]
     pub fn failed_members(&self) -> Option<(u32, &str)> {
         let failed = self.members.iter().filter_map(|member| match &member.outcome {
             MemberOutcome::Error(error) => Some(error.as_str()),
@@ -141,7 +134,6 @@ impl Outcome {
     }
 
     /// The longest stop of a process, and the largest number of stopped threads.
-    #[must_use]
     pub fn largest_stop(&self) -> (Nanos, usize) {
         let members = self.members.iter().filter_map(|member| match &member.outcome {
             MemberOutcome::Switched(switched) => Some(switched),
@@ -159,7 +151,6 @@ fn changed(members: &[Member]) -> Vec<u32> {
     members.iter().filter(is_changed).map(|member| member.pid).collect()
 }
 
-/// What a job would do.
 #[derive(Clone, Debug, Serialize)]
 pub struct DryRun {
     pub pid: u32,
@@ -182,9 +173,6 @@ fn as_text<S: serde::Serializer>(
 impl OptimizeJob {
     /// Attaches to the process, and checks what would end the job after the sampling, which takes long. Ends counting
     /// that an interrupted dbdyno left active.
-    ///
-    /// # Errors
-    /// The process cannot be optimized, or the command that counts its work failed.
     pub fn attach(&self, events: Events<'_>) -> Result<Attachment, LiveError> {
         let attachment = self.target.attach_to_optimize(events)?;
         attachment.check_filters()?;
@@ -306,9 +294,6 @@ impl OptimizeJob {
     }
 
     /// Attaches to the process for [`OptimizeJob::plan`], without a change.
-    ///
-    /// # Errors
-    /// The process cannot be optimized.
     pub fn attach_unchanged(&self) -> Result<Attachment, LiveError> {
         let Target { pid, state, probe, max_pause, .. } = &self.target;
         Attachment::open_unchanged(Process::open(*pid, *probe)?, state, *max_pause)
@@ -329,7 +314,7 @@ impl OptimizeJob {
         let layout = Options { required: None, ..self.layout.clone() };
         let planned = plan(&attachment, &profile.samples, &layout)?;
         let required = self.layout.required;
-        let refused = required.and_then(|it| it.check(&planned.statistics.precision).err());
+        let refused = required.and_then(|it| it.check(&planned.code.statistics.precision).err());
         Ok(DryRun {
             pid: self.target.pid,
             dry_run: true,
@@ -362,7 +347,6 @@ enum ProfileSource {
     },
 }
 
-/// The description of a profile.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum ProfileReport {
@@ -380,7 +364,6 @@ pub enum ProfileReport {
         samples: u64,
         lost: u64,
         seconds: f64,
-        /// Samples per second and CPU.
         frequency: u32,
         final_frequency: u32,
         per_sample_ns: u64,
@@ -392,15 +375,11 @@ pub enum ProfileReport {
 
 impl ProcessProfile {
     /// These samples, which are in original code.
-    #[must_use]
     pub const fn given(samples: Samples) -> Self {
         Self { samples, source: ProfileSource::Given }
     }
 
     /// The samples of another process with the same files. `file` is where they were stored.
-    ///
-    /// # Errors
-    /// The process exited.
     pub fn of_file(
         attachment: &Attachment,
         profile: &Profile,
@@ -417,9 +396,6 @@ impl ProcessProfile {
     }
 
     /// Samples the process; with `family`, also its descendants.
-    ///
-    /// # Errors
-    /// The process exited, or the kernel does not permit sampling.
     pub fn sample(
         attachment: &Attachment,
         family: bool,
@@ -467,8 +443,6 @@ impl ProcessProfile {
         Ok(())
     }
 
-    /// Describes it.
-    #[must_use]
     pub fn report(&self) -> ProfileReport {
         let samples = self.samples.total();
         let (plan, taken) = match &self.source {

@@ -23,15 +23,13 @@ use serde::{Deserialize, Serialize};
 use crate::LiveError;
 use crate::memory::{Mapping, Maps};
 use crate::patch::{BytePatch, PAGE, PatchList, hex};
-use crate::threads::check_alive;
+use crate::process::check_alive;
 
-/// Format version of the file.
 const FORMAT: u32 = 1;
 
 /// The changes to one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalRecord {
-    /// Format version.
     pub format: u32,
     pub identity: ProcessIdentity,
     pub program: PathBuf,
@@ -48,7 +46,6 @@ pub struct JournalRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BorrowedCode {
     pub address: u64,
-    /// The bytes before.
     #[serde(with = "hex")]
     pub original: Vec<u8>,
 }
@@ -56,9 +53,8 @@ pub struct BorrowedCode {
 /// One optimization of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generation {
-    /// Number, from 1 on.
     pub number: u32,
-    /// Creation time in seconds since 1970.
+    /// In seconds since 1970.
     pub made: u64,
     pub state: GenerationState,
     /// Memory added to the process.
@@ -81,16 +77,25 @@ pub struct Generation {
     pub counts: bool,
 }
 
+impl GenerationState {
+    /// Whether entries may be redirected.
+    pub const fn may_be_active(self) -> bool {
+        matches!(self, Self::Active | Self::Switching)
+    }
+}
+
 impl Generation {
+    /// Whether a redo may activate it, also if dbdyno was killed before it recorded an undo.
+    pub fn is_redoable(&self) -> bool {
+        !self.counts && (self.state.may_be_active() || self.state == GenerationState::Inactive)
+    }
+
     /// Whether its entries were redirected at any time, as far as is known.
-    #[must_use]
     pub fn was_activated(&self) -> bool {
         // The digest is stored before the first entry is redirected. Journals of old versions have none.
         self.digest.is_some() || !self.entries.is_empty()
     }
 
-    /// Size of its code in bytes.
-    #[must_use]
     pub fn code_size(&self) -> u64 {
         self.areas.iter().map(|area| area.code).sum()
     }
@@ -100,9 +105,7 @@ impl Generation {
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatchedMapping {
-    /// Address range.
     pub range: Range<u64>,
-    /// Offset in the file in bytes.
     pub offset: u64,
     /// Device and inode of the file.
     pub file: ((u32, u32), u64),
@@ -110,7 +113,6 @@ pub struct PatchedMapping {
 
 impl PatchedMapping {
     /// The file mappings that contain any of these entries.
-    #[must_use]
     pub fn of(entries: &[BytePatch], maps: &Maps) -> Vec<Self> {
         let files = maps.all().iter().filter(|mapping| mapping.inode != 0);
         let mut found: Vec<Self> = files.map(Self::at).collect();
@@ -127,7 +129,6 @@ impl PatchedMapping {
     }
 
     /// Whether an address no longer maps the same byte of the file.
-    #[must_use]
     pub fn was_replaced_at(&self, address: u64, maps: &Maps) -> bool {
         let position = |it: &Self| (it.file, it.offset.wrapping_add(address - it.range.start));
         let now = maps.at(address).map(Self::at);
@@ -135,7 +136,6 @@ impl PatchedMapping {
     }
 }
 
-/// State of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GenerationState {
@@ -150,7 +150,6 @@ pub enum GenerationState {
     /// Replaced. It is kept, or freed when no thread uses it: see
     /// [`ProbeOptions::unmap`](crate::ProbeOptions::unmap).
     Retired,
-    /// Its memory is being freed.
     Freeing,
 }
 
@@ -158,35 +157,25 @@ pub enum GenerationState {
 /// for the unwinder and for stubs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Area {
-    /// Start address.
     pub address: u64,
     /// Size of the code in bytes; its last page is for stubs.
     pub code: u64,
-    /// Size of the data in bytes.
     pub data: u64,
 }
 
 impl Area {
-    /// All addresses.
-    #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.address..self.address + self.code + self.data
     }
 
-    /// Addresses of the code.
-    #[must_use]
     pub fn code_range(&self) -> Range<u64> {
         self.address..self.address + self.code
     }
 
-    /// Addresses of the data.
-    #[must_use]
     pub fn data_range(&self) -> Range<u64> {
         self.address + self.code..self.address + self.code + self.data
     }
 
-    /// Address of stubs.
-    #[must_use]
     pub fn stub(&self) -> u64 {
         self.address + self.code - PAGE
     }
@@ -204,9 +193,6 @@ pub struct Journal {
 impl Journal {
     /// Opens or creates the journal of a process in a directory that no other user can write to:
     /// see [`state_dir`].
-    ///
-    /// # Errors
-    /// Another dbdyno has locked it, or it cannot be read or written.
     pub fn open(
         state: &Path,
         identity: &ProcessIdentity,
@@ -240,19 +226,14 @@ impl Journal {
         Ok(Self { directory, record, maps, _lock: lock })
     }
 
-    /// The record.
-    #[must_use]
     pub fn record(&self) -> &JournalRecord {
         &self.record
     }
 
-    /// The directory for files about the process.
-    #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The address maps of the generations.
     pub(crate) fn maps(&self) -> &AddressMaps {
         &self.maps
     }
@@ -275,7 +256,6 @@ impl Journal {
 
 impl JournalRecord {
     /// Whether nothing in the process belongs to dbdyno.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.generations.is_empty() && self.borrowed.is_none() && !self.enabled_huge_pages
     }
@@ -294,9 +274,6 @@ impl Drop for Journal {
 /// The directory for journals that the user chose, or the default: one that is cleared at boot, if
 /// there is one. It is created, accessible to its owner only. Bytes from journals are written to
 /// processes, so no other user can write to it or replace a component of its path.
-///
-/// # Errors
-/// Another user could, or the environment defines no directory.
 pub fn state_dir(chosen: Option<&Path>) -> Result<PathBuf, LiveError> {
     let path = match chosen {
         Some(path) => path.to_owned(),
@@ -331,9 +308,6 @@ fn default_state(root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Opt
 }
 
 /// The record of a process, without the lock; `None` if there is none.
-///
-/// # Errors
-/// It cannot be read, or has an unknown format.
 pub fn find_record(
     state: &Path,
     identity: &ProcessIdentity,
@@ -348,7 +322,6 @@ pub(crate) fn find_map(state: &Path, identity: &ProcessIdentity, number: u32) ->
 }
 
 /// The records of all running processes with code of dbdyno, active or not.
-#[must_use]
 pub fn live_records(state: &Path) -> Vec<JournalRecord> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     let records = entries.filter_map(|entry| read(&entry.path()).ok().flatten());
@@ -440,15 +413,10 @@ pub(crate) struct AddressMaps {
 }
 
 impl AddressMaps {
-    /// The maps in a directory.
     pub(crate) fn new(directory: &Path) -> Self {
         Self { directory: directory.to_owned(), known: Mutex::default() }
     }
 
-    /// Stores the map of a generation.
-    ///
-    /// # Errors
-    /// It could not be written.
     pub(crate) fn store(&self, number: u32, map: &AddressMap) -> Result<(), LiveError> {
         let path = path(&self.directory, number);
         let written = postcard::to_allocvec(map)
@@ -465,7 +433,6 @@ impl AddressMaps {
         self.known().entry(number).or_insert_with(read).clone()
     }
 
-    /// Removes the map of a generation.
     pub(crate) fn remove(&self, number: u32) {
         self.known().remove(&number);
         // If it fails, the file stays until the process exits.

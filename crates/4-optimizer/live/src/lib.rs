@@ -29,56 +29,34 @@ mod process;
 mod replace;
 mod sample;
 mod server_optimizer;
-mod status;
 pub mod symbols;
 mod target;
-#[cfg(test)]
-mod testing;
-mod threads;
+
 mod trace;
 mod unwind;
 mod watch;
 mod watchdog;
 
-pub use ab_test::{
-    AbTest, AbTestOutcome, AbTestResult, AbTestVerdict, Effect, KeepRule, WorkCounter,
-};
+pub use ab_test::{AbTest, Effect, KeepRule, WorkCounter};
 pub use arch::check_platform;
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE};
-pub use count::{
-    Counted, CountingOptions, CountingReport, PreparedCounting, count, end_counting_after_input,
-};
-pub use error::{Failure, LiveError};
-pub use job::{
-    DryRun, Event, Events, OptimizeJob, Outcome, ProcessProfile, ProfileReport, Supervision,
-};
+pub use count::{Counted, CountingOptions, count, end_counting_after_input};
+pub use error::LiveError;
+pub use job::{DryRun, Event, Events, OptimizeJob, Outcome, ProcessProfile, Supervision};
 pub use journal::{
-    Area, Generation, GenerationState, JournalRecord, PatchedMapping, find_record, live_records,
-    state_dir,
+    Area, Generation, GenerationState, JournalRecord, find_record, live_records, state_dir,
 };
-pub use memory::{Mapping, Maps, ProcessMemory};
-pub use module::{
-    HotModule, HotModules, LoadedModule, Module, all_images, coverage, hot_modules, map_to_original,
-};
-pub use optimize::{
-    OptimizeError, Optimized, PlannedOptimization, PreparedPatch, optimize, optimize_like, plan,
-};
-pub use patch::{BytePatch, CodeSymbol, MemoryBlock, Patch, PatchList};
-pub use probe::{CheckResult, Probe, ProbeCheck, probe};
-pub use process::{ProbeOptions, Process};
+pub use memory::Maps;
+pub use module::{LoadedModule, Module, all_images, coverage, hot_modules, map_to_original};
+pub use optimize::{NewCode, OptimizeError, Optimized, optimize, plan};
+pub use patch::{BytePatch, MemoryBlock, Patch};
+pub use probe::{CheckResult, Probe, probe};
+pub use process::{ProbeOptions, Process, raise_priority};
 pub use replace::Switched;
-pub use sample::{
-    DEFAULT_FREQUENCY, SampleSource, Sampled, SamplingCost, SamplingOptions, SamplingPlan,
-    SamplingRequest, family_of, sample,
-};
+pub use sample::{Sampled, SamplingOptions, SamplingRequest, sample};
 pub use server_optimizer::{OptimizedServer, ServerOptimizeError, ServerOptimizer, ServerOptions};
-pub use status::{
-    GenerationStatus, KnownStatus, ProcessStatus, Switch, SwitchReport, process_statuses,
-    switch_all,
-};
 pub use target::{
-    AttachedGroup, GroupSwitched, Member, MemberOutcome, SwitchOperation, Target, descendants,
-    optimize_descendants,
+    AttachedGroup, GenerationStatus, Member, MemberOutcome, ProcessStatus, Switch, SwitchOperation,
+    SwitchReport, Target, descendants, optimize_descendants, process_statuses, switch_all,
 };
-pub use threads::raise_priority;
-pub use watch::{WatchReport, WatchRules, WatchStage, watch};
+pub use watch::{WatchReport, WatchRules, watch};

@@ -23,10 +23,6 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Opens the memory for reading and writing.
-    ///
-    /// # Errors
-    /// The process exited, or this user may not access its memory.
     pub fn open(pid: u32) -> Result<Self, LiveError> {
         let file = File::options()
             .read(true)
@@ -36,10 +32,6 @@ impl ProcessMemory {
         Ok(Self { pid, file })
     }
 
-    /// Reads all of `bytes`.
-    ///
-    /// # Errors
-    /// A part is not mapped, or the process exited.
     pub fn read_into(&self, address: u64, bytes: &mut [u8]) -> Result<(), LiveError> {
         self.file.read_exact_at(bytes, address).map_err(|error| match error.kind() {
             // The address space no longer exists.
@@ -48,10 +40,6 @@ impl ProcessMemory {
         })
     }
 
-    /// Reads `count` bytes.
-    ///
-    /// # Errors
-    /// As [`ProcessMemory::read_into`].
     pub fn read(&self, address: u64, count: usize) -> Result<Vec<u8>, LiveError> {
         let mut bytes = vec![0; count];
         self.read_into(address, &mut bytes)?;
@@ -60,10 +48,6 @@ impl ProcessMemory {
 
     /// Writes all of `bytes`. Bytes on one page are written completely or not at all, even if this
     /// process is killed.
-    ///
-    /// # Errors
-    /// A part is not mapped, the process exited, or the kernel does not permit writing to the code of
-    /// other processes.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), LiveError> {
         self.file.write_all_at(bytes, address).map_err(|error| match error.kind() {
             // The address space no longer exists.
@@ -91,7 +75,6 @@ impl ProcessMemory {
     }
 }
 
-/// Size of a word in bytes.
 pub(crate) const WORD: usize = 8;
 
 /// The 64-bit words in bytes of an x86-64 process.
@@ -112,17 +95,11 @@ impl<'a> PagedReader<'a> {
     }
 
     /// Reads `count` bytes on one page.
-    ///
-    /// # Errors
-    /// As [`ProcessMemory::read_into`].
     pub(crate) fn read(&self, address: u64, count: usize) -> Result<Vec<u8>, LiveError> {
         self.inspect(address, count, <[u8]>::to_vec)
     }
 
     /// What `of` returns for `count` bytes on one page.
-    ///
-    /// # Errors
-    /// As [`ProcessMemory::read_into`].
     pub(crate) fn inspect<T>(
         &self,
         address: u64,
@@ -145,18 +122,12 @@ impl<'a> PagedReader<'a> {
     }
 }
 
-/// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Address range.
     pub range: Range<u64>,
-    /// Whether it is readable.
     pub readable: bool,
-    /// Whether it is writable.
     pub writable: bool,
-    /// Whether it is executable.
     pub executable: bool,
-    /// Offset in its file in bytes.
     pub offset: u64,
     /// Major and minor number of its file's device.
     pub device: (u32, u32),
@@ -176,10 +147,6 @@ const HIGHEST: u64 = 0x7fff_ffff_f000;
 const MARGIN: u64 = 1 << 20;
 
 impl Maps {
-    /// The current mappings of a process.
-    ///
-    /// # Errors
-    /// The process exited, or this user may not read its mappings.
     pub fn of(pid: u32) -> Result<Self, LiveError> {
         let text = fs::read(format!("/proc/{pid}/maps"))
             .map_err(LiveError::proc_file("reading the mappings of", pid))?;
@@ -188,19 +155,15 @@ impl Maps {
     }
 
     /// Parses the text of `/proc/PID/maps`; `None` if a line has an unknown format.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         text.lines().map(parse_line).collect::<Option<Vec<_>>>().map(Self)
     }
 
-    /// The mappings, by address.
-    #[must_use]
     pub fn all(&self) -> &[Mapping] {
         &self.0
     }
 
     /// Whether a tracing tool has attached a uprobe to the process since its start.
-    #[must_use]
     pub(crate) fn has_uprobes(&self) -> bool {
         self.0.iter().any(|mapping| mapping.name == "[uprobes]")
     }
@@ -214,7 +177,6 @@ impl Maps {
     }
 
     /// Mappings without access at these addresses.
-    #[must_use]
     pub(crate) fn reserved(ranges: impl Iterator<Item = Range<u64>>) -> Self {
         let mapping = |range| Mapping {
             range,
@@ -230,7 +192,6 @@ impl Maps {
     }
 
     /// The mapping that contains an address.
-    #[must_use]
     pub fn at(&self, address: u64) -> Option<&Mapping> {
         let next = self.0.partition_point(|mapping| mapping.range.end <= address);
         self.0.get(next).filter(|mapping| mapping.range.contains(&address))
@@ -240,7 +201,6 @@ impl Maps {
     /// a signed 32-bit displacement, and vice versa.
     ///
     /// Prefers the closest range below `near`, because a program's heap grows above it.
-    #[must_use]
     pub fn free_range(&self, near: &Range<u64>, size: u64, alignment: u64) -> Option<u64> {
         let lowest = near.end.saturating_sub(REACH).max(LOWEST_ADDRESS);
         let highest = near.start.saturating_add(REACH).min(HIGHEST);

@@ -49,7 +49,6 @@ const MAX_SIZE: Bytes = Bytes::from_mib(1024);
 
 impl Module {
     /// All files with code in the process, by address.
-    #[must_use]
     pub fn loaded(maps: &Maps) -> Vec<LoadedModule> {
         let mut found: Vec<LoadedModule> = Vec::new();
         for mapping in maps.all().iter().filter(|mapping| mapping.inode != 0) {
@@ -76,7 +75,6 @@ impl Module {
     }
 
     /// The first loaded file whose name has this prefix.
-    #[must_use]
     pub fn with_prefix(maps: &Maps, prefix: &str) -> Option<LoadedModule> {
         Self::loaded(maps).into_iter().find(|loaded| {
             let name = loaded.path.file_name().and_then(|name| name.to_str());
@@ -88,9 +86,6 @@ impl Module {
     ///
     /// Opens the mapped file if permitted, even if it was deleted or replaced; otherwise by path. Compare
     /// it with [`Module::differences`].
-    ///
-    /// # Errors
-    /// It cannot be read, or is not a 64-bit ELF file.
     pub fn open(process: &Process, loaded: &LoadedModule) -> Result<Self, LiveError> {
         let pid = process.pid();
         let bytes = read(pid, loaded)?;
@@ -124,20 +119,15 @@ impl Module {
         Ok(Self { path: loaded.path.clone(), bias, range: loaded.range.clone(), code, bytes })
     }
 
-    /// Path of the file.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Address in the process minus link-time address.
-    #[must_use]
     pub fn bias(&self) -> u64 {
         self.bias
     }
 
-    /// Addresses in the process.
-    #[must_use]
     pub fn range(&self) -> &Range<u64> {
         &self.range
     }
@@ -147,14 +137,11 @@ impl Module {
         self.code.iter().map(|(range, _)| range.clone())
     }
 
-    /// Content of the file.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Whether it defines a function that other files can call.
-    #[must_use]
     pub(crate) fn defines(&self, function: &str) -> bool {
         let Ok(file) = ElfFile64::<Endianness>::parse(&*self.bytes) else { return false };
         let mut symbols = file.dynamic_symbols();
@@ -162,7 +149,6 @@ impl Module {
     }
 
     /// The bytes of the file at these addresses; `None` if they are not all code.
-    #[must_use]
     pub fn original(&self, range: &Range<u64>) -> Option<&[u8]> {
         let (code, offset) = self
             .code
@@ -174,9 +160,6 @@ impl Module {
 
     /// Address ranges in which the code in the process differs from the file, merged if they are less
     /// than 16 bytes apart.
-    ///
-    /// # Errors
-    /// The process exited, or its code cannot be read.
     pub fn differences(&self, process: &Process) -> Result<Vec<Range<u64>>, LiveError> {
         const NEAR: u64 = 16;
         let mut different: Vec<Range<u64>> = Vec::new();
@@ -254,11 +237,9 @@ const MAX_MODULES: Bytes = Bytes::from_mib(2048);
 /// A program or library with samples.
 #[derive(Debug)]
 pub struct HotModule {
-    /// The module in the process.
     pub module: Module,
     /// The same module, parsed for the layout.
     pub image: Image,
-    /// Number of samples in it.
     pub samples: u64,
     /// Addresses at which another program changed its code in memory.
     pub modified: Vec<Range<u64>>,
@@ -271,7 +252,6 @@ pub struct HotModules {
     pub found: Vec<HotModule>,
     /// Files that cannot be optimized, and why.
     pub left_alone: Vec<(String, String)>,
-    /// Number of samples in code that the process generated at run time.
     pub generated: u64,
 }
 
@@ -281,9 +261,6 @@ const EXCLUDED: [&str; 3] = ["ld-linux", "ld-musl", "libgcc_s"];
 const MIN_SHARE: f64 = 0.005;
 
 /// Finds the files with samples.
-///
-/// # Errors
-/// The process exited.
 pub fn hot_modules(attachment: &Attachment, samples: &Samples) -> Result<HotModules, LiveError> {
     let process = attachment.process();
     let maps = process.maps()?;
@@ -343,9 +320,6 @@ fn is_generated(address: u64, maps: &Maps, attachment: &Attachment) -> bool {
 }
 
 /// All files with code in the process that can be parsed, for a profile of another process.
-///
-/// # Errors
-/// The process exited.
 pub fn all_images(process: &Process) -> Result<Vec<Image>, LiveError> {
     let maps = process.maps()?;
     let mut total = Bytes::from_bytes(0);
@@ -408,7 +382,6 @@ fn hot_module(
 }
 
 /// The samples with addresses in new code replaced by those of the original code.
-#[must_use]
 pub fn map_to_original(attachment: &Attachment, samples: &Samples) -> Samples {
     let generations = attachment.generations().iter();
     let maps: Vec<Arc<AddressMap>> = generations.map(|it| attachment.map(it.number)).collect();
@@ -422,7 +395,6 @@ pub fn map_to_original(attachment: &Attachment, samples: &Samples) -> Samples {
 
 /// Share of the samples in files that is in active optimized functions, 0 to 1; `None` without samples. It
 /// is low if the workload has changed.
-#[must_use]
 pub fn coverage(attachment: &Attachment, maps: &Maps, samples: &Samples) -> Option<f64> {
     let active = attachment.generations().iter().find(|it| it.state == GenerationState::Active)?;
     let map = attachment.map(active.number);

@@ -16,49 +16,42 @@ use crate::attachment::Attachment;
 use crate::journal::{Area, Generation};
 use crate::module::{GENERATED, HotModule, HotModules, Module, hot_modules};
 use crate::patch::{BytePatch, CodeSymbol, JUMP_SIZE, MemoryBlock, Patch};
+use crate::process::threads;
 use crate::replace::Switched;
-use crate::threads::threads;
 use crate::{LiveError, LoadedModule, Maps, unwind};
 
-/// The result of an optimization.
+/// New code for a process, made or to be made.
+#[derive(Clone, Debug, Serialize)]
+pub struct NewCode {
+    /// Optimized files, with their samples.
+    pub modules: Vec<(String, u64)>,
+    /// Files with samples that are not optimized, and why.
+    pub left_alone: Vec<(String, String)>,
+    pub statistics: Statistics,
+    /// Entries that are not redirected because they cross a page boundary.
+    pub on_two_pages: usize,
+    /// Slots of virtual tables that refer to it.
+    pub virtual_slots: usize,
+    /// Its size, in bytes.
+    pub added: u64,
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct Optimized {
     /// Number of the optimization in this process.
     pub generation: u32,
-    /// Optimized files, with their samples.
-    pub modules: Vec<(String, u64)>,
-    /// Files with samples that were not optimized, and why.
-    pub left_alone: Vec<(String, String)>,
-    /// Statistics of the layout.
-    pub statistics: Statistics,
-    /// Entries that were not redirected because they cross a page boundary.
-    pub on_two_pages: usize,
-    /// Slots of virtual tables that refer to the new code.
-    pub virtual_slots: usize,
+    #[serde(flatten)]
+    pub code: NewCode,
     pub switched: Switched,
-    /// Size of the code added to the process, in bytes.
-    pub added: u64,
-    /// Duration of each step.
     pub steps: Vec<(String, Nanos)>,
 }
 
-/// What an optimization would do.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlannedOptimization {
-    /// Files to optimize, with their samples.
-    pub modules: Vec<(String, u64)>,
-    /// Files with samples that would not be optimized, and why.
-    pub left_alone: Vec<(String, String)>,
-    /// Statistics of the layout.
-    pub statistics: Statistics,
-    /// Entries that would not be redirected because they cross a page boundary.
-    pub on_two_pages: usize,
-    /// Size of the code that would be added to the process, in bytes.
-    pub added: u64,
+    #[serde(flatten)]
+    pub code: NewCode,
     /// Number of functions that would be redirected.
     pub entries: usize,
-    /// Slots of virtual tables that would refer to the new code.
-    pub virtual_slots: usize,
     /// Number of threads that would be stopped.
     pub threads: usize,
 }
@@ -70,28 +63,22 @@ pub struct PreparedPatch {
     patch: Patch,
     /// Added memory, and whether huge pages are requested for it.
     areas: Vec<(Area, bool)>,
-    /// The optimized files.
     files: Vec<LoadedModule>,
     /// Required content of read-only memory.
     slots: Vec<Slot>,
     profile: Profile,
 }
 
-/// Why a process was not optimized.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptimizeError {
-    /// The process could not be changed.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// There is no new layout.
     #[error("process {pid} {}: {source}", unchanged(*has_counted))]
     Layout {
-        /// Process ID.
         pid: u32,
         /// Whether code that counted its executions stays in its memory.
         has_counted: bool,
-        /// The reason.
         source: LayoutError,
     },
     #[error("cancelled; the code that was active before is active again")]
@@ -108,7 +95,6 @@ const fn unchanged(has_counted: bool) -> &'static str {
 
 impl OptimizeError {
     /// As [`LiveError::is_transient`].
-    #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Live(error) if error.is_transient())
     }
@@ -134,29 +120,19 @@ pub fn optimize(
         start = Instant::now();
     };
     step("reading programs and libraries");
-    let HotModules { found: hot_modules, left_alone, .. } = readable_modules(attachment, samples)?;
+    let modules = readable_modules(attachment, samples)?;
     next("reading");
     step("optimizing the layout");
-    let (layout, areas) = lay_out_in(attachment, &hot_modules, samples, options)?;
+    let (layout, areas) = lay_out_in(attachment, &modules.found, samples, options)?;
     next("layout");
-    let slots = attachment.known_slots(&layout.virtual_slots);
-    let (patch, on_two_pages) = patch(&layout, &slots);
+    let (patch, code) = new_code(attachment, &modules, &layout, &areas);
     step("switching");
     let switched = attachment.install(&patch)?;
     next("installing");
-    let done = Optimized {
-        generation: attachment.generations().last().map_or(0, |last| last.number),
-        modules: names(&hot_modules),
-        left_alone,
-        statistics: layout.statistics,
-        on_two_pages,
-        virtual_slots: slots.len(),
-        switched,
-        added: code_size(&areas),
-        steps,
-    };
-    let files = files(&attachment.process().maps()?, &hot_modules);
-    let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
+    let generation = attachment.generations().last().map_or(0, |last| last.number);
+    let done = Optimized { generation, code, switched, steps };
+    let files = files(&attachment.process().maps()?, &modules.found);
+    let images: Vec<&Image> = modules.found.iter().map(|hot_module| &hot_module.image).collect();
     let profile = samples.to_profile(&images);
     Ok((done, PreparedPatch { patch, areas, files, slots: layout.slots, profile }))
 }
@@ -171,22 +147,32 @@ pub fn plan(
     samples: &Samples,
     options: &Options,
 ) -> Result<PlannedOptimization, OptimizeError> {
-    let HotModules { found: hot_modules, left_alone, .. } = readable_modules(attachment, samples)?;
+    let modules = readable_modules(attachment, samples)?;
     let mut space = FreeMemory { attachment, areas: Vec::new() };
-    let layout = lay_out(&mut space, &hot_modules, samples, options)?;
+    let layout = lay_out(&mut space, &modules.found, samples, options)?;
+    let (patch, code) = new_code(attachment, &modules, &layout, &space.areas);
+    let entries = patch.entries.len() - code.virtual_slots;
+    Ok(PlannedOptimization { code, entries, threads: threads(attachment.process().pid())?.len() })
+}
+
+fn new_code(
+    attachment: &Attachment,
+    modules: &HotModules,
+    layout: &Relayout,
+    areas: &[(Area, bool)],
+) -> (Patch, NewCode) {
     let slots = attachment.known_slots(&layout.virtual_slots);
-    let (patch, on_two_pages) = patch(&layout, &slots);
-    let pid = attachment.process().pid();
-    Ok(PlannedOptimization {
-        modules: names(&hot_modules),
-        left_alone,
-        statistics: layout.statistics,
+    let (patch, on_two_pages) = patch(layout, &slots);
+    let name = |it: &HotModule| (it.module.path().display().to_string(), it.samples);
+    let code = NewCode {
+        modules: modules.found.iter().map(name).collect(),
+        left_alone: modules.left_alone.clone(),
+        statistics: layout.statistics.clone(),
         on_two_pages,
-        added: code_size(&space.areas),
-        entries: patch.entries.len() - slots.len(),
         virtual_slots: slots.len(),
-        threads: threads(pid)?.len(),
-    })
+        added: areas.iter().map(|(area, _)| area.code).sum(),
+    };
+    (patch, code)
 }
 
 /// The files with samples.
@@ -207,19 +193,8 @@ pub(crate) fn readable_modules(
     Ok(modules)
 }
 
-/// The paths of the modules, with their samples.
-fn names(modules: &[HotModule]) -> Vec<(String, u64)> {
-    let name = |it: &HotModule| (it.module.path().display().to_string(), it.samples);
-    modules.iter().map(name).collect()
-}
-
-fn code_size(areas: &[(Area, bool)]) -> u64 {
-    areas.iter().map(|(area, _)| area.code).sum()
-}
-
 impl PreparedPatch {
     /// The samples it is based on, for any process with the same files.
-    #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
     }

@@ -12,7 +12,6 @@ use serde_json::value::RawValue;
 /// in a virtual table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytePatch {
-    /// Address of the first byte.
     pub address: u64,
     /// The bytes before the patch.
     #[serde(with = "hex")]
@@ -23,20 +22,16 @@ pub struct BytePatch {
 }
 
 impl BytePatch {
-    /// The patched addresses.
-    #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.address..self.address + self.patch.len() as u64
     }
 
     /// Whether it is a jump; otherwise it is an address.
-    #[must_use]
     pub const fn is_jump(&self) -> bool {
         self.patch.len() == JUMP_SIZE
     }
 
     /// Whether it can be written atomically: it is on one page.
-    #[must_use]
     pub fn is_on_one_page(&self) -> bool {
         !self.patch.is_empty()
             && self.original.len() == self.patch.len()
@@ -57,7 +52,6 @@ pub struct Patch {
     pub entries: Vec<BytePatch>,
     /// Addresses of `.eh_frame` sections inside the blocks, each ending with a zero length.
     pub frames: Vec<u64>,
-    /// Symbols of the new code.
     pub symbols: Vec<CodeSymbol>,
     /// Jumps from the new code back to the entries, written when the new code becomes inactive: so
     /// calls between functions of the new code leave it.
@@ -66,21 +60,16 @@ pub struct Patch {
     pub map: AddressMap,
 }
 
-/// Bytes at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryBlock {
-    /// Start address.
     pub address: u64,
-    /// Content.
     pub bytes: Vec<u8>,
 }
 
 /// A symbol of the new code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeSymbol {
-    /// Address range.
     pub range: Range<u64>,
-    /// Name in tools.
     pub name: String,
 }
 

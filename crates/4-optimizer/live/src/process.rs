@@ -1,14 +1,15 @@
-//! Probing a process without changing it.
+//! A process to be optimized and its threads, probed without a change.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
+use std::{fs, thread};
 
-use dbdyno_machine::ProcessIdentity;
+use dbdyno_machine::{ProcStat, ProcessIdentity};
 
 use crate::arch::check_platform;
 use crate::memory::{Maps, ProcessMemory};
 use crate::probe::Status;
-use crate::threads::{check_alive, identify};
 use crate::{LiveError, probe};
 
 /// A process that can be optimized, according to a probe that does not change it.
@@ -34,6 +35,13 @@ pub struct ProbeOptions {
     pub unmap: bool,
 }
 
+impl ProbeOptions {
+    /// For a process that executes no call for dbdyno, so that its system call filter does not matter.
+    pub const WITHOUT_CALLS: Self = Self { allow_seccomp: true, unmap: false };
+    /// For servers that run known programs and are optimized many times.
+    pub const UNMAP: Self = Self { allow_seccomp: false, unmap: true };
+}
+
 impl Process {
     /// Probes the process with this ID.
     ///
@@ -54,9 +62,6 @@ impl Process {
     }
 
     /// Opens a process without a check whether it can be optimized.
-    ///
-    /// # Errors
-    /// It exited, or its memory cannot be accessed.
     pub(crate) fn open_unchecked(
         identity: &ProcessIdentity,
         program: &Path,
@@ -73,41 +78,32 @@ impl Process {
         })
     }
 
-    /// Process ID.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.identity.pid
     }
 
     /// Identity, which distinguishes it from later processes with the same ID.
-    #[must_use]
     pub fn identity(&self) -> &ProcessIdentity {
         &self.identity
     }
 
-    /// Memory.
-    #[must_use]
     pub fn memory(&self) -> &ProcessMemory {
         &self.memory
     }
 
     /// Path of its program in its own file system.
-    #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The options that it was opened with.
     pub(crate) fn options(&self) -> ProbeOptions {
         self.options
     }
 
-    /// Directory of its journal; `None` before that is open.
     pub(crate) fn journal_directory(&self) -> Option<&Path> {
         self.journal_directory.as_deref()
     }
 
-    /// Sets the directory of its journal.
     pub(crate) fn set_journal_directory(&mut self, directory: &Path) {
         self.journal_directory = Some(directory.to_owned());
     }
@@ -121,10 +117,6 @@ impl Process {
         Ok(self.signal_returns.get_or_init(|| found))
     }
 
-    /// Current mappings.
-    ///
-    /// # Errors
-    /// It exited.
     pub fn maps(&self) -> Result<Maps, LiveError> {
         Maps::of(self.pid())
     }
@@ -135,9 +127,6 @@ const PATTERNS: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
 
 /// The addresses in a process's C library that signal handlers return to, ascending.
-///
-/// # Errors
-/// The process exited.
 pub(crate) fn signal_returns(pid: u32, memory: &ProcessMemory) -> Result<Vec<u64>, LiveError> {
     let maps = Maps::of(pid)?;
     let mut found = Vec::new();
@@ -169,14 +158,153 @@ fn is_c_library(name: &str) -> bool {
         .any(|start| name.starts_with(start))
 }
 
+/// The identity of a running process.
+pub(crate) fn identify(pid: u32) -> Result<ProcessIdentity, LiveError> {
+    ProcessIdentity::of(pid).map_err(LiveError::proc_file("reading the state of", pid))
+}
+
+/// Checks that a process still runs, and still the same program.
+pub(crate) fn check_alive(identity: &ProcessIdentity) -> Result<(), LiveError> {
+    if identity.is_alive() {
+        return Ok(());
+    }
+    identify(identity.pid)?;
+    Err(LiveError::Exited { pid: identity.pid })
+}
+
+/// The IDs of a process's threads, without ended ones.
+pub(crate) fn threads(pid: u32) -> Result<Vec<i32>, LiveError> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))
+        .map_err(LiveError::proc_file("listing the threads of", pid))?;
+    Ok(entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()))
+        .collect())
+}
+
+/// The state of a thread as one letter; `None` if it has ended.
+pub(crate) fn thread_state(pid: u32, tid: i32) -> Option<u8> {
+    ProcStat::of_thread(pid, tid.cast_unsigned()).ok().map(|stat| stat.state)
+}
+
+/// Whether a thread has ended; a zombie has.
+pub(crate) fn has_ended(pid: u32, tid: i32) -> bool {
+    matches!(thread_state(pid, tid), None | Some(b'Z' | b'X'))
+}
+
+/// Whether a thread is one of the kernel's for the process, such as a worker of io_uring: it is listed like
+/// the others, but never executes code of the program.
+pub(crate) fn is_kernel_worker(pid: u32, tid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"))
+        .is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & KERNEL_WORKER != 0))
+}
+
+/// Whether a process is a thread of the kernel.
+pub(crate) fn is_kernel_thread(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & KERNEL_THREAD != 0))
+}
+
+/// `PF_KTHREAD` from `linux/sched.h`.
+const KERNEL_THREAD: u64 = 0x20_0000;
+
+/// `PF_IO_WORKER`, and `PF_USER_WORKER` of Linux 6.4 and later, from `linux/sched.h`.
+const KERNEL_WORKER: u64 = 0x10 | 0x4000;
+
+/// The kernel's flags of a thread: field 9 of its `stat`, whose second field is a name in parentheses.
+fn flags(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(9 - 3)?.parse().ok()
+}
+
+/// The highest priority of threads without real-time scheduling.
+pub(crate) const HIGHEST_PRIORITY: libc::c_int = -20;
+
+/// To Linux, the thread that calls.
+const THIS_THREAD: i32 = 0;
+
+/// Runs `work` on a new thread and waits for it.
+///
+/// Tracing is bound to the thread that started it. When that thread ends, the kernel releases all
+/// threads that it has seized, whatever their state: so `work` cannot leave a thread stopped.
+pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let outcome = thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                raise_priority();
+                use_real_time();
+                work()
+            })
+            .join()
+    });
+    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Gives this thread the highest priority, if permitted, and makes its short sleeps exact: for work while
+/// other threads are stopped, or that must not wait for them on a busy machine.
+pub fn raise_priority() {
+    set_priority(THIS_THREAD, HIGHEST_PRIORITY);
+    dbdyno_machine::set_minimal_timer_slack();
+}
+
+/// Lets this thread run before all threads without real-time scheduling, if permitted. The highest nice
+/// value is not enough: Linux divides CPU time between sessions first (`CONFIG_SCHED_AUTOGROUP`), and
+/// nice values count within a session only.
+fn use_real_time() {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // Processes and threads that it starts do not inherit it.
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the structure lives during the call. rustix does not support this.
+    unsafe { libc::sched_setscheduler(THIS_THREAD, policy, &raw const lowest) };
+}
+
+/// Sets the nice value of a thread, if permitted.
+pub(crate) fn set_priority(tid: i32, nice: i32) {
+    // SAFETY: takes numbers. rustix supports this for processes only, and would reject the thread
+    // ID.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), nice) };
+}
+
+const RETRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(150);
+
+/// Calls `operation` until it succeeds or fails with an error that is not transient, with a limited
+/// number of retries. Also returns the number of retries.
+pub fn retry_while_busy<T, E>(
+    mut operation: impl FnMut() -> Result<T, E>,
+    is_transient: impl Fn(&E) -> bool,
+) -> (Result<T, E>, u32) {
+    for retries in 0..RETRIES {
+        match operation() {
+            Err(error) if is_transient(&error) => thread::sleep(PAUSE),
+            outcome => return (outcome, retries),
+        }
+    }
+    (operation(), RETRIES)
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::process::Child;
+
+    /// Kills a process at the end of a test.
+    pub(crate) struct KillOnDrop(pub(crate) Child);
+
+    impl Drop for KillOnDrop {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::process::Command;
 
-    use crate::testing::KillOnDrop;
-
     use super::*;
+    use crate::process::testing::KillOnDrop;
 
     fn refusal(pid: u32) -> String {
         Process::open(pid, ProbeOptions::default()).unwrap_err().to_string()
@@ -200,7 +328,7 @@ mod tests {
             // Until the child has executed `sleep`.
             match Process::open(pid, ProbeOptions::default()) {
                 Ok(process) if process.program().ends_with("sleep") => break process,
-                Ok(_) | Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+                Ok(_) | Err(_) => thread::sleep(Duration::from_millis(5)),
             }
         };
         assert_eq!(opened.pid(), pid);
@@ -211,8 +339,57 @@ mod tests {
                 Err(error) => {
                     break assert!(error.to_string().contains("it is stopped"), "{error}");
                 }
-                Ok(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+                Ok(_) => thread::sleep(Duration::from_millis(5)),
             }
         }
+    }
+
+    #[test]
+    fn flags_are_read_after_a_name_with_spaces() {
+        let stat = "11 (iou) wrk-10) S 9 10 10 0 -1 4210768 1 2 3";
+        assert_eq!(flags(stat), Some(0x0040_4050));
+        assert_eq!(flags("11 (a) S 9"), None);
+        let me = std::process::id();
+        assert!(!is_kernel_worker(me, me.cast_signed()));
+    }
+
+    #[test]
+    fn earlier_process_with_the_same_id_has_exited() {
+        let identity = identify(std::process::id()).unwrap();
+        check_alive(&identity).unwrap();
+        let earlier = ProcessIdentity { start_ticks: identity.start_ticks - 1, ..identity };
+        assert!(matches!(check_alive(&earlier), Err(LiveError::Exited { .. })));
+        assert!(matches!(identify(0x7fff_fff0), Err(LiveError::Exited { .. })));
+    }
+
+    fn policy() -> libc::c_int {
+        // SAFETY: takes a number.
+        unsafe { libc::sched_getscheduler(THIS_THREAD) }
+    }
+
+    #[test]
+    fn own_thread_is_real_time_where_permitted_and_threads_that_it_starts_are_not() {
+        let lowest = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the structure lives during the call.
+        let is_permitted = thread::spawn(move || unsafe {
+            libc::sched_setscheduler(THIS_THREAD, libc::SCHED_FIFO, &raw const lowest) == 0
+        });
+        let [own, started] = on_own_thread(|| [policy(), thread::spawn(policy).join().unwrap()]);
+        if is_permitted.join().unwrap() {
+            assert_eq!(own, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK);
+        }
+        assert_eq!([policy(), started], [libc::SCHED_OTHER; 2]);
+    }
+
+    #[test]
+    fn transient_errors_are_retried_and_others_are_not() {
+        let mut left = 2;
+        let mut operation = || {
+            left -= 1;
+            if left > 0 { Err("busy") } else { Ok(left) }
+        };
+        assert_eq!(retry_while_busy(&mut operation, |error| *error == "busy"), (Ok(0), 1));
+        let failing = || Err::<(), _>("exited");
+        assert_eq!(retry_while_busy(failing, |error| *error == "busy"), (Err("exited"), 0));
     }
 }

@@ -11,23 +11,20 @@ use serde::Serialize;
 use crate::LiveError;
 use crate::patch::{BytePatch, JUMP_SIZE, PAGE};
 use crate::process::Process;
-use crate::threads::check_alive;
+use crate::process::check_alive;
 use crate::trace::{
     BlockedThreads, KnownCode, Stacks, StoppedProcess, is_code_in_use, is_in_critical_section,
     ranges_in_use,
 };
 use crate::watchdog::watched;
 
-/// The result of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Switched {
     /// The longest time for which threads were stopped.
     pub longest_stop: Nanos,
     /// The total time for which threads were stopped.
     pub stopped: Nanos,
-    /// Number of stops.
     pub stops: u32,
-    /// Number of threads.
     pub threads: usize,
     /// Number of threads among them that were in uninterruptible sleep and were left there.
     pub blocked: usize,
@@ -146,7 +143,6 @@ struct Round {
     busy: Vec<bool>,
     /// The number of edits for which there was time.
     reached: usize,
-    /// The number of writes made.
     writes: usize,
 }
 
@@ -412,9 +408,6 @@ impl<'a> PatchSite<'a> {
 
 impl SwitchPlan {
     /// Compares the requested bytes with the current ones, as returned by `read`.
-    ///
-    /// # Errors
-    /// Those of `read`.
     pub(crate) fn new(
         targets: &[GenerationTarget<'_>],
         read: impl Fn(u64, usize) -> Result<Vec<u8>, LiveError>,
@@ -458,7 +451,6 @@ impl SwitchPlan {
     }
 }
 
-/// The target of a jump.
 fn jump_target(address: u64, bytes: &[u8]) -> Option<u64> {
     let distance = bytes.strip_prefix(&[0xe9])?.try_into().ok().map(i32::from_le_bytes)?;
     (address + 5).checked_add_signed(distance.into())

@@ -12,22 +12,19 @@ use dbdyno_types::{BlockCounts, NewLayout};
 use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Attachment, Counted, CountingOptions, CountingReport, LiveError, OptimizeError, OptimizeJob,
-    Outcome, PreparedCounting, ProbeOptions, ProcessProfile, SampleSource, Sampled,
-    SamplingOptions, Supervision, Target, all_images, descendants, map_to_original, sample,
-};
+use crate::attachment::Attachment;
+use crate::count::{Counted, CountingOptions, CountingReport, PreparedCounting};
+use crate::job::{OptimizeJob, Outcome, ProcessProfile, Supervision};
+use crate::module::{all_images, map_to_original};
+use crate::optimize::OptimizeError;
+use crate::sample::{SampleSource, Sampled, SamplingOptions, sample};
+use crate::target::{Target, descendants};
+use crate::{LiveError, ProbeOptions};
 
-/// A server of dbdyno's own is optimized many times, and runs known programs: replaced code is unmapped.
-const UNMAP: ProbeOptions = ProbeOptions { allow_seccomp: false, unmap: true };
-
-/// Why a server was not optimized.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerOptimizeError {
-    /// The process could not be changed.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// The process could not be optimized.
     #[error(transparent)]
     Optimize(#[from] OptimizeError),
     /// The server was not sampled before.
@@ -35,15 +32,12 @@ pub enum ServerOptimizeError {
     NotSampled,
 }
 
-/// Options of the optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerOptions {
-    /// Samples per second and CPU.
     pub frequency: u32,
     /// Whether executions of blocks of code are counted after the sampling. Not for servers with a process per
     /// session.
     pub count: bool,
-    /// Maximum time for which its threads may be stopped.
     pub max_pause: Nanos,
     /// Whether functions are copied in their original order.
     pub keep_order: bool,
@@ -51,7 +45,6 @@ pub struct ServerOptions {
     pub force: bool,
 }
 
-/// The outcome of an optimization.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizedServer {
     pub layout: NewLayout,
@@ -90,13 +83,11 @@ impl<T: Send + 'static> Background<T> {
 }
 
 impl<T> Background<T> {
-    /// Ends the work.
     fn stop(self) -> Option<T> {
         self.stop.store(true, Ordering::Relaxed);
         self.finish()
     }
 
-    /// Waits until the work is done.
     fn finish(mut self) -> Option<T> {
         let joined = self.thread.take()?.join();
         Some(joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -126,15 +117,12 @@ pub struct ServerOptimizer {
 impl ServerOptimizer {
     /// The optimizer for the server whose first process this is; `family` tells whether it has a process per
     /// session. `state` is the directory for journals.
-    #[must_use]
     pub fn new(pid: u32, family: bool, options: ServerOptions, state: PathBuf) -> Self {
         let max_pause = options.max_pause.into();
-        let target = Target { pid, family, state, probe: UNMAP, max_pause };
+        let target = Target { pid, family, state, probe: ProbeOptions::UNMAP, max_pause };
         Self { target, options, stage: Stage::Idle }
     }
 
-    /// The server's first process.
-    #[must_use]
     pub const fn pid(&self) -> u32 {
         self.target.pid
     }
@@ -307,7 +295,7 @@ impl ServerOptimizer {
 }
 
 fn new_layout(source: String, outcome: &Outcome) -> NewLayout {
-    let done = &outcome.optimized;
+    let done = &outcome.optimized.code;
     let statistics = &done.statistics;
     let covered = (statistics.samples > 0)
         .then(|| statistics.samples_moved as f64 / statistics.samples as f64);

@@ -19,7 +19,6 @@ use crate::patch::{CodeSymbol, MemoryBlock, Patch};
 
 /// A gdb script that loads the symbols of all new code in a process, updated with each optimization.
 /// `None` if there are no symbols.
-#[must_use]
 pub fn gdb_script(state: &Path, identity: &ProcessIdentity) -> Option<PathBuf> {
     let script = script(&crate::journal::directory(state, identity));
     script.exists().then_some(script)
@@ -68,7 +67,6 @@ pub(crate) fn write_perf_map<'a>(
     }
 }
 
-/// The effective user of a process.
 fn user_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -121,7 +119,6 @@ fn rewrite(file: &mut File, symbols: &[CodeSymbol], areas: &[Range<u64>]) -> io:
     file.write_all(text.as_bytes())
 }
 
-/// Path of the script.
 pub(super) fn script(directory: &Path) -> PathBuf {
     directory.join("names.gdb")
 }

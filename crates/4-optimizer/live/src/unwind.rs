@@ -38,9 +38,6 @@ pub(crate) const MAX_LISTS: usize = ((VECTORS_OFFSET - OBJECTS_OFFSET) / OBJECT_
 
 impl Unwinder {
     /// The unwinder of a process; `None` if no shared one is loaded.
-    ///
-    /// # Errors
-    /// Its library cannot be read.
     pub(crate) fn of(process: &Process) -> Result<Option<Self>, LiveError> {
         let maps = process.maps()?;
         let Some(library) = Module::with_prefix(&maps, "libgcc_s.so") else { return Ok(None) };
@@ -77,9 +74,6 @@ pub(crate) enum UnwinderVersion {
 
 impl UnwinderVersion {
     /// That of a process; `None` if no shared libgcc is loaded.
-    ///
-    /// # Errors
-    /// Its library cannot be read.
     pub(crate) fn of(process: &Process) -> Result<Option<Self>, LiveError> {
         let maps = process.maps()?;
         let Some(library) = Module::with_prefix(&maps, "libgcc_s.so") else { return Ok(None) };
@@ -107,9 +101,6 @@ impl UnwinderVersion {
 
 /// Whether exceptions of a process take a lock that all threads share because frames were registered:
 /// libgcc 12 and older.
-///
-/// # Errors
-/// The process exited, or its library cannot be read.
 pub fn exceptions_take_lock(
     process: &Process,
     generations: &[Generation],
@@ -127,9 +118,6 @@ pub(crate) fn calls_done(process: &Process, data: &Range<u64>) -> Result<usize, 
 }
 
 /// Makes the process call functions of its unwinder; it counts each in the data area.
-///
-/// # Errors
-/// No thread could do it.
 pub(crate) fn call(
     process: &Process,
     area: &Area,

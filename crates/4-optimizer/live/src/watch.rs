@@ -58,9 +58,6 @@ impl Default for WatchRules {
 
 impl WatchRules {
     /// Reads the text of a file of this name.
-    ///
-    /// # Errors
-    /// All problems of the file, with their positions.
     pub fn parse(file: &str, text: &str) -> Result<Self, dbdyno_document::Problems> {
         let document = Document::parse(file, text)?;
         let mut root = document.root();
@@ -115,7 +112,6 @@ pub enum WatchStage {
 }
 
 impl WatchStage {
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Monitoring => "monitoring",
@@ -180,7 +176,6 @@ fn with_advice(error: &OptimizeError) -> String {
     }
 }
 
-/// A watched process.
 struct Watched {
     identity: ProcessIdentity,
     state: WatchStage,
@@ -361,7 +356,7 @@ mod tests {
     use std::process::{Child, Command};
 
     use super::*;
-    use crate::PatchList;
+    use crate::patch::PatchList;
 
     /// A process group, killed on drop.
     struct Group(Child);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::LiveError;
-use crate::threads::on_own_thread;
+use crate::process::on_own_thread;
 
 /// The watchdog of this process. Ends when it is dropped, and when this process ends.
 #[derive(Debug)]
@@ -34,9 +34,6 @@ const BEAT: Duration = Duration::from_millis(100);
 
 /// Runs `work`, which stops threads of a process, on a separate thread and under a watchdog. `work`
 /// must call [`Watchdog::beat`] if it may take longer than the limit.
-///
-/// # Errors
-/// Those of `work`, or the watchdog could not be started.
 pub(crate) fn watched<T: Send>(
     pid: u32,
     limit: Duration,
@@ -211,7 +208,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::threads::thread_state;
+    use crate::process::thread_state;
 
     /// Makes `close_range` fail in this thread and in its children.
     fn without_close_range() {

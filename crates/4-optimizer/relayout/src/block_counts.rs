@@ -5,9 +5,8 @@
 
 use std::ops::Range;
 
-use crate::code::InstKind;
+use crate::code::{EdgeKind, Graph, InstKind};
 use crate::flow::{Flow, KnownCounts, infer};
-use crate::graph::{EdgeKind, Graph};
 use crate::layout::MovedFunction;
 use crate::{Branch, BranchCount, FallThrough, Samples};
 
@@ -104,7 +103,6 @@ pub(crate) fn observations(sorted: &SortedSamples, graph: &Graph) -> Vec<u64> {
 
 /// Executions between branch records.
 struct RangeCounts {
-    /// Executions of the start of each block.
     blocks: Vec<u64>,
     /// Executions that continue from each block to the next one.
     continued: Vec<u64>,
@@ -282,14 +280,14 @@ pub(crate) fn adjust_estimates(moved: &mut [Vec<MovedFunction>]) {
 
 #[cfg(test)]
 mod tests {
-    use crate::Module;
-    use crate::code_references::CodeReferences;
-    use crate::flags::counter_places;
-    use crate::samples::graph_of;
     use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::SplitMix64;
 
     use super::*;
+    use crate::Module;
+    use crate::code_references::CodeReferences;
+    use crate::flags::counter_places;
+    use crate::samples::graph_of;
 
     /// Somewhere in another function.
     const OUTSIDE: u64 = 0x10;
@@ -298,7 +296,6 @@ mod tests {
     #[derive(Default)]
     struct Recorder {
         samples: Samples,
-        /// Target of the last branch.
         target: u64,
     }
 

@@ -22,7 +22,6 @@ impl<'a> Cursor<'a> {
         Self { memory, at }
     }
 
-    /// Address of the next byte.
     pub(crate) fn address(&self) -> u64 {
         self.at
     }

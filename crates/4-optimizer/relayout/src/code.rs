@@ -1,9 +1,12 @@
-//! Decoding of functions.
+//! Decoded functions, and their control-flow graphs.
+
+use std::ops::Range;
 
 use iced_x86::{
     Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind,
 };
 
+use crate::jump_tables::JumpTable;
 use crate::module::Function;
 use crate::{Module, RejectReason};
 
@@ -17,7 +20,6 @@ pub(crate) struct Inst {
 }
 
 impl Inst {
-    /// End address.
     pub(crate) fn end(&self) -> u64 {
         self.address + u64::from(self.length)
     }
@@ -28,22 +30,18 @@ impl Inst {
 pub(crate) struct Relative {
     /// Offset of its 4-byte displacement in the instruction.
     pub(crate) field: u8,
-    /// Address it refers to.
     pub(crate) target: u64,
 }
 
 /// How an instruction affects control flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InstKind {
-    /// Continues with the next instruction.
     Plain,
-    /// Has no effect.
     Nop,
     /// Jumps to its target.
     Jump(u64),
     /// Jumps to its target under a condition (as encoded in the opcode), else continues.
     Branch(u8, u64),
-    /// Calls its target.
     Call(u64),
     /// Calls the address in a register or in memory.
     IndirectCall,
@@ -64,7 +62,6 @@ impl InstKind {
     }
 }
 
-/// Decodes a function.
 pub(crate) fn decode(module: &Module, function: &Function) -> Result<Vec<Inst>, RejectReason> {
     let size = usize::try_from(function.size()).map_err(|_| RejectReason::Undecodable)?;
     let bytes = module.bytes(function.start, size).ok_or(RejectReason::Undecodable)?;
@@ -147,4 +144,158 @@ fn near(instruction: &Instruction, kind: InstKind) -> Result<InstKind, RejectRea
         Opcode::Jmp_rm64 => Ok(kind),
         _ => Err(RejectReason::Undecodable),
     }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    /// Indices of the function's instructions.
+    pub(crate) instructions: Range<usize>,
+}
+
+/// A transfer of control from one block to another of the same function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) kind: EdgeKind,
+}
+
+/// What kind of transfer an edge is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EdgeKind {
+    Branch,
+    /// To the next instruction, without a branch.
+    FallThrough,
+    /// An indirect jump through the jump table with this index.
+    Table(usize),
+}
+
+/// The control-flow graph of a function.
+#[derive(Debug)]
+pub(crate) struct Graph {
+    pub(crate) instructions: Vec<Inst>,
+    pub(crate) blocks: Vec<Block>,
+    /// Ordered by `from`.
+    pub(crate) edges: Vec<Edge>,
+    pub(crate) tables: Vec<JumpTable>,
+}
+
+impl Graph {
+    /// Splits instructions into blocks. `entered`: addresses that are reached from outside (branches
+    /// of other functions, exceptions).
+    pub(crate) fn new(
+        module: &Module,
+        instructions: Vec<Inst>,
+        entered: &[u64],
+    ) -> Result<Self, RejectReason> {
+        let (Some(first), Some(last)) = (instructions.first(), instructions.last()) else {
+            return Err(RejectReason::TooSmall);
+        };
+        let extent = first.address..last.end();
+        let tables = crate::jump_tables::find(module, &instructions, &extent);
+        let mut starts = vec![0];
+        let mut mark = |address: u64| -> Result<(), RejectReason> {
+            if extent.contains(&address) {
+                starts.push(index_of(&instructions, address).ok_or(RejectReason::Overlapping)?);
+            }
+            Ok(())
+        };
+        for inst in &instructions {
+            match inst.kind {
+                InstKind::Jump(target) | InstKind::Branch(_, target) => mark(target)?,
+                _ => {}
+            }
+            if inst.kind.ends_block() {
+                mark(inst.end())?;
+            }
+        }
+        for &address in entered {
+            mark(address)?;
+        }
+        for &address in tables.iter().flat_map(|table| &table.targets) {
+            mark(address)?;
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        let ends = starts.iter().skip(1).copied().chain([instructions.len()]);
+        let blocks: Vec<Block> = starts
+            .iter()
+            .zip(ends)
+            .map(|(&start, end)| Block { instructions: start..end })
+            .collect();
+        let mut graph = Self { instructions, blocks, edges: Vec::new(), tables };
+        graph.connect();
+        Ok(graph)
+    }
+
+    fn connect(&mut self) {
+        let mut edges = Vec::new();
+        for (from, block) in self.blocks.iter().enumerate() {
+            let last = &self.instructions[block.instructions.end - 1];
+            if let InstKind::Jump(target) | InstKind::Branch(_, target) = last.kind
+                && let Some(to) = self.block_starting_at(target)
+            {
+                edges.push(Edge { from, to, kind: EdgeKind::Branch });
+            }
+            if !last.kind.ends() && from + 1 < self.blocks.len() {
+                edges.push(Edge { from, to: from + 1, kind: EdgeKind::FallThrough });
+            }
+            for (index, table) in self.tables.iter().enumerate() {
+                if table.jump != block.instructions.end - 1 {
+                    continue;
+                }
+                let mut targets: Vec<usize> = table
+                    .targets
+                    .iter()
+                    .filter_map(|&target| self.block_starting_at(target))
+                    .collect();
+                targets.sort_unstable();
+                targets.dedup();
+                let kind = EdgeKind::Table(index);
+                edges.extend(targets.into_iter().map(|to| Edge { from, to, kind }));
+            }
+        }
+        self.edges = edges;
+    }
+
+    pub(crate) fn edges_from(&self, block: usize) -> &[Edge] {
+        let start = self.edges.partition_point(|edge| edge.from < block);
+        let len = self.edges[start..].partition_point(|edge| edge.from == block);
+        &self.edges[start..start + len]
+    }
+
+    pub(crate) fn block_starting_at(&self, address: u64) -> Option<usize> {
+        let found = self.blocks.binary_search_by_key(&address, |block| {
+            self.instructions[block.instructions.start].address
+        });
+        found.ok()
+    }
+
+    pub(crate) fn block_of(&self, instruction: usize) -> usize {
+        self.blocks.partition_point(|block| block.instructions.end <= instruction)
+    }
+
+    pub(crate) fn instruction_at(&self, address: u64) -> Option<usize> {
+        index_of(&self.instructions, address)
+    }
+
+    pub(crate) fn code(&self, block: usize) -> &[Inst] {
+        &self.instructions[self.blocks[block].instructions.clone()]
+    }
+
+    pub(crate) fn start(&self, block: usize) -> u64 {
+        self.instructions[self.blocks[block].instructions.start].address
+    }
+
+    pub(crate) fn size(&self, block: usize) -> u64 {
+        self.code(block).iter().map(|inst| u64::from(inst.length)).sum()
+    }
+
+    pub(crate) fn extent(&self) -> Range<u64> {
+        self.start(0)..self.instructions[self.instructions.len() - 1].end()
+    }
+}
+
+fn index_of(instructions: &[Inst], address: u64) -> Option<usize> {
+    instructions.binary_search_by_key(&address, |inst| inst.address).ok()
 }

@@ -99,7 +99,6 @@ impl<'a> Emitter<'a> {
         Some(data_start - base + (data.len() as u64).next_multiple_of(PAGE))
     }
 
-    /// Size of all counters in bytes.
     pub(crate) fn counters_size(&self) -> u64 {
         self.assembly.counters_size()
     }

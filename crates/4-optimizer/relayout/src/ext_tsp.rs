@@ -43,7 +43,6 @@ struct Chains<'a> {
     /// Blocks by chain; merged chains are empty.
     chains: Vec<Vec<usize>>,
     chain_of: Vec<usize>,
-    /// Score of each chain alone.
     scores: Vec<f64>,
     /// Indices of the edges that start or end in each chain.
     touching: Vec<Vec<usize>>,
@@ -53,7 +52,6 @@ struct Chains<'a> {
     positions: Vec<u64>,
 }
 
-/// A merge of two chains.
 #[derive(Debug, Clone)]
 struct Merge {
     gain: f64,

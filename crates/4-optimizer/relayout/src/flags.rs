@@ -2,8 +2,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register, RflagsBits};
 
-use crate::code::{Inst, InstKind};
-use crate::graph::{EdgeKind, Graph};
+use crate::code::{EdgeKind, Graph, Inst, InstKind};
 use crate::{EntryPatch, Module};
 
 /// The flags that `inc` changes.

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::graph::{Edge, EdgeKind};
+use crate::code::{Edge, EdgeKind};
 
 /// More than any actual count.
 const UNLIMITED: u64 = 1 << 60;
@@ -187,7 +187,6 @@ impl Network {
         index
     }
 
-    /// The flow through an arc.
     fn flow(&self, arc: usize) -> u64 {
         self.arcs[arc + 1].capacity
     }

@@ -1,12 +1,14 @@
-//! Frame descriptions: the state at each address.
+//! Frame descriptions: the state at each address; and exception tables (the language-specific data of gcc's and clang's
+//! C++, C and Rust).
 
 use std::collections::BTreeMap;
 
 use gimli::write::{CallFrameInstruction as Instruction, Expression};
-use gimli::{CallFrameInstruction, Pointer, Register, UnwindSection};
+use gimli::{
+    CallFrameInstruction, EndianSlice, LittleEndian, Pointer, Reader, Register, UnwindSection,
+};
 
-use crate::bytes::Reference;
-use crate::exceptions::ExceptionTable;
+use crate::bytes::{ConstantMemory, Cursor, Reference, pointer, put_uleb, size_of, value};
 use crate::module::Function;
 use crate::{Module, RejectReason};
 
@@ -45,7 +47,6 @@ impl Frame {
         self.rows.partition_point(|row| row.0 <= address).max(1) - 1
     }
 
-    /// The state of a row.
     pub(crate) fn state(&self, row: usize) -> &FrameState {
         &self.rows[row].1
     }
@@ -295,4 +296,273 @@ impl FrameState {
 
 fn unscaled(offset: u64) -> Result<i32, RejectReason> {
     i32::try_from(offset).map_err(|_| RejectReason::BadUnwindInfo)
+}
+
+const OMIT: u8 = gimli::DW_EH_PE_omit.0;
+const INDIRECT: u8 = gimli::DW_EH_PE_indirect.0;
+const UDATA4: u8 = gimli::DW_EH_PE_udata4.0;
+
+/// How a function handles exceptions that pass through it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ExceptionTable {
+    /// By first address, without overlaps. An exception thrown outside of all sites ends the
+    /// program.
+    pub(crate) sites: Vec<Site>,
+    /// The action records, as in the file.
+    actions: Vec<u8>,
+    /// The types that actions refer to, from number 1 on.
+    types: Vec<Option<Reference>>,
+    /// The lists of types that negative action numbers refer to, as in the file.
+    filters: Vec<u8>,
+    has_types: bool,
+}
+
+/// A range of code with the same exception handling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// The landing pad. `None`: exceptions pass through.
+    pub(crate) landing: Option<u64>,
+    /// 0, or 1 more than the offset of the first action.
+    pub(crate) action: u64,
+}
+
+/// One action of a landing pad.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Handler {
+    /// The landing pad cleans up and resumes unwinding.
+    Cleanup,
+    /// The landing pad handles exceptions of this type; `None`: of any type.
+    Catch(Option<Reference>),
+    /// Only exceptions of these types may pass.
+    Allow(Vec<Option<Reference>>),
+}
+
+impl ExceptionTable {
+    /// Reads the table at `at` for the function that starts at `function`.
+    pub(crate) fn read(
+        memory: &dyn ConstantMemory,
+        at: u64,
+        function: u64,
+    ) -> Result<Self, RejectReason> {
+        Self::parse(memory, at, function).ok_or(RejectReason::BadUnwindInfo)
+    }
+
+    fn parse(memory: &dyn ConstantMemory, at: u64, function: u64) -> Option<Self> {
+        let mut cursor = Cursor::new(memory, at);
+        let landing_encoding = cursor.u8()?;
+        let landing_base = match landing_encoding {
+            OMIT => function,
+            encoding => pointer(&mut cursor, encoding)??.address,
+        };
+        let type_encoding = cursor.u8()?;
+        let type_base = match type_encoding {
+            OMIT => None,
+            _ => {
+                let offset = cursor.uleb()?;
+                Some(cursor.address().checked_add(offset)?)
+            }
+        };
+        let site_encoding = cursor.u8()?;
+        let size = cursor.uleb()?;
+        let actions_start = cursor.address().checked_add(size)?;
+        let mut sites: Vec<Site> = Vec::new();
+        while cursor.address() < actions_start {
+            let start = function.wrapping_add(value(&mut cursor, site_encoding)?);
+            let end = start.checked_add(value(&mut cursor, site_encoding)?)?;
+            let landing = value(&mut cursor, site_encoding)?;
+            let landing = (landing != 0).then(|| landing_base.wrapping_add(landing));
+            let action = cursor.uleb()?;
+            if sites.last().is_some_and(|last| last.end > start) {
+                return None;
+            }
+            sites.push(Site { start, end, landing, action });
+        }
+        let mut table = Self {
+            sites,
+            actions: Vec::new(),
+            types: Vec::new(),
+            filters: Vec::new(),
+            has_types: type_base.is_some(),
+        };
+        let (last_type, filters) = table.read_actions(memory, actions_start)?;
+        if let Some(base) = type_base {
+            let size = size_of(type_encoding)?;
+            for number in 1..=last_type {
+                let mut cursor = Cursor::new(memory, base.checked_sub(number.checked_mul(size)?)?);
+                table.types.push(pointer(&mut cursor, type_encoding)?);
+            }
+            table.read_filters(memory, base, &filters, type_encoding)?;
+        } else if last_type > 0 || !filters.is_empty() {
+            return None;
+        }
+        Some(table)
+    }
+
+    /// Follows all chains of actions. Returns the highest type number and all filter numbers.
+    fn read_actions(&mut self, memory: &dyn ConstantMemory, start: u64) -> Option<(u64, Vec<u64>)> {
+        let mut pending: Vec<u64> = self
+            .sites
+            .iter()
+            .filter_map(|site| start.checked_add(site.action.checked_sub(1)?))
+            .collect();
+        let mut seen = std::collections::BTreeSet::new();
+        let (mut end, mut last_type, mut filters) = (start, 0, Vec::new());
+        while let Some(at) = pending.pop() {
+            if at < start || !seen.insert(at) {
+                continue;
+            }
+            let mut cursor = Cursor::new(memory, at);
+            let number = cursor.sleb()?;
+            let next_at = cursor.address();
+            let next = cursor.sleb()?;
+            end = end.max(cursor.address());
+            match u64::try_from(number) {
+                Ok(number) => last_type = last_type.max(number),
+                Err(_) => filters.push(number.unsigned_abs()),
+            }
+            if next != 0 {
+                pending.push(next_at.wrapping_add_signed(next));
+            }
+        }
+        self.actions = between(memory, start, end)?;
+        Some((last_type, filters))
+    }
+
+    /// Reads the zero-terminated lists of type numbers that follow the type table.
+    fn read_filters(
+        &mut self,
+        memory: &dyn ConstantMemory,
+        base: u64,
+        filters: &[u64],
+        encoding: u8,
+    ) -> Option<()> {
+        let mut end = base;
+        let mut last_type = self.types.len() as u64;
+        for filter in filters {
+            let mut cursor = Cursor::new(memory, base.checked_add(filter.checked_sub(1)?)?);
+            loop {
+                match cursor.uleb()? {
+                    0 => break,
+                    number => last_type = last_type.max(number),
+                }
+            }
+            end = end.max(cursor.address());
+        }
+        let size = size_of(encoding)?;
+        for number in self.types.len() as u64 + 1..=last_type {
+            let mut cursor = Cursor::new(memory, base.checked_sub(number.checked_mul(size)?)?);
+            self.types.push(pointer(&mut cursor, encoding)?);
+        }
+        self.filters = between(memory, base, end)?;
+        Some(())
+    }
+
+    pub(crate) fn landings(&self) -> impl Iterator<Item = u64> + '_ {
+        self.sites.iter().filter_map(|site| site.landing)
+    }
+
+    pub(crate) fn site_at(&self, address: u64) -> Option<&Site> {
+        let behind = self.sites.partition_point(|site| site.start <= address);
+        let site = &self.sites[behind.checked_sub(1)?];
+        (address < site.end).then_some(site)
+    }
+
+    /// The handlers of a site's action, in order. `None`: the table is damaged.
+    pub(crate) fn handlers(&self, action: u64) -> Option<Vec<Handler>> {
+        let mut handlers = Vec::new();
+        let Some(mut at) = action.checked_sub(1) else { return Some(handlers) };
+        // A longer chain contains a cycle.
+        while handlers.len() <= self.actions.len() {
+            let mut reader = reader_at(&self.actions, at)?;
+            let number = reader.read_sleb128().ok()?;
+            let next_at = (self.actions.len() - reader.len()) as u64;
+            let next = reader.read_sleb128().ok()?;
+            handlers.push(match u64::try_from(number) {
+                Ok(0) => Handler::Cleanup,
+                Ok(number) => Handler::Catch(self.type_numbered(number)?),
+                Err(_) => Handler::Allow(self.filter(number.unsigned_abs())?),
+            });
+            if next == 0 {
+                return Some(handlers);
+            }
+            at = next_at.checked_add_signed(next)?;
+        }
+        None
+    }
+
+    fn type_numbered(&self, number: u64) -> Option<Option<Reference>> {
+        self.types.get(usize::try_from(number.checked_sub(1)?).ok()?).copied()
+    }
+
+    fn filter(&self, number: u64) -> Option<Vec<Option<Reference>>> {
+        let mut allowed = Vec::new();
+        let mut reader = reader_at(&self.filters, number.checked_sub(1)?)?;
+        loop {
+            match reader.read_uleb128().ok()? {
+                0 => return Some(allowed),
+                number => allowed.push(self.type_numbered(number)?),
+            }
+        }
+    }
+
+    /// Encodes a table with the same actions and types for other sites.
+    ///
+    /// All pointers are absolute, so the result may be placed anywhere. `None`: a landing pad is
+    /// more than 4 GiB from the others.
+    pub(crate) fn encode(&self, function: u64, sites: &[Site]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let base = sites.iter().filter_map(|site| site.landing).min().map(|first| first - 1);
+        match base {
+            None => out.push(OMIT),
+            Some(base) => {
+                out.push(0);
+                out.extend_from_slice(&base.to_le_bytes());
+            }
+        }
+        let mut table = Vec::new();
+        for site in sites {
+            let offset = |from: u64, to: u64| u32::try_from(to.checked_sub(from)?).ok();
+            table.extend_from_slice(&offset(function, site.start)?.to_le_bytes());
+            table.extend_from_slice(&offset(site.start, site.end)?.to_le_bytes());
+            let landing = match (site.landing, base) {
+                (Some(landing), Some(base)) => offset(base, landing)?,
+                _ => 0,
+            };
+            table.extend_from_slice(&landing.to_le_bytes());
+            put_uleb(&mut table, site.action);
+        }
+        let mut rest = vec![UDATA4];
+        put_uleb(&mut rest, table.len() as u64);
+        rest.extend_from_slice(&table);
+        rest.extend_from_slice(&self.actions);
+        if self.has_types {
+            let indirect = self.types.iter().flatten().any(|reference| reference.indirect);
+            for reference in self.types.iter().rev() {
+                let address = reference.map_or(0, |reference| reference.address);
+                rest.extend_from_slice(&address.to_le_bytes());
+            }
+            out.push(if indirect { INDIRECT } else { 0 });
+            put_uleb(&mut out, rest.len() as u64);
+        } else {
+            out.push(OMIT);
+        }
+        out.extend_from_slice(&rest);
+        out.extend_from_slice(&self.filters);
+        Some(out)
+    }
+}
+
+fn reader_at(bytes: &[u8], at: u64) -> Option<EndianSlice<'_, LittleEndian>> {
+    let rest = bytes.get(usize::try_from(at).ok()?..)?;
+    Some(EndianSlice::new(rest, LittleEndian))
+}
+
+/// The bytes from `start` to `end`. An empty range may also start at the end of a segment.
+fn between(memory: &dyn ConstantMemory, start: u64, end: u64) -> Option<Vec<u8>> {
+    match usize::try_from(end.checked_sub(start)?).ok()? {
+        0 => Some(Vec::new()),
+        size => memory.constant_bytes(start, size).map(<[u8]>::to_vec),
+    }
 }

@@ -23,12 +23,10 @@ use iced_x86::{
 
 use crate::Module;
 use crate::bytes::ConstantMemory;
-use crate::code::{Inst, InstKind};
-use crate::graph::{EdgeKind, Graph};
+use crate::code::{EdgeKind, Graph, Inst, InstKind};
 
 /// Number of instructions to search backwards from the jump.
 const WINDOW: usize = 24;
-/// Maximum number of entries of a table.
 const MAX_ENTRIES: u64 = 1 << 14;
 
 /// An indirect jump through a table of offsets.
@@ -67,7 +65,6 @@ pub(crate) fn full(module: &Module, inst: &Inst) -> Option<Instruction> {
     Some(Decoder::with_ip(64, bytes, inst.address, DecoderOptions::NONE).decode())
 }
 
-/// Whether the instruction writes to the register.
 pub(crate) fn writes(
     info: &mut InstructionInfoFactory,
     instruction: &Instruction,
@@ -78,7 +75,6 @@ pub(crate) fn writes(
     })
 }
 
-/// Whether the instruction reads the register.
 pub(crate) fn reads(
     info: &mut InstructionInfoFactory,
     instruction: &Instruction,

@@ -64,43 +64,38 @@
 //! on an earlier copy.
 
 mod block_counts;
-mod bolt;
 mod bytes;
-mod call_clustering;
 mod code;
 mod code_references;
 mod emit;
-mod exceptions;
 mod ext_tsp;
 mod flags;
 mod flow;
 mod frame;
-mod graph;
 mod jump_tables;
 mod layout;
 mod module;
 mod optimize;
 mod options;
-mod prove;
 mod relayout;
-mod sample_precision;
 mod samples;
 mod select;
 mod verify;
 mod virtual_tables;
 
-pub use bolt::BoltProfile;
 pub use module::{Function, Module, ModuleError};
-pub use optimize::{LOWEST_ADDRESS, REACH, optimize};
-pub use options::{AddressSpace, FunctionOrder, Options, RegionRequest};
-pub use prove::optimize_proven;
-pub use relayout::{
-    AddressMap, Counter, EntryPatch, FrameSection, LayoutError, PredictedEffect, Region, Relayout,
-    Slot, Statistics, Symbol, TableCopy, VirtualSlot,
+pub use optimize::{LOWEST_ADDRESS, LayoutError, REACH, optimize, optimize_proven};
+pub use options::{
+    AddressSpace, FunctionOrder, Options, RegionRequest, SamplePrecision, SampleRequirement,
+    TooFewSamples,
 };
-pub use sample_precision::{SamplePrecision, SampleRequirement, TooFewSamples};
+pub use relayout::{
+    AddressMap, Counter, EntryPatch, FrameSection, PredictedEffect, Region, Relayout, Slot,
+    Statistics, Symbol, TableCopy, VirtualSlot,
+};
 pub use samples::{
-    Branch, BranchCount, ExecutedRange, Executions, FallThrough, ModuleProfile, Profile, Samples,
+    BoltProfile, Branch, BranchCount, ExecutedRange, Executions, FallThrough, ModuleProfile,
+    Profile, Samples,
 };
 pub use select::RejectReason;
 pub use verify::{Difference, DifferenceKind, verify};

@@ -12,29 +12,15 @@ use crate::bytes::ConstantMemory;
 pub enum ModuleError {
     /// The file is not an ELF file, or is damaged.
     #[error("{name}: cannot be read as an ELF file: {reason}")]
-    Elf {
-        name: String,
-        /// Message of the parser.
-        reason: String,
-    },
+    Elf { name: String, reason: String },
     /// An ELF file of another kind.
     #[error(
         "{name}: is {found}; only 64-bit x86-64 executables and shared libraries can be optimized"
     )]
-    Unsupported {
-        name: String,
-        /// Kind of the file.
-        found: String,
-    },
+    Unsupported { name: String, found: String },
     /// The unwind information is damaged.
     #[error("{name}: unwind information (.eh_frame) at offset {offset:#x}: {reason}")]
-    Unwind {
-        name: String,
-        /// Offset in the section.
-        offset: usize,
-        /// Message of the parser.
-        reason: String,
-    },
+    Unwind { name: String, offset: usize, reason: String },
 }
 
 /// An x86-64 ELF image as mapped in a process: its bytes by absolute address, and its functions.
@@ -57,7 +43,6 @@ pub struct Module {
     static_probes: Vec<u64>,
 }
 
-/// The name of a function.
 #[derive(Debug)]
 struct FunctionSymbol {
     address: u64,
@@ -82,7 +67,6 @@ impl Segment {
     }
 }
 
-/// The `.eh_frame` section.
 #[derive(Debug, Default)]
 pub(crate) struct EhFrameSection {
     pub(crate) address: u64,
@@ -92,9 +76,7 @@ pub(crate) struct EhFrameSection {
 /// A function or a fragment of one (`.cold`): the range of one frame description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// Start address.
     pub start: u64,
-    /// End address.
     pub end: u64,
     /// Offset of its frame description in `.eh_frame`. `None`: it only has a symbol.
     pub(crate) frame: Option<usize>,
@@ -105,12 +87,10 @@ pub struct Function {
 }
 
 impl Function {
-    /// Its address range.
     pub fn range(&self) -> Range<u64> {
         self.start..self.end
     }
 
-    /// Its size in bytes.
     pub fn size(&self) -> u64 {
         self.end - self.start
     }
@@ -158,17 +138,14 @@ impl Module {
         start..end
     }
 
-    /// Whether the address is in a mapped segment.
     pub fn contains(&self, address: u64) -> bool {
         self.segments.iter().any(|segment| segment.range().contains(&address))
     }
 
-    /// Address ranges of the executable segments.
     pub fn executable(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.segments.iter().filter(|segment| segment.executable).map(Segment::range)
     }
 
-    /// Whether the address is in an executable segment.
     pub fn is_executable(&self, address: u64) -> bool {
         self.executable().any(|range| range.contains(&address))
     }
@@ -190,7 +167,6 @@ impl Module {
         &self.functions
     }
 
-    /// The function that contains the address.
     pub fn function_at(&self, address: u64) -> Option<&Function> {
         self.function_index(address).map(|index| &self.functions[index])
     }

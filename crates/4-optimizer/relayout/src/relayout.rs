@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::ConstantMemory;
-use crate::{Difference, RejectReason, SamplePrecision, TooFewSamples};
+use crate::{RejectReason, SamplePrecision};
 
 /// New code for a process, and how to redirect functions to it.
 ///
@@ -33,64 +33,11 @@ pub struct Relayout {
     pub counters: Vec<Counter>,
     /// Addresses of original and copied instructions.
     pub map: AddressMap,
-    /// Statistics of the layout.
     pub statistics: Statistics,
 }
 
-/// Why there is no new layout.
-#[derive(Debug, thiserror::Error)]
-pub enum LayoutError {
-    /// No sample is in a function that can be moved.
-    #[error(
-        "none of the {samples} samples is in a function that can be moved; sample for longer, while \
-         the process is busy"
-    )]
-    NothingHot {
-        /// Number of samples, including those outside of the modules.
-        samples: u64,
-    },
-    /// The samples do not show well enough which code is executed.
-    #[error("{0}")]
-    TooFewSamples(#[from] TooFewSamples),
-    /// The new code is not equivalent, also without the functions that differ: a defect of dbdyno.
-    #[error(
-        "the new code is not equivalent: {0}; this is a defect of dbdyno: please report it with the \
-         program file"
-    )]
-    NotEquivalent(Box<Difference>),
-    /// There is no space near a module.
-    #[error(
-        "{module}: no {size} bytes of free addresses for new code between {earliest:#x} and {latest:#x}"
-    )]
-    NoSpace {
-        module: String,
-        /// Requested bytes.
-        size: u64,
-        /// Lowest start address.
-        earliest: u64,
-        /// Highest start address.
-        latest: u64,
-    },
-    /// The reserved address cannot be used.
-    #[error(
-        "{module}: the address {given:#x} for new code is not a multiple of 4096 between \
-         {earliest:#x} and {latest:#x}"
-    )]
-    InvalidAddress {
-        module: String,
-        /// The reserved address.
-        given: u64,
-        /// Lowest start address.
-        earliest: u64,
-        /// Highest start address.
-        latest: u64,
-    },
-}
-
-/// New memory and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    /// Index of the module.
     pub module: usize,
     /// Start address, a multiple of 4096.
     pub address: u64,
@@ -101,7 +48,6 @@ pub struct Region {
 /// The patch that redirects a function to its copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryPatch {
-    /// Index of the module.
     pub module: usize,
     /// Start address of the original function.
     pub function: u64,
@@ -138,14 +84,12 @@ pub struct VirtualSlot {
     pub address: u64,
     /// Start address of the original function: its content.
     pub function: u64,
-    /// Start address of the copy.
     pub copy: u64,
 }
 
 /// A complete `.eh_frame` section for copied code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameSection {
-    /// Index of the module.
     pub module: usize,
     /// Start address, inside a read-only region.
     pub address: u64,
@@ -177,20 +121,14 @@ impl Counter {
 /// A copied jump table of 4-byte offsets relative to its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableCopy {
-    /// Address of the original.
     pub original: u64,
-    /// Address of the copy.
     pub copy: u64,
-    /// Number of entries.
     pub entries: u64,
 }
 
-/// A symbol of the new code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbol {
-    /// Start address.
     pub address: u64,
-    /// Size in bytes.
     pub size: u64,
     /// The function's name with the suffix `.relaid` or `.relaid.cold`.
     pub name: String,
@@ -198,10 +136,8 @@ pub struct Symbol {
     pub original: u64,
 }
 
-/// Statistics of a layout.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Statistics {
-    /// All samples.
     pub samples: u64,
     /// Samples in functions of the modules.
     pub samples_in_functions: u64,
@@ -213,7 +149,6 @@ pub struct Statistics {
     pub functions_sampled: u64,
     /// Functions hot enough to be moved.
     pub functions_seen: u64,
-    /// Functions that were moved.
     pub functions_moved: u64,
     /// Functions that could not be moved, by reason.
     pub rejected: BTreeMap<RejectReason, u64>,
@@ -233,7 +168,6 @@ pub struct Statistics {
     pub data_bytes: u64,
     /// Indirect jumps through jump tables in moved functions.
     pub jump_tables_seen: u64,
-    /// Jump tables that were copied.
     pub jump_tables_copied: u64,
     /// Calls that bypass a linkage stub (PLT).
     pub stubs_bypassed: u64,
@@ -270,7 +204,6 @@ impl ConstantMemory for Relayout {
 }
 
 impl Region {
-    /// Its addresses.
     pub fn range(&self) -> Range<u64> {
         self.address..self.address + self.bytes.len() as u64
     }
@@ -297,12 +230,10 @@ impl AddressMap {
         Self { copies, originals }
     }
 
-    /// The copy of the instruction at `original`.
     pub fn to_copy(&self, original: u64) -> Option<u64> {
         find(&self.copies, original)
     }
 
-    /// The original of the instruction at `copy`.
     pub fn to_original(&self, copy: u64) -> Option<u64> {
         find(&self.originals, copy)
     }

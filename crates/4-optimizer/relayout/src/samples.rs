@@ -1,34 +1,29 @@
 //! Samples of executed code, and where they come from: processes, and recordings of executed ranges.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::Module;
 use crate::block_counts::{SCALE, SortedSamples};
-use crate::code::{InstKind, decode};
+use crate::code::{Graph, InstKind, decode};
 use crate::code_references::CodeReferences;
 use crate::flow::Flow;
 use crate::frame::Frame;
-use crate::graph::Graph;
 use crate::module::Function;
+use crate::{BranchCount, Module, Samples};
 
-/// A taken branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Branch {
-    /// Address of the branch instruction.
     pub from: u64,
-    /// Address of its target.
     pub to: u64,
 }
 
 /// How often a branch was recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchCount {
-    /// Number of times it was taken.
     pub taken: u64,
-    /// Number of times it was taken and mispredicted.
     pub mispredicted: u64,
 }
 
@@ -55,12 +50,10 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Adds samples of an instruction pointer.
     pub fn add_hit(&mut self, address: u64, count: u64) {
         *self.hits.entry(address).or_default() += count;
     }
 
-    /// Adds branch records.
     pub fn add_branch(&mut self, branch: Branch, count: BranchCount) {
         let sum = self.branches.entry(branch).or_default();
         sum.taken += count.taken;
@@ -81,7 +74,6 @@ impl Samples {
         *sum = sum.saturating_add(count);
     }
 
-    /// Adds the samples and counts of `other`.
     pub fn add_all(&mut self, other: &Self) {
         for (&address, &count) in &other.hits {
             self.add_hit(address, count);
@@ -99,7 +91,6 @@ impl Samples {
 
     /// The same samples at the addresses of the original code. `original` maps an address of a copy
     /// to its original, and returns every other address unchanged.
-    #[must_use]
     pub fn to_originals(&self, original: impl Fn(u64) -> u64) -> Self {
         let mut mapped = Self { block_counts: self.block_counts.clone(), ..Self::default() };
         for (&address, &count) in &self.hits {
@@ -125,12 +116,10 @@ impl Samples {
         mapped
     }
 
-    /// Samples per instruction pointer.
     pub fn hits(&self) -> &HashMap<u64, u64> {
         &self.hits
     }
 
-    /// Branch records.
     pub fn branches(&self) -> &HashMap<Branch, BranchCount> {
         &self.branches
     }
@@ -228,7 +217,6 @@ pub struct ModuleProfile {
     pub name: String,
     /// Build ID of the file in hexadecimal. `None`: it has none, and modules are matched by name.
     pub build_id: Option<String>,
-    /// Samples per offset.
     pub hits: BTreeMap<u64, u64>,
     /// Taken branches inside the module: from, to, counts.
     pub branches: Vec<(u64, u64, BranchCount)>,
@@ -301,9 +289,7 @@ impl Profile {
 /// An executed basic block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExecutedRange {
-    /// Address of its first instruction.
     pub first: u64,
-    /// Address of its last instruction.
     pub last: u64,
     /// Executions, on a scale that is the same for all code of a module.
     pub count: u64,
@@ -316,7 +302,6 @@ pub struct ExecutedRange {
 /// be sampled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Executions {
-    /// Executed blocks, by address.
     pub ranges: Vec<ExecutedRange>,
     /// Executed direct calls and their counts, by address. Includes jumps to other functions.
     pub calls: Vec<(Branch, u64)>,
@@ -326,7 +311,6 @@ pub struct Executions {
 
 impl Executions {
     /// Estimates the executions from the samples in the module.
-    #[must_use]
     pub fn of(module: &Module, samples: &Samples) -> Self {
         let sorted = SortedSamples::new(samples);
         let references = CodeReferences::of(module);
@@ -394,4 +378,105 @@ pub(crate) fn graph_of(
     entered.sort_unstable();
     entered.dedup();
     Graph::new(module, code, &entered).ok()
+}
+
+/// A profile for `llvm-bolt --data`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoltProfile {
+    pub text: String,
+    /// Number of samples (branches, if there are branch records) in it.
+    pub written: u64,
+    /// Number of samples of the module without a symbol: BOLT identifies functions by symbols only.
+    pub without_symbol: u64,
+}
+
+impl BoltProfile {
+    /// The samples of one module: branch records if there are any, else the sampled addresses in the
+    /// format's variant without branches.
+    pub fn new(module: &Module, samples: &Samples) -> Self {
+        let mut profile = Self { text: String::new(), written: 0, without_symbol: 0 };
+        if samples.branches().is_empty() {
+            profile.write_hits(module, samples);
+        } else {
+            profile.write_branches(module, samples);
+        }
+        profile
+    }
+
+    fn write_hits(&mut self, module: &Module, samples: &Samples) {
+        self.text.push_str("no_lbr cycles\n");
+        let inside = samples.hits().iter().filter(|(address, _)| module.contains(**address));
+        let mut lines: BTreeMap<SymbolOffset, u64> = BTreeMap::new();
+        for (&address, &count) in inside {
+            match SymbolOffset::of(module, address) {
+                Some(location) => *lines.entry(location).or_default() += count,
+                None => self.without_symbol += count,
+            }
+        }
+        for (location, count) in lines {
+            self.written += count;
+            self.line(format_args!("{location} {count}"));
+        }
+    }
+
+    fn write_branches(&mut self, module: &Module, samples: &Samples) {
+        let mut lines: BTreeMap<(SymbolOffset, SymbolOffset), BranchCount> = BTreeMap::new();
+        for (branch, &count) in samples.branches() {
+            if !module.contains(branch.from) && !module.contains(branch.to) {
+                continue;
+            }
+            let locate = |address| match module.contains(address) {
+                true => SymbolOffset::of(module, address),
+                false => Some(SymbolOffset::unknown()),
+            };
+            match (locate(branch.from), locate(branch.to)) {
+                (Some(from), Some(to)) => {
+                    let sum = lines.entry((from, to)).or_default();
+                    sum.taken += count.taken;
+                    sum.mispredicted += count.mispredicted;
+                }
+                _ => self.without_symbol += count.taken,
+            }
+        }
+        for ((from, to), count) in lines {
+            self.written += count.taken;
+            self.line(format_args!("{from} {to} {} {}", count.mispredicted, count.taken));
+        }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{line}");
+    }
+}
+
+/// An address in BOLT's notation: symbol and offset.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct SymbolOffset {
+    symbol: Option<String>,
+    offset: u64,
+}
+
+impl SymbolOffset {
+    fn of(module: &Module, address: u64) -> Option<Self> {
+        let function = module.function_at(address)?;
+        let symbol = Some(module.unique_symbol_at(function.start)?);
+        Some(Self { symbol, offset: address - function.start })
+    }
+
+    fn unknown() -> Self {
+        Self { symbol: None, offset: 0 }
+    }
+}
+
+impl std::fmt::Display for SymbolOffset {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match &self.symbol {
+            Some(symbol) => {
+                let escaped = symbol.replace('\\', "\\\\").replace(' ', "\\ ");
+                write!(out, "1 {escaped} {:x}", self.offset)
+            }
+            None => write!(out, "0 [unknown] 0"),
+        }
+    }
 }

@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use serde::{Serialize, Serializer};
 
-use crate::code::{Inst, InstKind, decode};
+use crate::code::{EdgeKind, Graph, Inst, InstKind, decode};
 use crate::code_references::CodeReferences;
 use crate::frame::Frame;
-use crate::graph::{EdgeKind, Graph};
 use crate::module::Function;
 use crate::{EntryPatch, Module, Options};
 

@@ -94,9 +94,6 @@ impl DifferenceKind {
 const MAX_ADDED: usize = 10;
 /// Decodes original and copy and compares all instructions, their successors, frame descriptions and
 /// exception handling, the copied jump tables, the patches of the entries, and the slots of virtual tables.
-///
-/// # Errors
-/// The first difference found.
 pub fn verify(modules: &[&Module], relayout: &Relayout) -> Result<(), Difference> {
     differences(modules, relayout).into_iter().next().map_or(Ok(()), Err)
 }

@@ -36,10 +36,6 @@ const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXE
 
 impl Attachment {
     /// Adds memory for code to the new generation, within reach of `near`. `huge` requests huge pages.
-    ///
-    /// # Errors
-    /// There are no free addresses, no thread could map the memory, or it would exceed the limit
-    /// together with older code that is still in use.
     pub fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError> {
         let area = self.find_free(near, size, huge, &[])?;
         self.add(area, huge)?;
@@ -47,10 +43,6 @@ impl Attachment {
     }
 
     /// Finds free addresses as [`Attachment::reserve`] does, outside of `taken`. Changes nothing.
-    ///
-    /// # Errors
-    /// There are none, or the memory would exceed the limit together with older code that is still in
-    /// use.
     pub(crate) fn find_free(
         &self,
         near: &Range<u64>,
@@ -80,9 +72,6 @@ impl Attachment {
     }
 
     /// Checks that the system call filters of the process, if it has any, permit what an optimization needs.
-    ///
-    /// # Errors
-    /// They do not, or cannot be read.
     pub fn check_filters(&self) -> Result<(), LiveError> {
         let any = Area { address: 0x1_0000, code: HUGE_PAGE, data: unwind::DATA_SIZE };
         let allow_unreadable = self.process.options().allow_seccomp;
@@ -147,9 +136,6 @@ impl Attachment {
 
     /// Adds the same memory to the new generation as another process of the family has. Returns false
     /// if the addresses are not free.
-    ///
-    /// # Errors
-    /// As [`Attachment::reserve`].
     pub fn reserve_same(&mut self, area: &Area, huge: bool) -> Result<bool, LiveError> {
         let range = area.range();
         let maps = self.process.maps()?;
@@ -362,18 +348,12 @@ fn disable_huge_pages(disable: bool) -> SystemCall {
 impl Attachment {
     /// Frees the memory of replaced generations that no thread uses. Returns the number of bytes. An
     /// undone generation stays until another one replaces it.
-    ///
-    /// # Errors
-    /// The process exited, or no thread could unmap the memory.
     pub fn free(&mut self) -> Result<u64, LiveError> {
         self.free_if(|_| true)
     }
 
     /// Retires unused generations except the one to redo, and frees those that may be unmapped without a doubt:
     /// that were never active, so that no thread has ever entered them. All of them if the options say so.
-    ///
-    /// # Errors
-    /// As [`Attachment::free`].
     pub(crate) fn clean_up(&mut self) -> Result<(), LiveError> {
         self.retire_unused_except(self.redoable()?)?;
         let all = self.process.options().unmap;
@@ -382,9 +362,6 @@ impl Attachment {
     }
 
     /// Retires unused generations except the one to redo, and frees those that were never active.
-    ///
-    /// # Errors
-    /// As [`Attachment::free`].
     pub(crate) fn free_never_active(&mut self) -> Result<(), LiveError> {
         self.retire_unused_except(self.redoable()?)?;
         self.free_if(|generation| !generation.was_activated())?;
@@ -418,9 +395,6 @@ impl Attachment {
     }
 
     /// Marks generations that are undone or were never active to be freed.
-    ///
-    /// # Errors
-    /// As [`Attachment::free`].
     pub fn retire_unused(&mut self) -> Result<(), LiveError> {
         self.retire_unused_except(None)
     }
@@ -544,8 +518,8 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::time::Duration;
 
+    use crate::process::testing::KillOnDrop;
     use crate::process::{ProbeOptions, Process};
-    use crate::testing::KillOnDrop;
 
     use super::*;
 

@@ -61,9 +61,6 @@ impl Attachment {
 
     /// Activates a generation, or the rest of it, that the process got by a fork before it was completely active.
     /// `None` if there is none that `is_requested`, or it was forked before the code was complete.
-    ///
-    /// # Errors
-    /// As those of [`Attachment::activate_generation`].
     pub(crate) fn activate_inherited(
         &mut self,
         is_requested: impl Fn(&Generation) -> bool,
@@ -139,11 +136,8 @@ fn has_same_code(some: &[Generation], others: &[Generation]) -> bool {
 fn states(seen: &[SeenGeneration]) -> Vec<GenerationState> {
     let active = seen.iter().filter(|it| it.activation != Activation::Inactive).count();
     let is_redoable = |it: &SeenGeneration| {
-        it.is_registered
-            && matches!(
-                it.original,
-                GenerationState::Inactive | GenerationState::Active | GenerationState::Switching
-            )
+        let state = it.original;
+        it.is_registered && (state.may_be_active() || state == GenerationState::Inactive)
     };
     let redoable = seen.iter().rposition(is_redoable).filter(|_| active == 0);
     let state = |(index, it): (usize, &SeenGeneration)| match (it.activation, active) {

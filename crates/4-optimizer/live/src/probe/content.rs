@@ -19,7 +19,7 @@ use crate::memory::{Mapping, Maps, ProcessMemory};
 use crate::module::Module;
 use crate::probe::{Found, note, ok};
 use crate::process::Process;
-use crate::threads::{has_ended, identify, is_kernel_thread};
+use crate::process::{has_ended, identify, is_kernel_thread};
 use crate::unwind::UnwinderVersion;
 
 /// Checks that the program is for x86-64 and dynamically linked.
@@ -174,9 +174,6 @@ fn rseq_size(process: &Process, maps: &Maps) -> Result<Option<u64>, LiveError> {
 }
 
 /// Path of a process's program.
-///
-/// # Errors
-/// The process has none, or this user may not read it.
 pub(crate) fn program(pid: u32) -> Result<PathBuf, LiveError> {
     if pid == std::process::id() {
         return Err(LiveError::refused(pid, "it is dbdyno itself"));
@@ -259,9 +256,6 @@ fn refused_by_yama(
 
 /// Checks whether the kernel permits writing to code through `/proc/PID/mem`, by writing to a
 /// read-only page of dbdyno itself.
-///
-/// # Errors
-/// It does not (`proc_mem.force_override`).
 pub(crate) fn check_memory_writes(pid: u32) -> Result<(), LiveError> {
     const SIZE: usize = 4096;
     let failed = || LiveError::system("testing writes to read-only memory, before changing", pid);

@@ -4,25 +4,21 @@
 //! thread nor fails because another program traces the process.
 
 mod content;
-mod status;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+pub(crate) use content::{check_executable, check_memory_writes, check_ptrace_scope, program};
 use serde::Serialize;
 
 use crate::LiveError;
 use crate::journal::{Area, find_record};
 use crate::memory::Maps;
-use crate::process::{ProbeOptions, Process};
-use crate::threads::identify;
-pub(crate) use content::{check_executable, check_memory_writes, check_ptrace_scope, program};
-pub(crate) use status::{FilterMode, Status};
+use crate::process::{ProbeOptions, Process, identify, threads};
 
-/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckResult {
-    /// No problem.
     Ok,
     /// The process can be optimized, with a limit or a cost that the text names.
     Note,
@@ -30,7 +26,6 @@ pub enum CheckResult {
     Forbidden,
 }
 
-/// A check of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProbeCheck {
     /// Name, which is stable across versions.
@@ -40,14 +35,11 @@ pub struct ProbeCheck {
     pub what: String,
 }
 
-/// All that a probe found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Probe {
-    /// Process ID.
     pub pid: u32,
     /// Path of its program in its own file system; `None` if it cannot be read.
     pub program: Option<PathBuf>,
-    /// Whether no check forbids to optimize it.
     pub optimizable: bool,
     pub checks: Vec<ProbeCheck>,
 }
@@ -65,9 +57,6 @@ fn note(what: impl Into<String>) -> Result<Found, LiveError> {
 
 /// Checks whether a process can be optimized. Unlike [`Process::open`], does all checks. `state` is
 /// the directory of the journals.
-///
-/// # Errors
-/// The process exited.
 pub fn probe(pid: u32, options: ProbeOptions, state: &Path) -> Result<Probe, LiveError> {
     let identity = identify(pid)?;
     let status = Status::of(pid)?;
@@ -112,11 +101,10 @@ pub fn probe(pid: u32, options: ProbeOptions, state: &Path) -> Result<Probe, Liv
         }
     }
     let optimizable = checks.0.iter().all(|check| check.result != CheckResult::Forbidden);
-    crate::threads::check_alive(&identity)?;
+    crate::process::check_alive(&identity)?;
     Ok(Probe { pid, program: program.ok(), optimizable, checks: checks.0 })
 }
 
-/// The checks so far.
 struct Checks(Vec<ProbeCheck>);
 
 impl Checks {
@@ -143,5 +131,122 @@ fn reason(error: &LiveError) -> String {
     match error {
         LiveError::Refused { reason, .. } => reason.clone(),
         other => other.to_string(),
+    }
+}
+
+/// The text of `/proc/PID/status`.
+pub(crate) struct Status(String);
+
+impl Status {
+    pub(crate) fn of(pid: u32) -> Result<Self, LiveError> {
+        let text = fs::read_to_string(format!("/proc/{pid}/status"));
+        text.map(Self).map_err(LiveError::proc_file("reading the state of", pid))
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let line = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(str::trim)
+    }
+
+    fn tracer(&self) -> Option<u32> {
+        self.field("TracerPid")?.parse().ok().filter(|tracer| *tracer != 0)
+    }
+
+    pub(crate) fn check_tracer(&self, pid: u32) -> Result<(), LiveError> {
+        let of_thread = |tid| {
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+            Self(text).tracer()
+        };
+        let of_threads = || threads(pid).unwrap_or_default().into_iter().find_map(of_thread);
+        let Some(tracer) = self.tracer().or_else(of_threads) else { return Ok(()) };
+        let name = fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
+        let what =
+            format!("process {tracer} ({}) traces it; detach that debugger or tracer", name.trim());
+        Err(LiveError::refused(pid, what))
+    }
+
+    pub(crate) fn check_state(&self, pid: u32) -> Result<(), LiveError> {
+        if self.field("State").is_some_and(|state| state.starts_with(['T', 't'])) {
+            let what = format!("it is stopped; resume it with: kill -CONT {pid}");
+            return Err(LiveError::refused(pid, what));
+        }
+        Ok(())
+    }
+
+    /// The mode of the system call filter.
+    pub(crate) fn filter_mode(&self) -> FilterMode {
+        match self.field("Seccomp") {
+            None | Some("0") => FilterMode::None,
+            Some("1") => FilterMode::Strict,
+            _ => FilterMode::Filter,
+        }
+    }
+
+    /// Whether a process with this status may read filters of others.
+    fn may_read_filters(&self) -> bool {
+        const CAP_SYS_ADMIN: u32 = 21;
+        let capabilities = self.field("CapEff").and_then(|text| u64::from_str_radix(text, 16).ok());
+        capabilities.unwrap_or(0) >> CAP_SYS_ADMIN & 1 == 1
+            && self.filter_mode() == FilterMode::None
+    }
+
+    pub(crate) fn check_filter(&self, pid: u32, options: ProbeOptions) -> Result<Found, LiveError> {
+        let own = Self::of(std::process::id())?;
+        let refused = |what: &str| Err(LiveError::refused(pid, what));
+        match self.filter_mode() {
+            FilterMode::None => ok("none"),
+            FilterMode::Strict => refused("it is in seccomp's strict mode, which forbids mmap"),
+            FilterMode::Filter if options.allow_seccomp => {
+                note("it has one (seccomp), accepted by --allow-seccomp")
+            }
+            FilterMode::Filter if own.may_read_filters() => note(
+                "it has one (seccomp): the calls that dbdyno needs are checked before anything is \
+                 changed",
+            ),
+            FilterMode::Filter => refused(
+                "it has a system call filter (seccomp), which may kill it for mapping memory and which \
+                 only root outside of such filters can read; run dbdyno as root, or, if the filter \
+                 permits mmap, munmap, madvise and rt_sigprocmask, use --allow-seccomp",
+            ),
+        }
+    }
+}
+
+/// The mode of a system call filter (seccomp).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterMode {
+    None,
+    /// Only `read`, `write`, `exit` and the return of signal handlers.
+    Strict,
+    /// One or more filter programs.
+    Filter,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let status =
+            Status("Name:\tx\nState:\tT (stopped)\nSeccomp_filters:\t1\nSeccomp:\t2\n".into());
+        assert_eq!(status.field("Seccomp"), Some("2"));
+        assert_eq!(status.field("Seccomp_filter"), None);
+        assert!(status.check_tracer(1).is_ok() && status.check_state(1).is_err());
+        assert_eq!(status.filter_mode(), FilterMode::Filter);
+        let (result, _) = status
+            .check_filter(1, ProbeOptions { allow_seccomp: true, ..ProbeOptions::default() })
+            .unwrap();
+        assert_eq!(result, CheckResult::Note);
+        let strict = Status("Seccomp:\t1\n".into());
+        assert!(strict.check_filter(1, ProbeOptions::default()).is_err());
+    }
+
+    #[test]
+    fn filters_are_readable_with_the_capability_and_without_own_filter() {
+        let may = |text: &str| Status(text.to_owned()).may_read_filters();
+        assert!(may("CapEff:\t000001ffffffffff\nSeccomp:\t0\n"));
+        assert!(!may("CapEff:\t000001ffffffffff\nSeccomp:\t2\n"));
+        assert!(!may("CapEff:\t0000000000000000\nSeccomp:\t0\n"));
     }
 }

@@ -8,7 +8,7 @@ use dbdyno_stats::median;
 use dbdyno_units::{Nanos, Share};
 
 use crate::LiveError;
-use crate::sample::events::{EventOptions, Events};
+use crate::sample::{EventOptions, Events};
 use crate::sample::{SampleSource, Sampled, SamplingOptions, online_cpus, refusal};
 
 /// The rate, in samples per second and CPU, at which a layout has enough samples after
@@ -43,7 +43,6 @@ pub struct SamplingRequest {
 /// How a process will be sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingPlan {
-    /// What triggers a sample.
     pub source: SampleSource,
     pub options: SamplingOptions,
     /// The cost per sample, as measured on this machine.
@@ -56,16 +55,12 @@ pub struct SamplingPlan {
 impl SamplingPlan {
     /// Measures the cost of a sample in this thread for 0.1 s, and chooses rate and duration. Does not
     /// affect the process.
-    ///
-    /// # Errors
-    /// The kernel does not permit sampling.
     pub fn new(pid: u32, request: &SamplingRequest) -> Result<Self, LiveError> {
         let cpus = online_cpus().map_err(LiveError::system("listing the CPUs to sample", pid))?;
         let highest = highest_frequency();
         // At a low rate there would be too few samples to measure.
         let frequency = request.frequency.unwrap_or_default().max(DEFAULT_FREQUENCY).min(highest);
-        let (source, cost) =
-            measure(frequency, &cpus).map_err(|error| refusal(pid, Some(error)))?;
+        let (source, cost) = measure(frequency, &cpus).map_err(|error| refusal(pid, error))?;
         let options = request.options(cost, highest);
         let uncounted = SamplingRequest { counted: false, ..*request }.options(cost, highest);
         let prolonged_without_counts = uncounted.time.saturating_sub(options.time);
@@ -73,13 +68,11 @@ impl SamplingPlan {
     }
 
     /// Expected share of a busy CPU's time that sampling takes.
-    #[must_use]
     pub fn overhead(&self) -> Share {
         self.cost.overhead(self.options.frequency)
     }
 
     /// What sampling will cost, before it starts.
-    #[must_use]
     pub fn announcement(&self, pid: u32) -> String {
         let (options, cost) = (&self.options, &self.cost);
         let mut text = format!(
@@ -97,7 +90,6 @@ impl SamplingPlan {
     }
 
     /// What was sampled, and what it cost.
-    #[must_use]
     pub fn result(&self, sampled: &Sampled) -> String {
         let mut text = format!("{} samples of {}", sampled.samples.total(), sampled.source);
         if let Some(overhead) = sampled.overhead {
@@ -172,7 +164,6 @@ const REPETITIONS: usize = 5;
 /// The cost of sampling on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingCost {
-    /// Time per sample.
     pub per_sample: Nanos,
     /// Share of a busy thread's time that other interrupts take.
     pub other: Share,
@@ -180,9 +171,6 @@ pub struct SamplingCost {
 
 impl SamplingCost {
     /// Measures it in this thread, with and without sampling this thread only.
-    ///
-    /// # Errors
-    /// The kernel does not permit sampling.
     pub(super) fn measure(options: EventOptions, cpus: &[usize]) -> io::Result<Self> {
         let own_thread = rustix::thread::gettid().as_raw_nonzero().get();
         let mut events = Events::for_threads(options, cpus, &[own_thread])?;
@@ -205,7 +193,6 @@ impl SamplingCost {
     }
 
     /// Share of a busy CPU's time at a rate of samples per second.
-    #[must_use]
     pub fn overhead(&self, frequency: u32) -> Share {
         Share::from_fraction(self.per_sample.as_secs_f64() * f64::from(frequency))
     }
@@ -243,18 +230,8 @@ fn interrupted(time: Duration) -> f64 {
 }
 
 /// The source of samples and its cost on this machine, measured in this thread at a rate.
-///
-/// # Errors
-/// The kernel permits no sampling.
 pub(super) fn measure(frequency: u32, cpus: &[usize]) -> io::Result<(SampleSource, SamplingCost)> {
-    let mut refused = None;
-    for source in SampleSource::BEST_FIRST {
-        match SamplingCost::measure(EventOptions { source, frequency }, cpus) {
-            Ok(cost) => return Ok((source, cost)),
-            Err(error) => refused = Some(error),
-        }
-    }
-    Err(refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+    SampleSource::best(|source| SamplingCost::measure(EventOptions { source, frequency }, cpus))
 }
 
 #[cfg(test)]

@@ -1,39 +1,49 @@
 //! Sampling of processes.
 
 mod budget;
-mod events;
 
 use std::collections::{BTreeMap, HashSet};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
 
+pub use budget::{DEFAULT_FREQUENCY, SamplingCost, SamplingPlan, SamplingRequest};
 use dbdyno_machine::ProcStat;
-use dbdyno_relayout::Samples;
+use dbdyno_relayout::{Branch, BranchCount, FallThrough, Samples};
 use dbdyno_stats::median;
+use dbdyno_units::Share;
+use perf_event::data::Record;
+use perf_event::events::{Hardware, Software};
+use perf_event::{Builder, Counter, SampleBranchFlag, SampleFlag, Sampler};
+use perf_event_open_sys::ioctls;
 use serde::Serialize;
 
 use crate::LiveError;
+use crate::process::threads;
 use crate::target::raise_file_limit;
-use crate::threads::threads;
-pub use budget::{DEFAULT_FREQUENCY, SamplingCost, SamplingPlan, SamplingRequest};
-use dbdyno_units::Share;
-use events::{Counts, EventOptions, Events};
 
-/// What triggers a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SampleSource {
     /// CPU cycles, with the last taken branches.
     Branches,
-    /// CPU cycles.
     Cycles,
     /// The CPU clock, if hardware counters are not available.
     Clock,
 }
 
 impl SampleSource {
-    /// All sources, the most informative one first.
-    const BEST_FIRST: [Self; 3] = [Self::Branches, Self::Cycles, Self::Clock];
+    /// The most informative source that `open` accepts, with what it returns.
+    fn best<T>(mut open: impl FnMut(Self) -> io::Result<T>) -> io::Result<(Self, T)> {
+        let mut refused = io::ErrorKind::Unsupported.into();
+        for source in [Self::Branches, Self::Cycles, Self::Clock] {
+            match open(source) {
+                Ok(opened) => return Ok((source, opened)),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
 }
 
 impl fmt::Display for SampleSource {
@@ -46,7 +56,6 @@ impl fmt::Display for SampleSource {
     }
 }
 
-/// How to sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingOptions {
     pub time: Duration,
@@ -72,12 +81,9 @@ impl Default for SamplingOptions {
     }
 }
 
-/// The result of sampling.
 #[derive(Clone, Debug)]
 pub struct Sampled {
-    /// What triggered the samples.
     pub source: SampleSource,
-    /// Samples by address, user code only.
     pub samples: Samples,
     /// Samples that were lost because a ring buffer was full.
     pub lost: u64,
@@ -106,9 +112,6 @@ const TOLERANCE: f64 = 1.2;
 
 /// Samples a process, and its descendants if `family`, until the time is over or `until` returns
 /// true. `until` gets the elapsed time.
-///
-/// # Errors
-/// The process exited, or the kernel does not permit sampling.
 pub fn sample(
     pid: u32,
     family: bool,
@@ -119,7 +122,9 @@ pub fn sample(
     let mut members = if family { family_of(pid) } else { HashSet::from([pid]) };
     // The kernel may have lowered the highest rate since the plan was made.
     let mut frequency = options.frequency.min(budget::highest_frequency());
-    let (source, mut events) = open(pid, &members, frequency)?;
+    let (source, mut events) =
+        SampleSource::best(|source| open_source(source, frequency, &members))
+            .map_err(|error| refusal(pid, error))?;
     tracing::info!(pid, processes = members.len(), ?source, "sampling");
     let failed = || LiveError::system("sampling", pid);
     events.enable().map_err(failed())?;
@@ -178,39 +183,15 @@ fn exceeded(overheads: &[f64], frequency: u32, most: Share) -> Option<u32> {
     is_exceeded.then(|| budget::lowered(frequency, overhead, most)).filter(|it| *it < frequency)
 }
 
-/// Opens events of the best source that the machine and the kernel permit.
-fn open(
-    pid: u32,
-    members: &HashSet<u32>,
-    frequency: u32,
-) -> Result<(SampleSource, Events), LiveError> {
-    let mut refused = None;
-    for source in SampleSource::BEST_FIRST {
-        match open_source(source, frequency, members) {
-            Ok(events) => return Ok((source, events)),
-            Err(error) => refused = Some(error),
-        }
-    }
-    Err(refusal(pid, refused))
-}
-
 /// The best source of samples that the kernel permits for all threads or, at least, for those of this
 /// user. No event is enabled, and none is opened for the process.
-///
-/// # Errors
-/// It permits none.
 pub(crate) fn permitted_source(pid: u32) -> Result<SampleSource, LiveError> {
     let own_thread = rustix::thread::gettid().as_raw_nonzero().get();
     let cpus = online_cpus().map_err(LiveError::system("listing the CPUs to sample", pid))?;
-    let mut refused = None;
-    for source in SampleSource::BEST_FIRST {
-        let options = EventOptions { source, frequency: 1 };
-        match Events::for_threads(options, &cpus, &[own_thread]) {
-            Ok(_) => return Ok(source),
-            Err(error) => refused = Some(error),
-        }
-    }
-    Err(refusal(pid, refused))
+    let open =
+        |source| Events::for_threads(EventOptions { source, frequency: 1 }, &cpus, &[own_thread]);
+    let (source, _) = SampleSource::best(open).map_err(|error| refusal(pid, error))?;
+    Ok(source)
 }
 
 fn open_source(source: SampleSource, frequency: u32, members: &HashSet<u32>) -> io::Result<Events> {
@@ -223,8 +204,7 @@ fn open_source(source: SampleSource, frequency: u32, members: &HashSet<u32>) -> 
         .or_else(|_| Events::for_threads(options, &cpus, &tids()))
 }
 
-fn refusal(pid: u32, error: Option<io::Error>) -> LiveError {
-    let error = error.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
+fn refusal(pid: u32, error: io::Error) -> LiveError {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => LiveError::refused(
@@ -239,7 +219,6 @@ fn refusal(pid: u32, error: Option<io::Error>) -> LiveError {
     }
 }
 
-/// The IDs of the online CPUs.
 fn online_cpus() -> io::Result<Vec<usize>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
     let invalid = || io::Error::other(format!("invalid list of CPUs: {text}"));
@@ -254,7 +233,6 @@ fn online_cpus() -> io::Result<Vec<usize>> {
 }
 
 /// A process and its descendants.
-#[must_use]
 pub fn family_of(root: u32) -> HashSet<u32> {
     let mut parents = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -276,8 +254,154 @@ pub fn family_of(root: u32) -> HashSet<u32> {
     }
 }
 
+/// Size of a ring buffer in bytes.
+const RING_SIZE: usize = 64 * 4096;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventOptions {
+    pub(super) source: SampleSource,
+    pub(super) frequency: u32,
+}
+
+impl EventOptions {
+    /// A disabled event on one CPU.
+    pub(super) fn on_cpu(self, cpu: usize) -> Builder<'static> {
+        let mut builder = match self.source {
+            SampleSource::Clock => Builder::new(Software::CPU_CLOCK),
+            SampleSource::Branches | SampleSource::Cycles => Builder::new(Hardware::CPU_CYCLES),
+        };
+        builder.one_cpu(cpu).sample_frequency(self.frequency.into());
+        builder.sample(SampleFlag::IP | SampleFlag::TID);
+        if self.source == SampleSource::Branches {
+            builder.sample(SampleFlag::BRANCH_STACK);
+            builder.branch_sample_type(SampleBranchFlag::USER | SampleBranchFlag::ANY);
+        }
+        builder
+    }
+}
+
+/// Open events and their ring buffers.
+pub(super) struct Events {
+    rings: Vec<Sampler>,
+    /// Events that write to the ring buffer of another event.
+    redirected: Vec<Counter>,
+    all_threads: bool,
+}
+
+impl Events {
+    /// Events for all threads on all CPUs. The cheapest way, and it includes new threads immediately.
+    pub(super) fn for_all_threads(options: EventOptions, cpus: &[usize]) -> io::Result<Self> {
+        let open = |cpu: &usize| options.on_cpu(*cpu).any_pid().build()?.sampled(RING_SIZE);
+        let rings = cpus.iter().map(open).collect::<io::Result<_>>()?;
+        Ok(Self { rings, redirected: Vec::new(), all_threads: true })
+    }
+
+    /// Events for some threads and those that they start, one per CPU: the kernel allows ring buffers
+    /// for inherited events only per CPU. The events of a CPU share a ring buffer.
+    pub(super) fn for_threads(
+        options: EventOptions,
+        cpus: &[usize],
+        tids: &[i32],
+    ) -> io::Result<Self> {
+        let mut events = Self { rings: Vec::new(), redirected: Vec::new(), all_threads: false };
+        for cpu in cpus {
+            let first = events.rings.len();
+            for tid in tids {
+                let counter = match options.on_cpu(*cpu).observe_pid(*tid).inherit(true).build() {
+                    Ok(counter) => counter,
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
+                    Err(error) => return Err(error),
+                };
+                if let Some(ring) = events.rings.get(first) {
+                    redirect(&counter, ring.as_counter())?;
+                    events.redirected.push(counter);
+                } else {
+                    events.rings.push(counter.sampled(RING_SIZE)?);
+                }
+            }
+        }
+        Ok(events)
+    }
+
+    /// Whether they are events of all threads of the machine.
+    pub(super) fn are_of_all_threads(&self) -> bool {
+        self.all_threads
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rings.len() + self.redirected.len()
+    }
+
+    pub(super) fn enable(&mut self) -> io::Result<()> {
+        self.counters().try_for_each(Counter::enable)
+    }
+
+    pub(super) fn disable(&mut self) -> io::Result<()> {
+        self.counters().try_for_each(Counter::disable)
+    }
+
+    fn counters(&mut self) -> impl Iterator<Item = &mut Counter> {
+        self.rings.iter_mut().map(Sampler::as_counter_mut).chain(&mut self.redirected)
+    }
+
+    pub(super) fn drain(&mut self, mut each: impl FnMut(&Record<'_>)) {
+        for ring in &mut self.rings {
+            while let Some(record) = ring.next_record() {
+                if let Ok(record) = record.parse_record() {
+                    each(&record);
+                }
+            }
+        }
+    }
+}
+
+/// Lets an event write to the ring buffer of another event.
+fn redirect(counter: &Counter, to: &Counter) -> io::Result<()> {
+    // SAFETY: the argument is a file descriptor.
+    match unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), to.as_raw_fd()) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// What the records of some processes add up to.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) samples: Samples,
+    pub(super) lost: u64,
+}
+
+impl Counts {
+    /// Adds a record, unless it is a sample of a process that is no member.
+    pub(super) fn add(&mut self, record: &Record<'_>, members: &HashSet<u32>) {
+        match record {
+            Record::Lost(record) => self.lost = self.lost.saturating_add(record.lost),
+            Record::Sample(record) if record.pid().is_some_and(|pid| members.contains(&pid)) => {
+                let sampled = record.ip().unwrap_or_default();
+                self.samples.add_hit(sampled, 1);
+                // The latest branch is first. From its target on, code was executed up to the sample.
+                let mut next_branch = Some(sampled);
+                for taken in record.lbr().unwrap_or_default() {
+                    if let Some(last) = next_branch {
+                        self.samples.add_fall_through(FallThrough { first: taken.to(), last }, 1);
+                    }
+                    next_branch = Some(taken.from());
+                    let branch = Branch { from: taken.from(), to: taken.to() };
+                    let mispredicted = taken.mispred().into();
+                    self.samples.add_branch(branch, BranchCount { taken: 1, mispredicted });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+    use perf_event::data::endian::Native;
+    use perf_event::data::parse::{ParseConfig, Parser};
+
     use super::*;
 
     #[test]
@@ -318,5 +442,86 @@ mod tests {
     fn family_includes_the_process_itself() {
         let me = std::process::id();
         assert!(family_of(me).contains(&me));
+    }
+
+    const PID: u32 = 77;
+
+    /// A record: type, flags, size, and content.
+    fn record(kind: u32, content: &[u64]) -> Vec<u8> {
+        let size = u64::try_from(8 + 8 * content.len()).unwrap();
+        let header = u64::from(kind) | size << 48;
+        [&[header], content].concat().iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    fn sample_record(pid: u32, ip: u64, branches: &[[u64; 3]]) -> Vec<u8> {
+        let count = branches.len() as u64;
+        record(9, &[&[ip, pid.into(), count], branches.as_flattened()].concat())
+    }
+
+    fn lost(count: u64) -> Vec<u8> {
+        record(2, &[1, count])
+    }
+
+    /// The counts of all records up to the first invalid one, parsed as a ring buffer of these events is.
+    fn counts(source: SampleSource, bytes: &[u8]) -> Counts {
+        let options = EventOptions { source, frequency: 1_000 };
+        let config = ParseConfig::<Native>::from(*options.on_cpu(0).attrs());
+        let mut parser = Parser::new(bytes, config);
+        let mut counts = Counts::default();
+        while let Ok(record) = parser.parse::<Record<'_>>() {
+            counts.add(&record, &HashSet::from([PID]));
+        }
+        counts
+    }
+
+    #[test]
+    fn samples_of_members_are_counted_with_their_branches() {
+        let branches = [[0x10, 0x20, 1], [0x10, 0x20, 2]];
+        let records = [
+            sample_record(PID, 0x30, &branches),
+            sample_record(PID + 1, 0x40, &branches),
+            lost(5),
+            lost(2),
+        ];
+        let counts = counts(SampleSource::Branches, &records.concat());
+        assert_eq!((counts.samples.total(), counts.samples.hits()[&0x30], counts.lost), (1, 1, 7));
+        let taken = counts.samples.branches()[&Branch { from: 0x10, to: 0x20 }];
+        assert_eq!(taken, BranchCount { taken: 2, mispredicted: 1 });
+    }
+
+    #[test]
+    fn code_between_two_recorded_branches_was_executed() {
+        // From 0x10 to 0x20, from 0x28 to 0x40, from 0x48 to 0x10; the latest is first.
+        let branches = [[0x48, 0x10, 1], [0x28, 0x40, 1], [0x10, 0x20, 1]];
+        let found = |at: u64| {
+            let counts = counts(SampleSource::Branches, &sample_record(PID, at, &branches));
+            let counts = counts.samples.fall_throughs().iter();
+            let mut found: Vec<_> =
+                counts.map(|(code, count)| (code.first, code.last, *count)).collect();
+            found.sort_unstable();
+            found
+        };
+        // The last one ends at the sampled instruction.
+        assert_eq!(found(0x14), [(0x10, 0x14, 1), (0x20, 0x28, 1), (0x40, 0x48, 1)]);
+        // A signal handler was called since the last branch.
+        assert_eq!(found(0x0c), [(0x20, 0x28, 1), (0x40, 0x48, 1)]);
+    }
+
+    #[test]
+    fn damaged_records_are_read_or_refused() {
+        let branches = [[0x10, 0x20, 1], [0x20, u64::MAX, 2], [0, 0, u64::MAX]];
+        let one = sample_record(PID, 0x30, &branches);
+        let samples = vec![
+            [one.clone(), lost(u64::MAX), sample_record(PID, u64::MAX, &[]), lost(7), one].concat(),
+            // The kernel starts and stops recording; a process starts, forks, is renamed, and exits.
+            [3, 4, 5, 6, 7, 10, 14].map(|kind| record(kind, &[PID.into(), 0x30, 0, 0x61])).concat(),
+        ];
+        for source in [SampleSource::Branches, SampleSource::Cycles, SampleSource::Clock] {
+            Fuzz::new(samples.clone()).cases(512).run(|records| {
+                let counts = counts(source, records);
+                // A sample takes at least a header, an address and a process.
+                assert!(counts.samples.total() <= records.len() as u64 / 24);
+            });
+        }
     }
 }

@@ -11,13 +11,11 @@ use std::path::Path;
 
 use dbdyno_machine::ProcStat;
 
-use crate::threads::{HIGHEST_PRIORITY, set_priority};
+use crate::process::{HIGHEST_PRIORITY, set_priority};
 use crate::watchdog::Watchdog;
 
-/// Name of the file, in the directory of the journal.
 const FILE: &str = "priorities";
 
-/// A thread and its original nice value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RaisedThread {
     tid: i32,
@@ -42,7 +40,6 @@ impl RaisedThread {
     }
 }
 
-/// The nice value of a thread.
 fn nice(tid: i32) -> i32 {
     // SAFETY: takes numbers.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, tid.cast_unsigned()) }
@@ -80,7 +77,6 @@ impl<'a> PriorityBoosts<'a> {
         }
     }
 
-    /// Restores all priorities.
     pub(super) fn end(&mut self) {
         if self.raised.is_empty() {
             return;
@@ -93,7 +89,6 @@ impl<'a> PriorityBoosts<'a> {
     }
 }
 
-/// Appends threads to the file.
 fn record(directory: &Path, threads: &[RaisedThread]) -> io::Result<()> {
     let lines: String = threads
         .iter()
@@ -126,7 +121,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::testing::KillOnDrop;
+    use crate::process::testing::KillOnDrop;
     use crate::watchdog::{MIN_LIMIT, watched};
     use crate::{Attachment, DEFAULT_MAX_PAUSE, ProbeOptions, Process};
 

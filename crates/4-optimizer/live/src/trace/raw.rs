@@ -23,32 +23,29 @@ pub(crate) enum ThreadStop {
 /// The event in the status of `waitpid` that `PTRACE_INTERRUPT` and group stops cause.
 const EVENT_STOP: i32 = 128;
 
-pub(crate) fn seize(tid: i32) -> io::Result<()> {
+/// A request that takes a number only.
+fn request(request: libc::c_uint, tid: i32, number: i32) -> io::Result<()> {
     let nothing = ptr::null_mut::<libc::c_void>();
     // SAFETY: takes numbers only.
-    check(unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, nothing, nothing) })
+    check(unsafe { libc::ptrace(request, tid, nothing, libc::c_long::from(number)) })
+}
+
+pub(crate) fn seize(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, tid, 0)
 }
 
 pub(crate) fn interrupt(tid: i32) -> io::Result<()> {
-    let nothing = ptr::null_mut::<libc::c_void>();
-    // SAFETY: takes numbers only.
-    check(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, nothing, nothing) })
+    request(libc::PTRACE_INTERRUPT, tid, 0)
 }
 
 /// Resumes a stopped thread, still seized.
 pub(crate) fn resume(tid: i32, signal: i32) -> io::Result<()> {
-    let nothing = ptr::null_mut::<libc::c_void>();
-    let signal = libc::c_long::from(signal);
-    // SAFETY: takes numbers only.
-    check(unsafe { libc::ptrace(libc::PTRACE_CONT, tid, nothing, signal) })
+    request(libc::PTRACE_CONT, tid, signal)
 }
 
 /// Releases a stopped thread, and delivers a signal to it unless that is 0.
 pub(crate) fn detach(tid: i32, signal: i32) -> io::Result<()> {
-    let nothing = ptr::null_mut::<libc::c_void>();
-    let signal = libc::c_long::from(signal);
-    // SAFETY: takes numbers only.
-    check(unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, nothing, signal) })
+    request(libc::PTRACE_DETACH, tid, signal)
 }
 
 /// Not in the libc crate; from `linux/elf.h`.
@@ -112,7 +109,6 @@ pub(crate) fn rseq_address(tid: i32) -> Option<u64> {
     Some(found.address).filter(|address| *address != 0)
 }
 
-/// An instruction of a system call filter.
 pub(crate) use libc::sock_filter as FilterStep;
 
 /// Not in the libc crate; from `linux/ptrace.h`.

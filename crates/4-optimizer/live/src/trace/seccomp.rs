@@ -88,7 +88,6 @@ fn action(filters: &[Vec<FilterStep>], call: &SystemCall, address: u64) -> Filte
     actions.min().unwrap_or(FilterAction::Permit)
 }
 
-/// A system call in words.
 fn describe(call: &SystemCall) -> String {
     let name = match call.number {
         libc::SYS_mmap => "mmap",

@@ -5,19 +5,18 @@ use std::time::{Duration, Instant};
 
 use dbdyno_units::Nanos;
 
-use super::blocked::{BlockedThread, BlockedThreads};
 use super::priorities::PriorityBoosts;
 use super::raw::{self, Registers, ThreadStop};
-use super::restart;
+use super::system_calls;
+use super::system_calls::{BlockedThread, BlockedThreads};
 use crate::LiveError;
 use crate::process::Process;
-use crate::threads::{has_ended, thread_state, threads};
+use crate::process::{has_ended, thread_state, threads};
 use crate::watchdog::Watchdog;
 
 /// Poll interval for threads that are about to stop.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// A stopped thread.
 #[derive(Clone, Debug)]
 pub(crate) struct StoppedThread {
     pub(crate) tid: i32,
@@ -63,7 +62,7 @@ impl StoppedThread {
 
     fn at(pid: u32, tid: i32, stop: ThreadStop) -> Result<Option<Self>, LiveError> {
         // Immediately, not at the release: if dbdyno is killed, the kernel releases it.
-        let fix = |registers: Registers| match restart::restarted(&registers) {
+        let fix = |registers: Registers| match system_calls::restarted(&registers) {
             Some(fixed) => raw::set_registers(tid, &fixed).map(|()| fixed),
             None => Ok(registers),
         };
@@ -82,7 +81,7 @@ impl StoppedThread {
 
     /// The system call that was interrupted by the stop.
     pub(crate) fn interrupted_call(&self) -> Option<i64> {
-        restart::interrupted_call(&self.registers)
+        system_calls::interrupted_call(&self.registers)
     }
 
     /// Whether it is in user code, not in the kernel.
@@ -92,21 +91,21 @@ impl StoppedThread {
 
     /// Resumes and releases it, as if it had never been stopped.
     pub(crate) fn release(self) {
-        let signal = match self.stop {
-            ThreadStop::Signal(signal) => signal,
-            _ => 0,
-        };
         // Fails only if the thread was killed meanwhile.
-        let _ = raw::detach(self.tid, signal);
+        let _ = raw::detach(self.tid, self.signal());
     }
 
     /// Resumes it, still seized.
     pub(crate) fn resume(&self, pid: u32) -> Result<(), LiveError> {
-        let signal = match self.stop {
+        raw::resume(self.tid, self.signal()).map_err(LiveError::system("resuming a thread of", pid))
+    }
+
+    /// The signal to deliver, or 0.
+    fn signal(&self) -> i32 {
+        match self.stop {
             ThreadStop::Signal(signal) => signal,
             _ => 0,
-        };
-        raw::resume(self.tid, signal).map_err(LiveError::system("resuming a thread of", pid))
+        }
     }
 }
 
@@ -201,7 +200,7 @@ impl Drop for StoppedProcess<'_> {
 
 impl<'a> StoppedProcess<'a> {
     /// Stops all threads, including those started meanwhile. Must be called on the thread of
-    /// [`crate::threads::on_own_thread`], which must end soon if this fails: at its end, the kernel
+    /// [`crate::process::on_own_thread`], which must end soon if this fails: at its end, the kernel
     /// releases threads that were left in a system call.
     ///
     /// # Errors
@@ -218,7 +217,7 @@ impl<'a> StoppedProcess<'a> {
         // with `EINTR` are seized first and released last.
         let sensitive: Vec<i32> = threads(pid)?
             .into_iter()
-            .filter(|tid| present_call(pid, *tid).is_some_and(restart::fails_when_stopped))
+            .filter(|tid| present_call(pid, *tid).is_some_and(system_calls::fails_when_stopped))
             .collect();
         let mut stopped = Self {
             pid,
@@ -317,10 +316,6 @@ impl<'a> StoppedProcess<'a> {
         found.ok_or(LiveError::StacksNotRead { pid: self.pid, max_pause })
     }
 
-    /// Checks the maximum pause.
-    ///
-    /// # Errors
-    /// The process has been stopped for longer than that.
     fn check_max_pause(&self, missing: usize) -> Result<(), LiveError> {
         if self.since.elapsed() <= self.max_pause {
             return Ok(());
@@ -330,9 +325,6 @@ impl<'a> StoppedProcess<'a> {
     }
 
     /// Moves a thread in user code to an equivalent address.
-    ///
-    /// # Errors
-    /// The process exited.
     pub(crate) fn move_thread(&mut self, index: usize, to: u64) -> Result<(), LiveError> {
         let thread = &mut self.threads[index];
         let moved = Registers { rip: to, ..thread.registers };
@@ -350,7 +342,7 @@ impl<'a> StoppedProcess<'a> {
 
     fn resume_all(&mut self) {
         let is_sensitive = |thread: &StoppedThread| {
-            thread.interrupted_call().is_some_and(restart::fails_when_stopped)
+            thread.interrupted_call().is_some_and(system_calls::fails_when_stopped)
         };
         let (sensitive, others): (Vec<_>, Vec<_>) = self.threads.drain(..).partition(is_sensitive);
         let others_are_first = !sensitive.is_empty() && !others.is_empty();

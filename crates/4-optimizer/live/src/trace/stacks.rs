@@ -49,9 +49,6 @@ const STACKS_PER_THREAD: usize = 8;
 
 impl<'a> Stacks<'a> {
     /// Prepares reading the stacks of a process.
-    ///
-    /// # Errors
-    /// The process exited.
     pub(crate) fn of(process: &'a Process) -> Result<Self, LiveError> {
         Ok(Self { maps: process.maps()?, signal_returns: process.signal_returns()? })
     }

@@ -204,9 +204,6 @@ const PF_X: u32 = 1;
 
 /// Finds `size` executable bytes that the process never uses: the last page of a code segment is mapped
 /// completely, but unused after the end of the segment.
-///
-/// # Errors
-/// There are no such bytes.
 pub(crate) fn find_unused_code(
     pid: u32,
     memory: &ProcessMemory,

@@ -52,7 +52,7 @@ fn executions_are_counted_and_used_for_the_layout() {
         victim.assert_alive();
         assert_eq!(attachment.activation().unwrap(), earlier);
         let (done, _) = optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
-        assert!(done.statistics.functions_counted > 0, "{done:?}");
+        assert!(done.code.statistics.functions_counted > 0, "{done:?}");
         victim.assert_alive();
         assert!(attachment.generations().iter().any(|it| it.state == GenerationState::Active));
     }

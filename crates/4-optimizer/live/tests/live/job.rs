@@ -57,7 +57,7 @@ fn job_samples_counts_lays_out_and_compares() {
     let profile = ProcessProfile::sample(&attachment, false, &request, &mut events).unwrap();
     let outcome = job.run(attachment, profile, Supervision::NONE, &mut events).unwrap();
     assert_eq!(seen, ["sampling", "sampled", "counting", "A/B test"]);
-    assert!(outcome.optimized.statistics.functions_moved > 0, "{outcome:?}");
+    assert!(outcome.optimized.code.statistics.functions_moved > 0, "{outcome:?}");
     assert!(!outcome.has_failed(), "{:?}", outcome.effect);
     let json = serde_json::to_value(&outcome).unwrap();
     assert_eq!(json["pid"], victim.pid());

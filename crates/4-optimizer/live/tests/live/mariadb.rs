@@ -180,7 +180,7 @@ fn optimize_repeatedly(server: &Server, count: u32, rounds: &AtomicU32) {
         let sampled = sample(server.child.id(), false, &sampling, |_| false).unwrap();
         let samples = map_to_original(&attachment, &sampled.samples);
         let (done, _) = optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
-        assert!(done.statistics.functions_moved > 50, "{done:?}");
+        assert!(done.code.statistics.functions_moved > 50, "{done:?}");
         wait_for_rounds(rounds);
         if round % 2 == 1 {
             attachment.undo().unwrap();

@@ -32,7 +32,6 @@ impl Program {
         Self { path, state, _directory: None }
     }
 
-    /// Directory of the journals.
     pub fn state(&self) -> PathBuf {
         self.state.clone()
     }

@@ -37,7 +37,7 @@ fn check(compiler: &str, flags: &[&str]) {
     let done = optimize_once(&mut attachment, &Options::default());
     let first = slots(&attachment);
     // `area` of three classes, `edges` of two in four tables, and `name` in one; most of them are hot.
-    assert!(first.len() >= 5 && done.virtual_slots == first.len(), "{done:?}");
+    assert!(first.len() >= 5 && done.code.virtual_slots == first.len(), "{done:?}");
     assert_content(&attachment, &first, patched);
     let code: Vec<_> = attachment.areas().map(dbdyno_live::Area::code_range).collect();
     for slot in &first {
@@ -64,7 +64,7 @@ fn check(compiler: &str, flags: &[&str]) {
     victim.assert_alive();
 
     let without = Options { virtual_tables: false, ..Options::default() };
-    assert_eq!(optimize_once(&mut attachment, &without).virtual_slots, 0);
+    assert_eq!(optimize_once(&mut attachment, &without).code.virtual_slots, 0);
     assert_content(&attachment, &first, original);
     assert_content(&attachment, &second, original);
     victim.assert_alive();
@@ -94,7 +94,7 @@ fn tables_of_a_program_at_fixed_addresses_are_left_alone() {
     let mut victim = program.start();
     let mut attachment = attach(&program, &victim);
     let done = optimize_once(&mut attachment, &Options::default());
-    assert!(done.statistics.functions_moved > 0, "{done:?}");
+    assert!(done.code.statistics.functions_moved > 0, "{done:?}");
     // The C++ library is above, and has relocations.
     assert!(slots(&attachment).iter().all(|slot| slot.address > 1 << 32));
     victim.assert_alive();

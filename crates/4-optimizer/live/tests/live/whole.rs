@@ -20,7 +20,7 @@ fn optimize_repeatedly(program: &Program, mut victim: Victim, rounds: u32) {
         let options = Options::default();
         let options = if reorder { options } else { options.in_original_order() };
         let done = optimize_once(&mut attachment, &options);
-        assert!(done.statistics.functions_moved > 0, "{done:?}");
+        assert!(done.code.statistics.functions_moved > 0, "{done:?}");
         victim.assert_alive();
         if round % 3 == 1 {
             attachment.undo().unwrap();

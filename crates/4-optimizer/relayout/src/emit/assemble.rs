@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use crate::code::{Inst, InstKind, Relative};
-use crate::exceptions::{ExceptionTable, Site};
-use crate::frame::Frame;
+use crate::frame::{ExceptionTable, Frame, Site};
 use crate::layout::MovedFunction;
 use crate::{AddressSpace, Counter, Module, Slot};
 
@@ -18,7 +17,6 @@ const COLD_ALIGNMENT: u64 = 4096;
 /// Filler between functions: a trap.
 const FILLER: u8 = 0xcc;
 
-/// Target of a direct branch.
 #[derive(Debug, Clone, Copy)]
 enum BranchTarget {
     /// An original address.
@@ -32,7 +30,6 @@ enum BranchTarget {
 enum Form {
     /// The original bytes, with the relative operand adjusted.
     Copy,
-    /// Nothing.
     Elided,
     /// No-operations that align the next instruction; at most this many bytes.
     Padding(u8),
@@ -66,7 +63,6 @@ impl CopiedInst {
         self.address + u64::from(self.size)
     }
 
-    /// Its minimum size in bytes.
     fn smallest(&self) -> u8 {
         match self.form {
             Form::Branch(_, BranchTarget::Copy(_)) | Form::Jump(BranchTarget::Copy(_)) => 2,
@@ -74,7 +70,6 @@ impl CopiedInst {
         }
     }
 
-    /// Its maximum size in bytes.
     fn largest(&self) -> u8 {
         match self.form {
             Form::Elided => 0,
@@ -115,7 +110,6 @@ impl<'a> Assembly<'a> {
         Self { module, bypass, insts, fragments, starts, counted: Vec::new(), counters: 0 }
     }
 
-    /// Size of all counters in bytes.
     pub(super) fn counters_size(&self) -> u64 {
         self.counted.len() as u64 * Counter::SIZE
     }
@@ -353,7 +347,6 @@ impl<'a> Assembly<'a> {
         self.starts.get(&original).map_or(original, |&inst| self.insts[inst].address)
     }
 
-    /// Start and end address of a fragment.
     pub(super) fn extent(&self, fragment: &Fragment) -> (u64, u64) {
         let insts = &self.insts[fragment.insts.clone()];
         match (insts.first(), insts.last()) {

@@ -179,7 +179,6 @@ fn is_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len())
 }
 
-/// The function symbols.
 fn symbols(elf: &Elf, bias: u64) -> Vec<FoundSymbol> {
     let tables = [elf.symbol_table(), elf.dynamic_symbol_table()];
     tables

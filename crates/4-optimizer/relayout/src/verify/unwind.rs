@@ -6,7 +6,7 @@ use gimli::UnwindSection;
 
 use super::{Difference, DifferenceKind, Verifier};
 use crate::bytes::ConstantMemory;
-use crate::exceptions::ExceptionTable;
+use crate::frame::ExceptionTable;
 
 type Slice<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 
