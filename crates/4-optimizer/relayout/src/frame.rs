@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use gimli::write::{CallFrameInstruction as Instruction, Expression};
 use gimli::{
-    CallFrameInstruction, EndianSlice, LittleEndian, Pointer, Reader, Register, UnwindSection,
+    CallFrameInstruction, EndianSlice, LittleEndian, Pointer, Reader as _, Register, UnwindSection,
 };
 
 use crate::bytes::{ConstantMemory, Cursor, Reference, pointer, put_uleb, size_of, value};
@@ -60,7 +60,7 @@ pub(crate) fn landings(module: &Module, function: &Function) -> Vec<u64> {
     table.iter().flat_map(ExceptionTable::landings).collect()
 }
 
-type Slice<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Description<'a> = gimli::FrameDescriptionEntry<Slice<'a>>;
 
 struct Reader<'a> {
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         let frames = module.frames();
         Self {
             module,
-            section: gimli::EhFrame::new(&frames.bytes, gimli::LittleEndian),
+            section: gimli::EhFrame::new(&frames.bytes, LittleEndian),
             bases: gimli::BaseAddresses::default().set_eh_frame(frames.address),
         }
     }

@@ -6,13 +6,13 @@ use std::fmt::Write;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::Module;
 use crate::block_counts::{SCALE, SortedSamples};
 use crate::code::{Graph, InstKind, decode};
 use crate::code_references::CodeReferences;
 use crate::flow::Flow;
 use crate::frame::Frame;
 use crate::module::Function;
-use crate::{BranchCount, Module, Samples};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Branch {

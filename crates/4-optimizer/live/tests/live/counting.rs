@@ -12,8 +12,8 @@ use dbdyno_relayout::{Options, SampleRequirement, Samples};
 use dbdyno_units::Nanos;
 
 use crate::copies::{attach, attach_as_helper, attach_to};
+use crate::job::samples;
 use crate::killed::assert_undoable;
-use crate::sampling::samples;
 use crate::victim::{Program, Victim};
 
 const PID: &str = "DBDYNO_TEST_PID";

@@ -11,7 +11,7 @@ use dbdyno_live::{
 use dbdyno_relayout::Options;
 
 use crate::copies::{MAX_PAUSE, attach, attach_to, optimize};
-use crate::sampling::samples;
+use crate::job::samples;
 use crate::victim::{Program, Victim};
 
 fn victim() -> (Program, Victim) {

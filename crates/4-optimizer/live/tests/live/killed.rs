@@ -1,6 +1,8 @@
 //! dbdyno is killed or stopped at any moment, and the program continues.
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,9 +11,8 @@ use dbdyno_live::{Activation, Module};
 use dbdyno_relayout::Options;
 
 use crate::copies::{attach, optimize};
-use crate::memory_limit::MemoryLimit;
+use crate::job::optimize_once;
 use crate::victim::{Program, Victim};
-use crate::whole::optimize_once;
 
 const PID: &str = "DBDYNO_TEST_PID";
 const STATE: &str = "DBDYNO_TEST_STATE";
@@ -243,4 +244,61 @@ fn kill_while_layouts_are_replaced(count: u64) {
         assert_undoable(&program, &mut victim);
     }
     victim.end();
+}
+
+/// A control group, removed on drop.
+pub struct MemoryLimit {
+    group: PathBuf,
+    /// The files of the used memory and of the limit.
+    usage: &'static str,
+    limit: &'static str,
+}
+
+impl MemoryLimit {
+    /// `None` where that is not permitted.
+    pub fn new() -> Option<Self> {
+        let root = Path::new("/sys/fs/cgroup");
+        let (root, usage, limit) = if root.join("memory").exists() {
+            (root.join("memory"), "memory.usage_in_bytes", "memory.limit_in_bytes")
+        } else {
+            let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
+            (root.to_owned(), "memory.current", "memory.max")
+        };
+        let group = root.join(format!("dbdyno-live-{}", std::process::id()));
+        fs::create_dir(&group).ok()?;
+        let made = Self { group, usage, limit };
+        made.group.join(limit).exists().then_some(made)
+    }
+
+    /// A command of this program in the group.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 0 >\"$0\" && exec \"$@\""]);
+        command.arg(self.group.join("cgroup.procs")).arg(program);
+        command
+    }
+
+    /// Permits no more memory than is used now: the kernel kills the process when it needs more.
+    pub fn tighten(&self) {
+        let used = fs::read_to_string(self.group.join(self.usage)).unwrap();
+        fs::write(self.group.join(self.limit), used.trim()).unwrap();
+    }
+
+    /// Permits any amount of memory again.
+    pub fn lift(&self) {
+        let unlimited = if self.limit == "memory.max" { "max" } else { "-1" };
+        fs::write(self.group.join(self.limit), unlimited).unwrap();
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        // Processes leave the group some time after their end.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.group).is_ok() {
+                break;
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
 }

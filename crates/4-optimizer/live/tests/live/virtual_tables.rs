@@ -4,9 +4,9 @@ use dbdyno_live::{Attachment, BytePatch};
 use dbdyno_relayout::Options;
 
 use crate::copies::attach;
+use crate::job::optimize_once;
 use crate::killed::assert_undoable;
 use crate::victim::{Program, Victim};
-use crate::whole::optimize_once;
 
 /// The slots of the newest optimization.
 fn slots(attachment: &Attachment) -> Vec<BytePatch> {
