@@ -34,6 +34,19 @@ pub enum CliError {
 }
 
 impl CliError {
+    pub fn usage(message: impl ToString) -> Self {
+        Self::Usage(message.to_string())
+    }
+
+    pub fn other(message: impl ToString) -> Self {
+        Self::Other(message.to_string())
+    }
+
+    /// The error for an input that could not be read.
+    pub fn read(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Read { path: path.to_owned(), source }
+    }
+
     /// The error for a file that could not be written.
     pub fn write(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Other(format!("writing {}: {source}", path.display()))
@@ -59,10 +72,7 @@ macro_rules! convert {
         impl From<$error> for CliError {
             fn from(error: $error) -> Self {
                 let is_usage: fn(&$error) -> bool = $is_usage;
-                match is_usage(&error) {
-                    true => Self::Usage(error.to_string()),
-                    false => Self::Other(error.to_string()),
-                }
+                if is_usage(&error) { Self::usage(error) } else { Self::other(error) }
             }
         }
     )+};
@@ -91,8 +101,8 @@ impl From<BisectError> for CliError {
     fn from(error: BisectError) -> Self {
         match error {
             BisectError::Run(error) => error.into(),
-            error if error.is_usage() => Self::Usage(error.to_string()),
-            error => Self::Other(error.to_string()),
+            error if error.is_usage() => Self::usage(error),
+            error => Self::other(error),
         }
     }
 }

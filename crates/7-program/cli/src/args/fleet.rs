@@ -75,8 +75,8 @@ pub struct FleetRun {
     /// Account that the jobs are charged to
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     pub account: Option<String>,
-    /// Time limit of a job, such as 4h; a task that needs longer gets several jobs [default: that of
-    /// the partition]
+    /// Time limit of a job, such as 4h; a task that needs longer gets several jobs [default: the
+    /// partition's]
     #[arg(long, value_name = "TIME", conflicts_with = "resume", value_parser = more_time)]
     pub time: Option<Nanos>,
     /// Divide the microbenchmarks among the nodes, which should be equal
@@ -89,7 +89,7 @@ pub struct FleetRun {
     /// $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root /var/cache/dbdyno]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub cache: Option<PathBuf>,
-    /// How often a task is tried again after a failure
+    /// Number of retries after a failure
     #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "resume")]
     pub retries: u32,
     /// The time before a task is tried again; doubled each time
@@ -117,7 +117,7 @@ pub struct FleetRun {
     pub view: View,
 }
 
-/// Show what each node does.
+/// Show the state of each node.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     dbdyno fleet status results/fleet\n  \
@@ -150,7 +150,7 @@ pub struct FleetCollect {
     pub view: View,
 }
 
-/// Cancel the jobs; what was measured is kept.
+/// Cancel the jobs; measurements are kept.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  dbdyno fleet cancel results/fleet")]
 pub struct FleetCancel {

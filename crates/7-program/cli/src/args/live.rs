@@ -128,7 +128,7 @@ pub struct TargetProcess {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub struct AttachOptions {
-    /// Maximum time for which all threads may be stopped, in milliseconds: 5 to 10000. What takes longer is done in
+    /// Maximum time for which all threads may be stopped, in milliseconds: 5 to 10000. Longer changes are made in
     /// several stops
     #[arg(long, value_name = "MS", default_value_t = DEFAULT_MAX_PAUSE.as_millis() as u64,
         value_parser = clap::value_parser!(u64).range(5..=10_000))]

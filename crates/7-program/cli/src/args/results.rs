@@ -103,9 +103,9 @@ pub struct Import {
     pub view: View,
 }
 
-/// Remove what an interrupted run left: databases, servers, and its schemas on existing servers.
+/// Remove the leftovers of an interrupted run: databases, servers, and its schemas on existing servers.
 ///
-/// What was measured is kept.
+/// Measurements are kept.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  dbdyno clean results/quickstart-20260101-120000")]
 pub struct Clean {

@@ -87,7 +87,7 @@ pub struct Run {
     Ctrl-C stops after the current slice and reports what was measured; dbdyno run --resume DIR \
     continues. For all other keys, edit the file that --save writes.")]
 pub struct Compare {
-    /// What to compare; the first one is the baseline
+    /// Candidates; the first one is the baseline
     #[arg(required = true, value_name = "CANDIDATE")]
     pub candidates: Vec<String>,
     /// Microbenchmark: a name, a group such as point-1, or a pattern such as 'point-*'; repeatable, or
@@ -178,9 +178,9 @@ impl ComparisonOptions {
 /// Find the commit of a git repository that made a candidate slower or faster.
 ///
 /// Builds the good and the bad revision and measures them. Then each step builds a commit between
-/// them and measures it side by side with both, until one commit is left whose figure is like that
-/// of the bad revision and whose parent's is like that of the good one. Whether the change made it
-/// slower or faster is found out.
+/// them and measures it side by side with both, until one commit is left that performs like the bad
+/// revision while its parent performs like the good one. It detects whether the change made the
+/// candidate slower or faster.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     dbdyno bisect my.toml --good v3.49.0 --bad v3.50.0\n  \

@@ -34,7 +34,7 @@ pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
     };
     if args.json {
         let difference = compared.as_ref().map(|(_, difference)| difference);
-        output::print_json(&format!("{:#}\n", to_json(&audit, difference)));
+        output::print_pretty(&to_json(&audit, difference))?;
     } else {
         let mut shown = sections(&audit, args.all);
         if let Some((path, difference)) = &compared {
@@ -51,8 +51,7 @@ pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
 fn expected(args: &args::Audit, own: Expected) -> Result<Expected, CliError> {
     let mut expected = match &args.variant {
         Some(name) => {
-            let variant =
-                Variant::by_name(name).map_err(|error| CliError::Usage(error.to_string()))?;
+            let variant = Variant::by_name(name).map_err(CliError::usage)?;
             expected_of_variant(&variant)
         }
         None => own,
@@ -70,14 +69,13 @@ fn read(args: &args::Audit) -> Result<Audit, CliError> {
     if let Some((cache, build)) = kept(path, args)? {
         if !args.linked.is_empty() || args.compile_db.is_some() {
             let problem = "--linked and --compile-db are for builds that dbdyno did not make";
-            return Err(CliError::Usage(problem.to_owned()));
+            return Err(CliError::usage(problem));
         }
         let expected = expected(args, expected_of(&build))?;
         return Ok(audit_kept(&cache, &build)?.checked_against(expected));
     }
     let expected = &expected(args, Expected::default())?;
-    let about =
-        fs::metadata(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
+    let about = fs::metadata(path).map_err(CliError::read(path))?;
     if !about.is_dir() {
         if !args.linked.is_empty() {
             let problem = format!("--linked needs a directory: {}", path.display());
@@ -170,7 +168,7 @@ fn baseline(path: &Path, args: &args::Audit) -> Result<Audit, CliError> {
     if path.is_dir() {
         return Ok(build(path, &[], database_in(path).as_deref(), &Expected::default())?);
     }
-    match json(path).map_err(|source| CliError::Read { path: path.to_owned(), source })? {
+    match json(path).map_err(CliError::read(path))? {
         None => Ok(dbdyno_audit::binary(path, None, &Expected::default())?),
         Some(text) => from_json(&text).map_err(|reason| {
             let path = path.display();

@@ -15,8 +15,7 @@ use dbdyno_spec::compare::{ScriptWords, Words, experiment};
 use dbdyno_types::server::ServerSystem;
 
 use crate::args::{Compare, ComparisonOptions, View};
-use crate::commands::execution::Execution;
-use crate::commands::session::directory_for;
+use crate::commands::session::{Execution, directory_for};
 use crate::commands::{export_file, gate};
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -31,15 +30,11 @@ pub struct Comparison<'a> {
     pub microbenchmarks: &'a [String],
     /// The script and all numbers.
     pub options: &'a ComparisonOptions,
-    /// Rules of a gate.
     pub rules: &'a [Rule],
-    /// The run directory, if it is given.
     pub out: Option<&'a Path>,
-    /// Build cache.
     pub cache: Option<&'a Path>,
     /// Whether to keep the databases after a complete run.
     pub keep_data: bool,
-    /// How the report is printed.
     pub view: View,
 }
 

@@ -16,13 +16,12 @@ const WATCH: Duration = Duration::from_secs(1);
 /// Prints facts about the machine, and problems that would distort results.
 pub fn doctor(args: &Doctor) -> Result<ExitCode, CliError> {
     // Of a missing directory, the disk of the next one above it would be checked.
-    fs::metadata(&args.disk)
-        .map_err(|source| CliError::Read { path: args.disk.clone(), source })?;
+    fs::metadata(&args.disk).map_err(CliError::read(&args.disk))?;
     let facts = HostFacts::gather_over(&args.disk, WATCH);
     let findings = check(&facts, &Needs::default());
     let warnings = findings.iter().filter(|f| f.severity == Severity::Warning).count();
     if args.json {
-        output::print_json(&json(&facts, &findings)?);
+        output::print_pretty(&serde_json::json!({ "facts": facts, "findings": findings }))?;
     } else {
         output::print(&text(&facts, &findings, warnings));
     }
@@ -52,11 +51,4 @@ fn text(facts: &HostFacts, findings: &[Finding], warnings: usize) -> String {
         _ => format!("\n{warnings} warnings: fix them before trusting small differences.\n"),
     });
     text
-}
-
-fn json(facts: &HostFacts, findings: &[Finding]) -> Result<String, CliError> {
-    let whole = serde_json::json!({ "facts": facts, "findings": findings });
-    serde_json::to_string_pretty(&whole)
-        .map(|text| text + "\n")
-        .map_err(|error| CliError::Other(error.to_string()))
 }

@@ -30,13 +30,13 @@ pub fn check(rules: &[Rule], experiment: &Experiment) -> Result<(), CliError> {
         .collect();
     for rule in rules {
         rule.check_names(candidates.iter().copied(), parts.iter().copied())
-            .map_err(|invalid| CliError::Usage(invalid.to_string()))?;
+            .map_err(CliError::usage)?;
     }
     Ok(())
 }
 
 fn no_microbenchmarks() -> CliError {
-    CliError::Usage("--fail-if needs microbenchmarks; an insert benchmark has none".to_owned())
+    CliError::usage("--fail-if needs microbenchmarks; an insert benchmark has none")
 }
 
 /// Checks that a run can be judged by rules, before its report is printed.
@@ -48,7 +48,7 @@ fn judged<'a>(rules: &'a [Rule], report: &Report) -> Result<Vec<Judged<'a>>, Cli
     if !rules.is_empty() && report.insert.is_some() {
         return Err(no_microbenchmarks());
     }
-    gate::judge(report, rules).map_err(|invalid| CliError::Usage(invalid.to_string()))
+    gate::judge(report, rules).map_err(CliError::usage)
 }
 
 /// Judges a run by rules, prints the outcome and writes it to the run directory. Returns the exit

@@ -20,7 +20,7 @@ pub fn history(args: &History) -> Result<ExitCode, CliError> {
         export_file::check(file)?;
     }
     let reports = reports(args)?;
-    let history = history::history(&reports).map_err(|error| CliError::Usage(error.to_string()))?;
+    let history = history::history(&reports).map_err(CliError::usage)?;
     let color = output::color(args.color);
     output::print_report(&history::terminal(&history, output::width(), color), color);
     let exports = [
@@ -101,7 +101,7 @@ fn is_new(known: &mut BTreeSet<PathBuf>, directory: &Path) -> bool {
 
 /// The directories in a directory by name.
 fn directories_in(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let read = |source| CliError::Read { path: directory.to_owned(), source };
+    let read = CliError::read(directory);
     let mut inner = Vec::new();
     for entry in fs::read_dir(directory).map_err(read)? {
         let path = entry.map_err(read)?.path();

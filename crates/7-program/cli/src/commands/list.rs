@@ -232,13 +232,12 @@ const DEFAULT_SEED: u32 = 42;
 fn list_script(args: &List) -> Result<ExitCode, CliError> {
     let [file] = &args.words[..] else {
         let message = "name one script: dbdyno list script oltp_read_only.lua --events 2";
-        return Err(CliError::Usage(message.to_owned()));
+        return Err(CliError::usage(message));
     };
     let read = |path: &str| {
         std::fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
     };
-    let source = dbdyno_scripts::Source::find(file, read)
-        .map_err(|error| CliError::Usage(error.to_string()))?;
+    let source = dbdyno_scripts::Source::find(file, read).map_err(CliError::usage)?;
     let source = dbdyno_scripts::Source { version: args.sysbench.unwrap_or_default(), ..source };
     let options = script_options(&args.options)?;
     let invalid = |error: dbdyno_scripts::ScriptError| CliError::Usage(error.to_string());

@@ -1,37 +1,63 @@
 //! The commands.
 
-mod audit;
-mod bisect;
-mod builds;
-mod check;
-mod clean;
-mod compare;
-mod doctor;
-mod execution;
+pub mod audit;
+pub mod bisect;
+pub mod builds;
+pub mod check;
+pub mod clean;
+pub mod compare;
+pub mod doctor;
 mod export_file;
-mod fleet;
+pub mod fleet;
 mod gate;
-mod hidden;
-mod history;
-mod list;
-mod live;
-mod report;
-mod run;
+pub mod history;
+pub mod list;
+pub mod live;
+pub mod report;
+pub mod run;
 mod session;
 
-pub use audit::audit;
-pub use bisect::bisect;
-pub use builds::builds;
-pub use check::check;
-pub use clean::clean;
-pub use compare::compare;
-pub use doctor::doctor;
-pub use fleet::fleet;
-pub use hidden::{agent, completions, man, worker};
-pub use history::history;
-pub use list::list;
-pub use live::live;
-pub use report::{import, report};
-pub use run::run;
+use std::fs;
+use std::io::{BufReader, stdin, stdout};
+use std::process::ExitCode;
 
+use clap::CommandFactory;
+
+use crate::args::{Agent, Arguments, Completions, Man};
+use crate::error::CliError;
+use crate::output;
 use session::{own_program, stop_on_signals};
+
+/// `dbdyno worker`, the process that holds the connections of one instance: executes requests from standard input
+/// until it is closed.
+pub fn worker() -> Result<ExitCode, CliError> {
+    let mut requests = BufReader::new(stdin());
+    let mut responses = stdout();
+    dbdyno_worker::serve(&mut requests, &mut responses).map_err(CliError::other)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `dbdyno agent`, on the host of servers that a run on another machine measures: executes requests from standard
+/// input until it is closed; as a guard, waits for that, and cleans up.
+pub fn agent(args: &Agent) -> Result<ExitCode, CliError> {
+    match &args.guard {
+        Some(directory) => dbdyno_hosts::agent::guard(directory),
+        None => dbdyno_hosts::agent::serve(own_program()?).map_err(CliError::other)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn completions(args: &Completions) -> Result<ExitCode, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Arguments::command(), "dbdyno", &mut script);
+    output::print(&String::from_utf8_lossy(&script));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a man page for each command that is not hidden.
+pub fn man(args: &Man) -> Result<ExitCode, CliError> {
+    let write = CliError::write(&args.directory);
+    fs::create_dir_all(&args.directory).map_err(write)?;
+    clap_mangen::generate_to(Arguments::command(), &args.directory).map_err(write)?;
+    Ok(ExitCode::SUCCESS)
+}

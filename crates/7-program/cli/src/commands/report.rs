@@ -21,17 +21,16 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
     let rules = &args.gate.rules;
     match (&args.directories[..], &args.out) {
         ([_, _, ..], _) if !rules.is_empty() => {
-            let message = "--fail-if judges one run; name only one directory";
-            return Err(CliError::Usage(message.to_owned()));
+            return Err(CliError::usage("--fail-if judges one run; name only one directory"));
         }
         (directories, _) if args.view.three_groups && (args.markdown || directories.len() > 1) => {
             let message =
                 "--three-groups has no effect on --markdown and on several runs; remove it";
-            return Err(CliError::Usage(message.to_owned()));
+            return Err(CliError::usage(message));
         }
         ([_], None) if args.markdown && args.details => {
             let message = "--details has no effect on the --markdown of one run; remove it";
-            return Err(CliError::Usage(message.to_owned()));
+            return Err(CliError::usage(message));
         }
         ([directory], None) if args.markdown => return print_markdown(directory, rules),
         ([directory], None) => {
@@ -43,15 +42,14 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
         ([_], Some(_)) => {
             let message =
                 "--out needs several runs; the report of one is written to its run directory";
-            return Err(CliError::Usage(message.to_owned()));
+            return Err(CliError::usage(message));
         }
         (directories, None) if args.markdown => {
             let compared = comparison::compare(&reports(directories)?);
             output::print(&comparison::markdown(&compared, args.details));
         }
         _ if args.markdown => {
-            let message = "--markdown prints the comparison; remove --out";
-            return Err(CliError::Usage(message.to_owned()));
+            return Err(CliError::usage("--markdown prints the comparison; remove --out"));
         }
         (directories, out) => compare(directories, out.as_deref(), args.view, args.details)?,
     }

@@ -10,9 +10,8 @@ use dbdyno_types::server::ServerSystem;
 
 use crate::args::Run;
 use crate::commands::compare::Comparison;
-use crate::commands::execution::{Execution, Work};
 use crate::commands::gate;
-use crate::commands::session::{directory_for, read_experiment};
+use crate::commands::session::{Execution, Work, directory_for, read_experiment};
 use crate::error::CliError;
 use crate::output::Display;
 
@@ -46,7 +45,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         });
     }
     let [file] = &args.words[..] else {
-        return Err(CliError::Usage("name one experiment file".to_owned()));
+        return Err(CliError::usage("name one experiment file"));
     };
     let (experiment, text) = read_experiment(file)?;
     gate::check(&args.gate.rules, &experiment)?;
@@ -103,7 +102,7 @@ fn installed_servers() -> Result<Vec<String>, CliError> {
     if names.is_empty() {
         let message = "no server is installed: install mariadb-server or postgresql, or name candidates, such as \
                        mariadb@trixie";
-        return Err(CliError::Usage(message.to_owned()));
+        return Err(CliError::usage(message));
     }
     Ok(names)
 }

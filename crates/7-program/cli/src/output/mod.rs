@@ -1,14 +1,18 @@
-//! The only module that prints.
+//! The only module that prints. Everything passes through a function that makes it safe for a terminal, because
+//! it may quote files, servers and processes of others.
 
 mod progress;
-mod safe;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
+use dbdyno_text::{COLOR_CODES, wrap};
+use dbdyno_units::{visible, visible_char};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub use progress::{Display, FleetDisplay, StepProgress};
+use serde::Serialize;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::time::uptime;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -16,7 +20,6 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::When;
 use crate::error::CliError;
-use safe::{visible, visible_json, visible_with_colors};
 
 /// Columns of a terminal of unknown width.
 const DEFAULT_WIDTH: usize = 80;
@@ -38,9 +41,15 @@ pub fn print_report(text: &str, color: bool) {
     }
 }
 
-/// Prints JSON.
 pub fn print_json(json: &str) {
     write_out(&visible_json(json));
+}
+
+/// Prints a value as JSON, indented.
+pub fn print_pretty(value: &impl Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string_pretty(value).map_err(CliError::other)?;
+    print_json(&format!("{text}\n"));
+    Ok(())
 }
 
 /// Writes to standard output. A closed pipe, as after `head`, is not an error.
@@ -54,7 +63,6 @@ pub fn note(text: &str) {
     plain_line(&format!("dbdyno: {text}"));
 }
 
-/// Prints a line of progress.
 fn plain_line(text: &str) {
     write_error(&format!("{text}\n"));
 }
@@ -109,13 +117,12 @@ pub fn usage(message: &clap::Error) -> ExitCode {
 }
 
 /// Exits from the thread of the signal handler while the main thread may be in a slice.
-/// The kernel ends workers and compilers with the process.
+/// The kernel ends workers with the process. A compiler ends by itself; until then it holds the lock of its build.
 #[expect(clippy::exit, reason = "the user asked twice, and the main thread cannot be reached")]
 pub fn exit_immediately(code: u8) -> ! {
     std::process::exit(i32::from(code))
 }
 
-/// Columns of the terminal.
 pub fn width() -> usize {
     terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(columns, _)| usize::from(columns.0))
 }
@@ -135,21 +142,10 @@ pub fn color(when: When) -> bool {
 /// Appends `words` after `prefix`, in lines of at most 80 columns with a hanging indent.
 pub fn wrapped(text: &mut String, prefix: &str, words: &str) {
     let indent = " ".repeat(prefix.chars().count());
-    let space = DEFAULT_WIDTH.saturating_sub(indent.len()).max(20);
-    let mut line = String::new();
-    let mut start = prefix;
-    for word in words.split_whitespace() {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > space {
-            text.push_str(&format!("{start}{line}\n"));
-            start = &indent;
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    text.push_str(&format!("{start}{line}\n"));
+    let room = DEFAULT_WIDTH.saturating_sub(indent.len()).max(20);
+    let mut lines = wrap(words, room).into_iter();
+    text.push_str(&format!("{prefix}{}\n", lines.next().unwrap_or_default()));
+    text.extend(lines.map(|line| format!("{indent}{line}\n")));
 }
 
 /// The environment variable with a filter in the syntax of `tracing_subscriber::filter::Targets`.
@@ -185,5 +181,59 @@ impl Write for LogLine {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The text as [`visible`], except for the colours of reports.
+fn visible_with_colors(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let mut out = visible(parts.next().unwrap_or_default()).into_owned();
+    for part in parts {
+        let code = COLOR_CODES.into_iter().find_map(|code| {
+            let rest = part.strip_prefix('[')?.strip_prefix(code)?.strip_prefix('m')?;
+            Some((code, rest))
+        });
+        match code {
+            Some((code, rest)) => out.push_str(&format!("\x1b[{code}m{}", visible(rest))),
+            None => {
+                out.push(visible_char('\x1b'));
+                out.push_str(&visible(part));
+            }
+        }
+    }
+    out
+}
+
+/// JSON with the same meaning in which characters that control a terminal are escaped.
+fn visible_json(json: &str) -> Cow<'_, str> {
+    // JSON has none of these characters outside of strings, and none below U+0020 inside.
+    let is_safe = |c: char| c == '\n' || visible_char(c) == c;
+    if json.chars().all(is_safe) {
+        return Cow::Borrowed(json);
+    }
+    let escape = |c: char| match is_safe(c) {
+        true => c.to_string(),
+        false => format!("\\u{:04x}", u32::from(c)),
+    };
+    Cow::Owned(json.chars().map(escape).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_colors_of_reports_are_kept() {
+        let painted = "\x1b[1;31mFAILED\x1b[0m \x1b[2J\x1b[35m\x1b]0;title\x07\x1b[1";
+        assert_eq!(visible_with_colors(painted), "\x1b[1;31mFAILED\x1b[0m ␛[2J␛[35m␛]0;title␇␛[1");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let value = serde_json::json!({ "name": "a\x1b\u{9b}31m\u{202e}\x7f\n" });
+        let text = format!("{value:#}\n");
+        let safe = visible_json(&text);
+        assert!(safe.chars().all(|c| c == '\n' || visible_char(c) == c), "{safe}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
     }
 }

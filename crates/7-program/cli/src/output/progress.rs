@@ -44,7 +44,6 @@ impl Display {
         Self { before_first_ratio: Mutex::new(Some(Instant::now())), ..Self::new() }
     }
 
-    /// Shows an event.
     pub fn show(&self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Warnings(warnings) => {
@@ -140,7 +139,6 @@ impl Display {
         self.bar.message()
     }
 
-    /// Removes the status line.
     pub fn finish(&self) {
         super::set_progress_line(None);
         self.bar.finish_and_clear();
@@ -180,7 +178,9 @@ impl Display {
                 }
             }
             Build::Waiting { request } => {
-                self.line(&format!("waiting for another dbdyno to compile {request}"));
+                let text = format!("waiting for another dbdyno to compile {request}");
+                self.line(&text);
+                self.status(text);
             }
             Build::Cached { request } => self.line(&format!("cached     {request}")),
             Build::Finished { request, time } => {
@@ -306,7 +306,6 @@ impl MinuteLines {
         Self { shared, thread }
     }
 
-    /// Sets the status.
     fn set_status(&self, status: &str) {
         self.shared.lock().set_status(status, Instant::now());
     }

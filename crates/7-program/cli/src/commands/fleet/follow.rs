@@ -1,19 +1,20 @@
-//! Following, showing and cancelling a fleet run.
+//! Following, showing, collecting and cancelling a fleet run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbdyno_fleet::{
-    AttemptFiles, Controller, FleetDirectory, FleetError, FleetRecord, Outcome, Slurm, TaskRecord,
-    TaskStatus, UnixTime, lines, poll_interval, totals,
+    AttemptFiles, Controller, FleetDirectory, FleetError, FleetRecord, Outcome, Slurm, Store,
+    TaskEnd, TaskRecord, TaskStatus, UnixTime, lines, poll_interval, totals,
 };
 use dbdyno_units::Nanos;
 use jiff::Timestamp;
 
-use super::shared_cache;
-use crate::args::{FleetCancel, FleetStatus};
+use super::unmark;
+use crate::args::{FleetCancel, FleetCollect, FleetStatus, View};
+use crate::commands::report;
 use crate::commands::session::{INTERRUPTED, stop_on_signals};
 use crate::error::CliError;
 use crate::output::{self, FleetDisplay};
@@ -61,7 +62,7 @@ fn steps(
         });
         display.show(&record, &all, silent.as_deref());
         if record.has_ended() {
-            shared_cache::unmark(&record);
+            unmark(&record);
             return Ok(None);
         }
         // Those that wait for builds are submitted after these.
@@ -75,18 +76,26 @@ fn steps(
             ));
             return Ok(Some(ExitCode::SUCCESS));
         }
-        let (started, pause) = (Instant::now(), Duration::from(poll_interval(record.tasks.len())));
-        while started.elapsed() < pause {
-            if stop.load(Ordering::Relaxed) {
-                output::note(&match record.cancelled {
-                    true => format!("continue with: dbdyno fleet cancel {}", path.display()),
-                    false => format!("the jobs go on; continue with: {}", resume_with(&path)),
-                });
-                return Ok(Some(ExitCode::from(INTERRUPTED)));
-            }
-            std::thread::sleep(LOOK);
+        if is_stopped_before_poll(&record, stop) {
+            output::note(&match record.cancelled {
+                true => format!("continue with: dbdyno fleet cancel {}", path.display()),
+                false => format!("the jobs go on; continue with: {}", resume_with(&path)),
+            });
+            return Ok(Some(ExitCode::from(INTERRUPTED)));
         }
     }
+}
+
+/// Waits until the jobs are looked at again. Returns whether a signal came before.
+fn is_stopped_before_poll(record: &FleetRecord, stop: &AtomicBool) -> bool {
+    let (started, pause) = (Instant::now(), Duration::from(poll_interval(record.tasks.len())));
+    while started.elapsed() < pause {
+        if stop.load(Ordering::Relaxed) {
+            return true;
+        }
+        std::thread::sleep(LOOK);
+    }
+    false
 }
 
 /// `dbdyno fleet status`: shows what each node does. Only reads: jobs are followed by `fleet run`.
@@ -97,9 +106,7 @@ pub fn status(args: &FleetStatus) -> Result<ExitCode, CliError> {
     let (directory, record) = FleetDirectory::read(&args.directory)?;
     let all = statuses(&directory, &record);
     if args.json {
-        let text = serde_json::to_string_pretty(&all)
-            .map_err(|error| CliError::Other(format!("encoding the status: {error}")))?;
-        output::print_json(&format!("{text}\n"));
+        output::print_pretty(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = lines(&record, &all, output::width()).join("\n");
@@ -123,13 +130,9 @@ fn watch(args: &FleetStatus) -> Result<ExitCode, CliError> {
             display.finish();
             return Ok(exit_code(&record));
         }
-        let (started, pause) = (Instant::now(), Duration::from(poll_interval(record.tasks.len())));
-        while started.elapsed() < pause {
-            if stop.load(Ordering::Relaxed) {
-                display.finish();
-                return Ok(ExitCode::from(INTERRUPTED));
-            }
-            std::thread::sleep(Duration::from_millis(100));
+        if is_stopped_before_poll(&record, &stop) {
+            display.finish();
+            return Ok(ExitCode::from(INTERRUPTED));
         }
     }
 }
@@ -182,15 +185,13 @@ fn ask(directory: &Path) -> Result<(), CliError> {
     let started = Instant::now();
     while directory.is_controlled() {
         if started.elapsed() > WAIT_FOR_END {
-            let message = "the dbdyno that follows the jobs does not end";
-            return Err(CliError::Other(message.to_owned()));
+            return Err(CliError::other("the dbdyno that follows the jobs does not end"));
         }
         std::thread::sleep(Duration::from_millis(200));
     }
     Ok(())
 }
 
-/// The status of all tasks.
 pub fn statuses(directory: &FleetDirectory, record: &FleetRecord) -> Vec<TaskStatus> {
     let status = |task: &TaskRecord| {
         let files = match (&task.outcome, task.attempts.last()) {
@@ -220,4 +221,79 @@ fn unix_time() -> UnixTime {
 /// How to go on with a fleet run.
 fn resume_with(directory: &Path) -> String {
     format!("dbdyno fleet run --resume {}", directory.display())
+}
+
+/// Reports on the nodes that are done.
+pub fn collect(args: &FleetCollect) -> Result<ExitCode, CliError> {
+    let (mut directory, _) = FleetDirectory::read(&args.directory)?;
+    report_on(&mut directory, &args.directory, args.out.as_deref(), args.view)
+}
+
+/// Prints the report of one node, or the comparison of several. `shown` is the directory as the user
+/// named it.
+pub fn report_on(
+    directory: &mut FleetDirectory,
+    shown: &Path,
+    out: Option<&Path>,
+    view: View,
+) -> Result<ExitCode, CliError> {
+    let (_, mut record) = FleetDirectory::read(directory.path())?;
+    let outcomes = record.tasks.iter().map(|task| outcome(directory, &record, task));
+    let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+    let mut runs: Vec<PathBuf> = Vec::new();
+    for (task, outcome) in record.tasks.iter_mut().zip(outcomes) {
+        task.outcome = outcome;
+        if !task.builds && matches!(task.outcome, Some(Outcome::Complete { .. })) {
+            runs.push(shown.join(&task.name));
+        }
+    }
+    match (&runs[..], record.request.shard) {
+        ([], _) => output::note("no node is done yet"),
+        ([only], _) => {
+            drop(report::show(only, view, false)?);
+            if out.is_some() {
+                output::note("nothing is written to --out: one node has no comparison");
+            }
+        }
+        (several, _) => report::compare(several, out, view, false)?,
+    }
+    if record.request.shard && runs.len() > 1 {
+        output::print(&format!("\n{}\n", measured_by(&record).join("\n")));
+    }
+    output::print(&format!("\n{}\n", totals(&statuses(directory, &record))));
+    Ok(exit_code(&record))
+}
+
+/// Which node measured which microbenchmarks, a line per shard.
+fn measured_by(record: &FleetRecord) -> Vec<String> {
+    let line = |task: &TaskRecord| {
+        let names = task.microbenchmarks.as_ref()?.join(", ");
+        Some(format!("{} on {}: {names}", task.name, task.node))
+    };
+    record.tasks.iter().filter_map(line).collect()
+}
+
+/// How a task ended. If no `fleet run` has seen its result yet, its run is accepted here.
+fn outcome(
+    directory: &mut FleetDirectory,
+    record: &FleetRecord,
+    task: &TaskRecord,
+) -> Result<Option<Outcome>, CliError> {
+    if task.outcome.is_some() {
+        return Ok(task.outcome.clone());
+    }
+    for attempt in &task.attempts {
+        let number = attempt.number;
+        match directory.files_of(record, &task.name, number).result.map(|result| result.end) {
+            Some(TaskEnd::Complete { failures }) => {
+                if !task.builds {
+                    directory.accept(&task.name, number)?;
+                }
+                return Ok(Some(Outcome::Complete { attempt: number, failures }));
+            }
+            Some(TaskEnd::Skipped { reason }) => return Ok(Some(Outcome::Skipped { reason })),
+            Some(TaskEnd::Interrupted | TaskEnd::Failed { .. }) | None => {}
+        }
+    }
+    Ok(None)
 }

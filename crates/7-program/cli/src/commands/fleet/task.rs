@@ -1,5 +1,6 @@
 //! `dbdyno fleet task`: one attempt, in its job.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use dbdyno_fleet::{
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, make_candidates, start_run};
 use dbdyno_spec::experiment::Experiment;
 
-use super::shared_cache::{Builds, cache_of};
+use super::{Builds, cache_of};
 use crate::args::FleetTask;
 use crate::commands::session::{INTERRUPTED, options, stop_on_signals, worker_program};
 use crate::error::CliError;
@@ -60,7 +61,6 @@ fn failed(error: &CliError, stop: &AtomicBool, is_last_try: bool) -> (TaskEnd, E
     (TaskEnd::Failed { reason, retry }, code)
 }
 
-/// The exit code of the job.
 fn finished(finish: Finish, code: ExitCode) -> Result<ExitCode, CliError> {
     match finish {
         Finish::Written => Ok(code),
@@ -137,8 +137,7 @@ fn make_builds(session: &BuildSession, stop: &Arc<AtomicBool>) -> Result<TaskEnd
     let experiment: Experiment = serde_json::from_value(session.experiment()?)
         .map_err(|error| CliError::Other(format!("reading the experiment: {error}")))?;
     if Builds::of(&experiment) == Some(Builds::PerCpu) {
-        let cpu = HostCpu::read()
-            .map_err(|source| CliError::Read { path: "/proc/cpuinfo".into(), source })?;
+        let cpu = HostCpu::read().map_err(CliError::read(Path::new("/proc/cpuinfo")))?;
         if let Some(other) = session.claim_cpu(&cpu.id())? {
             output::note(&format!("nothing to do: {other} builds for this type of CPU"));
             return Ok(TaskEnd::Complete { failures: 0 });
