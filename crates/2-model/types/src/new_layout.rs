@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 pub struct NewLayout {
     /// The kind of samples: `branches`, `cycles` or `clock`; or the origin of reused samples.
     pub source: String,
-    /// Number of samples in user mode.
     pub samples: u64,
     /// Share of these samples in functions that were moved.
     pub covered: Option<Share>,
@@ -34,7 +33,6 @@ pub struct NewLayout {
     pub longest_pause: Nanos,
     /// Highest number of threads stopped at the same time.
     pub threads: u32,
-    /// Total time, without the sampling.
     pub took: Nanos,
 }
 
@@ -42,15 +40,11 @@ pub struct NewLayout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BlockCounts {
-    /// They were counted.
     Counted {
         executions: u64,
         /// The server's time that was lost.
         lost: Nanos,
     },
     /// They were estimated from the samples, because they could not be counted.
-    Estimated {
-        /// Why not.
-        reason: String,
-    },
+    Estimated { reason: String },
 }

@@ -51,7 +51,6 @@ impl TryFrom<String> for RunId {
 /// messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunIdentity {
-    /// The run's id.
     pub id: RunId,
     host: String,
     directory: String,
@@ -69,13 +68,11 @@ impl RunIdentity {
         Self { id, host: plain(host), directory: plain(directory) }
     }
 
-    /// The host's name.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The run directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         Path::new(&self.directory)

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::CertificateFingerprint;
 use crate::release::SUITES;
 
-/// A database server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerSystem {
@@ -19,7 +18,6 @@ pub enum ServerSystem {
 }
 
 impl ServerSystem {
-    /// All systems.
     pub const ALL: [Self; 3] = [Self::MariaDb, Self::MySql, Self::PostgreSql];
 
     /// What is known of the system without its program.
@@ -38,7 +36,6 @@ impl ServerSystem {
         self.facts().name
     }
 
-    /// The official name.
     #[must_use]
     pub const fn title(self) -> &'static str {
         self.facts().title
@@ -142,7 +139,6 @@ const POSTGRESQL: SystemFacts = SystemFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageEngine {
-    /// InnoDB: a B-tree.
     InnoDb,
     /// MyRocks: RocksDB's log-structured merge tree.
     MyRocks,
@@ -159,7 +155,6 @@ impl StorageEngine {
     }
 }
 
-/// The durability of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {

@@ -21,17 +21,11 @@ impl Sha256 {
     }
 
     /// The checksum of a file's content.
-    ///
-    /// # Errors
-    /// When the file cannot be opened or read.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         Self::with_size_of_file(path).map(|(_, sha256)| sha256)
     }
 
     /// The number of bytes that were read from a file, and their checksum.
-    ///
-    /// # Errors
-    /// When the file cannot be opened or read.
     pub fn with_size_of_file(path: &Path) -> io::Result<(Bytes, Self)> {
         let mut file = File::open(path)?;
         let (mut hasher, mut size) = (sha2::Sha256::new(), 0);
@@ -65,7 +59,6 @@ impl Sha256 {
         Self(hasher.finalize().into())
     }
 
-    /// Its bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

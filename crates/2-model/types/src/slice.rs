@@ -141,9 +141,6 @@ impl Latencies {
     }
 
     /// Decodes the result of [`Self::to_bytes`].
-    ///
-    /// # Errors
-    /// The bytes are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let distances: Vec<(u64, u64)> =
             postcard::from_bytes(bytes).map_err(|error| error.to_string())?;

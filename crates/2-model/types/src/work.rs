@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 pub struct Work {
     /// Whether it changes data.
     pub writes: bool,
-    /// Number of clients.
     pub clients: u32,
     /// Whether the candidate or the baseline is a server.
     pub on_server: bool,
@@ -89,7 +88,6 @@ pub enum ClientWait {
 }
 
 impl ClientWait {
-    /// All cases.
     pub const ALL: [Self; 2] = [Self::Poll, Self::Sleep];
 
     /// The word in experiments and reports.

@@ -133,9 +133,6 @@ impl Catalog {
     /// is a full name or its name in sysbench, a pattern with `*` and `?`, a group, one of the older
     /// three groups, a set, or `all`. A full name selects one microbenchmark even if a group has the
     /// same name.
-    ///
-    /// # Errors
-    /// The words that select nothing.
     pub fn select<'w>(
         &self,
         words: impl IntoIterator<Item = &'w str>,

@@ -39,9 +39,6 @@ pub struct Script {
 
 impl Script {
     /// Whether the file of a script can be read with `read`, also in sysbench's directories.
-    ///
-    /// # Errors
-    /// Why `read` cannot read it.
     pub fn check_file(
         path: &str,
         read: impl Fn(&str) -> Result<String, String>,

@@ -12,4 +12,3 @@ pub mod schema;
 pub mod seeds;
 pub mod setup;
 pub mod sql;
-mod texts;

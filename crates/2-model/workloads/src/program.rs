@@ -12,7 +12,6 @@ use crate::sql::{SqlPart, split_sql};
 /// The tables that a program runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
-    /// Number of tables.
     pub count: u32,
     /// Rows per table after loading. Keys are drawn from 1 to this number.
     pub rows: u64,
@@ -248,7 +247,7 @@ impl Names {
                     let of = *of;
                     SlotDraw::Offset { to: self.scalar(name), of, plus: *plus }
                 }
-                _ => return Err(format!("`{name}` is an offset of `{of}`, which is no number")),
+                _ => return Err(format!("`{name}` is an offset of `{of}`, which is not a number")),
             },
             ParameterSource::KeyList { count, distribution } => SlotDraw::KeyList {
                 to: self.list(name, *count),

@@ -1,13 +1,9 @@
-//! The user's own data: SQL scripts that create and fill tables.
-
-mod script;
+//! The user's own data: SQL scripts that create and fill tables, split into statements.
 
 use serde::{Deserialize, Serialize};
 
 use crate::definition::Microbenchmark;
 use crate::sql::{SqlPart, split_sql};
-
-pub use script::{Dialect, Effect, ScriptStatement, effect, split_script};
 
 /// A SQL script of the experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +39,352 @@ fn names_sbtest(sql: &str) -> bool {
     })
 }
 
+/// The lexical rules that differ between systems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Sqlite,
+    /// MariaDB and MySQL: backslashes escape in strings, `#` starts a comment.
+    MySql,
+    /// PostgreSQL: strings in dollar quotes, escape strings, nested comments.
+    PostgreSql,
+}
+
+/// A statement of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScriptStatement<'a> {
+    /// The line in which it starts, from 1.
+    pub line: usize,
+    /// Its text, without the semicolon and without comments before it.
+    pub sql: &'a str,
+}
+
+/// Splits a script at semicolons outside quotes, comments, parentheses, and the bodies of triggers and
+/// routines.
+#[must_use]
+pub fn split_script(text: &str, dialect: Dialect) -> Vec<ScriptStatement<'_>> {
+    let mut found = Vec::new();
+    let mut lexer = Lexer { text, at: 0, dialect };
+    let mut current = Current::default();
+    while let Some(token) = lexer.next() {
+        match token {
+            Token::Space => continue,
+            Token::Other(";") if current.is_at_end() => {
+                if let Some(start) = current.start {
+                    found.push(statement(text, start, lexer.at - 1));
+                }
+                current = Current::default();
+                continue;
+            }
+            Token::Word(word) => current.add_word(word),
+            Token::Other("(") => current.parentheses += 1,
+            Token::Other(")") => current.parentheses = current.parentheses.saturating_sub(1),
+            Token::Other(_) => {}
+        }
+        if matches!(token, Token::Other(_)) {
+            // What follows does not belong to the word before: an IF after `END;` begins another one.
+            current.previous = "";
+        }
+        current.start.get_or_insert(lexer.start_of(token));
+    }
+    if let Some(start) = current.start {
+        found.push(statement(text, start, text.len()));
+    }
+    found
+}
+
+fn statement(text: &str, start: usize, end: usize) -> ScriptStatement<'_> {
+    let line = text[..start].matches('\n').count() + 1;
+    ScriptStatement { line, sql: text[start..end].trim_end() }
+}
+
+/// The words of a statement in upper case, without spaces, comments and strings.
+fn words(sql: &str, dialect: Dialect) -> impl Iterator<Item = Word> {
+    let mut lexer = Lexer { text: sql, at: 0, dialect };
+    std::iter::from_fn(move || {
+        loop {
+            match lexer.next()? {
+                Token::Space => {}
+                Token::Word(word) => return Some(Word::Plain(word.to_owned())),
+                Token::Other(text) => {
+                    let quoted =
+                        text.strip_prefix(['"', '`']).and_then(|t| t.strip_suffix(['"', '`']));
+                    return Some(match quoted {
+                        Some(name) => Word::Quoted(name.replace("\"\"", "\"").replace("``", "`")),
+                        None => Word::Other(text.to_owned()),
+                    });
+                }
+            }
+        }
+    })
+}
+
+/// A word of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    /// A keyword or an unquoted name.
+    Plain(String),
+    /// A quoted name, unquoted.
+    Quoted(String),
+    /// Anything else: a string or a single character.
+    Other(String),
+}
+
+impl Word {
+    /// Whether it is this keyword.
+    fn is(&self, keyword: &str) -> bool {
+        matches!(self, Self::Plain(word) if word.eq_ignore_ascii_case(keyword))
+    }
+}
+
+/// The statement that is being read.
+#[derive(Default)]
+struct Current<'a> {
+    start: Option<usize>,
+    parentheses: usize,
+    /// Number of words so far.
+    words: usize,
+    /// Whether it creates a trigger, a routine or an event, which may have a body with semicolons.
+    has_body: bool,
+    is_create: bool,
+    /// Depth of BEGIN and CASE in a body.
+    depth: usize,
+    previous: &'a str,
+}
+
+impl<'a> Current<'a> {
+    fn is_at_end(&self) -> bool {
+        self.parentheses == 0 && self.depth == 0
+    }
+
+    fn add_word(&mut self, word: &'a str) {
+        let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
+        if self.words == 0 {
+            self.is_create = is("CREATE");
+        } else if self.is_create
+            && ["TRIGGER", "PROCEDURE", "FUNCTION", "EVENT"].into_iter().any(is)
+        {
+            self.has_body = true;
+        }
+        self.words += 1;
+        if self.has_body {
+            let after_end = self.previous.eq_ignore_ascii_case("END");
+            if is("BEGIN") || (is("CASE") && !after_end) {
+                self.depth += 1;
+            } else if ["IF", "LOOP", "WHILE", "REPEAT"].into_iter().any(is) && after_end {
+                // END IF ends what BEGIN and CASE did not start.
+                self.depth += 1;
+            } else if is("END") {
+                self.depth = self.depth.saturating_sub(1);
+            }
+        }
+        self.previous = word;
+    }
+}
+
+/// A token: a word, a space or comment, a whole string, or another character.
+#[derive(Clone, Copy)]
+enum Token<'a> {
+    Word(&'a str),
+    Space,
+    Other(&'a str),
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+    dialect: Dialect,
+}
+
+impl<'a> Lexer<'a> {
+    /// The start of the token that was read last.
+    fn start_of(&self, token: Token<'_>) -> usize {
+        match token {
+            Token::Word(text) | Token::Other(text) => self.at - text.len(),
+            Token::Space => self.at,
+        }
+    }
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        let start = self.at;
+        let rest = &self.text[start..];
+        let first = rest.chars().next()?;
+        let (length, is_space) = match first {
+            _ if first.is_whitespace() => (first.len_utf8(), true),
+            '-' if rest.starts_with("--") => (past(rest, "\n", 2), true),
+            '#' if self.dialect == Dialect::MySql => (past(rest, "\n", 1), true),
+            // MySQL executes the content of this kind of comment.
+            '/' if rest.starts_with("/*!") && self.dialect == Dialect::MySql => {
+                (past(rest, "*/", 3), false)
+            }
+            '/' if rest.starts_with("/*") => (self.comment(rest), true),
+            '\'' | '"' | '`' => (self.quoted(rest, first, false), false),
+            'e' | 'E' if rest[1..].starts_with('\'') && self.dialect == Dialect::PostgreSql => {
+                (1 + self.quoted(&rest[1..], '\'', true), false)
+            }
+            '$' if self.dialect == Dialect::PostgreSql => (dollar_quoted(rest), false),
+            _ if is_word(first) => {
+                let length = rest.find(|c| !is_word(c) && c != '$').unwrap_or(rest.len());
+                self.at += length;
+                return Some(Token::Word(&rest[..length]));
+            }
+            _ => (first.len_utf8(), false),
+        };
+        self.at += length;
+        Some(if is_space { Token::Space } else { Token::Other(&rest[..length]) })
+    }
+
+    /// The length of a string or quoted name. A doubled quote ends one string and starts the next,
+    /// which is the same.
+    fn quoted(&self, rest: &str, quote: char, escapes: bool) -> usize {
+        let escapes = escapes || (self.dialect == Dialect::MySql && quote != '`');
+        let mut chars = rest.char_indices().skip(1);
+        while let Some((at, c)) = chars.next() {
+            if c == quote {
+                let end = at + c.len_utf8();
+                if !rest[end..].starts_with(quote) {
+                    return end;
+                }
+                chars.next();
+            } else if c == '\\' && escapes {
+                chars.next();
+            }
+        }
+        rest.len()
+    }
+
+    /// The length of a comment; PostgreSQL's are nested.
+    fn comment(&self, rest: &str) -> usize {
+        if self.dialect != Dialect::PostgreSql {
+            return past(rest, "*/", 2);
+        }
+        let (mut at, mut depth) = (0, 0);
+        while at < rest.len() {
+            let step = if rest[at..].starts_with("/*") {
+                depth += 1;
+                2
+            } else if rest[at..].starts_with("*/") {
+                depth -= 1;
+                2
+            } else {
+                rest[at..].chars().next().map_or(1, char::len_utf8)
+            };
+            at += step;
+            if depth == 0 {
+                return at;
+            }
+        }
+        rest.len()
+    }
+}
+
+/// The length up to the end of `end`, searched from byte `from`.
+fn past(rest: &str, end: &str, from: usize) -> usize {
+    rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len())
+}
+
+/// The length of a dollar-quoted string, or of the dollar sign alone.
+fn dollar_quoted(rest: &str) -> usize {
+    let tag = rest[1..].find(|c| !is_word(c)).unwrap_or(rest.len() - 1) + 1;
+    if !rest[tag..].starts_with('$') || rest[1..].starts_with(|c: char| c.is_ascii_digit()) {
+        return 1;
+    }
+    past(rest, &rest[..=tag], tag + 1)
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// What a statement of a setup script does to the catalogue, as far as its text shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It creates the table of this name in the current schema.
+    CreatesTable(String),
+    /// It may create or rename tables.
+    MayCreateTable,
+    /// It changes rows, indexes or the session only.
+    CreatesNoTable,
+    /// It creates or changes what does not belong to the current schema's tables; with a name of the
+    /// statement for messages.
+    Other(String),
+}
+
+/// The effect of a statement.
+#[must_use]
+pub fn effect(sql: &str, dialect: Dialect) -> Effect {
+    let words: Vec<Word> = words(sql, dialect).take(12).collect();
+    let is = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.is(keyword));
+    let first = |keywords: &[&str]| keywords.iter().any(|keyword| is(0, keyword));
+    if is(0, "CREATE") {
+        return created(&words);
+    }
+    let on_tables = is(1, "TABLE") || is(1, "INDEX");
+    if first(&["SELECT", "WITH", "ALTER"]) && (!is(0, "ALTER") || on_tables) {
+        // SELECT … INTO creates a table in PostgreSQL.
+        return Effect::MayCreateTable;
+    }
+    let global = ["GLOBAL", "PERSIST", "PERSIST_ONLY", "PASSWORD", "ROLE"];
+    let sets = first(&["SET"]) && !global.iter().any(|scope| is(1, scope)) && !sets_global(&words);
+    let rows = [
+        "INSERT", "REPLACE", "UPDATE", "DELETE", "VALUES", "BEGIN", "START", "COMMIT", "END",
+        "ROLLBACK", "ANALYZE", "VACUUM", "OPTIMIZE", "CLUSTER", "TRUNCATE", "COMMENT", "LOCK",
+        "UNLOCK",
+    ];
+    if sets || first(&rows) || (is(0, "DROP") && on_tables) {
+        return Effect::CreatesNoTable;
+    }
+    Effect::Other(title(&words))
+}
+
+/// Whether a SET statement changes `@@global.…` or `@@persist.…`.
+fn sets_global(words: &[Word]) -> bool {
+    words.windows(2).any(|pair| {
+        pair[0] == Word::Other("@".to_owned()) && (pair[1].is("global") || pair[1].is("persist"))
+    })
+}
+
+/// The effect of a CREATE statement.
+fn created(words: &[Word]) -> Effect {
+    let mut rest = &words[1..];
+    let mut skip = |keywords: &[&str]| {
+        let matches = keywords.iter().zip(rest).filter(|(keyword, word)| word.is(keyword)).count();
+        let all = matches == keywords.len();
+        if all {
+            rest = &rest[matches..];
+        }
+        all
+    };
+    skip(&["OR", "REPLACE"]);
+    let of_session = skip(&["TEMPORARY"]) || skip(&["TEMP"]);
+    skip(&["UNLOGGED"]);
+    let is_index = skip(&["UNIQUE", "INDEX"]) || skip(&["FULLTEXT", "INDEX"]) || skip(&["INDEX"]);
+    if is_index {
+        return Effect::CreatesNoTable;
+    }
+    if !skip(&["TABLE"]) {
+        return Effect::Other(title(words));
+    }
+    skip(&["IF", "NOT", "EXISTS"]);
+    match rest {
+        _ if of_session => Effect::CreatesNoTable,
+        [_, Word::Other(dot), ..] if dot == "." => {
+            Effect::Other("CREATE TABLE with the name of a schema".to_owned())
+        }
+        [Word::Plain(name) | Word::Quoted(name), ..] => Effect::CreatesTable(name.clone()),
+        _ => Effect::MayCreateTable,
+    }
+}
+
+/// The first words of a statement, as far as they are keywords.
+fn title(words: &[Word]) -> String {
+    let plain = words.iter().take(2).map_while(|word| match word {
+        Word::Plain(word) => Some(word.to_uppercase()),
+        Word::Quoted(_) | Word::Other(_) => None,
+    });
+    let title = plain.collect::<Vec<_>>().join(" ");
+    if title.is_empty() { "this statement".to_owned() } else { title }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +396,116 @@ mod tests {
         }
         for sql in ["SELECT 1", "FROM sbtest", "FROM my_sbtest1", "FROM sbtest1_copy", "sbtest_1"] {
             assert!(!names_sbtest(sql), "{sql}");
+        }
+    }
+
+    const ALL: [Dialect; 3] = [Dialect::Sqlite, Dialect::MySql, Dialect::PostgreSql];
+
+    fn split(text: &str, dialect: Dialect) -> Vec<&str> {
+        split_script(text, dialect).into_iter().map(|one| one.sql).collect()
+    }
+
+    #[test]
+    fn statements_have_their_lines() {
+        let text = "-- data; of the shop\nCREATE TABLE a (\n  id INT\n);\n\n/* ; */ INSERT INTO a\n\
+                    VALUES (1);;\nSELECT 1";
+        for dialect in ALL {
+            let found = split_script(text, dialect);
+            let lines: Vec<_> = found.iter().map(|one| one.line).collect();
+            assert_eq!(lines, [2, 6, 8]);
+            assert_eq!(found[0].sql, "CREATE TABLE a (\n  id INT\n)");
+            assert_eq!(found[1].sql, "INSERT INTO a\nVALUES (1)");
+        }
+        assert_eq!(split(" ;\n-- nothing\n;", Dialect::Sqlite), [""; 0]);
+    }
+
+    #[test]
+    fn semicolons_in_quotes_and_bodies_do_not_end_a_statement() {
+        let of_all = [
+            "INSERT INTO a VALUES ('x;y', 'it''s; \"here')",
+            "SELECT \"a;b\", `c;d`",
+            "SELECT 1 /* one; two */ + 1 -- ;",
+            "CREATE TRIGGER t AFTER INSERT ON a BEGIN UPDATE b SET n = 1; DELETE FROM c; END",
+            "CREATE TRIGGER t BEFORE INSERT ON a FOR EACH ROW BEGIN IF 1 THEN SET @a = CASE 1 WHEN 1 \
+             THEN 2 END; END IF; SET @b = 1; END",
+            "CREATE TRIGGER t BEFORE INSERT ON a FOR EACH ROW BEGIN SET @a = CASE 1 WHEN 1 THEN 2 END; \
+             IF 1 THEN BEGIN SET @b = 1; END; WHILE 0 DO SET @b = 2; END WHILE; END IF; END",
+            "CREATE TABLE event_log (begin_time INT)",
+        ];
+        let mysql = [r"SELECT 'it\'s; here'", "SELECT 1 # one; two", "/*!50000 SET @a = 1; */"];
+        let postgres = [
+            r"SELECT E'it\'s; here'",
+            "DO $$ BEGIN; END; $$",
+            "DO $b$ $$; $b$",
+            "SELECT 1 /* /* ; */ ; */ + 1",
+            r"SELECT 'backslash\', 1",
+            "CREATE RULE r AS ON INSERT TO t DO (DELETE FROM u; DELETE FROM v)",
+        ];
+        for dialect in ALL {
+            let own = match dialect {
+                Dialect::Sqlite => &[][..],
+                Dialect::MySql => &mysql,
+                Dialect::PostgreSql => &postgres,
+            };
+            for sql in of_all.iter().chain(own) {
+                assert_eq!(split(&format!("{sql}\n;\nSELECT 2"), dialect), [sql, "SELECT 2"]);
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_split_in_order(text in r#"([-aeE'"$`;()/*!\\\n1é_# ]|BEGIN |END |CREATE |TRIGGER ){0,40}"#) {
+            for dialect in ALL {
+                let mut rest = text.as_str();
+                for one in split_script(&text, dialect) {
+                    proptest::prop_assert!(!one.sql.trim().is_empty());
+                    let at = rest.find(one.sql).expect("statements are parts of the text, in order");
+                    rest = &rest[at + one.sql.len()..];
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn created_tables_are_recognized() {
+        for (sql, name) in [
+            ("CREATE TABLE orders (id INT)", "orders"),
+            ("create table if not exists `my``orders` (id INT)", "my`orders"),
+            ("CREATE /* x */ OR REPLACE TABLE \"Orders\" AS SELECT 1", "Orders"),
+            ("CREATE UNLOGGED TABLE orders (id INT)", "orders"),
+        ] {
+            assert_eq!(
+                effect(sql, Dialect::PostgreSql),
+                Effect::CreatesTable(name.to_owned()),
+                "{sql}"
+            );
+        }
+    }
+
+    #[test]
+    fn statements_are_classified() {
+        let other = |title: &str| Effect::Other(title.to_owned());
+        for (sql, expected) in [
+            ("CREATE UNIQUE INDEX i ON t (a)", Effect::CreatesNoTable),
+            ("CREATE TEMPORARY TABLE t (a INT)", Effect::CreatesNoTable),
+            ("INSERT INTO t VALUES (1)", Effect::CreatesNoTable),
+            ("SET foreign_key_checks = 0", Effect::CreatesNoTable),
+            ("DROP TABLE t", Effect::CreatesNoTable),
+            ("ALTER TABLE a RENAME TO b", Effect::MayCreateTable),
+            ("SELECT 1 INTO t", Effect::MayCreateTable),
+            ("CREATE TABLE other.t (a INT)", other("CREATE TABLE with the name of a schema")),
+            ("CREATE VIEW v AS SELECT 1", other("CREATE VIEW")),
+            ("CREATE OR REPLACE FUNCTION f() RETURNS int", other("CREATE OR")),
+            ("SET GLOBAL max_connections = 1", other("SET GLOBAL")),
+            ("SET @@global.max_connections = 1", other("SET")),
+            ("GRANT ALL ON t TO u", other("GRANT ALL")),
+            ("DROP DATABASE d", other("DROP DATABASE")),
+            ("ALTER SYSTEM SET a = 1", other("ALTER SYSTEM")),
+            ("USE d", other("USE D")),
+            ("(SELECT 1)", other("this statement")),
+        ] {
+            assert_eq!(effect(sql, Dialect::MySql), expected, "{sql}");
         }
     }
 }
