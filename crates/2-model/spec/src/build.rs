@@ -48,7 +48,6 @@ pub fn is_requested(table: &Table<'_>) -> bool {
         || table.peek_bool("bolt") == Some(true)
 }
 
-/// Rejects all keys for compiling.
 pub fn refuse(table: &mut Table<'_>, help: &str) {
     for key in KEYS.into_iter().chain(SETTINGS) {
         table.refuse(key, "applies to systems that dbdyno compiles only", help);
@@ -74,7 +73,9 @@ pub fn read(
     let named = table.has("compiler");
     let compiler = read_compiler(table);
     let flags = read_flags(table);
-    let configure = read_arguments(table);
+    let help = "write it in one line as for the tool, such as \"-DWITH_NUMA=ON\"";
+    let configure =
+        read_strings(table, "configure", |argument| !argument.is_empty(), "an argument", help);
     let audit_ignore = read_audit_ignore(table);
     let configure_with = table.choice("configure_with", ConfigureTool::WORDS);
     let Some(Chosen { variant, settings }) = chosen else {
@@ -97,7 +98,6 @@ pub fn read(
     })
 }
 
-/// A candidate's variant.
 struct Chosen {
     variant: Variant,
     /// `None` for a preset.
@@ -156,7 +156,6 @@ fn find_variant(
     preset
 }
 
-/// Reads `source`.
 fn read_source(table: &mut Table<'_>, default: Option<&SourceOrigin>) -> Option<SourceOrigin> {
     match table.table("source") {
         Some(inner) => source::read(inner),
@@ -180,20 +179,26 @@ pub fn read_compiler(table: &mut Table<'_>) -> Option<String> {
     Some(compiler.value.to_owned())
 }
 
-/// Reads `flags`; `None` after a problem.
 pub fn read_flags(table: &mut Table<'_>) -> Option<Vec<String>> {
-    let Some(flags) = table.strings("flags") else {
-        return (!table.has("flags")).then(Vec::new);
-    };
-    for flag in &flags.value {
-        // Compilers treat an argument without a dash as an input file.
-        if !flag.value.starts_with('-') || flag.value.contains(char::is_control) {
-            let message = format!("`{}` is not a compiler flag", flag.value);
-            let help = "flags start with `-`; join arguments: \"--param=max-inline=9\"";
-            table.problem(flag.span, message, help);
+    // Compilers treat an argument without a dash as an input file.
+    let help = "flags start with `-`; join arguments: \"--param=max-inline=9\"";
+    read_strings(table, "flags", |flag| flag.starts_with('-'), "a compiler flag", help)
+}
+
+fn read_strings(
+    table: &mut Table<'_>,
+    key: &'static str,
+    is_valid: fn(&str) -> bool,
+    what: &str,
+    help: &str,
+) -> Option<Vec<String>> {
+    let Some(texts) = table.strings(key) else { return (!table.has(key)).then(Vec::new) };
+    for text in &texts.value {
+        if !is_valid(text.value) || text.value.contains(char::is_control) {
+            table.problem(text.span, format!("`{}` is not {what}", text.value), help);
         }
     }
-    Some(flags.value.into_iter().map(|flag| flag.value.to_owned()).collect())
+    Some(texts.value.into_iter().map(|text| text.value.to_owned()).collect())
 }
 
 /// Reads `audit_ignore`: checks of the flag audit whose violations are notes only.
@@ -210,22 +215,6 @@ fn read_check(table: &Table<'_>, name: Spanned<&str>) -> Option<FlagCheck> {
         table.problem(name.span, message, help);
     }
     check
-}
-
-fn read_arguments(table: &mut Table<'_>) -> Option<Vec<String>> {
-    let Some(arguments) = table.strings("configure") else {
-        return (!table.has("configure")).then(Vec::new);
-    };
-    for argument in &arguments.value {
-        if argument.value.is_empty() || argument.value.contains(char::is_control) {
-            table.problem(
-                argument.span,
-                "an argument must be one line and not empty",
-                "write it as for the tool, such as \"-DWITH_NUMA=ON\"",
-            );
-        }
-    }
-    Some(arguments.value.into_iter().map(|argument| argument.value.to_owned()).collect())
 }
 
 /// Accepts all keys unchecked: valid keys depend on the variant, which is unknown.
@@ -326,7 +315,6 @@ const SETTINGS: [&str; 13] = [
     "pgo",
 ];
 
-/// The values of `linker`.
 const LINKERS: [(&str, &str); 4] =
     [("lld", "lld"), ("gold", "gold"), ("bfd", "bfd"), ("mold", "mold")];
 

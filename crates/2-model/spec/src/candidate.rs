@@ -15,12 +15,10 @@ use crate::{existing, live, names};
 
 /// Defaults for all candidates of a system.
 pub struct Sections {
-    /// Defaults for SQLite.
     pub sqlite: SqliteConfig,
     pub servers: Vec<(ServerSystem, Defaults)>,
     /// Variants and sources.
     pub definitions: Definitions,
-    /// The hosts of servers.
     pub hosts: Vec<Host>,
 }
 
@@ -32,7 +30,6 @@ pub struct CandidateSection<'d> {
     pub program: Option<Program>,
     /// The position of its URL, if it has one.
     pub url: Option<Span>,
-    /// Its `live`, if it has one.
     pub live: Option<live::LiveSection>,
     /// The candidate, if it is valid; of a matrix, the first one.
     pub complete: Option<Candidate>,
@@ -67,7 +64,6 @@ impl Program {
     }
 }
 
-/// Reads all candidates.
 pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<CandidateSection<'d>> {
     if root.is_table("candidate") {
         root.refuse("candidate", "is a single table", "write `[[candidate]]`");
@@ -87,7 +83,6 @@ pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<CandidateS
     candidates
 }
 
-/// Reads the name, which must be unique.
 fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Option<&'d str> {
     table.require("name");
     let name = names::of_candidate(table)?;
@@ -255,7 +250,6 @@ const MOST: usize = 16;
 /// Prefixes of settings that are left out of candidates' names.
 const PREFIXES: [&str; 2] = ["innodb_", "rocksdb_"];
 
-/// A valid matrix.
 struct Matrix {
     span: Span,
     settings: Vec<(Spanned<String>, Vec<String>)>,

@@ -159,7 +159,6 @@ fn parse_url(text: Spanned<&str>, system: ServerSystem, document: &Document) -> 
     target
 }
 
-/// A URL being parsed.
 #[derive(Clone, Copy)]
 struct Reader<'t> {
     text: Spanned<&'t str>,
@@ -169,7 +168,6 @@ struct Reader<'t> {
 
 /// The parts of the URL's text; the library does not report their positions.
 struct Parts<'t> {
-    /// The user, as written.
     user: &'t str,
     /// The range of host and port.
     host: Range<usize>,
@@ -180,7 +178,6 @@ struct Parts<'t> {
     query: Vec<Pair<'t>>,
 }
 
-/// One `key=value` of the query.
 struct Pair<'t> {
     key: &'t str,
     value: String,

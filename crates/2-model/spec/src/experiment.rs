@@ -25,7 +25,6 @@ pub struct Experiment {
     pub baseline: String,
     /// Whether a second instance of the baseline is measured too.
     pub control: bool,
-    /// The seed of all random numbers.
     pub seed: u64,
     /// The data and the microbenchmarks; for an insert benchmark only what determines the size of
     /// caches and limits.
@@ -37,7 +36,6 @@ pub struct Experiment {
     pub schedule: Schedule,
     /// The CPUs of the systems under test and of dbdyno.
     pub cpus: Cpus,
-    /// The limits of wrong answers.
     pub checks: Checks,
     /// Other machines that servers run on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,7 +52,6 @@ pub struct Experiment {
 pub struct Fleet {
     /// The partition of Slurm; `None` for its default.
     pub partition: Option<String>,
-    /// Number of nodes.
     pub nodes: Option<u32>,
     /// The names of the nodes, such as `node[1-3]`.
     pub nodelist: Option<String>,
@@ -62,7 +59,6 @@ pub struct Fleet {
     pub constraint: Option<String>,
     /// The account that jobs are charged to.
     pub account: Option<String>,
-    /// The time limit of a job.
     pub time: Option<Nanos>,
     /// Whether the microbenchmarks are divided among the nodes.
     pub shard: bool,
@@ -100,10 +96,8 @@ pub struct Host {
     pub directory: Option<PathBuf>,
 }
 
-/// The insert benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InsertBenchmark {
-    /// The steps that each candidate runs.
     pub plan: Plan,
     /// How often all steps are repeated, each time from an empty database.
     pub repeats: u32,
@@ -116,9 +110,7 @@ pub struct InsertBenchmark {
 /// The data and the microbenchmarks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
-    /// Number of tables.
     pub tables: u32,
-    /// Rows in each table.
     pub rows: u64,
     /// Numbers of concurrent clients, each with its own connection. Every microbenchmark is
     /// measured with each number, in this order; never empty.
@@ -172,7 +164,6 @@ pub struct Schedule {
     pub pace: Pace,
     /// Number of blocks that are run first and not counted.
     pub warmup_blocks: u32,
-    /// Minimum number of counted blocks.
     pub min_blocks: u32,
     /// Half-width of the 95% interval at which a microbenchmark is done.
     pub target: Share,
@@ -218,7 +209,6 @@ pub struct Cpus {
     pub wait: Option<ClientWait>,
 }
 
-/// The limits of wrong answers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checks {
     /// The maximum share of a microbenchmark's statements that may fail or return a wrong answer.
@@ -231,7 +221,6 @@ pub struct Candidate {
     /// Its name in results, and in the paths of its data and logs.
     #[serde(deserialize_with = "names::stored_of_candidate")]
     pub name: String,
-    /// The database program and its settings.
     pub system: System,
     /// Work added to slices, as a share of their time, to verify that dbdyno measures it.
     pub injected_delay: Option<Share>,
@@ -251,7 +240,6 @@ pub struct Candidate {
 pub struct Live {
     /// How long the server is sampled under load.
     pub profile: Nanos,
-    /// Samples per second and CPU.
     pub frequency: u32,
     /// The candidate whose build was sampled for BOLT, if those samples are used and the server
     /// itself is not sampled.
@@ -310,12 +298,7 @@ pub enum Train {
 #[serde(rename_all = "kebab-case")]
 pub enum System {
     /// SQLite, compiled for the run and loaded into the worker.
-    Sqlite {
-        /// How it is compiled.
-        build: Build,
-        /// Its settings.
-        config: SqliteConfig,
-    },
+    Sqlite { build: Build, config: SqliteConfig },
     /// A server that dbdyno starts for the run, with its own data.
     Private(PrivateServer),
     /// A server that dbdyno did not start and that others may use too.
@@ -361,7 +344,6 @@ impl System {
     }
 }
 
-/// How a system is compiled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Build {
     #[serde(default)]
@@ -426,9 +408,7 @@ const fn yes() -> bool {
 pub struct Training {
     /// The selection as written in the experiment, for display.
     pub words: Vec<String>,
-    /// The selected microbenchmarks.
     pub microbenchmarks: Vec<Microbenchmark>,
-    /// How long each of them runs.
     pub time: Nanos,
     /// How BOLT's profile is collected, if BOLT uses one.
     pub bolt_profile: BoltProfileMethod,
@@ -437,7 +417,6 @@ pub struct Training {
 /// A server that dbdyno starts for the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrivateServer {
-    /// The program.
     pub system: ServerSystem,
     /// The storage engine; `None` if the system has only one.
     pub engine: Option<StorageEngine>,
@@ -455,20 +434,16 @@ pub struct PrivateServer {
     /// Whether connections to its host are encrypted, with a certificate that is verified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls: bool,
-    /// The durability of commits.
     pub durability: Durability,
     /// Settings that override dbdyno's: the server's own names and values.
     pub configuration: Vec<(String, String)>,
-    /// How statements are sent to it.
     pub statements: StatementMode,
     /// Maximum number of restarts per session after it died.
     pub restarts_after_death: u32,
 }
 
-/// An existing server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExistingServer {
-    /// The program.
     pub system: ServerSystem,
     /// The storage engine for the tables; `None`: the server's default.
     pub engine: Option<StorageEngine>,
@@ -477,7 +452,6 @@ pub struct ExistingServer {
     pub target: Target,
     /// The schema that dbdyno creates for its tables.
     pub schema: String,
-    /// How statements are sent to it.
     pub statements: StatementMode,
     /// The server's process, to measure its CPU time; `None` if unknown.
     pub pid: Option<u32>,
@@ -495,7 +469,6 @@ impl ExistingServer {
     }
 }
 
-/// Settings of SQLite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SqliteConfig {
     /// Bytes per page of the database file.
@@ -508,7 +481,6 @@ pub struct SqliteConfig {
     pub synchronous: Synchronous,
 }
 
-/// SQLite's `journal_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalMode {
@@ -522,7 +494,6 @@ pub enum JournalMode {
     Persist,
 }
 
-/// SQLite's `synchronous`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Synchronous {

@@ -90,7 +90,6 @@ fn read_section(table: &mut Table<'_>) -> InsertBenchmark {
     benchmark
 }
 
-/// The steps before the queries.
 fn loads([i0, i1, i2]: [i64; 3], commits: [u32; 4]) -> Vec<Step> {
     let insert = |name: &str, rows: i64, rows_per_commit, indexed| Step {
         name: name.to_owned(),

@@ -33,15 +33,11 @@ const DEFAULT: Live = Live {
 pub struct LiveSection {
     /// The options; `None` for `live = false`.
     pub live: Option<Live>,
-    /// The position of the key.
     pub span: Span,
-    /// The position of `clients`.
     clients: Option<Span>,
-    /// The position of `samples_of`.
     samples_of: Option<Span>,
 }
 
-/// Reads the key.
 pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
     let span = table.key_span("live")?;
     if !table.is_table("live") {

@@ -184,7 +184,6 @@ const MOST_NODES: u32 = 100_000;
 /// A job must have time to start servers and to measure something.
 const TIMES: RangeInclusive<Nanos> = Nanos::from_secs(60)..=Nanos::from_secs(365 * 24 * 3600);
 
-/// Reads the section, if there is one.
 pub fn read_fleet(table: Option<Table<'_>>) -> Option<Fleet> {
     let mut table = table?;
     let mut fleet = Fleet {

@@ -28,7 +28,6 @@ pub fn of_experiment<'d>(table: &mut Table<'d>) -> Option<&'d str> {
     read(table, OF_EXPERIMENT).map(|name| name.value)
 }
 
-/// A candidate's name.
 pub fn of_candidate<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
     read(table, OF_CANDIDATE)
 }

@@ -68,7 +68,6 @@ fn with_servers(one_client: bool, restarts: u32) -> Schedule {
 /// Minimum write slice of servers if only `slice` is set and is shorter.
 const SHORTEST_WRITE_SLICE_OF_SERVERS: Nanos = Nanos::from_secs(1);
 
-/// The schedule as read.
 pub struct ScheduleSection {
     pub schedule: Schedule,
     /// The position of the key that requires restarts of instances, if set.

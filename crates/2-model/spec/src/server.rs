@@ -33,23 +33,18 @@ const KEYS_OF_STARTING: [&str; 5] =
 /// Keys that do not apply to a private server.
 const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
 
-/// Restart limit.
 const MOST_RESTARTS: u32 = 1000;
 
 /// Keys that both a section and a candidate have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// The server's executable.
     pub program: Option<PathBuf>,
     /// The source, for candidates that are compiled.
     pub source: Option<SourceOrigin>,
-    /// The durability of commits.
     pub durability: Durability,
-    /// How statements are sent.
     pub statements: StatementMode,
     /// Maximum number of restarts per session after it died.
     pub restarts_after_death: u32,
-    /// The server's own settings.
     pub configuration: Vec<(String, String)>,
 }
 
@@ -180,7 +175,6 @@ fn read_build(
     Some(Some(build))
 }
 
-/// Reads `engine`.
 pub fn read_engine(table: &mut Table<'_>, system: ServerSystem) -> Option<StorageEngine> {
     let engines = system.storage_engines();
     if engines.is_empty() {
@@ -192,7 +186,6 @@ pub fn read_engine(table: &mut Table<'_>, system: ServerSystem) -> Option<Storag
     table.choice("engine", &words).map(|engine| engine.value)
 }
 
-/// Reads `statements`.
 pub fn read_statements(table: &mut Table<'_>, mode: &mut StatementMode) {
     let words = [StatementMode::Prepared, StatementMode::Text].map(|mode| (mode.name(), mode));
     table.set_choice("statements", &words, mode);
@@ -261,7 +254,6 @@ fn read_configuration(
     settings
 }
 
-/// The values of a setting.
 pub type ValueList = Spanned<Vec<Spanned<String>>>;
 
 /// Reads lists of values: the canonical name of each setting with its values, in the syntax of the

@@ -15,26 +15,27 @@ const KINDS: [&str; 5] = ["bundled", "path", "tarball", "git", "debian"];
 /// Releases of Debian whose packages do not compile on current releases.
 const TOO_OLD: [&str; 6] = ["wheezy", "jessie", "stretch", "buster", "bullseye", "oldoldstable"];
 
-/// Reads the table; `None` after a problem.
 pub fn read(mut table: Table<'_>) -> Option<SourceOrigin> {
-    let named: Vec<&str> = KINDS.into_iter().filter(|kind| table.has(kind)).collect();
-    let source = match named[..] {
-        ["bundled"] => read_bundled(&mut table),
-        ["path"] => read_path(&mut table),
-        ["tarball"] => read_tarball(&mut table),
-        ["git"] => read_git(&mut table),
-        ["debian"] => read_debian(&mut table),
-        _ => {
-            let message = match named.len() {
-                0 => "`source` has no location".to_owned(),
-                _ => format!("`source` has {}", named.join(" and ")),
-            };
-            let help = format!("set exactly one of {}", KINDS.join(", "));
-            return table.reject(table.span(), message, help);
-        }
+    let source = match location(&table, "source", &KINDS)? {
+        "bundled" => read_bundled(&mut table),
+        "path" => read_path(&mut table),
+        "tarball" => read_tarball(&mut table),
+        "git" => read_git(&mut table),
+        _ => read_debian(&mut table),
     };
     table.finish();
     source
+}
+
+/// The key of a location that is set.
+fn location(table: &Table<'_>, of: &str, kinds: &[&'static str]) -> Option<&'static str> {
+    let named: Vec<_> = kinds.iter().copied().filter(|kind| table.has(kind)).collect();
+    let message = match named[..] {
+        [kind] => return Some(kind),
+        [] => format!("`{of}` has no location"),
+        _ => format!("`{of}` has {}", named.join(" and ")),
+    };
+    table.reject(table.span(), message, format!("set exactly one of {}", kinds.join(", ")))
 }
 
 fn read_bundled(table: &mut Table<'_>) -> Option<SourceOrigin> {
@@ -234,18 +235,9 @@ fn read_release_name(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
 }
 
 fn read_release_location(mut table: Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
-    let named: Vec<&str> = RELEASE_KINDS.into_iter().filter(|kind| table.has(kind)).collect();
-    let release = match named[..] {
-        ["debian"] => read_debian_release(&mut table, system),
-        ["tarball"] => read_release_archive(&mut table),
-        _ => {
-            let message = match named.len() {
-                0 => "`release` has no location".to_owned(),
-                _ => format!("`release` has {}", named.join(" and ")),
-            };
-            let help = format!("set exactly one of {}", RELEASE_KINDS.join(", "));
-            return table.reject(table.span(), message, help);
-        }
+    let release = match location(&table, "release", &RELEASE_KINDS)? {
+        "debian" => read_debian_release(&mut table, system),
+        _ => read_release_archive(&mut table),
     };
     table.finish();
     release

@@ -52,7 +52,6 @@ impl WorkloadSection {
     }
 }
 
-/// Reads both sections.
 pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> WorkloadSection {
     let document = root.document();
     let problems_before = document.problem_count();

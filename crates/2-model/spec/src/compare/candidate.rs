@@ -112,7 +112,6 @@ impl<'w> Candidate<'w> {
         &self.word.text[part.clone()]
     }
 
-    /// The value of a key.
     pub fn value(&self, name: &str) -> Option<&'w str> {
         Some(self.text(self.place_of(name)?))
     }
@@ -123,7 +122,6 @@ impl<'w> Candidate<'w> {
         Some(value)
     }
 
-    /// The variant.
     pub fn variant(&self) -> Option<&'w str> {
         self.own.as_ref()?.variant.as_ref().map(|variant| self.text(variant))
     }

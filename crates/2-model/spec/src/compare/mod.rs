@@ -28,7 +28,6 @@ pub type InstalledReleases<'a> = &'a dyn Fn(ServerSystem) -> Vec<String>;
 /// The words of a command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Words<'a> {
-    /// The command of dbdyno, for messages.
     pub command: &'a str,
     /// The candidates; the first one is the baseline.
     pub candidates: &'a [String],
@@ -40,11 +39,9 @@ pub struct Words<'a> {
     pub clients: &'a [String],
     /// Measuring time in all.
     pub time: Option<&'a str>,
-    /// Rows per table.
     pub rows: Option<&'a str>,
 }
 
-/// An experiment and its text.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     pub experiment: Experiment,
@@ -119,7 +116,6 @@ fn check_names(candidates: &[Candidate<'_>], problems: &mut Vec<Problem>) {
     }
 }
 
-/// The options of the command, with their values.
 struct Options<'w> {
     microbenchmarks: Vec<Word<'w>>,
     script: Option<ScriptOption<'w>>,
@@ -150,10 +146,8 @@ pub struct ScriptWords<'a> {
 struct ScriptOption<'w> {
     file: Word<'w>,
     path: &'w str,
-    /// The name of the microbenchmark.
     name: String,
     version: &'static str,
-    /// Names and values.
     options: Vec<(Word<'w>, Range<usize>, Range<usize>)>,
     /// Whether its first events change nothing.
     only_reads: bool,
@@ -257,12 +251,10 @@ impl<'w> ScriptOption<'w> {
         rows.clamp(ROWS, i64::MAX.unsigned_abs())
     }
 
-    /// Writes the list of selected microbenchmarks.
     pub fn write_selection(&self, text: &mut TomlText) {
         text.of(self.file.whole(), &format!("[{}]", quote(&self.name)));
     }
 
-    /// Writes the microbenchmark.
     pub fn write(&self, text: &mut TomlText) {
         text.push("\n[[microbenchmark]]\n");
         let [name, path, version] = [&self.name, self.path, self.version].map(quote);

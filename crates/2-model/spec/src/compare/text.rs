@@ -31,7 +31,6 @@ const SHORTEST_WRITE_SLICE: Nanos = Nanos::from_millis(50);
 /// start already gives one.
 const MIN_BLOCKS: u32 = 36;
 
-/// Writes the experiment.
 pub fn write(
     line: &CommandLine,
     candidates: &[Candidate<'_>],
@@ -109,7 +108,6 @@ fn workload(text: &mut TomlText, options: &Options<'_>) {
     text.push("\n");
 }
 
-/// The list of selected microbenchmarks.
 fn microbenchmarks(text: &mut TomlText, options: &Options<'_>) {
     if let Some(script) = &options.script {
         script.write_selection(text);
@@ -396,7 +394,6 @@ pub struct CommandLine {
 /// A word and its position in the line.
 #[derive(Clone, Copy, Debug)]
 pub struct Word<'w> {
-    /// The word, without quotes.
     pub text: &'w str,
     /// Where it starts in the line, after a quote.
     start: usize,
@@ -412,7 +409,6 @@ impl CommandLine {
         Self { command: text.len(), masked: text.clone(), text }
     }
 
-    /// Adds a word.
     pub fn push<'w>(&mut self, word: &'w str) -> Word<'w> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:=+@/%".contains(c);
         let quote = if word.is_empty() || !word.chars().all(is_plain) { "'" } else { "" };
@@ -466,7 +462,6 @@ impl Word<'_> {
         Span { start: self.start + part.start, end: self.start + part.end }
     }
 
-    /// The position of the word.
     pub const fn whole(&self) -> Span {
         Span { start: self.start, end: self.start + self.length }
     }
