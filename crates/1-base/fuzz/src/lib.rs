@@ -114,7 +114,7 @@ pub fn check_cases<S: Strategy>(
     check: impl Fn(S::Value) -> Result<(), TestCaseError>,
 ) {
     let seconds = std::env::var(SECONDS).ok().map(|text| {
-        text.parse().unwrap_or_else(|_| panic!("{SECONDS}: `{text}` is no number of seconds"))
+        text.parse().unwrap_or_else(|_| panic!("{SECONDS}: `{text}` is not a number of seconds"))
     });
     let config = |cases| Config { cases, failure_persistence: None, ..Config::default() };
     let run = |mut runner: TestRunner| match runner.run(strategy, &check) {

@@ -341,7 +341,7 @@ impl FromStr for Rule {
         let percent = limit.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
         let percent = percent.filter(|percent| (0.0..100.0).contains(percent));
         let percent =
-            percent.ok_or_else(|| invalid(format!("`{limit}` is no share from 0% to 99.9%")))?;
+            percent.ok_or_else(|| invalid(format!("`{limit}` is not a share from 0% to 99.9%")))?;
         let mut rule = Self {
             text: text.split_whitespace().collect::<Vec<_>>().join(" "),
             quantity: quantity.1,

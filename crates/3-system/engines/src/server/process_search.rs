@@ -74,7 +74,7 @@ impl ProcessDoubt {
             }
             (Self::Elsewhere(address), None) => format!("{address} is another machine"),
             (Self::Elsewhere(address), Some(host)) => {
-                format!("{address} is no address of host {host}")
+                format!("{address} is not an address of host {host}")
             }
         }
     }
@@ -283,7 +283,7 @@ mod tests {
         let doubt = found.doubt.unwrap();
         assert_eq!(doubt.why(None), "192.0.2.1 is another machine");
         assert!(doubt.advice(None).contains("set `host`"), "{doubt:?}");
-        assert_eq!(doubt.why(Some("db1")), "192.0.2.1 is no address of host db1");
+        assert_eq!(doubt.why(Some("db1")), "192.0.2.1 is not an address of host db1");
         let none = ProcessSearch { named: Some(0x7fff_fff0), ..remote }.run().unwrap_err();
         assert!(none.contains("no such process"), "{none}");
     }

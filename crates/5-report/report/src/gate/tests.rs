@@ -22,9 +22,9 @@ fn rules_are_parsed_and_mistakes_explained() {
     invalid("slow 2%", "did you mean `slower`?");
     invalid("", "slower 2%");
     invalid("slower", "write `slower 2%`");
-    invalid("slower 2", "`2` is no share");
+    invalid("slower 2", "`2` is not a share");
     for share in ["-1%", "100%", "nan%", "inf%", "%"] {
-        invalid(&format!("worse {share}"), "is no share");
+        invalid(&format!("worse {share}"), "is not a share");
     }
     invalid("slower 2% on point-1", "`on` is unknown");
     invalid("slower 2% in", "nothing follows `in`");
