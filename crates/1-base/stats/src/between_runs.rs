@@ -44,6 +44,13 @@ pub struct Quotient {
     pub high: Ratio,
 }
 
+/// The ratio and the ends of the interval.
+impl From<Quotient> for [Ratio; 3] {
+    fn from(Quotient { ratio, low, high }: Quotient) -> Self {
+        [ratio, low, high]
+    }
+}
+
 impl Quotient {
     /// Whether the interval excludes 1.
     pub fn is_certain(&self) -> bool {

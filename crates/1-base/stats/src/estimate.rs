@@ -26,6 +26,13 @@ pub struct Estimate {
     pub starts: Option<usize>,
 }
 
+/// The median and the ends of the interval.
+impl From<Estimate> for [Ratio; 3] {
+    fn from(Estimate { median, low, high, .. }: Estimate) -> Self {
+        [median, low, high]
+    }
+}
+
 impl Estimate {
     /// Half the width of the interval, relative to the median.
     pub fn half_width(&self) -> Share {

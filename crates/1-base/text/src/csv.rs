@@ -1,31 +1,38 @@
 //! Tables for programs.
 
-/// A name and a field of a row.
-pub type CsvColumn<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
+type Field<'a, R> = Box<dyn Fn(&R) -> String + 'a>;
 
 /// A table with a header. Each column is its name and its field of a row, so that they cannot
 /// disagree. An unknown value is an empty field.
-pub fn csv<R>(columns: &[CsvColumn<'_, R>], rows: impl IntoIterator<Item = R>) -> String {
-    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-    let mut text = record(&names);
-    for row in rows {
-        let fields: Vec<String> = columns.iter().map(|(_, of)| of(&row)).collect();
-        text.push_str(&record(&fields));
-    }
-    text
+pub struct Csv<'a, R> {
+    rows: Vec<R>,
+    columns: Vec<(String, Field<'a, R>)>,
 }
 
-fn record<T: AsRef<str>>(fields: &[T]) -> String {
-    let quoted: Vec<String> = fields.iter().map(|field| quoted(field.as_ref())).collect();
-    format!("{}\n", quoted.join(","))
+impl<'a, R> Csv<'a, R> {
+    pub fn of(rows: impl IntoIterator<Item = R>) -> Self {
+        Self { rows: rows.into_iter().collect(), columns: Vec::new() }
+    }
+
+    pub fn column(mut self, name: impl Into<String>, of: impl Fn(&R) -> String + 'a) -> Self {
+        self.columns.push((name.into(), Box::new(of)));
+        self
+    }
+
+    pub fn text(&self) -> String {
+        let names = record(self.columns.iter().map(|(name, _)| name.clone()));
+        let rows = self.rows.iter().map(|row| record(self.columns.iter().map(|(_, of)| of(row))));
+        names + &rows.collect::<String>()
+    }
+}
+
+fn record(fields: impl Iterator<Item = String>) -> String {
+    format!("{}\n", fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(","))
 }
 
 fn quoted(field: &str) -> String {
-    if field.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
+    let is_special = field.contains(['"', ',', '\n', '\r']);
+    if is_special { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }
 
 /// A number with so many decimals; empty if it is unknown or not finite.
@@ -42,10 +49,8 @@ mod tests {
     #[test]
     fn fields_are_quoted_where_needed() {
         let rows = [("a,\"b\"\nc", Some(1.5)), ("plain", None)];
-        let text = csv(
-            &[("name", &|row: &(&str, _)| row.0.to_owned()), ("value", &|row| decimals(row.1, 3))],
-            rows,
-        );
+        let csv = Csv::of(rows).column("name", |row| row.0.to_owned());
+        let text = csv.column("value", |row| decimals(row.1, 3)).text();
         assert_eq!(text, "name,value\n\"a,\"\"b\"\"\nc\",1.500\nplain,\n");
     }
 }

@@ -15,7 +15,7 @@
 //! print!("{}", markdown(&[section]));
 //! ```
 //!
-//! [`csv`] writes a table for programs: each column is a name and a function of a row.
+//! [`Csv`] writes a table for programs: each column is a name and a function of a row.
 
 mod csv;
 mod document;
@@ -24,7 +24,7 @@ mod short_names;
 mod terminal;
 mod width;
 
-pub use csv::{CsvColumn, csv, decimals};
+pub use csv::{Csv, decimals};
 pub use document::{
     Block, Cell, Column, Fact, Facts, Interval, Kind, Mark, NoChart, Row, Section, Span, SpanKind,
     Style, Table, Text, Tone,

@@ -2,20 +2,18 @@
 
 use dbdyno_results::DataSize;
 use dbdyno_stats::Difference;
-use dbdyno_text::csv as table;
 use dbdyno_text::{
-    Cell, Column, CsvColumn, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone,
-    decimals,
+    Cell, Column, Csv, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone,
 };
 use dbdyno_units::Ratio;
 use maud::html;
 
 use super::absolute::{COMPARED, ComparedFigure};
 use super::{
-    AbsoluteCell, AbsoluteRow, AbsoluteValue, Agreement, ChangeSummary, Comparison, GroupRow,
-    RatioCell, RatioRow, facts,
+    AbsoluteRow, AbsoluteValue, Agreement, ChangeSummary, Comparison, GroupRow, RatioCell,
+    RatioRow, facts,
 };
-use crate::export::ratio as exported;
+use crate::export::{RatioColumns, number};
 use crate::figures::{compact, plus_minus_percent, ratio};
 use crate::html::charts::{Lane, point_estimate};
 use crate::html::document as page;
@@ -761,101 +759,79 @@ fn agreement(comparison: &Comparison, candidate: &str) -> String {
 
 /// Relative QPS: one line per candidate, microbenchmark and column.
 pub fn csv(comparison: &Comparison) -> String {
-    type Line<'a> = (&'a RatioRow, &'a super::Column, &'a RatioCell);
     let lines = comparison.rows.iter().flat_map(|row| {
         let cells = comparison.columns.iter().zip(&row.cells);
         cells.filter_map(move |(column, cell)| Some((row, column, cell.as_ref()?)))
     });
     let run = |column: &super::Column| &comparison.runs[column.run];
-    let of =
-        |row: &RatioRow, end: fn(&Difference) -> Ratio| exported(row.difference.as_ref().map(end));
-    table(
-        &[
-            ("column", &|(_, column, _): &Line<'_>| column.label.clone()),
-            ("run", &|(_, column, _)| run(column).name.clone()),
-            ("machine", &|(_, column, _)| column.machine.clone()),
-            ("clients", &|(_, column, _)| column.clients.to_string()),
-            ("baseline", &|(_, column, _)| column.baseline.clone()),
-            ("candidate", &|(row, ..)| row.candidate.clone()),
-            ("group", &|(row, ..)| row.group.clone()),
-            ("microbenchmark", &|(row, ..)| row.microbenchmark.clone()),
-            ("relative_qps", &|(.., cell)| exported(cell.ratio)),
-            ("ci_low", &|(.., cell)| exported(cell.estimate.map(|estimate| estimate.low))),
-            ("ci_high", &|(.., cell)| exported(cell.estimate.map(|estimate| estimate.high))),
-            ("verdict", &|(.., cell)| cell.verdict.name().to_owned()),
-            ("agreement", &|(row, ..)| row.agreement.words().to_owned()),
-            ("directory", &|(_, column, _)| run(column).directory.clone()),
-            ("started", &|(_, column, _)| run(column).started.clone()),
-            ("difference_between", &|(row, ..)| {
-                let difference = row.difference.as_ref();
-                difference.map_or_else(String::new, |one| between(comparison, one))
-            }),
-            ("difference", &|(row, ..)| of(row, |one| one.quotient.ratio)),
-            ("difference_low", &|(row, ..)| of(row, |one| one.quotient.low)),
-            ("difference_high", &|(row, ..)| of(row, |one| one.quotient.high)),
-        ],
-        lines,
-    )
-}
-
-type AbsoluteLine<'a> = (&'a AbsoluteRow, usize, &'a AbsoluteCell);
-
-/// A name and a field of a line.
-type OwnedColumn<'a> = (String, Box<dyn Fn(&AbsoluteLine<'a>) -> String + 'a>);
-
-fn field<'a>(
-    name: impl Into<String>,
-    of: impl Fn(&AbsoluteLine<'a>) -> String + 'a,
-) -> OwnedColumn<'a> {
-    (name.into(), Box::new(of))
+    Csv::of(lines)
+        .column("column", |(_, column, _)| column.label.clone())
+        .column("run", |(_, column, _)| run(column).name.clone())
+        .column("machine", |(_, column, _)| column.machine.clone())
+        .column("clients", |(_, column, _)| column.clients.to_string())
+        .column("baseline", |(_, column, _)| column.baseline.clone())
+        .column("candidate", |(row, ..)| row.candidate.clone())
+        .column("group", |(row, ..)| row.group.clone())
+        .column("microbenchmark", |(row, ..)| row.microbenchmark.clone())
+        .ratio("relative_qps", |(.., cell)| cell.ratio)
+        .ratio("ci_low", |(.., cell)| Some(cell.estimate?.low))
+        .ratio("ci_high", |(.., cell)| Some(cell.estimate?.high))
+        .column("verdict", |(.., cell)| cell.verdict.name().to_owned())
+        .column("agreement", |(row, ..)| row.agreement.words().to_owned())
+        .column("directory", |(_, column, _)| run(column).directory.clone())
+        .column("started", |(_, column, _)| run(column).started.clone())
+        .column("difference_between", |(row, ..)| {
+            let difference = row.difference.as_ref();
+            difference.map_or_else(String::new, |one| between(comparison, one))
+        })
+        .ratios(["difference", "difference_low", "difference_high"], |(row, ..)| {
+            Some(row.difference.as_ref()?.quotient)
+        })
+        .text()
 }
 
 /// Absolute figures: one line per candidate, including the baseline, microbenchmark and column.
 pub fn absolute_csv(comparison: &Comparison) -> String {
     let lines = comparison.absolute.iter().flat_map(|row| {
         let cells = row.cells.iter().enumerate();
-        cells.filter_map(move |(column, cell)| Some((row, column, cell.as_ref()?)))
+        cells.filter(|(_, cell)| cell.is_some()).map(move |(column, _)| (row, column))
     });
     let column = |index: &usize| &comparison.columns[*index];
-    let run = move |index: &usize| &comparison.runs[column(index).run];
-    let earlier = move |index: &usize| {
-        let earlier = column(index).compared_with;
-        earlier.map_or("", |earlier| comparison.label(earlier)).to_owned()
-    };
-    let mut columns = vec![
-        field("column", move |(_, at, _)| column(at).label.clone()),
-        field("run", move |(_, at, _)| run(at).name.clone()),
-        field("directory", move |(_, at, _)| run(at).directory.clone()),
-        field("started", move |(_, at, _)| run(at).started.clone()),
-        field("machine", move |(_, at, _)| column(at).machine.clone()),
-        field("clients", move |(_, at, _)| column(at).clients.to_string()),
-        field("candidate", |(row, ..)| row.candidate.clone()),
-        field("group", |(row, ..)| row.group.clone()),
-        field("microbenchmark", |(row, ..)| row.microbenchmark.clone()),
-        field("unit", |(row, ..)| row.throughput_unit.clone()),
-        field("compared_with", move |(_, at, _)| earlier(at)),
-    ];
+    let run = |index: &usize| &comparison.runs[column(index).run];
+    let mut csv = Csv::of(lines)
+        .column("column", |(_, at)| column(at).label.clone())
+        .column("run", |(_, at)| run(at).name.clone())
+        .column("directory", |(_, at)| run(at).directory.clone())
+        .column("started", |(_, at)| run(at).started.clone())
+        .column("machine", |(_, at)| column(at).machine.clone())
+        .column("clients", |(_, at)| column(at).clients.to_string())
+        .column("candidate", |(row, _)| row.candidate.clone())
+        .column("group", |(row, _)| row.group.clone())
+        .column("microbenchmark", |(row, _)| row.microbenchmark.clone())
+        .column("unit", |(row, _)| row.throughput_unit.clone())
+        .column("compared_with", |(_, at)| {
+            let earlier = column(at).compared_with;
+            earlier.map_or("", |earlier| comparison.label(earlier)).to_owned()
+        });
     for (index, figure) in COMPARED.iter().enumerate() {
-        let mut number = |name: String, places: usize, of: fn(&AbsoluteValue) -> Option<f64>| {
-            let of = move |(row, at, _): &AbsoluteLine<'_>| {
-                decimals(row.value(*at, index).and_then(of), places)
-            };
-            columns.push(field(name, of));
-        };
         let ComparedFigure { name, change, .. } = figure;
-        number((*name).to_owned(), 3, |one| Some(one.value));
-        number(format!("{name}_low"), 3, |one| Some(one.interval?.0));
-        number(format!("{name}_high"), 3, |one| Some(one.interval?.1));
-        number(format!("{change}_change"), 6, |one| Some(one.change?.ratio.get()));
-        number(format!("{change}_change_low"), 6, |one| Some(one.change?.quotient?.low.get()));
-        number(format!("{change}_change_high"), 6, |one| Some(one.change?.quotient?.high.get()));
-        let verdict = move |(row, at, _): &AbsoluteLine<'_>| {
-            let change = row.value(*at, index).and_then(|value| value.change);
-            change.map_or_else(String::new, |change| figure.word(change.verdict).to_owned())
-        };
-        columns.push(field(format!("{change}_verdict"), verdict));
+        let of = move |(row, at): &(&AbsoluteRow, usize)| row.value(*at, index).copied();
+        let changes = ["", "_low", "_high"].map(|end| format!("{change}_change{end}"));
+        csv = csv
+            .column(*name, move |line| number(of(line).map(|one| one.value)))
+            .column(format!("{name}_low"), move |line| {
+                number(of(line).and_then(|one| Some(one.interval?.0)))
+            })
+            .column(format!("{name}_high"), move |line| {
+                number(of(line).and_then(|one| Some(one.interval?.1)))
+            })
+            .ratio(&changes[0], move |line| Some(of(line)?.change?.ratio))
+            .ratio(&changes[1], move |line| Some(of(line)?.change?.quotient?.low))
+            .ratio(&changes[2], move |line| Some(of(line)?.change?.quotient?.high))
+            .column(format!("{change}_verdict"), move |line| {
+                let change = of(line).and_then(|value| value.change);
+                change.map_or_else(String::new, |change| figure.word(change.verdict).to_owned())
+            });
     }
-    let columns: Vec<CsvColumn<'_, AbsoluteLine<'_>>> =
-        columns.iter().map(|(name, of)| (name.as_str(), &**of)).collect();
-    table(&columns, lines)
+    csv.text()
 }

@@ -2,14 +2,14 @@
 
 use dbdyno_stats::{ChangePoint, Level, Quotient};
 use dbdyno_text::{
-    Cell, Column, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone, csv as table,
+    Cell, Column, Csv, Fact, Facts, Interval, Mark, Paint, Row, Style, Table, Text, Tone,
 };
 use dbdyno_units::Ratio;
 use maud::{Markup, html};
 
 use super::runs::some_of;
 use super::{FALSE_DISCOVERIES, Figure, FigureChange, FigureHistory, History, HistoryRun};
-use crate::export::ratio as exported;
+use crate::export::RatioColumns;
 use crate::figures::{percent_change, plus_minus_percent, ratio};
 use crate::html::charts::{Plot, Scale, coordinate};
 use crate::html::document as page;
@@ -327,53 +327,40 @@ pub fn csv(history: &History) -> String {
             Line { of, figure: &of.figure, run, at, level: level.map(|level| level.ratio), point }
         })
     });
-    let end = |one: &Line<'_>, end: fn((Ratio, Ratio)) -> Ratio| {
-        exported(one.of.values[one.run].and_then(|value| value.interval).map(end))
-    };
-    let change = |one: &Line<'_>, of: fn(&Quotient) -> Ratio| {
-        exported(one.point.map(|point| of(&point.ratio)))
-    };
     let directory = |one: &Line<'_>, of: fn(&ChangePoint) -> usize| {
         one.point.map_or_else(String::new, |point| history.runs[of(point)].directory.clone())
     };
-    table(
-        &[
-            ("candidate", &|one: &Line<'_>| one.figure.candidate.clone()),
-            ("baseline", &|_| history.baseline.clone()),
-            ("group", &|one| one.figure.group.clone()),
-            ("microbenchmark", &|one| one.figure.microbenchmark.clone().unwrap_or_default()),
-            ("clients", &|one| one.figure.clients.to_string()),
-            ("metric", &|one| one.figure.metric.name().to_owned()),
-            ("directory", &|one| one.at.directory.clone()),
-            ("started", &|one| one.at.started.clone()),
-            ("version", &|one| {
-                one.at.version_of(&one.figure.candidate).unwrap_or_default().to_owned()
-            }),
-            ("ratio", &|one| exported(one.of.values[one.run].map(|value| value.ratio))),
-            ("ci_low", &|one| end(one, |(low, _)| low)),
-            ("ci_high", &|one| end(one, |(_, high)| high)),
-            ("outlier", &|one| {
-                if one.of.outliers.contains(&one.run) { "yes" } else { "no" }.to_owned()
-            }),
-            ("level", &|one| exported(one.level.map(|level| level.ratio))),
-            ("level_low", &|one| exported(one.level.map(|level| level.low))),
-            ("level_high", &|one| exported(one.level.map(|level| level.high))),
-            ("change", &|one| change(one, |of| of.ratio)),
-            ("change_low", &|one| change(one, |of| of.low)),
-            ("change_high", &|one| change(one, |of| of.high)),
-            ("verdict", &|one| {
-                let verdict = one.point.map(|point| one.of.verdict(point));
-                verdict.map_or("", |verdict| verdict.word(one.figure.metric)).to_owned()
-            }),
-            ("p_value", &|one| {
-                one.point.map_or_else(String::new, |point| format!("{:.2e}", point.p_value))
-            }),
-            ("changed_after", &|one| directory(one, |point| point.before)),
-            ("earliest", &|one| directory(one, |point| point.earliest)),
-            ("latest", &|one| directory(one, |point| point.latest)),
-        ],
-        lines,
-    )
+    Csv::of(lines)
+        .column("candidate", |one| one.figure.candidate.clone())
+        .column("baseline", |_| history.baseline.clone())
+        .column("group", |one| one.figure.group.clone())
+        .column("microbenchmark", |one| one.figure.microbenchmark.clone().unwrap_or_default())
+        .column("clients", |one| one.figure.clients.to_string())
+        .column("metric", |one| one.figure.metric.name().to_owned())
+        .column("directory", |one| one.at.directory.clone())
+        .column("started", |one| one.at.started.clone())
+        .column("version", |one| {
+            one.at.version_of(&one.figure.candidate).unwrap_or_default().to_owned()
+        })
+        .ratio("ratio", |one| Some(one.of.values[one.run]?.ratio))
+        .ratio("ci_low", |one| Some(one.of.values[one.run]?.interval?.0))
+        .ratio("ci_high", |one| Some(one.of.values[one.run]?.interval?.1))
+        .column("outlier", |one| {
+            if one.of.outliers.contains(&one.run) { "yes" } else { "no" }.to_owned()
+        })
+        .ratios(["level", "level_low", "level_high"], |one| one.level)
+        .ratios(["change", "change_low", "change_high"], |one| Some(one.point?.ratio))
+        .column("verdict", |one| {
+            let verdict = one.point.map(|point| one.of.verdict(point));
+            verdict.map_or("", |verdict| verdict.word(one.figure.metric)).to_owned()
+        })
+        .column("p_value", |one| {
+            one.point.map_or_else(String::new, |point| format!("{:.2e}", point.p_value))
+        })
+        .column("changed_after", |one| directory(one, |point| point.before))
+        .column("earliest", |one| directory(one, |point| point.earliest))
+        .column("latest", |one| directory(one, |point| point.latest))
+        .text()
 }
 
 /// What was searched, and what chance explains.

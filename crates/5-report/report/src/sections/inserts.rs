@@ -2,7 +2,7 @@
 
 use dbdyno_stats::Side;
 use dbdyno_text::{
-    Cell, Column, Interval, Mark, Row, Style, Table, Text, Tone, csv, cut, decimals, left, plain,
+    Cell, Column, Csv, Interval, Mark, Row, Style, Table, Text, Tone, cut, decimals, left, plain,
     width,
 };
 use dbdyno_types::insert::{DeviceUsage, Second};
@@ -572,60 +572,49 @@ fn lines(report: &InsertReport) -> impl Iterator<Item = OneRun<'_>> {
 
 /// One line per step, candidate and repeat.
 pub(crate) fn steps_csv(report: &InsertReport) -> String {
-    type Of<'a> = dyn Fn(&OneRun<'_>) -> String + 'a;
     let time = |responses: &Option<Responses>, of: fn(&Responses) -> Nanos| {
         seconds(responses.as_ref().map(of))
     };
-    let metric = |metric: &'static InsertMetric| -> Box<Of<'static>> {
-        Box::new(|line| decimals(line.run.figures.get(metric.name), 6))
-    };
-    let metrics: Vec<Box<Of<'static>>> = INSERT_METRICS.iter().map(metric).collect();
-    let first: [(&str, &Of<'_>); 7] = [
-        ("step", &|line| line.step.name.clone()),
-        ("candidate", &|line| line.candidate.candidate.clone()),
-        ("repeat", &|line| line.run.repeat.to_string()),
-        ("clients", &|_| report.clients.to_string()),
-        ("tables", &|_| report.tables.to_string()),
-        ("rows", &|line| line.run.rows.to_string()),
-        ("seconds", &|line| seconds(Some(line.run.wall))),
-    ];
-    let rest: [(&str, &Of<'_>); 20] = [
-        ("target_ips", &|line| or_empty(line.step.rate)),
-        ("sustained", &|line| or_empty(line.run.sustained)),
-        ("overdue_rows", &|line| line.run.overdue.to_string()),
-        ("stalls", &|line| line.run.stalls.len().to_string()),
-        ("retries", &|line| line.run.retries.to_string()),
-        ("lock_waits", &|line| line.run.lock_waits.to_string()),
-        ("wrong", &|line| line.run.wrong.to_string()),
-        ("from_copy", &|line| line.run.from_copy.to_string()),
-        ("rows_per_query", &|OneRun { run, .. }| {
+    let mut csv = Csv::of(lines(report))
+        .column("step", |line| line.step.name.clone())
+        .column("candidate", |line| line.candidate.candidate.clone())
+        .column("repeat", |line| line.run.repeat.to_string())
+        .column("clients", |_| report.clients.to_string())
+        .column("tables", |_| report.tables.to_string())
+        .column("rows", |line| line.run.rows.to_string())
+        .column("seconds", |line| seconds(Some(line.run.wall)));
+    for metric in &INSERT_METRICS {
+        csv = csv.column(metric.name, |line| decimals(line.run.figures.get(metric.name), 6));
+    }
+    csv.column("target_ips", |line| or_empty(line.step.rate))
+        .column("sustained", |line| or_empty(line.run.sustained))
+        .column("overdue_rows", |line| line.run.overdue.to_string())
+        .column("stalls", |line| line.run.stalls.len().to_string())
+        .column("retries", |line| line.run.retries.to_string())
+        .column("lock_waits", |line| line.run.lock_waits.to_string())
+        .column("wrong", |line| line.run.wrong.to_string())
+        .column("from_copy", |line| line.run.from_copy.to_string())
+        .column("rows_per_query", |OneRun { run, .. }| {
             let per_query = run.rows_returned as f64 / run.queries as f64;
             decimals((run.queries > 0).then_some(per_query), 3)
-        }),
-        ("insert_p50_s", &|line| time(&line.run.insert_responses, |r| r.p50)),
-        ("insert_p99_s", &|line| time(&line.run.insert_responses, |r| r.p99)),
-        ("insert_max_s", &|line| time(&line.run.insert_responses, |r| r.max)),
-        ("insert_service_p50_s", &|line| time(&line.run.insert_service, |r| r.p50)),
-        ("insert_service_p99_s", &|line| time(&line.run.insert_service, |r| r.p99)),
-        ("insert_service_max_s", &|line| time(&line.run.insert_service, |r| r.max)),
-        ("query_p50_s", &|line| time(&line.run.query_responses, |r| r.p50)),
-        ("query_p99_s", &|line| time(&line.run.query_responses, |r| r.p99)),
-        ("query_max_s", &|line| time(&line.run.query_responses, |r| r.max)),
-        ("delete_p99_s", &|line| time(&line.run.delete_responses, |r| r.p99)),
-        ("delete_max_s", &|line| time(&line.run.delete_responses, |r| r.max)),
-    ];
-    let mut columns = first.to_vec();
-    for (metric, of) in INSERT_METRICS.iter().zip(&metrics) {
-        columns.push((metric.name, of));
-    }
-    columns.extend(rest);
-    csv(&columns, lines(report))
+        })
+        .column("insert_p50_s", |line| time(&line.run.insert_responses, |r| r.p50))
+        .column("insert_p99_s", |line| time(&line.run.insert_responses, |r| r.p99))
+        .column("insert_max_s", |line| time(&line.run.insert_responses, |r| r.max))
+        .column("insert_service_p50_s", |line| time(&line.run.insert_service, |r| r.p50))
+        .column("insert_service_p99_s", |line| time(&line.run.insert_service, |r| r.p99))
+        .column("insert_service_max_s", |line| time(&line.run.insert_service, |r| r.max))
+        .column("query_p50_s", |line| time(&line.run.query_responses, |r| r.p50))
+        .column("query_p99_s", |line| time(&line.run.query_responses, |r| r.p99))
+        .column("query_max_s", |line| time(&line.run.query_responses, |r| r.max))
+        .column("delete_p99_s", |line| time(&line.run.delete_responses, |r| r.p99))
+        .column("delete_max_s", |line| time(&line.run.delete_responses, |r| r.max))
+        .text()
 }
 
 /// One line per second of every step. Reads and writes of `process` are those of the system under
 /// test, those of `device` include all processes.
 pub(crate) fn series_csv(report: &InsertReport) -> String {
-    type One<'a> = (OneRun<'a>, &'a Second);
     let all = lines(report).flat_map(|OneRun { step, candidate, run }| {
         run.seconds.iter().map(move |second| (OneRun { step, candidate, run }, second))
     });
@@ -634,44 +623,41 @@ pub(crate) fn series_csv(report: &InsertReport) -> String {
     };
     let bytes = |bytes: Option<Bytes>| or_empty(bytes.map(Bytes::as_bytes));
     let device = |second: &Second, of: fn(DeviceUsage) -> u64| or_empty(second.device.map(of));
-    csv(
-        &[
-            ("step", &|(line, _): &One<'_>| line.step.name.clone()),
-            ("candidate", &|(line, _)| line.candidate.candidate.clone()),
-            ("repeat", &|(line, _)| line.run.repeat.to_string()),
-            ("second", &|(_, second)| second.number.to_string()),
-            ("elapsed_s", &|(_, second)| seconds(Some(second.elapsed))),
-            ("ips", &|(_, second)| rate(second, second.inserts)),
-            ("qps", &|(_, second)| rate(second, second.queries)),
-            ("dps", &|(_, second)| rate(second, second.deletes)),
-            ("insert_worst_s", &|(_, second)| seconds(second.insert_worst)),
-            ("query_worst_s", &|(_, second)| seconds(second.query_worst)),
-            ("delete_worst_s", &|(_, second)| seconds(second.delete_worst)),
-            ("cpu_s", &|(_, second)| seconds(second.system.map(|used| used.cpu))),
-            ("user_s", &|(_, second)| seconds(second.system.map(|used| used.user))),
-            ("system_s", &|(_, second)| seconds(second.system.map(|used| used.system))),
-            ("client_cpu_s", &|(_, second)| seconds(second.client_cpu)),
-            ("context_switches", &|(_, second)| {
-                or_empty(second.system.and_then(|used| used.context_switches))
-            }),
-            ("process_read_bytes", &|(_, second)| {
-                bytes(second.system.and_then(|used| used.read_from_storage))
-            }),
-            ("process_written_bytes", &|(_, second)| {
-                bytes(second.system.and_then(|used| used.written_to_storage))
-            }),
-            ("device_reads", &|(_, second)| device(second, |device| device.reads)),
-            ("device_read_bytes", &|(_, second)| device(second, |device| device.read.as_bytes())),
-            ("device_writes", &|(_, second)| device(second, |device| device.writes)),
-            ("device_written_bytes", &|(_, second)| {
-                device(second, |device| device.written.as_bytes())
-            }),
-            ("database_bytes", &|(_, second)| bytes(second.database)),
-            ("rss_bytes", &|(_, second)| bytes(second.resident)),
-            ("stall", &|(line, second)| line.run.stalls.contains(&second.number).to_string()),
-        ],
-        all,
-    )
+    Csv::of(all)
+        .column("step", |(line, _)| line.step.name.clone())
+        .column("candidate", |(line, _)| line.candidate.candidate.clone())
+        .column("repeat", |(line, _)| line.run.repeat.to_string())
+        .column("second", |(_, second)| second.number.to_string())
+        .column("elapsed_s", |(_, second)| seconds(Some(second.elapsed)))
+        .column("ips", |(_, second)| rate(second, second.inserts))
+        .column("qps", |(_, second)| rate(second, second.queries))
+        .column("dps", |(_, second)| rate(second, second.deletes))
+        .column("insert_worst_s", |(_, second)| seconds(second.insert_worst))
+        .column("query_worst_s", |(_, second)| seconds(second.query_worst))
+        .column("delete_worst_s", |(_, second)| seconds(second.delete_worst))
+        .column("cpu_s", |(_, second)| seconds(second.system.map(|used| used.cpu)))
+        .column("user_s", |(_, second)| seconds(second.system.map(|used| used.user)))
+        .column("system_s", |(_, second)| seconds(second.system.map(|used| used.system)))
+        .column("client_cpu_s", |(_, second)| seconds(second.client_cpu))
+        .column("context_switches", |(_, second)| {
+            or_empty(second.system.and_then(|used| used.context_switches))
+        })
+        .column("process_read_bytes", |(_, second)| {
+            bytes(second.system.and_then(|used| used.read_from_storage))
+        })
+        .column("process_written_bytes", |(_, second)| {
+            bytes(second.system.and_then(|used| used.written_to_storage))
+        })
+        .column("device_reads", |(_, second)| device(second, |device| device.reads))
+        .column("device_read_bytes", |(_, second)| device(second, |device| device.read.as_bytes()))
+        .column("device_writes", |(_, second)| device(second, |device| device.writes))
+        .column("device_written_bytes", |(_, second)| {
+            device(second, |device| device.written.as_bytes())
+        })
+        .column("database_bytes", |(_, second)| bytes(second.database))
+        .column("rss_bytes", |(_, second)| bytes(second.resident))
+        .column("stall", |(line, second)| line.run.stalls.contains(&second.number).to_string())
+        .text()
 }
 
 fn or_empty(value: Option<impl ToString>) -> String {

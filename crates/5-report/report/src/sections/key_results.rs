@@ -2,12 +2,11 @@
 //! A group with a single microbenchmark has no summary: it would repeat one figure.
 
 use dbdyno_text::{
-    Cell, Column, Fact, Facts, Row, Style, Table, Text, csv, decimals, left, plain, width,
+    Cell, Column, Csv, Fact, Facts, Row, Style, Table, Text, decimals, left, plain, width,
 };
-use dbdyno_units::Ratio;
 
 use super::{Output, Section, candidate, ratio_cell};
-use crate::export::ratio as exported;
+use crate::export::RatioColumns;
 use crate::figures::ratio;
 use crate::key_results::{self, Finding, KeyResult, command, steps};
 use crate::metric::{Grouping, with_clients};
@@ -212,21 +211,17 @@ fn verdict(report: &Report, metric: Metric, summary: &GroupSummary, at: &str) ->
 
 /// One line per group, number of clients and candidate.
 pub(crate) fn summary_csv(report: &Report) -> String {
-    let ratio = |value: Ratio| exported(Some(value));
-    csv(
-        &[
-            ("group", &|one: &&GroupSummary| one.group.clone()),
-            ("candidate", &|one| one.candidate.clone()),
-            ("count", &|one| one.count.to_string()),
-            ("min", &|one| ratio(one.min)),
-            ("max", &|one| ratio(one.max)),
-            ("avg", &|one| ratio(one.avg)),
-            ("median", &|one| ratio(one.median)),
-            ("stddev", &|one| decimals(one.stddev, 6)),
-            ("worst", &|one| one.worst.clone()),
-            ("best", &|one| one.best.clone()),
-            ("clients", &|one| one.clients.to_string()),
-        ],
-        &report.groups,
-    )
+    Csv::of(&report.groups)
+        .column("group", |one| one.group.clone())
+        .column("candidate", |one| one.candidate.clone())
+        .column("count", |one| one.count.to_string())
+        .ratio("min", |one| Some(one.min))
+        .ratio("max", |one| Some(one.max))
+        .ratio("avg", |one| Some(one.avg))
+        .ratio("median", |one| Some(one.median))
+        .column("stddev", |one| decimals(one.stddev, 6))
+        .column("worst", |one| one.worst.clone())
+        .column("best", |one| one.best.clone())
+        .column("clients", |one| one.clients.to_string())
+        .text()
 }

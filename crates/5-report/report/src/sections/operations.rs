@@ -2,12 +2,11 @@
 //! to the baseline, and
 //! the counters by group.
 
-use dbdyno_text::{Cell, Column, Fact, Facts, Interval, Row, Table, csv, decimals};
+use dbdyno_text::{Cell, Column, Csv, Fact, Facts, Interval, Row, Table, decimals};
 use dbdyno_units::{Nanos, Ratio, Share, grouped};
 
 use super::{Output, Section, candidate, estimate_cell, groups, interval, mark};
-use crate::export::number;
-use crate::export::ratio as exported;
+use crate::export::{RatioColumns, number};
 use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, ratio, tiny};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
@@ -271,25 +270,19 @@ pub(crate) fn latency_csv(report: &Report) -> String {
         }
     }
     let compared = |line: &Line<'_>| line.percentile.relative_of(line.row?).cloned();
-    let relative = |line: &Line<'_>| compared(line)?.relative;
-    csv(
-        &[
-            ("microbenchmark", &|line: &Line<'_>| line.of.name.clone()),
-            ("group", &|line| line.of.group.clone()),
-            ("clients", &|line| line.of.clients.to_string()),
-            ("candidate", &|line| line.candidate.to_owned()),
-            ("baseline", &|_| report.baseline.clone()),
-            ("percentile", &|line| line.percentile.name().to_owned()),
-            ("response_time_us", &|line| number(Some(line.value.as_micros_f64()))),
-            ("relative", &|line| exported(relative(line).map(|one| one.median))),
-            ("ci_low", &|line| exported(relative(line).map(|one| one.low))),
-            ("ci_high", &|line| exported(relative(line).map(|one| one.high))),
-            ("verdict", &|line| {
-                compared(line).map_or_else(String::new, |one| one.verdict.name().to_owned())
-            }),
-        ],
-        lines,
-    )
+    Csv::of(lines)
+        .column("microbenchmark", |line| line.of.name.clone())
+        .column("group", |line| line.of.group.clone())
+        .column("clients", |line| line.of.clients.to_string())
+        .column("candidate", |line| line.candidate.to_owned())
+        .column("baseline", |_| report.baseline.clone())
+        .column("percentile", |line| line.percentile.name().to_owned())
+        .column("response_time_us", |line| number(Some(line.value.as_micros_f64())))
+        .ratios(["relative", "ci_low", "ci_high"], |line| compared(line)?.relative)
+        .column("verdict", |line| {
+            compared(line).map_or_else(String::new, |one| one.verdict.name().to_owned())
+        })
+        .text()
 }
 
 pub fn relative_csv(report: &Report) -> String {
@@ -297,40 +290,35 @@ pub fn relative_csv(report: &Report) -> String {
     let lines =
         report.microbenchmarks.iter().flat_map(|of| of.rows.iter().map(move |row| (of, row)));
     let own = |(_, row): &Line<'_>, name: &str| number((Figure::named(name).of)(&row.absolute));
-    let qps = |(_, row): &Line<'_>| row.relative_qps;
-    let cpu = |(_, row): &Line<'_>| row.relative_cpu;
-    csv(
-        &[
-            ("microbenchmark", &|(of, _): &Line<'_>| of.name.clone()),
-            ("group", &|(of, _)| of.group.clone()),
-            ("candidate", &|(_, row)| row.candidate.clone()),
-            ("baseline", &|_| report.baseline.clone()),
-            ("relative_qps", &|(_, row)| exported(row.ratio(Metric::Qps))),
-            ("ci_low", &|line| exported(qps(line).map(|one| one.low))),
-            ("ci_high", &|line| exported(qps(line).map(|one| one.high))),
-            ("verdict", &|(_, row)| row.verdict.name().to_owned()),
-            ("blocks", &|(_, row)| row.blocks.to_string()),
-            ("qps", &|line| own(line, "qps")),
-            ("baseline_qps", &|(of, _)| number((Figure::named("qps").of)(&of.baseline))),
-            ("relative_cpu", &|line| exported(cpu(line).map(|one| one.median))),
-            ("cpu_us_per_query", &|line| own(line, "cpu_us_per_query")),
-            ("errors", &|(_, row)| row.absolute.errors.to_string()),
-            ("clients", &|(of, _)| of.clients.to_string()),
-            ("relative_cs", &|(_, row)| exported(row.relative_cs.map(|one| one.median))),
-            ("client_cpu_us_per_query", &|line| own(line, "client_cpu_us_per_query")),
-            ("cs_per_query", &|(_, row)| decimals(row.absolute.cs_per_query, 6)),
-            ("user_us_per_query", &|line| own(line, "user_us_per_query")),
-            ("system_us_per_query", &|line| own(line, "system_us_per_query")),
-            ("relative_cpu_ci_low", &|line| exported(cpu(line).map(|one| one.low))),
-            ("relative_cpu_ci_high", &|line| exported(cpu(line).map(|one| one.high))),
-            ("cpu_verdict", &|(_, row)| match row.is_measured(Metric::Cpu) {
-                true => row.cpu_verdict.word(Metric::Cpu).to_owned(),
-                false => String::new(),
-            }),
-            ("trusted_metric", &|(_, row)| row.trusted_metric.name().to_owned()),
-        ],
-        lines,
-    )
+    Csv::of(lines)
+        .column("microbenchmark", |(of, _)| of.name.clone())
+        .column("group", |(of, _)| of.group.clone())
+        .column("candidate", |(_, row)| row.candidate.clone())
+        .column("baseline", |_| report.baseline.clone())
+        .ratio("relative_qps", |(_, row)| row.ratio(Metric::Qps))
+        .ratio("ci_low", |(_, row)| Some(row.relative_qps?.low))
+        .ratio("ci_high", |(_, row)| Some(row.relative_qps?.high))
+        .column("verdict", |(_, row)| row.verdict.name().to_owned())
+        .column("blocks", |(_, row)| row.blocks.to_string())
+        .column("qps", |line| own(line, "qps"))
+        .column("baseline_qps", |(of, _)| number((Figure::named("qps").of)(&of.baseline)))
+        .ratio("relative_cpu", |(_, row)| Some(row.relative_cpu?.median))
+        .column("cpu_us_per_query", |line| own(line, "cpu_us_per_query"))
+        .column("errors", |(_, row)| row.absolute.errors.to_string())
+        .column("clients", |(of, _)| of.clients.to_string())
+        .ratio("relative_cs", |(_, row)| Some(row.relative_cs?.median))
+        .column("client_cpu_us_per_query", |line| own(line, "client_cpu_us_per_query"))
+        .column("cs_per_query", |(_, row)| decimals(row.absolute.cs_per_query, 6))
+        .column("user_us_per_query", |line| own(line, "user_us_per_query"))
+        .column("system_us_per_query", |line| own(line, "system_us_per_query"))
+        .ratio("relative_cpu_ci_low", |(_, row)| Some(row.relative_cpu?.low))
+        .ratio("relative_cpu_ci_high", |(_, row)| Some(row.relative_cpu?.high))
+        .column("cpu_verdict", |(_, row)| match row.is_measured(Metric::Cpu) {
+            true => row.cpu_verdict.word(Metric::Cpu).to_owned(),
+            false => String::new(),
+        })
+        .column("trusted_metric", |(_, row)| row.trusted_metric.name().to_owned())
+        .text()
 }
 
 const KEY: &str = "counted for the system under test in its slices, without the background: ins/q \
@@ -460,25 +448,20 @@ pub(crate) fn counters_csv(report: &Report) -> String {
         }
     }
     let relative = |line: &Line<'_>| line.row?.relative_counters.get(&line.figure).copied();
-    csv(
-        &[
-            ("microbenchmark", &|line: &Line<'_>| line.of.name.clone()),
-            ("group", &|line| line.of.group.clone()),
-            ("clients", &|line| line.of.clients.to_string()),
-            ("candidate", &|line| line.candidate.to_owned()),
-            ("baseline", &|_| report.baseline.clone()),
-            ("figure", &|line| line.figure.name().to_owned()),
-            ("value", &|line| decimals(Some(line.value), 6)),
-            ("relative", &|line| exported(relative(line).map(|one| one.median))),
-            ("ci_low", &|line| exported(relative(line).map(|one| one.low))),
-            ("ci_high", &|line| exported(relative(line).map(|one| one.high))),
-            ("counted_time", &|line| {
-                let turns = line.absolute.counted_time.filter(|_| line.figure.is_of_cpu());
-                decimals(turns.map(Share::as_fraction), 4)
-            }),
-        ],
-        lines,
-    )
+    Csv::of(lines)
+        .column("microbenchmark", |line| line.of.name.clone())
+        .column("group", |line| line.of.group.clone())
+        .column("clients", |line| line.of.clients.to_string())
+        .column("candidate", |line| line.candidate.to_owned())
+        .column("baseline", |_| report.baseline.clone())
+        .column("figure", |line| line.figure.name().to_owned())
+        .column("value", |line| decimals(Some(line.value), 6))
+        .ratios(["relative", "ci_low", "ci_high"], relative)
+        .column("counted_time", |line| {
+            let turns = line.absolute.counted_time.filter(|_| line.figure.is_of_cpu());
+            decimals(turns.map(Share::as_fraction), 4)
+        })
+        .text()
 }
 
 #[cfg(test)]

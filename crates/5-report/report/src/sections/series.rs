@@ -1,11 +1,11 @@
 //! Series of candidates: throughput relative to the first candidate, and the largest changes; main
 //! effects of the settings of matrices, and certain interactions.
 
-use dbdyno_text::{Cell, Column, Mark, Row, Table, Text, csv};
+use dbdyno_text::{Cell, Column, Csv, Mark, Row, Table, Text};
 use dbdyno_units::Ratio;
 
 use super::{Block, Chart, Output, Section, estimate_cell};
-use crate::export::ratio as exported;
+use crate::export::RatioColumns;
 use crate::figures::{percent_change, plus_minus, ratio};
 use crate::html::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::metric::with_clients;
@@ -173,25 +173,21 @@ fn chart(report: &Report, series: &Series, groups: &[&SeriesGroup], count: u32) 
 
 /// One line per series, microbenchmark and pair of neighbours, the largest certain change first.
 pub(crate) fn changes_csv(report: &Report) -> String {
-    type Line<'a> = (&'a Series, &'a SeriesChange);
     let lines =
         report.series.iter().flat_map(|series| series.changes.iter().map(move |one| (series, one)));
-    csv(
-        &[
-            ("series", &|(series, _): &Line<'_>| series.name.clone()),
-            ("microbenchmark", &|(_, one)| one.microbenchmark.clone()),
-            ("group", &|(_, one)| one.group.clone()),
-            ("clients", &|(_, one)| one.clients.to_string()),
-            ("from", &|(_, one)| one.from.clone()),
-            ("to", &|(_, one)| one.to.clone()),
-            ("relative_qps", &|(_, one)| exported(Some(one.ratio))),
-            ("ci_low", &|(_, one)| exported(one.relative_qps.map(|qps| qps.low))),
-            ("ci_high", &|(_, one)| exported(one.relative_qps.map(|qps| qps.high))),
-            ("verdict", &|(_, one)| one.verdict.name().to_owned()),
-            ("blocks", &|(_, one)| one.blocks.to_string()),
-        ],
-        lines,
-    )
+    Csv::of(lines)
+        .column("series", |(series, _)| series.name.clone())
+        .column("microbenchmark", |(_, one)| one.microbenchmark.clone())
+        .column("group", |(_, one)| one.group.clone())
+        .column("clients", |(_, one)| one.clients.to_string())
+        .column("from", |(_, one)| one.from.clone())
+        .column("to", |(_, one)| one.to.clone())
+        .ratio("relative_qps", |(_, one)| Some(one.ratio))
+        .ratio("ci_low", |(_, one)| Some(one.relative_qps?.low))
+        .ratio("ci_high", |(_, one)| Some(one.relative_qps?.high))
+        .column("verdict", |(_, one)| one.verdict.name().to_owned())
+        .column("blocks", |(_, one)| one.blocks.to_string())
+        .text()
 }
 
 pub(crate) const KEY: &str = "Throughput relative to the first candidate of the series, in percent: +10 is 10% more. A group is \
@@ -424,29 +420,22 @@ fn sentence(effect: &Effect, microbenchmark: &str) -> Option<String> {
 
 pub(crate) fn effects_csv(report: &Report) -> String {
     let with = |one: &Effect, of: fn(&Change) -> &String| one.with.as_ref().map(of).cloned();
-    csv(
-        &[
-            ("matrix", &|one: &&Effect| one.matrix.clone()),
-            ("microbenchmark", &|one| one.microbenchmark.clone()),
-            ("group", &|one| one.group.clone()),
-            ("clients", &|one| one.clients.to_string()),
-            ("setting", &|one| one.change.setting.clone()),
-            ("value", &|one| one.change.value.clone()),
-            ("reference", &|one| one.change.reference.clone()),
-            ("with_setting", &|one| with(one, |with| &with.setting).unwrap_or_default()),
-            ("with_value", &|one| with(one, |with| &with.value).unwrap_or_default()),
-            ("with_reference", &|one| with(one, |with| &with.reference).unwrap_or_default()),
-            ("relative_qps", &|one| exported(one.relative_qps.map(|qps| qps.median))),
-            ("ci_low", &|one| exported(one.relative_qps.map(|qps| qps.low))),
-            ("ci_high", &|one| exported(one.relative_qps.map(|qps| qps.high))),
-            ("verdict", &|one| one.verdict.name().to_owned()),
-            ("blocks", &|one| one.blocks.to_string()),
-            ("relative_cpu", &|one| exported(one.relative_cpu.map(|cpu| cpu.median))),
-            ("cpu_ci_low", &|one| exported(one.relative_cpu.map(|cpu| cpu.low))),
-            ("cpu_ci_high", &|one| exported(one.relative_cpu.map(|cpu| cpu.high))),
-        ],
-        &report.effects,
-    )
+    Csv::of(&report.effects)
+        .column("matrix", |one| one.matrix.clone())
+        .column("microbenchmark", |one| one.microbenchmark.clone())
+        .column("group", |one| one.group.clone())
+        .column("clients", |one| one.clients.to_string())
+        .column("setting", |one| one.change.setting.clone())
+        .column("value", |one| one.change.value.clone())
+        .column("reference", |one| one.change.reference.clone())
+        .column("with_setting", |one| with(one, |with| &with.setting).unwrap_or_default())
+        .column("with_value", |one| with(one, |with| &with.value).unwrap_or_default())
+        .column("with_reference", |one| with(one, |with| &with.reference).unwrap_or_default())
+        .ratios(["relative_qps", "ci_low", "ci_high"], |one| one.relative_qps)
+        .column("verdict", |one| one.verdict.name().to_owned())
+        .column("blocks", |one| one.blocks.to_string())
+        .ratios(["relative_cpu", "cpu_ci_low", "cpu_ci_high"], |one| one.relative_cpu)
+        .text()
 }
 
 #[cfg(test)]

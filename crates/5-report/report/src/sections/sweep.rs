@@ -1,10 +1,10 @@
 //! A sweep: results with more clients relative to those with fewer, and key results by number of clients.
 
-use dbdyno_text::{Cell, Column, Interval, Row, Table, csv};
+use dbdyno_text::{Cell, Column, Csv, Interval, Row, Table};
 use dbdyno_units::{Nanos, Qps, Ratio};
 
 use super::{LONGEST_NAME, Output, Section, candidate, estimate_cell, ratio_cell};
-use crate::export::{number, ratio as exported};
+use crate::export::{RatioColumns, number};
 use crate::figures::{ends, plus_minus};
 use crate::key_results::{Finding, GroupValue};
 use crate::metric::{Grouping, compared};
@@ -209,7 +209,6 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping) -> Section {
 /// One line per microbenchmark, candidate and number of clients: relative to the next smaller number, and
 /// one relative to the smallest.
 pub(crate) fn scaling_csv(report: &Report) -> String {
-    type Line<'a> = (&'a ScalingRow, &'a ScalingRatio);
     let lines = report.scaling.iter().flat_map(|row| {
         let previous = row.to_previous.as_ref();
         let smallest = row.to_smallest.as_ref().filter(|smallest| {
@@ -217,27 +216,20 @@ pub(crate) fn scaling_csv(report: &Report) -> String {
         });
         [previous, smallest].into_iter().flatten().map(move |to| (row, to))
     });
-    csv(
-        &[
-            ("microbenchmark", &|(row, _): &Line<'_>| row.microbenchmark.clone()),
-            ("group", &|(row, _)| row.group.clone()),
-            ("candidate", &|(row, _)| row.candidate.clone()),
-            ("clients", &|(row, _)| row.clients.to_string()),
-            ("than_clients", &|(_, to)| to.than_clients.to_string()),
-            ("qps", &|(row, _)| number(row.qps.map(Qps::per_second))),
-            ("relative_qps", &|(_, to)| exported(to.relative_qps.map(|qps| qps.median))),
-            ("ci_low", &|(_, to)| exported(to.relative_qps.map(|qps| qps.low))),
-            ("ci_high", &|(_, to)| exported(to.relative_qps.map(|qps| qps.high))),
-            ("verdict", &|(_, to)| to.verdict.name().to_owned()),
-            ("p99_us", &|(row, _)| number(row.p99.map(Nanos::as_micros_f64))),
-            ("relative_p99", &|(_, to)| exported(to.relative_p99.map(|p99| p99.median))),
-            ("p99_ci_low", &|(_, to)| exported(to.relative_p99.map(|p99| p99.low))),
-            ("p99_ci_high", &|(_, to)| exported(to.relative_p99.map(|p99| p99.high))),
-            ("p99_verdict", &|(_, to)| to.p99_verdict.name().to_owned()),
-            ("interleaved", &|(_, to)| if to.interleaved { "yes" } else { "no" }.to_owned()),
-        ],
-        lines,
-    )
+    Csv::of(lines)
+        .column("microbenchmark", |(row, _)| row.microbenchmark.clone())
+        .column("group", |(row, _)| row.group.clone())
+        .column("candidate", |(row, _)| row.candidate.clone())
+        .column("clients", |(row, _)| row.clients.to_string())
+        .column("than_clients", |(_, to)| to.than_clients.to_string())
+        .column("qps", |(row, _)| number(row.qps.map(Qps::per_second)))
+        .ratios(["relative_qps", "ci_low", "ci_high"], |(_, to)| to.relative_qps)
+        .column("verdict", |(_, to)| to.verdict.name().to_owned())
+        .column("p99_us", |(row, _)| number(row.p99.map(Nanos::as_micros_f64)))
+        .ratios(["relative_p99", "p99_ci_low", "p99_ci_high"], |(_, to)| to.relative_p99)
+        .column("p99_verdict", |(_, to)| to.p99_verdict.name().to_owned())
+        .column("interleaved", |(_, to)| if to.interleaved { "yes" } else { "no" }.to_owned())
+        .text()
 }
 
 /// Medians over the microbenchmarks of a group, for one candidate and number of clients.
