@@ -237,10 +237,6 @@ impl Figure {
         found.expect("figures are named in this crate")
     }
 
-    pub(crate) fn of_counter(counter: CounterFigure) -> &'static Self {
-        Self::named(counter.name())
-    }
-
     /// The name in tables of an output.
     pub(crate) const fn title(&self, output: Output) -> &'static str {
         match output {

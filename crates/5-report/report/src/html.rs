@@ -41,7 +41,7 @@ pub fn render(report: &Report) -> String {
         main {
             (page::failures_and_warnings(report))
             @if let Some(insert) = &report.insert {
-                (page::legend_bar(report))
+                div.toolbar { (page::legend(report)) }
                 (inserts::render(insert))
             } @else {
                 (page::toolbar(report))

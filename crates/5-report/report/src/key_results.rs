@@ -12,7 +12,7 @@ use dbdyno_units::{Nanos, Ratio, Share, shell_quoted};
 use serde::Serialize;
 
 use crate::figures::{percent, ratio, size_of};
-use crate::metric::{Grouping, by_clients, clients, with_clients};
+use crate::metric::{Grouping, by_clients, clients};
 use crate::model::{Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict};
 
 /// The key result of a candidate in one group, at one number of clients.
@@ -351,11 +351,6 @@ fn is_too_wide(within: Share) -> bool {
 }
 
 impl KeyResult<'_> {
-    /// The group, with the number of clients in a sweep.
-    pub(crate) fn group_label(&self, is_sweep: bool) -> String {
-        with_clients(self.group, self.clients, is_sweep)
-    }
-
     /// The findings in the order in which they are shown: by the metric to trust first, unless only
     /// throughput differs with certainty.
     pub(crate) fn findings(&self) -> Vec<&Finding> {

@@ -400,13 +400,6 @@ pub struct GroupSummary {
     pub best: String,
 }
 
-impl GroupSummary {
-    /// Whether it summarizes more than one figure.
-    pub(crate) const fn has_spread(&self) -> bool {
-        self.count > 1
-    }
-}
-
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
     pub candidate: String,

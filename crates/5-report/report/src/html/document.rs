@@ -142,7 +142,7 @@ pub(crate) fn table_with_charts(table: &Table, charts: Option<(Markup, Vec<Marku
             }
         }
     };
-    scrollable_with(table.frame, &table.caption, content)
+    scrollable(table.frame, &table.caption, content)
 }
 
 fn heading(column: &Column) -> Markup {
@@ -268,13 +268,9 @@ pub(crate) fn with_heading(id: &str, title: &str, content: Markup) -> Markup {
     }
 }
 
-/// A box with content that may be wider than the window. `label` names it for screen readers.
-pub(crate) fn scrollable(label: &str, content: Markup) -> Markup {
-    scrollable_with("", label, content)
-}
-
-/// The same with a class of the frame.
-pub(crate) fn scrollable_with(class: &str, label: &str, content: Markup) -> Markup {
+/// A box with content that may be wider than the window, with a class. `label` names it for screen
+/// readers.
+pub(crate) fn scrollable(class: &str, label: &str, content: Markup) -> Markup {
     let space = if class.is_empty() { "" } else { " " };
     html! {
         div class={ "scroll" (space) (class) } tabindex="0" role="region" aria-label=(label) {
@@ -373,7 +369,7 @@ pub(crate) fn heat_table(series: &Series, is_sweep: bool) -> Markup {
             }
         }
     };
-    scrollable("Throughput over the series", content)
+    scrollable("", "Throughput over the series", content)
 }
 
 fn heat_row(row: &SeriesRow, is_sweep: bool) -> Markup {

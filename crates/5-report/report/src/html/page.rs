@@ -144,13 +144,8 @@ fn toggle(label: &str, name: &str, choices: [(&str, &str); 2], set: usize) -> Ma
     }
 }
 
-/// The legend of an insert benchmark, which has no toggles.
-pub(super) fn legend_bar(report: &Report) -> Markup {
-    html! { div.toolbar { (legend(report)) } }
-}
-
 /// The candidates' markers; in an insert benchmark the baseline has its own lines, too.
-fn legend(report: &Report) -> Markup {
+pub(super) fn legend(report: &Report) -> Markup {
     html! {
         ul.legend aria-label="Markers of the candidates" {
             @if report.insert.is_some() {

@@ -230,13 +230,6 @@ impl Change {
     }
 }
 
-impl Effect {
-    /// Whether it is an interaction that is certain.
-    pub fn is_certain_interaction(&self) -> bool {
-        self.with.is_some() && matches!(self.verdict, Verdict::Better | Verdict::Worse)
-    }
-}
-
 /// Candidates in an order, such as the releases of a server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {

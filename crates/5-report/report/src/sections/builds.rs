@@ -227,7 +227,9 @@ fn build_remarks(build: &Audited<'_>) -> Vec<String> {
     if !audit.warnings.is_empty() {
         remarks.push(format!("warnings: {}", counted(&audit.warnings)));
     }
-    remarks.extend(build.remark_on_sizes().map(str::to_owned));
+    if build.build.bolted {
+        remarks.push("BOLT keeps the code that it moved: sizes do not compare".to_owned());
+    }
     if !audit.from_objects {
         remarks.push("read from the linked file only: its objects no longer exist".to_owned());
     }
@@ -235,22 +237,14 @@ fn build_remarks(build: &Audited<'_>) -> Vec<String> {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Audited<'a> {
-    pub(crate) candidate: &'a CandidateRecord,
-    pub(crate) build: &'a BuildRecord,
-    pub(crate) audit: &'a AuditRecord,
-}
-
-impl Audited<'_> {
-    /// A remark for builds whose sizes cannot be compared with the others'.
-    pub(crate) fn remark_on_sizes(&self) -> Option<&'static str> {
-        let remark = "BOLT keeps the code that it moved: sizes do not compare";
-        self.build.bolted.then_some(remark)
-    }
+struct Audited<'a> {
+    candidate: &'a CandidateRecord,
+    build: &'a BuildRecord,
+    audit: &'a AuditRecord,
 }
 
 /// The audited candidates of a report, baseline first, without the control.
-pub(crate) fn audited(report: &Report) -> Vec<Audited<'_>> {
+fn audited(report: &Report) -> Vec<Audited<'_>> {
     let candidates = report.candidates.iter().filter(|one| one.role != Role::Control);
     candidates
         .filter_map(|candidate| {
@@ -261,7 +255,7 @@ pub(crate) fn audited(report: &Report) -> Vec<Audited<'_>> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Property {
+enum Property {
     Objects,
     Optimization,
     Lto,
@@ -273,9 +267,9 @@ pub(crate) enum Property {
 
 /// A property of a build: the value of most objects, and the exceptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Value {
-    pub(crate) most: String,
-    pub(crate) rest: Vec<String>,
+struct Value {
+    most: String,
+    rest: Vec<String>,
 }
 
 impl Property {
@@ -361,13 +355,13 @@ pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<St
 }
 
 /// Checks with their numbers of findings: `optimization-level (7), lto-partial (2)`.
-pub(crate) fn counted(tallies: &[NamedCount]) -> String {
+fn counted(tallies: &[NamedCount]) -> String {
     let one = |tally: &NamedCount| format!("{} ({})", tally.name, grouped(tally.count));
     tallies.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// `1 file`, `905 files`.
-pub(crate) fn files(count: u64) -> String {
+fn files(count: u64) -> String {
     match count {
         1 => "1 file".to_owned(),
         many => format!("{} files", grouped(many)),
@@ -375,7 +369,7 @@ pub(crate) fn files(count: u64) -> String {
 }
 
 /// Numbers of files without a counterpart in the baseline or the build.
-pub(crate) fn unmatched(only_here: u64, only_in_baseline: u64) -> Option<String> {
+fn unmatched(only_here: u64, only_in_baseline: u64) -> Option<String> {
     let here = (only_here > 0).then(|| format!("{} only here", files(only_here)));
     let there =
         (only_in_baseline > 0).then(|| format!("{} only in the baseline", files(only_in_baseline)));

@@ -102,7 +102,7 @@ fn table(report: &Report, results: &[KeyResult<'_>]) -> Table {
         let more = result.more_time.map_or_else(String::new, |more| more.words());
         table.push(Row::new([
             Cell::text(result.candidate),
-            Cell::text(result.group_label(report.is_sweep())),
+            Cell::text(with_clients(result.group, result.clients, report.is_sweep())),
             Cell::text(first.unwrap_or_default()).class("strong"),
             Cell::text(also.unwrap_or_default()),
             Cell::text(more),
@@ -119,7 +119,7 @@ pub(crate) fn summaries(
     output: Output,
 ) -> Section {
     let all = report.summaries_of(metric, grouping);
-    let all: Vec<&GroupSummary> = all.iter().filter(|summary| summary.has_spread()).collect();
+    let all: Vec<&GroupSummary> = all.iter().filter(|summary| summary.count > 1).collect();
     let mut section = Section::new("groups", "Groups");
     section.about = format!("{}, {}", metric.title(), metric.better());
     if output == Output::Terminal {

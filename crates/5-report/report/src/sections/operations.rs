@@ -252,35 +252,26 @@ pub(crate) fn measurements(report: &Report, member: &MicrobenchmarkRows) -> Tabl
 
 /// One line per candidate, microbenchmark and percentile.
 pub(crate) fn latency_csv(report: &Report) -> String {
-    struct Line<'a> {
-        of: &'a MicrobenchmarkRows,
-        candidate: &'a str,
-        percentile: Percentile,
-        value: Nanos,
-        row: Option<&'a Compared>,
-    }
-    let mut lines = Vec::new();
-    for of in &report.microbenchmarks {
-        for (candidate, own, row) in measured(report, of) {
-            let Some(latency) = &own.latency else { continue };
-            lines.extend(Percentile::ALL.map(|percentile| {
-                let value = percentile.of(latency);
-                Line { of, candidate: &candidate.name, percentile, value, row }
-            }));
-        }
-    }
-    let compared = |line: &Line<'_>| line.percentile.relative_of(line.row?).cloned();
+    let lines = report.microbenchmarks.iter().flat_map(|of| {
+        measured(report, of).into_iter().flat_map(move |(candidate, own, row)| {
+            let line = move |percentile: Percentile| {
+                let compared = row.and_then(|row| percentile.relative_of(row));
+                Some((of, candidate, percentile, percentile.of(own.latency.as_ref()?), compared))
+            };
+            Percentile::ALL.into_iter().filter_map(line)
+        })
+    });
     Csv::of(lines)
-        .column("microbenchmark", |line| line.of.name.clone())
-        .column("group", |line| line.of.group.clone())
-        .column("clients", |line| line.of.clients.to_string())
-        .column("candidate", |line| line.candidate.to_owned())
+        .column("microbenchmark", |(of, ..)| of.name.clone())
+        .column("group", |(of, ..)| of.group.clone())
+        .column("clients", |(of, ..)| of.clients.to_string())
+        .column("candidate", |(_, candidate, ..)| candidate.name.clone())
         .column("baseline", |_| report.baseline.clone())
-        .column("percentile", |line| line.percentile.name().to_owned())
-        .column("response_time_us", |line| number(Some(line.value.as_micros_f64())))
-        .ratios(["relative", "ci_low", "ci_high"], |line| compared(line)?.relative)
-        .column("verdict", |line| {
-            compared(line).map_or_else(String::new, |one| one.verdict.name().to_owned())
+        .column("percentile", |(_, _, percentile, ..)| percentile.name().to_owned())
+        .column("response_time_us", |(.., value, _)| number(Some(value.as_micros_f64())))
+        .ratios(["relative", "ci_low", "ci_high"], |(.., compared)| compared.as_ref()?.relative)
+        .column("verdict", |(.., compared)| {
+            compared.map_or_else(String::new, |one| one.verdict.name().to_owned())
         })
         .text()
 }
@@ -390,7 +381,8 @@ fn multiplexed(report: &Report) -> Option<Share> {
 }
 
 fn of_groups(report: &Report, output: Output) -> Table {
-    let figures = CounterFigure::OF_GROUPS.map(|counter| Figure::of_counter(counter).title(output));
+    let figures =
+        CounterFigure::OF_GROUPS.map(|counter| Figure::named(counter.name()).title(output));
     let columns = [Column::group("group"), Column::name("candidate"), Column::number("count")];
     let columns = columns.into_iter().chain(figures.map(Column::number));
     let mut table = Table::new(columns)
@@ -422,43 +414,24 @@ fn of_groups(report: &Report, output: Output) -> Table {
 
 /// One line per candidate, microbenchmark and counter figure.
 pub(crate) fn counters_csv(report: &Report) -> String {
-    struct Line<'a> {
-        of: &'a MicrobenchmarkRows,
-        candidate: &'a str,
-        absolute: &'a Absolute,
-        row: Option<&'a Compared>,
-        figure: CounterFigure,
-        value: f64,
-    }
-    let mut lines = Vec::new();
-    for of in &report.microbenchmarks {
-        let rows = of.rows.iter().map(|row| (row.candidate.as_str(), &row.absolute, Some(row)));
-        for (candidate, absolute, row) in
-            std::iter::once((report.baseline.as_str(), &of.baseline, None)).chain(rows)
-        {
-            let counters = absolute.counters.iter();
-            lines.extend(counters.map(|(figure, value)| Line {
-                of,
-                candidate,
-                absolute,
-                row,
-                figure: *figure,
-                value: *value,
-            }));
-        }
-    }
-    let relative = |line: &Line<'_>| line.row?.relative_counters.get(&line.figure).copied();
+    let lines = report.microbenchmarks.iter().flat_map(|of| {
+        measured(report, of).into_iter().flat_map(move |one| {
+            one.1.counters.iter().map(move |(figure, value)| (of, one, *figure, *value))
+        })
+    });
     Csv::of(lines)
-        .column("microbenchmark", |line| line.of.name.clone())
-        .column("group", |line| line.of.group.clone())
-        .column("clients", |line| line.of.clients.to_string())
-        .column("candidate", |line| line.candidate.to_owned())
+        .column("microbenchmark", |(of, ..)| of.name.clone())
+        .column("group", |(of, ..)| of.group.clone())
+        .column("clients", |(of, ..)| of.clients.to_string())
+        .column("candidate", |(_, (candidate, ..), ..)| candidate.name.clone())
         .column("baseline", |_| report.baseline.clone())
-        .column("figure", |line| line.figure.name().to_owned())
-        .column("value", |line| decimals(Some(line.value), 6))
-        .ratios(["relative", "ci_low", "ci_high"], relative)
-        .column("counted_time", |line| {
-            let turns = line.absolute.counted_time.filter(|_| line.figure.is_of_cpu());
+        .column("figure", |(.., figure, _)| figure.name().to_owned())
+        .column("value", |(.., value)| decimals(Some(*value), 6))
+        .ratios(["relative", "ci_low", "ci_high"], |(_, (.., row), figure, _)| {
+            row.as_ref()?.relative_counters.get(figure).copied()
+        })
+        .column("counted_time", |(_, (_, own, _), figure, _)| {
+            let turns = own.counted_time.filter(|_| figure.is_of_cpu());
             decimals(turns.map(Share::as_fraction), 4)
         })
         .text()

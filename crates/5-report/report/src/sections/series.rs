@@ -68,7 +68,8 @@ fn groups_table(series: &Series, groups: &[&SeriesGroup]) -> Table {
 }
 
 fn changes(section: &mut Section, report: &Report, series: &Series, output: Output) {
-    let listed = series.listed();
+    let listed: Vec<&SeriesChange> =
+        series.changes.iter().filter(|change| change.is_listed()).collect();
     let (first, rest) = listed.split_at(listed.len().min(LISTED));
     let table = |changes: &[&SeriesChange]| changes_table(report, series, changes);
     let mut about = series.about_changes(report);
@@ -215,11 +216,6 @@ impl Series {
         short_names(&self.candidates)
     }
 
-    /// The changes that are more than noise, or have no interval; the largest first.
-    pub(crate) fn listed(&self) -> Vec<&SeriesChange> {
-        self.changes.iter().filter(|change| change.is_listed()).collect()
-    }
-
     /// What the list of changes contains, and what chance explains.
     pub(crate) fn about_changes(&self, report: &Report) -> String {
         let count = |is: &dyn Fn(&SeriesChange) -> bool| {
@@ -350,7 +346,8 @@ impl<'r> EffectTable<'r> {
             .collect();
         let changes = rows.first().map(|(_, all)| all.iter().map(|one| &one.change).collect());
         let all: Vec<&Effect> = effects.iter().filter(|one| one.with.is_some()).collect();
-        let certain = all.iter().filter(|one| one.is_certain_interaction());
+        let certain =
+            all.iter().filter(|one| matches!(one.verdict, Verdict::Better | Verdict::Worse));
         let mut interactions: Vec<String> =
             certain.filter_map(|one| sentence(one, &title(one))).collect();
         let unknown = all.iter().filter(|one| !one.verdict.has_interval()).count();

@@ -52,26 +52,56 @@ fn medians(report: &Report, grouping: Grouping) -> Table {
     let columns = labels.into_iter().chain(pairs.map(Column::number));
     let caption = "More clients against fewer";
     let mut table = Table::new(columns).class("matrix").caption(caption);
-    let medians = by_group(report, grouping);
-    for of_one in medians.chunk_by(|a, b| (a.group, a.candidate) == (b.group, b.candidate)) {
-        let first = &of_one[0];
-        for (what, metric, of) in known_metrics(&medians) {
-            let labels = [
-                Cell::text(first.group),
-                candidate(report, first.candidate, first.role),
-                Cell::text(what),
-            ];
-            let cells = numbers.iter().skip(1).map(|clients| {
-                let found = of_one.iter().find(|one| one.clients == *clients).and_then(of);
-                found.map_or_else(Cell::dash, |(median, verdict)| {
-                    ratio_cell(median, metric, verdict)
-                })
-            });
-            let row = Row::new(labels.into_iter().chain(cells));
-            table.push(row.faint(first.role == Role::Control));
+    for group in grouping.groups(&report.microbenchmarks).into_keys() {
+        for one in &report.candidates {
+            for (what, metric, of) in FIGURES {
+                let at =
+                    |pair: &[u32]| median(report, (grouping, group), &one.name, pair, (metric, of));
+                let medians: Vec<Option<(Ratio, Verdict)>> = numbers.windows(2).map(at).collect();
+                if medians.iter().all(Option::is_none) {
+                    continue;
+                }
+                let labels =
+                    [Cell::text(group), candidate(report, &one.name, one.role), Cell::text(what)];
+                let cells = medians.into_iter().map(|median| {
+                    median.map_or_else(Cell::dash, |(ratio, verdict)| {
+                        ratio_cell(ratio, metric, verdict)
+                    })
+                });
+                let row = Row::new(labels.into_iter().chain(cells));
+                table.push(row.faint(one.role == Role::Control));
+            }
         }
     }
     table
+}
+
+type Figure = fn(&ScalingRatio) -> (Option<Estimate>, Verdict);
+
+/// What is compared between numbers of clients, with the metric whose sense of better it shares.
+const FIGURES: [(&str, Metric, Figure); 2] = [
+    ("QPS", Metric::Qps, |to| (to.relative_qps, to.verdict)),
+    ("p99", Metric::Cpu, |to| (to.relative_p99, to.p99_verdict)),
+];
+
+/// The median of a group for one candidate, with one of two numbers of clients relative to the smaller.
+fn median(
+    report: &Report,
+    (grouping, group): (Grouping, &str),
+    candidate: &str,
+    pair: &[u32],
+    (metric, of): (Metric, Figure),
+) -> Option<(Ratio, Verdict)> {
+    let rows = report.scaling.iter().filter(|row| {
+        let own = match grouping {
+            Grouping::Five => &row.group,
+            Grouping::Three => &row.three_group,
+        };
+        (own.as_str(), row.candidate.as_str(), row.clients) == (group, candidate, pair[1])
+    });
+    // A microbenchmark without results with the smaller number is left out.
+    let ratios = rows.filter_map(|row| row.to_previous.as_ref());
+    of_group(metric, ratios.filter(|to| to.than_clients == pair[0]).map(of))
 }
 
 /// Each microbenchmark relative to the next smaller number of clients, on a terminal.
@@ -232,74 +262,6 @@ pub(crate) fn scaling_csv(report: &Report) -> String {
         .text()
 }
 
-/// Medians over the microbenchmarks of a group, for one candidate and number of clients.
-struct GroupScaling<'a> {
-    group: &'a str,
-    candidate: &'a str,
-    role: Role,
-    clients: u32,
-    /// Throughput relative to the next smaller number of clients.
-    qps: Option<(Ratio, Verdict)>,
-    /// p99 relative to the next smaller number of clients.
-    p99: Option<(Ratio, Verdict)>,
-}
-
-/// A median of a group with its verdict.
-type GroupMedian = fn(&GroupScaling<'_>) -> Option<(Ratio, Verdict)>;
-
-/// The metrics that are known of any group, with the metric whose sense of better they share. A run may lack
-/// the response times of its slices.
-fn known_metrics(medians: &[GroupScaling<'_>]) -> Vec<(&'static str, Metric, GroupMedian)> {
-    let all: [(_, _, GroupMedian); 2] =
-        [("QPS", Metric::Qps, |one| one.qps), ("p99", Metric::Cpu, |one| one.p99)];
-    all.into_iter().filter(|(.., of)| medians.iter().any(|one| of(one).is_some())).collect()
-}
-
-/// The medians of all groups, without the smallest number of clients, in the order of group,
-/// candidate and number of clients.
-fn by_group(report: &Report, grouping: Grouping) -> Vec<GroupScaling<'_>> {
-    let group_of = |row: &'_ ScalingRow| match grouping {
-        Grouping::Five => row.group.clone(),
-        Grouping::Three => row.three_group.clone(),
-    };
-    let mut medians = Vec::new();
-    for (group, _) in grouping.groups(&report.microbenchmarks) {
-        for candidate in &report.candidates {
-            for numbers in report.clients().windows(2) {
-                let (than_clients, clients) = (numbers[0], numbers[1]);
-                let rows = report.scaling.iter().filter(|row| {
-                    (row.clients, &row.candidate) == (clients, &candidate.name)
-                        && group_of(row) == group
-                });
-                // A microbenchmark without results with the smaller number is left out.
-                let ratios: Vec<&ScalingRatio> = rows
-                    .filter_map(|row| row.to_previous.as_ref())
-                    .filter(|ratio| ratio.than_clients == than_clients)
-                    .collect();
-                if ratios.is_empty() {
-                    continue;
-                }
-                medians.push(GroupScaling {
-                    group,
-                    candidate: &candidate.name,
-                    role: candidate.role,
-                    clients,
-                    qps: of_group(
-                        Metric::Qps,
-                        ratios.iter().map(|one| (one.relative_qps, one.verdict)),
-                    ),
-                    // As for CPU time, less is better.
-                    p99: of_group(
-                        Metric::Cpu,
-                        ratios.iter().map(|one| (one.relative_p99, one.p99_verdict)),
-                    ),
-                });
-            }
-        }
-    }
-    medians
-}
-
 /// The median of the ratios that have a verdict, and its verdict by the rule for all groups.
 fn of_group(
     metric: Metric,
@@ -329,15 +291,16 @@ mod tests {
     #[test]
     fn group_has_the_median_and_the_verdict_of_key_results() {
         let report = sample::sweep();
-        let groups = by_group(&report, Grouping::Five);
-        // Two groups of one microbenchmark, three candidates, seven steps after the first.
-        assert_eq!(groups.len(), 2 * 3 * 7);
-        let first = &groups[0];
-        assert_eq!((first.candidate, first.clients), ("innodb", 2));
-        let (qps, verdict) = first.qps.unwrap();
-        assert!((1.5..2.0).contains(&qps.get()), "{qps}");
-        assert_eq!(verdict, Verdict::Better);
-        assert_eq!(first.p99.unwrap().1, Verdict::Worse);
+        let table = medians(&report, Grouping::Five);
+        // Two groups of one microbenchmark, three candidates, two figures; seven steps after the first.
+        assert_eq!(table.rows.len(), 2 * 3 * 2);
+        assert!(table.rows.iter().all(|row| row.cells.len() == 3 + 7));
+        let first = &table.rows[0].cells;
+        assert_eq!((first[1].text.as_str(), table.columns[3].title.as_str()), ("innodb", "2 : 1"));
+        let qps: f64 = first[3].text.parse().unwrap();
+        assert!((1.5..2.0).contains(&qps), "{qps}");
+        assert_eq!(first[3].verdict.unwrap().0, Verdict::Better.tone());
+        assert_eq!(table.rows[1].cells[3].verdict.unwrap().0, Verdict::Worse.tone());
     }
 
     #[test]
