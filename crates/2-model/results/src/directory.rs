@@ -23,13 +23,11 @@ impl RunDirectory {
         Self(path.to_owned())
     }
 
-    /// The directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The database of the run.
     #[must_use]
     pub fn database(&self) -> PathBuf {
         self.0.join("run.sqlite")
@@ -66,10 +64,7 @@ pub enum NotOwn {
          directory",
         geteuid().as_raw()
     )]
-    Owner {
-        /// The user ID of its owner.
-        owner: u32,
-    },
+    Owner { owner: u32 },
     /// All users can write to it.
     #[error("has mode {0:04o}, with which all users can write to it: use `chmod o-w`")]
     Writable(u32),

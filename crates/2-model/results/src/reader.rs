@@ -35,7 +35,6 @@ impl RunReader {
         Ok(Self { directory, database })
     }
 
-    /// The directory of the run.
     #[must_use]
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
@@ -65,7 +64,6 @@ impl RunReader {
         Ok(self.find_meta(MAY_HAVE_SCHEMAS)?.as_deref() != Some("false"))
     }
 
-    /// The experiment's name.
     pub fn name(&self) -> Result<String, ResultsError> {
         self.meta("name")
     }
@@ -75,12 +73,10 @@ impl RunReader {
         identity::read(&self.database).map_err(|source| self.failed(source))
     }
 
-    /// The name of the baseline.
     pub fn baseline(&self) -> Result<String, ResultsError> {
         self.meta("baseline")
     }
 
-    /// The text of the experiment file.
     pub fn experiment_text(&self) -> Result<String, ResultsError> {
         self.meta("experiment_text")
     }
@@ -97,7 +93,6 @@ impl RunReader {
         self.experiment().ok().map(|stored: StoredExperiment| stored.schedule.restarts)
     }
 
-    /// The experiment's settings for reports: label and value.
     pub fn settings(&self) -> Result<Vec<(String, String)>, ResultsError> {
         self.parse("the settings", &self.meta("settings")?)
     }
@@ -154,7 +149,6 @@ impl RunReader {
         stored.map(|json| self.parse("the extension", &json)).transpose()
     }
 
-    /// The sessions, in order.
     pub fn sessions(&self) -> Result<Vec<SessionRecord>, ResultsError> {
         let rows = self.rows("SELECT json, elapsed_ns FROM session ORDER BY id", |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))

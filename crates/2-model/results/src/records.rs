@@ -14,11 +14,8 @@ use serde_json::Value;
 /// The data of a new run.
 #[derive(Clone, Debug)]
 pub struct NewRun {
-    /// The experiment's name.
     pub name: String,
-    /// The name of the baseline.
     pub baseline: String,
-    /// The text of the experiment file.
     pub experiment_text: String,
     /// The experiment with all defaults filled in.
     pub experiment: Value,
@@ -101,17 +98,13 @@ pub struct StoredSchedule {
 /// The parameters of the insert benchmark that reports need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InsertPlanRecord {
-    /// Number of clients.
     pub clients: u32,
-    /// Number of tables.
     pub tables: u32,
-    /// Number of repeats.
     pub repeats: u32,
     /// A second with less than this share of the step's median throughput is a write stall.
     pub stall: Share,
     /// A step that inserts less than this share of its rate did not sustain it.
     pub sustained: Share,
-    /// The steps, in order.
     pub steps: Vec<InsertStepPlan>,
 }
 
@@ -120,7 +113,6 @@ pub struct InsertPlanRecord {
 pub struct InsertStepPlan {
     /// Its published name.
     pub name: String,
-    /// Description.
     pub what: String,
     /// Whether it runs queries.
     pub queries: bool,
@@ -135,15 +127,11 @@ pub struct InsertStepPlan {
 pub struct InsertStepRecord {
     /// Row ID; ignored when writing.
     pub id: i64,
-    /// The repeat, from 0.
     pub repeat: u32,
     /// The candidate's position within the repeat.
     pub position: u32,
-    /// The candidate's number.
     pub candidate: u32,
-    /// The step's number.
     pub step: u32,
-    /// The step's name.
     pub name: String,
     /// Source of its data and caches.
     pub started_from: StartedFrom,
@@ -210,7 +198,6 @@ pub struct CandidateRecord {
     pub role: Role,
     /// The system, such as `sqlite`.
     pub system: String,
-    /// The system's version.
     pub version: String,
     /// The storage engine, such as `innodb`; `None` if the system has only one.
     pub engine: Option<String>,
@@ -274,15 +261,9 @@ pub enum OriginRecord {
         release: Option<ReleaseRecord>,
     },
     /// An existing server.
-    Server {
-        /// Its address, without user and password.
-        address: String,
-    },
+    Server { address: String },
     /// Imported results.
-    Imported {
-        /// The imported file.
-        file: String,
-    },
+    Imported { file: String },
 }
 
 /// The release that a program is from.
@@ -298,7 +279,6 @@ pub struct ReleaseRecord {
 /// The properties of a build that reports need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildRecord {
-    /// The variant's name.
     pub variant: String,
     /// What its profile was collected from, as text; `None` without a profile.
     pub trained_on: Option<String>,
@@ -316,7 +296,6 @@ pub struct BuildRecord {
     pub library_sha256: String,
     /// Size of the machine code in the library.
     pub text_size: Bytes,
-    /// The library's file.
     pub file_size: Bytes,
     /// Size of the library after `strip`; `None` if unknown.
     pub stripped_size: Option<Bytes>,
@@ -354,7 +333,6 @@ pub struct AuditRecord {
     pub hardening: Vec<NamedCount>,
     /// Violations that the experiment ignores, by check.
     pub ignored: Vec<NamedCount>,
-    /// Warnings, by check.
     pub warnings: Vec<NamedCount>,
     /// Differences from the baseline's command lines; `None` for the baseline, and if the baseline
     /// has no audit.
@@ -390,7 +368,6 @@ pub struct CommandLineDifference {
     pub added: Vec<String>,
     /// Flags only in the baseline.
     pub removed: Vec<String>,
-    /// Number of files.
     pub files: u64,
     /// Some of these files.
     pub examples: Vec<String>,
@@ -399,9 +376,7 @@ pub struct CommandLineDifference {
 /// One uninterrupted part of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SessionRecord {
-    /// Start time, RFC 3339.
     pub started: String,
-    /// dbdyno's version.
     pub version: String,
     /// Facts about the host for reports: label and value, in display order.
     pub host: Vec<(String, String)>,
@@ -429,24 +404,19 @@ pub struct SessionRecord {
 /// A condition that may distort the results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// The finding.
     pub what: String,
     /// What to do about it.
     pub advice: String,
 }
 
-/// One slice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SliceRecord {
-    /// The microbenchmark's number.
     pub microbenchmark: u32,
     /// Number of restarts of the instances for this microbenchmark before this slice.
     pub restart: u32,
-    /// The block's number.
     pub block: u32,
     /// Its position in the block.
     pub position: u32,
-    /// The candidate's number.
     pub candidate: u32,
     /// Whether it is a warm-up slice.
     pub warmup: bool,
@@ -492,11 +462,9 @@ pub struct FailureRecord {
     /// Whether a later session completed what this failure had stopped. Determined when reading;
     /// ignored when writing.
     pub recovered: bool,
-    /// The candidate's number.
     pub candidate: u32,
     /// The microbenchmark's number; `None` if outside of any microbenchmark.
     pub microbenchmark: Option<u32>,
-    /// The operation.
     pub at: String,
     pub reason: String,
 }
@@ -517,7 +485,6 @@ impl FailureRecord {
 /// The state of a candidate's instance at one time of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateSnapshotRecord {
-    /// The candidate's number.
     pub candidate: u32,
     /// The time, such as `before the first microbenchmark`.
     pub at: String,
@@ -527,7 +494,6 @@ pub struct StateSnapshotRecord {
 /// An optimization of a running server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizationRecord {
-    /// The candidate's number.
     pub candidate: u32,
     /// The microbenchmark during which it was sampled.
     pub trained_with: u32,

@@ -107,13 +107,11 @@ impl RunWriter {
         Ok(Self { directory, identity, database, session: 0, _lock: lock })
     }
 
-    /// The directory of the run.
     #[must_use]
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
     }
 
-    /// The identity of the run.
     #[must_use]
     pub fn identity(&self) -> &RunIdentity {
         &self.identity
@@ -134,7 +132,6 @@ impl RunWriter {
         .map(|id| self.session = id)
     }
 
-    /// Replace the record of the session.
     pub fn update_session(&mut self, record: &SessionRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing the session", |database| {
@@ -204,7 +201,6 @@ impl RunWriter {
         })
     }
 
-    /// Replace the record of a candidate.
     pub fn update_candidate(
         &mut self,
         number: u32,
@@ -216,7 +212,6 @@ impl RunWriter {
         })
     }
 
-    /// Store a failure or a loss.
     pub fn add_failure(&mut self, failure: &FailureRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing a failure", |database| {

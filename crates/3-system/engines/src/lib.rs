@@ -27,7 +27,6 @@ pub trait Engine: Clone + Send + 'static {
     /// Whether all connections share one cache, so that reading the data through one warms it for all.
     const SHARES_CACHE: bool;
 
-    /// The version that the system reports.
     fn version(&self) -> String;
 
     /// Build options and settings that the system reports: names and values. Those that are known to
@@ -89,7 +88,6 @@ pub trait Engine: Clone + Send + 'static {
     /// The names of all tables of the run, sorted.
     fn table_names(&self, connection: &mut Self::Connection) -> Result<Vec<String>, Error>;
 
-    /// Opens a connection and applies the settings.
     fn connect(&self) -> Result<Self::Connection, Error>;
 
     /// Creates the table, fills it with the rows from `next`, then creates the index.
@@ -125,7 +123,6 @@ pub type NextRow<'a> = &'a mut dyn FnMut(&mut Params) -> bool;
 /// One of dbdyno's tables and its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// The table's name.
     pub name: String,
     /// The name of the index on `k`.
     pub index: String,
@@ -145,7 +142,6 @@ fn column(connection: &mut impl Connection, sql: &str) -> Result<Vec<String>, Er
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-/// The error of a statement.
 fn failed(doing: impl Into<String>, message: impl Into<String>) -> Error {
     let (doing, message) = (doing.into(), message.into());
     Error { doing, message, code: None, kind: ErrorKind::Statement }

@@ -31,14 +31,12 @@ pub(crate) fn rows_of(run: &RunIdentity) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Who created a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchemaOwner {
     /// There is no such schema.
     None,
     /// This run; with the tables that the marker lists.
     ThisRun(Vec<String>),
-    /// Another run.
     OtherRun(RunIdentity),
     /// Not dbdyno, or it is unknown which run; with the reason.
     Unknown(String),

@@ -26,13 +26,11 @@ pub struct ServerEngine<D> {
 pub trait Dialect: Clone + Send + 'static {
     type Connection: NonBlockingConnection + Send;
 
-    /// The version that the server reports.
     fn server_version(connection: &Self::Connection) -> &str;
 
     /// A connection with which a schema can be created.
     fn connect_to_server(settings: &ServerAccess) -> Result<Self::Connection, Error>;
 
-    /// A connection to the schema.
     fn connect(settings: &ServerAccess) -> Result<Self::Connection, Error>;
 
     /// See [`Engine::options`].
@@ -60,7 +58,6 @@ pub trait Schemas: Dialect {
     /// Drops the schema from a private server, if it exists.
     fn drop_private(connection: &mut Self::Connection, schema: &str) -> Result<(), Error>;
 
-    /// Who created the schema.
     fn owner(
         connection: &mut Self::Connection,
         schema: &str,

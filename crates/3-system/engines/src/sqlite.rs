@@ -13,13 +13,10 @@ use crate::{Engine, NextRow, Table, busy, column, failed};
 /// SQLite's settings; the texts are values of pragmas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Bytes per page.
     pub page_size: Bytes,
     /// Page cache, per connection.
     pub cache_size: Bytes,
-    /// `journal_mode`.
     pub journal_mode: String,
-    /// `synchronous`.
     pub synchronous: String,
 }
 

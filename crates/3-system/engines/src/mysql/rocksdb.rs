@@ -90,7 +90,6 @@ fn level(connection: &mut MySqlConnection, level: &str, figure: &str) -> Result<
     )
 }
 
-/// Size of the data files.
 pub(super) fn data_size(connection: &mut MySqlConnection) -> Result<Bytes, Error> {
     Ok(Bytes::from_bytes(level(connection, "Sum", "SizeBytes")?))
 }

@@ -118,7 +118,6 @@ fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
     Ok(())
 }
 
-/// Number of rows in these tables.
 fn rows(connection: &mut MySqlConnection, tables: &[String]) -> Result<u64, Error> {
     tables.iter().try_fold(0, |sum, table| {
         let sql = format!("SELECT COUNT(*) FROM {}", quoted_name(table));

@@ -232,7 +232,6 @@ fn with_advice(error: Error) -> Error {
     }
 }
 
-/// Executes statements in a transaction.
 fn transaction(connection: &mut PostgresConnection, sql: &str) -> Result<(), Error> {
     let done = connection.run(&format!("BEGIN; {sql}; COMMIT"));
     if done.is_err() {

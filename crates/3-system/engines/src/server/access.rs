@@ -13,14 +13,13 @@ use rcgen::{CertificateParams, KeyPair};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::private_dir::remove_file_if_exists;
 use super::systems::server_program;
 use super::user::ServerUser;
+use super::user::remove_file_if_exists;
 
 /// How a worker reaches a server and where its tables are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerAccess {
-    /// The database system.
     pub system: ServerSystem,
     /// Storage engine for new tables; `None` for the server's default.
     pub engine: Option<StorageEngine>,
@@ -28,7 +27,6 @@ pub struct ServerAccess {
     pub target: Target,
     /// Schema for dbdyno's tables.
     pub schema: String,
-    /// How statements are sent.
     pub statements: StatementMode,
     /// The run that owns the schema; `None` on a private server, which belongs to the run as a whole.
     pub owner: Option<RunIdentity>,

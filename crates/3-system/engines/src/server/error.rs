@@ -18,7 +18,6 @@ pub struct ServerError {
 
 #[derive(Debug)]
 struct LogExcerpt {
-    /// The last lines.
     tail: String,
     /// `None` if the file was removed.
     file: Option<PathBuf>,
@@ -78,7 +77,6 @@ impl ServerError {
         self.message.clone()
     }
 
-    /// Whether the disk is full.
     #[must_use]
     pub const fn is_storage_full(&self) -> bool {
         self.is_storage_full

@@ -23,13 +23,11 @@ use super::user::ServerUser;
 /// A server program on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Installation {
-    /// The database system.
     pub system: ServerSystem,
     /// The server program, links resolved.
     pub program: PathBuf,
     /// Its version as printed, such as `10.11.19-MariaDB`.
     pub version: String,
-    /// Size of the program file.
     pub file_size: Bytes,
     /// SHA-256 of the program file, 64 hexadecimal digits.
     pub sha256: String,
@@ -61,7 +59,6 @@ pub(crate) fn is_executable(file: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Paths joined by commas.
 pub(crate) fn join_paths(paths: &[PathBuf]) -> String {
     let names: Vec<_> = paths.iter().map(|path| path.as_os_str()).collect();
     names.join(OsStr::new(", ")).to_string_lossy().into_owned()
@@ -157,7 +154,6 @@ pub fn server_user(server_system: ServerSystem) -> Result<Option<(u32, u32)>, Se
 pub struct InstalledRelease {
     /// The name to use in an experiment, such as `8.0.37`.
     pub name: String,
-    /// The server program.
     pub program: PathBuf,
 }
 
@@ -249,7 +245,6 @@ struct Roots {
     homes: Vec<PathBuf>,
     /// dbdeployer's directory of MySQL and its forks, if the user moved it.
     sandbox_binaries: Option<PathBuf>,
-    /// The root of the file system.
     system: PathBuf,
 }
 

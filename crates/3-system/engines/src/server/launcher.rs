@@ -89,7 +89,6 @@ impl Launcher {
         Ok(ChildGuard::new(child, data))
     }
 
-    /// Runs the command to its end.
     pub(crate) fn run(
         &self,
         doing: &str,

@@ -186,7 +186,6 @@ impl Server {
         self.log.failure(doing, how, self.server_dir.path())
     }
 
-    /// Process id of the server's main process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.processes.pid()

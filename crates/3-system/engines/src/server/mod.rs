@@ -7,9 +7,9 @@
 //!
 //! The modules form layers; each uses only those before it:
 //!
-//! 1. `error`, `user`, `private_dir`, `postgres_lock`: no other module of `server`
+//! 1. `error`, `user`, `postgres_lock`: no other module of `server`
 //! 2. `process`, `registry`: which servers run, and killing those that outlived their owner
-//! 3. `server_dir`, `server_dirs`: where data, logs and sockets are
+//! 3. `server_dirs`: where data, logs and sockets are
 //! 4. `launcher`: running programs
 //! 5. `systems`: the trait that systems implement; MariaDB, MySQL, PostgreSQL
 //! 6. `access`, `installation`, `plan`, `process_search`, `lifecycle`: work for any system
@@ -21,11 +21,9 @@ mod launcher;
 mod lifecycle;
 mod plan;
 mod postgres_lock;
-mod private_dir;
 mod process;
 mod process_search;
 mod registry;
-mod server_dir;
 mod server_dirs;
 mod systems;
 mod user;
@@ -36,5 +34,4 @@ pub use installation::{Installation, InstalledRelease, installed_releases, serve
 pub use lifecycle::{Server, initialise};
 pub use plan::{DataShape, DiskEstimate, PROPERTIES, Property, ServerPlan, check_settings};
 pub use process_search::{ProcessDoubt, ProcessFound, ProcessSearch};
-pub use server_dir::ServerDir;
-pub use server_dirs::{ServerDirs, external_servers};
+pub use server_dirs::{ServerDir, ServerDirs, external_servers};

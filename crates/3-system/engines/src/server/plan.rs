@@ -10,11 +10,8 @@ use super::{Installation, ServerError};
 /// Amount of data and number of clients; determines the sizes of caches and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataShape {
-    /// Number of tables.
     pub tables: u32,
-    /// Rows per table.
     pub rows: u64,
-    /// Concurrent connections.
     pub clients: u32,
 }
 
@@ -49,7 +46,6 @@ impl ServerPlan {
         &self.settings
     }
 
-    /// The program.
     #[must_use]
     pub fn installation(&self) -> &Installation {
         &self.installation
@@ -61,7 +57,6 @@ impl ServerPlan {
         self.engine
     }
 
-    /// The requested durability of a commit.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.durability
@@ -223,7 +218,6 @@ impl DiskEstimate {
         Self { tables: Bytes::from_bytes(tables), overhead: Bytes::from_bytes(overhead) }
     }
 
-    /// The sum.
     #[must_use]
     pub fn total(self) -> Bytes {
         self.tables + self.overhead

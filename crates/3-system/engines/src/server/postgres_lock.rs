@@ -10,7 +10,7 @@ use std::path::Path;
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_units::Bytes;
 
-use super::private_dir::remove_file_if_exists;
+use super::user::remove_file_if_exists;
 
 /// The lock file in the data directory of a running server.
 pub(crate) const LOCK_FILE: &str = "postmaster.pid";

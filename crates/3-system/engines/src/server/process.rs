@@ -21,12 +21,10 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) struct ServerProcess {
     #[serde(flatten)]
     pub(crate) identity: ProcessIdentity,
-    /// The program file.
     pub(crate) program: PathBuf,
 }
 
 impl ServerProcess {
-    /// The process with this id.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let identity = ProcessIdentity::of(pid)?;
         let program = identity.program()?;

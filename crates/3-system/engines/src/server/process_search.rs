@@ -16,9 +16,7 @@ const TOLERANCE: Duration = Duration::from_secs(2);
 /// The server whose process is searched for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSearch {
-    /// The program.
     pub system: ServerSystem,
-    /// Where it listens.
     pub address: Address,
     /// The process that the experiment names.
     pub named: Option<u32>,
@@ -26,7 +24,6 @@ pub struct ProcessSearch {
     pub run_age: Option<Duration>,
 }
 
-/// What was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessFound {
     /// The process; `None` if it is not known.
@@ -114,12 +111,10 @@ impl ProcessDoubt {
     }
 }
 
-/// The process of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Choice {
     /// This process. If it could not be verified, why not.
     Process(u32, Option<ProcessDoubt>),
-    /// It is not known.
     Unknown(ProcessDoubt),
     /// `pid` is wrong: why, and what to do.
     Wrong(String),

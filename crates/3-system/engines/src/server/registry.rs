@@ -13,22 +13,20 @@ use serde::{Deserialize, Serialize};
 
 use super::ServerError;
 use super::error::system;
-use super::private_dir::{
+use super::process::ServerProcess;
+use super::user::{
     PREFIX, create_dir, create_private_dir, is_own_dir, is_world_traversable, remove_dir_if_exists,
 };
-use super::process::ServerProcess;
 use super::user::{ServerUser, is_root};
 
 /// The lock that the owner holds until it exits.
 pub(super) const LOCK: &str = "lock";
 
-/// The file's name.
 pub(super) const FILE: &str = "owner.json";
 
 /// Suffix of a directory that is still being created.
 pub(super) const INCOMPLETE_SUFFIX: &str = ".new";
 
-/// The content of `owner.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RegistryFile {
     /// Boot id: process ids are valid for one boot only.
@@ -39,11 +37,9 @@ pub(super) struct RegistryFile {
     pub(super) servers: Vec<RegisteredServer>,
 }
 
-/// A running server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RegisteredServer {
     pub(super) process: ServerProcess,
-    /// Its data directory.
     #[serde(rename = "home")]
     pub(super) data: PathBuf,
 }
@@ -130,7 +126,6 @@ impl ProcessRegistry {
         user.map_or(Ok(()), |user| user.own(&directory))
     }
 
-    /// Removes a socket directory.
     pub(crate) fn remove_socket_dir(&self, name: &str) {
         // If it fails, the directory is removed with the whole registry.
         let _ = remove_dir_if_exists(&self.socket_dir(name));

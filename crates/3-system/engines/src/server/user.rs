@@ -1,10 +1,14 @@
-use std::ffi::CString;
-use std::io;
-use std::path::Path;
+//! The user that servers run as, and directories of dbdyno where other users can write, too.
 
+use std::ffi::CString;
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Gid, Uid};
 use rustix::process::geteuid;
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
-use rustix::{fs::Gid, fs::Uid};
 
 /// The user that a server runs as, if not the user of dbdyno itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,4 +91,57 @@ impl ServerUser {
 /// Whether dbdyno can become another user.
 pub(crate) fn is_root() -> bool {
     geteuid().is_root()
+}
+
+/// Prefix of the names of dbdyno's directories in `/tmp` and `/var/tmp`.
+pub(super) const PREFIX: &str = "dbdyno-";
+
+/// Creates a directory with a random name that only this user can list and, where servers run as
+/// another user, all users can traverse.
+pub(super) fn create_private_dir(base: &Path, suffix: &str) -> io::Result<PathBuf> {
+    let mut builder = tempfile::Builder::new();
+    let directory = builder.prefix(PREFIX).suffix(suffix).tempdir_in(base)?.keep();
+    std::fs::set_permissions(&directory, Permissions::from_mode(traversable_mode()))?;
+    Ok(directory)
+}
+
+pub(super) fn create_dir(path: &Path, mode: u32) -> io::Result<()> {
+    DirBuilder::new().mode(mode).create(path)
+}
+
+/// The mode of a directory that the servers' user must traverse to reach its own.
+pub(super) fn traversable_mode() -> u32 {
+    if is_root() { 0o711 } else { 0o700 }
+}
+
+/// Whether `path` is a directory of this user, and not a link, which another user could have placed.
+pub(super) fn is_own_dir(path: &Path) -> bool {
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw())
+}
+
+/// Whether all users can traverse `path` and its parents.
+pub(super) fn is_world_traversable(path: &Path) -> io::Result<bool> {
+    let path = path.canonicalize()?;
+    for directory in path.ancestors() {
+        if directory.metadata()?.mode() & 0o001 == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+pub(super) fn remove_dir_if_exists(path: &Path) -> io::Result<()> {
+    ignore_missing(std::fs::remove_dir_all(path))
+}
+
+pub(super) fn remove_file_if_exists(path: &Path) -> io::Result<()> {
+    ignore_missing(std::fs::remove_file(path))
+}
+
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }

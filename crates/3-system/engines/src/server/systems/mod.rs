@@ -14,14 +14,13 @@ use super::error::system;
 use super::installation::ProgramFiles;
 use super::launcher::Launcher;
 use super::plan::{DiskRequest, Property, SettingsRequest};
-use super::private_dir::remove_file_if_exists;
+use super::user::remove_file_if_exists;
 use super::{Network, ServerDir, ServerError, ServerPlan};
 
 /// The constants of a database system, and functions that systems share.
 pub(crate) struct ProgramFacts {
     /// Names of the program file, the preferred one first.
     pub(crate) names: &'static [&'static str],
-    /// The Debian package that contains it.
     pub(crate) package: &'static str,
     /// The user that the package creates for the server.
     pub(crate) user: &'static str,
@@ -74,7 +73,6 @@ pub(crate) struct ReleaseFolders {
 
 /// What differs between database systems in the life cycle of a private server.
 pub(crate) trait ServerProgram: Sync {
-    /// The constants of the system.
     fn facts(&self) -> ProgramFacts;
 
     /// Parses the output of `--version`: a version such as `10.11.19-MariaDB`, or why the program is not usable.
@@ -150,7 +148,6 @@ mod mysql;
 mod mysql_config;
 mod postgres;
 
-/// The implementation for a system.
 pub(super) fn server_program(system: ServerSystem) -> &'static dyn ServerProgram {
     match system {
         ServerSystem::MariaDb => &mariadb::MariaDb,

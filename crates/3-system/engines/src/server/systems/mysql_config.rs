@@ -18,7 +18,6 @@ use super::super::systems::{ProgramFacts, ReleaseFolders};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan};
 use super::write_config;
 
-/// File name of the socket.
 const SOCKET: &str = "s";
 
 const MIB: u64 = 1 << 20;
@@ -233,7 +232,6 @@ fn megabytes(bytes: u64, step: u64) -> String {
     format!("{}M", bytes.div_ceil(step * MIB) * step)
 }
 
-/// Settings with their values.
 #[derive(Default)]
 pub(crate) struct SettingsList(pub(crate) Vec<(String, String)>);
 
@@ -308,7 +306,6 @@ pub(crate) fn version_word(printed: &str) -> Option<&str> {
     words.next().filter(|word| word.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Directories to search after those in `PATH`.
 fn search_dirs() -> Vec<PathBuf> {
     ["/usr/sbin", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/libexec"]
         .map(PathBuf::from)

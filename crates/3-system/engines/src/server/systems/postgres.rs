@@ -22,10 +22,8 @@ use super::super::systems::{ProgramFacts, ReleaseFolders, ServerProgram};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan, plan, postgres_lock};
 use super::{too_old, unrecognised, write_config};
 
-/// PostgreSQL.
 pub(crate) struct Postgres;
 
-/// The Debian package.
 const PACKAGE: &str = "postgresql";
 
 /// Limit for creating a data directory, which usually takes about a second.
@@ -34,7 +32,6 @@ const INITIALISE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Debian's directory, with a subdirectory per version.
 const DEBIAN_DIR: &str = "/usr/lib/postgresql";
 
-/// The superuser of a private server.
 const USER: &str = ACCOUNT;
 
 /// A database that every server has.
@@ -355,7 +352,6 @@ fn canonical_name(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }
 
-/// The text of the configuration file.
 pub(crate) fn text(settings: &[(&str, String)]) -> String {
     let mut text = "# Written by dbdyno at each start of the server.\n".to_owned();
     for (name, value) in settings {
