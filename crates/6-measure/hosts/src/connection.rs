@@ -1,15 +1,16 @@
 //! dbdyno's side of a connection to an agent.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{fmt, io, thread};
 
 use dbdyno_drivers::verifier;
 use dbdyno_engines::server::Network;
@@ -17,16 +18,13 @@ use dbdyno_machine::{ProcessIdentity, Signal};
 use dbdyno_types::server::ServerSystem;
 use dbdyno_units::Nanos;
 use rustix::fs::OFlags;
-use serde::de::IgnoredAny;
 
-use crate::copy::{LibcVersion, Program};
-use crate::network_path::{NetworkPath, Timing};
 use crate::protocol::{
-    self, Answer, AnyRequest, HEARTBEAT, LONGEST_ANSWER, LOST_AFTER, Request, line_of,
+    Answer, AnyRequest, HEARTBEAT, LONGEST_ANSWER, LOST_AFTER, Request, line_of,
 };
-use crate::{HostError, ssh};
+use crate::ssh::{LibcVersion, Program};
+use crate::{HostError, protocol, ssh};
 
-/// Random bytes of a password.
 const PASSWORD_BYTES: usize = 24;
 
 /// How many requests and connections are timed.
@@ -41,7 +39,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// How a host is reached.
 #[derive(Clone, Copy, Debug)]
 pub struct HostOptions<'a> {
-    /// Its name in the experiment.
     pub name: &'a str,
     /// The destination for ssh.
     pub ssh: &'a str,
@@ -134,7 +131,6 @@ impl HostConnection {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Its name in the experiment.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
@@ -249,8 +245,11 @@ impl Shared {
         match serde_json::from_slice(&answer) {
             Ok(Answer::Done(reply)) => Ok(reply),
             Ok(Answer::Failed(failed)) => Err(HostError::failed_on(&self.name, failed)),
-            Ok(Answer::Alive) => Err(HostError::lost(&self.name, "unexpected answer".to_owned())),
-            Err(error) => Err(HostError::lost(&self.name, format!("unexpected answer: {error}"))),
+            Ok(Answer::Alive) => unreachable!("it is not passed on"),
+            Err(error) => {
+                self.link.lose(format!("invalid answer: {error}"));
+                Err(self.lost())
+            }
         }
     }
 
@@ -336,6 +335,7 @@ impl Link {
     /// Passes on answers until the end of the output.
     fn read(&self, mut output: BufReader<ChildStdout>, answers: &Sender<Vec<u8>>) {
         let mut greeted = false;
+        let alive = line_of(&Answer::<()>::Alive).unwrap_or_default();
         let reason = loop {
             let mut line = Vec::new();
             match output.by_ref().take(LONGEST_ANSWER).read_until(b'\n', &mut line) {
@@ -347,17 +347,18 @@ impl Link {
                 Err(error) => break format!("reading from ssh: {error}"),
             }
             *lock(&self.heard) = Instant::now();
-            match serde_json::from_slice::<Answer<IgnoredAny>>(&line) {
-                Ok(Answer::Alive) => {}
-                Ok(_) => {
+            // Answers are read where they are waited for: a profile has megabytes.
+            match Answer::starts(&line) {
+                true => {
                     greeted = true;
                     if answers.send(line).is_err() {
                         break "it was ended".to_owned();
                     }
                 }
+                false if line == alive => {}
                 // A login shell may print something first.
-                Err(_) if !greeted => {}
-                Err(error) => break format!("invalid answer: {error}"),
+                false if !greeted => {}
+                false => break "invalid answer".to_owned(),
             }
         };
         self.lose(reason);
@@ -392,7 +393,6 @@ impl Link {
         }
     }
 
-    /// Waits for ssh to exit.
     fn wait(&self, timeout: Duration) {
         let started = Instant::now();
         while matches!(lock(&self.child).try_wait(), Ok(None)) && started.elapsed() < timeout {
@@ -451,6 +451,86 @@ impl Drop for Shared {
     }
 }
 
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A round trip from which on the network takes most of the time of a short query.
+const DOMINATES: Nanos = Nanos::from_micros(200);
+
+/// The addresses of the load generator and the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkPath {
+    pub host: IpAddr,
+    /// This machine's, as the host sees it.
+    pub client: IpAddr,
+}
+
+impl NetworkPath {
+    /// Resolves an address, and finds the local address that reaches it.
+    pub(crate) fn find(address: &str) -> Result<Self, String> {
+        let mut resolved = (address, 0).to_socket_addrs().map_err(|error| {
+            format!("{error}; set `address` to the address that the load generator can reach")
+        })?;
+        let host = resolved.next().ok_or("it has no IP address")?.ip();
+        if host.is_loopback() || host.is_unspecified() {
+            return Err(
+                "it is an address of this machine; set `address` to that of the host".into()
+            );
+        }
+        let any: IpAddr = if host.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+        // Sends nothing, but the kernel chooses the route.
+        let client = UdpSocket::bind((any, 0))
+            .and_then(|socket| socket.connect((host, 9)).and_then(|()| socket.local_addr()));
+        let client = client.map_err(|error| format!("there is no route to it: {error}"))?.ip();
+        Ok(Self { host, client })
+    }
+
+    /// The median time of `count` connections to this port.
+    pub(crate) fn round_trip(self, port: u16, count: u32) -> Result<Nanos, String> {
+        let mut times = Vec::new();
+        for _ in 0..count {
+            let started = Instant::now();
+            TcpStream::connect_timeout(&SocketAddr::from((self.host, port)), TIMEOUT).map_err(
+                |error| format!("port {port}: {error}; a firewall must let all ports through"),
+            )?;
+            times.push(Nanos::from(started.elapsed()));
+        }
+        times.sort();
+        Ok(times[times.len() / 2])
+    }
+}
+
+/// How long answers take from a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Median time of a request to the agent, over ssh.
+    pub agent: Nanos,
+    /// Median round trip of the network: the time of a TCP connection.
+    pub network: Nanos,
+    /// The host's clock minus this machine's, in nanoseconds.
+    pub clock_offset: i64,
+}
+
+impl Timing {
+    /// The figures in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let (offset, sign) = (self.clock_offset.unsigned_abs(), self.clock_offset >= 0);
+        let sign = if sign { "ahead" } else { "behind" };
+        format!(
+            "network round trip {}, agent answers in {}, clock {} {sign}",
+            self.network,
+            self.agent,
+            Nanos::from_nanos(offset)
+        )
+    }
+
+    /// Whether the network takes most of the time of a short query.
+    #[must_use]
+    pub fn network_dominates(&self) -> bool {
+        self.network >= DOMINATES
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -489,5 +569,27 @@ mod tests {
         assert_eq!(one.0.len(), 2 * PASSWORD_BYTES);
         assert_ne!(one.0, other.0);
         assert!(!format!("{one:?}").contains(&one.0));
+    }
+
+    #[test]
+    fn addresses_of_this_machine_only_are_refused() {
+        for address in ["127.0.0.1", "::1", "0.0.0.0", "localhost"] {
+            assert!(NetworkPath::find(address).is_err(), "{address}");
+        }
+        let unknown = NetworkPath::find("no-such-host.invalid").unwrap_err();
+        assert!(unknown.contains("set `address`"), "{unknown}");
+    }
+
+    #[test]
+    fn timing_is_described() {
+        let timing = Timing {
+            agent: Nanos::from_micros(210),
+            network: Nanos::from_micros(48),
+            clock_offset: -1_500_000,
+        };
+        let expected = "network round trip 48 µs, agent answers in 210 µs, clock 1.5 ms behind";
+        assert_eq!(timing.describe(), expected);
+        assert!(!timing.network_dominates());
+        assert!(Timing { network: Nanos::from_micros(250), ..timing }.network_dominates());
     }
 }

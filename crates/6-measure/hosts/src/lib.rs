@@ -10,18 +10,15 @@
 
 pub mod agent;
 mod connection;
-mod copy;
 mod local;
-mod network_path;
 mod program_tree;
 pub mod protocol;
 mod remote;
 mod server_host;
 mod ssh;
 
-pub use connection::{HostConnection, HostOptions};
+pub use connection::{HostConnection, HostOptions, NetworkPath, Timing};
 pub use local::{LocalHost, LocalServer};
-pub use network_path::{NetworkPath, Timing};
 pub use program_tree::{CopyProgress, ProgramTree};
 pub use remote::HostMonitor;
 pub use server_host::{HostError, RunningServer, ServerHost, ServerKey, ServerStart};

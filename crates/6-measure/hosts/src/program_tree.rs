@@ -26,7 +26,6 @@ const PART: usize = 128 << 10;
 /// Parts that are sent before the first is answered.
 const WINDOW: usize = 8;
 
-/// The interval of progress messages.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long another dbdyno may take to make the same copy.

@@ -18,7 +18,6 @@ use dbdyno_worker::protocol::{Reading, StepReading, StepUsages, TimedUsage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Interval of heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// Maximum length of an answer: that of a profile.
@@ -27,7 +26,6 @@ pub(crate) const LONGEST_ANSWER: u64 = 64 << 20;
 /// The connection is lost if nothing was heard for this time.
 pub const LOST_AFTER: Duration = Duration::from_secs(12);
 
-/// A request to an agent.
 pub trait Request: Into<AnyRequest> {
     type Reply: Serialize + DeserializeOwned;
 }
@@ -84,17 +82,11 @@ requests! {
     Plan(Box<PlanRequest>) -> Box<ServerPlan>;
     /// Listen at this address for this number of connections, to measure the network; tell the port.
     Listen(IpAddr, u32) -> u16;
-    /// Tell whether complete data exists.
     Exists(String) -> bool;
-    /// Create a data directory.
     Initialise(Box<ServerPlan>, String) -> ();
-    /// Remove a data directory.
     Remove(String) -> ();
-    /// Copy a data directory.
     Copy(String, String) -> ();
-    /// Rename a data directory.
     Rename(String, String) -> ();
-    /// Start a server.
     Start(Box<StartRequest>) -> Started;
     /// Find the process of a server that somebody else started.
     Find(ProcessSearch) -> ProcessFound;
@@ -105,7 +97,6 @@ requests! {
     StartSampling(u32, ServerOptions) -> ();
     /// End sampling, and make code that counts; tell whether executions are to be counted.
     EndSampling(u32) -> bool;
-    /// Start counting executions.
     StartCounting(u32) -> ();
     /// Wait for the end of counting.
     EndCounting(u32) -> ();
@@ -149,6 +140,13 @@ impl<T> From<Result<T, Failed>> for Answer<T> {
     }
 }
 
+impl Answer<()> {
+    /// How the line of an answer begins, other than that to a heartbeat.
+    pub(crate) fn starts(line: &[u8]) -> bool {
+        ["{\"done\":", "{\"failed\":"].iter().any(|start| line.starts_with(start.as_bytes()))
+    }
+}
+
 /// The line of a request or an answer.
 pub(crate) fn line_of(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
@@ -161,21 +159,17 @@ pub(crate) fn line_of(value: &impl Serialize) -> io::Result<Vec<u8>> {
 pub struct TreeEntry {
     /// Its path in the tree; a directory comes before what is in it.
     pub path: PathBuf,
-    /// What it is.
     pub kind: EntryKind,
 }
 
-/// The kind of a [`TreeEntry`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryKind {
     Directory,
     File {
-        /// Its size in bytes.
         size: u64,
         /// The SHA-256 of its content, 64 hexadecimal digits.
         sha256: String,
-        /// Whether it may be executed.
         executable: bool,
     },
     /// A symbolic link with this target.
@@ -205,7 +199,6 @@ pub enum TreeState {
     Busy,
 }
 
-/// A server to find.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanRequest {
     pub system: ServerSystem,
@@ -214,7 +207,6 @@ pub struct PlanRequest {
     pub program: Option<PathBuf>,
     /// The name of an installed release, if no program is given.
     pub release: Option<String>,
-    /// The durability of commits.
     pub durability: Durability,
     /// Settings that override dbdyno's.
     pub configuration: Vec<(String, String)>,
@@ -222,7 +214,6 @@ pub struct PlanRequest {
     pub shape: DataShape,
 }
 
-/// A server to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartRequest {
     pub plan: ServerPlan,
@@ -235,7 +226,6 @@ pub struct StartRequest {
     pub count: bool,
 }
 
-/// A running server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Started {
     /// Its number, for further requests.
@@ -252,7 +242,6 @@ pub struct Started {
     pub time: Nanos,
 }
 
-/// Why something failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
     /// The reason, in one line.
@@ -262,11 +251,16 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// A reason in one line.
     #[must_use]
     pub fn because(reason: impl std::fmt::Display) -> Self {
         let brief = reason.to_string();
         Self { whole: brief.clone(), brief }
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::because(error)
     }
 }
 

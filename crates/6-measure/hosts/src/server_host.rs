@@ -76,7 +76,6 @@ pub trait RunningServer {
     /// the copy recovers everything that was committed.
     fn copy_paused(&self, to: &str) -> Result<(), HostError>;
 
-    /// Shuts it down cleanly.
     fn stop(self: Box<Self>) -> Result<(), HostError>;
 
     /// Starts sampling it for the live optimizer. What was sampled before is forgotten.
@@ -143,7 +142,6 @@ impl HostError {
         self.with(&self.failed.brief)
     }
 
-    /// Whether the connection is lost.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
         self.is_lost

@@ -64,7 +64,6 @@ impl AgentDir {
         &self.path
     }
 
-    /// The data directory for servers.
     pub(super) fn data(&self) -> PathBuf {
         self.path.join("data")
     }

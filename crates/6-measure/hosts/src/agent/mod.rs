@@ -2,7 +2,6 @@
 
 mod directory;
 mod programs;
-mod readings;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -21,14 +20,13 @@ use dbdyno_worker::ServerMonitor;
 
 use crate::connection::now;
 use crate::protocol::{
-    self as p, Answer, AnyRequest, Failed, PlanRequest, StartRequest, Started, line_of,
+    self as p, Answer, AnyRequest, Failed, PlanRequest, Request, StartRequest, Started, line_of,
 };
-use crate::{HostError, LocalHost, LocalServer, RunningServer, ServerHost};
+use crate::{LocalHost, LocalServer, RunningServer, ServerHost};
 
 use directory::{AgentDir, is_of_agent};
 use programs::Programs;
-use readings::Readings;
-use watch::{Answers, Watch, answer};
+use watch::{Answers, Readings, Watch, answer};
 
 pub use directory::guard;
 
@@ -61,7 +59,6 @@ pub fn serve(program: PathBuf) -> io::Result<()> {
     answered
 }
 
-/// Answers requests until the end.
 fn answer_all(
     requests: &Receiver<AnyRequest>,
     servers: &mut Servers,
@@ -78,14 +75,31 @@ fn answer_all(
     Ok(())
 }
 
-/// All servers of an agent.
+/// Answers one of these requests; others are not for an open agent.
+macro_rules! answer_each {
+    ($request:ident { $($name:ident($($field:ident),*) => $reply:expr,)* }) => {
+        match $request {
+            $(AnyRequest::$name(p::$name($($field),*)) => {
+                reply_to::<p::$name>(|| Ok($reply))
+            })*
+            _ => {
+                let failed = Failed::because("not a request for an open agent");
+                line_of(&Answer::<()>::Failed(failed))
+            }
+        }
+    };
+}
+
+fn reply_to<R: Request>(reply: impl FnOnce() -> Result<R::Reply, Failed>) -> io::Result<Vec<u8>> {
+    answer::<R>(reply())
+}
+
 struct Servers {
     machine: LocalHost,
     /// The servers that this agent started.
     running: BTreeMap<u32, LocalServer>,
     /// Those of all servers, also of those that somebody else started.
     readings: Readings,
-    /// The copies of servers' programs.
     programs: Programs,
     next: u32,
 }
@@ -108,98 +122,46 @@ impl Servers {
     }
 
     fn answer(&mut self, request: AnyRequest) -> io::Result<Vec<u8>> {
-        use AnyRequest as Any;
-        match request {
-            Any::Open(_)
-            | Any::Heartbeat(_)
-            | Any::Read(_)
-            | Any::ReadStep(_)
-            | Any::LeadIn(_)
-            | Any::End(_) => {
-                let failed = Failed::because("not a request for an open agent");
-                line_of(&Answer::<()>::Failed(failed))
-            }
-            Any::Time(_) => answer::<p::Time>(Ok(now())),
-            Any::Machine(_) => {
-                let cpus = fs::read_to_string("/proc/cpuinfo");
-                answer::<p::Machine>(cpus.map_err(Failed::because))
-            }
-            Any::FreeSpace(_) => answer::<p::FreeSpace>(Ok(self.free_space())),
-            Any::OpenTree(p::OpenTree(name)) => {
-                answer::<p::OpenTree>(self.programs.open(&name).map_err(Failed::because))
-            }
-            Any::FillTree(p::FillTree(entries)) => {
-                answer::<p::FillTree>(self.programs.fill(entries).map_err(Failed::because))
-            }
-            Any::Put(p::Put(part)) => {
-                answer::<p::Put>(self.programs.put(&part).map_err(Failed::because))
-            }
-            Any::FinishTree(_) => {
-                answer::<p::FinishTree>(self.programs.finish().map_err(Failed::because))
-            }
-            Any::Plan(p::Plan(request)) => {
-                answer::<p::Plan>(plan(*request).map(Box::new).map_err(Failed::from))
-            }
-            Any::Listen(p::Listen(address, count)) => answer::<p::Listen>(listen(address, count)),
-            Any::Exists(p::Exists(name)) => answer::<p::Exists>(Ok(self.machine.exists(&name))),
-            Any::Initialise(p::Initialise(plan, name)) => {
-                answer::<p::Initialise>(self.machine.initialise(&plan, &name).map_err(Failed::from))
-            }
-            Any::Remove(p::Remove(name)) => {
-                answer::<p::Remove>(self.machine.remove(&name).map_err(Failed::from))
-            }
-            Any::Copy(p::Copy(from, to)) => {
-                answer::<p::Copy>(self.machine.copy(&from, &to).map_err(Failed::from))
-            }
-            Any::Rename(p::Rename(from, to)) => {
-                answer::<p::Rename>(self.machine.rename(&from, &to).map_err(Failed::from))
-            }
-            Any::Start(p::Start(request)) => answer::<p::Start>(self.start(*request)),
-            Any::Find(p::Find(search)) => answer::<p::Find>(search.run().map_err(Failed::because)),
-            Any::Watch(p::Watch(pid, count)) => answer::<p::Watch>(self.watch(pid, count)),
-            Any::StartSampling(p::StartSampling(number, options)) => {
-                answer::<p::StartSampling>(self.with(number, |one| one.start_sampling(options)))
-            }
-            Any::EndSampling(p::EndSampling(number)) => {
-                answer::<p::EndSampling>(self.with(number, LocalServer::end_sampling))
-            }
-            Any::StartCounting(p::StartCounting(number)) => {
-                answer::<p::StartCounting>(self.with(number, LocalServer::start_counting))
-            }
-            Any::EndCounting(p::EndCounting(number)) => {
-                answer::<p::EndCounting>(self.with(number, LocalServer::end_counting))
-            }
-            Any::Optimize(p::Optimize(number)) => {
-                answer::<p::Optimize>(self.with(number, LocalServer::optimize).map(Box::new))
-            }
-            Any::OptimizeBy(p::OptimizeBy(number, options, profile, source)) => {
-                let by = |one: &mut LocalServer| one.optimize_by(options, &profile, source);
-                answer::<p::OptimizeBy>(self.with(number, by).map(Box::new))
-            }
-            Any::Ended(p::Ended(number)) => answer::<p::Ended>(Ok(self.ended(number))),
-            Any::Stop(p::Stop(number)) => {
-                self.readings.remove(number);
-                let server = self.running.remove(&number).map(Box::new);
-                let stopped = server.map_or(Ok(()), |server| server.stop());
-                answer::<p::Stop>(stopped.map_err(Failed::from))
-            }
-            Any::Kill(p::Kill(number)) => {
-                self.readings.remove(number);
-                drop(self.running.remove(&number));
-                answer::<p::Kill>(Ok(()))
-            }
-        }
+        answer_each!(request {
+            Time() => now(),
+            Machine() => fs::read_to_string("/proc/cpuinfo")?,
+            FreeSpace() => self.free_space(),
+            OpenTree(name) => self.programs.open(&name)?,
+            FillTree(entries) => self.programs.fill(entries)?,
+            Put(part) => self.programs.put(&part)?,
+            FinishTree() => self.programs.finish()?,
+            Plan(request) => Box::new(plan(*request)?),
+            Listen(address, count) => listen(address, count)?,
+            Exists(name) => self.machine.exists(&name),
+            Initialise(plan, name) => self.machine.initialise(&plan, &name)?,
+            Remove(name) => self.machine.remove(&name)?,
+            Copy(from, to) => self.machine.copy(&from, &to)?,
+            Rename(from, to) => self.machine.rename(&from, &to)?,
+            Start(request) => self.start(*request)?,
+            Find(search) => search.run().map_err(Failed::because)?,
+            Watch(pid, count) => self.watch(pid, count)?,
+            StartSampling(number, options) => self.server(number)?.start_sampling(options)?,
+            EndSampling(number) => self.server(number)?.end_sampling()?,
+            StartCounting(number) => self.server(number)?.start_counting()?,
+            EndCounting(number) => self.server(number)?.end_counting()?,
+            Optimize(number) => Box::new(self.server(number)?.optimize()?),
+            OptimizeBy(number, options, profile, source) =>
+                Box::new(self.server(number)?.optimize_by(options, &profile, source)?),
+            Ended(number) => self.ended(number),
+            Stop(number) => self.remove_server(number).map_or(Ok(()), |server| server.stop())?,
+            Kill(number) => drop(self.remove_server(number)),
+        })
     }
 
-    /// Does something with a server that this agent started.
-    fn with<T>(
-        &mut self,
-        number: u32,
-        work: impl FnOnce(&mut LocalServer) -> Result<T, HostError>,
-    ) -> Result<T, Failed> {
+    /// A server that this agent started.
+    fn server(&mut self, number: u32) -> Result<&mut LocalServer, Failed> {
         let server = self.running.get_mut(&number);
-        let server = server.ok_or_else(|| Failed::because("there is no such server"))?;
-        Ok(work(server)?)
+        server.ok_or_else(|| Failed::because("there is no such server"))
+    }
+
+    fn remove_server(&mut self, number: u32) -> Option<Box<LocalServer>> {
+        self.readings.remove(number);
+        self.running.remove(&number).map(Box::new)
     }
 
     fn ended(&mut self, number: u32) -> Option<Failed> {
@@ -231,7 +193,6 @@ impl Servers {
         Some((chosen.to_owned(), DiskFacts::of(root)?.free))
     }
 
-    /// A new number.
     fn number(&mut self) -> u32 {
         let number = self.next;
         self.next += 1;

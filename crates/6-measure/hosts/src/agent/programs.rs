@@ -24,7 +24,6 @@ use crate::protocol::{EntryKind, FilePart, TreeEntry, TreeState};
 /// Copies that were not used for this time are removed.
 const UNUSED_AFTER: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// The copies of an agent.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     /// The locks of those that are used.

@@ -1,17 +1,22 @@
-//! The threads of an agent that notice when nobody needs it any more.
+//! The threads of an agent that notice when nobody needs it any more, and the readings of servers' usage. They are taken
+//! on the thread that reads requests: waking another one can take longer than a reading.
 
-use std::io::{self, BufRead, Write, stdin, stdout};
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
-use dbdyno_worker::protocol::Reading;
+use dbdyno_units::Nanos;
+use dbdyno_worker::protocol::{Reading, StepReading, StepUsages, TimedUsage};
+use dbdyno_worker::{ServerMonitor, StepMeter, TimedPart};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::directory::Guard;
-use super::readings::Readings;
-use crate::protocol::{self, Answer, AnyRequest, Failed, LOST_AFTER, Request, line_of};
+use crate::protocol;
+use crate::protocol::{Answer, AnyRequest, Failed, LOST_AFTER, Request, line_of};
 
 /// How long the main thread may take to end after a loss.
 const END_AFTER: Duration = Duration::from_secs(4);
@@ -35,7 +40,6 @@ impl Answers {
     }
 }
 
-/// What the threads know.
 #[derive(Debug)]
 struct State {
     heard: Instant,
@@ -76,12 +80,10 @@ impl Watch {
         Ok(Self(state))
     }
 
-    /// Keeps this guard running.
     pub fn guard(&self, guard: Guard) {
         lock(&self.0).guard = Some(guard);
     }
 
-    /// The end was requested.
     pub fn end(&self) {
         lock(&self.0).ending = true;
     }
@@ -142,6 +144,77 @@ fn time(state: &Mutex<State>) {
                 let _ = kill_process(getpid(), Signal::KILL);
             }
             None | Some(_) => {}
+        }
+    }
+}
+
+/// The monitors of all servers, by the agent's number.
+#[derive(Clone, Default)]
+pub(super) struct Readings(Arc<Mutex<BTreeMap<u32, Monitored>>>);
+
+struct Monitored {
+    monitor: ServerMonitor,
+    background: Option<Nanos>,
+    timed_part: Option<TimedPart>,
+    /// The directory with the server's files, if it is known.
+    data: Option<PathBuf>,
+    step: Option<StepMeter>,
+}
+
+impl Readings {
+    /// `data` is the directory with the server's files, if it is known.
+    pub fn add(&self, server: u32, monitor: ServerMonitor, data: Option<PathBuf>) {
+        let monitored = Monitored { monitor, background: None, timed_part: None, data, step: None };
+        self.lock().insert(server, monitored);
+    }
+
+    pub fn remove(&self, server: u32) {
+        self.lock().remove(&server);
+    }
+
+    /// Takes a reading; `None` if the usage is unknown, and for readings that do not end a timed part.
+    pub fn take(&self, server: u32, reading: Reading) -> Option<TimedUsage> {
+        self.lock().get_mut(&server)?.take(reading)
+    }
+
+    /// Takes a reading in a step of the insert benchmark; all unknown for its start.
+    pub fn take_in_step(&self, server: u32, reading: StepReading) -> StepUsages {
+        let mut all = self.lock();
+        all.get_mut(&server).map_or_else(StepUsages::default, |one| one.take_in_step(reading))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Monitored>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Monitored {
+    fn take(&mut self, reading: Reading) -> Option<TimedUsage> {
+        match reading {
+            Reading::LeadIn { interrupted } => {
+                if interrupted {
+                    self.monitor.interrupt();
+                    self.background = None;
+                }
+                self.background = self.monitor.background();
+                None
+            }
+            Reading::Start => {
+                self.timed_part = Some(self.monitor.start(self.background.take()));
+                None
+            }
+            Reading::End => self.timed_part.take().map(|started| self.monitor.end(started)),
+        }
+    }
+
+    fn take_in_step(&mut self, reading: StepReading) -> StepUsages {
+        let family = Some(self.monitor.family());
+        match (reading, &mut self.step) {
+            (StepReading::Second, Some(step)) => step.second(family),
+            (StepReading::Start | StepReading::Second, step) => {
+                *step = Some(StepMeter::start(family, self.data.as_deref()));
+                StepUsages::default()
+            }
         }
     }
 }
