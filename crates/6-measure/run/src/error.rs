@@ -42,7 +42,6 @@ pub enum RunError {
     /// The experiment names CPUs that this process may not use.
     #[error("`{given}` under [cpus]: this process may use only the CPUs {allowed}")]
     Cpus { given: String, allowed: String },
-    /// Candidates could not be built.
     #[error("{}", per_candidate(.0))]
     Build(Vec<(String, BuildError)>),
     /// Builds do not match their variant.
@@ -109,7 +108,6 @@ impl RunError {
         Self::Candidate { candidate: candidate.to_owned(), message, may_be_of_source: true }
     }
 
-    /// Existing servers cannot be used.
     pub(crate) fn access(failures: &[(String, WorkerError)]) -> Self {
         Self::Other(per_candidate(failures))
     }

@@ -19,7 +19,7 @@ pub use bisect::{
     FoundRecord, RatioRecord, RequestRecord, StepRecord, StepVerdict, bisect,
 };
 pub use candidates::auditing::{audit_of, expected_of, expected_of_variant};
-pub use candidates::build_only::{CandidateBuild, CandidateRelease, make_candidates};
+pub use candidates::building::{CandidateBuild, CandidateRelease, make_candidates};
 pub use error::{RunError, SamplingError, StatementProblem};
 pub use instance::context::WorkerProgram;
 pub use plan::{PassPlan, RunPlan};

@@ -8,10 +8,10 @@ use dbdyno_results::{FailureRecord, RunDirectory, RunReader};
 use dbdyno_spec::experiment::Experiment;
 use jiff::{Timestamp, Unit};
 
-use super::error::BisectError;
+use super::BisectError;
 use super::judgement::MOST_EXTENSIONS;
-use super::step_figures::StepFigures;
-use crate::candidates::build_only::build_candidates_in;
+use super::judgement::StepFigures;
+use crate::candidates::building::build_candidates_in;
 use crate::error::RunError;
 use crate::instance::data;
 use crate::session::progress::{Outcome, Progress, RunEvent};
@@ -23,9 +23,7 @@ pub(crate) enum Measured<T> {
     Decided(T, StepFigures),
     /// Without one, although it was measured for the longest time.
     Undecided(StepFigures),
-    /// The candidate in question failed.
     Failed(String),
-    /// The user stopped it.
     Interrupted,
 }
 
@@ -33,9 +31,7 @@ pub(crate) enum Measured<T> {
 pub(crate) enum Built {
     /// With these builds, by candidate.
     Complete(Vec<Fingerprint>),
-    /// The candidate in question failed.
     Failed(String),
-    /// The user stopped it.
     Interrupted,
 }
 
@@ -151,10 +147,9 @@ impl StepRun<'_> {
         }
         let name = self.experiment.candidates.get(*candidate as usize);
         let candidate = name.map_or("the control", |candidate| &candidate.name).to_owned();
-        Err(BisectError::Failed { candidate, at: at.clone(), reason: reason.clone() })
+        Err(BisectError::of_candidate(&candidate, at, reason))
     }
 
-    /// The options with the current time.
     fn options_now(&self) -> Options<'_> {
         Options { now: now(), ..with_progress(self.options, self.options.progress) }
     }

@@ -3,42 +3,93 @@
 //!
 //! `search` and `judgement` decide; the rest builds, measures and stores.
 
-mod directory;
-mod error;
 mod judgement;
 mod measuring;
 mod record;
 mod search;
-mod step_figures;
 mod steps;
 mod subject;
 
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dbdyno_builds::{CacheDir, CommitRange, HistoryError, RangeRequest, Sources};
+use dbdyno_builds::{CacheDir, CacheDirError, CommitRange, HistoryError, RangeRequest, Sources};
+use dbdyno_results::ResultsError;
 use dbdyno_spec::experiment::Experiment;
 
-pub use error::BisectError;
 pub use record::{
     BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord, RatioRecord,
     RequestRecord, StepRecord, StepVerdict,
 };
 
-use directory::BisectDirectory;
 use measuring::with_progress;
+use record::BisectDirectory;
 use steps::Bisect;
 use subject::Subject;
 
+use crate::error::RunError;
 use crate::session::Options;
 use crate::session::progress::RunEvent;
+
+/// Why a bisect ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum BisectError {
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// There is no range of commits.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The experiment cannot be bisected, or not in this directory.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// Anything else: what failed, why, and what to do.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl BisectError {
+    /// Whether the request is invalid, as opposed to a failure.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        match self {
+            Self::Unsuitable(_) => true,
+            Self::History(error) => !matches!(error, HistoryError::Fetch(_)),
+            Self::Run(_) | Self::Failed(_) => false,
+        }
+    }
+
+    /// Good, bad or the control failed, so there is nothing to compare with.
+    fn of_candidate(candidate: &str, at: &str, reason: &str) -> Self {
+        Self::Failed(format!(
+            "{candidate} failed at {at}: {reason}. Fix the cause and choose another directory with \
+             --out"
+        ))
+    }
+
+    /// A file could not be read or written.
+    fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |error| Self::Failed(format!("{}: {error}", path.display()))
+    }
+}
+
+impl From<ResultsError> for BisectError {
+    fn from(error: ResultsError) -> Self {
+        Self::Run(error.into())
+    }
+}
+
+impl From<CacheDirError> for BisectError {
+    fn from(error: CacheDirError) -> Self {
+        Self::Run(error.into())
+    }
+}
 
 /// A bisect to start or to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct BisectRequest<'a> {
     pub experiment: &'a Experiment,
-    /// The text of its file.
     pub text: &'a str,
     /// The candidate whose source is bisected; `None` for the only one with a git source.
     pub candidate: Option<&'a str>,

@@ -1,11 +1,20 @@
-//! What is stored of a bisect: `bisect.json`.
+//! What is stored of a bisect: `bisect.json` in a directory that also has a run directory for each step.
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use dbdyno_builds::{Commit, Fingerprint};
+use dbdyno_results::RunDirectory;
 use dbdyno_stats::Estimate;
+use dbdyno_types::Metric;
 use dbdyno_units::{Ratio, Share};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use dbdyno_types::Metric;
+use super::BisectError;
 
 /// The version of the format of `bisect.json`.
 pub(crate) const FORMAT: u32 = 1;
@@ -13,7 +22,6 @@ pub(crate) const FORMAT: u32 = 1;
 /// A bisect: what was asked, what was measured so far, and the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BisectRecord {
-    /// The version of the format.
     pub format: u32,
     /// The version of dbdyno that started it.
     pub version: String,
@@ -33,24 +41,19 @@ pub struct BisectRecord {
     pub figure: Option<FigureRecord>,
     /// The commits between, in the order in which they were tried.
     pub steps: Vec<StepRecord>,
-    /// The result; `None` until it has ended.
     pub result: Option<BisectResult>,
 }
 
 /// What was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRecord {
-    /// The name of the experiment.
     pub name: String,
-    /// The text of the experiment file.
     pub experiment_text: String,
     /// The candidate whose source is bisected.
     pub candidate: String,
     /// The microbenchmark that was asked for; `None` for that with the largest difference.
     pub microbenchmark: Option<String>,
-    /// The good revision.
     pub good: String,
-    /// The bad revision.
     pub bad: String,
     /// Whether only first parents of merges were followed.
     pub first_parent: bool,
@@ -58,7 +61,6 @@ pub struct RequestRecord {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitRecord {
-    /// Its full hash.
     pub commit: String,
     /// When it was written, ISO 8601.
     pub author_date: String,
@@ -79,21 +81,16 @@ pub struct FigureRecord {
 /// A ratio with its 95% interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RatioRecord {
-    /// The median.
     pub ratio: Ratio,
-    /// Lower end of the 95% interval.
     pub low: Ratio,
-    /// Upper end of the 95% interval.
     pub high: Ratio,
     /// How far from 1 the control was in the same run; `None` if it has too few blocks.
     pub noise_floor: Option<Share>,
 }
 
-/// A commit that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     pub commit: CommitRecord,
-    /// What was found.
     pub verdict: StepVerdict,
     /// Its build; `None` if it cannot be built.
     pub build: Option<Fingerprint>,
@@ -225,4 +222,105 @@ impl std::fmt::Display for RatioRecord {
         let Self { ratio, low, high, .. } = self;
         write!(f, "{ratio:.3} (95%: {low:.3} to {high:.3})")
     }
+}
+
+/// The record, which is replaced after each step.
+const RECORD: &str = "bisect.json";
+
+const LOCK: &str = "bisect.lock";
+
+/// The directory of a bisect, locked for this process.
+pub(crate) struct BisectDirectory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl BisectDirectory {
+    /// Creates the directory, or opens an existing one, and locks it.
+    pub fn open(path: &Path) -> Result<Self, BisectError> {
+        // Data under test must be private.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(BisectError::io(path))?;
+        let directory = RunDirectory::at(path);
+        directory.check_own()?;
+        if directory.database().exists() {
+            let path = path.display();
+            let text = format!("{path} holds a run: choose another directory with --out");
+            return Err(BisectError::Unsuitable(text));
+        }
+        let file = path.join(LOCK);
+        let lock = open_own(&file, true).map_err(BisectError::io(&file))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(BisectError::Failed(format!(
+                "{} is in use by another dbdyno; wait for it, or stop it",
+                path.display()
+            ))),
+            Err(TryLockError::Error(source)) => Err(BisectError::io(&file)(source)),
+        }
+    }
+
+    /// Whether there is a bisect in a directory.
+    pub fn exists(path: &Path) -> bool {
+        path.join(RECORD).exists()
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The record of the same bisect.
+    pub fn read(&self, request: &RequestRecord) -> Result<BisectRecord, BisectError> {
+        let path = self.path.join(RECORD);
+        let read = open_own(&path, false).and_then(io::read_to_string);
+        let text = read.map_err(BisectError::io(&path))?;
+        let other = |why: String| {
+            BisectError::Unsuitable(format!(
+                "{} holds another bisect: {why}. Choose another directory with --out",
+                self.path.display()
+            ))
+        };
+        let record: BisectRecord = serde_json::from_str(&text)
+            .map_err(|error| other(format!("{RECORD} cannot be read: {error}")))?;
+        if record.format != FORMAT {
+            return Err(other(format!("{RECORD} has format {}", record.format)));
+        }
+        if record.request != *request {
+            return Err(other(format!(
+                "it was started for {} to {} of {}, with another experiment or other options",
+                record.request.good, record.request.bad, record.repository
+            )));
+        }
+        Ok(record)
+    }
+
+    /// Replaces the record; after a kill there is the old or the new one.
+    pub fn write(&self, record: &BisectRecord) -> Result<(), BisectError> {
+        let (path, new) = (self.path.join(RECORD), self.path.join(format!("{RECORD}.new")));
+        let write = || {
+            let text = serde_json::to_string_pretty(record).map_err(io::Error::other)?;
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = File::options().write(true).create_new(true).open(&new)?;
+            io::Write::write_all(&mut file, text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(BisectError::io(&path))
+    }
+}
+
+/// Opens a file without following a link of its name.
+fn open_own(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    if create {
+        options.write(true).create(true).truncate(false);
+    }
+    options.open(path)
 }

@@ -9,19 +9,19 @@ use dbdyno_stats::Side;
 use dbdyno_types::Metric;
 
 use super::BisectEnd;
-use super::directory::BisectDirectory;
-use super::error::BisectError;
+use super::BisectError;
+use super::judgement::StepFigures;
 use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, StepRatios, largest_difference};
 use super::measuring::{Built, Measured, StepRun};
+use super::record::BisectDirectory;
 use super::record::{
     BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord, RatioRecord, StepRecord,
     StepVerdict,
 };
 use super::search::{Next, Position, Search, Verdict};
-use super::step_figures::StepFigures;
 use super::subject::Subject;
 use crate::plan::cases::is_read_after_writes;
-use crate::record::figures::Figures as _;
+use crate::plan::stopping_rule::Figures as _;
 use crate::session::Options;
 use crate::session::progress::RunEvent;
 
@@ -34,7 +34,6 @@ const ENDS: &str = "00-good-bad";
 /// Exists while a step is built.
 const SCRATCH: &str = "building";
 
-/// A bisect in progress.
 pub(super) struct Bisect<'a> {
     pub subject: Subject<'a>,
     pub text: &'a str,
@@ -57,7 +56,6 @@ impl From<BisectError> for Halt {
     }
 }
 
-/// What is judged.
 struct Judged {
     microbenchmark: String,
     metric: Metric,
@@ -73,7 +71,6 @@ impl Judged {
 }
 
 impl Bisect<'_> {
-    /// Runs or continues it.
     pub fn run(mut self) -> Result<BisectEnd, BisectError> {
         let result = match self.record.result.take() {
             Some(result) => result,
@@ -383,7 +380,7 @@ const TOO_FEW_BLOCKS: &str = "there are too few blocks for an interval";
 
 fn failed(candidate: &str, reason: String) -> Halt {
     let (candidate, at) = (candidate.to_owned(), "its measurement".to_owned());
-    Halt::Error(BisectError::Failed { candidate, at, reason })
+    Halt::Error(BisectError::of_candidate(&candidate, &at, &reason))
 }
 
 /// The figure of bad in a microbenchmark; `None` with too few blocks.

@@ -3,14 +3,13 @@
 use dbdyno_spec::experiment::{Build, Candidate, Experiment, System, Workload};
 use dbdyno_types::build::SourceOrigin;
 
-use super::error::BisectError;
+use super::BisectError;
 
 /// The candidate that is bisected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     experiment: &'a Experiment,
     pub candidate: &'a Candidate,
-    /// The repository of its source.
     pub url: &'a str,
 }
 

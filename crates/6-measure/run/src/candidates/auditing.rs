@@ -21,7 +21,6 @@ use dbdyno_types::build::{Hardening, Pgo};
 /// The file with the audit, in the build's directory.
 const STORED: &str = "audit.json";
 
-/// The interval of progress messages.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// What is expected of a build: its variant, the distribution's flags, its profile and the

@@ -1,7 +1,6 @@
 //! The candidates of a run and the control, resolved to the programs that they run.
 
 pub(crate) mod auditing;
-pub(crate) mod build_only;
 pub(crate) mod building;
 pub(crate) mod hosts;
 pub(crate) mod server_plan;
@@ -97,7 +96,6 @@ pub(crate) struct ResolvedCandidate {
     /// Its name in all results.
     pub name: String,
     pub role: Role,
-    /// The candidate as given in the experiment.
     pub spec: Candidate,
     pub deployment: Deployment,
     /// The host that its server runs on, where its usage is read; `None` for this machine.
@@ -106,7 +104,6 @@ pub(crate) struct ResolvedCandidate {
     pub server_build: Option<Box<Build>>,
     /// The release that its private server was unpacked from; keeps it in the cache.
     pub release: Option<Release>,
-    /// The flag audit of its build.
     pub audit: Option<Arc<Audit>>,
     /// Samples for the live optimizer, if it does not sample the server.
     pub samples: Option<Arc<Profile>>,
@@ -114,7 +111,6 @@ pub(crate) struct ResolvedCandidate {
     pub _held: Option<Arc<Vec<CacheLease>>>,
 }
 
-/// The program of a candidate.
 #[derive(Clone, Debug)]
 pub(crate) enum Deployment {
     /// A library that was compiled for the run and is loaded into the worker.

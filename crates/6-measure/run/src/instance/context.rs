@@ -23,7 +23,6 @@ use crate::instance::data::DataLocation;
 #[derive(Clone, Debug)]
 pub struct WorkerProgram {
     pub program: PathBuf,
-    /// Its arguments.
     pub args: Vec<OsString>,
 }
 

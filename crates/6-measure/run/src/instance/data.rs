@@ -196,9 +196,7 @@ pub(crate) fn check_space_on_hosts<'c>(
 
 /// The disk space that is needed on a host.
 pub(crate) struct SpaceOnHost {
-    /// The directory for data there.
     pub path: PathBuf,
-    /// Estimated need.
     pub needed: Bytes,
     pub free: Bytes,
 }

@@ -31,7 +31,6 @@ struct OptimizedProcess {
     trained_with: u32,
     /// The samples, for another process of the same program; `None` if they were too few.
     profile: Option<Profile>,
-    /// Source of the samples.
     source: String,
 }
 

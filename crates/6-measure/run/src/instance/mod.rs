@@ -44,14 +44,12 @@ pub(crate) enum SliceError {
     /// The server or its connections were lost; the instance was restarted and continues with the
     /// next block.
     Lost(LostSlice),
-    /// The instance cannot continue.
     Failed(WorkerError),
 }
 
 /// A slice that was lost, after which the instance was restarted.
 #[derive(Debug)]
 pub(crate) struct LostSlice {
-    /// Why it was lost.
     pub error: WorkerError,
     /// Whether the instance's data differs from that of the other instances since then, and did not
     /// before.
@@ -102,7 +100,6 @@ impl Instance {
         }
     }
 
-    /// Whether its worker runs.
     pub const fn is_running(&self) -> bool {
         self.worker.is_some()
     }
@@ -331,7 +328,6 @@ impl Instance {
         }
     }
 
-    /// Whether its data can be copied.
     pub const fn can_be_copied(&self) -> bool {
         self.location.can_be_copied()
     }

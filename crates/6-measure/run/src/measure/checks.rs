@@ -82,7 +82,6 @@ fn line_of(refused: &RefusedStatement, text: &str) -> Option<usize> {
     None
 }
 
-/// The answers of the current block.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerCheck {
     answers: Vec<(usize, Answers)>,

@@ -27,7 +27,6 @@ pub(crate) struct NumberedCase<'a> {
     pub case: &'a MicrobenchmarkCase,
 }
 
-/// The measurement of one microbenchmark.
 pub(crate) struct MicrobenchmarkRun<'a> {
     pub context: &'a RunContext<'a>,
     /// At least one. Several differ only in the number of clients and are interleaved.
@@ -40,7 +39,6 @@ pub(crate) struct MicrobenchmarkRun<'a> {
 }
 
 impl<'a> MicrobenchmarkRun<'a> {
-    /// A microbenchmark to be measured.
     pub fn new(
         context: &'a RunContext<'a>,
         cases: &'a [NumberedCase<'a>],

@@ -11,9 +11,7 @@ use crate::plan::stopping_rule::StoppingRule;
 /// added since.
 #[derive(Debug)]
 pub(crate) struct SliceHistory {
-    /// The number of the next restart.
     pub next_restart: u32,
-    /// The number of the next block.
     pub next_block: u32,
     /// Decides when the microbenchmark is done.
     pub rule: StoppingRule,
@@ -36,7 +34,6 @@ impl SliceHistory {
         history
     }
 
-    /// Adds a slice of this session.
     pub fn add(&mut self, row: &SliceRecord) {
         self.count(row);
         if !row.warmup {
@@ -52,7 +49,6 @@ impl SliceHistory {
         }
     }
 
-    /// Whether there are no slices.
     pub const fn is_empty(&self) -> bool {
         self.next_block == 0
     }

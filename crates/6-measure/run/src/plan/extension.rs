@@ -8,21 +8,18 @@ use dbdyno_units::Nanos;
 
 use crate::measure::slice_history::SliceHistory;
 use crate::plan::cases::{MicrobenchmarkCase, is_read_after_writes};
+use crate::plan::stopping_rule::Figures;
 use crate::plan::stopping_rule::StoppingRule;
-use crate::record::figures::Figures;
 
-/// The extension of a run.
 #[derive(Debug)]
 pub(crate) struct Extension {
     pub record: ExtensionRecord,
-    /// What is extended, for people.
     pub summary: String,
 }
 
 /// Data for planning an extension.
 pub(crate) struct Measured<'a> {
     pub cases: &'a [MicrobenchmarkCase],
-    /// By case.
     pub histories: &'a [SliceHistory],
     /// The candidates' numbers, without the baseline and the control.
     pub candidates: &'a [u32],

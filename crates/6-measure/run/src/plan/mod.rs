@@ -3,7 +3,6 @@
 pub(crate) mod cases;
 pub(crate) mod disk_space;
 pub(crate) mod extension;
-pub(crate) mod live_plan;
 pub(crate) mod stopping_rule;
 
 use dbdyno_spec::experiment::{Candidate, Experiment};
@@ -12,7 +11,7 @@ use dbdyno_workloads::insert::Task;
 
 use crate::plan::cases::{
     block_range, block_time, cases, has_passes, instance_count, interleaved_sets, segments,
-    slice_length, start_range,
+    slice_length, start_range, training_count, warmup_time,
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::record::settings;
@@ -79,7 +78,6 @@ impl PassPlan {
 }
 
 impl RunPlan {
-    /// The plan of an experiment.
     #[must_use]
     pub fn of(experiment: &Experiment) -> Self {
         let (slices, measuring) = if experiment.insert_benchmark.is_some() {
@@ -111,8 +109,7 @@ impl RunPlan {
 fn microbenchmark_work(experiment: &Experiment) -> ((u64, u64), (Nanos, Nanos)) {
     let schedule = &experiment.schedule;
     let instances = instance_count(experiment) as u64;
-    let training =
-        live_plan::warmup_time(experiment).times(live_plan::training_count(experiment) * instances);
+    let training = warmup_time(experiment).times(training_count(experiment) * instances);
     let mut slices = (0, 0);
     let mut time = (training, training);
     for case in cases(experiment) {

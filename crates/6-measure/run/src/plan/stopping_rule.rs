@@ -5,9 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_results::SliceRecord;
 use dbdyno_spec::experiment::Schedule;
-use dbdyno_stats::{Estimate, Point, Weight, contrast, paired_ratios, restarts_with_interval};
-use dbdyno_types::Metric;
+use dbdyno_stats::{
+    ControlRow, Estimate, NoiseFloor, Point, Weight, contrast, paired_ratios,
+    restarts_with_interval,
+};
+use dbdyno_types::{Metric, Work};
 use dbdyno_units::Nanos;
+
+use crate::plan::cases::MicrobenchmarkCase;
 
 /// Number of blocks between checks of the interval. Checking after each block would too often stop
 /// when the interval is narrow by chance.
@@ -32,7 +37,6 @@ pub(crate) struct StoppingRule {
     least_of_slice: Nanos,
     /// Number of complete restarts; those that an interruption ended early do not count.
     restarts: u32,
-    /// Number of counted blocks.
     blocks: u32,
     /// Number of counted blocks since the last restart.
     blocks_of_restart: u32,
@@ -67,7 +71,6 @@ impl StoppingRule {
         row.measured.wall.max(self.least_of_slice)
     }
 
-    /// Adds a counted slice.
     pub fn add(&mut self, row: &SliceRecord) {
         let time = self.time_of_slice(row);
         self.time += time;
@@ -85,7 +88,6 @@ impl StoppingRule {
         }
     }
 
-    /// Ends a counted block.
     pub const fn end_block(&mut self) {
         self.blocks += 1;
         self.blocks_of_restart += 1;
@@ -98,12 +100,10 @@ impl StoppingRule {
         self.time_of_restart = Nanos::ZERO;
     }
 
-    /// Number of complete starts.
     pub const fn complete_starts(&self) -> u32 {
         self.restarts
     }
 
-    /// Number of counted blocks.
     pub const fn blocks(&self) -> u32 {
         self.blocks
     }
@@ -235,6 +235,51 @@ fn is_complete_start(schedule: &Schedule, blocks: u32, time: u64) -> bool {
 /// Nanoseconds for each of these candidates and the baseline.
 const fn per_candidate(time: Nanos, candidates: &[u32]) -> u64 {
     time.as_nanos() / (candidates.len() as u64 + 1)
+}
+
+/// The figures of a run.
+pub(crate) trait Figures {
+    fn cases(&self) -> &[MicrobenchmarkCase];
+
+    fn rule(&self, case: usize) -> &StoppingRule;
+
+    /// Whether it is a server, by candidate.
+    fn is_server(&self) -> &[bool];
+
+    fn control(&self) -> Option<u32>;
+
+    /// The ratio of a candidate to the baseline; `None` with too few blocks.
+    fn estimate(&self, case: usize, metric: Metric, candidate: u32) -> Option<Estimate> {
+        self.rule(case).estimate_of(metric, candidate, self.is_server())
+    }
+
+    /// The ratio of the control to the baseline; `None` with too few blocks.
+    fn control_estimate(&self, case: usize, metric: Metric) -> Option<Estimate> {
+        self.estimate(case, metric, self.control()?)
+    }
+
+    /// The metric to trust for a candidate.
+    fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
+        let is_server = |number: u32| self.is_server().get(number as usize) == Some(&true);
+        let on_server = is_server(0) || is_server(candidate);
+        let cpu_is_known = || self.estimate(case, Metric::Cpu, candidate).is_some();
+        let MicrobenchmarkCase { microbenchmark, clients } = &self.cases()[case];
+        let writes = microbenchmark.writes();
+        // No throughput is known to be that of the load generator.
+        let work = Work { writes, clients: *clients, on_server, client_bound: false };
+        Metric::trusted(work, cpu_is_known)
+    }
+
+    /// The noise floor of the run; `None` without a control.
+    fn noise_floor_of_run(&self, metric: Metric) -> Option<NoiseFloor> {
+        let control = |(case, of): (usize, &MicrobenchmarkCase)| {
+            let microbenchmark = of.microbenchmark.name.clone();
+            Some(ControlRow { microbenchmark, estimate: self.control_estimate(case, metric)? })
+        };
+        let controls: Vec<ControlRow> =
+            self.cases().iter().enumerate().filter_map(control).collect();
+        NoiseFloor::of(&controls)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Stores the events of a session and reports them as progress events.
 
 pub(crate) mod candidate_record;
-pub(crate) mod figures;
 pub(crate) mod settings;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +25,6 @@ pub(crate) struct Recorder<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completion {
     Complete,
-    /// The user asked to stop.
     Interrupted,
 }
 
@@ -59,7 +57,6 @@ impl Phase {
 }
 
 impl<'a> Recorder<'a> {
-    /// A recorder for a session.
     pub const fn new(results: RunWriter, progress: Progress<'a>, cancel: &'a AtomicBool) -> Self {
         Self { results, progress, cancel, failures: 0 }
     }

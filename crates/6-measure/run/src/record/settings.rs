@@ -9,7 +9,7 @@ use dbdyno_spec::experiment::{
 use dbdyno_types::server::{Address, Tls};
 
 use crate::candidates::{Deployment, ResolvedCandidate};
-use crate::plan::live_plan;
+use crate::plan::cases;
 
 /// The settings of the whole run: label and value.
 pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
@@ -112,7 +112,7 @@ fn of_system(system: &System) -> Vec<(String, String)> {
 
 fn of_live(candidate: &Candidate) -> Option<(String, String)> {
     let live = candidate.live.as_ref()?;
-    Some(("live optimizer".to_owned(), live_plan::describe(live)))
+    Some(("live optimizer".to_owned(), cases::describe_live(live)))
 }
 
 fn of_sqlite(config: &SqliteConfig) -> Vec<(String, String)> {
@@ -146,7 +146,6 @@ fn of_existing(server: &ExistingServer) -> Vec<(String, String)> {
     rows.map(|(label, value)| (label.to_owned(), value)).into()
 }
 
-/// The encryption of a connection.
 pub(crate) const fn encryption(tls: &Tls) -> &'static str {
     match tls {
         Tls::Off => "none",

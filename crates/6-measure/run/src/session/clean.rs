@@ -22,7 +22,6 @@ use crate::session::stored_run::open_stored_run;
 /// What was removed of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// The data in directories.
     pub data: StoredData,
     /// The dropped schemas, each with its server.
     pub schemas: Vec<String>,
@@ -98,11 +97,9 @@ pub(crate) fn remove_schemas(
 /// Which schemas are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RemovedSchemas {
-    /// Those of all candidates.
     All,
     /// Those that this session used, and no others.
     Used,
-    /// Some could not be removed.
     NotAll,
 }
 
@@ -162,7 +159,6 @@ impl StoredData {
         Self { places }
     }
 
-    /// The disk space of everything.
     #[must_use]
     pub fn total(&self) -> Bytes {
         Bytes::from_bytes(self.places.iter().map(|(_, size)| size.as_bytes()).sum())

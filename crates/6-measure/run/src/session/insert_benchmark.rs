@@ -30,15 +30,12 @@ enum RepeatEnd {
     Complete,
     /// The candidate failed; the others continue.
     Failed,
-    /// The user asked to stop.
     Interrupted,
 }
 
 /// Why a step is not complete.
 enum StepError {
-    /// The candidate failed.
     Candidate(WorkerError),
-    /// The run cannot continue.
     Run(RunError),
 }
 
@@ -385,7 +382,6 @@ impl Session<'_> {
 
 /// What earlier sessions stored of one candidate in one repeat.
 struct StoredSteps {
-    /// Number of complete steps.
     done: usize,
     /// Whether another step was started.
     is_broken_off: bool,
@@ -437,11 +433,9 @@ fn is_counted(stored: &[StateSnapshotRecord], candidate: usize, step: &str, repe
 #[derive(Clone, Copy)]
 pub(super) struct CandidateRepeat<'a> {
     pub benchmark: &'a InsertBenchmark,
-    /// The repeat, from 0.
     pub repeat: u32,
     /// Position of the candidate in the repeat, from 0.
     pub position: u32,
-    /// The candidate's number.
     pub number: usize,
     pub candidate: &'a ResolvedCandidate,
 }

@@ -15,11 +15,11 @@ use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, KeptCopy, in_order, running};
 use crate::measure::{MicrobenchmarkRun, NumberedCase, checks};
+use crate::plan::cases::training_case;
 use crate::plan::cases::{
     MicrobenchmarkCase, block_range, block_time, cases, first_pass, has_passes, instance_count,
     interleaved_sets, segments, shrinks_repeatedly, slice_length,
 };
-use crate::plan::live_plan::training_case;
 use crate::record::{Completion, Phase};
 use crate::session::Session;
 use crate::session::progress::{InterimEstimate, RunEvent};

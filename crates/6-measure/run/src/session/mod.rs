@@ -36,7 +36,6 @@ use crate::training::PgoTrainer;
 
 /// The parameters of a session in addition to the experiment.
 pub struct Options<'a> {
-    /// How workers are started.
     pub worker: WorkerProgram,
     /// The build cache; `None` for the user's cache directory.
     pub cache: Option<PathBuf>,
@@ -46,9 +45,7 @@ pub struct Options<'a> {
     pub keep_data: bool,
     /// Set to stop the session after the current slice.
     pub cancel: Arc<AtomicBool>,
-    /// Receives progress events.
     pub progress: Progress<'a>,
-    /// dbdyno's version.
     pub version: String,
     /// The current time, RFC 3339.
     pub now: String,
@@ -109,7 +106,6 @@ enum MeasurementEnd {
     Complete,
     /// Some candidate failed in the insert benchmark.
     Incomplete,
-    /// The user asked to stop.
     Interrupted,
 }
 
@@ -261,7 +257,6 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Ends a complete run.
     fn complete(&mut self) -> Result<Outcome, RunError> {
         if !self.options.keep_data {
             self.remove_schemas()?;

@@ -20,7 +20,6 @@ pub enum RunEvent<'a> {
     Microbenchmark {
         /// Its number, from 1.
         number: usize,
-        /// Total number.
         of: usize,
         name: &'a str,
         /// The number of its pass, from 1, and the number of passes that are planned.
@@ -28,12 +27,9 @@ pub enum RunEvent<'a> {
     },
     /// A candidate's server was optimized while it ran.
     Optimized {
-        /// The candidate's name.
         candidate: &'a str,
-        /// What was done.
         record: &'a OptimizationRecord,
     },
-    /// A counted block is complete.
     Block {
         /// Number of counted blocks so far.
         blocks: u32,
@@ -44,14 +40,11 @@ pub enum RunEvent<'a> {
         /// Remaining time of the run, at most.
         time_left: Nanos,
     },
-    /// A microbenchmark is complete.
     MicrobenchmarkDone {
         /// Its number, from 1.
         number: usize,
-        /// Total number.
         of: usize,
         name: &'a str,
-        /// Number of counted blocks.
         blocks: u32,
         /// The candidates' relative QPS so far.
         estimates: &'a [InterimEstimate<'a>],
@@ -60,41 +53,29 @@ pub enum RunEvent<'a> {
     },
     /// A step of the insert benchmark starts.
     InsertStep {
-        /// Position in the run.
         at: InsertPlace<'a>,
-        /// The work of the step.
         task: &'a Task,
     },
     /// A second of a step is complete.
     InsertSecond {
-        /// Position in the run.
         at: InsertPlace<'a>,
-        /// The work of the step.
         task: &'a Task,
-        /// The figures of the second.
         second: &'a Second,
     },
     /// A step of the insert benchmark is complete.
     InsertStepDone {
-        /// Position in the run.
         at: InsertPlace<'a>,
-        /// The figures of the step.
         measured: &'a StepMeasured,
     },
     /// A candidate lost its server or its connections; it was restarted and continues.
     Lost {
-        /// The candidate's name.
         candidate: &'a str,
-        /// The stage or microbenchmark.
         at: &'a str,
         /// The reason, in one line. The run directory has the last lines of the server's log.
         reason: &'a str,
     },
-    /// A candidate failed.
     Failure {
-        /// The candidate's name.
         candidate: &'a str,
-        /// The stage or microbenchmark.
         at: &'a str,
         reason: &'a str,
     },
@@ -105,11 +86,8 @@ pub enum RunEvent<'a> {
 pub struct InsertPlace<'a> {
     /// The repeat, from 0.
     pub repeat: u32,
-    /// Total number of repeats.
     pub repeats: u32,
-    /// The candidate's name.
     pub candidate: &'a str,
-    /// The step's name.
     pub step: &'a str,
     /// Its number, from 1.
     pub number: usize,
@@ -120,7 +98,6 @@ pub struct InsertPlace<'a> {
 /// A candidate's relative QPS so far.
 #[derive(Clone, Copy, Debug)]
 pub struct InterimEstimate<'a> {
-    /// The candidate's name.
     pub candidate: &'a str,
     /// The relative QPS; `None` with too few blocks.
     pub estimate: Option<Estimate>,

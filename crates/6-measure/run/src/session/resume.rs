@@ -212,9 +212,7 @@ impl Session<'_> {
 /// The state of the run: read from the run directory when a session starts, and from then on
 /// updated with what the session stores.
 pub(super) struct RunState {
-    /// Whether each microbenchmark is done.
     pub done: Vec<bool>,
-    /// The slices of each microbenchmark.
     pub histories: Vec<SliceHistory>,
     /// The microbenchmark that earlier sessions measured last.
     pub last_measured: Option<u32>,
@@ -265,7 +263,6 @@ impl RunState {
         }
     }
 
-    /// Whether anything is measured.
     pub fn has_measured(&self) -> bool {
         self.histories.iter().any(|history| !history.is_empty())
             || self.insert_steps.iter().any(|step| step.measured.is_some())

@@ -14,8 +14,8 @@ use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, SliceError, running};
 use crate::measure::slice_history::SliceHistory;
+use crate::plan::cases::warmup_time;
 use crate::plan::cases::{MicrobenchmarkCase, pace, slice_length};
-use crate::plan::live_plan::warmup_time;
 use crate::record::{Completion, Phase, Recorder};
 
 /// The shortest slice of the warm-up: shorter ones would mostly be overhead.
@@ -29,7 +29,6 @@ const fn counting_slice(connections: u32) -> Nanos {
 
 const AGAIN: &str = "warming up again: a sampled server was restarted";
 
-/// Warm-up blocks.
 #[derive(Clone, Copy)]
 struct Warmup {
     blocks: u32,

@@ -16,16 +16,13 @@ const FREQUENCY: u32 = 7_999;
 /// With fewer samples, most functions have none.
 const LEAST_SAMPLES: u64 = 1_000;
 
-/// Errors of sampled profiles.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplingError {
     /// Sampling failed. The process is one of dbdyno's own, so its number is left out.
     #[error("{}", without_process(.0))]
     Live(#[from] LiveError),
-    /// The sampling thread panicked.
     #[error("the sampling thread panicked")]
     Panicked,
-    /// There are too few samples.
     #[error(
         "only {found} of {total} samples are in the build's own code, fewer than {LEAST_SAMPLES}: \
          train longer (`training_time`) or on more microbenchmarks"
@@ -33,7 +30,6 @@ pub enum SamplingError {
     TooFew {
         /// Samples in the build's code.
         found: u64,
-        /// All samples.
         total: u64,
     },
     /// The file to optimize was not in the process.
@@ -41,27 +37,16 @@ pub enum SamplingError {
     NotLoaded(PathBuf),
     /// A file could not be read.
     #[error("reading {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Io { path: PathBuf, source: std::io::Error },
     /// The machine code of a file could not be read.
     #[error("{}: {source}", path.display())]
-    Module {
-        /// The file.
-        path: PathBuf,
-        /// The parser's error.
-        source: ModuleError,
-    },
+    Module { path: PathBuf, source: ModuleError },
     /// A file of samples could not be written or read.
     #[error("the file of samples: {0}")]
     Format(#[from] serde_json::Error),
     /// Another candidate's samples cannot be used.
     #[error("the samples of `{candidate}`: {source}")]
     Reused {
-        /// The other candidate.
         candidate: String,
         /// Why not.
         source: Box<SamplingError>,
