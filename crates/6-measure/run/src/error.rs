@@ -58,6 +58,9 @@ pub enum RunError {
     /// Statements of microbenchmarks cannot be prepared; nothing was measured.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Statements(Vec<StatementProblem>),
+    /// The user asked to stop. A session reports it as [`Outcome::Interrupted`](crate::Outcome::Interrupted).
+    #[error("interrupted")]
+    Interrupted,
     /// Anything else: what failed, why, and what to do.
     #[error("{0}")]
     Other(String),

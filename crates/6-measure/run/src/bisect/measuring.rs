@@ -9,8 +9,7 @@ use dbdyno_spec::experiment::Experiment;
 use jiff::{Timestamp, Unit};
 
 use super::BisectError;
-use super::judgement::MOST_EXTENSIONS;
-use super::judgement::StepFigures;
+use super::judgement::{MOST_EXTENSIONS, StepFigures};
 use crate::candidates::building::build_candidates_in;
 use crate::error::RunError;
 use crate::instance::data;
@@ -24,7 +23,6 @@ pub(crate) enum Measured<T> {
     /// Without one, although it was measured for the longest time.
     Undecided(StepFigures),
     Failed(String),
-    Interrupted,
 }
 
 /// How building a step ended.
@@ -32,7 +30,6 @@ pub(crate) enum Built {
     /// With these builds, by candidate.
     Complete(Vec<Fingerprint>),
     Failed(String),
-    Interrupted,
 }
 
 pub(crate) struct StepRun<'a> {
@@ -55,7 +52,7 @@ impl StepRun<'_> {
             Ok(builds) => {
                 Ok(Built::Complete(builds.iter().map(|built| built.build.fingerprint).collect()))
             }
-            Err(_) if self.options.cancel.load(Ordering::Relaxed) => Ok(Built::Interrupted),
+            Err(_) if self.options.cancel.load(Ordering::Relaxed) => Err(BisectError::Interrupted),
             Err(error) => self.failure(error).map(Built::Failed),
         }
     }
@@ -71,13 +68,13 @@ impl StepRun<'_> {
                 self.text
             );
             let started = start_run(self.experiment, &text, &self.directory, &self.options_now());
-            if let Some(end) = self.early_end(started)? {
-                return Ok(end);
+            if let Some(reason) = self.failure_in(started)? {
+                return Ok(Measured::Failed(reason));
             }
         } else if !self.is_complete()? {
             let continued = continue_run(&self.directory, &self.options_now());
-            if let Some(end) = self.early_end(continued)? {
-                return Ok(end);
+            if let Some(reason) = self.failure_in(continued)? {
+                return Ok(Measured::Failed(reason));
             }
         }
         loop {
@@ -96,8 +93,8 @@ impl StepRun<'_> {
                 "  not decided yet: measuring {more} more"
             )));
             let extended = extend_run(&self.directory, more, &self.options_now());
-            if let Some(end) = self.early_end(extended)? {
-                return Ok(end);
+            if let Some(reason) = self.failure_in(extended)? {
+                return Ok(Measured::Failed(reason));
             }
         }
     }
@@ -111,23 +108,17 @@ impl StepRun<'_> {
         Ok(microbenchmarks.iter().all(|(_, done)| *done))
     }
 
-    /// How measuring ended, unless it is complete.
-    fn early_end<T>(
-        &self,
-        outcome: Result<Outcome, RunError>,
-    ) -> Result<Option<Measured<T>>, BisectError> {
-        match outcome {
-            Ok(Outcome::Interrupted) => Ok(Some(Measured::Interrupted)),
-            Ok(_) => Ok(None),
-            Err(_) if self.options.cancel.load(Ordering::Relaxed) => {
-                Ok(Some(Measured::Interrupted))
-            }
-            Err(error) => {
+    /// Why the candidate in question failed; `None` if the run is complete.
+    fn failure_in(&self, ended: Result<Outcome, RunError>) -> Result<Option<String>, BisectError> {
+        match ended {
+            Ok(Outcome::Complete { .. }) => Ok(None),
+            Err(error) if !self.options.cancel.load(Ordering::Relaxed) => {
                 let reason = self.failure(error)?;
                 // The run is not resumed.
                 data::remove(&RunDirectory::at(&self.directory))?;
-                Ok(Some(Measured::Failed(reason)))
+                Ok(Some(reason))
             }
+            Ok(Outcome::Interrupted) | Err(_) => Err(BisectError::Interrupted),
         }
     }
 
@@ -261,10 +252,9 @@ mod tests {
         };
         let loaded = RunDirectory::at(dir.path()).data().join(".loaded-0");
         fs::create_dir_all(&loaded).unwrap();
-        assert!(run.early_end::<()>(Err(load("a"))).is_err());
+        assert!(run.failure_in(Err(load("a"))).is_err());
         assert!(loaded.exists(), "the bisect can be continued");
-        let end = run.early_end::<()>(Err(load("b"))).unwrap();
-        assert!(matches!(end, Some(Measured::Failed(_))));
+        assert!(run.failure_in(Err(load("b"))).unwrap().is_some());
         assert!(!loaded.exists());
     }
 

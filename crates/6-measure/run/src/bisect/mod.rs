@@ -44,6 +44,9 @@ pub enum BisectError {
     /// The experiment cannot be bisected, or not in this directory.
     #[error("{0}")]
     Unsuitable(String),
+    /// The user asked to stop. Reported as [`BisectEnd::Interrupted`].
+    #[error("interrupted")]
+    Interrupted,
     /// Anything else: what failed, why, and what to do.
     #[error("{0}")]
     Failed(String),
@@ -56,7 +59,7 @@ impl BisectError {
         match self {
             Self::Unsuitable(_) => true,
             Self::History(error) => !matches!(error, HistoryError::Fetch(_)),
-            Self::Run(_) | Self::Failed(_) => false,
+            Self::Run(_) | Self::Interrupted | Self::Failed(_) => false,
         }
     }
 
@@ -120,6 +123,17 @@ pub fn bisect(
     request: &BisectRequest<'_>,
     options: &Options<'_>,
 ) -> Result<BisectEnd, BisectError> {
+    match start_or_continue(request, options) {
+        Ok((record, result)) => Ok(BisectEnd::Complete(Box::new(record), result)),
+        Err(BisectError::Interrupted) => Ok(BisectEnd::Interrupted),
+        Err(error) => Err(error),
+    }
+}
+
+fn start_or_continue(
+    request: &BisectRequest<'_>,
+    options: &Options<'_>,
+) -> Result<(BisectRecord, BisectResult), BisectError> {
     let subject = Subject::of(request.experiment, request.candidate)?;
     if let Some(name) = request.microbenchmark {
         subject.check_microbenchmark(name)?;
@@ -138,22 +152,16 @@ pub fn bisect(
         let record = directory.read(&asked)?;
         // Branches may have changed since.
         let revisions = (record.good.commit.as_str(), record.bad.commit.as_str());
-        let range = commit_range(&subject, revisions, request.first_parent, options);
+        let range = commit_range(&subject, revisions, request.first_parent, options)?;
         (directory, record.clone(), range)
     } else {
-        let range =
-            commit_range(&subject, (request.good, request.bad), request.first_parent, options);
-        let Some(range) = unless_cancelled(range, options)? else {
-            return Ok(BisectEnd::Interrupted);
-        };
+        let revisions = (request.good, request.bad);
+        let range = commit_range(&subject, revisions, request.first_parent, options)?;
         // Not before the revisions are known, so that a misspelt one leaves nothing behind.
         let directory = BisectDirectory::open(request.directory)?;
         let record = new_record(asked, &subject, &range, options);
         directory.write(&record)?;
-        (directory, record, Ok(range))
-    };
-    let Some(range) = unless_cancelled(range, options)? else {
-        return Ok(BisectEnd::Interrupted);
+        (directory, record, range)
     };
     let filter = EventFilter::default();
     let progress = |event: RunEvent<'_>| {
@@ -197,21 +205,11 @@ fn commit_range(
             progress(RunEvent::Stage(line));
         }
     };
-    Ok(sources.commit_range(&wanted, &report)?)
-}
-
-/// The range; `None` if the user stopped the search for it.
-fn unless_cancelled(
-    range: Result<CommitRange, BisectError>,
-    options: &Options<'_>,
-) -> Result<Option<CommitRange>, BisectError> {
-    match range {
-        Err(BisectError::History(HistoryError::Fetch(_)))
-            if options.cancel.load(Ordering::Relaxed) =>
-        {
-            Ok(None)
+    match sources.commit_range(&wanted, &report) {
+        Err(HistoryError::Fetch(_)) if options.cancel.load(Ordering::Relaxed) => {
+            Err(BisectError::Interrupted)
         }
-        range => range.map(Some),
+        range => Ok(range?),
     }
 }
 

@@ -8,15 +8,12 @@ use dbdyno_spec::experiment::Experiment;
 use dbdyno_stats::Side;
 use dbdyno_types::Metric;
 
-use super::BisectEnd;
 use super::BisectError;
-use super::judgement::StepFigures;
-use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, StepRatios, largest_difference};
+use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, StepFigures, StepRatios, largest_difference};
 use super::measuring::{Built, Measured, StepRun};
-use super::record::BisectDirectory;
 use super::record::{
-    BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord, RatioRecord, StepRecord,
-    StepVerdict,
+    BisectDirectory, BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord,
+    RatioRecord, StepRecord, StepVerdict,
 };
 use super::search::{Next, Position, Search, Verdict};
 use super::subject::Subject;
@@ -46,7 +43,6 @@ pub(super) struct Bisect<'a> {
 /// Why the search does not go on.
 enum Halt {
     Result(BisectResult),
-    Interrupted,
     Error(BisectError),
 }
 
@@ -71,18 +67,17 @@ impl Judged {
 }
 
 impl Bisect<'_> {
-    pub fn run(mut self) -> Result<BisectEnd, BisectError> {
+    pub fn run(mut self) -> Result<(BisectRecord, BisectResult), BisectError> {
         let result = match self.record.result.take() {
             Some(result) => result,
             None => match self.search() {
                 Ok(result) | Err(Halt::Result(result)) => result,
-                Err(Halt::Interrupted) => return Ok(BisectEnd::Interrupted),
                 Err(Halt::Error(error)) => return Err(error),
             },
         };
         self.record.result = Some(result.clone());
         self.directory.write(&self.record)?;
-        Ok(BisectEnd::Complete(Box::new(self.record), result))
+        Ok((self.record, result))
     }
 
     fn search(&mut self) -> Result<BisectResult, Halt> {
@@ -165,7 +160,6 @@ impl Bisect<'_> {
                 }
             }
             Built::Failed(reason) => return Err(failed(NAMES[1], reason)),
-            Built::Interrupted => return Err(Halt::Interrupted),
         }
         let measured = run.measure(|figures| {
             let rows: Vec<_> = (0..figures.cases.len())
@@ -187,7 +181,6 @@ impl Bisect<'_> {
                 let all = (0..figures.cases.len()).filter_map(|case| figure_of(&figures, case));
                 return Err(Halt::Result(BisectResult::NoDifference { figures: all.collect() }));
             }
-            Measured::Interrupted => return Err(Halt::Interrupted),
             Measured::Failed(reason) => return Err(failed(NAMES[1], reason)),
         };
         let figure = figure.ok_or_else(|| failed(NAMES[1], TOO_FEW_BLOCKS.to_owned()))?;
@@ -247,7 +240,6 @@ impl Bisect<'_> {
                 builds.get(MIDPOINT as usize).copied()
             }
             Built::Failed(reason) => return Ok(not_measured(StepVerdict::Skipped, None, reason)),
-            Built::Interrupted => return Err(Halt::Interrupted),
         };
         let measured = run.measure(|figures| {
             let ratios = StepRatios {
@@ -266,7 +258,6 @@ impl Bisect<'_> {
             Measured::Failed(reason) => {
                 return Ok(not_measured(StepVerdict::Skipped, build, reason));
             }
-            Measured::Interrupted => return Err(Halt::Interrupted),
         };
         let noise_floor = figures.noise_floor(0, metric);
         let ratio = |estimate| RatioRecord::new(&estimate, noise_floor);
@@ -319,7 +310,6 @@ impl Bisect<'_> {
         match run.build()? {
             Built::Complete(_) => {}
             Built::Failed(reason) => return Err(failed(commit.short(), reason)),
-            Built::Interrupted => return Err(Halt::Interrupted),
         }
         let measured = run.measure(|figures| {
             let estimate = figures.estimate(0, metric, BAD)?;
@@ -329,7 +319,6 @@ impl Bisect<'_> {
         let (differs, figures) = match measured {
             Measured::Decided(differs, figures) => (differs, figures),
             Measured::Undecided(figures) => (false, figures),
-            Measured::Interrupted => return Err(Halt::Interrupted),
             Measured::Failed(reason) => return Err(failed(commit.short(), reason)),
         };
         let estimate = figures.estimate(0, metric, BAD);

@@ -16,7 +16,7 @@ use crate::measure::checks::AnswerCheck;
 use crate::measure::slice_history::SliceHistory;
 use crate::measure::{MicrobenchmarkRun, NumberedCase, compared};
 use crate::plan::cases::{block_range, block_time, pace, slice_length};
-use crate::record::{Completion, Recorder};
+use crate::record::Recorder;
 use crate::session::progress::{InterimEstimate, RunEvent};
 
 /// The blocks of one microbenchmark between two restarts.
@@ -35,7 +35,7 @@ pub(super) struct Blocks<'a, 'r> {
 
 impl Blocks<'_, '_> {
     /// Runs blocks until there are enough of each case, or until the user stops it.
-    pub fn run(mut self, instances: &mut [Instance]) -> Result<Completion, RunError> {
+    pub fn run(mut self, instances: &mut [Instance]) -> Result<(), RunError> {
         let prepare = self.run.prepare_request();
         let running: Vec<bool> = instances.iter().map(Instance::is_running).collect();
         let next = self.cases.iter().map(|one| self.histories[one.id as usize].next_block);
@@ -47,29 +47,25 @@ impl Blocks<'_, '_> {
             let seed = self.run.context.experiment.seed;
             let order = clients_order(seed, self.run.first().id, round, self.cases.len());
             for number in order {
-                if is_done[number] {
-                    continue;
-                }
-                match self.block(number, &mut schedules, &prepare, instances)? {
-                    Some(enough) => is_done[number] = enough,
-                    None => return Ok(Completion::Interrupted),
+                if !is_done[number] {
+                    is_done[number] = self.block(number, &mut schedules, &prepare, instances)?;
                 }
             }
             if is_done.iter().all(|done| *done) {
                 break;
             }
         }
-        Ok(Completion::Complete)
+        Ok(())
     }
 
-    /// Runs one block of a case, and returns whether it has enough; `None` if the user stopped it.
+    /// Runs one block of a case, and returns whether it has enough.
     fn block(
         &mut self,
         number_of_case: usize,
         schedules: &mut [Schedule],
         prepare: &Prepare,
         instances: &mut [Instance],
-    ) -> Result<Option<bool>, RunError> {
+    ) -> Result<bool, RunError> {
         let case = self.cases[number_of_case];
         let phase = self.run.measuring(case);
         while let Some(slice) = schedules[number_of_case].next() {
@@ -83,9 +79,7 @@ impl Blocks<'_, '_> {
                         instances[next].announce_slice();
                     }
                     self.store(case, &slice, measured)?;
-                    if self.recorder.is_cancelled() {
-                        return Ok(None);
-                    }
+                    self.recorder.check_cancelled()?;
                 }
                 Err(SliceError::Lost(lost)) => {
                     self.recorder.lost(&instance.candidate.name, number, &phase, &lost)?;
@@ -99,7 +93,7 @@ impl Blocks<'_, '_> {
                 }
             }
             if schedules[number_of_case].is_block_complete() {
-                return self.end_block(case, &slice, instances).map(Some);
+                return self.end_block(case, &slice, instances);
             }
         }
         let baseline = &instances[BASELINE].candidate.name;

@@ -17,7 +17,7 @@ use crate::measure::blocks::Blocks;
 use crate::measure::checks::AnswerCheck;
 use crate::measure::slice_history::SliceHistory;
 use crate::plan::cases::MicrobenchmarkCase;
-use crate::record::{Completion, Phase, Recorder};
+use crate::record::{Phase, Recorder};
 use crate::training::live::LiveTraining;
 
 /// A case with its position in the running order.
@@ -74,22 +74,20 @@ impl<'a> MicrobenchmarkRun<'a> {
         instances: &mut [Instance],
         histories: &mut [SliceHistory],
         recorder: &mut Recorder<'_>,
-    ) -> Result<Completion, RunError> {
+    ) -> Result<(), RunError> {
         let restart = self.next_start(histories);
         if let Some(training) = &self.live_training
             && training.is_needed(instances)
         {
             let history = &mut histories[training.id as usize];
-            if training.run(instances, history, recorder)? == Completion::Interrupted {
-                return Ok(Completion::Interrupted);
-            }
+            training.run(instances, history, recorder)?;
         }
         self.prepare(instances, recorder)?;
         // A restart may have restored data from before a loss.
         let diverged = (0..instances.len()).filter(|number| instances[*number].has_diverged());
         let mut answers = std::mem::take(&mut self.answers);
         answers.set_diverged(diverged.collect());
-        let completion = Blocks {
+        let measured = Blocks {
             run: self,
             cases: &self.left,
             restart,
@@ -101,16 +99,14 @@ impl<'a> MicrobenchmarkRun<'a> {
         .run(instances);
         self.answers = answers;
         self.store_reoptimizations(instances, recorder)?;
-        if completion? == Completion::Interrupted {
-            return Ok(Completion::Interrupted);
-        }
+        measured?;
         let schedule = &self.context.experiment.schedule;
         self.left.retain(|one| {
             let rule = &mut histories[one.id as usize].rule;
             rule.end_restart();
             !rule.has_enough_restarts(schedule, &compared(instances))
         });
-        Ok(Completion::Complete)
+        Ok(())
     }
 
     /// Checks a complete microbenchmark.

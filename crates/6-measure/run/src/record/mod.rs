@@ -21,13 +21,6 @@ pub(crate) struct Recorder<'a> {
     failures: usize,
 }
 
-/// How a part of a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Completion {
-    Complete,
-    Interrupted,
-}
-
 /// The stage or microbenchmark in which something failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
@@ -64,6 +57,11 @@ impl<'a> Recorder<'a> {
     /// Whether the user asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Ends the session if the user asked to stop.
+    pub fn check_cancelled(&self) -> Result<(), RunError> {
+        if self.is_cancelled() { Err(RunError::Interrupted) } else { Ok(()) }
     }
 
     /// Number of failures in this session.

@@ -25,14 +25,6 @@ use crate::record::Phase;
 use crate::session::progress::{InsertPlace, RunEvent};
 use crate::session::{MeasurementEnd, Session};
 
-/// How one repeat of a candidate ended.
-enum RepeatEnd {
-    Complete,
-    /// The candidate failed; the others continue.
-    Failed,
-    Interrupted,
-}
-
 /// Why a step is not complete.
 enum StepError {
     Candidate(WorkerError),
@@ -69,42 +61,35 @@ impl Session<'_> {
         for repeat in 0..benchmark.repeats {
             let order = repeat_order(self.experiment.seed, repeat, candidates.len());
             for (position, number) in (0..).zip(order) {
-                if self.recorder.is_cancelled() {
-                    return Ok(MeasurementEnd::Interrupted);
-                }
+                self.recorder.check_cancelled()?;
                 let candidate = &candidates[number];
                 let one = CandidateRepeat { benchmark, repeat, position, number, candidate };
-                match self.run_repeat(context, one)? {
-                    RepeatEnd::Complete => {
-                        if !(self.options.keep_data && one.is_last_repeat()) {
-                            one.remove(context)?;
-                        }
-                    }
-                    RepeatEnd::Failed => {
-                        end = MeasurementEnd::Incomplete;
-                        self.remove_unusable_data(context, one)?;
-                    }
-                    RepeatEnd::Interrupted => return Ok(MeasurementEnd::Interrupted),
+                if !self.run_repeat(context, one)? {
+                    end = MeasurementEnd::Incomplete;
+                    self.remove_unusable_data(context, one)?;
+                } else if !(self.options.keep_data && one.is_last_repeat()) {
+                    one.remove(context)?;
                 }
             }
         }
         Ok(end)
     }
 
-    /// Runs all steps of one candidate in one repeat that are not done.
+    /// Runs all steps of one candidate in one repeat that are not done. Returns whether they are complete; the others
+    /// continue if the candidate failed.
     fn run_repeat(
         &mut self,
         context: &RunContext<'_>,
         one: CandidateRepeat<'_>,
-    ) -> Result<RepeatEnd, RunError> {
+    ) -> Result<bool, RunError> {
         let before = StoredSteps::of(one, &self.state.insert_steps);
         if before.done == one.plan().steps.len() {
-            return Ok(RepeatEnd::Complete);
+            return Ok(true);
         }
         let mut instance = Instance::at(one.candidate.clone(), one.data(context));
         let mut at = "starting".to_owned();
         match self.run_steps(context, one, before, &mut instance, &mut at) {
-            Ok(end) => Ok(end),
+            Ok(()) => Ok(true),
             Err(StepError::Run(error)) => Err(error),
             Err(StepError::Candidate(error)) => {
                 if let Some(lost) = instance.lost_host() {
@@ -113,7 +98,7 @@ impl Session<'_> {
                 let reason = instance.cause(error).to_string();
                 instance.kill();
                 self.fail(one, &at, FailureKind::Ended, reason)?;
-                Ok(RepeatEnd::Failed)
+                Ok(false)
             }
         }
     }
@@ -141,7 +126,7 @@ impl Session<'_> {
         before: StoredSteps,
         instance: &mut Instance,
         at: &mut String,
-    ) -> Result<RepeatEnd, StepError> {
+    ) -> Result<(), StepError> {
         let (mut next, mut from, mut rows) = (before.done, StartedFrom::Copy, before.rows);
         if self.find_data(context, one, &before)? {
             instance.open(context, 1, false)?;
@@ -154,12 +139,12 @@ impl Session<'_> {
         while let Some(step) = one.plan().steps.get(next) {
             if self.recorder.is_cancelled() {
                 instance.stop();
-                return Ok(RepeatEnd::Interrupted);
+                return Err(RunError::Interrupted.into());
             }
             step.name.clone_into(at);
             let Some(measured) = self.run_step(one, next, from, instance)? else {
                 instance.kill();
-                return Ok(RepeatEnd::Interrupted);
+                return Err(RunError::Interrupted.into());
             };
             rows += growth(&measured);
             next += 1;
@@ -177,7 +162,7 @@ impl Session<'_> {
         }
         // Everything is stored: errors on shutdown do not matter.
         instance.stop();
-        Ok(RepeatEnd::Complete)
+        Ok(())
     }
 
     /// Restores the data as of the last complete step. Returns false if there is none: all steps

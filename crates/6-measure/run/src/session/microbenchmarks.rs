@@ -15,12 +15,11 @@ use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, KeptCopy, in_order, running};
 use crate::measure::{MicrobenchmarkRun, NumberedCase, checks};
-use crate::plan::cases::training_case;
 use crate::plan::cases::{
     MicrobenchmarkCase, block_range, block_time, cases, first_pass, has_passes, instance_count,
-    interleaved_sets, segments, shrinks_repeatedly, slice_length,
+    interleaved_sets, segments, shrinks_repeatedly, slice_length, training_case,
 };
-use crate::record::{Completion, Phase};
+use crate::record::Phase;
 use crate::session::Session;
 use crate::session::progress::{InterimEstimate, RunEvent};
 use crate::training::live::LiveTraining;
@@ -31,7 +30,7 @@ impl Session<'_> {
         &mut self,
         context: &RunContext<'_>,
         candidates: Vec<ResolvedCandidate>,
-    ) -> Result<Completion, RunError> {
+    ) -> Result<(), RunError> {
         let _idle_preventer = IdlePreventer::start(&self.idle_prevention)?;
         self.recorder.stage("starting the instances");
         let mut instances: Vec<Instance> =
@@ -47,13 +46,11 @@ impl Session<'_> {
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
         self.recorder.results.update_session(&self.record)?;
         self.store_state_snapshots(&mut instances, "at the start of the session")?;
-        if self.measure_all(context, &mut instances)? == Completion::Interrupted {
-            return Ok(Completion::Interrupted);
-        }
+        self.measure_all(context, &mut instances)?;
         self.store_state_snapshots(&mut instances, "after the last microbenchmark")?;
         // Everything is stored: errors on shutdown do not matter.
         instances.iter_mut().for_each(Instance::stop);
-        Ok(Completion::Complete)
+        Ok(())
     }
 
     /// Prepares all statements on every running instance, unless something was measured already.
@@ -74,7 +71,7 @@ impl Session<'_> {
         &mut self,
         context: &RunContext<'_>,
         instances: &mut [Instance],
-    ) -> Result<Completion, RunError> {
+    ) -> Result<(), RunError> {
         let all = cases(self.experiment);
         let sets = interleaved_sets(self.experiment, &all);
         let mut settled = true;
@@ -84,12 +81,9 @@ impl Session<'_> {
                 .map(|set| self.not_done(&all, set.clone()))
                 .filter(|left| !left.is_empty())
                 .collect();
-            let completion = self.measure_segment(context, &all, &left, &mut settled, instances)?;
-            if completion == Completion::Interrupted {
-                return Ok(Completion::Interrupted);
-            }
+            self.measure_segment(context, &all, &left, &mut settled, instances)?;
         }
-        Ok(Completion::Complete)
+        Ok(())
     }
 
     fn not_done<'c>(
@@ -111,7 +105,7 @@ impl Session<'_> {
         sets: &[Vec<NumberedCase<'_>>],
         settled: &mut bool,
         instances: &mut [Instance],
-    ) -> Result<Completion, RunError> {
+    ) -> Result<(), RunError> {
         let run = |cases| {
             let training = self.live_training(context, all, cases);
             MicrobenchmarkRun::new(context, cases, training, instances)
@@ -150,15 +144,18 @@ impl Session<'_> {
                 self.report_visit(id as usize + 1, all.len(), run);
                 let time_after = self.time_after(all, run.cases);
                 let histories = &mut self.state.histories;
-                let completion =
-                    run.measure_start(time_after, instances, histories, &mut self.recorder)?;
-                let interrupted = completion == Completion::Interrupted;
+                let measured =
+                    run.measure_start(time_after, instances, histories, &mut self.recorder);
+                let interrupted = matches!(measured, Err(RunError::Interrupted));
+                if !interrupted {
+                    measured?;
+                }
                 if keeps_copy && (!alone || run.is_complete() || interrupted) {
                     let histories = &self.state.histories;
                     run.copy(KeptCopy::Restore, instances, histories, &mut self.recorder)?;
                 }
                 if interrupted {
-                    return Ok(Completion::Interrupted);
+                    return Err(RunError::Interrupted);
                 }
                 if run.is_complete() {
                     run.check(instances, &self.state.histories, &mut self.recorder)?;
@@ -176,7 +173,7 @@ impl Session<'_> {
                 self.store_elapsed()?;
             }
         }
-        Ok(Completion::Complete)
+        Ok(())
     }
 
     /// Settles the data before writes, and before the first read after writes.

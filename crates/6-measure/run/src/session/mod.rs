@@ -27,7 +27,7 @@ use crate::instance::cpus::allowed_cpus;
 use crate::instance::{Instance, data};
 use crate::measure::checks::with_lines;
 use crate::plan::extension::Extension;
-use crate::record::{Completion, Phase, Recorder, candidate_record};
+use crate::record::{Phase, Recorder, candidate_record};
 use crate::session::clean::{RemovedSchemas, StoredData, remove_schemas, remove_used_schemas};
 use crate::session::progress::{Outcome, Progress, RunEvent};
 use crate::session::resume::RunState;
@@ -106,7 +106,6 @@ enum MeasurementEnd {
     Complete,
     /// Some candidate failed in the insert benchmark.
     Incomplete,
-    Interrupted,
 }
 
 /// One uninterrupted part of a run.
@@ -128,7 +127,10 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn run(mut self) -> Result<Outcome, RunError> {
-        let outcome = self.stages();
+        let outcome = match self.stages() {
+            Err(RunError::Interrupted) => Ok(Outcome::Interrupted),
+            ended => ended,
+        };
         self.store_elapsed()?;
         outcome
     }
@@ -149,9 +151,7 @@ impl<'a> Session<'a> {
         };
         let hosts = self.connect_hosts()?;
         let candidates = resolve_all(experiment, options.cache.clone(), &trainer, &hosts);
-        if self.recorder.is_cancelled() {
-            return Ok(Outcome::Interrupted);
-        }
+        self.recorder.check_cancelled()?;
         let mut candidates = candidates?;
         self.find_server_processes(&mut candidates)?;
         self.store_candidates(&candidates)?;
@@ -168,7 +168,8 @@ impl<'a> Session<'a> {
             self.recorder.results.set_may_have_schemas(true)?;
         }
         let end = self.load_and_measure(&context, candidates);
-        if matches!(end, Err(_) | Ok(MeasurementEnd::Incomplete)) && !options.keep_data {
+        let is_needed = matches!(end, Ok(MeasurementEnd::Complete) | Err(RunError::Interrupted));
+        if !is_needed && !options.keep_data {
             // A resumed run could not use them.
             let removed = remove_used_schemas(&context);
             if removed == RemovedSchemas::All || (removed == RemovedSchemas::Used && !had_schemas) {
@@ -177,12 +178,8 @@ impl<'a> Session<'a> {
         }
         let text = || self.recorder.results.reader().and_then(|run| run.experiment_text());
         let end = end.map_err(|error| with_lines(error, &text().unwrap_or_default()));
-        match end? {
-            MeasurementEnd::Complete => {}
-            MeasurementEnd::Incomplete => {
-                return Ok(Outcome::Complete { failures: self.recorder.failures() });
-            }
-            MeasurementEnd::Interrupted => return Ok(Outcome::Interrupted),
+        if let MeasurementEnd::Incomplete = end? {
+            return Ok(Outcome::Complete { failures: self.recorder.failures() });
         }
         if let Some(local) = context.local.filter(|_| !options.keep_data) {
             local.remove_all()?;
@@ -238,18 +235,16 @@ impl<'a> Session<'a> {
         if experiment.insert_benchmark.is_none() {
             self.prepare_data(context, &candidates)?;
         }
-        if self.recorder.is_cancelled() {
-            return Ok(MeasurementEnd::Interrupted);
-        }
+        self.recorder.check_cancelled()?;
         let cpus = self.cpus.clone();
         tracing::info!(dbdyno = %cpus.dbdyno, systems = %cpus.system, "assigned CPUs");
         // Not earlier, nor longer: compilers run on all CPUs, also those of a bisect's next run.
         let measured = while_pinned(&cpus.dbdyno, || match &experiment.insert_benchmark {
             Some(benchmark) => self.run_insert_benchmark(context, benchmark, &candidates),
-            None => Ok(match self.run_microbenchmarks(context, candidates)? {
-                Completion::Complete => MeasurementEnd::Complete,
-                Completion::Interrupted => MeasurementEnd::Interrupted,
-            }),
+            None => {
+                self.run_microbenchmarks(context, candidates)?;
+                Ok(MeasurementEnd::Complete)
+            }
         });
         measured.unwrap_or_else(|error| {
             let (given, allowed) = (error.to_string(), allowed_cpus().to_string());

@@ -16,7 +16,7 @@ use crate::instance::{Instance, SliceError, running};
 use crate::measure::slice_history::SliceHistory;
 use crate::plan::cases::warmup_time;
 use crate::plan::cases::{MicrobenchmarkCase, pace, slice_length};
-use crate::record::{Completion, Phase, Recorder};
+use crate::record::{Phase, Recorder};
 
 /// The shortest slice of the warm-up: shorter ones would mostly be overhead.
 const SHORTEST_SLICE: Nanos = Nanos::from_millis(250);
@@ -59,7 +59,7 @@ impl LiveTraining<'_> {
         instances: &mut [Instance],
         history: &mut SliceHistory,
         recorder: &mut Recorder<'_>,
-    ) -> Result<Completion, RunError> {
+    ) -> Result<(), RunError> {
         let MicrobenchmarkCase { microbenchmark, clients } = self.case.clone();
         let name = &self.case.microbenchmark.name;
         recorder.stage(format!("warming up with {name} for the live optimizer"));
@@ -72,11 +72,7 @@ impl LiveTraining<'_> {
         let sampled = loop {
             let servers = self.start_sampling(instances, recorder)?;
             let sampled = Warmup { blocks: self.sampling_blocks(), slice: self.slice(), restart };
-            if self.warm_up(instances, &prepare, sampled, history, recorder)?
-                == Completion::Interrupted
-            {
-                return Ok(Completion::Interrupted);
-            }
+            self.warm_up(instances, &prepare, sampled, history, recorder)?;
             if has_restarted(instances, &servers) {
                 recorder.stage(AGAIN);
                 continue;
@@ -86,11 +82,7 @@ impl LiveTraining<'_> {
                 let connections = self.context.experiment.workload.clients.iter().max();
                 let slice = counting_slice(connections.map_or(1, |number| *number));
                 let counted = Warmup { blocks: 1, slice, restart };
-                if self.warm_up(instances, &prepare, counted, history, recorder)?
-                    == Completion::Interrupted
-                {
-                    return Ok(Completion::Interrupted);
-                }
+                self.warm_up(instances, &prepare, counted, history, recorder)?;
             }
             if !has_restarted(instances, &servers) {
                 break servers;
@@ -110,7 +102,7 @@ impl LiveTraining<'_> {
             let name = &instances[record.candidate as usize].candidate.name;
             recorder.optimized(name, record)?;
         }
-        Ok(Completion::Complete)
+        Ok(())
     }
 
     fn phase(&self) -> Phase {
@@ -157,7 +149,7 @@ impl LiveTraining<'_> {
         warmup: Warmup,
         history: &mut SliceHistory,
         recorder: &mut Recorder<'_>,
-    ) -> Result<Completion, RunError> {
+    ) -> Result<(), RunError> {
         let restart = warmup.restart;
         let phase = self.phase();
         let running = instances.iter().map(Instance::is_running).collect();
@@ -165,7 +157,7 @@ impl LiveTraining<'_> {
         while let Some(slice) = schedule.next() {
             let ScheduledSlice { block, position, warmup, candidate, request } = slice;
             if !warmup {
-                return Ok(Completion::Complete);
+                return Ok(());
             }
             let instance = &mut instances[candidate];
             match instance.run_training_slice(self.context, request, prepare) {
@@ -182,9 +174,7 @@ impl LiveTraining<'_> {
                     };
                     recorder.results.add_slice(&row)?;
                     history.add(&row);
-                    if recorder.is_cancelled() {
-                        return Ok(Completion::Interrupted);
-                    }
+                    recorder.check_cancelled()?;
                 }
                 Err(SliceError::Lost(lost)) => {
                     recorder.lost(&instance.candidate.name, candidate, &phase, &lost)?;
