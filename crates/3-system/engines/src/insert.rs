@@ -2,7 +2,7 @@
 
 use dbdyno_drivers::{Connection, Error};
 
-use crate::{Engine, failed};
+use crate::{Engine, not_a_number};
 
 /// An engine that the insert benchmark can run on.
 pub trait InsertEngine: Engine {
@@ -49,10 +49,6 @@ const MAX_BYTES_PER_STATEMENT: usize = 4 << 20;
 
 /// Size of a row in a request without `data`, in text and in binary form.
 const BYTES_PER_ROW: usize = 72;
-
-fn not_a_number(sql: &str, text: &str) -> Error {
-    failed(format!("executing {sql}"), format!("`{text}` is not a number"))
-}
 
 /// The columns after the primary key; only the type of the first one differs between systems.
 fn columns(time: &str) -> String {

@@ -17,6 +17,8 @@ pub use insert::InsertEngine;
 pub use marker::SchemaRemoval;
 pub use server_engine::{ServerEngine, WithServerEngine, with_server_engine};
 
+use std::time::{Duration, Instant};
+
 use dbdyno_drivers::{Connection, Error, ErrorKind, Params};
 use dbdyno_types::StateSnapshot;
 
@@ -147,7 +149,41 @@ fn failed(doing: impl Into<String>, message: impl Into<String>) -> Error {
     Error { doing, message, code: None, kind: ErrorKind::Statement }
 }
 
+/// The error of a query that should return a number.
+fn not_a_number(sql: &str, text: &str) -> Error {
+    failed(format!("executing {sql}"), format!("`{text}` is not a number"))
+}
+
 /// The error of a state that was not reached in time.
 fn busy(doing: &str, message: String) -> Error {
     Error { kind: ErrorKind::Busy, ..failed(doing, message) }
+}
+
+/// Polls until nothing is left; `left` says what is.
+fn wait_until_settled(
+    doing: &str,
+    timeout: Duration,
+    mut left: impl FnMut() -> Result<Option<String>, Error>,
+) -> Result<(), Error> {
+    let started = Instant::now();
+    while let Some(left) = left()? {
+        if started.elapsed() > timeout {
+            return Err(busy(doing, format!("after {} s, {left}", timeout.as_secs())));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// An identifier in double quotes.
+fn quoted_name(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Rows that are a name and a value, without NULLs.
+fn pairs(rows: Vec<Vec<Option<String>>>) -> impl Iterator<Item = (String, String)> {
+    rows.into_iter().filter_map(|row| match <[Option<String>; 2]>::try_from(row) {
+        Ok([Some(name), Some(value)]) => Some((name, value)),
+        _ => None,
+    })
 }

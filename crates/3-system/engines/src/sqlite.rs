@@ -8,7 +8,7 @@ use dbdyno_types::StateSnapshot;
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{Engine, NextRow, Table, busy, column, failed};
+use crate::{Engine, NextRow, Table, busy, column, failed, not_a_number, quoted_name};
 
 /// SQLite's settings; the texts are values of pragmas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,11 +188,6 @@ impl Engine for Sqlite {
     }
 }
 
-/// A quoted identifier.
-fn quoted_name(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// A quoted string literal.
 fn quoted_text(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
@@ -200,6 +195,5 @@ fn quoted_text(text: &str) -> String {
 
 fn number(connection: &mut SqliteConnection, sql: &str) -> Result<u64, Error> {
     let text = connection.query_text(sql)?;
-    text.parse()
-        .map_err(|_| failed(format!("executing {sql}"), format!("`{text}` is not a number")))
+    text.parse().map_err(|_| not_a_number(sql, &text))
 }

@@ -3,6 +3,8 @@
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
 
+use crate::pairs;
+
 /// Settings that are known to affect speed. Their values may be any text; a version without one of them
 /// omits it.
 const SETTINGS: [&str; 51] = [
@@ -78,10 +80,7 @@ const SECRET: [&str; 4] = ["password", "_pwd", "secret", "_auth"];
 /// are names of files and servers, and may contain passwords.
 pub(super) fn options(connection: &mut MySqlConnection) -> Result<Vec<(String, String)>, Error> {
     let rows = connection.query("SHOW GLOBAL VARIABLES")?;
-    Ok(chosen(rows.into_iter().filter_map(|row| match <[Option<String>; 2]>::try_from(row) {
-        Ok([Some(name), Some(value)]) => Some((name, value)),
-        _ => None,
-    })))
+    Ok(chosen(pairs(rows)))
 }
 
 fn chosen(all: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {

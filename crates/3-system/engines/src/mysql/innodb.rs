@@ -6,15 +6,13 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
 
 use super::{number, state};
-use crate::{busy, column};
+use crate::{column, wait_until_settled};
 
 /// Limit for writing back and purging.
 const TIMEOUT: Duration = Duration::from_secs(1_200);
 
 /// How long the state must persist.
 const SETTLED_FOR: Duration = Duration::from_millis(300);
-
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Dirty pages, and transactions in the history, that are tolerated: the system tables always have a
 /// few, and writing a few pages takes no time.
@@ -76,34 +74,24 @@ fn purge(connection: &mut MySqlConnection) -> Result<(), Error> {
 }
 
 fn wait(connection: &mut MySqlConnection, can_purge: bool) -> Result<(), Error> {
-    let started = Instant::now();
     let mut settled_since = None;
-    loop {
+    wait_until_settled("settling InnoDB", TIMEOUT, || {
         let dirty = dirty_pages(connection)?;
         let history = number(connection, HISTORY)?;
-        if dirty <= TOLERATED && history <= TOLERATED {
-            // Purging the last transactions may dirty pages again.
-            if settled_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED_FOR {
-                return Ok(());
-            }
-        } else {
+        if dirty > TOLERATED || history > TOLERATED {
             settled_since = None;
+        } else if settled_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED_FOR {
+            // Purging the last transactions may dirty pages again.
+            return Ok(None);
         }
         if can_purge && history > TOLERATED {
             purge(connection)?;
         }
-        if started.elapsed() > TIMEOUT {
-            return Err(busy(
-                "settling InnoDB",
-                format!(
-                    "after {} s, {dirty} pages are still dirty and {history} transactions not \
-                     purged; check for open transactions and slow storage",
-                    TIMEOUT.as_secs()
-                ),
-            ));
-        }
-        std::thread::sleep(POLL_INTERVAL);
-    }
+        Ok(Some(format!(
+            "{dirty} pages are still dirty and {history} transactions not purged; check for open \
+             transactions and slow storage"
+        )))
+    })
 }
 
 fn dirty_pages(connection: &mut MySqlConnection) -> Result<u64, Error> {

@@ -12,7 +12,7 @@ use dbdyno_types::server::{StorageEngine, Target};
 
 use crate::server::ServerAccess;
 use crate::server_engine::Dialect;
-use crate::{Engine as _, NextRow, ServerEngine, Table, column, failed};
+use crate::{Engine as _, NextRow, ServerEngine, Table, column, failed, not_a_number};
 
 /// A MySQL or MariaDB server and the schema with dbdyno's tables.
 pub type MySql = ServerEngine<MySqlDialect>;
@@ -117,9 +117,7 @@ fn number(connection: &mut MySqlConnection, sql: &str) -> Result<u64, Error> {
     let values = column(connection, sql)?;
     let text = values.first().map_or("", String::as_str);
     let whole = text.split_once('.').map_or(text, |(whole, _)| whole);
-    whole
-        .parse()
-        .map_err(|_| failed(format!("executing {sql}"), format!("`{text}` is not a number")))
+    whole.parse().map_err(|_| not_a_number(sql, text))
 }
 
 /// Rows per statement, which is a transaction: enough to make the cost of the commit negligible, and

@@ -1,18 +1,16 @@
 //! Settling MyRocks: empty memtables, and no pending compaction.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
 use dbdyno_units::Bytes;
 
 use super::number;
-use crate::{busy, column};
+use crate::{column, wait_until_settled};
 
 /// Limit for compactions.
 const TIMEOUT: Duration = Duration::from_secs(1_200);
-
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Consecutive polls that must find nothing: a compaction may trigger another one.
 const IDLE_POLLS: u32 = 5;
@@ -22,26 +20,15 @@ const USER_COLUMN_FAMILIES: &str = "cf_name <> '__system__'";
 
 pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
     connection.run("SET GLOBAL rocksdb_force_flush_memtable_and_lzero_now = 1")?;
-    let started = Instant::now();
     let mut idle_polls = 0;
-    loop {
+    wait_until_settled("settling MyRocks", TIMEOUT, || {
         let (pending, running) = (pending(connection)?, running(connection)?);
         idle_polls = if pending == 0 && running.is_empty() { idle_polls + 1 } else { 0 };
-        if idle_polls == IDLE_POLLS {
-            return Ok(());
-        }
-        if started.elapsed() > TIMEOUT {
-            return Err(busy(
-                "settling MyRocks",
-                format!(
-                    "after {} s, {pending} flushes and compactions are pending and these run: {}",
-                    TIMEOUT.as_secs(),
-                    running.join(", ")
-                ),
-            ));
-        }
-        std::thread::sleep(POLL_INTERVAL);
-    }
+        Ok((idle_polls < IDLE_POLLS).then(|| {
+            let running = running.join(", ");
+            format!("{pending} flushes and compactions are pending and these run: {running}")
+        }))
+    })
 }
 
 /// Number of pending flushes and compactions.

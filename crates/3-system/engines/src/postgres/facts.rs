@@ -4,6 +4,7 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error};
 
 use super::boolean;
+use crate::pairs;
 
 /// Settings that can affect speed, without those that could contain a password, such as connection
 /// strings.
@@ -41,9 +42,9 @@ const BUILD: [&str; 4] = ["CC", "CFLAGS", "CONFIGURE", "LDFLAGS"];
 /// Texts are names of files and servers, and may contain passwords. `shared_memory_size` follows from
 /// other settings.
 pub(super) fn options(connection: &mut PostgresConnection) -> Result<Vec<(String, String)>, Error> {
-    let mut options = pairs(connection, "SELECT 'build', version()")?;
+    let mut options = query_pairs(connection, "SELECT 'build', version()")?;
     if boolean(connection, "SELECT has_table_privilege('pg_config', 'SELECT')")? {
-        options.extend(pairs(
+        options.extend(query_pairs(
             connection,
             &format!(
                 "SELECT name, setting FROM pg_config WHERE name IN ({}) ORDER BY name",
@@ -51,13 +52,13 @@ pub(super) fn options(connection: &mut PostgresConnection) -> Result<Vec<(String
             ),
         )?);
     }
-    options.extend(pairs(
+    options.extend(query_pairs(
         connection,
         "SELECT 'collation', datcollate FROM pg_database WHERE datname = current_database()",
     )?);
     // A version without a setting omits it.
     let known = list(&SETTINGS);
-    options.extend(pairs(
+    options.extend(query_pairs(
         connection,
         &format!(
             "SELECT name, current_setting(name) FROM pg_settings \
@@ -70,14 +71,11 @@ pub(super) fn options(connection: &mut PostgresConnection) -> Result<Vec<(String
 }
 
 /// The rows of a query that returns names and values.
-fn pairs(connection: &mut PostgresConnection, sql: &str) -> Result<Vec<(String, String)>, Error> {
-    let rows = connection.query(sql)?.into_iter();
-    Ok(rows
-        .filter_map(|row| match <[Option<String>; 2]>::try_from(row) {
-            Ok([Some(name), Some(value)]) => Some((name, value)),
-            _ => None,
-        })
-        .collect())
+fn query_pairs(
+    connection: &mut PostgresConnection,
+    sql: &str,
+) -> Result<Vec<(String, String)>, Error> {
+    Ok(pairs(connection.query(sql)?).collect())
 }
 
 fn list(names: &[&str]) -> String {

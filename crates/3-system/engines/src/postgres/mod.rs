@@ -12,7 +12,7 @@ use dbdyno_types::server::Target;
 
 use crate::server::ServerAccess;
 use crate::server_engine::Dialect;
-use crate::{Engine as _, NextRow, ServerEngine, Table, column, failed};
+use crate::{Engine as _, NextRow, ServerEngine, Table, column, failed, quoted_name};
 
 /// A PostgreSQL server and the location of dbdyno's tables: on a private server a database with the name of the schema;
 /// on an existing server that schema, in the target's database.
@@ -70,11 +70,6 @@ impl Dialect for PostgresDialect {
         })?;
         connection.run(&format!("CREATE INDEX {index} ON {name} (k)"))
     }
-}
-
-/// A quoted identifier.
-fn quoted_name(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// A quoted string literal. A text with a backslash is written as an escape string, whose meaning does

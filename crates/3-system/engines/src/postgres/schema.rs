@@ -5,10 +5,10 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error};
 use dbdyno_types::RunIdentity;
 
-use super::{PostgresDialect, boolean, quoted_name, quoted_text};
+use super::{PostgresDialect, boolean, quoted_text};
 use crate::marker::{COMMENT, MARKER, SchemaOwner, TABLE, in_the_way, rows_of};
 use crate::server_engine::Schemas;
-use crate::{TableCreation, column, failed};
+use crate::{TableCreation, column, failed, quoted_name};
 
 /// The SQLSTATE of "dependent objects still exist".
 const DEPENDENT_OBJECTS: &str = "2BP01";

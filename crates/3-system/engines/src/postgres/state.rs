@@ -1,21 +1,19 @@
 //! Settling a database, reading it into the cache, and state snapshots.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error};
 use dbdyno_types::StateSnapshot;
 use dbdyno_units::Bytes;
 
-use super::{PostgresDialect, boolean, numbers, quoted_name, quoted_text};
+use super::{PostgresDialect, boolean, numbers, quoted_text};
 use crate::server::ServerAccess;
 use crate::server_engine::State;
-use crate::{Table, busy, column};
+use crate::{Table, column, quoted_name, wait_until_settled};
 
 /// Limit for waiting for autovacuum.
 const TIMEOUT: Duration = Duration::from_secs(600);
-
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether this user may run a checkpoint: superusers, and since version 15 members of a role.
 const MAY_CHECKPOINT: &str = "SELECT own.rolsuper OR EXISTS (SELECT FROM pg_roles role \
@@ -160,16 +158,8 @@ fn flush_statistics(connection: &mut PostgresConnection) -> Result<(), Error> {
 fn wait_for_autovacuum(connection: &mut PostgresConnection) -> Result<(), Error> {
     let running = "SELECT count(*) FROM pg_stat_activity \
                    WHERE backend_type = 'autovacuum worker' AND datname = current_database()";
-    let started = Instant::now();
-    loop {
+    wait_until_settled("waiting for autovacuum", TIMEOUT, || {
         let [workers] = numbers(connection, running)?;
-        if workers == 0 {
-            return Ok(());
-        }
-        if started.elapsed() > TIMEOUT {
-            let still = format!("{workers} workers still run after {} s", TIMEOUT.as_secs());
-            return Err(busy("waiting for autovacuum", still));
-        }
-        std::thread::sleep(POLL_INTERVAL);
-    }
+        Ok((workers > 0).then(|| format!("{workers} workers still run")))
+    })
 }

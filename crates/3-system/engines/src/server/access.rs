@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::systems::server_program;
-use super::user::ServerUser;
-use super::user::remove_file_if_exists;
+use super::user::{ServerUser, remove_file_if_exists};
 
 /// How a worker reaches a server and where its tables are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,14 +105,19 @@ impl ServerCertificate {
             key: directory.join("tls-key.pem"),
             fingerprint,
         };
-        write(&own.certificate, &made.pem(), 0o644, None)?;
-        write(&own.key, &key.serialize_pem(), 0o600, user)?;
+        replace_file(&own.certificate, &made.pem(), 0o644, None)?;
+        replace_file(&own.key, &key.serialize_pem(), 0o600, user)?;
         Ok(own)
     }
 }
 
 /// Replaces a file. What a link of this name leads to is not changed.
-fn write(file: &Path, text: &str, mode: u32, owner: Option<&ServerUser>) -> io::Result<()> {
+pub(super) fn replace_file(
+    file: &Path,
+    text: &str,
+    mode: u32,
+    owner: Option<&ServerUser>,
+) -> io::Result<()> {
     remove_file_if_exists(file)?;
     let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     if let Some(owner) = owner {

@@ -1,20 +1,16 @@
 //! The database systems that dbdyno can run private servers of.
 
-use std::fs::{OpenOptions, Permissions};
-use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dbdyno_machine::Signal;
 use dbdyno_types::server::{ServerSystem, StorageEngine, Target};
 
-use super::access::ServerCertificate;
+use super::access::{ServerCertificate, replace_file};
 use super::error::system;
 use super::installation::ProgramFiles;
 use super::launcher::Launcher;
 use super::plan::{DiskRequest, Property, SettingsRequest};
-use super::user::remove_file_if_exists;
 use super::{Network, ServerDir, ServerError, ServerPlan};
 
 /// The constants of a database system, and functions that systems share.
@@ -130,17 +126,9 @@ fn unrecognised(printed: &str) -> String {
     format!("its output for --version is `{printed}`")
 }
 
-/// Replaces a configuration file by one that only this user can write and all users can read. What a
-/// link of this name leads to is not changed.
+/// Replaces a configuration file by one that only this user can write and all users can read.
 pub(super) fn write_config(file: &Path, text: &str) -> Result<(), ServerError> {
-    let write = || {
-        remove_file_if_exists(file)?;
-        let mut new = OpenOptions::new().write(true).create_new(true).mode(0o644).open(file)?;
-        new.write_all(text.as_bytes())?;
-        // The mode given to open() was subject to the umask.
-        new.set_permissions(Permissions::from_mode(0o644))
-    };
-    write().map_err(system("writing", file))
+    replace_file(file, text, 0o644, None).map_err(system("writing", file))
 }
 
 mod mariadb;
