@@ -124,18 +124,17 @@ pub(crate) enum Deployment {
 impl ResolvedCandidate {
     /// A candidate that was not compiled.
     pub fn new(name: String, role: Role, spec: Candidate, deployment: Deployment) -> Self {
-        let (server_build, release, audit, samples, _held) = (None, None, None, None, None);
         Self {
             name,
             role,
             spec,
             deployment,
             host: None,
-            server_build,
-            release,
-            audit,
-            samples,
-            _held,
+            server_build: None,
+            release: None,
+            audit: None,
+            samples: None,
+            _held: None,
         }
     }
 

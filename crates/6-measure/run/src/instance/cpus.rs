@@ -129,45 +129,29 @@ impl WaitChoice {
 
 impl Conditions<'_> {
     fn choose(&self, requested: Option<ClientWait>) -> Result<WaitChoice, RunError> {
-        let choice = |wait, why: String| Ok(WaitChoice { wait, why });
-        match requested {
-            Some(wait @ ClientWait::Sleep) => return choice(wait, "set under [cpus]".to_owned()),
-            Some(wait @ ClientWait::Poll) => {
-                return match self.shared() {
-                    Some((candidate, shared)) => {
-                        Err(RunError::polls_on_server_cpus(candidate, &shared))
-                    }
-                    None => choice(wait, "set under [cpus]".to_owned()),
-                };
-            }
-            None => {}
+        let shared = self.shared();
+        if let (Some(ClientWait::Poll), Some((candidate, shared))) = (requested, &shared) {
+            return Err(RunError::polls_on_server_cpus(candidate, shared));
         }
-        if let Some((candidate, shared)) = self.shared() {
-            let why = format!("{candidate} may use dbdyno's CPUs {shared}");
-            return choice(ClientWait::Sleep, why);
+        if let Some(wait) = requested {
+            return Ok(WaitChoice { wait, why: "set under [cpus]".to_owned() });
         }
         let unknown = self.servers.iter().find(|(_, cpus)| *cpus == ServerCpus::Unknown);
-        if let Some((candidate, _)) = unknown {
-            let why = format!("which CPUs the server of {candidate} may use is unknown");
-            return choice(ClientWait::Sleep, why);
-        }
-        if let Some(core) = self.shared_core() {
-            let why = format!("dbdyno and a server use hardware threads of one core, {core}");
-            return choice(ClientWait::Sleep, why);
-        }
-        let dbdyno = self.dbdyno;
-        match self.quota {
-            Some(false) => {
-                choice(ClientWait::Poll, format!("no server uses dbdyno's CPUs {dbdyno}"))
-            }
-            Some(true) => {
-                choice(ClientWait::Sleep, "a control group limits dbdyno's CPU time".to_owned())
-            }
-            None => {
-                let why = "whether a control group limits dbdyno's CPU time is unknown";
-                choice(ClientWait::Sleep, why.to_owned())
-            }
-        }
+        let why = if let Some((candidate, shared)) = shared {
+            format!("{candidate} may use dbdyno's CPUs {shared}")
+        } else if let Some((candidate, _)) = unknown {
+            format!("which CPUs the server of {candidate} may use is unknown")
+        } else if let Some(core) = self.shared_core() {
+            format!("dbdyno and a server use hardware threads of one core, {core}")
+        } else if self.quota == Some(true) {
+            "a control group limits dbdyno's CPU time".to_owned()
+        } else if self.quota.is_none() {
+            "whether a control group limits dbdyno's CPU time is unknown".to_owned()
+        } else {
+            let why = format!("no server uses dbdyno's CPUs {}", self.dbdyno);
+            return Ok(WaitChoice { wait: ClientWait::Poll, why });
+        };
+        Ok(WaitChoice { wait: ClientWait::Sleep, why })
     }
 
     /// A server that may use CPUs of dbdyno, with these CPUs.

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use dbdyno_engines::server::{ServerAccess, ServerPlan};
-use dbdyno_engines::sqlite;
-use dbdyno_engines::sqlite::Sqlite;
+use dbdyno_engines::sqlite::{self, Sqlite};
 use dbdyno_hosts::{HostConnection, HostMonitor, RunningServer, ServerStart};
-use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
+use dbdyno_spec::experiment::{ExistingServer, Experiment, PrivateServer, SqliteConfig, System};
+use dbdyno_types::RunIdentity;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::{Open, SystemUnderTest};
 
@@ -115,14 +115,7 @@ impl Instance {
             (_, Deployment::Existing(server), _) => {
                 let owner = context.run.clone().expect("training uses no existing servers");
                 SystemUnderTest::Server {
-                    settings: ServerAccess {
-                        system: server.system,
-                        engine: server.engine,
-                        target: server.target.clone(),
-                        schema: server.schema.clone(),
-                        statements: server.statements,
-                        owner: Some(owner),
-                    },
+                    settings: access_of(server, owner),
                     // On a host, it is the number of a process there.
                     pid: server.pid.filter(|_| server.host.is_none()),
                     on_host: self.monitor.is_some(),
@@ -130,6 +123,18 @@ impl Instance {
             }
             _ => unreachable!("a candidate's deployment fits its system"),
         }
+    }
+}
+
+/// How a worker of this run reaches an existing server.
+pub(crate) fn access_of(server: &ExistingServer, run: RunIdentity) -> ServerAccess {
+    ServerAccess {
+        system: server.system,
+        engine: server.engine,
+        target: server.target.clone(),
+        schema: server.schema.clone(),
+        statements: server.statements,
+        owner: Some(run),
     }
 }
 

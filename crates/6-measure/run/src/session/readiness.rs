@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::{Bolt, Compiler, SourceOrigin, check_compiler};
-use dbdyno_engines::server::{ServerAccess, check_settings};
+use dbdyno_engines::server::check_settings;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::Role;
 use dbdyno_spec::experiment::{Build, Candidate, ExistingServer, Experiment, System};
@@ -21,6 +21,7 @@ use crate::error::RunError;
 use crate::instance::context::WorkerProgram;
 use crate::instance::cpus::{WaitChoice, divide_cpus};
 use crate::instance::data::{SpaceOnHost, planned_space, space_on_hosts};
+use crate::instance::opening::access_of;
 
 /// What a run needs of this machine and of existing servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -337,14 +338,7 @@ fn check(
     let opened = worker.open(Open {
         system: SystemUnderTest::Server {
             on_host: false,
-            settings: ServerAccess {
-                system: server.system,
-                engine: server.engine,
-                target: server.target.clone(),
-                schema: server.schema.clone(),
-                statements: server.statements,
-                owner: Some(run.clone()),
-            },
+            settings: access_of(server, run.clone()),
             pid: None,
         },
         create: false,
