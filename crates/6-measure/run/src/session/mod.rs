@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{CpuAssignment, CpuSet, clock, while_pinned};
-use dbdyno_results::{FailureKind, RunWriter, SessionRecord};
+use dbdyno_results::{FailureKind, RunWriter, SessionRecord, Warning};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
 
@@ -215,11 +215,8 @@ impl<'a> Session<'a> {
         for (name, timing) in hosts.rows() {
             self.recorder.stage(format!("{name}: {timing}"));
         }
-        let warnings = hosts.warnings();
-        self.recorder.report(RunEvent::Warnings(&warnings));
         self.record.host.extend(hosts.rows());
-        self.record.warnings.extend(warnings);
-        self.recorder.results.update_session(&self.record)?;
+        self.warn(hosts.warnings())?;
         // Before anything is compiled or copied.
         data::check_space_on_hosts(self.experiment, hosts.all())?;
         Ok(hosts)
@@ -314,11 +311,16 @@ impl<'a> Session<'a> {
             self.recorder.results.update_candidate(number as u32, record)?;
         }
         if let Some(warning) = warning.filter(|warning| !self.record.warnings.contains(warning)) {
-            self.recorder.report(RunEvent::Warnings(std::slice::from_ref(&warning)));
-            self.record.warnings.push(warning);
-            self.recorder.results.update_session(&self.record)?;
+            self.warn(vec![warning])?;
         }
         Ok(())
+    }
+
+    /// Reports warnings, and stores the record of the session with them.
+    fn warn(&mut self, warnings: Vec<Warning>) -> Result<(), RunError> {
+        self.recorder.report(RunEvent::Warnings(&warnings));
+        self.record.warnings.extend(warnings);
+        Ok(self.recorder.results.update_session(&self.record)?)
     }
 
     fn store_elapsed(&mut self) -> Result<(), RunError> {

@@ -21,7 +21,6 @@ use crate::plan::extension::{Extension, Measured};
 use crate::session::Session;
 use crate::session::clean::remove_data;
 use crate::session::insert_benchmark::step_count;
-use crate::session::progress::RunEvent;
 
 impl Session<'_> {
     /// Stores the candidates, or checks that they are those of the earlier sessions.
@@ -58,9 +57,7 @@ impl Session<'_> {
         };
         let (warnings, found) = server_process::find_all(candidates, run_started)?;
         found.into_iter().for_each(|line| self.recorder.stage(line));
-        self.recorder.report(RunEvent::Warnings(&warnings));
-        self.record.warnings.extend(warnings);
-        Ok(self.recorder.results.update_session(&self.record)?)
+        self.warn(warnings)
     }
 
     /// Gives every candidate data: a copy of the baseline's current data if an earlier session
@@ -86,10 +83,7 @@ impl Session<'_> {
         let cases = cases(self.experiment);
         let left = reads_after_writes(&cases, &self.state.done);
         let titles: Vec<String> = left.iter().map(|case| case.title(self.experiment)).collect();
-        let Some(warning) = new_data_warning(&titles) else { return Ok(()) };
-        self.recorder.report(RunEvent::Warnings(std::slice::from_ref(&warning)));
-        self.record.warnings.push(warning);
-        Ok(self.recorder.results.update_session(&self.record)?)
+        new_data_warning(&titles).map_or(Ok(()), |warning| self.warn(vec![warning]))
     }
 
     /// Whether an earlier session wrote to the data.
