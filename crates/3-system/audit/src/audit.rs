@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::binary::{Binary, Code, Function};
 use crate::effective::{Effective, LtoForm, Optimization};
+use crate::error::AuditError;
 use crate::expected::Expected;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -259,17 +260,6 @@ impl Audit {
 /// loaded.
 pub const VERSION: u32 = 5;
 
-/// JSON that is not an audit.
-#[derive(Debug, thiserror::Error)]
-pub enum InvalidAudit {
-    /// Not JSON, or without the fields of an audit.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    /// Written by another version of dbdyno.
-    #[error("unsupported version {0} (expected {VERSION})")]
-    Version(u32),
-}
-
 /// Converts an audit, its components and, if given, its difference from a baseline to JSON.
 pub fn to_json(audit: &Audit, difference: Option<&Difference>) -> Value {
     let components = audit.components();
@@ -290,17 +280,19 @@ pub fn is_current(text: &[u8]) -> bool {
     serde_json::from_slice::<Whole>(text).is_ok_and(|whole| whole.version == VERSION)
 }
 
-pub fn from_json(text: &[u8]) -> Result<Audit, InvalidAudit> {
+pub fn from_json(text: &[u8]) -> Result<Audit, AuditError> {
     #[derive(Deserialize)]
     struct Whole {
         version: u32,
         audit: Value,
     }
-    let whole: Whole = serde_json::from_slice(text)?;
+    let invalid = |error: serde_json::Error| AuditError::new(error.to_string());
+    let whole: Whole = serde_json::from_slice(text).map_err(invalid)?;
     if whole.version != VERSION {
-        return Err(InvalidAudit::Version(whole.version));
+        let text = format!("unsupported version {} (expected {VERSION})", whole.version);
+        return Err(AuditError::new(text));
     }
-    Ok(serde_json::from_value(whole.audit)?)
+    serde_json::from_value(whole.audit).map_err(invalid)
 }
 
 /// The difference of a build's command lines from the baseline's.

@@ -127,24 +127,8 @@ const KEYS: [&str; 14] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidExpectation {
-    /// It contains no `=`.
-    #[error("`{0}` has no value; write KEY=VALUE, such as optimization=O3")]
-    NoValue(String),
-    #[error("unknown key `{key}`{}; valid keys: {}", did_you_mean(nearest), KEYS.join(", "))]
-    Key {
-        key: String,
-        /// The valid key with the most similar spelling.
-        nearest: Option<&'static str>,
-    },
-    /// The value is not valid for the key.
-    #[error("{key}: {source}")]
-    Value { key: String, source: UnknownWord },
-}
-
-fn did_you_mean(nearest: &Option<&'static str>) -> String {
-    nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"))
-}
+#[error("{0}")]
+pub struct InvalidExpectation(String);
 
 impl Expected {
     /// The expectations for a build compiled with exactly these flags.
@@ -187,10 +171,11 @@ impl Expected {
 
     /// Sets one property: `optimization=O3`, `lto=on`, `march=native`, `hardening=off`.
     pub fn set(&mut self, expectation: &str) -> Result<(), InvalidExpectation> {
-        let (key, value) = expectation
-            .split_once('=')
-            .ok_or_else(|| InvalidExpectation::NoValue(expectation.to_owned()))?;
-        let invalid = |source| InvalidExpectation::Value { key: key.to_owned(), source };
+        let (key, value) = expectation.split_once('=').ok_or_else(|| {
+            let advice = "write KEY=VALUE, such as optimization=O3";
+            InvalidExpectation(format!("`{expectation}` has no value; {advice}"))
+        })?;
+        let invalid = |error: UnknownWord| InvalidExpectation(format!("{key}: {error}"));
         let unknown = |what, known: &'static str| invalid(UnknownWord::new(value, what, known));
         let on_off = || match value {
             "on" | "yes" | "true" => Ok(true),
@@ -263,7 +248,10 @@ impl Expected {
                 let nearest = KEYS.iter().map(|name| (strsim::jaro_winkler(key, name), *name));
                 let nearest = nearest.filter(|(likeness, _)| *likeness > 0.75);
                 let nearest = nearest.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name);
-                return Err(InvalidExpectation::Key { key: key.to_owned(), nearest });
+                let nearest = nearest.map(|name| format!(" (did you mean `{name}`?)"));
+                let (nearest, keys) = (nearest.unwrap_or_default(), KEYS.join(", "));
+                let text = format!("unknown key `{key}`{nearest}; valid keys: {keys}");
+                return Err(InvalidExpectation(text));
             }
         }
         Ok(())

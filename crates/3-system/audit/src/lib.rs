@@ -23,9 +23,8 @@ mod read;
 pub mod text;
 
 pub use audit::{
-    Audit, Change, Component, Difference, Evidence, FileDifference, Finding, FlagSet, InvalidAudit,
-    Location, ObjectRecord, Severity, SizeDifference, Unreadable, VERSION, from_json, is_current,
-    to_json,
+    Audit, Change, Component, Difference, Evidence, FileDifference, Finding, FlagSet, Location,
+    ObjectRecord, Severity, SizeDifference, Unreadable, VERSION, from_json, is_current, to_json,
 };
 pub use binary::{
     Binary, BinaryKind, Code, Extension, ExtensionUse, Function, FunctionsFrom, Protections,

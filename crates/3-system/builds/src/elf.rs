@@ -10,19 +10,6 @@ use object::read::ObjectSegment;
 use object::read::elf::{ElfFile64, Sym};
 use object::{Endianness, FileKind, Object, ObjectSection, ReadCache, ReadRef, SectionFlags, elf};
 
-/// A file that is not a usable program or library.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InvalidBinary {
-    #[error(transparent)]
-    Elf(#[from] object::Error),
-    #[error("no section .text")]
-    NoText,
-    #[error("no loadable segment")]
-    NotLoaded,
-    #[error("no code")]
-    NoCode,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BinarySizes {
     pub(crate) text: Bytes,
@@ -35,9 +22,10 @@ pub(crate) struct BinarySizes {
 }
 
 impl BinarySizes {
-    pub(crate) fn of(content: &[u8]) -> Result<Self, InvalidBinary> {
-        let file = object::File::parse(content)?;
-        let text = file.section_by_name(".text").ok_or(InvalidBinary::NoText)?;
+    /// The error says why it is not a usable program or library.
+    pub(crate) fn of(content: &[u8]) -> Result<Self, String> {
+        let file = object::File::parse(content).map_err(|error| error.to_string())?;
+        let text = file.section_by_name(".text").ok_or("no section .text")?;
         let executable = file
             .sections()
             .filter(|section| match section.flags() {
@@ -51,7 +39,7 @@ impl BinarySizes {
             .map(|segment| segment.file_range())
             .map(|(start, size)| start.saturating_add(size))
             .max()
-            .ok_or(InvalidBinary::NotLoaded)?;
+            .ok_or("no loadable segment")?;
         Ok(Self {
             text: Bytes::from_bytes(text.size()),
             executable: Bytes::from_bytes(executable),

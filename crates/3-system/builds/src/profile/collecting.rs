@@ -16,7 +16,6 @@ use rustix::fs::FileType;
 
 use super::{CLANGS, CollectionLock, Profile, Raw};
 use crate::command::clean_command;
-use crate::elf::InvalidBinary;
 use crate::error::{io_error, last_lines};
 use crate::store::listed;
 use crate::{Build, BuildError, Compiler, CompilerKind, ProblemKind, recipe};
@@ -331,14 +330,14 @@ impl SampledCode {
 
 /// The address that `llvm-profgen` expects addresses relative to: the start of the first executable
 /// segment, rounded down to a page.
-pub(crate) fn base_of(file: &[u8]) -> Result<u64, InvalidBinary> {
+pub(crate) fn base_of(file: &[u8]) -> Result<u64, String> {
     const PAGE: u64 = 4096;
-    let file = ElfFile64::<Endianness>::parse(file)?;
+    let file = ElfFile64::<Endianness>::parse(file).map_err(|error| error.to_string())?;
     let endian = file.endian();
     let code = file.elf_program_headers().iter().find(|header| {
         header.p_type(endian) == elf::PT_LOAD && header.p_flags(endian).contains(elf::PF_X)
     });
-    let code = code.ok_or(InvalidBinary::NoCode)?;
+    let code = code.ok_or("no code")?;
     Ok(code.p_vaddr(endian) / PAGE * PAGE)
 }
 

@@ -1,5 +1,5 @@
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use dbdyno_types::CertificateFingerprint;
@@ -7,7 +7,7 @@ use dbdyno_types::server::{Address, Target, Tls};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, OtherError, RootCertStore,
     SignatureScheme,
@@ -16,26 +16,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::Transport;
 use crate::{Error, ErrorCode, ErrorKind};
-
-/// Why TLS cannot be set up.
-#[derive(Debug, thiserror::Error)]
-enum TlsError {
-    #[error("reading the authorities' certificates in {}: {source}", file.display())]
-    Authorities { file: PathBuf, source: pem::Error },
-    #[error("the certificates in {} cannot be used: {source}", file.display())]
-    Certificate { file: PathBuf, source: rustls::Error },
-    #[error("{} contains no certificate", .0.display())]
-    NoCertificate(PathBuf),
-    #[error(
-        "this system has no certificates of authorities ({0}); install ca-certificates, or set a \
-         file with them"
-    )]
-    NoSystemCertificates(String),
-    #[error("{0} cannot be the name in a certificate: {1}")]
-    HostName(String, InvalidDnsNameError),
-    #[error(transparent)]
-    Tls(#[from] rustls::Error),
-}
 
 /// The server has another certificate than the pinned one.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +68,9 @@ fn doing(target: &Target) -> String {
     format!("encrypting the connection to {}", target.address)
 }
 
-fn try_client(target: &Target) -> Result<(ClientConnection, Transport), TlsError> {
+fn try_client(
+    target: &Target,
+) -> Result<(ClientConnection, Transport), Box<dyn std::error::Error>> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
@@ -114,28 +96,35 @@ fn try_client(target: &Target) -> Result<(ClientConnection, Transport), TlsError
         Address::Tcp { host, .. } => host.as_str(),
     };
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|error| TlsError::HostName(host.to_owned(), error))?;
+        .map_err(|error| format!("{host} cannot be the name in a certificate: {error}"))?;
     Ok((ClientConnection::new(Arc::new(config), name)?, transport))
 }
 
-fn roots_in(file: &Path) -> Result<RootCertStore, TlsError> {
-    let unreadable = |source| TlsError::Authorities { file: file.to_owned(), source };
-    let unusable = |source| TlsError::Certificate { file: file.to_owned(), source };
+fn roots_in(file: &Path) -> Result<RootCertStore, String> {
+    let name = file.display();
+    let unreadable =
+        |error: pem::Error| format!("reading the authorities' certificates in {name}: {error}");
+    let unusable =
+        |error: rustls::Error| format!("the certificates in {name} cannot be used: {error}");
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(file).map_err(unreadable)? {
         roots.add(certificate.map_err(unreadable)?).map_err(unusable)?;
     }
-    if roots.is_empty() { Err(TlsError::NoCertificate(file.to_owned())) } else { Ok(roots) }
+    if roots.is_empty() { Err(format!("{name} contains no certificate")) } else { Ok(roots) }
 }
 
-fn system_roots() -> Result<RootCertStore, TlsError> {
+fn system_roots() -> Result<RootCertStore, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     // rustls does not support the format of some of them.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        return Err(TlsError::NoSystemCertificates(reasons.join("; ")));
+        return Err(format!(
+            "this system has no certificates of authorities ({}); install ca-certificates, or set a \
+             file with them",
+            reasons.join("; ")
+        ));
     }
     Ok(roots)
 }
