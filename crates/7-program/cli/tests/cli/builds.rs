@@ -71,11 +71,8 @@ fn sampled_profile_is_used_for_a_second_compilation() {
     };
     let file = test.file(&experiment.text().replace("variant = \"o0\"", "variant = \"quick\""));
     let kept = test.path().join("cache");
-    let make = || {
-        let mut command = dbdyno();
-        command.args(["builds", "make"]).arg(&file).arg("--cache").arg(&kept);
-        finish(command)
-    };
+    let make =
+        || call([Path::new("builds"), Path::new("make"), &file, Path::new("--cache"), &kept]);
     make().assert_code(0).assert_prints("sampling sampled").assert_prints("samples of sampled");
     let builds = builds_of_clang(&kept);
     let [base, optimized] = &builds[..] else { panic!("{builds:?}") };

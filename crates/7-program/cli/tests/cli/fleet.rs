@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{
     Background, Experiment, Finished, Slurm, SmallDisk, Stored, TestDir, cache, call, dbdyno,
-    finish, is_gone, send, wait_until,
+    find_first_in, finish, is_gone, send, wait_until,
 };
 use crate::outside::write_program;
 
@@ -396,8 +396,8 @@ fn nodes_whose_cache_is_not_shared_compile_for_themselves() {
     assert!(!cache.join("builds").exists(), "the cache of this machine was used");
 }
 
-/// Programs of a Slurm that accepts jobs and does not say so.
-fn silent_slurm(test: &TestDir) -> PathBuf {
+/// Starts a fleet run in a Slurm that accepts jobs and does not say so.
+fn run_detached(test: &TestDir) -> Finished {
     let bin = test.path().join("bin");
     fs::create_dir(&bin).unwrap();
     let jobs = bin.join("jobs");
@@ -416,19 +416,17 @@ fn silent_slurm(test: &TestDir) -> PathBuf {
     ] {
         write_program(&bin.join(program), &format!("#!/bin/sh\n{script}\n"));
     }
-    bin
+    let mut command = dbdyno();
+    command.args(["fleet", "run", "--nodes", "1", "--detach"]).arg(test.file(&SHORT.text()));
+    command.arg("--out").arg(test.out()).arg("--cache").arg(test.path().join("cache"));
+    find_first_in(&mut command, &bin);
+    finish(command)
 }
 
 #[test]
 fn detached_fleet_run_ends_when_all_jobs_are_known() {
     let test = TestDir::new();
-    let bin = silent_slurm(&test);
-    let mut command = dbdyno();
-    command.args(["fleet", "run", "--nodes", "1", "--detach"]).arg(test.file(&SHORT.text()));
-    command.arg("--out").arg(test.out()).arg("--cache").arg(test.path().join("cache"));
-    let path = std::env::var("PATH").unwrap();
-    command.env("PATH", format!("{}:{path}", bin.display()));
-    finish(command).assert_code(0).assert_prints("the jobs are submitted");
+    run_detached(&test).assert_code(0).assert_prints("the jobs are submitted");
     let record = json(&test.out().join("fleet.json"));
     let tasks = record["tasks"].as_array().unwrap().iter();
     let jobs: Vec<&Value> = tasks.map(|task| &task["attempts"][0]["job"]).collect();
@@ -438,13 +436,7 @@ fn detached_fleet_run_ends_when_all_jobs_are_known() {
 #[test]
 fn collect_without_a_controller_exits_by_the_results_of_the_jobs() {
     let test = TestDir::new();
-    let bin = silent_slurm(&test);
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let mut command = dbdyno();
-    command.args(["fleet", "run", "--nodes", "1", "--detach"]).arg(test.file(&SHORT.text()));
-    command.arg("--out").arg(test.out()).arg("--cache").arg(test.path().join("cache"));
-    command.env("PATH", path);
-    finish(command).assert_code(0);
+    run_detached(&test).assert_code(0);
     let table = test.path().join("table.tsv");
     fs::write(&table, "old\tnew\n10\t12\tscan_range=100\n").unwrap();
     let run = test.path().join("run");

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{
-    Background, Finished, Host, INNODB, Servers, Stored, TestDir, children, dbdyno, finish, send,
-    slices_of_live_run, wait_until,
+    Background, Finished, Host, INNODB, Servers, Stored, TestDir, children, dbdyno, find_first_in,
+    finish, send, slices_of_live_run, wait_until,
 };
 use crate::mysql_release;
 use crate::outside::write_program;
@@ -25,6 +25,13 @@ pub const HERE_AND_THERE: [(&str, &str); 3] = [
 pub fn run(host: &Host, mut command: Command) -> Finished {
     host.known_to(&mut command);
     finish(command)
+}
+
+/// Checks an experiment.
+pub fn check(host: &Host, file: &Path) -> Finished {
+    let mut command = dbdyno();
+    command.arg("check").arg(file);
+    run(host, command)
 }
 
 pub fn start(host: &Host, mut command: Command, test: &TestDir) -> Background {
@@ -105,9 +112,8 @@ fn servers_on_a_host_are_measured_beside_local_ones() {
     let text = test.out().join("report.html");
     let report = fs::read_to_string(text).unwrap();
     assert!(report.contains("host db1") && report.contains("TCP to host db1"), "{report}");
-    let mut command = dbdyno();
-    command.arg("check").arg(test.path().join("experiment.toml"));
-    run(&host, command).assert_code(0).assert_prints("on host db1, version");
+    let checked = check(&host, &test.path().join("experiment.toml"));
+    checked.assert_code(0).assert_prints("on host db1, version");
     host.wait_until_clean();
 }
 
@@ -178,9 +184,7 @@ fn full_disk_on_a_host_is_found_before_anything_is_loaded() {
     let servers = Servers { sections: &section, candidates: &candidates, ..Servers::default() };
     let error = "host db1: the data needs about";
     run(&host, servers.command(&test, &[])).assert_code(1).assert_prints(error);
-    let mut command = dbdyno();
-    command.arg("check").arg(test.path().join("experiment.toml"));
-    let checked = run(&host, command);
+    let checked = check(&host, &test.path().join("experiment.toml"));
     checked.assert_code(1).assert_prints(error).assert_prints("disk on db1");
     checked.assert_prints("free in /var/tmp/small");
     assert!(
@@ -245,9 +249,7 @@ fn usage_of_an_existing_server_is_read_on_its_host() {
         let text = format!(
             "name = \"x\"\nbaseline = \"a\"\n{section}\n[[candidate]]\nname = \"a\"\n{theirs}\n{lines}"
         );
-        let mut command = dbdyno();
-        command.arg("check").arg(test.file(&text));
-        run(&host, command)
+        check(&host, &test.file(&text))
     };
     check("").assert_code(0).assert_prints(&process);
     check("pid = 1").assert_code(1).assert_prints("candidate a: host db1: `pid` is process 1 (");
@@ -298,9 +300,7 @@ fn unusable_hosts_are_reported_with_the_reason() {
             "name = \"x\"\nbaseline = \"a\"\n{section}\n[[candidate]]\nname = \"a\"\n\
              system = \"mariadb\"\nhost = \"db1\"\n{candidate}"
         );
-        let mut command = dbdyno();
-        command.arg("check").arg(test.file(&text));
-        run(&host, command)
+        check(&host, &test.file(&text))
     };
     let address = host.address();
     let at = |more: &str| format!("[host.db1]\naddress = \"{address}\"\n{more}");
@@ -344,8 +344,7 @@ fn with_fake_ssh(test: &TestDir, name: &str, script: &str) -> Command {
                 [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\nhost = \"db1\"\n";
     let mut command = dbdyno();
     command.arg(name).arg(test.file(text));
-    let path = std::env::var("PATH").unwrap();
-    command.env("PATH", format!("{}:{path}", bin.display()));
+    find_first_in(&mut command, &bin);
     command
 }
 

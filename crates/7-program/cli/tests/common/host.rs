@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{TestDir, send, wait_until};
+use super::{TestDir, find_first_in, send, wait_until};
 use dbdyno_fuzz::skip;
 
 /// A host with an sshd, reached through a virtual cable. Dropping it is a power failure.
@@ -69,8 +69,7 @@ impl Host {
 
     /// A command with this host known to its ssh.
     pub fn known_to(&self, command: &mut Command) {
-        let path = std::env::var("PATH").unwrap();
-        command.env("PATH", format!("{}:{path}", self.bin().display()));
+        find_first_in(command, &self.bin());
     }
 
     /// `ssh` to this host; the command is to be added.

@@ -135,6 +135,12 @@ pub fn dbdyno() -> Command {
     command
 }
 
+/// Lets a command find programs in this directory before all others.
+pub fn find_first_in(command: &mut Command, bin: &Path) {
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", bin.display()));
+}
+
 /// Runs the program with these arguments.
 pub fn call<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Finished {
     let mut command = dbdyno();
