@@ -1,6 +1,19 @@
 //! Tests of experiment files: valid settings, and problems in invalid ones.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
+use dbdyno_spec::experiment::Experiment;
+use dbdyno_spec::parse;
+
+/// A valid experiment.
+fn parsed(text: &str) -> Experiment {
+    parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// The problems of a text as they are displayed.
+fn shown(text: &str) -> String {
+    parse("test.toml", text).map_or_else(|problems| problems.to_string(), |_| "none".into())
+}
+
 /// Problems as they are displayed, each in three lines: position and message; the line; the part of it
 /// and the help.
 fn brief(shown: &str) -> String {

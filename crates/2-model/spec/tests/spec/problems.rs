@@ -1,14 +1,9 @@
 //! The message for each kind of problem.
 
-use dbdyno_spec::parse;
+use super::shown;
 
 const HEAD: &str = "name = 'test'\nbaseline = 'a'\n";
 const CANDIDATE: &str = "\n[[candidate]]\nname = 'a'\nsystem = 'sqlite'\nvariant = 'rel'\n";
-
-/// The problems of a text.
-fn shown(text: &str) -> String {
-    parse("test.toml", text).map_or_else(|problems| problems.to_string(), |_| "none".into())
-}
 
 /// The problems of an otherwise valid experiment with these sections, which start in line 3.
 pub fn with(sections: &str) -> String {

@@ -3,9 +3,7 @@
 use dbdyno_spec::parse;
 use insta::assert_snapshot;
 
-fn shown(text: &str) -> String {
-    parse("test.toml", text).map_or_else(|problems| problems.to_string(), |_| "none".into())
-}
+use super::shown;
 
 /// The problems of a candidate with these lines, which start in line 5.
 fn candidate(lines: &str) -> String {

@@ -5,18 +5,15 @@ use std::path::PathBuf;
 use dbdyno_spec::experiment::{
     Candidate, ExistingServer, Experiment, Pace, PrivateServer, Schedule, System,
 };
-use dbdyno_spec::parse;
 use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::server::{
     Address, Durability, ServerSystem, StatementMode, StorageEngine, Target, Tls,
 };
 use dbdyno_units::{Nanos, Share};
 
-const SQLITE: &str = "[[candidate]]\nname = 'lite'\nsystem = 'sqlite'\nvariant = 'rel'\n";
+use super::{parsed, shown};
 
-fn parsed(text: &str) -> Experiment {
-    parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
-}
+const SQLITE: &str = "[[candidate]]\nname = 'lite'\nsystem = 'sqlite'\nvariant = 'rel'\n";
 
 /// An experiment with these sections, and with these lines in the candidate `a`.
 fn with(sections: &str, candidate: &str) -> Experiment {
@@ -389,7 +386,7 @@ fn candidates_are_members_of_series() {
     assert_eq!(one.series.as_deref(), Some("mysql"));
     assert_eq!(candidate("", "system = 'mysql'").series, None);
     let text = format!("name = 'x'\nbaseline = 'lite'\n{SQLITE}series = 'a b'\n");
-    let problems = parse("test.toml", &text).unwrap_err().to_string();
+    let problems = shown(&text);
     assert!(problems.contains("`a b` cannot be a name"), "{problems}");
 }
 
@@ -399,7 +396,7 @@ fn problems_of_releases_have_help() {
         let text = format!(
             "name = 'x'\nbaseline = 'a'\n[[candidate]]\nname = 'a'\nsystem = 'mysql'\n{lines}"
         );
-        parse("test.toml", &text).unwrap_err().to_string()
+        shown(&text)
     };
     for (lines, part) in [
         ("release = {}", "set exactly one of debian, tarball"),

@@ -4,14 +4,11 @@ use dbdyno_spec::experiment::{
     Build, Candidate, Checks, Cpus, Experiment, Fleet, JournalMode, Pace, Schedule, SqliteConfig,
     Synchronous, System,
 };
-use dbdyno_spec::parse;
 use dbdyno_types::ClientWait;
 use dbdyno_types::build::SourceOrigin;
 use dbdyno_units::{Bytes, Nanos, Share};
 
-fn parsed(text: &str) -> Experiment {
-    parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
-}
+use super::{parsed, shown};
 
 /// The minimal experiment, with additional lines at the top and at the end of the file.
 fn with(top: &str, end: &str) -> Experiment {
@@ -232,7 +229,7 @@ fn machines_of_a_fleet_run_are_read() {
             "name = 'short'\nbaseline = 'rel'\n[[candidate]]\nname = 'rel'\nsystem = 'sqlite'\n\
              variant = 'rel'\n[fleet]\n{wrong}\n"
         );
-        let problems = parse("test.toml", &text).unwrap_err().to_string();
+        let problems = shown(&text);
         assert!(problems.contains(message), "{problems}");
     }
 }
