@@ -12,11 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct Variant {
     /// The name used in experiment files, reports and the cache.
     pub name: String,
-    /// A one-line description.
     pub description: String,
     /// The build type for CMake.
     pub build_type: BuildType,
-    /// The optimization level.
     pub optimization: Optimization,
     /// With debug information (`-g`).
     pub debug: bool,

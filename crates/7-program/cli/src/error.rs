@@ -13,22 +13,17 @@ use dbdyno_report::export::ExportError;
 use dbdyno_results::ResultsError;
 use dbdyno_run::{BisectError, RunError};
 
-/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// The experiment has problems, already formatted with their positions.
     #[error("{0}")]
     Experiment(String),
-    /// The command line or an input is invalid.
     #[error("error: {0}")]
     Usage(String),
-    /// An input could not be read.
     #[error("error: {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A live optimization failed.
     #[error("error: {0}")]
     Live(#[from] LiveError),
-    /// Any other failure.
     #[error("error: {0}")]
     Other(String),
 }
@@ -57,7 +52,6 @@ impl CliError {
         ExitCode::from(if self.is_usage() { 2 } else { 1 })
     }
 
-    /// Whether the usage or an input is invalid.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Experiment(_) | Self::Usage(_) | Self::Read { .. } => true,

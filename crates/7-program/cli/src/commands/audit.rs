@@ -19,13 +19,10 @@ use crate::args;
 use crate::error::CliError;
 use crate::output;
 
-/// The interval of progress messages.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The usual name of the compile database.
 const COMPILE_DB: &str = "compile_commands.json";
 
-/// Audits a binary or a build.
 pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
     let audit = read(args)?;
     let compared = match &args.against {

@@ -19,7 +19,6 @@ use crate::commands::session::{
 use crate::error::CliError;
 use crate::output::{self, Display};
 
-/// Finds the commit that changed a figure, and prints it.
 pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
     let (experiment, text) = read_experiment(&args.file)?;
     if let Some(file) = &args.export_json {
@@ -86,7 +85,6 @@ fn json(record: &BisectRecord) -> Result<String, CliError> {
     })
 }
 
-/// The commit that was found, with its effect.
 fn text_of_found(record: &BisectRecord, found: &FoundRecord) -> String {
     let FoundRecord { commit, reference, relative, differs } = found;
     let mut text = format!(
@@ -118,7 +116,6 @@ fn text_of_found(record: &BisectRecord, found: &FoundRecord) -> String {
     text
 }
 
-/// The commits that remain, one per line.
 fn range(record: &BisectRecord, commits: &[CommitRecord]) -> String {
     let mut text = format!("\nOne of these {} commits changed the figure:\n", commits.len());
     for commit in commits {
@@ -128,7 +125,6 @@ fn range(record: &BisectRecord, commits: &[CommitRecord]) -> String {
     text
 }
 
-/// Why commits remain.
 fn why_range(record: &BisectRecord, undecided: Option<&CommitRecord>) -> String {
     match undecided {
         Some(commit) => format!(
@@ -145,7 +141,6 @@ fn why_range(record: &BisectRecord, undecided: Option<&CommitRecord>) -> String 
     }
 }
 
-/// That nothing between good and bad changed what is compiled.
 fn same_build(record: &BisectRecord, build: &str) -> String {
     format!(
         "good {} and bad {} are the same build, {build}: their sources do not differ. Choose other \

@@ -14,7 +14,6 @@ use crate::commands::session::{INTERRUPTED, options, read_experiment, stop_on_si
 use crate::error::CliError;
 use crate::output::{self, Display};
 
-/// Lists, makes or removes entries of the build cache.
 pub fn builds(args: &Builds) -> Result<ExitCode, CliError> {
     let root = CacheDir::chosen_or_default(args.cache.as_deref())?;
     match &args.action {

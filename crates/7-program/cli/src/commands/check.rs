@@ -134,7 +134,6 @@ fn inserts(plan: &RunPlan) -> String {
     )
 }
 
-/// Size and location of the data.
 fn data(plan: &RunPlan) -> String {
     let RunPlan { data_size: local, data_on_existing_servers: remote, .. } = *plan;
     let none = Bytes::default();
@@ -146,7 +145,6 @@ fn data(plan: &RunPlan) -> String {
     }
 }
 
-/// One line about what a candidate runs.
 fn system(candidate: &Candidate) -> String {
     let name = candidate.system.name();
     match &candidate.system {
@@ -171,7 +169,6 @@ fn system(candidate: &Candidate) -> String {
     }
 }
 
-/// One line about how a candidate is compiled.
 fn compiled(build: &Build) -> String {
     let Build { variant, compiler, flags, .. } = build;
     let flags = if flags.is_empty() { String::new() } else { format!(" and {}", flags.join(" ")) };

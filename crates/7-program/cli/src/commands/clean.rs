@@ -12,7 +12,6 @@ use crate::commands::session::worker_program;
 use crate::error::CliError;
 use crate::output;
 
-/// Removes the data of an interrupted run.
 pub fn clean(args: &Clean) -> Result<ExitCode, CliError> {
     let Cleaned { data, schemas, left_alone } =
         dbdyno_run::clean_run(&args.directory, &worker_program()?, args.trust)?;

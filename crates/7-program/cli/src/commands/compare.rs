@@ -20,25 +20,19 @@ use crate::commands::{export_file, gate};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
-/// A comparison of a command line.
 pub struct Comparison<'a> {
-    /// The command of dbdyno.
     pub command: &'a str,
-    /// The candidates as written.
     pub candidates: &'a [String],
     /// Names, groups and patterns; none with a script.
     pub microbenchmarks: &'a [String],
-    /// The script and all numbers.
     pub options: &'a ComparisonOptions,
     pub rules: &'a [Rule],
     pub out: Option<&'a Path>,
     pub cache: Option<&'a Path>,
-    /// Whether to keep the databases after a complete run.
     pub keep_data: bool,
     pub view: View,
 }
 
-/// Runs the experiment that the words describe, and reports.
 pub fn compare(args: &Compare) -> Result<ExitCode, CliError> {
     for file in [&args.export_json, &args.export_csv, &args.export_markdown].into_iter().flatten() {
         export_file::check(file)?;
@@ -139,7 +133,6 @@ fn path_of_script(file: &str) -> String {
     absolute.unwrap_or_else(|| file.to_owned())
 }
 
-/// Prints a sentence per result.
 fn conclude(report: &Report) {
     let mut text = String::new();
     for sentence in conclusions(report) {
@@ -150,7 +143,6 @@ fn conclude(report: &Report) {
     }
 }
 
-/// Writes the files that were asked for.
 fn export(report: &Report, args: &Compare) -> Result<(), CliError> {
     let exports = [
         (&args.export_json, export::run_json as fn(&Report) -> _),

@@ -10,10 +10,8 @@ use crate::args::Doctor;
 use crate::error::CliError;
 use crate::output;
 
-/// How long the load of other processes is measured.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Prints facts about the machine, and problems that would distort results.
 pub fn doctor(args: &Doctor) -> Result<ExitCode, CliError> {
     // Of a missing directory, the disk of the next one above it would be checked.
     fs::metadata(&args.disk).map_err(CliError::read(&args.disk))?;

@@ -95,7 +95,6 @@ fn outcome<'a>(
     Ok(Some((judged, text)))
 }
 
-/// Writes `junit.xml` and `report.md`.
 fn write(
     judged: &[Judged<'_>],
     text: &str,

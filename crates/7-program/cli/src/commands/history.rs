@@ -99,7 +99,6 @@ fn is_new(known: &mut BTreeSet<PathBuf>, directory: &Path) -> bool {
     known.insert(directory.canonicalize().unwrap_or_else(|_| directory.to_owned()))
 }
 
-/// The directories in a directory by name.
 fn directories_in(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
     let read = CliError::read(directory);
     let mut inner = Vec::new();

@@ -23,7 +23,6 @@ use crate::args::{List, Listed};
 use crate::error::CliError;
 use crate::output;
 
-/// Lists the names an experiment can use.
 pub fn list(args: &List) -> Result<ExitCode, CliError> {
     refuse_without_effect(args)?;
     if args.what == Some(Listed::Script) {
@@ -225,7 +224,6 @@ fn unpacked() -> Vec<(String, String)> {
     all
 }
 
-/// The default of `--seed`.
 const DEFAULT_SEED: u32 = 42;
 
 /// Prints the statements of the first events of a script, which are not executed.
@@ -284,7 +282,6 @@ fn list_script(args: &List) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The options in `NAME=VALUE`.
 fn script_options(words: &[String]) -> Result<Options, CliError> {
     let mut options = Options::new();
     for word in words {

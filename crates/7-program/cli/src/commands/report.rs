@@ -133,7 +133,6 @@ fn options(view: View, details: bool) -> terminal::TerminalOptions {
     }
 }
 
-/// Imports published results as a run directory, and reports.
 pub fn import(args: &Import) -> Result<ExitCode, CliError> {
     let directory = args.out.clone().unwrap_or_else(|| directory_for("imported"));
     let imported = dbdyno_import::import(&Request {

@@ -15,7 +15,6 @@ use crate::commands::session::{Execution, Work, directory_for, read_experiment};
 use crate::error::CliError;
 use crate::output::Display;
 
-/// Runs or resumes an experiment, and reports.
 pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     refuse_without_effect(args)?;
     if args.comparison.script.is_some() {
@@ -69,7 +68,6 @@ fn refuse_without_effect(args: &Run) -> Result<(), CliError> {
     Err(CliError::Usage(message))
 }
 
-/// Measures a script without an experiment file.
 fn run_script(args: &Run) -> Result<ExitCode, CliError> {
     let word = |path: &PathBuf| {
         path.to_str().map(str::to_owned).ok_or_else(|| {

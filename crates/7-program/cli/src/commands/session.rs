@@ -61,7 +61,6 @@ pub fn options<'a>(
     })
 }
 
-/// The path of this program.
 pub fn own_program() -> Result<PathBuf, CliError> {
     // Resolved by the kernel: a new version may be installed over this one while it runs.
     let program = PathBuf::from("/proc/self/exe");
@@ -91,16 +90,13 @@ pub fn directory_for(name: &str) -> PathBuf {
     PathBuf::from(format!("results/{name}-{now}"))
 }
 
-/// The current time in RFC 3339.
 pub fn now() -> String {
     Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()
 }
 
-/// How a run is executed and reported.
 pub struct Execution<'a> {
     pub directory: &'a Path,
     pub cache: Option<&'a Path>,
-    /// Whether to keep the databases after a complete run.
     pub keep_data: bool,
     /// Whether to resume the run of somebody else.
     pub trust: bool,

@@ -27,7 +27,6 @@ const DEFAULT_WIDTH: usize = 80;
 /// The progress line, while there is one: it is erased while anything else is printed.
 static PROGRESS_LINE: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Prints a result without colours.
 pub fn print(text: &str) {
     write_out(&visible(text));
 }
@@ -45,7 +44,6 @@ pub fn print_json(json: &str) {
     write_out(&visible_json(json));
 }
 
-/// Prints a value as JSON, indented.
 pub fn print_pretty(value: &impl Serialize) -> Result<(), CliError> {
     let text = serde_json::to_string_pretty(value).map_err(CliError::other)?;
     print_json(&format!("{text}\n"));
@@ -93,12 +91,10 @@ fn status_line() -> ProgressBar {
     bar
 }
 
-/// Sets or removes the progress line.
 fn set_progress_line(line: Option<ProgressBar>) {
     *PROGRESS_LINE.lock().unwrap_or_else(PoisonError::into_inner) = line;
 }
 
-/// Prints why a command failed.
 pub fn failure(error: &CliError) -> ExitCode {
     plain_line(error.to_string().trim_end());
     error.exit_code()
@@ -127,7 +123,6 @@ pub fn width() -> usize {
     terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(columns, _)| usize::from(columns.0))
 }
 
-/// Whether to print in colour.
 pub fn color(when: When) -> bool {
     match when {
         When::Always => true,

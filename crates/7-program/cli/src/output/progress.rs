@@ -134,7 +134,6 @@ impl Display {
         self.bar.message().split(": ").next().unwrap_or_default().to_owned()
     }
 
-    /// The text of the status line.
     pub fn last_status(&self) -> String {
         self.bar.message()
     }
@@ -144,7 +143,6 @@ impl Display {
         self.bar.finish_and_clear();
     }
 
-    /// Prints the first ratios of the run.
     fn first_ratio(&self, head: &str, estimates: &[InterimEstimate<'_>]) {
         let mut before = self.before_first_ratio.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(started) = before.take_if(|_| are_first_ratios(estimates)) else { return };
@@ -218,7 +216,6 @@ impl Display {
     }
 }
 
-/// Names a step of an insert benchmark.
 fn step(at: &InsertPlace<'_>) -> String {
     let InsertPlace { repeat, repeats, candidate, step, number, of } = at;
     let repeat = match repeats {
@@ -243,7 +240,6 @@ fn last_second(task: &Task, second: &Second) -> String {
     text
 }
 
-/// Summarises a finished step.
 fn result(measured: &StepMeasured) -> String {
     let mut text = format!("{:>9}", measured.wall.to_string());
     for (count, unit) in
@@ -276,7 +272,6 @@ fn are_first_ratios(estimates: &[InterimEstimate<'_>]) -> bool {
     !estimates.is_empty() && estimates.iter().all(is_narrow)
 }
 
-/// Rounds up to whole seconds.
 fn coarse(time: Nanos) -> Nanos {
     Nanos::from_secs(time.as_secs_f64().ceil() as u64)
 }
@@ -483,7 +478,6 @@ pub struct StepProgress {
 }
 
 impl StepProgress {
-    /// Starts a step.
     pub fn start(name: &str) -> Self {
         let bar = super::status_line().with_message(name.to_owned());
         Self { bar, name: name.to_owned(), started: Instant::now() }

@@ -223,7 +223,6 @@ fn resume_with(directory: &Path) -> String {
     format!("dbdyno fleet run --resume {}", directory.display())
 }
 
-/// Reports on the nodes that are done.
 pub fn collect(args: &FleetCollect) -> Result<ExitCode, CliError> {
     let (mut directory, _) = FleetDirectory::read(&args.directory)?;
     report_on(&mut directory, &args.directory, args.out.as_deref(), args.view)

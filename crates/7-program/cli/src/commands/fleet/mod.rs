@@ -22,7 +22,6 @@ use crate::commands::session::{directory_for, now, read_experiment};
 use crate::error::CliError;
 use crate::output;
 
-/// Runs an experiment on many machines.
 pub fn fleet(args: &args::Fleet) -> Result<ExitCode, CliError> {
     match &args.command {
         FleetCommand::Run(args) => run(args),
@@ -174,7 +173,6 @@ fn request_of(args: &FleetRun, experiment: &Experiment) -> Result<(Request, Node
 /// Which nodes the builds of an experiment are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Builds {
-    /// All.
     Common,
     /// Those with the same type of CPU.
     PerCpu,

@@ -18,7 +18,6 @@ use crate::commands::session::{INTERRUPTED, options, stop_on_signals, worker_pro
 use crate::error::CliError;
 use crate::output::{self, Display};
 
-/// Runs one attempt of a task and writes how it ended.
 pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
     let FleetTask { directory, task, attempt } = args;
     let stop = stop_on_signals("stopping after this slice")?;
@@ -111,7 +110,6 @@ fn measure(session: &TaskSession, stop: &Arc<AtomicBool>) -> Result<Outcome, Cli
     outcome.map_err(|error: RunError| error.into())
 }
 
-/// Removes the databases of a run that is not continued.
 fn remove_data(session: &TaskSession) {
     let removed = worker_program()
         .and_then(|worker| Ok(dbdyno_run::clean_run(session.run(), &worker, true)?));
@@ -120,7 +118,6 @@ fn remove_data(session: &TaskSession) {
     }
 }
 
-/// Builds what the measuring jobs need and writes how that ended.
 fn build(session: BuildSession, stop: &Arc<AtomicBool>) -> Result<ExitCode, CliError> {
     let (end, code) = match make_builds(&session, stop) {
         Ok(end) => (end, ExitCode::SUCCESS),
