@@ -2,7 +2,6 @@
 //!
 //! All values come from a seeded generator, so snapshots are stable.
 
-mod inserts;
 mod servers;
 mod variants;
 
@@ -19,9 +18,10 @@ use crate::model::{
     RunStatus, Verdict, Warning,
 };
 
-pub use inserts::inserts;
 pub use servers::{imported, servers, servers_of, sweep, sweep_of};
-pub use variants::{audited, counted, counted_sweep, history, only_kernel_counters, series};
+pub use variants::{
+    audited, counted, counted_sweep, history, inserts, only_kernel_counters, series,
+};
 
 /// The complete sample: 42 microbenchmarks, the baseline, three candidates and the control.
 pub fn report() -> Report {

@@ -704,3 +704,47 @@ fn matrix_with_many_numbers_of_clients_fits() {
              control    0.998 ~  0.998 ~
     ");
 }
+
+/// The sample with other names of candidates.
+fn named(names: &[&str]) -> Report {
+    let report = sample::report_of(&["scan_range=100", "insert_range=100"]);
+    let old = report.candidates.iter().map(|one| one.name.clone());
+    let names = old.zip(names.iter().map(|&name| name.to_owned())).collect();
+    let mut report = ShortNames { names }.apply(&report);
+    sample::refresh(&mut report);
+    report
+}
+
+#[test]
+fn long_names_are_short_in_tables_and_full_in_the_key_results() {
+    let report = named(&[
+        "maria.doublewrite-ON.flush_neighbors-0",
+        "maria.doublewrite-ON.flush_neighbors-1",
+        "maria.doublewrite-OFF.flush_neighbors-0",
+        "maria.doublewrite-OFF.flush_neighbors-1",
+    ]);
+    let text = draw_details(&report, 80);
+    let (start, key_results) = text.split_once("\nkey results").unwrap();
+    let (_, tables) = start.split_once("\nnames in tables\n").unwrap();
+    let (legend, tables) = tables.split_once("\n\n").unwrap();
+    assert_eq!(
+        legend,
+        "  ON.0   maria.doublewrite-ON.flush_neighbors-0\n  \
+         ON.1   maria.doublewrite-ON.flush_neighbors-1\n  \
+         OFF.0  maria.doublewrite-OFF.flush_neighbors-0\n  \
+         OFF.1  maria.doublewrite-OFF.flush_neighbors-1"
+    );
+    assert!(!tables.contains("doublewrite"), "{tables}");
+    assert!(key_results.contains("maria.doublewrite-OFF.flush_neighbors-1"), "{key_results}");
+    assert!(text.lines().all(|line| width(line) <= 80), "{text}");
+}
+
+#[test]
+fn names_without_a_short_form_become_letters() {
+    let text = draw_details(
+        &named(&["one-with-a-long-name-that-is-its-own", "another-with-no-common-part-at-all"]),
+        80,
+    );
+    assert!(text.contains("  A  one-with-a-long-name-that-is-its-own\n"), "{text}");
+    assert!(!draw_details(&named(&["one", "other"]), 80).contains("names in tables"));
+}
