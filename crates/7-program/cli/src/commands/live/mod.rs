@@ -50,7 +50,9 @@ impl Session {
         if self.json {
             return output::print_json(&format!("{value:#}\n"));
         }
-        print_blocks(blocks);
+        let mut text = String::new();
+        write_blocks(&mut text, blocks, output::width(), Paint::new(false));
+        output::print(&text);
     }
 
     /// That no process is optimized, or not this one.
@@ -163,12 +165,6 @@ impl Session {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn print_blocks(blocks: &[Block]) {
-    let mut text = String::new();
-    write_blocks(&mut text, blocks, output::width(), Paint::new(false));
-    output::print(&text);
 }
 
 /// The process and, if requested, its descendants. They are listed after the process was switched: those that are

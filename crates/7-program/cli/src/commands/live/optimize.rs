@@ -63,7 +63,7 @@ pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliErro
         supervision,
         &mut |report| match session.json {
             true => output::print_json(&format!("{}\n", json!(report))),
-            false => super::print_blocks(&[text::watched(report)]),
+            false => output::print(&text::watched(report)),
         },
         &mut |event| progress.show(&event),
     );

@@ -102,11 +102,11 @@ pub(super) fn counting_ended(pid: u32) -> String {
     )
 }
 
-/// What `watch` did with a process.
-pub(super) fn watched(report: &WatchReport) -> Block {
+/// What `watch` did with a process, in one line as in a log.
+pub(super) fn watched(report: &WatchReport) -> String {
     let WatchReport { pid, state, what } = report;
     let rest = if what.is_empty() { String::new() } else { format!(": {what}") };
-    Text::new(format!("Process {pid}: {}{rest}", state.name())).into()
+    format!("Process {pid}: {}{rest}\n", state.name())
 }
 
 /// The outcome of undoing or redoing an optimization.
