@@ -14,7 +14,6 @@ use crate::{Branch, BranchCount, FallThrough, Samples};
 /// division by the number of instructions keeps precision.
 pub(crate) const SCALE: u64 = 64;
 
-/// Samples sorted by address.
 pub(crate) struct SortedSamples {
     hits: Vec<(u64, u64)>,
     branches: Vec<(Branch, BranchCount)>,
@@ -101,7 +100,6 @@ pub(crate) fn observations(sorted: &SortedSamples, graph: &Graph) -> Vec<u64> {
     seen
 }
 
-/// Executions between branch records.
 struct RangeCounts {
     blocks: Vec<u64>,
     /// Executions that continue from each block to the next one.
@@ -151,7 +149,6 @@ pub(crate) fn within<T>(sorted: &[T], range: Range<u64>, address: impl Fn(&T) ->
     &sorted[first..last.max(first)]
 }
 
-/// Number of samples in each block.
 fn time_in_blocks(graph: &Graph, hits: &[(u64, u64)]) -> Vec<u64> {
     let mut time = vec![0; graph.blocks.len()];
     for &(address, count) in hits {

@@ -11,7 +11,6 @@ pub(crate) trait ConstantMemory {
     fn needs_relocation(&self) -> bool;
 }
 
-/// Reads constant memory sequentially.
 pub(crate) struct Cursor<'a> {
     memory: &'a dyn ConstantMemory,
     at: u64,
@@ -79,7 +78,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Appends an unsigned LEB128 number.
 pub(crate) fn put_uleb(out: &mut Vec<u8>, mut value: u64) {
     loop {
         let byte = (value & 0x7f) as u8;
@@ -110,7 +108,6 @@ pub(crate) fn size_of(encoding: u8) -> Option<u64> {
     }
 }
 
-/// Reads an encoded number.
 pub(crate) fn value(cursor: &mut Cursor, encoding: u8) -> Option<u64> {
     match encoding {
         0x00 | 0x04 | 0x0c => cursor.u64(),

@@ -38,7 +38,6 @@ pub(crate) struct Relative {
 pub(crate) enum InstKind {
     Plain,
     Nop,
-    /// Jumps to its target.
     Jump(u64),
     /// Jumps to its target under a condition (as encoded in the opcode), else continues.
     Branch(u8, u64),
@@ -56,7 +55,6 @@ impl InstKind {
         matches!(self, Self::Jump(_) | Self::IndirectJump | Self::Return)
     }
 
-    /// Whether it ends a basic block.
     pub(crate) fn ends_block(self) -> bool {
         self.ends() || matches!(self, Self::Branch(..))
     }

@@ -39,7 +39,6 @@ pub(crate) struct EmittedCode {
 }
 
 impl EmittedCode {
-    /// Appends the output of another module.
     pub(crate) fn append(&mut self, other: Self) {
         self.hot_bytes += other.hot_bytes;
         self.cold_bytes += other.cold_bytes;

@@ -130,7 +130,6 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// The best merge of two chains.
     fn best_merge(&mut self, a: usize, b: usize) -> Merge {
         let (first, second) = (self.chains[a].clone(), self.chains[b].clone());
         let mut edges: Vec<usize> = self.touching[a].clone();

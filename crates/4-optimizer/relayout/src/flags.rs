@@ -9,7 +9,6 @@ use crate::{EntryPatch, Module};
 const CHANGED: u32 =
     RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::PF;
 
-/// Longest instruction in bytes.
 const LONGEST: usize = 15;
 
 /// The first instruction of each block, by its index in the block, before which no flag that a counter
@@ -59,7 +58,6 @@ pub(crate) fn counter_places(module: &Module, graph: &Graph, patch: u64) -> Vec<
         .collect()
 }
 
-/// The flags used after a block.
 fn used_at_end(module: &Module, graph: &Graph, block: usize, at_start: &[u32]) -> u32 {
     let Some(last) = graph.code(block).last() else { return CHANGED };
     let mut has_table = false;

@@ -26,7 +26,6 @@ const UNUSUAL_ENTRY_OR_EXIT: i64 = 50;
 /// Maximum number of rounds; the result of the last one is used.
 const MAX_ROUNDS: usize = 2000;
 
-/// Known execution counts of a function.
 #[derive(Debug)]
 pub(crate) struct KnownCounts<'a> {
     /// Executions of each block; `None`: unknown.
@@ -38,7 +37,6 @@ pub(crate) struct KnownCounts<'a> {
     pub(crate) leaves: &'a [bool],
 }
 
-/// Consistent execution counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Flow {
     pub(crate) blocks: Vec<u64>,

@@ -22,7 +22,6 @@ pub(crate) struct FrameState {
     pub(crate) arguments_size: u32,
 }
 
-/// A function's frame description.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
     pub(crate) personality: Option<Reference>,
@@ -149,7 +148,6 @@ fn reference(pointer: Pointer) -> Reference {
     }
 }
 
-/// Executes frame instructions.
 struct Machine<'r, 'a> {
     reader: &'r Reader<'a>,
     alignment: i64,
@@ -328,7 +326,6 @@ pub(crate) struct Site {
     pub(crate) action: u64,
 }
 
-/// One action of a landing pad.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Handler {
     /// The landing pad cleans up and resumes unwinding.

@@ -53,13 +53,11 @@ pub(crate) struct Bound {
     pub(crate) entries: u64,
 }
 
-/// Finds the jump tables of a function.
 pub(crate) fn find(module: &Module, code: &[Inst], extent: &Range<u64>) -> Vec<JumpTable> {
     let jumps = (0..code.len()).filter(|&index| code[index].kind == InstKind::IndirectJump);
     jumps.filter_map(|jump| find_one(module, code, extent, jump)).collect()
 }
 
-/// Decodes an instruction in full.
 pub(crate) fn full(module: &Module, inst: &Inst) -> Option<Instruction> {
     let bytes = module.bytes(inst.address, usize::from(inst.length))?;
     Some(Decoder::with_ip(64, bytes, inst.address, DecoderOptions::NONE).decode())

@@ -77,7 +77,6 @@ pub(crate) fn loops(graph: &Graph, flow: &Flow, order: &[usize]) -> HashSet<usiz
     back.into_keys().collect()
 }
 
-/// Size of the hot blocks in bytes.
 fn hot_size(moved: &MovedFunction) -> u64 {
     moved.hot.iter().map(|&block| moved.graph.size(block)).sum()
 }
@@ -116,7 +115,6 @@ pub(crate) struct MovedFunction {
     pub(crate) frame: Frame,
     /// Executions of its blocks and edges.
     pub(crate) flow: Flow,
-    /// Hot blocks in their new order.
     pub(crate) hot: Vec<usize>,
     /// The other copied blocks in their new order.
     pub(crate) cold: Vec<usize>,
@@ -129,7 +127,6 @@ pub(crate) struct MovedFunction {
     pub(crate) is_counted: bool,
 }
 
-/// Sums over functions.
 #[derive(Debug, Default)]
 pub(crate) struct Prediction {
     transfers: u64,
@@ -175,7 +172,6 @@ impl Prediction {
         self.pages[side].insert(address / 4096);
     }
 
-    /// The prediction for all functions together.
     pub(crate) fn effect(&self) -> PredictedEffect {
         let share = |part: u64| (self.transfers > 0).then(|| part as f64 / self.transfers as f64);
         PredictedEffect {
@@ -201,7 +197,6 @@ struct FunctionNode {
     pub(crate) size: u64,
 }
 
-/// Calls from one function to another.
 #[derive(Debug, Clone, Copy)]
 struct CallCount {
     pub(crate) caller: usize,

@@ -80,7 +80,6 @@ pub struct Function {
     pub end: u64,
     /// Offset of its frame description in `.eh_frame`. `None`: it only has a symbol.
     pub(crate) frame: Option<usize>,
-    /// Whether it overlaps another function.
     pub(crate) overlapped: bool,
     /// Whether the linker generated it (PLT, `.init`, `.fini`).
     pub(crate) linker: bool,
@@ -121,12 +120,10 @@ impl Module {
         self.bias
     }
 
-    /// The link-time address of an absolute one.
     pub fn to_offset(&self, address: u64) -> u64 {
         address.wrapping_sub(self.bias)
     }
 
-    /// The absolute address of a link-time one.
     pub fn to_address(&self, offset: u64) -> u64 {
         offset.wrapping_add(self.bias)
     }
@@ -162,7 +159,6 @@ impl Module {
         Some(u64::from_le_bytes(self.bytes(address, 8)?.try_into().ok()?))
     }
 
-    /// Functions and fragments, by address.
     pub fn functions(&self) -> &[Function] {
         &self.functions
     }
@@ -185,7 +181,6 @@ impl Module {
         }
     }
 
-    /// The symbol at an address.
     pub fn symbol_at(&self, address: u64) -> Option<&str> {
         self.symbol(address).map(|symbol| symbol.name.as_str())
     }

@@ -17,7 +17,6 @@ use crate::{RejectReason, SamplePrecision};
 pub struct Relayout {
     /// New memory. The regions of a module are contiguous.
     pub regions: Vec<Region>,
-    /// Patches of the original code, by address.
     pub entries: Vec<EntryPatch>,
     /// Slots of virtual tables to be redirected, too, by address. Each is independent of all other patches.
     pub virtual_slots: Vec<VirtualSlot>,
@@ -25,7 +24,6 @@ pub struct Relayout {
     pub frames: Vec<FrameSection>,
     /// Symbols of the new code for profilers and debuggers, by address.
     pub symbols: Vec<Symbol>,
-    /// Copied jump tables, in read-only regions.
     pub tables: Vec<TableCopy>,
     /// Contents of read-only slots that direct calls rely on.
     pub slots: Vec<Slot>,
@@ -49,7 +47,6 @@ pub struct Region {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryPatch {
     pub module: usize,
-    /// Start address of the original function.
     pub function: u64,
     /// Symbol, or `module+0xoffset` if there is none.
     pub name: String,
@@ -132,7 +129,6 @@ pub struct Symbol {
     pub size: u64,
     /// The function's name with the suffix `.relaid` or `.relaid.cold`.
     pub name: String,
-    /// Start address of the original function.
     pub original: u64,
 }
 
@@ -166,10 +162,8 @@ pub struct Statistics {
     pub cold_bytes: u64,
     /// Size of unwind information, exception tables and jump tables in bytes.
     pub data_bytes: u64,
-    /// Indirect jumps through jump tables in moved functions.
     pub jump_tables_seen: u64,
     pub jump_tables_copied: u64,
-    /// Calls that bypass a linkage stub (PLT).
     pub stubs_bypassed: u64,
     pub effect: PredictedEffect,
 }

@@ -20,7 +20,6 @@ pub struct Branch {
     pub to: u64,
 }
 
-/// How often a branch was recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchCount {
     pub taken: u64,
@@ -124,12 +123,10 @@ impl Samples {
         &self.branches
     }
 
-    /// Executions of code between branch records.
     pub fn fall_throughs(&self) -> &HashMap<FallThrough, u64> {
         &self.fall_throughs
     }
 
-    /// Counted executions of blocks, by their original address.
     pub fn block_counts(&self) -> &HashMap<u64, u64> {
         &self.block_counts
     }
@@ -187,7 +184,6 @@ impl Samples {
 /// Samples by file and offset, for storage and for other processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// One entry per module with samples.
     #[serde(deserialize_with = "countable")]
     pub modules: Vec<ModuleProfile>,
 }
@@ -286,7 +282,6 @@ impl Profile {
     }
 }
 
-/// An executed basic block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExecutedRange {
     pub first: u64,
@@ -362,7 +357,6 @@ impl Executions {
     }
 }
 
-/// The function's graph. `None`: its code cannot be decoded.
 pub(crate) fn graph_of(
     module: &Module,
     function: &Function,

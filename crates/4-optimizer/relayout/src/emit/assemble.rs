@@ -10,7 +10,6 @@ use crate::{AddressSpace, Counter, Module, Slot};
 
 /// Alignment of hot functions and loops in bytes. CPUs fetch code in blocks of 16, 32 or 64 bytes.
 const ALIGNMENT: u64 = 32;
-/// Alignment of cold functions.
 const COLD_FUNCTION_ALIGNMENT: u64 = 16;
 /// Cold code starts on a new page.
 const COLD_ALIGNMENT: u64 = 4096;
@@ -226,7 +225,6 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Redirects branches to copies of their targets.
     pub(super) fn link(&mut self) {
         let starts = &self.starts;
         let redirect = |target: &mut BranchTarget| {

@@ -152,7 +152,6 @@ fn relro(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
         .collect()
 }
 
-/// The sections with code that the linker generated.
 fn linker_ranges(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
     elf.sections()
         .filter(|section| {
