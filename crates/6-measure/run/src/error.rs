@@ -1,4 +1,4 @@
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use dbdyno_machine::{CpuSet, IdlePreventerError};
 use dbdyno_results::ResultsError;
 use dbdyno_units::Bytes;
 use dbdyno_worker::WorkerError;
+use dbdyno_worker::protocol::RefusedStatement;
 
-pub use crate::measure::checks::StatementProblem;
 pub use crate::training::sampling::SamplingError;
 
 /// Why a run ended early.
@@ -194,4 +194,26 @@ fn per_candidate(failures: &[(String, impl Display)]) -> String {
         .map(|(candidate, failure)| format!("candidate {candidate}: {failure}"))
         .collect();
     lines.join("\n")
+}
+
+/// A statement that a candidate's system refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementProblem {
+    pub candidate: String,
+    /// The statement, and the system's error.
+    pub refused: RefusedStatement,
+    /// The line of the experiment with the statement, from 1; `None` if it is a built-in one.
+    pub line: Option<usize>,
+}
+
+impl Display for StatementProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { candidate, refused, line } = self;
+        let RefusedStatement { microbenchmark, number, error } = refused;
+        write!(f, "candidate {candidate}, microbenchmark {microbenchmark}, statement {number}")?;
+        if let Some(line) = line {
+            write!(f, " (line {line} of the experiment)")?;
+        }
+        write!(f, ": {error}")
+    }
 }

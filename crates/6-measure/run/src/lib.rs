@@ -5,10 +5,12 @@
 //! them.
 
 mod bisect;
+mod building;
 mod candidates;
 mod error;
 mod instance;
 mod measure;
+mod options;
 mod plan;
 mod record;
 mod session;
@@ -18,13 +20,12 @@ pub use bisect::{
     BisectEnd, BisectError, BisectRecord, BisectRequest, BisectResult, CommitRecord, FigureRecord,
     FoundRecord, RatioRecord, RequestRecord, StepRecord, StepVerdict, bisect,
 };
+pub use building::{CandidateBuild, CandidateRelease, make_candidates};
 pub use candidates::auditing::{audit_of, expected_of, expected_of_variant};
-pub use candidates::building::{CandidateBuild, CandidateRelease, make_candidates};
 pub use error::{RunError, SamplingError, StatementProblem};
-pub use instance::context::WorkerProgram;
+pub use options::{Options, WorkerProgram};
 pub use plan::{PassPlan, RunPlan};
-pub use session::clean::StoredData;
-pub use session::clean::{Cleaned, clean_run};
 pub use session::progress::{InsertPlace, InterimEstimate, Outcome, Progress, RunEvent};
 pub use session::readiness::Readiness;
-pub use session::{Options, continue_run, extend_run, start_run};
+pub use session::stored_run::{Cleaned, StoredData, clean_run};
+pub use session::{continue_run, extend_run, start_run};

@@ -10,11 +10,12 @@ use jiff::{Timestamp, Unit};
 
 use super::BisectError;
 use super::judgement::{MOST_EXTENSIONS, StepFigures};
-use crate::candidates::building::build_candidates_in;
+use crate::building::build_candidates_in;
 use crate::error::RunError;
 use crate::instance::data;
+use crate::options::Options;
 use crate::session::progress::{Outcome, Progress, RunEvent};
-use crate::session::{Options, continue_run, extend_run, start_run};
+use crate::session::{continue_run, extend_run, start_run};
 
 /// How measuring a step ended.
 pub(crate) enum Measured<T> {
@@ -210,7 +211,7 @@ mod tests {
 
     use super::*;
     use crate::error::SamplingError;
-    use crate::instance::context::WorkerProgram;
+    use crate::options::WorkerProgram;
 
     fn load(candidate: &str) -> RunError {
         let source = WorkerError::NotStarted("no memory\nlog".to_owned());

@@ -30,7 +30,7 @@ use steps::Bisect;
 use subject::Subject;
 
 use crate::error::RunError;
-use crate::session::Options;
+use crate::options::Options;
 use crate::session::progress::RunEvent;
 
 /// Why a bisect ended without a result.

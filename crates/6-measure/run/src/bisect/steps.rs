@@ -17,9 +17,9 @@ use super::record::{
 };
 use super::search::{Next, Position, Search, Verdict};
 use super::subject::Subject;
+use crate::options::Options;
 use crate::plan::cases::is_read_after_writes;
 use crate::plan::stopping_rule::Figures as _;
-use crate::session::Options;
 use crate::session::progress::RunEvent;
 
 /// The names of the candidates in the run of a step; a midpoint's is its commit.

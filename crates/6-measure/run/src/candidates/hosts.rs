@@ -13,7 +13,7 @@ use dbdyno_results::Warning;
 use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer};
 use dbdyno_types::ReleaseOrigin;
 
-use crate::instance::context::WorkerProgram;
+use crate::options::WorkerProgram;
 use crate::session::progress::{Progress, RunEvent};
 
 /// Connections to the hosts that an experiment's candidates run on.

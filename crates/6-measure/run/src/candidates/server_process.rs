@@ -15,7 +15,16 @@ use jiff::Timestamp;
 
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
-use crate::instance::cpus::ServerCpus;
+
+/// Which CPUs a server may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServerCpus {
+    /// These CPUs of this machine.
+    Here(CpuSet),
+    /// Those of another machine.
+    Elsewhere,
+    Unknown,
+}
 
 /// The process of each existing server: the one that the experiment names, if it is the server, else
 /// the one that listens at the server's address. `run_started` is the time of the run's first session

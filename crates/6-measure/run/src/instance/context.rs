@@ -2,48 +2,19 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use dbdyno_engines::server::ServerDirs;
 use dbdyno_hosts::LocalHost;
-use dbdyno_machine::{CpuAssignment, remove_secrets};
+use dbdyno_machine::CpuAssignment;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_types::{ClientWait, RunIdentity};
-use dbdyno_worker::{WorkerError, WorkerHandle};
 
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
 use crate::instance::data::DataLocation;
-
-/// How a worker is started: a program that runs as a worker when called with these arguments.
-#[derive(Clone, Debug)]
-pub struct WorkerProgram {
-    pub program: PathBuf,
-    pub args: Vec<OsString>,
-}
-
-impl WorkerProgram {
-    /// Starts a worker with its error output in the file `log`. Only a worker that logs in to an
-    /// existing server gets passwords: others run the code of libraries under test.
-    pub(crate) fn start(
-        &self,
-        log: &Path,
-        environment: &[(String, String)],
-        passwords: bool,
-    ) -> Result<WorkerHandle, WorkerError> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.args);
-        if !passwords {
-            remove_secrets(&mut command);
-        }
-        command.envs(environment.iter().map(|(name, value)| (name, value)));
-        WorkerHandle::start(&mut command, log)
-    }
-}
+use crate::options::WorkerProgram;
 
 /// State shared by all instances of a run.
 #[derive(Debug)]

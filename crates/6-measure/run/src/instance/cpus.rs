@@ -4,7 +4,7 @@ use dbdyno_machine::{CpuAssignment, CpuSet, FsRoot, IdlePreventer, Topology, has
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_types::ClientWait;
 
-use crate::candidates::server_process;
+use crate::candidates::server_process::{self, ServerCpus};
 use crate::error::RunError;
 
 /// The CPUs chosen by the machine's topology, whatever the experiment says.
@@ -71,16 +71,6 @@ pub(crate) fn allowed_cpus() -> CpuSet {
 pub(crate) struct WaitChoice {
     pub wait: ClientWait,
     why: String,
-}
-
-/// Which CPUs a server may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ServerCpus {
-    /// These CPUs of this machine.
-    Here(CpuSet),
-    /// Those of another machine.
-    Elsewhere,
-    Unknown,
 }
 
 /// What the choice depends on.

@@ -19,7 +19,6 @@ use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
 use crate::instance::Instance;
 use crate::instance::context::RunContext;
-use crate::measure::checks;
 use crate::plan::disk_space::DiskSpace;
 use crate::session::progress::{Progress, RunEvent};
 
@@ -283,7 +282,7 @@ pub(crate) fn load(
     let mut load = || {
         instance.open(context, 1, true)?;
         instance.worker_mut()?.load()?;
-        let problems = checks::problems(context.experiment, &mut instance)?;
+        let problems = instance.statement_problems(context.experiment)?;
         if problems.is_empty() {
             instance.worker_mut()?.settle()?;
         }

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dbdyno_hosts::{HostError, HostMonitor, RunningServer};
-use dbdyno_spec::experiment::System;
+use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_types::{Counting, SliceMeasured};
 use dbdyno_worker::protocol::{InsertStep, Opened, Prepare, SliceRequest, StepUsages};
 use dbdyno_worker::{WorkerError, WorkerHandle};
 
 use crate::candidates::ResolvedCandidate;
-use crate::error::RunError;
+use crate::error::{RunError, StatementProblem};
 use crate::instance::context::RunContext;
 use crate::instance::data::DataLocation;
 use crate::instance::live_optimization::LiveState;
@@ -111,6 +111,18 @@ impl Instance {
 
     pub fn worker_mut(&mut self) -> Result<&mut WorkerHandle, WorkerError> {
         self.worker.as_mut().ok_or_else(stopped)
+    }
+
+    /// The statements of all microbenchmarks that its system refuses.
+    pub fn statement_problems(
+        &mut self,
+        experiment: &Experiment,
+    ) -> Result<Vec<StatementProblem>, WorkerError> {
+        let refused = self.worker_mut()?.check_statements(&experiment.workload.microbenchmarks)?;
+        let candidate = &self.candidate.name;
+        let problem =
+            |refused| StatementProblem { candidate: candidate.clone(), refused, line: None };
+        Ok(refused.into_iter().map(problem).collect())
     }
 
     /// The process of the system under test on this machine: its server with all descendants, or its
@@ -368,7 +380,7 @@ mod tests {
 
     use super::*;
     use crate::candidates::on_existing_servers;
-    use crate::instance::context::WorkerProgram;
+    use crate::options::WorkerProgram;
     use crate::plan::cases::cases;
 
     const EXPERIMENT: &str = "name = 'test'\nbaseline = 'a'\n[workload]\n\

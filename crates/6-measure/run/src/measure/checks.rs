@@ -1,47 +1,9 @@
 //! Checks of a candidate: that its system accepts all statements, and that its answers are those of the baseline.
 
-use std::fmt;
-
-use dbdyno_spec::experiment::Experiment;
 use dbdyno_types::SliceMeasured;
-use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::RefusedStatement;
 
 use crate::error::RunError;
-use crate::instance::Instance;
-
-/// A statement that a candidate's system refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatementProblem {
-    pub candidate: String,
-    /// The statement, and the system's error.
-    pub refused: RefusedStatement,
-    /// The line of the experiment with the statement, from 1; `None` if it is a built-in one.
-    pub line: Option<usize>,
-}
-
-impl fmt::Display for StatementProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { candidate, refused, line } = self;
-        let RefusedStatement { microbenchmark, number, error } = refused;
-        write!(f, "candidate {candidate}, microbenchmark {microbenchmark}, statement {number}")?;
-        if let Some(line) = line {
-            write!(f, " (line {line} of the experiment)")?;
-        }
-        write!(f, ": {error}")
-    }
-}
-
-/// The statements of all microbenchmarks that an open instance refuses.
-pub(crate) fn problems(
-    experiment: &Experiment,
-    instance: &mut Instance,
-) -> Result<Vec<StatementProblem>, WorkerError> {
-    let refused = instance.worker_mut()?.check_statements(&experiment.workload.microbenchmarks)?;
-    let candidate = &instance.candidate.name;
-    let problem = |refused| StatementProblem { candidate: candidate.clone(), refused, line: None };
-    Ok(refused.into_iter().map(problem).collect())
-}
 
 /// The error, with the lines of refused statements in the experiment's text.
 pub(crate) fn with_lines(error: RunError, text: &str) -> RunError {
@@ -168,6 +130,7 @@ fn difference(own: Answers, baseline: Answers) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::StatementProblem;
 
     const TEXT: &str = "name = \"own\"\n\n[[candidate]]\nname = \"a\"\n\n\
         [[microbenchmark]]\nname = \"other\"\n[[microbenchmark.statements]]\nsql = \"SELECT 1\"\n\n\

@@ -2,7 +2,6 @@
 
 pub(crate) mod cases;
 pub(crate) mod disk_space;
-pub(crate) mod extension;
 pub(crate) mod stopping_rule;
 
 use dbdyno_spec::experiment::{Candidate, Experiment};

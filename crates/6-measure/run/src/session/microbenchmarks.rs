@@ -14,7 +14,7 @@ use crate::candidates::ResolvedCandidate;
 use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, KeptCopy, in_order, running};
-use crate::measure::{MicrobenchmarkRun, NumberedCase, checks};
+use crate::measure::{MicrobenchmarkRun, NumberedCase};
 use crate::plan::cases::{
     MicrobenchmarkCase, block_range, block_time, cases, first_pass, has_passes, instance_count,
     interleaved_sets, segments, shrinks_repeatedly, slice_length, training_case,
@@ -61,7 +61,7 @@ impl Session<'_> {
         let mut problems = Vec::new();
         let experiment = self.experiment;
         self.each(instances, "preparing all statements", |instance| {
-            problems.extend(checks::problems(experiment, instance)?);
+            problems.extend(instance.statement_problems(experiment)?);
             Ok(())
         })?;
         if problems.is_empty() { Ok(()) } else { Err(RunError::Statements(problems)) }

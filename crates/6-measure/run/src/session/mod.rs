@@ -1,6 +1,6 @@
 //! A session: the stages of a run, in order.
 
-pub(crate) mod clean;
+mod extension;
 pub(crate) mod insert_benchmark;
 pub(crate) mod microbenchmarks;
 pub(crate) mod progress;
@@ -9,9 +9,7 @@ pub(crate) mod resume;
 pub(crate) mod start;
 pub(crate) mod stored_run;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
 
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{CpuAssignment, CpuSet, clock, while_pinned};
@@ -19,37 +17,23 @@ use dbdyno_results::{FailureKind, RunWriter, SessionRecord, Warning};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
 
+use crate::building::resolve_all;
 use crate::candidates::hosts::Hosts;
-use crate::candidates::{Deployment, ResolvedCandidate, resolve_all};
+use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
-use crate::instance::context::{RunContext, WorkerProgram};
+use crate::instance::context::RunContext;
 use crate::instance::cpus::allowed_cpus;
 use crate::instance::{Instance, data};
 use crate::measure::checks::with_lines;
-use crate::plan::extension::Extension;
+use crate::options::Options;
 use crate::record::{Phase, Recorder, candidate_record};
-use crate::session::clean::{RemovedSchemas, StoredData, remove_schemas, remove_used_schemas};
-use crate::session::progress::{Outcome, Progress, RunEvent};
+use crate::session::extension::Extension;
+use crate::session::progress::{Outcome, RunEvent};
 use crate::session::resume::RunState;
-use crate::session::stored_run::{open_stored_run, register};
+use crate::session::stored_run::{
+    RemovedSchemas, StoredData, open_stored_run, register, remove_schemas, remove_used_schemas,
+};
 use crate::training::PgoTrainer;
-
-/// The parameters of a session in addition to the experiment.
-pub struct Options<'a> {
-    pub worker: WorkerProgram,
-    /// The build cache; `None` for the user's cache directory.
-    pub cache: Option<PathBuf>,
-    /// Whether to resume a run that this user did not make on this machine.
-    pub trust: bool,
-    /// Whether to keep the instances' data after a complete run.
-    pub keep_data: bool,
-    /// Set to stop the session after the current slice.
-    pub cancel: Arc<AtomicBool>,
-    pub progress: Progress<'a>,
-    pub version: String,
-    /// The current time, RFC 3339.
-    pub now: String,
-}
 
 /// Starts a run in a new directory.
 ///

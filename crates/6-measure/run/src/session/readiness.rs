@@ -14,14 +14,15 @@ use dbdyno_units::Bytes;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::{Open, SystemUnderTest};
 
+use crate::building;
 use crate::candidates::hosts::{Copying, Hosts};
 use crate::candidates::server_process::{describe_on_host, describe_process};
-use crate::candidates::{Deployment, building, on_existing_servers, server_plan};
+use crate::candidates::{Deployment, on_existing_servers, server_plan};
 use crate::error::RunError;
-use crate::instance::context::WorkerProgram;
 use crate::instance::cpus::{WaitChoice, divide_cpus};
 use crate::instance::data::{SpaceOnHost, planned_space, space_on_hosts};
 use crate::instance::opening::access_of;
+use crate::options::WorkerProgram;
 
 /// What a run needs of this machine and of existing servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

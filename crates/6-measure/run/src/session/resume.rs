@@ -17,10 +17,10 @@ use crate::measure::slice_history::SliceHistory;
 use crate::plan::cases::{
     MicrobenchmarkCase, cases, instance_count, is_read_after_writes, slice_length,
 };
-use crate::plan::extension::{Extension, Measured};
 use crate::session::Session;
-use crate::session::clean::remove_data;
+use crate::session::extension::{Extension, Measured};
 use crate::session::insert_benchmark::step_count;
+use crate::session::stored_run::remove_data;
 
 impl Session<'_> {
     /// Stores the candidates, or checks that they are those of the earlier sessions.

@@ -26,8 +26,9 @@ use serde_json::json;
 
 use crate::candidates::{Deployment, ResolvedCandidate, server_plan};
 use crate::error::RunError;
-use crate::instance::context::{RunContext, WorkerProgram};
+use crate::instance::context::RunContext;
 use crate::instance::{Instance, data};
+use crate::options::WorkerProgram;
 use crate::session::progress::{Progress, RunEvent};
 use crate::training::sampling::{ProcessSamples, SamplingError};
 

@@ -8,8 +8,7 @@ use dbdyno_units::Nanos;
 
 use crate::measure::slice_history::SliceHistory;
 use crate::plan::cases::{MicrobenchmarkCase, is_read_after_writes};
-use crate::plan::stopping_rule::Figures;
-use crate::plan::stopping_rule::StoppingRule;
+use crate::plan::stopping_rule::{Figures, StoppingRule};
 
 #[derive(Debug)]
 pub(crate) struct Extension {

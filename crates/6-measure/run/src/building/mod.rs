@@ -1,5 +1,9 @@
 //! Building the candidates: what is compiled or unpacked for the run, and the audits of it.
 
+mod resolve;
+
+pub(crate) use resolve::resolve_all;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -24,10 +28,9 @@ use dbdyno_types::build::{BoltProfileMethod, Pgo};
 use dbdyno_types::server::StorageEngine;
 
 use crate::candidates::auditing::{audit_of, refusal};
-use crate::candidates::build_all;
 use crate::error::RunError;
 use crate::instance::cpus::divide_cpus;
-use crate::session::Options;
+use crate::options::Options;
 use crate::session::progress::{Progress, RunEvent};
 use crate::training::{PgoTrainer, TrainingTarget, sampling};
 
@@ -511,7 +514,7 @@ pub(crate) fn build_candidates_in(
         progress: options.progress,
     };
     let candidates: Vec<&Candidate> = experiment.candidates.iter().collect();
-    let builds = build_all(&candidates, options.cache.clone(), &trainer)?;
+    let builds = build(&candidates, options.cache.clone(), &trainer)?;
     let built = candidates.iter().zip(builds).filter_map(|(candidate, built)| {
         Some(CandidateBuild { candidate: candidate.name.clone(), build: built?.build })
     });
