@@ -1,5 +1,7 @@
 //! Tables for programs.
 
+use dbdyno_units::Ratio;
+
 type Field<'a, R> = Box<dyn Fn(&R) -> String + 'a>;
 
 /// A table with a header. Each column is its name and its field of a row, so that they cannot
@@ -16,6 +18,23 @@ impl<'a, R> Csv<'a, R> {
 
     pub fn column(mut self, name: impl Into<String>, of: impl Fn(&R) -> String + 'a) -> Self {
         self.columns.push((name.into(), Box::new(of)));
+        self
+    }
+
+    /// A ratio has six decimals in every table: more precise than any interval.
+    pub fn ratio(self, name: &str, of: impl Fn(&R) -> Option<Ratio> + 'a) -> Self {
+        self.column(name, move |row| decimals(of(row).map(Ratio::get), 6))
+    }
+
+    /// A ratio and both ends of its interval.
+    pub fn ratios<T: Into<[Ratio; 3]>>(
+        mut self,
+        names: [&str; 3],
+        of: impl Fn(&R) -> Option<T> + Copy + 'a,
+    ) -> Self {
+        for (at, name) in names.into_iter().enumerate() {
+            self = self.ratio(name, move |row| Some(of(row)?.into()[at]));
+        }
         self
     }
 

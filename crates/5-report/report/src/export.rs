@@ -4,8 +4,6 @@ use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use dbdyno_text::{Csv, decimals};
-use dbdyno_units::Ratio;
 use serde::Serialize;
 
 pub use crate::sections::operations::relative_csv;
@@ -113,34 +111,6 @@ pub(crate) fn versioned_json<T: Serialize>(
         .map_err(|source| ExportError::Encode { file, source: source.into() })?;
     text.push('\n');
     Ok(text)
-}
-
-/// Columns of ratios, which have six decimals in every table: more precise than any interval.
-pub(crate) trait RatioColumns<'a, R>: Sized {
-    fn ratio(self, name: &str, of: impl Fn(&R) -> Option<Ratio> + 'a) -> Self;
-
-    /// A ratio and both ends of its interval.
-    fn ratios<T: Into<[Ratio; 3]>>(
-        mut self,
-        names: [&str; 3],
-        of: impl Fn(&R) -> Option<T> + Copy + 'a,
-    ) -> Self {
-        for (at, name) in names.into_iter().enumerate() {
-            self = self.ratio(name, move |row| Some(of(row)?.into()[at]));
-        }
-        self
-    }
-}
-
-impl<'a, R> RatioColumns<'a, R> for Csv<'a, R> {
-    fn ratio(self, name: &str, of: impl Fn(&R) -> Option<Ratio> + 'a) -> Self {
-        self.column(name, move |row| decimals(of(row).map(Ratio::get), 6))
-    }
-}
-
-/// Values with a unit have three decimals.
-pub(crate) fn number(number: Option<f64>) -> String {
-    decimals(number, 3)
 }
 
 /// Write a file under a temporary name and rename it.

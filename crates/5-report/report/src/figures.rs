@@ -1,6 +1,7 @@
 //! Figures, and number formats, shared by all outputs.
 
 use dbdyno_stats::Direction;
+use dbdyno_text::decimals;
 use dbdyno_units::{Ratio, Share, grouped};
 
 use crate::model::{Absolute, CounterFigure, Estimate, Metric, Percentile, Row};
@@ -259,6 +260,11 @@ impl Figure {
             (self.quotient && base > 0.0).then_some(own / base)
         })
     }
+}
+
+/// Values with a unit have three decimals.
+pub(crate) fn number(number: Option<f64>) -> String {
+    decimals(number, 3)
 }
 
 #[cfg(test)]

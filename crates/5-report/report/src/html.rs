@@ -6,7 +6,6 @@
 //! only shows the details of a microbenchmark in a dialog and moves the focus with the arrow keys.
 //! It reads the page's own elements, so that no data is in the page twice.
 
-pub(crate) mod charts;
 mod details;
 pub(crate) mod document;
 mod inserts;
@@ -16,10 +15,11 @@ mod sweep;
 use std::collections::BTreeSet;
 
 use dbdyno_text::{Cell, Column, Row as TableRow, Table};
-use document::{breakable, class, label, with_heading};
+use document::{breakable, label, with_heading};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use page::{POLICY, SCRIPT, STYLE};
 
+use crate::charts::{self, class};
 use crate::key_results::{KeyResult, command};
 use crate::metric::{Grouping, compared};
 use crate::model::{GroupSummary, Metric, Report, Role};
@@ -74,7 +74,7 @@ pub(crate) fn document(title: &str, body: Markup) -> Markup {
                 title { (title) " – dbdyno" }
                 style { (PreEscaped(STYLE)) }
             }
-            body { (document::definitions()) (body) }
+            body { (charts::definitions()) (body) }
         }
     }
 }

@@ -5,6 +5,7 @@
 //! judges one by rules.
 
 pub mod assemble;
+mod charts;
 pub mod comparison;
 pub mod export;
 mod figures;

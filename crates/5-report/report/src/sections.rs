@@ -17,9 +17,9 @@ pub(crate) mod sweep;
 use dbdyno_text::{Cell, Interval, Mark, Table, Tone};
 use dbdyno_units::Ratio;
 
+use crate::charts::{Lane, LineChart};
 use crate::figures::{ends, plus_minus, ratio};
-use crate::html::charts::{Lane, LineChart};
-pub(crate) use crate::html::document::class;
+
 use crate::metric::compared;
 use crate::model::{Estimate, Metric, Report, Role, Series, Verdict};
 

@@ -13,9 +13,9 @@ use super::{
     AbsoluteRow, AbsoluteValue, Agreement, ChangeSummary, Comparison, GroupRow, RatioCell,
     RatioRow, facts,
 };
-use crate::export::{RatioColumns, number};
+use crate::charts::{Lane, point_estimate};
+use crate::figures::number;
 use crate::figures::{compact, plus_minus_percent, ratio};
-use crate::html::charts::{Lane, point_estimate};
 use crate::html::document as page;
 use crate::html::page::note;
 use crate::metric::clients;

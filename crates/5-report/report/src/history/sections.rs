@@ -9,11 +9,10 @@ use maud::{Markup, html};
 
 use super::runs::some_of;
 use super::{FALSE_DISCOVERIES, Figure, FigureChange, FigureHistory, History, HistoryRun};
-use crate::export::RatioColumns;
+use crate::charts::{Plot, Scale, colour, coordinate, shape};
 use crate::figures::{percent_change, plus_minus_percent, ratio};
-use crate::html::charts::{Plot, Scale, coordinate};
 use crate::html::document as page;
-use crate::html::document::{breakable, colour, label, shape, with_heading};
+use crate::html::document::{breakable, label, with_heading};
 use crate::html::page::note;
 use crate::metric::{clients, with_clients};
 use crate::model::{Metric, by_key};

@@ -8,8 +8,8 @@ use std::fmt::Write;
 use dbdyno_text::Mark;
 use maud::{Markup, html};
 
-use super::charts::{Scale, percent};
-use super::document::{self, colour, label, shape, with_heading};
+use super::document::{self, label, with_heading};
+use crate::charts::{Scale, colour, percent, shape};
 use crate::metric::{compared, with_clients};
 use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Row};
 use crate::sections::operations::{self, Part};

@@ -4,8 +4,8 @@
 use dbdyno_text::{Cell, Column, Mark, Row, Table};
 use maud::{Markup, html};
 
-use super::charts::{self, Scale, percent};
-use super::document::{self, colour, with_heading};
+use super::document::{self, with_heading};
+use crate::charts::{self, Scale, colour, percent};
 use crate::metric::clients;
 use crate::model::{CandidateStep, INSERT_METRICS, InsertReport, Role, StepReport};
 use crate::sections::Output;

@@ -7,9 +7,9 @@ use dbdyno_text::Row as TableRow;
 use dbdyno_text::{Cell, Column, Table};
 use maud::{Markup, html};
 
-use super::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale, point_estimate};
 use super::document::{self, breakable, inline, with_heading};
 use super::views;
+use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale, point_estimate};
 use crate::figures::{compact, micros, ratio};
 use crate::metric::clients;
 use crate::model::{

@@ -3,9 +3,9 @@
 
 use dbdyno_text::{Cell, Column, Row as TableRow, Table, Text};
 
-use super::{Block, Chart, Output, Section, class, mark, ratio_cell};
+use super::{Block, Chart, Output, Section, mark, ratio_cell};
+use crate::charts::{Lane, class, point_estimate};
 use crate::figures::micros;
-use crate::html::charts::{Lane, point_estimate};
 use crate::metric::{Grouping, clients, compared, missing};
 use crate::model::{CandidateRecord, Estimate, Metric, MicrobenchmarkRows, Report, Row, Verdict};
 

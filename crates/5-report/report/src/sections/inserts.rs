@@ -10,8 +10,8 @@ use dbdyno_units::{Bytes, Nanos, Ratio, Share};
 
 use super::{Block, Chart, Output, Section};
 use crate::assemble::inserts::{SHORTEST, throughput};
+use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::figures::{compact, tiny};
-use crate::html::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::model::{
     BUCKETS, CandidateStep, INSERT_METRICS, InsertMetric, InsertReport, Responses, Role,
     StepReport, StepRun, Verdict, distinct,

@@ -6,7 +6,6 @@ use dbdyno_text::{
 };
 
 use super::{Output, Section, candidate, ratio_cell};
-use crate::export::RatioColumns;
 use crate::figures::ratio;
 use crate::key_results::{self, Finding, KeyResult, command, steps};
 use crate::metric::{Grouping, with_clients};

@@ -6,7 +6,7 @@ use dbdyno_text::{Cell, Column, Csv, Fact, Facts, Interval, Row, Table, decimals
 use dbdyno_units::{Nanos, Ratio, Share, grouped};
 
 use super::{Output, Section, candidate, estimate_cell, groups, interval, mark};
-use crate::export::{RatioColumns, number};
+use crate::figures::number;
 use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, ratio, tiny};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;

@@ -5,9 +5,8 @@ use dbdyno_text::{Cell, Column, Csv, Mark, Row, Table, Text};
 use dbdyno_units::Ratio;
 
 use super::{Block, Chart, Output, Section, estimate_cell};
-use crate::export::RatioColumns;
+use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::figures::{percent_change, plus_minus, ratio};
-use crate::html::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::metric::with_clients;
 use crate::model::{
     Change, Effect, Metric, Report, Series, SeriesChange, SeriesGroup, SeriesRow, Verdict,

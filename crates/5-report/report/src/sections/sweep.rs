@@ -4,7 +4,7 @@ use dbdyno_text::{Cell, Column, Csv, Interval, Row, Table};
 use dbdyno_units::{Nanos, Qps, Ratio};
 
 use super::{LONGEST_NAME, Output, Section, candidate, estimate_cell, ratio_cell};
-use crate::export::{RatioColumns, number};
+use crate::figures::number;
 use crate::figures::{ends, plus_minus};
 use crate::key_results::{Finding, GroupValue};
 use crate::metric::{Grouping, compared};

@@ -4,7 +4,6 @@ use dbdyno_text::{Mark, Tone, cut};
 use dbdyno_units::Ratio;
 use maud::{Markup, html};
 
-use super::document::{class, colour, shape};
 use crate::figures::compact;
 use crate::model::Estimate;
 
@@ -442,6 +441,68 @@ impl LineChart {
 
     fn y(&self, value: f64) -> f64 {
         self.plot.y(self.axis.position(value))
+    }
+}
+
+/// Colours in the style sheet: `k0` to `k5`; `kc` is the control's, `kb` the baseline's.
+const COLOURS: usize = 6;
+
+/// Shapes centred on the origin. There is one more of them than colours: the combinations repeat
+/// only after 42 candidates.
+const SHAPES: [&str; 7] = [
+    "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
+    "M-4 -4h8v8h-8z",
+    "M0 -5.6L5.6 0L0 5.6L-5.6 0z",
+    "M0 -5L5 4H-5z",
+    "M0 5L5 -4H-5z",
+    "M-1.8 -5h3.6v3.2h3.2v3.6h-3.2v3.2h-3.6v-3.2h-3.2v-3.6h3.2z",
+    "M-5 -4.5L0 0L5 -4.5V4.5L0 0L-5 4.5z",
+];
+
+/// The class that sets the colour of a difference.
+pub(crate) const fn class(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Better => "better",
+        Tone::Worse => "worse",
+        Tone::Noise => "noise",
+        Tone::Bound => "bound",
+        Tone::Alone => "alone",
+        Tone::Unknown => "unknown",
+        Tone::Failed => "failed",
+    }
+}
+
+/// The class that sets a candidate's colour.
+pub(crate) fn colour(mark: Mark) -> String {
+    match mark {
+        Mark::Control => "kc".to_owned(),
+        Mark::Baseline => "kb".to_owned(),
+        Mark::Candidate(index) => format!("k{}", index % COLOURS),
+    }
+}
+
+/// The reference to a candidate's shape in [`definitions`].
+pub(crate) fn shape(mark: Mark) -> String {
+    match mark {
+        Mark::Control => "#m-c".to_owned(),
+        Mark::Baseline => "#m-b".to_owned(),
+        Mark::Candidate(index) => format!("#m-{}", index % SHAPES.len()),
+    }
+}
+
+pub(crate) fn definitions() -> Markup {
+    html! {
+        svg.defs aria-hidden="true" width="0" height="0" {
+            defs {
+                @for (index, path) in SHAPES.iter().enumerate() {
+                    path id={ "m-" (index) } d=(path) {}
+                }
+                path #m-c d="M-4 -4L4 4M4 -4L-4 4" fill="none" stroke-width="2" {}
+                path #m-b d="M0 -6V6" fill="none" stroke-width="2.5" {}
+                path #m-less d="M5 -3.5L1 0L5 3.5" fill="none" {}
+                path #m-more d="M-5 -3.5L-1 0L-5 3.5" fill="none" {}
+            }
+        }
     }
 }
 
