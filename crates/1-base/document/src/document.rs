@@ -65,26 +65,22 @@ impl Document {
     }
 
     /// All keys that were read so far, present or not, each with its tables: `schedule.slice`.
-    #[must_use]
     pub fn keys(&self) -> BTreeSet<String> {
         self.keys.borrow().clone()
     }
 
     /// The number of problems so far; if it did not change, the text read since is valid.
-    #[must_use]
     pub fn problem_count(&self) -> usize {
         self.problems.borrow().len()
     }
 
     /// The line in which `span` starts, from 1.
-    #[must_use]
     pub fn line_of(&self, span: Span) -> usize {
         line_number(&self.text, span.start)
     }
 
     /// The span of a part of a string: `part` is a byte range of `value`, the string at `span`. If
     /// escapes make the file's text differ from the string, the span of the whole string.
-    #[must_use]
     pub fn within(&self, span: Span, value: &str, part: Range<usize>) -> Span {
         match self.text.get(span.start..span.end).and_then(|raw| raw.find(value)) {
             Some(offset) => {

@@ -15,13 +15,11 @@ pub struct Problem {
 
 impl Problem {
     /// A problem without help.
-    #[must_use]
     pub fn new(span: Span, message: impl Into<String>) -> Self {
         Self { span, message: message.into(), help: None }
     }
 
     /// The same problem with help.
-    #[must_use]
     pub fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
@@ -151,7 +149,6 @@ impl<T> Spanned<T> {
 /// three letters, and at least one: `slcie` is close to `slice`, `rows` is not close to `seed`. If
 /// nothing is, the only candidate that starts with `name` is the answer: `config` abbreviates
 /// `configuration`.
-#[must_use]
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let lower = name.to_lowercase();
     let candidates: Vec<&str> = candidates.into_iter().collect();
@@ -181,7 +178,6 @@ fn abbreviated<'c>(lower: &str, candidates: &[&'c str]) -> Option<&'c str> {
 /// The help text for an unknown name: the nearest valid name, or else all of them.
 ///
 /// If there are no valid names, the text states that.
-#[must_use]
 pub fn did_you_mean(name: &str, valid: &[&str]) -> String {
     match (nearest(name, valid.iter().copied()), valid) {
         (Some(near), _) => format!("did you mean `{near}`?"),

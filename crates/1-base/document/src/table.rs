@@ -117,19 +117,16 @@ impl<'d> Table<'d> {
     }
 
     /// The span of the table's header, or of the whole inline table.
-    #[must_use]
     pub fn span(&self) -> Span {
         self.span
     }
 
     /// The document of the table.
-    #[must_use]
     pub fn document(&self) -> &'d Document {
         self.document
     }
 
     /// The table's name in messages, such as `[schedule]`; empty for the top level.
-    #[must_use]
     pub fn title(&self) -> String {
         match self.form {
             Form::Root => String::new(),
@@ -161,7 +158,6 @@ impl<'d> Table<'d> {
     }
 
     /// Whether the key is present, with any type.
-    #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.item(key).is_some()
     }
@@ -244,7 +240,6 @@ impl<'d> Table<'d> {
     }
 
     /// The boolean at a key, without marking the key as read.
-    #[must_use]
     pub fn peek_bool(&self, key: &str) -> Option<bool> {
         self.item(key).and_then(Item::as_bool)
     }
@@ -296,7 +291,6 @@ impl<'d> Table<'d> {
     }
 
     /// Whether the value of a key is a table, for keys that also accept a short form.
-    #[must_use]
     pub fn is_table(&self, key: &str) -> bool {
         self.item(key).is_some_and(Item::is_table_like)
     }
@@ -363,7 +357,6 @@ impl<'d> Table<'d> {
     }
 
     /// The span of a key.
-    #[must_use]
     pub fn key_span(&self, key: &str) -> Option<Span> {
         self.has(key).then(|| self.span_of_key(key))
     }

@@ -56,25 +56,21 @@ pub struct Fuzz {
 
 impl Fuzz {
     /// A test with damaged variants of these valid files, of 256 cases and at most 64 MiB of memory.
-    #[must_use]
     pub fn new(samples: Vec<Vec<u8>>) -> Self {
         Self { samples, words: Vec::new(), cases: 256, max_memory: 64 << 20 }
     }
 
     /// Words of the format, which are also inserted.
-    #[must_use]
     pub fn words(self, words: &[&str]) -> Self {
         Self { words: words.iter().map(|word| word.as_bytes().to_vec()).collect(), ..self }
     }
 
     /// The number of everyday cases.
-    #[must_use]
     pub fn cases(self, cases: u32) -> Self {
         Self { cases, ..self }
     }
 
     /// The memory limit of a case in bytes, for what the calling thread allocates.
-    #[must_use]
     pub fn max_memory(self, max_memory: usize) -> Self {
         Self { max_memory, ..self }
     }

@@ -15,63 +15,52 @@ pub struct Nanos(u64);
 impl Nanos {
     pub const ZERO: Self = Self(0);
 
-    #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000)
     }
 
-    #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
-    #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs * 1_000_000_000)
     }
 
     /// From seconds with a fraction; negative values and NaN become zero.
-    #[must_use]
     pub fn from_secs_f64(secs: f64) -> Self {
         Self((secs.max(0.0) * 1e9).round() as u64)
     }
 
-    #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// In microseconds, with a fraction.
-    #[must_use]
     pub fn as_micros_f64(self) -> f64 {
         self.0 as f64 / 1e3
     }
 
     /// In milliseconds, with a fraction.
-    #[must_use]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
     /// In seconds, with a fraction.
-    #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
     /// The difference, or zero if `other` is longer.
-    #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
     /// The product with `times`, saturating.
-    #[must_use]
     pub const fn times(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
     }
@@ -159,28 +148,23 @@ impl fmt::Display for Nanos {
 pub struct Bytes(u64);
 
 impl Bytes {
-    #[must_use]
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    #[must_use]
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib << 10)
     }
 
-    #[must_use]
     pub const fn from_mib(mib: u64) -> Self {
         Self(mib << 20)
     }
 
-    #[must_use]
     pub const fn as_bytes(self) -> u64 {
         self.0
     }
 
     /// In whole kibibytes, rounded down.
-    #[must_use]
     pub const fn as_kib(self) -> u64 {
         self.0 >> 10
     }
@@ -221,12 +205,10 @@ impl fmt::Display for Bytes {
 pub struct Energy(u64);
 
 impl Energy {
-    #[must_use]
     pub const fn from_microjoules(microjoules: u64) -> Self {
         Self(microjoules)
     }
 
-    #[must_use]
     pub const fn as_microjoules(self) -> u64 {
         self.0
     }

@@ -10,24 +10,20 @@ use crate::{Nanos, grouped};
 pub struct Qps(f64);
 
 impl Qps {
-    #[must_use]
     pub const fn from_per_second(per_second: f64) -> Self {
         Self(per_second)
     }
 
     /// `statements` per `time`; `None` if `time` is zero.
-    #[must_use]
     pub fn over(statements: u64, time: Nanos) -> Option<Self> {
         (time > Nanos::ZERO).then(|| Self(statements as f64 / time.as_secs_f64()))
     }
 
-    #[must_use]
     pub const fn per_second(self) -> f64 {
         self.0
     }
 
     /// This throughput divided by the baseline's; `None` if either is zero.
-    #[must_use]
     pub fn relative_to(self, baseline: Self) -> Option<Ratio> {
         Ratio::of(self.0, baseline.0)
     }
@@ -53,25 +49,21 @@ impl Ratio {
     /// No difference.
     pub const ONE: Self = Self(1.0);
 
-    #[must_use]
     pub const fn new(value: f64) -> Self {
         Self(value)
     }
 
     /// `numerator / denominator`; `None` unless it is positive and finite.
-    #[must_use]
     pub fn of(numerator: f64, denominator: f64) -> Option<Self> {
         let value = numerator / denominator;
         (value.is_finite() && value > 0.0).then_some(Self(value))
     }
 
-    #[must_use]
     pub const fn get(self) -> f64 {
         self.0
     }
 
     /// The absolute difference from 1.
-    #[must_use]
     pub fn distance(self) -> f64 {
         (self.0 - 1.0).abs()
     }
@@ -96,25 +88,21 @@ pub struct Share(f64);
 
 impl Share {
     /// From a fraction: 0.005 is half a percent.
-    #[must_use]
     pub const fn from_fraction(fraction: f64) -> Self {
         Self(fraction)
     }
 
     /// From percent.
-    #[must_use]
     pub fn from_percent(percent: f64) -> Self {
         Self(percent / 100.0)
     }
 
     /// As a fraction of 1.
-    #[must_use]
     pub const fn as_fraction(self) -> f64 {
         self.0
     }
 
     /// In percent.
-    #[must_use]
     pub fn as_percent(self) -> f64 {
         self.0 * 100.0
     }

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 /// An integer with a comma after each three digits: `1,234,567`.
-#[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -17,7 +16,6 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// One word for a POSIX shell, quoted if it has special characters.
-#[must_use]
 pub fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -32,7 +30,6 @@ pub fn shell_quoted(word: &str) -> String {
 /// A control character becomes its symbol, such as `␛` for the escape character. A character that
 /// changes the direction of the text after it, or a control character without a symbol, becomes
 /// `�`. The result is always one character, so columns stay aligned.
-#[must_use]
 pub fn visible_char(c: char) -> char {
     match c {
         '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
@@ -47,7 +44,6 @@ pub fn visible_char(c: char) -> char {
 }
 
 /// The text with all characters as [`visible_char`], except line feeds and tabs.
-#[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     let shown = |c| if matches!(c, '\n' | '\t') { c } else { visible_char(c) };
     if text.chars().all(|c| shown(c) == c) {

@@ -80,7 +80,6 @@ impl ResultsError {
     }
 
     /// Whether the error is a full disk.
-    #[must_use]
     pub const fn is_storage_full(&self) -> bool {
         matches!(self, Self::StorageFull(_))
     }

@@ -35,13 +35,11 @@ impl RunReader {
         Ok(Self { directory, database })
     }
 
-    #[must_use]
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
     }
 
     /// The process that writes to the run; `None` if there is none, or if it is unknown.
-    #[must_use]
     pub fn writer_pid(&self) -> Option<u32> {
         directory::lock_holder(&self.directory)
     }
@@ -88,7 +86,6 @@ impl RunReader {
 
     /// The number of starts of each microbenchmark that the schedule requires; `None` if it is
     /// unknown, as for imported results.
-    #[must_use]
     pub fn planned_restarts(&self) -> Option<u32> {
         self.experiment().ok().map(|stored: StoredExperiment| stored.schedule.restarts)
     }

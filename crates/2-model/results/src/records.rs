@@ -37,13 +37,11 @@ pub mod setting {
     pub const EXTENDED: &str = "extended";
 
     /// A word with an explanation, which another version of dbdyno may give in other words.
-    #[must_use]
     pub fn explained(word: &str, explanation: &str) -> String {
         format!("{word}: {explanation}")
     }
 
     /// The word without its explanation.
-    #[must_use]
     pub fn word(explained: &str) -> &str {
         explained.split_once(": ").map_or(explained, |(word, _)| word)
     }
@@ -64,7 +62,6 @@ impl DataSize {
     const NONE: &str = "none: no statement uses dbdyno's tables";
 
     /// The size among a run's settings; `None` if the run does not record it.
-    #[must_use]
     pub fn of(settings: &[(String, String)]) -> Option<Self> {
         let (_, value) = settings.iter().find(|(label, _)| label == Self::LABEL)?;
         let none = || (value == Self::NONE).then_some(("0", "0"));
@@ -225,14 +222,12 @@ const EMBEDDED: &str = "sqlite";
 impl CandidateRecord {
     /// Whether the database runs inside the worker: then the clients' CPU time is that of the system
     /// under test.
-    #[must_use]
     pub fn is_embedded(&self) -> bool {
         self.system == EMBEDDED
     }
 
     /// The system's display name with its version and storage engine, such as `MariaDB 10.11.6
     /// (innodb)`.
-    #[must_use]
     pub fn system_title(&self) -> String {
         let server = ServerSystem::ALL.into_iter().find(|system| system.name() == self.system);
         let name = match self.system.as_str() {
@@ -305,7 +300,6 @@ pub struct BuildRecord {
 
 impl BuildRecord {
     /// All commands, one per line.
-    #[must_use]
     pub fn command(&self) -> String {
         self.commands.join("\n")
     }
@@ -472,7 +466,6 @@ pub struct FailureRecord {
 impl FailureRecord {
     /// Whether it invalidates the candidate's results: wrong answers do, and an end unless a later
     /// session completed the measurement. A lost connection does not.
-    #[must_use]
     pub const fn is_invalidating(&self) -> bool {
         match self.kind {
             FailureKind::Wrong => true,

@@ -107,12 +107,10 @@ impl RunWriter {
         Ok(Self { directory, identity, database, session: 0, _lock: lock })
     }
 
-    #[must_use]
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
     }
 
-    #[must_use]
     pub fn identity(&self) -> &RunIdentity {
         &self.identity
     }

@@ -71,7 +71,6 @@ impl Experiment {
     ///
     /// # Panics
     /// Never for a parsed experiment: its baseline was checked.
-    #[must_use]
     pub fn baseline_candidate(&self) -> &Candidate {
         self.candidates
             .iter()
@@ -124,7 +123,6 @@ pub struct Workload {
 
 impl Workload {
     /// Whether dbdyno's tables are used, and therefore loaded.
-    #[must_use]
     pub fn uses_sbtest_tables(&self) -> bool {
         use_sbtest_tables(&self.setup, &self.microbenchmarks)
     }
@@ -135,19 +133,16 @@ impl Workload {
     }
 
     /// Whether there are tables that dbdyno did not define: of `setup`, or of scripts.
-    #[must_use]
     pub fn has_own_tables(&self) -> bool {
         !self.setup.is_empty() || self.scripts().next().is_some()
     }
 
     /// The number of dbdyno's tables that are loaded.
-    #[must_use]
     pub fn loaded_tables(&self) -> u32 {
         if self.uses_sbtest_tables() { self.tables } else { 0 }
     }
 
     /// The maximum number of concurrent clients.
-    #[must_use]
     pub fn most_clients(&self) -> u32 {
         self.clients.iter().copied().max().unwrap_or(1)
     }
@@ -307,7 +302,6 @@ pub enum System {
 
 impl System {
     /// The name in the vocabulary.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Sqlite { .. } => "sqlite",
@@ -317,7 +311,6 @@ impl System {
     }
 
     /// How it is compiled; `None` if it is not compiled for the run.
-    #[must_use]
     pub const fn build(&self) -> Option<&Build> {
         match self {
             Self::Sqlite { build, .. } => Some(build),
@@ -328,7 +321,6 @@ impl System {
 
     /// The name of the host that a server runs on; `None` for this machine, and for an existing server
     /// whose usage is not read.
-    #[must_use]
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Private(server) => server.host.as_deref(),
@@ -338,7 +330,6 @@ impl System {
     }
 
     /// Whether it runs in the worker's process.
-    #[must_use]
     pub const fn is_embedded(&self) -> bool {
         matches!(self, Self::Sqlite { .. })
     }
@@ -387,7 +378,6 @@ impl Build {
     }
 
     /// Whether the result depends on the CPU it is compiled on, by flags such as `-march=native`.
-    #[must_use]
     pub fn depends_on_cpu(&self) -> bool {
         const NATIVE: &str = "native";
         let variant = self.resolved_variant().ok();
@@ -463,7 +453,6 @@ pub struct ExistingServer {
 
 impl ExistingServer {
     /// The same server with a separate schema for the control.
-    #[must_use]
     pub fn for_control(&self) -> Self {
         Self { schema: existing::schema_of_control(&self.schema), ..self.clone() }
     }

@@ -53,7 +53,6 @@ pub fn parse_with_files(
 }
 
 /// The keys that are read in a text, present or not, each with its tables: `schedule.slice`.
-#[must_use]
 pub fn valid_keys(text: &str) -> BTreeSet<String> {
     let document = Document::parse("", text).expect("valid TOML");
     read(document.root(), &|_: &str| Ok(String::new()));

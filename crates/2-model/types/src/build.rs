@@ -48,13 +48,11 @@ pub struct Variant {
 
 impl Variant {
     /// All presets, the usual baseline first.
-    #[must_use]
     pub fn all() -> Vec<Self> {
         all_presets()
     }
 
     /// The names of all presets, in the order of [`Variant::all`].
-    #[must_use]
     pub fn names() -> Vec<String> {
         all_presets().into_iter().map(|preset| preset.name).collect()
     }
@@ -69,7 +67,6 @@ impl Variant {
     }
 
     /// The preset with the same settings.
-    #[must_use]
     pub fn equal_preset(&self) -> Option<Self> {
         all_presets().into_iter().find(|preset| {
             let Self { name, description, .. } = preset.clone();
@@ -79,7 +76,6 @@ impl Variant {
 
     /// The variant without BOLT, with the name of the equal preset, if any. The compiler's profile
     /// is collected with this variant, so that both have the same profile.
-    #[must_use]
     pub fn without_bolt(&self) -> Self {
         let variant = Self { bolt: false, ..self.clone() };
         variant.equal_preset().unwrap_or(variant)
@@ -160,7 +156,6 @@ pub struct VariantOverrides {
 
 impl VariantOverrides {
     /// Merges `over` into `self`; settings of `over` take precedence.
-    #[must_use]
     pub fn overlaid(self, over: Self) -> Self {
         Self {
             base: self.base,
@@ -208,7 +203,6 @@ impl VariantOverrides {
     }
 
     /// A name for `base` with these overrides, such as `rel+Os+lto-thin`.
-    #[must_use]
     pub fn name(&self, base: &str) -> String {
         let on = |set: Option<bool>, word: &str| {
             set.map(|set| if set { word.to_owned() } else { format!("no-{word}") })
@@ -349,13 +343,11 @@ macro_rules! words {
             pub const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$value),)+];
 
             /// The word for this value.
-            #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$value => $word,)+ }
             }
 
             /// The value of a word; `None` if it is unknown.
-            #[must_use]
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
             }
@@ -476,7 +468,6 @@ words! {
 
 impl Optimization {
     /// The compiler flag.
-    #[must_use]
     pub fn flag(self) -> String {
         format!("-{self}")
     }

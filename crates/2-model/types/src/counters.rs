@@ -44,7 +44,6 @@ impl Counter {
     ];
 
     /// The name in files.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cycles => "cycles",
@@ -60,13 +59,11 @@ impl Counter {
     }
 
     /// The counter of this name.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|counter| counter.name() == name)
     }
 
     /// Whether the CPU counts it; otherwise the kernel does.
-    #[must_use]
     pub const fn is_hardware(self) -> bool {
         !matches!(self, Self::MinorFaults | Self::MajorFaults | Self::CpuMigrations)
     }
@@ -93,7 +90,6 @@ pub struct Count {
 
 impl Count {
     /// The increase since an `earlier` reading of the same counter.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             counter: self.counter,
@@ -105,7 +101,6 @@ impl Count {
 
     /// The number of events in the whole time, scaled up if the counter was multiplexed; `None`
     /// if it never ran.
-    #[must_use]
     pub fn estimate(&self) -> Option<f64> {
         if self.running == Nanos::ZERO {
             // Threads that did not run had no events: known to be 0.
@@ -117,7 +112,6 @@ impl Count {
 
     /// The share of the enabled time in which the counter was running; below 1,
     /// [`Count::estimate`] is scaled up.
-    #[must_use]
     pub fn counted(&self) -> Share {
         if self.enabled == Nanos::ZERO {
             return Share::from_fraction(1.0);
@@ -134,20 +128,17 @@ pub struct Counts(Vec<Count>);
 
 impl Counts {
     /// From counts of different counters.
-    #[must_use]
     pub fn new(mut counts: Vec<Count>) -> Self {
         counts.sort_unstable_by_key(|one| one.counter);
         Self(counts)
     }
 
     /// The value of a counter; `None` if it was not counted.
-    #[must_use]
     pub fn get(&self, counter: Counter) -> Option<&Count> {
         self.0.iter().find(|one| one.counter == counter)
     }
 
     /// The number of events of a counter in the whole time; see [`Count::estimate`].
-    #[must_use]
     pub fn estimate(&self, counter: Counter) -> Option<f64> {
         self.get(counter)?.estimate()
     }
@@ -159,7 +150,6 @@ impl Counts {
 
     /// The increase of each counter since an `earlier` reading; counters in only one of the two are
     /// left out.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let grown = self.0.iter().filter_map(|now| Some(now.since(earlier.get(now.counter)?)));
         Self(grown.collect())
@@ -167,7 +157,6 @@ impl Counts {
 
     /// CPU time of the counted threads: much less than the slice's CPU time means that threads
     /// were missed. `None` if nothing was counted.
-    #[must_use]
     pub fn covered(&self) -> Option<Nanos> {
         self.0.iter().map(|one| one.enabled).max()
     }

@@ -76,7 +76,6 @@ impl FlagCheck {
     ];
 
     /// The name in experiments, JSON and on the command line.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unoptimized => "unoptimized",
@@ -103,13 +102,11 @@ impl FlagCheck {
     }
 
     /// The check of that name.
-    #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|check| check.name() == name)
     }
 
     /// The meaning, as the heading of a list.
-    #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Unoptimized => "compiled without optimization",

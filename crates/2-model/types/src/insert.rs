@@ -117,7 +117,6 @@ impl Operations {
 
 impl DeviceUsage {
     /// The increase since an earlier reading.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let bytes = |now: Bytes, then: Bytes| {
             Bytes::from_bytes(now.as_bytes().saturating_sub(then.as_bytes()))

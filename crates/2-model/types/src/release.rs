@@ -8,7 +8,6 @@ use crate::server::ServerSystem;
 pub const SUITES: [&str; 5] = ["bullseye", "bookworm", "trixie", "forky", "sid"];
 
 /// The suites with packages of a system's server, the oldest first.
-#[must_use]
 pub const fn suites(system: ServerSystem) -> &'static [&'static str] {
     system.facts().suites
 }

@@ -15,13 +15,11 @@ pub struct RunId(String);
 
 impl RunId {
     /// The id with these random bytes.
-    #[must_use]
     pub fn from_random(bytes: [u8; 16]) -> Self {
         Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The id as text: 32 hexadecimal digits.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -59,7 +57,6 @@ pub struct RunIdentity {
 impl RunIdentity {
     /// The run with this id, on this host, in this directory. Control characters are replaced: the
     /// texts may come from a server of others.
-    #[must_use]
     pub fn new(id: RunId, host: &str, directory: &str) -> Self {
         let plain = |text: &str| {
             let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
@@ -68,18 +65,15 @@ impl RunIdentity {
         Self { id, host: plain(host), directory: plain(directory) }
     }
 
-    #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    #[must_use]
     pub fn directory(&self) -> &Path {
         Path::new(&self.directory)
     }
 
     /// The shell command that removes the run's data.
-    #[must_use]
     pub fn clean_command(&self) -> String {
         let is_plain = |c: char| c.is_alphanumeric() || "/._-+@:,=%".contains(c);
         let Self { directory, .. } = self;

@@ -21,7 +21,6 @@ impl ServerSystem {
     pub const ALL: [Self; 3] = [Self::MariaDb, Self::MySql, Self::PostgreSql];
 
     /// What is known of the system without its program.
-    #[must_use]
     pub const fn facts(self) -> &'static SystemFacts {
         match self {
             Self::MariaDb => &MARIADB,
@@ -31,25 +30,21 @@ impl ServerSystem {
     }
 
     /// The name in experiments and exports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.facts().name
     }
 
-    #[must_use]
     pub const fn title(self) -> &'static str {
         self.facts().title
     }
 
     /// The system with this name.
-    #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|system| system.name() == name)
     }
 
     /// The system that a server with this version is. MariaDB and MySQL are reached by the same URLs, so that
     /// one may be named where the other runs.
-    #[must_use]
     pub fn of_version(self, version: &str) -> Self {
         match self {
             Self::MariaDb | Self::MySql if version.to_ascii_lowercase().contains("mariadb") => {
@@ -61,7 +56,6 @@ impl ServerSystem {
     }
 
     /// The storage engines that can be selected; empty if there is no choice.
-    #[must_use]
     pub const fn storage_engines(self) -> &'static [StorageEngine] {
         self.facts().storage_engines
     }
@@ -146,7 +140,6 @@ pub enum StorageEngine {
 
 impl StorageEngine {
     /// The name in experiments and exports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::InnoDb => "innodb",
@@ -167,7 +160,6 @@ pub enum Durability {
 
 impl Durability {
     /// The word in experiments and reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Relaxed => "relaxed",
@@ -188,7 +180,6 @@ pub enum StatementMode {
 
 impl StatementMode {
     /// The word in experiments and reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Prepared => "prepared",

@@ -15,7 +15,6 @@ pub struct Sha256([u8; 32]);
 
 impl Sha256 {
     /// The checksum of bytes in memory.
-    #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(sha2::Sha256::digest(bytes).into())
     }
@@ -45,7 +44,6 @@ impl Sha256 {
     ///
     /// # Panics
     /// It is not a checksum.
-    #[must_use]
     pub const fn from_constant(hex: &str) -> Self {
         match from_hex(hex.as_bytes()) {
             Some(bytes) => Self(bytes),
@@ -54,12 +52,10 @@ impl Sha256 {
     }
 
     /// The checksum of all that this was updated with.
-    #[must_use]
     pub fn finish(hasher: sha2::Sha256) -> Self {
         Self(hasher.finalize().into())
     }
 
-    #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -141,7 +137,6 @@ impl CertificateFingerprint {
     const LENGTH: usize = 32;
 
     /// From the SHA-256 digest of a certificate.
-    #[must_use]
     pub const fn from_digest(digest: [u8; Self::LENGTH]) -> Self {
         Self(digest)
     }

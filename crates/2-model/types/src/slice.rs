@@ -60,7 +60,6 @@ pub struct SliceMeasured {
 
 impl SliceMeasured {
     /// CPU time of all clients without polling.
-    #[must_use]
     pub fn work(&self) -> Nanos {
         self.cpu.saturating_sub(self.polling.unwrap_or_default())
     }
@@ -108,7 +107,6 @@ pub struct Latencies(Vec<(u64, u64)>);
 
 impl Latencies {
     /// From times and counts in any order.
-    #[must_use]
     pub fn new(mut counts: Vec<(u64, u64)>) -> Self {
         counts.sort_unstable();
         Self(counts)
@@ -129,7 +127,6 @@ impl Latencies {
 
     /// Encodes as bytes: a list of pairs in the postcard format (variable-length integers), each
     /// time as the difference from the previous one. About three bytes per pair.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut before = 0;
         let distances: Vec<(u64, u64)> = self
@@ -156,7 +153,6 @@ impl Latencies {
     }
 
     /// Pairs of nanoseconds and counts, in ascending order.
-    #[must_use]
     pub fn counts(&self) -> &[(u64, u64)] {
         &self.0
     }

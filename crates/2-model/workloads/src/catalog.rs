@@ -57,7 +57,6 @@ pub struct Unmatched {
 
 impl Unmatched {
     /// Advice for the user.
-    #[must_use]
     pub fn help(&self) -> String {
         match &self.nearest {
             Some(nearest) => format!("did you mean `{nearest}`?"),
@@ -80,7 +79,6 @@ impl Catalog {
     ///
     /// # Panics
     /// Never: the text is part of the program, and tests read it.
-    #[must_use]
     pub fn builtin() -> Self {
         Self::parse_builtin(BUILTIN).unwrap_or_else(|problems| {
             panic!("the built-in microbenchmarks are wrong:\n{problems}")
@@ -117,13 +115,11 @@ impl Catalog {
     }
 
     /// All entries, in running order.
-    #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
     /// The microbenchmark with this full name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Microbenchmark> {
         let found = self.entries.iter().find(|entry| entry.microbenchmark.name == name);
         found.map(|entry| &entry.microbenchmark)

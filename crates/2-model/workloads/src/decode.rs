@@ -27,7 +27,6 @@ pub struct Decoded {
 const GREATEST_RANGE: i64 = 1_000_000_000_000;
 
 /// Decodes one table. Returns `None` if it has problems; they are reported to its document.
-#[must_use]
 pub fn decode(table: Table<'_>) -> Option<Decoded> {
     decode_with_files(table, &|_| Err("no file can be read here".to_owned()))
 }
@@ -36,7 +35,6 @@ pub fn decode(table: Table<'_>) -> Option<Decoded> {
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Like [`decode`], with scripts from `files`.
-#[must_use]
 pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decoded> {
     if table.has("script") {
         return script::decode(table, files);

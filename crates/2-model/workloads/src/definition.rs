@@ -50,7 +50,6 @@ impl Script {
     }
 
     /// Whether the first events change nothing, as far as that is visible without a database.
-    #[must_use]
     pub fn only_reads(&self) -> bool {
         only_reads(&self.source, &self.options)
     }
@@ -58,7 +57,6 @@ impl Script {
 
 impl Microbenchmark {
     /// Whether events delete rows without inserting others: the tables shrink while it runs.
-    #[must_use]
     pub fn shrinks_tables(&self) -> bool {
         self.has("DELETE") && !self.has("INSERT")
     }
@@ -70,7 +68,6 @@ impl Microbenchmark {
     /// row (InnoDB) or no row (PostgreSQL, because the row it waited for was deleted). If events
     /// delete rows, updates and deletes may therefore change 0 rows. Queries always see the old or
     /// the new row.
-    #[must_use]
     pub fn for_clients(mut self, clients: u32) -> Self {
         if clients > 1 && self.has("DELETE") {
             for statement in &mut self.statements {
@@ -88,7 +85,6 @@ impl Microbenchmark {
     }
 
     /// Whether any statement changes data. What a script does is known from its stage.
-    #[must_use]
     pub fn writes(&self) -> bool {
         if self.script.is_some() {
             return matches!(self.stage, Stage::Write | Stage::Last);
@@ -129,7 +125,6 @@ impl Group {
     pub const DEFAULT_OWN: &str = "own";
 
     /// The name in experiments and reports.
-    #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Self::Point1 => "point-1",
@@ -143,7 +138,6 @@ impl Group {
 
     /// The name of the group in the older classification into point, range and write; groups of
     /// experiments keep their name.
-    #[must_use]
     pub fn coarse_name(&self) -> &str {
         match self {
             Self::Point1 | Self::Point2 => "point",
@@ -154,7 +148,6 @@ impl Group {
     }
 
     /// The group with this name: a published one, or one of the experiment.
-    #[must_use]
     pub fn from_name(name: &str) -> Self {
         let published = PUBLISHED_GROUPS.iter().find(|group| group.name() == name);
         published.cloned().unwrap_or_else(|| Self::Own(name.to_owned()))
@@ -180,7 +173,6 @@ impl Stage {
     pub const ALL: [Self; 4] = [Self::Pre, Self::Write, Self::Post, Self::Last];
 
     /// The name in the experiment file.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pre => "pre",
@@ -191,7 +183,6 @@ impl Stage {
     }
 
     /// The stage with this name.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| stage.name() == name)
     }

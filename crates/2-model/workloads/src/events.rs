@@ -29,7 +29,6 @@ pub struct DrawnStatement {
 impl DrawnStatement {
     /// Whether `count` is within the expected range.
     #[inline]
-    #[must_use]
     pub const fn allows(self, count: u64) -> bool {
         self.at_least <= count && count <= self.at_most
     }
@@ -51,7 +50,6 @@ pub struct Events {
 impl Events {
     /// The events of client number `client` (from 0) for `program`. Call [`Self::start_block`]
     /// before the first draw of each block.
-    #[must_use]
     pub fn new(program: Program, client: u32) -> Self {
         let slots = program.slots;
         let longest = program
@@ -77,7 +75,6 @@ impl Events {
     }
 
     /// The program that the events execute.
-    #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
     }

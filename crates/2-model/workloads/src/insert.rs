@@ -32,14 +32,12 @@ pub struct Plan {
 
 impl Plan {
     /// Number of rows at the end if every rate is sustained and nothing is deleted.
-    #[must_use]
     pub fn rows(&self) -> u64 {
         let of_client: u64 = self.steps.iter().map(|step| step.task.rows_per_client()).sum();
         of_client.saturating_mul(u64::from(self.clients))
     }
 
     /// Size of their data and indexes, without the overhead of databases.
-    #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.rows().saturating_mul(ROW_BYTES + u64::from(self.data_length))
     }
@@ -70,7 +68,6 @@ pub enum Task {
 
 impl Task {
     /// Rows that a client inserts if the rate is sustained.
-    #[must_use]
     pub fn rows_per_client(&self) -> u64 {
         match self {
             Self::Insert(inserts) => inserts.rows_per_client,
@@ -80,7 +77,6 @@ impl Task {
     }
 
     /// The requested rate of inserts, in rows per second and client.
-    #[must_use]
     pub const fn rate(&self) -> Option<u32> {
         match self {
             Self::Mix(mix) => Some(mix.rate),
@@ -89,7 +85,6 @@ impl Task {
     }
 
     /// A description for reports.
-    #[must_use]
     pub fn describe(&self, deletes: bool) -> String {
         let and_deletes = if deletes { ", and deletes as many old rows" } else { "" };
         match self {
@@ -148,7 +143,6 @@ impl QueryKind {
     pub const ALL: [Self; 2] = [Self::Range, Self::PrimaryKey];
 
     /// The name in experiments and reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Range => "range",
@@ -157,7 +151,6 @@ impl QueryKind {
     }
 
     /// The queries, executed in turn.
-    #[must_use]
     pub const fn queries(self) -> &'static [Query] {
         match self {
             Self::Range => &[Query::ByPrice, Query::ByProduct, Query::ByRegister],
@@ -181,7 +174,6 @@ pub enum Query {
 
 impl Query {
     /// The maximum number of rows returned.
-    #[must_use]
     pub const fn most_rows(self) -> u64 {
         match self {
             Self::ByKey => 1,
@@ -191,7 +183,6 @@ impl Query {
 
     /// The minimum number of rows returned from a table with `rows` rows: all requested rows if
     /// even the largest value of the column has far more entries than requested, otherwise 0.
-    #[must_use]
     pub const fn fewest_rows(self, rows: u64) -> u64 {
         /// Expected entries per value for which fewer than ten have a probability below 10^-15.
         const ENOUGH: u64 = 60;
@@ -206,7 +197,6 @@ impl Query {
     }
 
     /// The SQL; `parameter` is the placeholder of its only parameter.
-    #[must_use]
     pub fn sql(self, table: &str, parameter: &str) -> String {
         let (columns, condition) = match self {
             Self::ByPrice => ("price, dateandtime, customerid", "price >="),
@@ -274,7 +264,6 @@ pub struct Position(Xoshiro256PlusPlus);
 impl RowStream {
     /// The rows of client number `client` in step number `step`; `data_length` is the length of
     /// `data` in bytes.
-    #[must_use]
     pub fn new(seed: u64, repeat: u32, step: u32, client: u32, data_length: u32) -> Self {
         let length = data_length as usize;
         Self {
@@ -292,7 +281,6 @@ impl RowStream {
     }
 
     /// The current position, for [`Self::restore`].
-    #[must_use]
     pub fn position(&self) -> Position {
         Position(self.rng.clone())
     }
@@ -367,13 +355,11 @@ impl SaleClock {
 }
 
 /// The name of table number `table` (from 0): `pi1`, `pi2`, ….
-#[must_use]
 pub fn table_name(table: u32) -> String {
     format!("pi{}", table + 1)
 }
 
 /// The table of a client: clients are assigned to tables in turn.
-#[must_use]
 pub const fn table_of(client: u32, tables: u32) -> u32 {
     client % tables
 }
@@ -392,7 +378,6 @@ pub struct Index {
 }
 
 /// The three secondary indexes of a table, created by step `l.x`.
-#[must_use]
 pub fn indexes(table: u32) -> [Index; 3] {
     let index =
         |what: &str, columns| Index { name: format!("{}_{what}", table_name(table)), columns };

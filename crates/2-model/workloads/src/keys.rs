@@ -22,7 +22,6 @@ impl KeyDistribution {
     ///
     /// # Panics
     /// If `n` is 0 or an exponent is negative; definitions are checked when they are read.
-    #[must_use]
     pub fn new(distribution: Distribution, n: u64) -> Self {
         match distribution {
             Distribution::Uniform => Self::Uniform { n },

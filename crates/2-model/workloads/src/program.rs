@@ -153,7 +153,6 @@ impl Program {
     }
 
     /// Number of statements that one event executes, including BEGIN and COMMIT.
-    #[must_use]
     pub fn statements_per_event(&self) -> u64 {
         let own: u64 = self.statements.iter().map(|s| u64::from(s.repeat)).sum();
         own + if self.transaction { 2 } else { 0 }
@@ -162,14 +161,12 @@ impl Program {
 
 impl ProgramStatement {
     /// Whether its SQL depends on the table.
-    #[must_use]
     pub fn names_table(&self) -> bool {
         self.template.contains(&Piece::Table)
     }
 
     /// The SQL for table number `table` (from 0). `placeholder` formats the placeholder of the n-th
     /// parameter (from 1).
-    #[must_use]
     pub fn sql(&self, table: u32, placeholder: impl Fn(usize) -> String) -> String {
         let mut sql = String::new();
         let mut n = 0;

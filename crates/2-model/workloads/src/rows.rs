@@ -28,7 +28,6 @@ pub struct Rows {
 
 impl Rows {
     /// All `rows` rows of table number `table` (from 0).
-    #[must_use]
     pub fn of_table(seed: u64, table: u32, rows: u64) -> Self {
         Self {
             rng: rng_for(seed, Purpose::Rows { table }),
@@ -54,13 +53,11 @@ const DIGITS_PER_GROUP: usize = 11;
 
 impl Text {
     /// Length in bytes.
-    #[must_use]
     pub const fn len(self) -> usize {
         self.groups() * (DIGITS_PER_GROUP + 1) - 1
     }
 
     /// Always false: every text has digits.
-    #[must_use]
     pub const fn is_empty(self) -> bool {
         false
     }

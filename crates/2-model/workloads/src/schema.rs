@@ -1,13 +1,11 @@
 //! The tables: names, columns, indexes.
 
 /// The name of table number `table` (from 0): `sbtest1`, `sbtest2`, ….
-#[must_use]
 pub fn table_name(table: u32) -> String {
     format!("sbtest{}", table + 1)
 }
 
 /// The name of the secondary index on `k` of table number `table`.
-#[must_use]
 pub fn index_name(table: u32) -> String {
     format!("k_{}", table + 1)
 }

@@ -65,7 +65,6 @@ pub enum Purpose {
 }
 
 /// The generator of the stream for `purpose`.
-#[must_use]
 pub fn rng_for(seed: u64, purpose: Purpose) -> Xoshiro256PlusPlus {
     let words = match purpose {
         Purpose::Rows { table } => [1, table, 0, 0],

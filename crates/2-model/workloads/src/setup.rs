@@ -16,7 +16,6 @@ pub struct SetupScript {
 
 /// Whether these scripts or microbenchmarks use dbdyno's own tables: by `{table}`, or by a name such as
 /// `sbtest1`.
-#[must_use]
 pub fn use_sbtest_tables(setup: &[SetupScript], microbenchmarks: &[Microbenchmark]) -> bool {
     let statements = microbenchmarks.iter().flat_map(|one| &one.statements);
     setup.iter().any(|script| names_sbtest(&script.text))
@@ -60,7 +59,6 @@ pub struct ScriptStatement<'a> {
 
 /// Splits a script at semicolons outside quotes, comments, parentheses, and the bodies of triggers and
 /// routines.
-#[must_use]
 pub fn split_script(text: &str, dialect: Dialect) -> Vec<ScriptStatement<'_>> {
     let mut found = Vec::new();
     let mut lexer = Lexer { text, at: 0, dialect };
@@ -310,7 +308,6 @@ pub enum Effect {
 }
 
 /// The effect of a statement.
-#[must_use]
 pub fn effect(sql: &str, dialect: Dialect) -> Effect {
     let words: Vec<Word> = words(sql, dialect).take(12).collect();
     let is = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.is(keyword));

@@ -23,7 +23,6 @@ const ENCLOSED: [(&str, &str); 5] =
 /// start a parameter. As in the SQL standard, a quote inside quotes is doubled, and a backslash
 /// has no special meaning. `{table}` is replaced everywhere, also in quotes, because some systems
 /// require quoted names.
-#[must_use]
 pub fn split_sql(sql: &str) -> Vec<SqlPart<'_>> {
     let mut parts = Vec::new();
     let (mut at, mut text_start) = (0, 0);

@@ -29,7 +29,6 @@ pub struct CloneError {
 
 impl CloneError {
     /// Whether the disk is full.
-    #[must_use]
     pub fn is_storage_full(&self) -> bool {
         self.source.kind() == io::ErrorKind::StorageFull
     }

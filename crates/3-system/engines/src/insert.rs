@@ -17,7 +17,6 @@ pub trait InsertEngine: Engine {
 
     /// Maximum rows per statement with `data` of this length in bytes; a commit of more rows is a
     /// transaction of several statements.
-    #[must_use]
     fn rows_per_statement(data_length: u32) -> usize {
         let row = BYTES_PER_ROW + data_length as usize;
         Self::MAX_ROWS_PER_STATEMENT.min(MAX_BYTES_PER_STATEMENT / row).max(1)

@@ -129,7 +129,6 @@ pub trait State: Dialect {
 
 impl<D: Dialect> ServerEngine<D> {
     /// Does not connect yet.
-    #[must_use]
     pub const fn new(settings: ServerAccess) -> Self {
         Self { settings, dialect: PhantomData }
     }

@@ -38,13 +38,11 @@ impl Sqlite {
     }
 
     /// The database file in a data directory.
-    #[must_use]
     pub fn file_in(directory: &Path) -> PathBuf {
         directory.join("data.sqlite")
     }
 
     /// The write-ahead log of a database file.
-    #[must_use]
     pub fn log_of(file: &Path) -> PathBuf {
         let mut name = file.as_os_str().to_owned();
         name.push("-wal");

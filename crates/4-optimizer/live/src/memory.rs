@@ -169,7 +169,6 @@ impl Maps {
     }
 
     /// Adds the mappings of another process, to find addresses that are free in both.
-    #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self.0.sort_by_key(|mapping| mapping.range.start);

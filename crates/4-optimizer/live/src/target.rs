@@ -93,7 +93,6 @@ pub struct GroupSwitched {
 impl AttachedGroup {
     /// Excludes descendants that were forked before the optimization from [`AttachedGroup::undo_all`] and
     /// [`AttachedGroup::redo_all`], unless they are members.
-    #[must_use]
     pub fn excluding(mut self, earlier: &[u32]) -> Self {
         self.known.extend(earlier);
         self

@@ -36,7 +36,6 @@ pub struct Options {
 
 impl Options {
     /// The same with blocks and functions in their original order.
-    #[must_use]
     pub fn in_original_order(self) -> Self {
         Self { reorder_blocks: false, function_order: FunctionOrder::Address, ..self }
     }

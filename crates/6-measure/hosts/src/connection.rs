@@ -131,19 +131,16 @@ impl HostConnection {
         Ok(Self(Arc::new(shared)))
     }
 
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
     /// How long answers took when the connection was opened.
-    #[must_use]
     pub fn timing(&self) -> Timing {
         self.0.timing
     }
 
     /// The password of the servers' accounts, for the environment of workers only.
-    #[must_use]
     pub fn password(&self) -> &str {
         &self.0.password.0
     }
@@ -161,7 +158,6 @@ impl HostConnection {
     }
 
     /// The error if the connection is lost.
-    #[must_use]
     pub fn lost(&self) -> Option<HostError> {
         let lost = lock(&self.0.link.lost).is_some();
         lost.then(|| self.0.lost())
@@ -193,7 +189,6 @@ impl HostConnection {
     }
 
     /// An error about something on this host.
-    #[must_use]
     pub fn failed(&self, reason: impl Display) -> HostError {
         HostError::on(self.name(), reason)
     }
@@ -512,7 +507,6 @@ pub struct Timing {
 
 impl Timing {
     /// The figures in words.
-    #[must_use]
     pub fn describe(&self) -> String {
         let (offset, sign) = (self.clock_offset.unsigned_abs(), self.clock_offset >= 0);
         let sign = if sign { "ahead" } else { "behind" };
@@ -525,7 +519,6 @@ impl Timing {
     }
 
     /// Whether the network takes most of the time of a short query.
-    #[must_use]
     pub fn network_dominates(&self) -> bool {
         self.network >= DOMINATES
     }

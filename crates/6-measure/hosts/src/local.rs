@@ -23,13 +23,11 @@ pub struct LocalHost {
 
 impl LocalHost {
     /// Servers run on `cpus`, such as `0,2-3`; `journals` is the directory for journals of the live optimizer.
-    #[must_use]
     pub const fn new(directories: ServerDirs, cpus: Option<String>, journals: PathBuf) -> Self {
         Self { directories, cpus, journals, started: AtomicU32::new(0) }
     }
 
     /// The directory that contains the directories of all servers.
-    #[must_use]
     pub fn root(&self) -> &Path {
         self.directories.root()
     }

@@ -64,13 +64,11 @@ impl ProgramTree {
     }
 
     /// Keeps a directory with some of the files.
-    #[must_use]
     pub fn with_staging(self, staging: TempDir) -> Self {
         Self { _staging: Some(Arc::new(staging)), ..self }
     }
 
     /// The checksum of all of it, 64 hexadecimal digits.
-    #[must_use]
     pub fn sha256(&self) -> String {
         Sha256::of(&serde_json::to_vec(&self.entries).unwrap_or_default()).to_string()
     }

@@ -251,7 +251,6 @@ pub struct Failed {
 }
 
 impl Failed {
-    #[must_use]
     pub fn because(reason: impl std::fmt::Display) -> Self {
         let brief = reason.to_string();
         Self { whole: brief.clone(), brief }

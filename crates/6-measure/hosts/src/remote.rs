@@ -191,7 +191,6 @@ impl HostMonitor {
     }
 
     /// Which counters are available; `None` if none were requested.
-    #[must_use]
     pub const fn counting(&self) -> Option<&Counting> {
         self.counting.as_ref()
     }
@@ -205,7 +204,6 @@ impl HostMonitor {
 
     /// Takes a reading of its usage. `None` if it is unknown, and for readings that do not end a timed
     /// part.
-    #[must_use]
     pub fn read(&self, reading: Reading) -> Option<TimedUsage> {
         if let Reading::LeadIn { interrupted } = reading {
             let announced = self.announced.swap(false, Ordering::Relaxed);
@@ -218,7 +216,6 @@ impl HostMonitor {
     }
 
     /// Takes a reading in a step of the insert benchmark; what is unknown is `None`.
-    #[must_use]
     pub fn read_step(&self, reading: StepReading) -> StepUsages {
         self.connection.call(protocol::ReadStep(self.server, reading)).unwrap_or_default()
     }

@@ -117,7 +117,6 @@ pub struct HostError {
 
 impl HostError {
     /// An error on the host with this name.
-    #[must_use]
     pub fn on(host: &str, reason: impl fmt::Display) -> Self {
         Self::failed_on(host, Failed::because(reason))
     }
@@ -137,18 +136,15 @@ impl HostError {
     }
 
     /// The message in one line, without lines of logs.
-    #[must_use]
     pub fn brief(&self) -> String {
         self.with(&self.failed.brief)
     }
 
-    #[must_use]
     pub const fn is_lost(&self) -> bool {
         self.is_lost
     }
 
     /// Whether it is on this machine.
-    #[must_use]
     pub const fn is_here(&self) -> bool {
         self.host.is_none()
     }

@@ -33,7 +33,6 @@ pub struct ServerAccess {
 
 impl ServerAccess {
     /// Whether it is a private server. Global settings are changed only on those.
-    #[must_use]
     pub const fn is_private(&self) -> bool {
         self.owner.is_none()
     }
@@ -60,7 +59,6 @@ pub struct Network {
 impl Network {
     /// How the client reaches a server of this system with this certificate; `None` without encryption. It has
     /// to know the password.
-    #[must_use]
     pub fn target(
         &self,
         system: ServerSystem,

@@ -72,12 +72,10 @@ impl ServerError {
     }
 
     /// The message without the excerpt of the program's log; one line.
-    #[must_use]
     pub fn brief(&self) -> String {
         self.message.clone()
     }
 
-    #[must_use]
     pub const fn is_storage_full(&self) -> bool {
         self.is_storage_full
     }

@@ -200,7 +200,6 @@ fn nearest(found: &[InstalledRelease], name: &str) -> String {
 
 /// The installed releases of a system, sorted by name. The program that is used without a name is among them,
 /// by its version.
-#[must_use]
 pub fn installed_releases(system: ServerSystem) -> Vec<InstalledRelease> {
     let mut all = releases_in(system, &places(system, &Roots::of_this_machine()));
     if let Ok(Installation { program, version, .. }) = Installation::find(system, None, None) {

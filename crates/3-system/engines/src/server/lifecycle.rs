@@ -109,7 +109,6 @@ impl Server {
     }
 
     /// The certificate for connections over the network, if they are encrypted.
-    #[must_use]
     pub const fn certificate(&self) -> Option<CertificateFingerprint> {
         self.certificate
     }
@@ -186,19 +185,16 @@ impl Server {
         self.log.failure(doing, how, self.server_dir.path())
     }
 
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.processes.pid()
     }
 
     /// Whether it has a process for each session.
-    #[must_use]
     pub fn has_process_per_session(&self) -> bool {
         self.program.facts().process_per_session
     }
 
     /// How to reach it through its socket.
-    #[must_use]
     pub fn target(&self) -> Target {
         (self.program.facts().target)(&self.server_dir, self.network.as_ref())
     }

@@ -35,29 +35,24 @@ pub struct ServerPlan {
 impl ServerPlan {
     /// Sets the environment of the server and of the program that creates its data, which is empty
     /// otherwise. Instrumented programs need it.
-    #[must_use]
     pub fn with_environment(self, environment: Vec<(String, String)>) -> Self {
         Self { environment, ..self }
     }
 
     /// All settings that differ from the server's defaults, except paths and sockets.
-    #[must_use]
     pub fn settings(&self) -> &[(String, String)] {
         &self.settings
     }
 
-    #[must_use]
     pub fn installation(&self) -> &Installation {
         &self.installation
     }
 
     /// The storage engine; `None` if the system has no choice of engines.
-    #[must_use]
     pub fn engine(&self) -> Option<StorageEngine> {
         self.engine
     }
 
-    #[must_use]
     pub fn durability(&self) -> Durability {
         self.durability
     }
@@ -118,14 +113,12 @@ impl ServerPlan {
     }
 
     /// What may explain a difference in speed between servers with the same statements.
-    #[must_use]
     pub fn properties(&self) -> Vec<Property> {
         (server_program(self.installation.system).facts().properties)(self)
     }
 
     /// Equal for plans whose servers can use copies of the same data directory: same system, version
     /// and engine, and same values of the settings that affect the format on disk.
-    #[must_use]
     pub fn data_kind(&self) -> String {
         let Installation { system, version, .. } = &self.installation;
         let mut words = vec![system.name().to_owned(), version.clone()];
@@ -205,7 +198,6 @@ pub struct DiskEstimate {
 impl DiskEstimate {
     /// The estimate for data of this shape and the candidate's own settings. `writing` is the time
     /// that is written between two settled states; zero for read-only data.
-    #[must_use]
     pub fn of(
         system: ServerSystem,
         engine: Option<StorageEngine>,
@@ -218,7 +210,6 @@ impl DiskEstimate {
         Self { tables: Bytes::from_bytes(tables), overhead: Bytes::from_bytes(overhead) }
     }
 
-    #[must_use]
     pub fn total(self) -> Bytes {
         self.tables + self.overhead
     }

@@ -56,7 +56,6 @@ pub enum ProcessDoubt {
 
 impl ProcessDoubt {
     /// The reason. `host` is the name of the host that was searched; `None` for this machine.
-    #[must_use]
     pub fn why(&self, host: Option<&str>) -> String {
         match (self, host) {
             (Self::Unreadable(pid, error), _) => {
@@ -77,7 +76,6 @@ impl ProcessDoubt {
     }
 
     /// What to do to know the process.
-    #[must_use]
     pub fn advice(&self, host: Option<&str>) -> String {
         let there = host.map_or("on this machine".to_owned(), |host| format!("on host {host}"));
         let as_root = match host {
@@ -102,7 +100,6 @@ impl ProcessDoubt {
     }
 
     /// What to check if the experiment names the process.
-    #[must_use]
     pub const fn advice_if_named(&self) -> &'static str {
         match self {
             Self::OtherProgram(..) => "check that it forwards connections to that process",

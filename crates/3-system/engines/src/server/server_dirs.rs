@@ -59,7 +59,6 @@ impl ServerDirs {
 
     /// The directory that [`Self::open`] would choose for the servers of a new run with this data
     /// directory, or a directory above it. Nothing is created.
-    #[must_use]
     pub fn planned_root(data: &Path) -> PathBuf {
         let absolute = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
         let existing = absolute.ancestors().find(|one| one.is_dir()).unwrap_or(&absolute);
@@ -72,13 +71,11 @@ impl ServerDirs {
     }
 
     /// The directory that contains the directories of all servers.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// The directory of the server with this name, which may have any characters. It is not created.
-    #[must_use]
     pub fn server_dir(&self, name: &str) -> ServerDir {
         ServerDir::new(&self.root, name, Arc::clone(&self.registry))
     }
@@ -184,7 +181,6 @@ pub(super) fn is_external(path: &Path) -> bool {
 }
 
 /// The directory outside the run's directory that has the data of its servers; `None` if there is none.
-#[must_use]
 pub fn external_servers(data: &Path) -> Option<PathBuf> {
     let root = std::fs::read_link(data.join(SERVERS)).ok()?;
     (is_external(&root) && is_own_dir(&root)).then_some(root)
@@ -266,25 +262,21 @@ impl ServerDir {
     }
 
     /// The directory with everything that belongs to the server except its sockets.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    #[must_use]
     pub fn data(&self) -> PathBuf {
         self.path.join("data")
     }
 
     /// The server's log file. Each start appends to it.
-    #[must_use]
     pub fn log(&self) -> PathBuf {
         self.path.join("server.log")
     }
 
     /// The directory for the server's sockets; exists while it runs. The path is short enough for a
     /// socket's address.
-    #[must_use]
     pub fn sockets(&self) -> PathBuf {
         self.registry.socket_dir(&self.name)
     }
@@ -313,7 +305,6 @@ impl ServerDir {
     }
 
     /// Whether complete data exists.
-    #[must_use]
     pub fn exists(&self) -> bool {
         is_own_dir(&self.path)
     }

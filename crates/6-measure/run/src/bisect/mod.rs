@@ -54,7 +54,6 @@ pub enum BisectError {
 
 impl BisectError {
     /// Whether the request is invalid, as opposed to a failure.
-    #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
             Self::Unsuitable(_) => true,

@@ -153,19 +153,16 @@ pub struct FoundRecord {
 
 impl BisectRecord {
     /// The number of midpoints that were measured.
-    #[must_use]
     pub fn measured(&self) -> usize {
         self.steps.iter().filter(|step| step.directory.is_some()).count()
     }
 
     /// The number of commits that were skipped.
-    #[must_use]
     pub fn skipped(&self) -> usize {
         self.steps.iter().filter(|step| step.verdict == StepVerdict::Skipped).count()
     }
 
     /// The number of commits that have the build of another commit, and so its verdict.
-    #[must_use]
     pub fn same_builds(&self) -> usize {
         self.steps.len() - self.measured() - self.skipped()
     }
@@ -173,7 +170,6 @@ impl BisectRecord {
 
 impl StepVerdict {
     /// The words for people.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::LikeGood => "like good",
@@ -186,7 +182,6 @@ impl StepVerdict {
 
 impl CommitRecord {
     /// The first ten digits, for people.
-    #[must_use]
     pub fn short(&self) -> &str {
         self.commit.get(..10).unwrap_or(&self.commit)
     }
@@ -209,7 +204,6 @@ impl RatioRecord {
     }
 
     /// With its noise floor: `0.969 (95%: 0.964 to 0.974), noise floor 0.4%`.
-    #[must_use]
     pub fn with_noise_floor(&self) -> String {
         let floor = self.noise_floor.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
         format!("{self}, noise floor {floor}")

@@ -27,7 +27,6 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// candidate's extra flags.
 ///
 /// Hardening is checked only if the variant sets it; otherwise what the build system adds is a note.
-#[must_use]
 pub fn expected_of(build: &Build) -> Expected {
     let mut from_flags = Expected::of_flags(&build.flags);
     if from_flags.march == Some(ExpectedMarch::Baseline) {
@@ -42,7 +41,6 @@ pub fn expected_of(build: &Build) -> Expected {
 }
 
 /// What is expected of a build of a variant.
-#[must_use]
 pub fn expected_of_variant(variant: &Variant) -> Expected {
     let from_flags = Expected::of_flags(&compile_flags(variant, CompilerKind::Gcc));
     // Profiling flags come with the profile, not with the variant.

@@ -77,7 +77,6 @@ impl PassPlan {
 }
 
 impl RunPlan {
-    #[must_use]
     pub fn of(experiment: &Experiment) -> Self {
         let (slices, measuring) = if experiment.insert_benchmark.is_some() {
             ((0, 0), insert_benchmark_time(experiment))
@@ -98,7 +97,6 @@ impl RunPlan {
     }
 
     /// The configuration of a candidate as given in the experiment: label and value.
-    #[must_use]
     pub fn configuration(candidate: &Candidate) -> Vec<(String, String)> {
         settings::of_candidate(candidate)
     }

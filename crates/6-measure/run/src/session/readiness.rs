@@ -59,7 +59,6 @@ impl Readiness {
     /// free disk space. Changes nothing. `run` is the run directory, which does not have to exist.
     ///
     /// Call it on the main thread: workers end with the thread that started them.
-    #[must_use]
     pub fn of(experiment: &Experiment, run: &Path, worker: &WorkerProgram) -> Self {
         let mut readiness = Self::default();
         match divide_cpus(experiment).and_then(|cpus| WaitChoice::of(experiment, &cpus)) {

@@ -377,7 +377,6 @@ pub struct StoredData {
 impl StoredData {
     /// The stored data of the run in a directory, as far as this user may read it. Links are not
     /// followed, except that to the servers' data, if dbdyno made it.
-    #[must_use]
     pub fn of(run: &Path) -> Self {
         let data = RunDirectory::at(run).data();
         let external = external_servers(&data);
@@ -392,7 +391,6 @@ impl StoredData {
         Self { places }
     }
 
-    #[must_use]
     pub fn total(&self) -> Bytes {
         Bytes::from_bytes(self.places.iter().map(|(_, size)| size.as_bytes()).sum())
     }
