@@ -667,7 +667,8 @@ impl Attachment {
 
     /// Whether code of this process that counts is active in a descendant.
     fn counts_in(&self, pid: u32) -> Result<bool, LiveError> {
-        let process = Process::open_unchecked(&identify(pid)?, Path::new(""))?;
+        let process =
+            Process::open_unchecked(&identify(pid)?, Path::new(""), ProbeOptions::default())?;
         for generation in self.generations().iter().filter(|it| it.counts) {
             if redirected(&process, generation)?.1 != Activation::Inactive {
                 return Ok(true);

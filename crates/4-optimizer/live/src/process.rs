@@ -1,16 +1,16 @@
 //! A process to be optimized and its threads, probed without a change.
 
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 use std::{fs, thread};
 
 use dbdyno_machine::{ProcStat, ProcessIdentity};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::arch::check_platform;
+use crate::LiveError;
 use crate::memory::{Maps, ProcessMemory};
-use crate::probe::Status;
-use crate::{LiveError, probe};
 
 /// A process that can be optimized, according to a probe that does not change it.
 #[derive(Debug)]
@@ -43,28 +43,11 @@ impl ProbeOptions {
 }
 
 impl Process {
-    /// Probes the process with this ID.
-    ///
-    /// # Errors
-    /// It exited or cannot be optimized, with the reason and what to try. It was not changed.
-    pub fn open(pid: u32, options: ProbeOptions) -> Result<Self, LiveError> {
-        check_platform()?;
-        let identity = identify(pid)?;
-        let program = probe::program(pid)?;
-        let status = Status::of(pid)?;
-        status.check_tracer(pid)?;
-        status.check_state(pid)?;
-        status.check_filter(pid, options)?;
-        probe::check_ptrace_scope(pid)?;
-        probe::check_executable(pid)?;
-        probe::check_memory_writes(pid)?;
-        Ok(Self { options, ..Self::open_unchecked(&identity, &program)? })
-    }
-
     /// Opens a process without a check whether it can be optimized.
     pub(crate) fn open_unchecked(
         identity: &ProcessIdentity,
         program: &Path,
+        options: ProbeOptions,
     ) -> Result<Self, LiveError> {
         let memory = ProcessMemory::open(identity.pid)?;
         check_alive(identity)?;
@@ -73,7 +56,7 @@ impl Process {
             memory,
             program: program.to_owned(),
             journal_directory: None,
-            options: ProbeOptions::default(),
+            options,
             signal_returns: OnceLock::new(),
         })
     }
@@ -281,6 +264,36 @@ pub fn retry_while_busy<T, E>(
         }
     }
     (operation(), RETRIES)
+}
+
+/// A process and its descendants.
+pub fn family_of(root: u32) -> HashSet<u32> {
+    let mut parents = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if let Ok(stat) = ProcStat::of_process(pid) {
+            parents.insert(pid, stat.parent);
+        }
+    }
+    let mut family = HashSet::from([root]);
+    loop {
+        let before = family.len();
+        let children = parents.iter().filter(|(_, parent)| family.contains(parent));
+        let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
+        family.extend(children);
+        if family.len() == before {
+            return family;
+        }
+    }
+}
+
+/// Permits as many open files as possible: an attached process needs two, and a server may have thousands of
+/// sessions; sampling without permission for all threads needs one per thread and CPU.
+pub(crate) fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // If it fails, what needs more files reports it.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 #[cfg(test)]

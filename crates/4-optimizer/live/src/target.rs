@@ -7,16 +7,14 @@ use std::time::Duration;
 
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_units::{Bytes, Nanos};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::attachment::{Activation, Attachment, MAX_CODE, redirected};
 use crate::job::{Event, Events};
 use crate::journal::{GenerationState, JournalRecord, find_record, live_records};
 use crate::optimize::{PreparedPatch, optimize_like};
-use crate::process::{ProbeOptions, Process, retry_while_busy};
+use crate::process::{ProbeOptions, Process, family_of, raise_file_limit, retry_while_busy};
 use crate::replace::Switched;
-use crate::sample::family_of;
 use crate::{LiveError, symbols, unwind};
 
 /// A process, and how to attach to it.
@@ -253,14 +251,6 @@ fn optimize_member(
             false => "its memory layout differs from its parent's; optimize it separately",
         },
     ))
-}
-
-/// Permits as many open files as possible: an attached process needs two, and a server may have thousands of
-/// sessions; sampling without permission for all threads needs one per thread and CPU.
-pub(crate) fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // If it fails, what needs more files reports it.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -8,10 +8,11 @@ mod content;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) use content::{check_executable, check_memory_writes, check_ptrace_scope, program};
+use content::{check_executable, check_memory_writes, check_ptrace_scope, program};
 use serde::Serialize;
 
 use crate::LiveError;
+use crate::arch::check_platform;
 use crate::journal::{Area, find_record};
 use crate::memory::Maps;
 use crate::process::{ProbeOptions, Process, identify, threads};
@@ -55,6 +56,26 @@ fn note(what: impl Into<String>) -> Result<Found, LiveError> {
     Ok((CheckResult::Note, what.into()))
 }
 
+impl Process {
+    /// Probes the process with this ID.
+    ///
+    /// # Errors
+    /// It exited or cannot be optimized, with the reason and what to try. It was not changed.
+    pub fn open(pid: u32, options: ProbeOptions) -> Result<Self, LiveError> {
+        check_platform()?;
+        let identity = identify(pid)?;
+        let program = program(pid)?;
+        let status = Status::of(pid)?;
+        status.check_tracer(pid)?;
+        status.check_state(pid)?;
+        status.check_filter(pid, options)?;
+        check_ptrace_scope(pid)?;
+        check_executable(pid)?;
+        check_memory_writes(pid)?;
+        Self::open_unchecked(&identity, &program, options)
+    }
+}
+
 /// Checks whether a process can be optimized. Unlike [`Process::open`], does all checks. `state` is
 /// the directory of the journals.
 pub fn probe(pid: u32, options: ProbeOptions, state: &Path) -> Result<Probe, LiveError> {
@@ -86,9 +107,11 @@ pub fn probe(pid: u32, options: ProbeOptions, state: &Path) -> Result<Probe, Liv
         let source = crate::sample::permitted_source(pid)?;
         ok(format!("permitted, by {source}"))
     });
-    if let Ok(process) =
-        Process::open_unchecked(&identity, program.as_deref().unwrap_or(Path::new("")))
-    {
+    if let Ok(process) = Process::open_unchecked(
+        &identity,
+        program.as_deref().unwrap_or(Path::new("")),
+        ProbeOptions::default(),
+    ) {
         let own = find_record(state, &identity).ok().flatten();
         let own: Vec<Area> = own
             .iter()

@@ -2,7 +2,7 @@
 
 mod budget;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
@@ -19,8 +19,7 @@ use perf_event_open_sys::ioctls;
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::process::threads;
-use crate::target::raise_file_limit;
+use crate::process::{family_of, raise_file_limit, threads};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -230,28 +229,6 @@ fn online_cpus() -> io::Result<Vec<usize>> {
         cpus.extend(first..=last);
     }
     Ok(cpus)
-}
-
-/// A process and its descendants.
-pub fn family_of(root: u32) -> HashSet<u32> {
-    let mut parents = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if let Ok(stat) = ProcStat::of_process(pid) {
-            parents.insert(pid, stat.parent);
-        }
-    }
-    let mut family = HashSet::from([root]);
-    loop {
-        let before = family.len();
-        let children = parents.iter().filter(|(_, parent)| family.contains(parent));
-        let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
-        family.extend(children);
-        if family.len() == before {
-            return family;
-        }
-    }
 }
 
 /// Size of a ring buffer in bytes.
