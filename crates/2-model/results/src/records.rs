@@ -399,8 +399,16 @@ pub struct SessionRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     pub what: String,
-    /// What to do about it.
+    /// What to do about it: a sentence, or a command or step in lower case.
     pub advice: String,
+}
+
+impl Warning {
+    /// The condition with the sign before the advice: a full stop before a sentence, else a semicolon.
+    pub fn what_with_stop(&self) -> String {
+        let is_sentence = self.advice.is_empty() || self.advice.starts_with(char::is_uppercase);
+        format!("{}{}", self.what.trim_end_matches('.'), if is_sentence { '.' } else { ';' })
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -47,6 +47,7 @@ pub(crate) fn workload(report: &Report) -> Option<String> {
 /// Why the noise floor of throughput is unknown.
 pub(crate) fn unknown_noise(report: &Report) -> &'static str {
     match report.has_control() {
+        _ if report.candidates.is_empty() => "nothing was measured",
         false => "without a control, differences cannot be told from noise",
         true => "the control has no usable interval of throughput",
     }

@@ -178,7 +178,7 @@ pub(super) fn failures_and_warnings(report: &Report) -> Markup {
     };
     let warnings = html! {
         @for warning in &report.warnings {
-            li { strong { (warning.what.trim_end_matches('.')) "." } " " (warning.advice) }
+            li { strong { (warning.what_with_stop()) } " " (warning.advice) }
         }
     };
     html! {

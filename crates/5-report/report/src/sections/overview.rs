@@ -82,8 +82,7 @@ pub(crate) fn notes(report: &Report, output: Output) -> Facts {
         add("failed", text, problem);
     }
     for warning in &report.warnings {
-        let text = format!("{}. {}", warning.what.trim_end_matches('.'), warning.advice);
-        add("warning", text, problem);
+        add("warning", format!("{} {}", warning.what_with_stop(), warning.advice), problem);
     }
     if has_results && output == Output::Terminal {
         let method = report.interval_method.trim_end();

@@ -177,6 +177,17 @@ fn without_a_control_the_noise_floor_is_unknown() {
 }
 
 #[test]
+fn run_that_measured_nothing_does_not_blame_a_missing_control() {
+    let mut report = sample::incomplete(&FEW);
+    report.candidates.clear();
+    (report.noise, report.cpu_noise) = (None, None);
+    report.warnings[0].advice = "sudo swapoff -a".to_owned();
+    let text = draw(&report, 80);
+    assert!(text.contains("noise floor  unknown: nothing was measured\n"), "{text}");
+    assert!(text.contains("(virtual machine); sudo"), "{text}");
+}
+
+#[test]
 fn run_that_still_measures_is_running() {
     let mut report = sample::incomplete(&FEW);
     report.running_pid = Some(4711);
