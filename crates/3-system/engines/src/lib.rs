@@ -70,6 +70,11 @@ pub trait Engine: Clone + Send + 'static {
         connection.run(sql)
     }
 
+    /// A connection for dbdyno's own statements, such as loading, which no setting of the server affects.
+    fn connect_to_administer(&self) -> Result<Self::Connection, Error> {
+        self.connect()
+    }
+
     /// A connection for the user's setup scripts, which may change its session settings. Tables that do
     /// not specify it get the candidate's storage engine.
     fn connect_for_setup(&self) -> Result<Self::Connection, Error> {
@@ -99,6 +104,11 @@ pub trait Engine: Clone + Send + 'static {
         table: &Table,
         next: NextRow<'_>,
     ) -> Result<(), Error>;
+
+    /// Makes the server count what this connection did: work that it counts later looks new when it is settled.
+    fn count_work(&self, _connection: &mut Self::Connection) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Settles the database: no background work is left, statistics are up to date.
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error>;

@@ -22,24 +22,33 @@ pub struct ServerEngine<D> {
     dialect: PhantomData<D>,
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Reading the server's settings, which are not changed.
+    Inspect,
+    /// Clients that are measured, with the server's settings, except those that would make statements fail or wait.
+    Measure,
+    /// The user's setup scripts: without the server's time limits.
+    SetUp,
+    /// dbdyno's own statements: no setting of the server affects them.
+    Administer,
+}
+
 /// What differs between servers in connecting and loading.
 pub trait Dialect: Clone + Send + 'static {
     type Connection: NonBlockingConnection + Send;
 
     fn server_version(connection: &Self::Connection) -> &str;
 
-    /// A connection with which a schema can be created.
+    /// A connection to administer, with which a schema can be created.
     fn connect_to_server(settings: &ServerAccess) -> Result<Self::Connection, Error>;
 
-    fn connect(settings: &ServerAccess) -> Result<Self::Connection, Error>;
+    /// A connection whose current schema is dbdyno's.
+    fn connect(settings: &ServerAccess, purpose: Purpose) -> Result<Self::Connection, Error>;
 
     /// See [`Engine::options`].
     fn options(settings: &ServerAccess) -> Result<Vec<(String, String)>, Error>;
-
-    /// See [`Engine::connect_for_setup`].
-    fn prepare_for_setup(_: &mut Self::Connection, _: &ServerAccess) -> Result<(), Error> {
-        Ok(())
-    }
 
     /// See [`Engine::load_table`].
     fn load_table(
@@ -113,6 +122,11 @@ pub trait Schemas: Dialect {
 pub trait State: Dialect {
     /// All tables in the schema except the marker, sorted.
     fn tables(connection: &mut Self::Connection) -> Result<Vec<String>, Error>;
+
+    /// See [`Engine::count_work`].
+    fn count_work(_: &mut Self::Connection) -> Result<(), Error> {
+        Ok(())
+    }
 
     fn settle(connection: &mut Self::Connection, settings: &ServerAccess) -> Result<(), Error>;
 
@@ -218,10 +232,12 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
         }
     }
 
+    fn connect_to_administer(&self) -> Result<Self::Connection, Error> {
+        D::connect(&self.settings, Purpose::Administer)
+    }
+
     fn connect_for_setup(&self) -> Result<Self::Connection, Error> {
-        let mut connection = self.connect()?;
-        D::prepare_for_setup(&mut connection, &self.settings)?;
-        Ok(connection)
+        D::connect(&self.settings, Purpose::SetUp)
     }
 
     fn run_setup(
@@ -244,7 +260,7 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
     }
 
     fn connect(&self) -> Result<Self::Connection, Error> {
-        D::connect(&self.settings)
+        D::connect(&self.settings, Purpose::Measure)
     }
 
     fn load_table(
@@ -254,6 +270,10 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
         next: NextRow<'_>,
     ) -> Result<(), Error> {
         D::load_table(self, connection, table, next)
+    }
+
+    fn count_work(&self, connection: &mut Self::Connection) -> Result<(), Error> {
+        D::count_work(connection)
     }
 
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {

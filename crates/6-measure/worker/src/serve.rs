@@ -232,7 +232,9 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             Request::Warm => self.warm()?,
             Request::Settle => {
                 let engine = self.engine.clone();
-                self.clients.first(move |connection| Ok(engine.settle(connection)?))?;
+                self.clients.each(move |connection| Ok(engine.count_work(connection)?))?;
+                let engine = self.engine.clone();
+                self.administer(move |connection| Ok(engine.settle(connection)?))?;
             }
             Request::StateSnapshot => return self.state_snapshot().map(Response::StateSnapshot),
             Request::Prepare(prepare) => {
@@ -352,14 +354,26 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             }
             Ok(())
         };
-        if E::SHARES_CACHE { self.clients.first(warm) } else { self.clients.each(warm) }
+        if E::SHARES_CACHE { self.administer(warm) } else { self.clients.each(warm) }
+    }
+
+    /// Runs `task` on a connection that no setting of the server affects: of an embedded engine, that of the first
+    /// client.
+    fn administer(
+        &self,
+        task: impl FnOnce(&mut E::Connection) -> Result<(), RequestError> + Send + 'static,
+    ) -> Result<(), RequestError> {
+        match E::SHARES_CACHE {
+            true => task(&mut self.engine.connect_to_administer()?),
+            false => self.clients.first(task),
+        }
     }
 
     fn load(&self, open: &Open) -> Result<(), RequestError> {
         for (number, table) in (0..).zip(&self.tables) {
             let mut rows = Rows::of_table(open.seed, number, open.rows);
             let (engine, table) = (self.engine.clone(), table.clone());
-            self.clients.first(move |connection| {
+            self.administer(move |connection| {
                 let mut row = Row::default();
                 let mut next = |params: &mut dbdyno_drivers::Params| {
                     let more = rows.next_into(&mut row);
@@ -392,7 +406,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         let (engine, tables) = (self.engine.clone(), self.tables.clone());
         let own_tables = self.own_tables;
         let (sender, receiver) = channel();
-        self.clients.first(move |connection| {
+        self.administer(move |connection| {
             let mut names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
             if own_tables {
                 names.extend(own_table_names(&engine, connection, &tables)?);

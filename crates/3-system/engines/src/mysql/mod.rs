@@ -4,6 +4,7 @@ mod facts;
 mod innodb;
 mod rocksdb;
 mod schema;
+pub(crate) mod session;
 mod state;
 
 use dbdyno_drivers::mysql::MySqlConnection;
@@ -11,7 +12,7 @@ use dbdyno_drivers::{Connection, Error, Param, Params, StatementId};
 use dbdyno_types::server::{StorageEngine, Target};
 
 use crate::server::ServerAccess;
-use crate::server_engine::Dialect;
+use crate::server_engine::{Dialect, Purpose};
 use crate::{Engine as _, NextRow, ServerEngine, Table, column, failed, not_a_number};
 
 /// A MySQL or MariaDB server and the schema with dbdyno's tables.
@@ -30,26 +31,24 @@ impl Dialect for MySqlDialect {
     fn connect_to_server(settings: &ServerAccess) -> Result<MySqlConnection, Error> {
         // Without a schema: dbdyno's may not exist.
         let target = Target { database: None, ..settings.target.clone() };
-        MySqlConnection::connect(&target, settings.statements)
+        let mut connection = MySqlConnection::connect(&target, settings.statements)?;
+        session::set_up(&mut connection, Purpose::Administer)?;
+        Ok(connection)
     }
 
-    fn connect(settings: &ServerAccess) -> Result<MySqlConnection, Error> {
+    fn connect(settings: &ServerAccess, purpose: Purpose) -> Result<MySqlConnection, Error> {
         let target = Target { database: Some(settings.schema.clone()), ..settings.target.clone() };
         let mut connection = MySqlConnection::connect(&target, settings.statements)?;
+        session::set_up(&mut connection, purpose)?;
         set_table_charset(&mut connection)?;
+        if let (Purpose::SetUp, Some(engine)) = (purpose, settings.engine.map(engine_name)) {
+            connection.run(&format!("SET SESSION default_storage_engine = {engine}"))?;
+        }
         Ok(connection)
     }
 
     fn options(settings: &ServerAccess) -> Result<Vec<(String, String)>, Error> {
         facts::options(&mut Self::connect_to_server(settings)?)
-    }
-
-    fn prepare_for_setup(
-        connection: &mut MySqlConnection,
-        settings: &ServerAccess,
-    ) -> Result<(), Error> {
-        let Some(engine) = settings.engine.map(engine_name) else { return Ok(()) };
-        connection.run(&format!("SET SESSION default_storage_engine = {engine}"))
     }
 
     fn load_table(
@@ -61,7 +60,7 @@ impl Dialect for MySqlDialect {
         let sql = table_sql(&table.name, &engine.engine_clause());
         engine.create_table(connection, &table.name, &sql).map_err(explained)?;
         // A separate connection, because loading changes session settings.
-        fill(connection, &mut engine.connect()?, engine.settings.engine, table, next)
+        fill(connection, &mut engine.connect_to_administer()?, engine.settings.engine, table, next)
     }
 }
 

@@ -23,9 +23,6 @@ const DENIED: [i32; 3] = [1044, 1142, 1227];
 /// The prefix of all schemas whose name is not given.
 const OWN_PREFIX: &str = "dbdyno_";
 
-/// How long to wait for other clients that use a table, in seconds. The default is a day.
-const LOCK_TIMEOUT: u32 = 60;
-
 impl Schemas for MySqlDialect {
     fn create_private(connection: &mut MySqlConnection, schema: &str) -> Result<(), Error> {
         connection.run(&format!("CREATE DATABASE IF NOT EXISTS {}", quoted_name(schema)))
@@ -98,8 +95,6 @@ impl Schemas for MySqlDialect {
         schema: &str,
         tables: &[String],
     ) -> Result<(), Error> {
-        // Without the privilege the server's own limit applies.
-        let _ = connection.run(&format!("SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}"));
         // First, so that either all tables are dropped or none.
         for table in tables {
             let keys = foreign_keys(connection, schema, table, tables)?;

@@ -2,16 +2,16 @@
 
 mod facts;
 mod schema;
+pub(crate) mod session;
 mod state;
 
 use std::io::Write;
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error, Param, Params};
-use dbdyno_types::server::Target;
 
 use crate::server::ServerAccess;
-use crate::server_engine::Dialect;
+use crate::server_engine::{Dialect, Purpose};
 use crate::{Engine as _, NextRow, ServerEngine, Table, column, failed, quoted_name};
 
 /// A PostgreSQL server and the location of dbdyno's tables: on a private server a database with the name of the schema;
@@ -29,22 +29,29 @@ impl Dialect for PostgresDialect {
     }
 
     fn connect_to_server(settings: &ServerAccess) -> Result<PostgresConnection, Error> {
-        PostgresConnection::connect(&settings.target, settings.statements)
+        let mut connection = PostgresConnection::connect(&settings.target, settings.statements)?;
+        session::set_up(&mut connection, Purpose::Administer)?;
+        // All other names are those of the catalogue.
+        connection.run("SET search_path TO pg_catalog")?;
+        Ok(connection)
     }
 
-    fn connect(settings: &ServerAccess) -> Result<PostgresConnection, Error> {
+    fn connect(settings: &ServerAccess, purpose: Purpose) -> Result<PostgresConnection, Error> {
         let ServerAccess { target, schema, statements, .. } = settings;
+        let mut target = target.clone();
         if settings.is_private() {
-            let target = Target { database: Some(schema.clone()), ..target.clone() };
-            return PostgresConnection::connect(&target, *statements);
+            target.database = Some(schema.clone());
         }
-        let mut connection = PostgresConnection::connect(target, *statements)?;
-        connection.run(&format!("SET search_path TO {}", quoted_name(schema)))?;
+        let mut connection = PostgresConnection::connect(&target, *statements)?;
+        session::set_up(&mut connection, purpose)?;
+        if !settings.is_private() {
+            connection.run(&format!("SET search_path TO {}", quoted_name(schema)))?;
+        }
         Ok(connection)
     }
 
     fn options(settings: &ServerAccess) -> Result<Vec<(String, String)>, Error> {
-        facts::options(&mut Self::connect(settings)?)
+        facts::options(&mut Self::connect(settings, Purpose::Inspect)?)
     }
 
     fn load_table(

@@ -16,9 +16,6 @@ const DEPENDENT_OBJECTS: &str = "2BP01";
 /// The SQLSTATE of a missing privilege.
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
-/// How long to wait for other clients that use a table. The default is no limit.
-const LOCK_TIMEOUT: &str = "60s";
-
 impl Schemas for PostgresDialect {
     fn create_private(connection: &mut PostgresConnection, name: &str) -> Result<(), Error> {
         let exists = format!(
@@ -132,7 +129,6 @@ impl Schemas for PostgresDialect {
             }
         }
         if !existing.is_empty() {
-            connection.run(&format!("SET lock_timeout = '{LOCK_TIMEOUT}'"))?;
             let sql = format!("DROP TABLE {} RESTRICT", existing.join(", "));
             connection.run(&sql).map_err(with_advice)?;
         }

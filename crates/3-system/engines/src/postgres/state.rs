@@ -30,6 +30,10 @@ impl State for PostgresDialect {
         )
     }
 
+    fn count_work(connection: &mut PostgresConnection) -> Result<(), Error> {
+        flush_statistics(connection)
+    }
+
     fn settle(connection: &mut PostgresConnection, settings: &ServerAccess) -> Result<(), Error> {
         flush_statistics(connection)?;
         if settings.is_private() {

@@ -60,25 +60,25 @@ impl<E: InsertEngine> InsertBenchmark<E> {
     }
 
     pub fn create_tables(&mut self) -> Result<(), RequestError> {
-        self.connect(1, 0)?;
+        let connection = &mut self.engine.connect_to_administer().map_err(described)?;
         for table in 0..self.plan.tables {
             let name = table_name(table);
             let sql = self.engine.table_sql(&name);
-            self.engine.create_table(&mut self.writers[0], &name, &sql).map_err(described)?;
+            self.engine.create_table(connection, &name, &sql).map_err(described)?;
         }
         Ok(())
     }
 
     fn connect(&mut self, writers: u32, readers: u32) -> Result<(), RequestError> {
         let engine = &self.engine;
-        let fill = |connections: &mut Vec<E::Connection>, count: u32| {
-            while connections.len() < count as usize {
-                connections.push(engine.connect().map_err(described)?);
-            }
-            Ok::<(), RequestError>(())
-        };
-        fill(&mut self.writers, writers)?;
-        fill(&mut self.readers, readers)
+        while self.writers.len() < writers as usize {
+            // Without time limits of statements, which may create indexes.
+            self.writers.push(engine.connect_for_setup().map_err(described)?);
+        }
+        while self.readers.len() < readers as usize {
+            self.readers.push(engine.connect().map_err(described)?);
+        }
+        Ok(())
     }
 
     pub fn step(

@@ -17,6 +17,8 @@ use super::super::plan::{
 use super::super::systems::{ProgramFacts, ReleaseFolders};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan};
 use super::write_config;
+use crate::mysql::session;
+use crate::server_engine::Purpose;
 
 const SOCKET: &str = "s";
 
@@ -340,6 +342,7 @@ pub(crate) fn admit(
     login: &str,
 ) -> Result<(), dbdyno_drivers::Error> {
     let mut connection = MySqlConnection::connect(target, StatementMode::Text)?;
+    session::set_up(&mut connection, Purpose::Administer)?;
     let others = "SELECT QUOTE(User), QUOTE(Host) FROM mysql.user WHERE Host <> 'localhost'";
     for account in connection.query(others)? {
         if let [Some(user), Some(host)] = &account[..] {

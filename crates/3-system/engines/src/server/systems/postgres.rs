@@ -21,6 +21,8 @@ use super::super::postgres_lock::LOCK_FILE;
 use super::super::systems::{ProgramFacts, ReleaseFolders, ServerProgram};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan, plan, postgres_lock};
 use super::{too_old, unrecognised, write_config};
+use crate::postgres::session;
+use crate::server_engine::Purpose;
 
 pub(crate) struct Postgres;
 
@@ -163,6 +165,7 @@ impl ServerProgram for Postgres {
 
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
         let mut connection = PostgresConnection::connect(target, StatementMode::Text)?;
+        session::set_up(&mut connection, Purpose::Administer)?;
         connection.run(&format!("ALTER ROLE {USER} PASSWORD '{}'", network.verifier))
     }
 }
