@@ -113,8 +113,9 @@ fn steps(record: &Value) -> usize {
 const SHORT: &str = "slice = \"2ms\"\nmin_blocks = 20\nrestarts = 1\ntarget = \"2%\"\n\
                      budget = \"150ms\"";
 
-/// Slows down the microbenchmark several times without optimization, far more than noise does.
-const CLEAR_WORK: u32 = 1_500;
+/// Slows down the microbenchmark more than tenfold without optimization: on a machine with twenty runnable
+/// threads, half of this on a logarithmic scale must still exceed noise.
+const CLEAR_WORK: u32 = 20_000;
 
 #[test]
 fn killed_bisect_continues_and_names_the_commit() {
