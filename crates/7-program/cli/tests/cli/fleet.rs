@@ -178,6 +178,8 @@ fn fleet_measures_on_three_nodes_while_its_controller_is_killed() {
     fleet.call("status").assert_code(0).assert_prints("no dbdyno follows the jobs");
     let end = fleet.resume();
     end.assert_code(0).assert_prints("3 runs side by side").assert_prints("3 complete");
+    end.assert_prints("comparison.html");
+    assert!(fleet.out().join("comparison.html").exists() && !end.out.contains("Use --out"));
     for (index, node) in ["node1", "node2", "node3"].into_iter().enumerate() {
         assert_eq!((fleet.outcome(index), fleet.attempts(index)), ("complete".to_owned(), 1));
         let run = fleet.out().join(node);

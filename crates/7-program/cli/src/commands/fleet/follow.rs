@@ -250,7 +250,7 @@ pub fn report_on(
         ([], _) => output::note("no node is done yet"),
         ([only], _) => {
             drop(report::show(only, view, false)?);
-            if out.is_some() {
+            if out.is_some_and(|out| out != shown) {
                 output::note("nothing is written to --out: one node has no comparison");
             }
         }

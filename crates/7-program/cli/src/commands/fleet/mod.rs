@@ -56,7 +56,7 @@ fn run(args: &FleetRun) -> Result<ExitCode, CliError> {
         return Ok(code);
     }
     check_builds(controller.record())?;
-    report_on(controller.store(), &path, None, args.view)?;
+    report_on(controller.store(), &path, Some(&path), args.view)?;
     Ok(exit_code(controller.record()))
 }
 
