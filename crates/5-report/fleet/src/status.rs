@@ -137,7 +137,11 @@ fn shortened(line: &str, width: usize) -> String {
         return line.to_owned();
     }
     let end = line.rsplit_once(", ").map_or("", |(_, end)| end);
-    let end = if end.ends_with(" left") { format!(" {end}") } else { String::new() };
+    let end = if [" left", " left in all"].iter().any(|one| end.ends_with(one)) {
+        format!(" {end}")
+    } else {
+        String::new()
+    };
     // At least half of the line is for the rest.
     let end = if end.chars().count() > width / 2 { "" } else { &end };
     let room = width.saturating_sub(end.chars().count() + 1);
@@ -154,11 +158,11 @@ mod tests {
 
     #[test]
     fn time_left_is_kept_in_a_short_line() {
-        let line = "node1  running  [7/42] range-notcovered-si: other 1.021 ±0.4%, block 12/40, at most \
-                    41 min left";
+        let line = "node1  running  [7/42] range-notcovered-si: other 1.021 ±0.4%, block 12, about \
+                    41 min left in all";
         assert_eq!(
             shortened(line, 80),
-            "node1  running  [7/42] range-notcovered-si: other 1.021 ±0.… at most 41 min left"
+            "node1  running  [7/42] range-notcovered-si: other 1.02… about 41 min left in all"
         );
         assert_eq!(shortened(line, 20), "node1  running  [7/…");
         assert_eq!(shortened("short, 1 s left", 80), "short, 1 s left");

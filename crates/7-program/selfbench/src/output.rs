@@ -140,7 +140,7 @@ impl Progress {
             RunEvent::Stage(what) => self.show(0.0, what),
             RunEvent::Microbenchmark { number, of, name, passes: (pass, passes) } => {
                 let done = (number - 1) as f64 / *of as f64;
-                self.show((f64::from(pass - 1) + done) / f64::from(*passes), name);
+                self.show((f64::from(pass - 1) + done) / f64::from(*passes.max(pass)), name);
             }
             _ => {}
         }

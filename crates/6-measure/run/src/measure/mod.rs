@@ -7,11 +7,12 @@
 pub(crate) mod checks;
 pub(crate) mod slice_history;
 
+use dbdyno_machine::clock;
 use dbdyno_results::{FailureKind, SliceRecord};
 use dbdyno_spec::experiment::Pace;
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::Nanos;
-use dbdyno_worker::protocol::Prepare;
+use dbdyno_worker::protocol::{Prepare, lead_in_time};
 use dbdyno_worker::schedule::{
     BASELINE, BlockPlan, Schedule, ScheduledSlice, clients_order, start_order,
 };
@@ -20,8 +21,9 @@ use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, KeptCopy, SliceError, in_order, running};
 use crate::measure::checks::AnswerCheck;
-use crate::measure::slice_history::SliceHistory;
-use crate::plan::cases::{MicrobenchmarkCase, block_range, block_time, pace, slice_length};
+use crate::measure::slice_history::{BlockTimes, SliceHistory};
+use crate::plan::cases::{MicrobenchmarkCase, instance_count, pace, slice_length};
+use crate::plan::elapsed::{CaseLeft, TimeRange, times};
 use crate::record::{Phase, Recorder};
 use crate::session::progress::{InterimEstimate, RunEvent};
 use crate::training::live::LiveTraining;
@@ -73,10 +75,10 @@ impl<'a> MicrobenchmarkRun<'a> {
     }
 
     /// Measures with the instances as they were started, until there are enough blocks for this start,
-    /// or until the user stops it. `time_after` is the maximum time of all other microbenchmarks.
+    /// or until the user stops it. `time_after` is the time of everything but the blocks of these cases.
     pub fn measure_start(
         &mut self,
-        time_after: Nanos,
+        time_after: TimeRange,
         instances: &mut [Instance],
         histories: &mut [SliceHistory],
         recorder: &mut Recorder<'_>,
@@ -263,6 +265,12 @@ fn of_other_systems(instances: &[Instance]) -> Vec<usize> {
     (0..instances.len()).filter(|number| system(&instances[*number]) != baseline).collect()
 }
 
+/// The time of the blocks of a case relative to the plan, by what this session has measured.
+pub(crate) fn relative_time(histories: &[SliceHistory], case: usize) -> f64 {
+    let of_case = histories[case].block_times.ratio();
+    of_case.or_else(|| BlockTimes::of(histories).ratio()).unwrap_or(1.0)
+}
+
 /// The blocks of one microbenchmark between two restarts.
 struct Blocks<'a, 'r> {
     pub run: &'a MicrobenchmarkRun<'a>,
@@ -273,8 +281,8 @@ struct Blocks<'a, 'r> {
     pub histories: &'a mut [SliceHistory],
     pub answers: &'a mut AnswerCheck,
     pub recorder: &'a mut Recorder<'r>,
-    /// Maximum time of all other microbenchmarks.
-    pub time_after: Nanos,
+    /// The time of everything but the blocks of these cases.
+    pub time_after: TimeRange,
 }
 
 impl Blocks<'_, '_> {
@@ -292,7 +300,9 @@ impl Blocks<'_, '_> {
             let order = clients_order(seed, self.run.first().id, round, self.cases.len());
             for number in order {
                 if !is_done[number] {
+                    let started = clock::monotonic();
                     is_done[number] = self.block(number, &mut schedules, &prepare, instances)?;
+                    self.add_block_time(self.cases[number], clock::monotonic() - started);
                 }
             }
             if is_done.iter().all(|done| *done) {
@@ -300,6 +310,15 @@ impl Blocks<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Adds a block that took this time.
+    fn add_block_time(&mut self, NumberedCase { id, case }: NumberedCase<'_>, time: Nanos) {
+        let experiment = self.run.context.experiment;
+        let slice = slice_length(&experiment.schedule, &case.microbenchmark);
+        let planned = slice + lead_in_time(slice);
+        let instances = instance_count(experiment) as u64;
+        self.histories[id as usize].block_times.add(time, planned.times(instances));
     }
 
     /// Runs one block of a case, and returns whether it has enough.
@@ -424,26 +443,15 @@ impl Blocks<'_, '_> {
         let estimates: Vec<InterimEstimate<'_>> = compared.iter().map(estimate).collect();
         let blocks: u32 = self.run.cases.iter().map(|one| rule(one).blocks()).sum();
         let slice = slice_length(schedule, &case.case.microbenchmark);
-        let (_, at_most) = block_range(schedule, slice);
-        // Number of blocks, and their time.
+        let instances = compared.len() as u64 + 1;
         let left = |one: &NumberedCase<'_>| {
-            let rule = rule(one);
-            if let Some(left) = rule.time_left_of_extension() {
-                let per_block = rule.time().as_secs_f64() / f64::from(rule.blocks().max(1));
-                return ((left.as_secs_f64() / per_block).ceil() as u32, left);
-            }
-            let blocks = at_most.saturating_sub(rule.blocks());
-            (blocks, block_time(schedule, slice, blocks, compared.len() as u64 + 1))
+            let left = CaseLeft::of(schedule, slice, rule(one), instances);
+            let relative = relative_time(self.histories, one.id as usize);
+            times(left.time(schedule, slice, instances), relative)
         };
-        let (blocks_left, times_left): (Vec<u32>, Vec<Nanos>) = self.cases.iter().map(left).unzip();
-        let blocks_left = blocks_left.into_iter().fold(0, u32::saturating_add);
-        let time_left: Nanos = times_left.into_iter().sum();
-        self.recorder.report(RunEvent::Block {
-            blocks,
-            at_most: blocks.saturating_add(blocks_left),
-            estimates: &estimates,
-            time_left: time_left + self.time_after,
-        });
+        let time_left: TimeRange = self.cases.iter().map(left).sum();
+        let time_left = time_left + self.time_after;
+        self.recorder.report(RunEvent::Block { blocks, estimates: &estimates, time_left });
     }
 }
 

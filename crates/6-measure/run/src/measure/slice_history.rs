@@ -15,6 +15,8 @@ pub(crate) struct SliceHistory {
     pub next_block: u32,
     /// Decides when the microbenchmark is done.
     pub rule: StoppingRule,
+    /// How long its blocks took in this session.
+    pub block_times: BlockTimes,
     /// Failed and wrong statements of each candidate.
     errors: Vec<ErrorShare>,
 }
@@ -29,7 +31,13 @@ impl SliceHistory {
     ) -> Self {
         let rule = StoppingRule::of(stored, schedule, slice);
         let errors = vec![ErrorShare::default(); candidates];
-        let mut history = Self { next_restart: 0, next_block: 0, rule, errors };
+        let mut history = Self {
+            next_restart: 0,
+            next_block: 0,
+            rule,
+            block_times: BlockTimes::default(),
+            errors,
+        };
         stored.iter().for_each(|row| history.count(row));
         history
     }
@@ -56,6 +64,33 @@ impl SliceHistory {
     /// Failed and wrong statements of each candidate.
     pub fn errors(&self) -> &[ErrorShare] {
         &self.errors
+    }
+}
+
+/// The time of blocks, with everything between their slices, and the time that was planned for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BlockTimes {
+    pub time: Nanos,
+    planned: Nanos,
+}
+
+impl BlockTimes {
+    pub fn add(&mut self, time: Nanos, planned: Nanos) {
+        self.time += time;
+        self.planned += planned;
+    }
+
+    /// The time relative to the plan; `None` before any block.
+    pub fn ratio(self) -> Option<f64> {
+        (self.planned > Nanos::ZERO).then(|| self.time.as_secs_f64() / self.planned.as_secs_f64())
+    }
+
+    /// That of several microbenchmarks together.
+    pub fn of(all: &[SliceHistory]) -> Self {
+        all.iter().fold(Self::default(), |mut sum, one| {
+            sum.add(one.block_times.time, one.block_times.planned);
+            sum
+        })
     }
 }
 

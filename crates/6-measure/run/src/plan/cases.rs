@@ -162,7 +162,7 @@ pub(crate) fn start_range(schedule: &Schedule, slice: Nanos) -> (u32, u32) {
 
 /// The number of counted blocks of a start, if there are several starts: it has its share of the
 /// minimum number of blocks, and of half of the budget.
-fn blocks_of_start(schedule: &Schedule, slice: Nanos) -> u32 {
+pub(crate) fn blocks_of_start(schedule: &Schedule, slice: Nanos) -> u32 {
     let share = schedule.budget.as_nanos() / u64::from(2 * schedule.restarts);
     slices_in(share, slice).max(schedule.min_blocks.div_ceil(schedule.restarts))
 }

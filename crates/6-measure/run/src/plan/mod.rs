@@ -2,6 +2,7 @@
 
 pub(crate) mod cases;
 pub(crate) mod disk_space;
+pub(crate) mod elapsed;
 pub(crate) mod stopping_rule;
 
 use dbdyno_spec::experiment::{Candidate, Experiment};
@@ -13,6 +14,7 @@ use crate::plan::cases::{
     slice_length, start_range, training_count, warmup_time,
 };
 use crate::plan::disk_space::DiskSpace;
+use crate::plan::elapsed::{TimeEstimate, of_run};
 use crate::record::settings;
 
 /// The work of a run and its estimated time.
@@ -27,6 +29,8 @@ pub struct RunPlan {
     /// Minimum and maximum measuring time, with warm-up and lead-in, if no event is longer than a
     /// slice. For the insert benchmark, the time of the steps that end by time.
     pub measuring: (Nanos, Nanos),
+    /// Estimated time in all, without builds; `None` for the insert benchmark.
+    pub time: Option<TimeEstimate>,
     /// Estimated disk space for data on this machine, with copies and the logs of private servers.
     pub data_size: Bytes,
     /// Estimated size of tables and indexes on existing servers.
@@ -89,6 +93,10 @@ impl RunPlan {
             slices,
             passes: PassPlan::of(experiment).filter(|_| experiment.insert_benchmark.is_none()),
             measuring,
+            time: experiment
+                .insert_benchmark
+                .is_none()
+                .then(|| of_run(experiment, training_time(experiment))),
             data_size: space.embedded + space.servers,
             data_on_existing_servers: space.existing,
             tables_size: space.tables,
@@ -102,11 +110,17 @@ impl RunPlan {
     }
 }
 
+/// The time of all trainings of the live optimizer.
+fn training_time(experiment: &Experiment) -> Nanos {
+    let instances = instance_count(experiment) as u64;
+    warmup_time(experiment).times(training_count(experiment) * instances)
+}
+
 /// Minimum and maximum number of slices of all cases, and minimum and maximum time.
 fn microbenchmark_work(experiment: &Experiment) -> ((u64, u64), (Nanos, Nanos)) {
     let schedule = &experiment.schedule;
     let instances = instance_count(experiment) as u64;
-    let training = warmup_time(experiment).times(training_count(experiment) * instances);
+    let training = training_time(experiment);
     let mut slices = (0, 0);
     let mut time = (training, training);
     for case in cases(experiment) {

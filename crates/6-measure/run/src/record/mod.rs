@@ -19,6 +19,8 @@ pub(crate) struct Recorder<'a> {
     progress: Progress<'a>,
     cancel: &'a AtomicBool,
     failures: usize,
+    /// Number of times that all instances were restarted in this session.
+    restarts: u32,
 }
 
 /// The stage or microbenchmark in which something failed.
@@ -51,7 +53,7 @@ impl Phase {
 
 impl<'a> Recorder<'a> {
     pub const fn new(results: RunWriter, progress: Progress<'a>, cancel: &'a AtomicBool) -> Self {
-        Self { results, progress, cancel, failures: 0 }
+        Self { results, progress, cancel, failures: 0, restarts: 0 }
     }
 
     /// Whether the user asked to stop.
@@ -69,6 +71,10 @@ impl<'a> Recorder<'a> {
         self.failures
     }
 
+    pub const fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
     pub fn report(&self, event: RunEvent<'_>) {
         (self.progress)(event);
     }
@@ -79,7 +85,8 @@ impl<'a> Recorder<'a> {
     }
 
     /// Reports that all instances are being restarted.
-    pub fn restart(&self, words: &'static str) {
+    pub fn restart(&mut self, words: &'static str) {
+        self.restarts += 1;
         self.report(RunEvent::Restart(words));
     }
 

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use dbdyno_machine::IdlePreventer;
+use dbdyno_machine::{IdlePreventer, clock};
 use dbdyno_results::StateSnapshotRecord;
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_units::Nanos;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::schedule::start_order;
 use dbdyno_workloads::definition::Stage;
@@ -14,15 +13,20 @@ use crate::candidates::ResolvedCandidate;
 use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, KeptCopy, in_order, running};
-use crate::measure::{MicrobenchmarkRun, NumberedCase};
+use crate::measure::slice_history::BlockTimes;
+use crate::measure::{MicrobenchmarkRun, NumberedCase, relative_time};
 use crate::plan::cases::{
-    MicrobenchmarkCase, block_range, block_time, cases, first_pass, has_passes, instance_count,
-    interleaved_sets, segments, shrinks_repeatedly, slice_length, training_case,
+    MicrobenchmarkCase, cases, first_pass, has_passes, instance_count, interleaved_sets, segments,
+    shrinks_repeatedly, slice_length, training_case,
 };
+use crate::plan::elapsed::{CaseLeft, TimeEstimate, TimeRange, time_left};
 use crate::record::Phase;
 use crate::session::Session;
 use crate::session::progress::{InterimEstimate, RunEvent};
 use crate::training::live::LiveTraining;
+
+/// How many times the planned time is much longer.
+const MUCH_LONGER: f64 = 1.4;
 
 impl Session<'_> {
     /// Starts the instances and measures all microbenchmarks that are not done.
@@ -37,12 +41,15 @@ impl Session<'_> {
             candidates.into_iter().map(|candidate| Instance::new(context, candidate)).collect();
         let order = start_order(self.experiment.seed, None, 0, instances.len());
         let all = in_order(&mut instances, &order);
+        let starting = clock::monotonic();
         self.recorder
             .each(all, &Phase::of_session("starting"), |_, instance| instance.start(context))?;
         for (number, instance) in instances.iter().enumerate() {
             self.store_reported(number, instance)?;
         }
         self.check_statements(&mut instances)?;
+        self.starts.add(clock::monotonic() - starting, 1);
+        self.report_if_longer();
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
         self.recorder.results.update_session(&self.record)?;
         self.store_state_snapshots(&mut instances, "at the start of the session")?;
@@ -117,6 +124,9 @@ impl Session<'_> {
         // Otherwise others change the data between two starts.
         let alone = runs.len() == 1;
         for pass in 0.. {
+            let (began, measured) =
+                (clock::monotonic(), BlockTimes::of(&self.state.histories).time);
+            let restarts = self.recorder.restarts();
             let Some(first_left) = runs.iter().find(|run| !run.is_complete()) else { break };
             let restores = pass > 0 && alone && self.keeps_copy(first_left.first().case);
             if pass > 0 {
@@ -142,7 +152,7 @@ impl Session<'_> {
                     run.copy(KeptCopy::Keep, instances, histories, &mut self.recorder)?;
                 }
                 self.report_visit(id as usize + 1, all.len(), run);
-                let time_after = self.time_after(all, run.cases);
+                let time_after = self.time_left(all, run.cases).total();
                 let histories = &mut self.state.histories;
                 let measured =
                     run.measure_start(time_after, instances, histories, &mut self.recorder);
@@ -171,6 +181,11 @@ impl Session<'_> {
                     }
                 }
                 self.store_elapsed()?;
+            }
+            let restarts = self.recorder.restarts() - restarts;
+            if restarts > 0 {
+                let measured = BlockTimes::of(&self.state.histories).time - measured;
+                self.starts.add((clock::monotonic() - began).saturating_sub(measured), restarts);
             }
         }
         Ok(())
@@ -212,7 +227,7 @@ impl Session<'_> {
             if has_passes(self.experiment) { self.experiment.schedule.restarts } else { 1 };
         let pass = if planned > 1 { run.complete_starts(&self.state.histories) + 1 } else { 1 };
         tracing::info!(number, of, name, pass, "measuring a microbenchmark");
-        let passes = (pass, planned.max(pass));
+        let passes = (pass, if planned > 1 { planned } else { 0 });
         self.recorder.report(RunEvent::Microbenchmark { number, of, name, passes });
     }
 
@@ -221,7 +236,7 @@ impl Session<'_> {
         instances: &[Instance],
         (number, of): (usize, usize),
         case: &MicrobenchmarkCase,
-        time_left: Nanos,
+        time_left: TimeRange,
     ) {
         let name = &case.title(self.experiment);
         let rule = &self.state.histories[number - 1].rule;
@@ -288,24 +303,30 @@ impl Session<'_> {
         self.recorder.each(running(instances), &phase, |_, instance| work(instance))
     }
 
-    /// Maximum time of all cases that are not done, except these.
-    fn time_after(&self, all: &[MicrobenchmarkCase], except: &[NumberedCase<'_>]) -> Nanos {
-        let schedule = &self.experiment.schedule;
-        let instances = instance_count(self.experiment) as u64;
-        let is_left = |index: &usize| {
-            !self.state.done[*index] && except.iter().all(|one| one.id as usize != *index)
-        };
-        let left = (0..all.len()).filter(is_left);
-        left.map(|index| {
-            let rule = &self.state.histories[index].rule;
-            if let Some(left) = rule.time_left_of_extension() {
-                return left;
-            }
+    /// The time that is left, without the blocks of these cases.
+    fn time_left(&self, all: &[MicrobenchmarkCase], except: &[NumberedCase<'_>]) -> TimeEstimate {
+        let (experiment, histories) = (self.experiment, &self.state.histories);
+        let schedule = &experiment.schedule;
+        let instances = instance_count(experiment) as u64;
+        let left = |index: usize| {
             let slice = slice_length(schedule, &all[index].microbenchmark);
-            let (_, most) = block_range(schedule, slice);
-            block_time(schedule, slice, most.saturating_sub(rule.blocks()), instances)
-        })
-        .sum()
+            let left = CaseLeft::of(schedule, slice, &histories[index].rule, instances);
+            let is_left_out = except.iter().any(|one| one.id as usize == index);
+            let blocks = if is_left_out { (0, 0) } else { left.blocks };
+            (!self.state.done[index]).then_some(CaseLeft { blocks, ..left })
+        };
+        let start = self.starts.mean().unwrap_or_default();
+        time_left(experiment, all, start, left, |index| relative_time(histories, index))
+    }
+
+    /// Reports the time that is left if loading and starting show that the run takes much longer than was planned.
+    fn report_if_longer(&self) {
+        let Some(planned) = self.planned else { return };
+        let left = self.time_left(&cases(self.experiment), &[]);
+        let most = left.total().most + (clock::monotonic() - self.loading_began);
+        if most.as_secs_f64() > MUCH_LONGER * planned.total().most.as_secs_f64() {
+            self.recorder.report(RunEvent::Longer(&left));
+        }
     }
 }
 

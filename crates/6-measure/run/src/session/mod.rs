@@ -26,6 +26,8 @@ use crate::instance::cpus::allowed_cpus;
 use crate::instance::{Instance, data};
 use crate::measure::checks::with_lines;
 use crate::options::Options;
+use crate::plan::RunPlan;
+use crate::plan::elapsed::TimeEstimate;
 use crate::record::{Phase, Recorder, candidate_record};
 use crate::session::extension::Extension;
 use crate::session::progress::{Outcome, RunEvent};
@@ -92,6 +94,26 @@ enum MeasurementEnd {
     Incomplete,
 }
 
+/// How long it took to start all instances, with stopping them and settling their data.
+#[derive(Clone, Copy, Debug, Default)]
+struct Starts {
+    time: Nanos,
+    count: u32,
+}
+
+impl Starts {
+    fn add(&mut self, time: Nanos, count: u32) {
+        self.time += time;
+        self.count += count;
+    }
+
+    /// `None` before the first one.
+    fn mean(self) -> Option<Nanos> {
+        let count = u64::from(self.count);
+        (count > 0).then(|| Nanos::from_nanos(self.time.as_nanos() / count))
+    }
+}
+
 /// One uninterrupted part of a run.
 struct Session<'a> {
     experiment: &'a Experiment,
@@ -104,6 +126,11 @@ struct Session<'a> {
     /// Whether the data of earlier sessions must not be used.
     needs_new_data: bool,
     started: Nanos,
+    /// How long the session was estimated to take; `None` if this is unknown.
+    planned: Option<TimeEstimate>,
+    /// When all builds were there and loading began.
+    loading_began: Nanos,
+    starts: Starts,
     cpus: CpuAssignment,
     /// CPUs that are kept from idling while microbenchmarks run.
     idle_prevention: CpuSet,
@@ -125,6 +152,7 @@ impl<'a> Session<'a> {
             return self.complete();
         }
         self.check_before_work()?;
+        self.report_planned();
         let trainer = PgoTrainer {
             experiment,
             directory: self.recorder.results.directory().clone(),
@@ -187,6 +215,16 @@ impl<'a> Session<'a> {
         if failures.is_empty() { Ok(()) } else { Err(RunError::access(&failures)) }
     }
 
+    /// Reports the estimated time of a new run. That of a resumed one is known once its instances have started.
+    fn report_planned(&mut self) {
+        if self.extension.is_none() && !self.state.has_measured() {
+            self.planned = RunPlan::of(self.experiment).time;
+        }
+        if let Some(planned) = &self.planned {
+            self.recorder.report(RunEvent::Planned(planned));
+        }
+    }
+
     /// Connects to the hosts of private servers, and stores how long answers take from there.
     fn connect_hosts(&mut self) -> Result<Hosts, RunError> {
         let names: Vec<&str> = self.experiment.hosts.iter().map(|host| &*host.name).collect();
@@ -213,6 +251,7 @@ impl<'a> Session<'a> {
         candidates: Vec<ResolvedCandidate>,
     ) -> Result<MeasurementEnd, RunError> {
         let experiment = self.experiment;
+        self.loading_began = clock::monotonic();
         if experiment.insert_benchmark.is_none() {
             self.prepare_data(context, &candidates)?;
         }

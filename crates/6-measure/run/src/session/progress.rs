@@ -1,8 +1,9 @@
 use dbdyno_results::{OptimizationRecord, Warning};
 use dbdyno_stats::Estimate;
 use dbdyno_types::insert::{Second, StepMeasured};
-use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::Task;
+
+use crate::plan::elapsed::{TimeEstimate, TimeRange};
 
 #[derive(Debug)]
 pub enum RunEvent<'a> {
@@ -14,6 +15,11 @@ pub enum RunEvent<'a> {
     Stage(String),
     /// All instances are being stopped and started again, as these words say. A server may take minutes to stop.
     Restart(&'static str),
+    /// The estimated time of the run, before it starts.
+    Planned(&'a TimeEstimate),
+    /// The instances were started for the first time. What is left by what was measured so far takes much longer than
+    /// was planned.
+    Longer(&'a TimeEstimate),
     /// A step of a bisect starts or has ended.
     BisectStep(String),
     /// A microbenchmark starts, or a pass visits it.
@@ -22,7 +28,7 @@ pub enum RunEvent<'a> {
         number: usize,
         of: usize,
         name: &'a str,
-        /// The number of its pass, from 1, and the number of passes that are planned.
+        /// The number of its pass, from 1, and the least number of passes; 0 if there are none.
         passes: (u32, u32),
     },
     /// A candidate's server was optimized while it ran.
@@ -33,12 +39,10 @@ pub enum RunEvent<'a> {
     Block {
         /// Number of counted blocks so far.
         blocks: u32,
-        /// Maximum number of blocks.
-        at_most: u32,
         /// The candidates' relative QPS so far.
         estimates: &'a [InterimEstimate<'a>],
-        /// Remaining time of the run, at most.
-        time_left: Nanos,
+        /// Estimated time that is left of the run.
+        time_left: TimeRange,
     },
     MicrobenchmarkDone {
         /// Its number, from 1.
@@ -48,8 +52,8 @@ pub enum RunEvent<'a> {
         blocks: u32,
         /// The candidates' relative QPS so far.
         estimates: &'a [InterimEstimate<'a>],
-        /// Remaining time of the run, at most.
-        time_left: Nanos,
+        /// Estimated time that is left of the run.
+        time_left: TimeRange,
     },
     /// A step of the insert benchmark starts.
     InsertStep {

@@ -16,7 +16,7 @@ use crate::record::{Recorder, settings};
 use crate::session::insert_benchmark::plan_record;
 use crate::session::progress::RunEvent;
 use crate::session::resume::RunState;
-use crate::session::{Options, Session};
+use crate::session::{Options, Session, Starts};
 
 /// How long the load of the machine is observed before a run.
 const LOAD_OBSERVATION: Duration = Duration::from_millis(500);
@@ -72,6 +72,9 @@ impl<'a> Session<'a> {
             extension: None,
             needs_new_data: false,
             started,
+            planned: None,
+            loading_began: started,
+            starts: Starts::default(),
             cpus,
             idle_prevention,
         })

@@ -77,12 +77,15 @@ fn plan(experiment: &Experiment) -> String {
     let (shortest, longest) = plan.measuring;
     let measuring = format!(
         "{} instances, {fewest} to {most} slices after warm-up, {shortest} to {longest} of \
-         measuring (more if an event is longer than a slice), plus loading and any builds that \
-         are not cached.",
+         measuring (more if an event is longer than a slice).",
         plan.instances,
     );
     text.push('\n');
     output::wrapped(&mut text, "Plan: ", &measuring);
+    if let Some(time) = &plan.time {
+        let time = format!("{time}, plus builds that are not cached.");
+        output::wrapped(&mut text, "Time: ", &time);
+    }
     output::wrapped(&mut text, "Data: ", &format!("{}.", data(&plan)));
     if let Some(passes) = &plan.passes {
         output::wrapped(&mut text, "Passes: ", &pass_plan(passes, &plan));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_fleet::{FleetRecord, TaskStatus, lines, totals};
 use dbdyno_results::OptimizationRecord;
-use dbdyno_run::{InsertPlace, InterimEstimate, RunEvent};
+use dbdyno_run::{InsertPlace, InterimEstimate, RunEvent, TimeRange};
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_units::{Nanos, Qps, Share};
 use dbdyno_workloads::insert::Task;
@@ -29,6 +29,8 @@ pub struct Display {
     minute_lines: Option<MinuteLines>,
     /// When the display started, until the first ratio was printed; `None` if it is not to be.
     before_first_ratio: Mutex<Option<Instant>>,
+    /// Whether to say how long the run takes before it starts.
+    announces: bool,
 }
 
 impl Display {
@@ -36,12 +38,18 @@ impl Display {
     pub fn new() -> Self {
         let bar = super::status_line();
         let minute_lines = (!stderr().is_terminal()).then(|| MinuteLines::start(super::plain_line));
-        Self { bar, minute_lines, before_first_ratio: Mutex::new(None) }
+        Self { bar, minute_lines, before_first_ratio: Mutex::new(None), announces: false }
     }
 
-    /// The same; also prints a line when there is a first ratio.
+    /// The same; also prints how long the run takes.
+    pub fn with_plan() -> Self {
+        Self { announces: true, ..Self::new() }
+    }
+
+    /// The same; also prints how long the run takes, and a line when there is a first ratio.
     pub fn with_first_ratio() -> Self {
-        Self { before_first_ratio: Mutex::new(Some(Instant::now())), ..Self::new() }
+        let before_first_ratio = Mutex::new(Some(Instant::now()));
+        Self { before_first_ratio, ..Self::with_plan() }
     }
 
     pub fn show(&self, event: &RunEvent<'_>) {
@@ -62,19 +70,19 @@ impl Display {
                 self.bar.enable_steady_tick(TICK);
             }
             RunEvent::BisectStep(line) => self.line(line),
-            RunEvent::Microbenchmark { number, of, name, passes: (pass, passes) } => {
-                let pass =
-                    if *passes > 1 { format!(", pass {pass}/{passes}") } else { String::new() };
-                self.status(format!("[{number}/{of}] {name}{pass}: warming up"));
+            RunEvent::Planned(planned) if self.announces => self.line(&planned.to_string()),
+            RunEvent::Longer(left) if self.announces => self.line(&format!(
+                "loading and starting takes longer than is typical; left in all: {left}"
+            )),
+            RunEvent::Planned(_) | RunEvent::Longer(_) => {}
+            RunEvent::Microbenchmark { number, of, name, passes } => {
+                self.status(format!("[{number}/{of}] {name}{}: warming up", pass(*passes)));
             }
-            RunEvent::Block { blocks, at_most, estimates, time_left } => {
+            RunEvent::Block { blocks, estimates, time_left } => {
                 let head = self.head();
                 self.first_ratio(&head, estimates);
                 let ratios = ratios(estimates);
-                self.status(format!(
-                    "{head}: {ratios}block {blocks}/{at_most}, at most {} left",
-                    coarse(*time_left)
-                ));
+                self.status(format!("{head}: {ratios}block {blocks}, {}", left_in_all(time_left)));
             }
             RunEvent::MicrobenchmarkDone { number, of, name, blocks, estimates, time_left } => {
                 let mut text = format!("[{number:>2}/{of}] {name:<34} {blocks:>3} blocks");
@@ -89,7 +97,7 @@ impl Display {
                     }
                 }
                 self.line(&text);
-                self.status(format!("[{number}/{of}] at most {} left", coarse(*time_left)));
+                self.status(format!("[{number}/{of}] done: {}", left_in_all(time_left)));
             }
             RunEvent::InsertStep { at, task } => {
                 self.status(format!("{}: {}", step(at), task.describe(false)));
@@ -255,6 +263,19 @@ fn result(measured: &StepMeasured) -> String {
     text
 }
 
+/// A pass, such as `, pass 3 of 6 or more`: the number of passes depends on the intervals.
+fn pass((pass, least): (u32, u32)) -> String {
+    match least {
+        0 => String::new(),
+        least if pass <= least => format!(", pass {pass} of {least} or more"),
+        _ => format!(", pass {pass}"),
+    }
+}
+
+fn left_in_all(left: &TimeRange) -> String {
+    format!("about {left} left in all")
+}
+
 /// The ratios so far, that of the control last.
 fn ratios(estimates: &[InterimEstimate<'_>]) -> String {
     let known = estimates.iter().filter_map(|one| Some((one.candidate, one.estimate?)));
@@ -375,12 +396,17 @@ impl State {
         self.printed = now;
         let elapsed = Nanos::from_secs(now.saturating_duration_since(self.since).as_secs());
         let status = &self.status;
-        (!status.is_empty()).then(|| format!("{status} ({elapsed} so far)"))
+        (!status.is_empty()).then(|| format!("{status} ({elapsed} of this {})", stage(status).1))
     }
 }
 
-fn stage(status: &str) -> &str {
-    status.split(": ").next().unwrap_or_default()
+/// What a status is about, and its kind. In a pass, microbenchmarks follow each other quickly.
+fn stage(status: &str) -> (&str, &'static str) {
+    let head = status.split(": ").next().unwrap_or_default();
+    match head.split_once(", pass ") {
+        Some((_, pass)) => (pass, "pass"),
+        None => (head, "step"),
+    }
 }
 
 /// Lines of a terminal of unknown height.
@@ -523,17 +549,29 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut state = State::new(start);
         assert_eq!(state.due(at(60)), None, "there is no status yet");
-        state.set_status("[1/2] scan: block 3/90", at(70));
+        state.set_status("[1/2] scan: block 3", at(70));
         assert_eq!(state.due(at(119)), None);
-        state.set_status("[1/2] scan: block 9/90", at(125));
-        assert_eq!(state.due(at(130)).unwrap(), "[1/2] scan: block 9/90 (60 s so far)");
+        state.set_status("[1/2] scan: block 9", at(125));
+        let line = state.due(at(130)).unwrap();
+        assert_eq!(line, "[1/2] scan: block 9 (60 s of this step)");
         assert_eq!(state.due(at(131)), None);
         state.printed = at(150);
         assert_eq!(state.due(at(200)), None, "another line was printed");
         state.set_status("settling", at(205));
-        assert_eq!(state.due(at(210)).unwrap(), "settling (5 s so far)");
+        assert_eq!(state.due(at(210)).unwrap(), "settling (5 s of this step)");
+        state.set_status("[1/2] scan, pass 2 of 6 or more: block 9", at(215));
+        state.set_status("[2/2] point, pass 2 of 6 or more: block 3", at(250));
+        let line = state.due(at(300)).unwrap();
+        assert!(line.ends_with("block 3 (85 s of this pass)"), "{line}");
         state.is_stopped = true;
         assert_eq!(state.due(at(900)), None);
+    }
+
+    #[test]
+    fn number_of_passes_is_not_claimed_to_be_known() {
+        assert_eq!(pass((1, 0)), "");
+        assert_eq!(pass((3, 6)), ", pass 3 of 6 or more");
+        assert_eq!(pass((7, 6)), ", pass 7");
     }
 
     #[test]

@@ -1,0 +1,340 @@
+//! How long a run takes, by what the time is spent on.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::Add;
+
+use dbdyno_spec::experiment::{Candidate, Experiment, Schedule, System};
+use dbdyno_types::server::ServerSystem;
+use dbdyno_units::{Bytes, Nanos};
+
+use crate::plan::cases::{
+    MicrobenchmarkCase, block_range, block_time, blocks_of_start, cases, instance_count,
+    interleaved_sets, segments, slice_length, start_range,
+};
+use crate::plan::disk_space::DiskSpace;
+use crate::plan::stopping_rule::StoppingRule;
+
+/// The time if all intervals become narrow as early as possible, and if none does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeRange {
+    pub least: Nanos,
+    pub most: Nanos,
+}
+
+impl TimeRange {
+    pub const fn exactly(time: Nanos) -> Self {
+        Self { least: time, most: time }
+    }
+}
+
+impl Add for TimeRange {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { least: self.least + other.least, most: self.most + other.most }
+    }
+}
+
+impl Sum for TimeRange {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Add::add)
+    }
+}
+
+/// Rounded, as it is an estimate: `50 s`, `2 to 4 min`, `40 s to 3 min`.
+impl fmt::Display for TimeRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((least, unit_of_least), (most, unit)) = (rounded(self.least), rounded(self.most));
+        if least == most && unit_of_least == unit {
+            write!(f, "{most} {unit}")
+        } else if unit_of_least == unit {
+            write!(f, "{least} to {most} {unit}")
+        } else {
+            write!(f, "{least} {unit_of_least} to {most} {unit}")
+        }
+    }
+}
+
+/// A time with about as many digits as an estimate has, and its unit.
+fn rounded(time: Nanos) -> (f64, &'static str) {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..10.0 => (seconds.ceil().max(1.0), "s"),
+        10.0..100.0 => ((seconds / 5.0).round() * 5.0, "s"),
+        100.0..300.0 => ((seconds / 30.0).round() / 2.0, "min"),
+        300.0..5700.0 => ((seconds / 60.0).round(), "min"),
+        _ => ((seconds / 360.0).round() / 10.0, "h"),
+    }
+}
+
+/// An estimate of the time of a run, or of what is left of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeEstimate {
+    /// Blocks, with warm-up and lead-in.
+    pub measuring: TimeRange,
+    /// Starting all instances, which then read their tables, and stopping them.
+    pub starts: TimeRange,
+    pub loading: Nanos,
+}
+
+impl TimeEstimate {
+    pub fn total(&self) -> TimeRange {
+        self.measuring + self.starts + TimeRange::exactly(self.loading)
+    }
+}
+
+/// `about 3 to 5 min: 2 to 3 min measuring, 60 s to 2 min starts, 15 s loading`.
+impl fmt::Display for TimeEstimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "about {}: {} measuring", self.total(), self.measuring)?;
+        let loading = TimeRange::exactly(self.loading);
+        for (time, what) in [(self.starts, "starts"), (loading, "loading")] {
+            if time.most >= Nanos::from_secs(1) {
+                write!(f, ", {time} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the plan of a run cannot know. The typical values are of an idle machine with an SSD; a session replaces them
+/// by what it has measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Costs {
+    /// Starting all instances once.
+    pub start: Nanos,
+    pub loading: Nanos,
+}
+
+/// Typical times to start and stop a server, and to create an empty one and to start it for loading.
+const fn of_server(system: ServerSystem) -> (Nanos, Nanos) {
+    let [start, create] = match system {
+        ServerSystem::MariaDb => [1200, 3000],
+        ServerSystem::MySql => [2500, 8000],
+        ServerSystem::PostgreSql => [700, 2500],
+    };
+    (Nanos::from_millis(start), Nanos::from_millis(create))
+}
+
+/// Opening a library, or connecting to a server.
+const OPENING: Nanos = Nanos::from_millis(50);
+
+/// Bytes per second of tables that are loaded, and that are read after a start or copied.
+const LOADED: f64 = 30e6;
+const READ: f64 = 500e6;
+
+fn at_rate(size: Bytes, per_second: f64) -> Nanos {
+    Nanos::from_secs_f64(size.as_bytes() as f64 / per_second)
+}
+
+impl Costs {
+    pub fn typical(experiment: &Experiment) -> Self {
+        let space = DiskSpace::of(experiment);
+        let tables = space.tables + space.existing;
+        let candidates = &experiment.candidates;
+        let baseline = candidates.iter().find(|one| one.name == experiment.baseline);
+        let control = baseline.filter(|_| experiment.control);
+        let start = |one: &Candidate| match &one.system {
+            System::Private(server) => of_server(server.system).0,
+            System::Sqlite { .. } | System::Existing(_) => OPENING,
+        };
+        let starts: Nanos = candidates.iter().chain(control).map(start).sum();
+        // Data of one kind is loaded once, and copied.
+        let mut kinds: Vec<&System> = Vec::new();
+        let mut create = Nanos::ZERO;
+        for one in candidates.iter().chain(control) {
+            if kinds.iter().any(|other| is_same_kind(other, &one.system)) {
+                continue;
+            }
+            kinds.push(&one.system);
+            if let System::Private(server) = &one.system {
+                create += of_server(server.system).1;
+            }
+        }
+        let part = kinds.len() as f64 / instance_count(experiment) as f64;
+        let loaded = Bytes::from_bytes((tables.as_bytes() as f64 * part) as u64);
+        Self {
+            start: starts + at_rate(tables, READ),
+            loading: create + at_rate(loaded, LOADED) + at_rate(tables, READ),
+        }
+    }
+}
+
+/// Whether the data of one is probably copied from the other: few settings change the files.
+fn is_same_kind(one: &System, other: &System) -> bool {
+    match (one, other) {
+        (System::Sqlite { .. }, System::Sqlite { .. }) => true,
+        (System::Private(a), System::Private(b)) => {
+            (a.system, a.engine, &a.program, &a.release, &a.host)
+                == (b.system, b.engine, &b.program, &b.release, &b.host)
+        }
+        _ => false,
+    }
+}
+
+/// What is left of a case that is not done: least and most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CaseLeft {
+    pub blocks: (u32, u32),
+    /// With the one in which it is measured now.
+    pub starts: (u32, u32),
+}
+
+impl CaseLeft {
+    pub fn of(schedule: &Schedule, slice: Nanos, rule: &StoppingRule, instances: u64) -> Self {
+        if let Some(left) = rule.time_left_of_extension() {
+            let blocks = left.as_nanos().div_ceil((slice.as_nanos() * instances).max(1));
+            let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+            let starts = match schedule.restarts {
+                1 => 1,
+                _ => blocks.div_ceil(blocks_of_start(schedule, slice)),
+            };
+            return Self { blocks: (blocks, blocks), starts: (starts, starts) };
+        }
+        let left = |(least, most): (u32, u32), done: u32| {
+            (least.saturating_sub(done), most.saturating_sub(done))
+        };
+        Self {
+            blocks: left(block_range(schedule, slice), rule.blocks()),
+            starts: left(start_range(schedule, slice), rule.complete_starts()),
+        }
+    }
+
+    /// The time of the blocks.
+    pub fn time(&self, schedule: &Schedule, slice: Nanos, instances: u64) -> TimeRange {
+        let time = |blocks| match blocks {
+            0 => Nanos::ZERO,
+            blocks => block_time(schedule, slice, blocks, instances),
+        };
+        TimeRange { least: time(self.blocks.0), most: time(self.blocks.1) }
+    }
+}
+
+/// The time that cases need, which are done if `left` is `None`, without the start of instances that are running or
+/// start anyway. `relative` is the time of the blocks of a case, relative to
+/// the plan.
+pub(crate) fn time_left(
+    experiment: &Experiment,
+    all: &[MicrobenchmarkCase],
+    start: Nanos,
+    left: impl Fn(usize) -> Option<CaseLeft>,
+    relative: impl Fn(usize) -> f64,
+) -> TimeEstimate {
+    let schedule = &experiment.schedule;
+    let instances = instance_count(experiment) as u64;
+    let sets = interleaved_sets(experiment, all);
+    let mut estimate = TimeEstimate::default();
+    for segment in segments(experiment, all, &sets) {
+        let is_shared = segment.len() > 1;
+        let (mut passes, mut copied) = ((0, 0), 0);
+        for index in segment.flat_map(|set| sets[set].clone()) {
+            let Some(left) = left(index) else { continue };
+            let microbenchmark = &all[index].microbenchmark;
+            let time = left.time(schedule, slice_length(schedule, microbenchmark), instances);
+            estimate.measuring = estimate.measuring + times(time, relative(index));
+            passes = (left.starts.0.max(passes.0), left.starts.1.max(passes.1));
+            copied += u32::from(is_shared && microbenchmark.shrinks_tables());
+        }
+        // The first pass uses instances that are running. Data is copied before, and the copy restored.
+        let starts = |passes: u32| {
+            let starts = (passes * (1 + 2 * copied)).saturating_sub(1);
+            start.times(u64::from(starts))
+        };
+        let starts = TimeRange { least: starts(passes.0), most: starts(passes.1) };
+        estimate.starts = estimate.starts + starts;
+    }
+    estimate
+}
+
+pub(crate) fn times(time: TimeRange, factor: f64) -> TimeRange {
+    let scaled = |time: Nanos| Nanos::from_secs_f64(time.as_secs_f64() * factor);
+    TimeRange { least: scaled(time.least), most: scaled(time.most) }
+}
+
+/// The time of a whole run, without builds.
+pub(crate) fn of_run(experiment: &Experiment, training: Nanos) -> TimeEstimate {
+    let (schedule, all) = (&experiment.schedule, cases(experiment));
+    let instances = instance_count(experiment) as u64;
+    let costs = Costs::typical(experiment);
+    let rule = StoppingRule::default();
+    let left = |index: usize| {
+        let slice = slice_length(schedule, &all[index].microbenchmark);
+        Some(CaseLeft::of(schedule, slice, &rule, instances))
+    };
+    let mut estimate = time_left(experiment, &all, costs.start, left, |_| 1.0);
+    estimate.measuring = estimate.measuring + TimeRange::exactly(training);
+    estimate.starts = estimate.starts + TimeRange::exactly(costs.start);
+    estimate.loading = costs.loading;
+    estimate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_are_rounded() {
+        let shown = |least: u64, most: u64| {
+            let [least, most] = [least, most].map(Nanos::from_millis);
+            TimeRange { least, most }.to_string()
+        };
+        assert_eq!(shown(0, 300), "1 s");
+        assert_eq!(shown(47_700, 52_000), "50 s");
+        assert_eq!(shown(12_000, 48_000), "10 to 50 s");
+        assert_eq!(shown(62_000, 131_000), "60 s to 2 min");
+        assert_eq!(shown(149_000, 610_000), "2.5 to 10 min");
+        assert_eq!(shown(5_700_000, 9_000_000), "1.6 to 2.5 h");
+    }
+
+    fn experiment(more: &str, candidates: &str) -> Experiment {
+        let text = format!("name = \"test\"\nbaseline = \"a\"\n{more}\n{candidates}");
+        dbdyno_spec::parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    #[test]
+    fn plan_says_what_the_time_is_spent_on() {
+        let servers = "[[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
+                       [[candidate]]\nname = \"b\"\nsystem = \"postgresql\"\n";
+        let schedule = "[schedule]\nbudget = \"12s\"\nslice = \"5ms\"\nrestarts = 6\n\
+                        [workload]\nrows = 20_000\n\
+                        microbenchmarks = [\"point-query.pre_range=100\"]\n";
+        let estimate = of_run(&experiment(schedule, servers), Nanos::ZERO);
+        // 200 blocks of 10 ms in each of 6 to 12 starts, with two of warm-up, on three instances.
+        let measured = |starts: u64| Nanos::from_millis(202 * 10 * 3 * starts);
+        assert_eq!(estimate.measuring, TimeRange { least: measured(6), most: measured(12) });
+        let TimeRange { least, most } = estimate.starts;
+        assert_eq!(least.times(2), most);
+        assert!(least > Nanos::from_secs(6 * 3) && estimate.loading > Nanos::from_secs(5));
+        let text = estimate.to_string();
+        assert!(text.starts_with("about ") && text.contains(" starts, "), "{text}");
+
+        let sqlite = "[[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\n\
+                      [[candidate]]\nname = \"b\"\nsystem = \"sqlite\"\n";
+        let estimate = of_run(&experiment(schedule, sqlite), Nanos::ZERO);
+        assert!(estimate.starts.most < Nanos::from_secs(3), "{estimate}");
+    }
+
+    #[test]
+    fn what_is_done_is_not_left() {
+        let servers = "[[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
+                       [[candidate]]\nname = \"b\"\nsystem = \"mariadb\"\n";
+        let workload = "[workload]\nmicrobenchmarks = [\"point-query.pre*\", \"update-index*\"]\n";
+        let experiment = experiment(workload, servers);
+        let all = cases(&experiment);
+        let start = Nanos::from_secs(10);
+        let left_of = |reads: Option<CaseLeft>, writes: Option<CaseLeft>| {
+            time_left(&experiment, &all, start, |index| [reads, writes][index], |_| 2.0)
+        };
+        assert_eq!(left_of(None, None), TimeEstimate::default());
+        let last = CaseLeft { blocks: (0, 0), starts: (1, 1) };
+        assert_eq!(left_of(Some(last), None), TimeEstimate::default());
+        let writes = CaseLeft { blocks: (1, 2), starts: (3, 5) };
+        let left = left_of(Some(last), Some(writes));
+        let [two, four] = [2, 4].map(|starts| start.times(starts));
+        assert_eq!(left.starts, TimeRange { least: two, most: four });
+        // A block of writes and two of warm-up, with lead-in, at half the speed.
+        let least = Nanos::from_millis(1125 * 3 * 3 * 2);
+        assert_eq!(left.measuring.least, least);
+    }
+}
