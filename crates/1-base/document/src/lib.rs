@@ -28,4 +28,4 @@ mod values;
 pub use document::{Document, without_passwords};
 pub use problem::{Problem, Problems, Span, Spanned, did_you_mean, nearest};
 pub use table::{Number, Scalar, Setting, SettingList, Table};
-pub use values::{BadValue, parse_duration, parse_share, parse_size};
+pub use values::{BadValue, parse_count, parse_duration, parse_share, parse_size};

@@ -65,6 +65,15 @@ const SIZE: Kind = Kind {
     foreign: &[("K", "KiB"), ("M", "MiB"), ("G", "GiB"), ("T", "TiB")],
 };
 
+const COUNT: Kind = Kind {
+    name: "a count",
+    of: "a count",
+    example: "100k",
+    units: &[("k", 1e3), ("K", 1e3), ("M", 1e6)],
+    listed: "k and M",
+    foreign: &[("m", "M"), ("mio", "M")],
+};
+
 const SHARE: Kind = Kind {
     name: "a percentage",
     of: "a percentage",
@@ -88,6 +97,28 @@ pub fn parse_duration(text: &str) -> Result<Nanos, BadValue> {
 /// Not a number, missing or unknown unit, or more than 2^64 bytes.
 pub fn parse_size(text: &str) -> Result<Bytes, BadValue> {
     SIZE.whole(text).map(Bytes::from_bytes)
+}
+
+/// A count such as `20000`, `20_000`, `100k` or `1.5M`.
+///
+/// # Errors
+/// Not a whole number, an unknown unit, or 2^64 and more.
+pub fn parse_count(text: &str) -> Result<u64, BadValue> {
+    let digits = text.replace('_', "");
+    if let Ok(count) = digits.parse() {
+        return Ok(count);
+    }
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if is_number { f64::INFINITY } else { COUNT.parse(&digits)? };
+    if number >= u64::MAX as f64 {
+        let help = format!("the most that can be counted is {}", u64::MAX);
+        return Err(BadValue::new(format!("`{text}` is too much"), help));
+    }
+    // 1.001k is not exactly 1001.
+    if (number - number.round()).abs() > 1e-9 * number {
+        return Err(BadValue::new(format!("`{text}` is not a whole number"), "write it as `100k`"));
+    }
+    Ok(number.round() as u64)
 }
 
 /// A percentage such as `0.5%`.
@@ -177,6 +208,34 @@ mod tests {
         assert_eq!(parse_size("1.5GiB"), Ok(Bytes::from_mib(1536)));
         assert_eq!(parse_share("0.5%"), Ok(Share::from_percent(0.5)));
         assert_eq!(parse_share("12 %"), Ok(Share::from_percent(12.0)));
+    }
+
+    #[test]
+    fn counts_are_parsed() {
+        for (text, count) in [
+            ("0", 0),
+            ("20_000", 20_000),
+            ("100k", 100_000),
+            ("100K", 100_000),
+            ("2M", 2_000_000),
+            ("1.5M", 1_500_000),
+            ("1.001k", 1_001),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(parse_count(text), Ok(count), "{text}");
+        }
+        for (text, message, help) in [
+            ("many", "`many` is not a count", "write it as `100k`"),
+            ("-5", "`-5` is not a count", "write it as `100k`"),
+            ("", "`` is not a count", "write it as `100k`"),
+            ("1.5", "`1.5` has no unit", "write a count as `100k`; units are k and M"),
+            ("1.0005k", "`1.0005k` is not a whole number", "write it as `100k`"),
+            ("2m", "`m` is not a unit of a count", "did you mean `2M`? units are k and M"),
+            ("18446744073709551616", "`18446744073709551616` is too much", "18446744073709551615"),
+        ] {
+            let bad = parse_count(text).unwrap_err();
+            assert!(bad.message == message && bad.help.contains(help), "{bad:?}");
+        }
     }
 
     #[test]

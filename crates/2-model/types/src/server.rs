@@ -55,6 +55,18 @@ impl ServerSystem {
         }
     }
 
+    /// The series of the server in a suite of Debian, such as 10.5; `None` if the suite still changes.
+    pub fn series_in(self, suite: &str) -> Option<&'static str> {
+        let mut all = self.facts().series.iter();
+        all.find(|(name, _)| *name == suite).map(|(_, version)| *version)
+    }
+
+    /// The suite of Debian with this series of the server.
+    pub fn suite_with(self, series: &str) -> Option<&'static str> {
+        let mut all = self.facts().series.iter();
+        all.find(|(_, version)| *version == series).map(|(name, _)| *name)
+    }
+
     /// The storage engines that can be selected; empty if there is no choice.
     pub const fn storage_engines(self) -> &'static [StorageEngine] {
         self.facts().storage_engines
@@ -83,6 +95,8 @@ pub struct SystemFacts {
     storage_engines: &'static [StorageEngine],
     /// The suites of Debian with packages of the server, the oldest first.
     pub suites: &'static [&'static str],
+    /// The series of the server in each suite that has been released: suite and version.
+    series: &'static [(&'static str, &'static str)],
     /// An example of `source` in an experiment.
     pub example_source: &'static str,
     /// How the values false and true are written in its configuration file.
@@ -102,6 +116,7 @@ const MARIADB: SystemFacts = SystemFacts {
     password_in: ("MYSQL_PWD", "~/.my.cnf"),
     storage_engines: ENGINES,
     suites: &SUITES,
+    series: &[("bullseye", "10.5"), ("bookworm", "10.11"), ("trixie", "11.8")],
     example_source: "debian = \"mariadb\", suite = \"bookworm\"",
     booleans: ["OFF", "ON"],
     has_configure: false,
@@ -111,6 +126,7 @@ const MYSQL: SystemFacts = SystemFacts {
     name: "mysql",
     title: "MySQL",
     suites: &["sid"],
+    series: &[],
     example_source: "debian = \"mysql-9.7\", suite = \"sid\"",
     ..MARIADB
 };
@@ -124,6 +140,7 @@ const POSTGRESQL: SystemFacts = SystemFacts {
     password_in: ("PGPASSWORD", "~/.pgpass"),
     storage_engines: &[],
     suites: &SUITES,
+    series: &[("bullseye", "13"), ("bookworm", "15"), ("trixie", "17")],
     example_source: "debian = \"postgresql-15\", suite = \"bookworm\"",
     booleans: ["off", "on"],
     has_configure: true,

@@ -16,6 +16,7 @@ mod key_results;
 pub mod markdown;
 mod metric;
 pub mod model;
+mod option_effects;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 mod sections;
@@ -23,3 +24,4 @@ pub mod terminal;
 mod words;
 
 pub use key_results::conclusions;
+pub use option_effects::{OptionEffect, option_effects};

@@ -28,6 +28,8 @@ pub struct Candidate<'w> {
 pub struct Own {
     pub system: Range<usize>,
     pub release: Option<Range<usize>>,
+    /// The suite of Debian that the release is from.
+    pub suite: Option<&'static str>,
     pub variant: Option<Range<usize>>,
     /// Keys of `[[candidate]]` and their values.
     pub keys: Vec<(Key, Range<usize>, Range<usize>)>,
@@ -122,6 +124,18 @@ impl<'w> Candidate<'w> {
         Some(value)
     }
 
+    /// The version of its release, or the suite of Debian if that has no fixed one.
+    fn release(&self) -> Option<&'w str> {
+        let own = self.own.as_ref()?;
+        let named = self.text(own.release.as_ref()?);
+        match (own.suite, self.system) {
+            (Some(suite), Program::Server(system)) => {
+                Some(system.series_in(suite).unwrap_or(suite))
+            }
+            _ => Some(named),
+        }
+    }
+
     pub fn variant(&self) -> Option<&'w str> {
         self.own.as_ref()?.variant.as_ref().map(|variant| self.text(variant))
     }
@@ -177,7 +191,10 @@ impl<'w> Reader<'w, '_> {
         let system = self.system(name.clone())?;
         let mut own = Own { system: name, ..Own::default() };
         if let Some(at) = at {
-            own.release = self.release(at + 1..first.end, system, installed);
+            let release = at + 1..first.end;
+            if let Some(suite) = self.release(release.clone(), system, installed) {
+                (own.release, own.suite) = (Some(release), suite);
+            }
         }
         for part in parts {
             self.part(part, system, &mut own);
@@ -209,21 +226,22 @@ impl<'w> Reader<'w, '_> {
         found
     }
 
-    /// A release: a suite of Debian, or the name of one that is installed, or of a series, such as `8.0`.
+    /// The suite of Debian of a release: a suite, or the version that a suite has, such as `10.5`. `Some(None)` for
+    /// the name of a release that is installed, or of its series, such as `8.0`.
     fn release(
         &mut self,
         part: Range<usize>,
         system: Program,
         installed: InstalledReleases<'_>,
-    ) -> Option<Range<usize>> {
+    ) -> Option<Option<&'static str>> {
         let name = &self.word.text[part.clone()];
         let Program::Server(system) = system else {
             self.report(part, "SQLite has no releases", "remove it, or set `:source=/its/source`");
             return None;
         };
         let suites = suites(system);
-        if suites.contains(&name) {
-            return Some(part);
+        if let Some(suite) = suites.iter().find(|suite| **suite == name) {
+            return Some(Some(suite));
         }
         let found = installed(system);
         let is_named = |one: &String| {
@@ -231,10 +249,14 @@ impl<'w> Reader<'w, '_> {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
         };
         if found.iter().any(is_named) {
-            return Some(part);
+            return Some(None);
         }
+        if let Some(suite) = system.suite_with(name) {
+            return Some(Some(suite));
+        }
+        let of_debian = suites.iter().flat_map(|suite| [Some(*suite), system.series_in(suite)]);
         let valid: Vec<&str> =
-            found.iter().map(String::as_str).chain(suites.iter().copied()).collect();
+            found.iter().map(String::as_str).chain(of_debian.flatten()).collect();
         let message = match SUITES.contains(&name) {
             true => format!("Debian's {name} has no packages of {}", system.title()),
             false => format!("no release `{name}` of {} is installed", system.title()),
@@ -243,6 +265,13 @@ impl<'w> Reader<'w, '_> {
             Some(near) => format!("did you mean `{near}`? `dbdyno list releases` shows all"),
             None => {
                 let here = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
+                let suites: Vec<String> = suites
+                    .iter()
+                    .map(|suite| match system.series_in(suite) {
+                        Some(series) => format!("{series} ({suite})"),
+                        None => (*suite).to_owned(),
+                    })
+                    .collect();
                 format!("installed: {here}; of Debian: {}", suites.join(", "))
             }
         };
@@ -317,13 +346,43 @@ impl<'w> Reader<'w, '_> {
             let setting = &text[part.clone()];
             let Some(equals) = setting.find('=') else {
                 let message = format!("setting `{setting}` has no value");
-                self.report(part, message, "write `SETTING=VALUE`");
+                let help = match own.settings.last() {
+                    Some((last, _)) => format!(
+                        "write `SETTING=VALUE`, and a value with commas in quotes: `{}='A,B'`",
+                        &text[last.clone()]
+                    ),
+                    None => "write `SETTING=VALUE`".to_owned(),
+                };
+                self.report(part, message, help);
                 continue;
             };
             let name = part.start..part.start + equals;
             self.check_duplicate(name.clone(), system, own);
-            own.settings.push((name, part.start + equals + 1..part.end));
+            if let Some(value) = self.unquoted(part.start + equals + 1..part.end) {
+                own.settings.push((name, value));
+            }
         }
+    }
+
+    /// A value without the quotes around it.
+    fn unquoted(&mut self, value: Range<usize>) -> Option<Range<usize>> {
+        let text = &self.word.text[value.clone()];
+        let Some(quote) = text.chars().next().filter(|c| QUOTES.contains(c)) else {
+            return Some(value);
+        };
+        match text[1..].find(quote) {
+            Some(end) if end + 2 == text.len() => return Some(value.start + 1..value.end - 1),
+            Some(end) => {
+                let rest = value.start + end + 2..value.end;
+                let help = "a value is quoted as a whole; to contain one kind of quotes, use the other around it";
+                self.report(rest, "text after the closing quote of a value", help);
+            }
+            None => {
+                let message = format!("missing `{quote}` at the end of the value");
+                self.report(value, message, "a value in quotes may contain commas: `{name='a,b'}`");
+            }
+        }
+        None
     }
 
     /// Reports a setting that is set before, perhaps in another spelling.
@@ -361,17 +420,31 @@ fn help_of_unknown_key(key: &str, value: &str, system: Program) -> String {
     }
 }
 
-/// The parts of a range of the text between separators. Those in braces do not separate.
+/// Around values of settings that contain commas.
+const QUOTES: [char; 2] = ['\'', '"'];
+
+/// The parts of a range of the text between separators. Those in braces do not separate; nor do commas in a value in
+/// quotes.
 fn split(text: &str, range: Range<usize>, separator: char) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
-    let (mut start, mut depth) = (range.start, 0_usize);
+    let (mut start, mut depth, mut quote) = (range.start, 0_usize, None);
     for (at, c) in text[range.clone()].char_indices() {
+        let at = range.start + at;
+        let begins_value = || text[start..at].find('=') == Some((at - start).wrapping_sub(1));
         match c {
+            _ if quote.is_some() => quote = quote.filter(|open| *open != c),
+            _ if separator == ','
+                && QUOTES.contains(&c)
+                && begins_value()
+                && text[at + 1..range.end].contains(c) =>
+            {
+                quote = Some(c);
+            }
             '{' => depth += 1,
             '}' => depth = depth.saturating_sub(1),
             _ if c == separator && depth == 0 => {
-                parts.push(start..range.start + at);
-                start = range.start + at + c.len_utf8();
+                parts.push(start..at);
+                start = at + c.len_utf8();
             }
             _ => {}
         }
@@ -439,10 +512,10 @@ fn short_base(candidate: &Candidate<'_>) -> String {
     let system = candidate.system.name();
     let base = match &candidate.own {
         None => host(candidate.word.text).unwrap_or(system).to_owned(),
-        Some(own) => {
+        Some(_) => {
             let base = candidate.value("engine").unwrap_or(system);
-            match (&own.release, candidate.variant()) {
-                (Some(release), _) => format!("{base}-{}", candidate.text(release)),
+            match (candidate.release(), candidate.variant()) {
+                (Some(release), _) => format!("{base}-{release}"),
                 (None, Some(variant)) if base == system => variant.to_owned(),
                 (None, Some(variant)) => format!("{base}-{variant}"),
                 (None, None) => base.to_owned(),
@@ -456,10 +529,18 @@ fn short_base(candidate: &Candidate<'_>) -> String {
 fn full_base(candidate: &Candidate<'_>) -> String {
     let system = candidate.system.name();
     let parts = match &candidate.own {
-        None => [host(candidate.word.text), port(candidate.word.text), None],
+        None => {
+            let of_url = [host(candidate.word.text), port(candidate.word.text), None];
+            of_url.map(|part| part.map(str::to_owned))
+        }
         Some(own) => {
-            let release = own.release.as_ref().map(|release| candidate.text(release));
-            [release, candidate.value("engine"), candidate.variant()]
+            let release = candidate.release().map(str::to_owned);
+            let release = match own.suite {
+                Some(suite) => release.map(|version| format!("{version}-{suite}")),
+                None => release,
+            };
+            let [engine, variant] = [candidate.value("engine"), candidate.variant()];
+            [release, engine.map(str::to_owned), variant.map(str::to_owned)]
         }
     };
     let base = parts.iter().flatten().fold(system.to_owned(), |base, one| format!("{base}-{one}"));
@@ -538,6 +619,12 @@ mod tests {
             ),
             (&["postgresql@15", "postgresql@sid"], &["postgresql-15", "postgresql-sid"]),
             (&["mysql@8.0", "mysql@8.0.37"], &["mysql-8.0", "mysql-8.0.37"]),
+            // Debian's suites are called by the version that they have.
+            (&["mariadb@bullseye", "mariadb@10.11"], &["mariadb-10.5", "mariadb-10.11"]),
+            (
+                &["postgresql@15", "postgresql@bookworm"],
+                &["postgresql-15", "postgresql-15-bookworm"],
+            ),
             (&["sqlite:rel_o2", "sqlite:rel_lto_pgo"], &["rel_o2", "rel_lto_pgo"]),
             (
                 &["mariadb", "mariadb{innodb_doublewrite=OFF}", "mariadb:durability=strict"],

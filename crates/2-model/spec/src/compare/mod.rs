@@ -5,16 +5,19 @@
 //! at the word that caused them.
 
 mod candidate;
+mod each_option;
 mod text;
 
 use std::ops::Range;
 
-use dbdyno_document::{Document, Problem, Problems, parse_duration};
+use dbdyno_document::{BadValue, Document, Problem, Problems, parse_count, parse_duration};
 use dbdyno_types::server::ServerSystem;
+use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Script, Version};
 
 use self::candidate::Candidate;
+pub use self::each_option::{Difference, OptionWords, option_words};
 use self::text::{CommandLine, TomlText, Word, plain, quote};
 pub use self::text::{MICROBENCHMARKS, ROWS};
 use crate::candidate::Program;
@@ -37,19 +40,26 @@ pub struct Words<'a> {
     pub script: Option<ScriptWords<'a>>,
     /// Numbers of clients; empty for one client.
     pub clients: &'a [String],
-    /// Measuring time in all.
+    /// Measuring time in all, with warm-up.
     pub time: Option<&'a str>,
     pub rows: Option<&'a str>,
+    /// Half-width of intervals at which measuring may end.
+    pub target: Option<&'a str>,
+    /// Whether to measure shortly, in one start, to find what is worth a longer measurement.
+    pub is_screening: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct Comparison {
     pub experiment: Experiment,
+    /// The measuring time that was asked for.
+    pub asked: Option<Nanos>,
     /// The text of its file, with comments.
     pub text: String,
 }
 
-/// The experiment that the words describe. A script is read from `files`.
+/// The experiment that the words describe. A script is read from `files`; `measuring` is the most time that measuring an
+/// experiment takes, with warm-up.
 ///
 /// # Errors
 /// All problems of the words, with their positions in the command line.
@@ -57,6 +67,7 @@ pub fn experiment(
     words: &Words<'_>,
     installed: InstalledReleases<'_>,
     files: ReadFile<'_>,
+    measuring: MeasuringTime<'_>,
 ) -> Result<Comparison, Problems> {
     let mut line = CommandLine::new(words.command);
     let mut problems = Vec::new();
@@ -67,6 +78,8 @@ pub fn experiment(
         clients: push_all(&mut line, "--clients", words.clients),
         time: words.time.map(|time| line.push_option("--for", time)),
         rows: words.rows.map(|rows| line.push_option("--rows", rows)),
+        target: words.target.map(|target| line.push_option("--target", target)),
+        is_screening: words.is_screening,
     };
     let read = |word| Candidate::read(word, installed, &mut problems);
     let candidates: Vec<Candidate<'_>> = places.into_iter().filter_map(read).collect();
@@ -76,31 +89,71 @@ pub fn experiment(
         script.check_systems(&candidates, &mut problems);
     }
     let time = options.time.map(|word| parse_duration(word.text).map_err(|bad| (word, bad)));
+    let problem =
+        |word: Word<'_>, bad: BadValue| Problem::new(word.whole(), bad.message).help(bad.help);
     if let Some(Err((word, bad))) = &time {
-        problems.push(Problem::new(word.whole(), bad.message.clone()).help(bad.help.clone()));
+        problems.push(problem(*word, bad.clone()));
+    }
+    for word in options.rows.iter().chain(&options.clients) {
+        problems.extend(parse_count(word.text).err().map(|bad| problem(*word, bad)));
     }
     if !problems.is_empty() {
         return Err(line.problems(problems));
     }
-    let time = time.and_then(Result::ok);
-    let write = |options: &Options<'_>| {
+    let asked = time.and_then(Result::ok);
+    let write = |options: &Options<'_>, time| {
         let text = text::write(&line, &candidates, options, time);
         match parse_with_files("the generated experiment", &text.text, files) {
-            Ok(experiment) => Ok(Comparison { experiment, text: text.text }),
+            Ok(experiment) => Ok(Comparison { experiment, asked, text: text.text }),
             Err(of_text) => Err(text.problems(&of_text, &line)),
         }
     };
-    let comparison = write(&options)?;
+    let comparison = write(&options, asked)?;
     // Whether a script only reads is known when it has been loaded.
     let only_reads =
         comparison.experiment.workload.scripts().next().is_some_and(Script::only_reads);
-    match &mut options.script {
+    let comparison = match &mut options.script {
         Some(script) if only_reads => {
             script.only_reads = true;
-            write(&options)
+            write(&options, asked)?
         }
-        _ => Ok(comparison),
+        _ => comparison,
+    };
+    match asked {
+        Some(asked) => within(asked, comparison, &|time| write(&options, Some(time)), measuring),
+        None => Ok(comparison),
     }
+}
+
+/// The most time that measuring an experiment takes, with warm-up.
+pub type MeasuringTime<'a> = &'a dyn Fn(&Experiment) -> Nanos;
+
+/// Tries to find the time of slices with which everything takes the time that was asked for.
+const TRIES: u32 = 5;
+
+/// The comparison with less time in slices, so that with warm-up it takes at most the time that was asked for; or as
+/// near to it as the least number of blocks permits.
+fn within(
+    asked: Nanos,
+    first: Comparison,
+    write: &dyn Fn(Nanos) -> Result<Comparison, Problems>,
+    measuring: MeasuringTime<'_>,
+) -> Result<Comparison, Problems> {
+    let (mut best, mut time) = (first, asked);
+    for _ in 0..TRIES {
+        let planned = measuring(&best.experiment);
+        if planned <= asked {
+            break;
+        }
+        time =
+            Nanos::from_secs_f64(time.as_secs_f64() * asked.as_secs_f64() / planned.as_secs_f64());
+        let shorter = write(time)?;
+        if measuring(&shorter.experiment) >= planned {
+            break;
+        }
+        best = shorter;
+    }
+    Ok(best)
 }
 
 /// Reports names that several words set.
@@ -122,6 +175,8 @@ struct Options<'w> {
     clients: Vec<Word<'w>>,
     time: Option<Word<'w>>,
     rows: Option<Word<'w>>,
+    target: Option<Word<'w>>,
+    is_screening: bool,
 }
 
 fn push_all<'w>(line: &mut CommandLine, option: &str, values: &'w [String]) -> Vec<Word<'w>> {

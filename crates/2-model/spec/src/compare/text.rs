@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use dbdyno_document::{Problem, Problems, Span, without_passwords};
-use dbdyno_types::SUITES;
+use dbdyno_document::{Problem, Problems, Span, parse_count, without_passwords};
 use dbdyno_units::{Nanos, visible};
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::Microbenchmark;
@@ -31,6 +30,10 @@ const SHORTEST_WRITE_SLICE: Nanos = Nanos::from_millis(50);
 /// start already gives one.
 const MIN_BLOCKS: u32 = 36;
 
+/// Time per candidate and microbenchmark, and counted blocks, of a screening.
+const SCREENING_BUDGET: Nanos = Nanos::from_secs(2);
+const SCREENING_BLOCKS: u32 = 20;
+
 pub fn write(
     line: &CommandLine,
     candidates: &[Candidate<'_>],
@@ -50,7 +53,7 @@ pub fn write(
     if let Some(script) = &options.script {
         script.write(&mut text);
     }
-    schedule(&mut text, &work, candidates, (options.time, time));
+    schedule(&mut text, &work, candidates, options, time);
     for (candidate, name) in candidates.iter().zip(&names) {
         text.push("\n");
         text.push_of(candidate.word.whole(), |text| {
@@ -85,7 +88,7 @@ impl Work {
 fn workload(text: &mut TomlText, options: &Options<'_>) {
     text.push("\n[workload]\n");
     match (options.rows, &options.script) {
-        (Some(rows), _) => text.of(rows.whole(), &format!("rows = {}\n", plain(rows.text))),
+        (Some(rows), _) => text.of(rows.whole(), &format!("rows = {}\n", count(rows.text))),
         (None, Some(script)) => {
             text.comment("Servers get caches for this number of rows of sysbench's tables.");
             text.push(&format!("rows = {}\n", script.rows()));
@@ -99,7 +102,7 @@ fn workload(text: &mut TomlText, options: &Options<'_>) {
     if !options.clients.is_empty() {
         text.push("clients = ");
         list(text, &options.clients, |text, clients| {
-            text.of(clients.whole(), &plain(clients.text))
+            text.of(clients.whole(), &count(clients.text))
         });
         text.push("\n");
     }
@@ -122,10 +125,12 @@ fn schedule(
     text: &mut TomlText,
     work: &Work,
     candidates: &[Candidate<'_>],
-    (word, time): (Option<Word<'_>>, Option<Nanos>),
+    options: &Options<'_>,
+    time: Option<Nanos>,
 ) {
+    let Options { time: word, target, is_screening, .. } = *options;
     let has_servers = candidates.iter().any(|one| one.system != Program::Sqlite);
-    if !has_servers && time.is_none() {
+    if !has_servers && time.is_none() && target.is_none() && !is_screening {
         return;
     }
     // With the control.
@@ -140,16 +145,31 @@ fn schedule(
             cases => format!("{cases} microbenchmarks"),
         };
         text.comment(&format!(
-            "{} for {instances} instances, one of them the control, and {cases}.",
+            "{} in all, with warm-up, for {instances} instances, one of them the control, and {cases}.",
             word.text
         ));
         text.of(word.whole(), &format!("budget = {}\n", duration(each)));
     }
+    if is_screening && word.is_none() {
+        text.push(&format!("budget = {}\n", duration(SCREENING_BUDGET)));
+    }
+    if is_screening {
+        text.comment("Screening, in one start: what differs is measured again in several.");
+        text.push(&format!("restarts = 1\nmin_blocks = {SCREENING_BLOCKS}\n"));
+    }
+    if let Some(target) = target {
+        text.push("target = ");
+        text.string(&target, 0..target.text.len());
+        text.push("\n");
+    }
     if !has_servers {
         return;
     }
-    text.comment("At least six blocks in each of six starts, so that the first one gives a ratio.");
-    text.push(&format!("min_blocks = {MIN_BLOCKS}\n"));
+    if !is_screening {
+        let why = "At least six blocks in each of six starts, so that the first one gives a ratio.";
+        text.comment(why);
+        text.push(&format!("min_blocks = {MIN_BLOCKS}\n"));
+    }
     if work.writes {
         let slice = each.map_or(WRITE_SLICE, |each| {
             let millis = whole_millis(each) / u64::from(MIN_BLOCKS);
@@ -204,10 +224,9 @@ fn write_candidate(
 fn write_own(text: &mut TomlText, candidate: &Candidate<'_>, own: &Own, options: &Options<'_>) {
     let word = &candidate.word;
     if let Some(release) = &own.release {
-        let name = candidate.text(release);
-        let value = match SUITES.contains(&name) {
-            true => format!("{{ debian = {} }}", quote(name)),
-            false => quote(name),
+        let value = match own.suite {
+            Some(suite) => format!("{{ debian = {} }}", quote(suite)),
+            None => quote(candidate.text(release)),
         };
         text.of(word.span(release.clone()), &format!("release = {value}\n"));
     }
@@ -281,6 +300,11 @@ fn list<T>(
         write(text, value);
     }
     text.push("]");
+}
+
+/// A count as a TOML integer. TOML has none above 2^63 - 1.
+fn count(text: &str) -> String {
+    parse_count(text).map_or_else(|_| quote(text), |count| count.min(i64::MAX as u64).to_string())
 }
 
 /// A number or a boolean as TOML; any other text as a string, which is reported when it is parsed.

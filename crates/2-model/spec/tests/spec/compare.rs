@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use dbdyno_document::Problems;
-use dbdyno_spec::compare::{Comparison, MICROBENCHMARKS, ROWS, ScriptWords, Words, experiment};
+use dbdyno_spec::compare::{
+    Comparison, Difference, MICROBENCHMARKS, OptionWords, ROWS, ScriptWords, Words, experiment,
+    option_words,
+};
 use dbdyno_spec::experiment::{Experiment, PrivateServer, System};
 use dbdyno_spec::{parse, parse_with_files};
 use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::server::{Durability, ServerSystem, StorageEngine};
-use dbdyno_units::{Bytes, Nanos};
+use dbdyno_units::{Bytes, Nanos, Share};
 use dbdyno_workloads::definition::Version;
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -16,7 +19,8 @@ use proptest::prelude::*;
 /// The command of this line, with options before or after candidates, without a shell's quotes.
 fn compare(line: &str) -> Result<Comparison, Problems> {
     let (mut candidates, mut microbenchmarks, mut clients) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut time, mut rows, mut script, mut options) = (None, None, None, Vec::new());
+    let (mut time, mut rows, mut target) = (None, None, None);
+    let (mut script, mut options) = (None, Vec::new());
     let mut words = line.split(' ');
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap().to_owned();
@@ -25,6 +29,7 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
             "--clients" => clients.extend(value().split(',').map(str::to_owned)),
             "--for" => time = Some(value()),
             "--rows" => rows = Some(value()),
+            "--target" => target = Some(value()),
             "--script" => script = Some(value()),
             "--option" => options.push(value()),
             _ => candidates.push(word.to_owned()),
@@ -45,8 +50,10 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
         clients: &clients,
         time: time.as_deref(),
         rows: rows.as_deref(),
+        target: target.as_deref(),
+        is_screening: false,
     };
-    experiment(&words, &installed, &files)
+    experiment(&words, &installed, &files, &|_| Nanos::ZERO)
 }
 
 fn files(name: &str) -> Result<String, String> {
@@ -103,7 +110,7 @@ fn engines_are_compared() {
 #[test]
 fn scripts_are_measured_instead_of_microbenchmarks() {
     let line = "mariadb postgresql --script reads.lua --option tables=4 --option level=on";
-    let Comparison { experiment, text } = compare(line).unwrap();
+    let Comparison { experiment, text, .. } = compare(line).unwrap();
     let [one] = &experiment.workload.microbenchmarks[..] else { panic!("{text}") };
     assert_eq!((one.name.as_str(), one.writes()), ("reads", false));
     assert_eq!(experiment.workload.rows, 40_000);
@@ -198,6 +205,126 @@ fn settings_are_compared_in_a_given_time() {
     assert_eq!(experiment.schedule.write_slice, Nanos::from_millis(111));
 }
 
+fn each_option(words: &[&str]) -> Result<OptionWords, Problems> {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let experiment = valid(&words.join(" "));
+    option_words(&words, &experiment, &installed)
+}
+
+#[test]
+fn settings_that_differ_are_left_out_one_by_one() {
+    let full = "mariadb:name=tuned{sync_binlog=0,sql_mode='A,B',max_connections=300,port_open=1}";
+    let baseline = "mariadb{max-connections=300,port_open=0,skip_log=1}";
+    let words = each_option(&[baseline, full]).unwrap();
+    let texts: Vec<String> = words.differences.iter().map(Difference::text).collect();
+    assert_eq!(texts, ["sync_binlog=0", "sql_mode=A,B", "port_open=1", "skip_log not set"]);
+    assert_eq!(
+        words.word("all", &[]),
+        "mariadb:name=all{max_connections=300,sync_binlog=0,sql_mode='A,B',port_open=1}"
+    );
+    assert_eq!(
+        words.word("without", &[1, 2]),
+        "mariadb:name=without{max_connections=300,sync_binlog=0,port_open=0}"
+    );
+    // All of them are those of the baseline.
+    let none = valid(&words.word("none", &[0, 1, 2, 3]));
+    let mut settings = server(&none, 0).configuration.clone();
+    settings.sort();
+    let expected = [("max_connections", "300"), ("port_open", "0"), ("skip_log", "1")];
+    assert_eq!(settings, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let sqlite = ["sqlite:rel", "sqlite:rel{page_size=8KiB,synchronous=full}"];
+    assert_eq!(each_option(&sqlite).unwrap().differences.len(), 2);
+}
+
+#[test]
+fn settings_need_two_candidates_that_differ_in_them_only() {
+    for (words, message) in [
+        (&["mariadb{a=1,b=2}"][..], "needs two candidates"),
+        (&["mariadb", "mariadb{a=1,b=2}", "mysql"], "needs two candidates"),
+        (&["mariadb", "mysql{a=1,b=2}"], "differ in more than settings"),
+        (&["mariadb", "mariadb:durability=strict{a=1,b=2}"], "differ in more than settings"),
+        (&["mariadb{a=1}", "mariadb{a=1,b=2}"], "differ in one setting"),
+        (&["mysql://me@h/", "mariadb{a=1,b=2}"], "a server with a URL"),
+    ] {
+        let problems = each_option(words).unwrap_err();
+        assert!(problems.list[0].message.contains(message), "{problems}");
+    }
+}
+
+#[test]
+fn screening_is_short_and_in_one_start() {
+    let candidates = ["mariadb".to_owned()];
+    let words = Words {
+        command: "compare",
+        candidates: &candidates,
+        is_screening: true,
+        ..Words::default()
+    };
+    let screening = experiment(&words, &installed, &files, &|_| Nanos::ZERO).unwrap();
+    let schedule = screening.experiment.schedule;
+    assert_eq!((schedule.restarts, schedule.budget), (1, Nanos::from_secs(2)));
+}
+
+#[test]
+fn time_in_all_includes_warm_up() {
+    let candidates = ["sqlite".to_owned(), "sqlite:rel_o2".to_owned()];
+    let microbenchmarks = ["scan_range=100".to_owned()];
+    let words = Words {
+        command: "compare",
+        candidates: &candidates,
+        microbenchmarks: &microbenchmarks,
+        time: Some("30s"),
+        ..Words::default()
+    };
+    let budget = |measuring: &dyn Fn(&Experiment) -> Nanos| {
+        let comparison = experiment(&words, &installed, &files, measuring).unwrap();
+        assert_eq!(comparison.asked, Some(Nanos::from_secs(30)));
+        comparison.experiment.schedule.budget.as_secs_f64()
+    };
+    assert!((budget(&|_| Nanos::ZERO) - 10.0).abs() < 0.01);
+    // Warm-up takes as long as the slices of three instances, and a second more.
+    let doubled = |one: &Experiment| one.schedule.budget.times(6) + Nanos::from_secs(1);
+    assert!((budget(&doubled) - 29.0 / 6.0).abs() < 0.1);
+    // The least number of blocks takes a minute: less time in slices changes nothing.
+    assert!((budget(&|_| Nanos::from_secs(60)) - 10.0).abs() < 0.01);
+}
+
+#[test]
+fn value_in_quotes_may_contain_commas_braces_and_the_other_quote() {
+    let word =
+        "mariadb{optimizer_switch='mrr=on,index_merge=off',init_connect=\"SET_@a='}'\",a=b'c}";
+    let experiment = valid(word);
+    let settings = [
+        ("optimizer_switch", "mrr=on,index_merge=off"),
+        ("init_connect", "SET_@a='}'"),
+        ("a", "b'c"),
+    ];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(server(&experiment, 0).configuration, settings);
+}
+
+#[test]
+fn counts_may_have_a_unit_and_intervals_a_target() {
+    let experiment = valid("mariadb postgresql --rows 100k --clients 1,1k --target 2%");
+    assert_eq!(experiment.workload.rows, 100_000);
+    assert_eq!(experiment.workload.clients, [1, 1000]);
+    assert_eq!(experiment.schedule.target, Share::from_percent(2.0));
+    assert_eq!(valid("sqlite --target 2%").schedule.target, Share::from_percent(2.0));
+}
+
+#[test]
+fn release_is_found_by_the_version_that_a_suite_has() {
+    let experiment = valid("mariadb@10.5 postgresql@17 mariadb@trixie postgresql@15");
+    let names_of = ["mariadb-10.5", "postgresql-17", "mariadb-11.8", "postgresql-15"];
+    assert_eq!(names(&experiment), names_of);
+    let debian = |suite: &str| Some(ReleaseOrigin::Debian { suite: suite.to_owned() });
+    assert_eq!(server(&experiment, 0).release, debian("bullseye"));
+    assert_eq!(server(&experiment, 1).release, debian("trixie"));
+    // One that is installed comes first.
+    let installed = Some(ReleaseOrigin::Installed { name: "15".to_owned() });
+    assert_eq!(server(&experiment, 3).release, installed);
+}
+
 #[test]
 fn value_of_a_setting_may_look_like_a_url() {
     let experiment = valid("mariadb mariadb{wsrep_cluster_address=gcomm://a}");
@@ -264,7 +391,7 @@ fn text_says_where_it_is_from_and_why() {
     microbenchmarks = ["read-only.pre_range=100", "read-write_range=100"]
 
     [schedule]
-    # 1min for 3 instances, one of them the control, and 2 microbenchmarks.
+    # 1min in all, with warm-up, for 3 instances, one of them the control, and 2 microbenchmarks.
     budget = "10s"
     # At least six blocks in each of six starts, so that the first one gives a ratio.
     min_blocks = 36
@@ -326,7 +453,12 @@ fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
         ("sqlite@15:rel", "15", "SQLite has no releases", "remove it"),
         ("mariadb:rel", "rel", "no source to compile", ":source="),
         ("postgresql@51", "51", "no release `51` of PostgreSQL is installed", "`15`"),
-        ("postgresql@99.9", "99.9", "no release", "installed: 15, 18; of Debian: bullseye"),
+        (
+            "postgresql@99.9",
+            "99.9",
+            "no release",
+            "installed: 15, 18; of Debian: 13 (bullseye), 15 (bookworm)",
+        ),
         ("mariadb@trixi", "trixi", "no release", "did you mean `trixie`?"),
         (
             "mysql@bookworm",
@@ -338,6 +470,9 @@ fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
         ("mariadb -m point-qeury*", "point-qeury*", "point-qeury*", "did you mean `point-query*`?"),
         ("mariadb{a=b", "{a=b", "missing `}`", "end the word"),
         ("mariadb{fsync}", "fsync", "setting `fsync` has no value", "SETTING=VALUE"),
+        ("mariadb{m=A,B}", "B", "setting `B` has no value", "in quotes: `m='A,B'`"),
+        ("mariadb{a='1,b=2}", r"mariadb{a='\''1,b=2}", "missing `'` at the end of", "commas"),
+        ("mariadb{a=\"1\"2,b=2}", "2", "text after the closing quote", "quoted as a whole"),
         ("mariadb{a=1,a=2}", "a", "`a` is set twice", "remove one of them"),
         ("sqlite{page_size=8KiB,page_size=4KiB}", "page_size", "set twice", "remove one of them"),
         ("mariadb{a-b=1,a_b=2}", "a_b", "`a_b` is set twice", "`a-b` is the same setting"),
@@ -350,7 +485,10 @@ fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
         ),
         ("sqlite{page_size=7KiB}", "7KiB", "must be a power of two", "4 KiB"),
         ("mariadb --rows 10", "10", "rows", ""),
-        ("mariadb --rows many", "many", "rows", ""),
+        ("mariadb --rows many", "many", "`many` is not a count", "`100k`"),
+        ("mariadb --rows 2m", "2m", "`m` is not a unit of a count", "did you mean `2M`?"),
+        ("mariadb --clients x", "x", "`x` is not a count", ""),
+        ("mariadb --target 2", "2", "`2` has no unit", "`0.5%`"),
         ("mariadb --clients 4,4", "4", "duplicate number of clients 4", "once"),
         ("mariadb --for 30", "30", "30", "s"),
         ("mariadb --for 9000h", "9000h", "budget", ""),
@@ -412,8 +550,10 @@ fn passwords_are_never_shown() {
 /// A valid candidate.
 fn candidate() -> impl Strategy<Value = String> {
     let settings = || {
-        prop::option::of("\\{[a-z][a-z0-9_.-]{0,12}=[ -+.-z]{0,10}\\}")
-            .prop_map(Option::unwrap_or_default)
+        prop::option::of(
+            "\\{[a-z][a-z0-9_.-]{0,12}=([ !#-&(-+.-z][ -+.-z]{0,9}|'[ -&(-z]{0,10}')?\\}",
+        )
+        .prop_map(Option::unwrap_or_default)
     };
     let server =
         ("mariadb|mysql", "(:engine=(myrocks|innodb))?(:statements=text)?(:durability=strict)?")
@@ -448,7 +588,7 @@ proptest! {
             command: "compare",
             ..Words::default()
         };
-        let Comparison { experiment, text } = experiment(&words, &installed, &files)
+        let Comparison { experiment, text, .. } = experiment(&words, &installed, &files, &|_| Nanos::ZERO)
             .map_err(|problems| TestCaseError::fail(format!("{candidates:?}\n{problems}")))?;
         prop_assert_eq!(experiment.candidates.len(), candidates.len());
         let names: BTreeSet<&str> = names(&experiment).into_iter().collect();
@@ -481,9 +621,11 @@ proptest! {
             clients: if words.len() == 2 { &list } else { &[] },
             time: option.as_deref().filter(|_| words.len() == 3),
             rows: option.as_deref().filter(|_| words.is_empty()),
+            target: option.as_deref().filter(|_| words.len() == 2),
+            is_screening: words.len() == 3,
         };
-        match experiment(&words, &installed, &files) {
-            Ok(Comparison { experiment, text }) => {
+        match experiment(&words, &installed, &files, &|_| Nanos::ZERO) {
+            Ok(Comparison { experiment, text, .. }) => {
                 prop_assert_eq!(parse("saved.toml", &text).unwrap(), experiment);
             }
             Err(problems) => {

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use dbdyno_units::Nanos;
 
 use super::results::View;
-use super::run::more_time;
+use super::run::{count, more_time};
 
 /// Run an experiment on many machines, with Slurm.
 ///
@@ -61,7 +61,8 @@ pub struct FleetRun {
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
     /// Number of nodes; idle ones are chosen first
-    #[arg(long, value_name = "N", conflicts_with_all = ["resume", "nodelist"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["resume", "nodelist"],
+        value_parser = count::<u32>)]
     pub nodes: Option<u32>,
     /// Names of the nodes, such as node[1-3],big1
     #[arg(long, value_name = "LIST", conflicts_with = "resume")]

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use dbdyno_report::gate::Rule;
 
+use super::run::positive_count;
+
 /// Print the report of a run and write its exports, or compare several runs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -96,8 +98,7 @@ pub struct Import {
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
     /// Number of clients that the tables were measured with
-    #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive_count)]
     pub clients: u32,
     #[command(flatten)]
     pub view: View,

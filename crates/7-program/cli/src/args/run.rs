@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use dbdyno_document::parse_duration;
+use dbdyno_document::{parse_count, parse_duration};
 use dbdyno_scripts::Version;
 use dbdyno_units::Nanos;
 
@@ -76,11 +76,14 @@ pub struct Run {
     SYSTEM:KEY=VALUE      a key of a candidate in an experiment file, such as\n                        \
     engine=myrocks, durability=strict, program=/a/server\n  \
     'SYSTEM{NAME=VALUE}'  with this setting; several are separated by commas\n  \
-    URL                   an existing server\n\n\
+    URL                   an existing server\n  \
+    A value with commas is quoted: \"mariadb{sql_mode='A,B'}\"\n\n\
     Examples:\n  \
     dbdyno compare mariadb mariadb:engine=myrocks -m point-1\n  \
     dbdyno compare postgresql@15 postgresql@18 -m read-only_range=100 --clients 16\n  \
     dbdyno compare mariadb 'mariadb{innodb_doublewrite=OFF}' --for 30s\n  \
+    dbdyno compare postgresql@15 postgresql@17 --rows 2M --target 2% --fail-if 'slower 5%'\n  \
+    dbdyno compare mariadb 'mariadb{sync_binlog=0,innodb_io_capacity=2000}' --each-option\n  \
     dbdyno compare mysql://bench@db1/ mysql://bench@db2/\n  \
     dbdyno compare sqlite:rel_o2 sqlite:rel_lto_pgo\n  \
     dbdyno compare mariadb postgresql --script tpcc.lua --option scale=1\n\n\
@@ -102,6 +105,15 @@ pub struct Compare {
     pub microbenchmarks: Vec<String>,
     #[command(flatten)]
     pub comparison: ComparisonOptions,
+    #[command(flatten)]
+    pub gate: Gate,
+    /// Find out which of the settings matter in which the second of two candidates differs from the first:
+    /// leave out each one, first shortly, then those that count as long as --for says
+    #[arg(
+        long,
+        conflicts_with_all = ["rules", "save", "export_json", "export_csv", "export_markdown"]
+    )]
+    pub each_option: bool,
     /// Run directory to create [default: results/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -145,10 +157,14 @@ pub struct ComparisonOptions {
     /// each microbenchmark and candidate, 2s for SQLite]
     #[arg(long = "for", value_name = "TIME")]
     pub time: Option<String>,
-    /// Rows in the table; with a script, the rows that servers get caches for [default: 20000; with
+    /// Rows in the table, such as 100k or 2M; with a script, the rows that servers get caches for [default: 20000; with
     /// a script its options tables times table_size if that is more]
     #[arg(long, value_name = "N")]
     pub rows: Option<String>,
+    /// Measuring may end before --for when the 95% intervals of all microbenchmarks are within this, such as
+    /// 2% [default: 1%, for SQLite 0.5%]
+    #[arg(long, value_name = "PERCENT")]
+    pub target: Option<String>,
     /// Write the experiment, with comments, for `dbdyno run FILE`
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
@@ -169,6 +185,7 @@ impl ComparisonOptions {
             (!self.clients.is_empty(), "--clients"),
             (self.time.is_some(), "--for"),
             (self.rows.is_some(), "--rows"),
+            (self.target.is_some(), "--target"),
             (self.save.is_some(), "--save"),
         ];
         given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
@@ -267,7 +284,7 @@ pub struct List {
     #[arg(long)]
     pub sql: bool,
     /// Number of events of the script to print; none of them is executed [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u32>)]
     pub events: Option<u32>,
     /// Option of the script, such as tables=4; can be repeated
     #[arg(long = "option", value_name = "NAME=VALUE")]
@@ -322,6 +339,19 @@ pub struct Doctor {
 fn sysbench_version(text: &str) -> Result<Version, String> {
     let found = Version::ALL.into_iter().find(|(name, _)| *name == text);
     found.map(|(_, version)| version).ok_or_else(|| "write 1.0 or 1.1".to_owned())
+}
+
+/// A count, such as 100k.
+pub(super) fn count<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let count = parse_count(text).map_err(|bad| format!("{}: {}", bad.message, bad.help))?;
+    T::try_from(count).map_err(|_| "too large".to_owned())
+}
+
+pub(super) fn positive_count(text: &str) -> Result<u32, String> {
+    match count(text)? {
+        0 => Err("must be more than 0".to_owned()),
+        count => Ok(count),
+    }
 }
 
 /// A positive duration.

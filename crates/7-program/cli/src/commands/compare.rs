@@ -9,12 +9,15 @@ use dbdyno_engines::server::installed_releases;
 use dbdyno_report::gate::Rule;
 use dbdyno_report::model::Report;
 use dbdyno_report::{conclusions, export, markdown};
-use dbdyno_run::{Options, Outcome, start_run};
+use dbdyno_run::{Options, Outcome, RunPlan, start_run};
 use dbdyno_scripts::replaced_on_command_line;
 use dbdyno_spec::compare::{ScriptWords, Words, experiment};
+use dbdyno_spec::experiment::Experiment;
 use dbdyno_types::server::ServerSystem;
+use dbdyno_units::Nanos;
 
 use crate::args::{Compare, ComparisonOptions, View};
+use crate::commands::each_option::each_option;
 use crate::commands::session::{Execution, directory_for};
 use crate::commands::{export_file, gate};
 use crate::error::CliError;
@@ -42,12 +45,15 @@ pub fn compare(args: &Compare) -> Result<ExitCode, CliError> {
         candidates: &args.candidates,
         microbenchmarks: &args.microbenchmarks,
         options: &args.comparison,
-        rules: &[],
+        rules: &args.gate.rules,
         out: args.out.as_deref(),
         cache: args.cache.as_deref(),
         keep_data: args.keep_data,
         view: args.view,
     };
+    if args.each_option {
+        return each_option(&comparison);
+    }
     comparison.run(&|report| export(report, args))
 }
 
@@ -57,37 +63,15 @@ impl Comparison<'_> {
         &self,
         after: &dyn Fn(&Report) -> Result<(), CliError>,
     ) -> Result<ExitCode, CliError> {
-        let installed = |system: ServerSystem| {
-            installed_releases(system).into_iter().map(|release| release.name).collect()
-        };
-        let read = |path: &str| {
-            fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
-        };
-        let ComparisonOptions { script, options, sysbench, clients, time, rows, save: file } =
-            self.options;
-        check_options(self.options)?;
-        let path = script.as_deref().map(path_of_script);
-        let script = script.as_deref().zip(path.as_deref());
-        let words = Words {
-            command: self.command,
-            candidates: self.candidates,
-            microbenchmarks: self.microbenchmarks,
-            script: script.map(|(file, path)| ScriptWords {
-                file,
-                path,
-                options,
-                version: sysbench.unwrap_or_default(),
-            }),
-            clients,
-            time: time.as_deref(),
-            rows: rows.as_deref(),
-        };
-        let described = experiment(&words, &installed, &read)
-            .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+        let ComparisonOptions { time, save: file, .. } = self.options;
+        let described = self.describe(self.candidates, time.as_deref(), false)?;
         let (experiment, text) = (&described.experiment, &described.text);
         gate::check(self.rules, experiment)?;
         if let Some(file) = file {
             save(file, text)?;
+        }
+        if let Some((asked, word)) = described.asked.zip(time.as_deref()) {
+            note_longer(asked, word, experiment);
         }
         let default = || directory_for(&experiment.name);
         let directory = self.out.map_or_else(default, Path::to_owned);
@@ -109,6 +93,47 @@ impl Comparison<'_> {
             }
         })
     }
+
+    /// The experiment with these candidates.
+    pub fn describe(
+        &self,
+        candidates: &[String],
+        time: Option<&str>,
+        is_screening: bool,
+    ) -> Result<dbdyno_spec::compare::Comparison, CliError> {
+        let read = |path: &str| {
+            fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
+        };
+        let ComparisonOptions { script, options, sysbench, clients, rows, target, .. } =
+            self.options;
+        check_options(self.options)?;
+        let path = script.as_deref().map(path_of_script);
+        let script = script.as_deref().zip(path.as_deref());
+        let words = Words {
+            command: self.command,
+            candidates,
+            microbenchmarks: self.microbenchmarks,
+            script: script.map(|(file, path)| ScriptWords {
+                file,
+                path,
+                options,
+                version: sysbench.unwrap_or_default(),
+            }),
+            clients,
+            time,
+            rows: rows.as_deref(),
+            target: target.as_deref(),
+            is_screening,
+        };
+        let measuring = |experiment: &Experiment| RunPlan::of(experiment).measuring.1;
+        experiment(&words, &installed, &read, &measuring)
+            .map_err(|problems| CliError::Experiment(problems.to_string()))
+    }
+}
+
+/// The names of a system's releases on this machine.
+pub fn installed(system: ServerSystem) -> Vec<String> {
+    installed_releases(system).into_iter().map(|release| release.name).collect()
 }
 
 /// Refuses options of a script without one, and those of sysbench that dbdyno replaces.
@@ -131,6 +156,30 @@ fn path_of_script(file: &str) -> String {
     let absolute = fs::canonicalize(file).ok();
     let absolute = absolute.and_then(|path| path.into_os_string().into_string().ok());
     absolute.unwrap_or_else(|| file.to_owned())
+}
+
+/// Says before anything starts that measuring takes longer than `--for`, and why.
+fn note_longer(asked: Nanos, word: &str, experiment: &Experiment) {
+    let plan = RunPlan::of(experiment);
+    let least = plan.measuring.0;
+    if least.as_secs_f64() <= 1.1 * asked.as_secs_f64() {
+        return;
+    }
+    let schedule = &experiment.schedule;
+    let starts = match schedule.restarts {
+        1 => String::new(),
+        restarts => format!(" in {restarts} starts"),
+    };
+    let clients = experiment.workload.clients.len();
+    let cases = experiment.workload.microbenchmarks.len() * clients;
+    output::note(&format!(
+        "--for {word} is too short: intervals need {} blocks{starts}, and with warm-up, {cases} \
+         {} and {} instances, one of them the control, they take {least}. Name fewer microbenchmarks with -m, or \
+         fewer candidates",
+        schedule.min_blocks,
+        if cases == 1 { "microbenchmark" } else { "microbenchmarks" },
+        plan.instances,
+    ));
 }
 
 fn conclude(report: &Report) {

@@ -199,11 +199,20 @@ fn releases() -> String {
     text.push_str("  Can be fetched from Debian: release = { debian = SUITE }\n");
     for system in [System::MariaDb, System::PostgreSql, System::MySql] {
         let suites: Vec<String> =
-            suites(system).iter().map(|suite| format!("\"{suite}\"")).collect();
+            suites(system).iter().map(|suite| suite_with_version(system, suite)).collect();
         let _ = writeln!(text, "    {:<11} {}", system.name(), suites.join(", "));
     }
     text.push_str("  Can be unpacked: release = { tarball = \"URL or FILE\", sha256 = \"…\" }\n");
     text
+}
+
+/// A suite as it is written into an experiment, with the version that it has.
+fn suite_with_version(system: System, suite: &str) -> String {
+    let server = ServerSystem::by_name(system.name());
+    match server.and_then(|server| server.series_in(suite)) {
+        Some(version) => format!("\"{suite}\" ({version})"),
+        None => format!("\"{suite}\""),
+    }
 }
 
 /// The system of each release in the cache, and where it is from.

@@ -7,6 +7,7 @@ pub mod check;
 pub mod clean;
 pub mod compare;
 pub mod doctor;
+mod each_option;
 mod export_file;
 pub mod fleet;
 mod gate;

@@ -63,7 +63,7 @@ pub fn show(directory: &Path, view: View, details: bool) -> Result<Report, CliEr
     Ok(report)
 }
 
-fn assembled(directory: &Path) -> Result<Report, CliError> {
+pub fn assembled(directory: &Path) -> Result<Report, CliError> {
     Ok(assemble::assemble(&RunReader::open(directory)?)?)
 }
 

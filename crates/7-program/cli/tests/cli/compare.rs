@@ -13,7 +13,8 @@ fn compare(test: &TestDir, out: &Path, more: &[&str]) -> Finished {
     let file = |name: &str| test.path().join(name).display().to_string();
     let words = ["compare", "sqlite:o0", "sqlite:o0{page_size=8KiB}", "-m", "scan_range=100"];
     let mut args: Vec<String> = words.map(str::to_owned).to_vec();
-    args.extend(["--rows", "1000", "--for", "600ms"].map(str::to_owned));
+    args.extend(["--rows", "1k", "--for", "600ms", "--target", "20%"].map(str::to_owned));
+    args.extend(["--fail-if", "slower 95%"].map(str::to_owned));
     for (option, name) in [
         ("--save", "saved.toml"),
         ("--export-json", "all.json"),
@@ -34,8 +35,11 @@ fn words_are_compared_saved_and_exported() {
     let out = test.out();
     let finished = compare(&test, &out, &[]);
     finished.assert_code(0).assert_prints("key results");
-    let last = finished.out.split("\n\n").last().unwrap().replace('\n', " ");
-    // One sentence; what it says depends on the noise.
+    // How long it takes is said before it starts.
+    finished.assert_prints("--for 600ms is too short: intervals need 20 blocks in 6 starts");
+    finished.assert_prints("measuring").assert_prints("slower 95%");
+    // One sentence; what it says depends on the noise. The rules follow.
+    let last = finished.out.replace('\n', " ");
     assert!(last.contains("o0.page_size-8KiB") && last.contains("on scan_range=100"), "{last}");
 
     let json = read_json(&fs::read_to_string(test.path().join("all.json")).unwrap());
@@ -55,6 +59,29 @@ fn words_are_compared_saved_and_exported() {
     let refused = compare(&test, &test.path().join("second"), &[]);
     refused.assert_code(2).assert_prints("saved.toml exists");
     assert!(!test.path().join("second").exists());
+}
+
+#[test]
+fn each_setting_is_left_out_and_the_same_command_continues() {
+    let test = TestDir::new();
+    let out = test.out().display().to_string();
+    let cache = cache().display().to_string();
+    let candidates = ["sqlite:o0", "sqlite:o0{page_size=512B,cache_size=1MiB}"];
+    let options = ["-m", "scan_range=100", "--rows", "1k", "--for", "3s", "--each-option"];
+    let words = ["compare"].into_iter().chain(candidates).chain(options);
+    let words = words.chain(["--out", &out, "--cache", &cache]);
+    let words: Vec<&str> = words.collect();
+    let finished = call(&words);
+    finished.assert_code(0).assert_prints("screening: 2 settings, each left out once");
+    finished.assert_prints("of 2 settings count").assert_prints("without all of them, as o0");
+    // Everything is measured: only the answer is given again.
+    let again = call(&words);
+    assert_eq!(again.assert_code(0).out, finished.out);
+    call(["report", &format!("{out}/screening-1")])
+        .assert_code(0)
+        .assert_prints("without-page_size");
+    let refused = call(["compare", "sqlite:o0", "sqlite:o0{page_size=512B}", "--each-option"]);
+    refused.assert_code(2).assert_prints("the candidates differ in one setting");
 }
 
 #[test]

@@ -1,0 +1,344 @@
+//! `dbdyno compare --each-option`: which of the settings matter in which a candidate differs from the baseline.
+//!
+//! The candidate with all settings is measured beside candidates without one of them. A screening in one start finds
+//! those that may count; of many settings, it leaves out groups, and divides the groups that differ. What it finds is
+//! then measured as long as any comparison.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use dbdyno_report::model::Report;
+use dbdyno_report::{OptionEffect, option_effects};
+use dbdyno_results::RunReader;
+use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, start_run};
+use dbdyno_spec::compare::{Difference, OptionWords, option_words};
+
+use crate::commands::compare::{Comparison, installed};
+use crate::commands::report::assembled;
+use crate::commands::session::{INTERRUPTED, directory_for, options, stop_on_signals};
+use crate::error::CliError;
+use crate::output::{self, Display};
+
+/// Most candidates of a run that leave something out: each is a server with a copy of the data, beside that with all
+/// settings, its control, and the baseline.
+const MOST: usize = 6;
+
+/// Most settings: more would take more screenings than anybody waits for.
+const MOST_SETTINGS: usize = 60;
+
+/// The name of the candidate with all settings.
+const ALL: &str = "all-settings";
+
+/// Numbers of settings that are left out together.
+type Group = Vec<usize>;
+
+pub fn each_option(comparison: &Comparison<'_>) -> Result<ExitCode, CliError> {
+    let asked = comparison.options.time.as_deref();
+    let described = comparison.describe(comparison.candidates, asked, false)?;
+    let words = option_words(comparison.candidates, &described.experiment, &installed)
+        .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+    let settings = &words.differences;
+    if settings.len() > MOST_SETTINGS {
+        return Err(CliError::Usage(format!(
+            "the candidates differ in {} settings, and --each-option takes at most {MOST_SETTINGS}: move some of them \
+             to both candidates",
+            settings.len()
+        )));
+    }
+    let baseline = described.experiment.baseline.clone();
+    let default = || directory_for(&format!("{}-each-option", described.experiment.name));
+    // A third of the time is for the first screening.
+    let part = |thirds: u64| {
+        described.asked.map(|time| format!("{}ms", (time.as_nanos() * thirds / 3_000_000).max(1)))
+    };
+    let search = Search {
+        comparison,
+        words: &words,
+        baseline: &baseline,
+        directory: &comparison.out.map_or_else(default, Path::to_owned),
+        cancel: stop_on_signals("stopping after this slice")?,
+        screening: part(1),
+        measuring: part(2),
+    };
+    match search.run()? {
+        Some(found) => {
+            output::print(&found.text(settings, &baseline, search.directory));
+            Ok(if found.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        None => {
+            let directory = search.directory.display();
+            output::note(&format!("stopped; continue with the same command and --out {directory}"));
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+struct Search<'a> {
+    comparison: &'a Comparison<'a>,
+    words: &'a OptionWords,
+    baseline: &'a str,
+    directory: &'a Path,
+    cancel: Arc<AtomicBool>,
+    /// Measuring time of a screening, and of the last run.
+    screening: Option<String>,
+    measuring: Option<String>,
+}
+
+/// What was found about settings, by their numbers.
+#[derive(Debug, Default)]
+struct Found {
+    counting: Vec<(Group, OptionEffect)>,
+    /// Without a difference, or with one that may be hidden by noise.
+    others: Vec<(Group, OptionEffect)>,
+    /// Without which the server failed.
+    failed: Vec<Group>,
+    /// Without any of them.
+    none: Option<OptionEffect>,
+}
+
+impl Search<'_> {
+    /// `None` if the user stopped it.
+    fn run(&self) -> Result<Option<Found>, CliError> {
+        let mut found = Found::default();
+        let every: Group = (0..self.words.differences.len()).collect();
+        let mut pending = divide(&every);
+        let mut candidates: Vec<Group> = Vec::new();
+        for number in 1.. {
+            if pending.is_empty() {
+                break;
+            }
+            let groups: Vec<Group> = pending.drain(..pending.len().min(MOST)).collect();
+            let name = format!("screening-{number}");
+            let Some(report) = self.measure(&name, &groups, true)? else { return Ok(None) };
+            let effects = option_effects(&report);
+            found.none = found.none.or_else(|| effect_of(&effects, self.baseline));
+            for (group, effect) in self.with_effects(groups, &effects) {
+                match effect {
+                    None => found.failed.push(group),
+                    Some(effect) if effect.found.is_empty() => found.others.push((group, effect)),
+                    Some(_) if group.len() == 1 => candidates.push(group),
+                    Some(_) => pending.extend(divide(&group)),
+                }
+            }
+        }
+        for (number, groups) in (1..).zip(candidates.chunks(MOST)) {
+            let name = format!("measured-{number}");
+            let Some(report) = self.measure(&name, groups, false)? else { return Ok(None) };
+            let effects = option_effects(&report);
+            if number == 1 {
+                found.none = effect_of(&effects, self.baseline);
+            }
+            for (group, effect) in self.with_effects(groups.to_vec(), &effects) {
+                match effect {
+                    None => found.failed.push(group),
+                    Some(effect) if effect.found.is_empty() => found.others.push((group, effect)),
+                    Some(effect) => found.counting.push((group, effect)),
+                }
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Measures all settings, none of them, and all without each group. `None` if the user stopped it.
+    fn measure(
+        &self,
+        name: &str,
+        groups: &[Group],
+        is_screening: bool,
+    ) -> Result<Option<Report>, CliError> {
+        let every: Group = (0..self.words.differences.len()).collect();
+        let mut candidates =
+            vec![self.words.word(ALL, &[]), self.words.word(self.baseline, &every)];
+        candidates.extend(groups.iter().map(|group| self.words.word(&self.name_of(group), group)));
+        let time = if is_screening { &self.screening } else { &self.measuring };
+        let described = self.comparison.describe(&candidates, time.as_deref(), is_screening)?;
+        let settings: usize = groups.iter().map(Vec::len).sum();
+        let what = match (is_screening, settings == groups.len()) {
+            (true, true) => format!("screening: {settings} settings, each left out once"),
+            (true, false) => {
+                format!(
+                    "screening: {settings} settings in {} groups, each left out once",
+                    groups.len()
+                )
+            }
+            (false, _) => format!("measuring the {settings} that may count"),
+        };
+        output::note(&what);
+        let directory = self.directory.join(name);
+        let display = Display::with_plan();
+        let progress = |event: RunEvent<'_>| display.show(&event);
+        let run_options = Options {
+            cache: self.comparison.cache.map(Path::to_owned),
+            keep_data: self.comparison.keep_data,
+            ..options(Arc::clone(&self.cancel), &progress)?
+        };
+        let outcome = start_or_continue(&directory, &described, &run_options);
+        display.finish();
+        match outcome? {
+            Outcome::Complete { .. } => Ok(Some(assembled(&directory)?)),
+            Outcome::Interrupted => Ok(None),
+        }
+    }
+
+    /// The name of the candidate without a group.
+    fn name_of(&self, group: &Group) -> String {
+        let all = &self.words.differences;
+        let name = all[group[0]].name();
+        let is_unique = all.iter().filter(|one| one.name() == name).count() == 1;
+        match (&group[..], is_unique && name.len() < 80) {
+            ([_], true) => format!("without-{name}"),
+            ([number], false) => format!("without-setting-{}", number + 1),
+            _ => format!("without-{}-to-{}", group[0] + 1, group[group.len() - 1] + 1),
+        }
+    }
+
+    /// The effect of leaving out each group; `None` if the candidate failed.
+    fn with_effects(
+        &self,
+        groups: Vec<Group>,
+        effects: &[OptionEffect],
+    ) -> Vec<(Group, Option<OptionEffect>)> {
+        let effect = |group: &Group| {
+            let effect = effect_of(effects, &self.name_of(group))?;
+            (!effect.found.is_empty() || effect.within.is_some()).then_some(effect)
+        };
+        groups.into_iter().map(|group| (group.clone(), effect(&group))).collect()
+    }
+}
+
+fn effect_of(effects: &[OptionEffect], candidate: &str) -> Option<OptionEffect> {
+    effects.iter().find(|one| one.candidate == candidate).cloned()
+}
+
+/// At most [`MOST`] parts of about the same size.
+fn divide(group: &[usize]) -> Vec<Group> {
+    group.chunks(group.len().div_ceil(MOST).max(1)).map(<[usize]>::to_vec).collect()
+}
+
+/// Continues the run with this experiment if it is in the directory, else starts it.
+fn start_or_continue(
+    directory: &Path,
+    described: &dbdyno_spec::compare::Comparison,
+    options: &Options<'_>,
+) -> Result<Outcome, RunError> {
+    let stored = RunReader::open(directory).and_then(|run| run.experiment_text());
+    match stored.is_ok_and(|text| text == described.text) {
+        true => continue_run(directory, options),
+        false => start_run(&described.experiment, &described.text, directory, options),
+    }
+}
+
+impl Found {
+    fn text(&self, settings: &[Difference], baseline: &str, directory: &Path) -> String {
+        let names = |group: &Group| {
+            let texts: Vec<String> = group.iter().map(|number| settings[*number].text()).collect();
+            texts.join(", ")
+        };
+        let mut text = format!("\n{} of {} settings count\n", self.counting.len(), settings.len());
+        for (group, effect) in &self.counting {
+            for (microbenchmark, words) in &effect.found {
+                let line = format!("without it {words} on {microbenchmark}");
+                output::wrapped(&mut text, &format!("  {}: ", names(group)), &line);
+            }
+        }
+        for is_noisy in [false, true] {
+            let of_kind: Vec<&(Group, OptionEffect)> = self
+                .others
+                .iter()
+                .filter(|(_, effect)| effect.is_too_noisy() == is_noisy)
+                .collect();
+            let widest = of_kind.iter().map(|(_, effect)| effect).max_by(|a, b| {
+                a.within.partial_cmp(&b.within).unwrap_or(std::cmp::Ordering::Equal)
+            });
+            let Some(widest) = widest.map(OptionEffect::within_words) else { continue };
+            let listed: Vec<String> = of_kind.iter().map(|(group, _)| names(group)).collect();
+            let lead = match is_noisy {
+                false => format!("  no difference above {widest} without "),
+                true => format!("  too noisy to tell (up to {widest}) without "),
+            };
+            output::wrapped(&mut text, &lead, &listed.join(", "));
+        }
+        for group in &self.failed {
+            output::wrapped(&mut text, "  not judged, it failed without ", &names(group));
+        }
+        if let Some(none) = &self.none {
+            let differences: Vec<String> =
+                none.found.iter().map(|(on, words)| format!("{words} on {on}")).collect();
+            let words = match differences.is_empty() {
+                true => format!("no difference found (within {})", none.within_words()),
+                false => differences.join("; "),
+            };
+            let lead = format!("  without all of them, as {baseline}: ");
+            output::wrapped(&mut text, &lead, &words);
+            if self.counting.is_empty() && !none.found.is_empty() {
+                text.push_str(
+                    "Together they count and none of them alone: one may do what another does, too.\n",
+                );
+            }
+        }
+        let _ = writeln!(
+            text,
+            "Differences are relative to all settings. The runs are in {}; `dbdyno report` shows each.",
+            directory.display()
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_units::Share;
+
+    use super::*;
+
+    #[test]
+    fn many_settings_are_divided_into_few_groups() {
+        let numbers = |count: usize| (0..count).collect::<Group>();
+        assert_eq!(divide(&numbers(3)), [[0], [1], [2]]);
+        assert_eq!(divide(&numbers(8)), [[0, 1], [2, 3], [4, 5], [6, 7]]);
+        for count in 1..=MOST_SETTINGS {
+            let groups = divide(&numbers(count));
+            assert!(groups.len() <= MOST, "{count}");
+            assert_eq!(groups.concat(), numbers(count));
+        }
+    }
+
+    #[test]
+    fn answer_names_what_counts_and_what_is_not_known() {
+        let setting = |name: &str| Difference {
+            setting: name.to_owned(),
+            own: Some("1".to_owned()),
+            baseline: None,
+        };
+        let settings = ["a", "b", "c", "d", "e"].map(setting);
+        let effect = |found: &[(&str, &str)], within: Option<f64>| OptionEffect {
+            candidate: "any".to_owned(),
+            found: found
+                .iter()
+                .map(|(on, words)| ((*on).to_owned(), (*words).to_owned()))
+                .collect(),
+            within: within.map(Share::from_percent),
+        };
+        let found = Found {
+            counting: vec![(vec![0], effect(&[("point", "45% less QPS (43% to 47%)")], None))],
+            others: vec![(vec![1, 2], effect(&[], Some(2.1))), (vec![3], effect(&[], Some(95.0)))],
+            failed: vec![vec![4]],
+            none: Some(effect(&[], Some(3.0))),
+        };
+        assert_eq!(
+            found.text(&settings, "mariadb", Path::new("/results/x")),
+            "
+1 of 5 settings count
+  a=1: without it 45% less QPS (43% to 47%) on point
+  no difference above 2.1% without b=1, c=1
+  too noisy to tell (up to 95%) without d=1
+  not judged, it failed without e=1
+  without all of them, as mariadb: no difference found (within 3%)
+Differences are relative to all settings. The runs are in /results/x; `dbdyno report` shows each.
+"
+        );
+    }
+}
