@@ -21,10 +21,10 @@ pub use error::ResultsError;
 pub use identity::new_run_id;
 pub use reader::RunReader;
 pub use records::{
-    AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord, DataSize,
-    ExtensionRecord, FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan,
-    InsertStepRecord, MicrobenchmarkRecord, NamedCount, NewRun, OptimizationRecord, OriginRecord,
-    ReleaseRecord, Role, SessionRecord, SliceRecord, StartedFrom, StateSnapshotRecord,
-    StoredExperiment, StoredSchedule, Warning, setting,
+    AdjustedSetting, AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference,
+    CommandLinesRecord, DataSize, ExtensionRecord, FailureKind, FailureRecord, InForceRecord,
+    InsertPlanRecord, InsertStepPlan, InsertStepRecord, MicrobenchmarkRecord, NamedCount, NewRun,
+    OptimizationRecord, OriginRecord, ReleaseRecord, Role, SessionRecord, SliceRecord, StartedFrom,
+    StateSnapshotRecord, StoredExperiment, StoredSchedule, Warning, setting,
 };
 pub use writer::RunWriter;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use dbdyno_types::insert::StepMeasured;
-use dbdyno_types::server::ServerSystem;
+use dbdyno_types::server::{ServerSystem, SettingDefaults};
 use dbdyno_types::{ClientWait, Counting, NewLayout, ReleaseFile, SliceMeasured, StateSnapshot};
 use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
@@ -212,8 +212,42 @@ pub struct CandidateRecord {
     /// Settings whose effective values differ from the baseline's, as text; empty for the
     /// baseline.
     pub config_diff: Vec<String>,
+    /// What its private server made of its settings.
+    #[serde(default, skip_serializing_if = "InForceRecord::is_empty")]
+    pub in_force: InForceRecord,
     /// An injected delay, for tests of dbdyno.
     pub injected_delay: Option<Share>,
+}
+
+/// What a private server made of its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InForceRecord {
+    /// Whose values the settings have that the candidate does not set; `None` if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defaults: Option<SettingDefaults>,
+    /// dbdyno's own values of settings that make benchmarks differ from the server's defaults.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notable_defaults: Vec<(String, String)>,
+    /// Settings whose values in force are not those that were asked for. The configuration has the values in force.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adjusted: Vec<AdjustedSetting>,
+    /// Warnings and errors that the server logged at the first start of a session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_log: Vec<String>,
+}
+
+impl InForceRecord {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A setting whose value in force is not the one that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdjustedSetting {
+    pub name: String,
+    pub asked: String,
+    pub in_force: String,
 }
 
 /// The only system without a server.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use dbdyno_types::build::{
     BoltProfileMethod, ConfigureTool, SourceOrigin, UnknownVariant, Variant, VariantOverrides,
 };
-use dbdyno_types::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
+use dbdyno_types::server::{
+    Durability, ServerSystem, SettingDefaults, StatementMode, StorageEngine, Target,
+};
 use dbdyno_types::{ClientWait, FlagCheck, MatrixCell, ReleaseOrigin};
 use dbdyno_units::{Bytes, Nanos, Share};
 use dbdyno_workloads::definition::{Microbenchmark, Script};
@@ -424,8 +426,11 @@ pub struct PrivateServer {
     /// Whether connections to its host are encrypted, with a certificate that is verified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls: bool,
+    /// Whose values its other settings have.
+    #[serde(default)]
+    pub defaults: SettingDefaults,
     pub durability: Durability,
-    /// Settings that override dbdyno's: the server's own names and values.
+    /// Settings that override these: the server's own names and values.
     pub configuration: Vec<(String, String)>,
     pub statements: StatementMode,
     /// Maximum number of restarts per session after it died.

@@ -8,18 +8,21 @@ use std::path::{Path, PathBuf};
 use dbdyno_document::{Setting, Span, Spanned, Table};
 use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::build::SourceOrigin;
-use dbdyno_types::server::{Durability, Protocol, ServerSystem, StatementMode, StorageEngine};
+use dbdyno_types::server::{
+    Durability, Protocol, ServerSystem, SettingDefaults, StatementMode, StorageEngine,
+};
 
 use crate::build::{self, Definitions};
 use crate::experiment::{Build, Host, PrivateServer};
 use crate::{machines, source};
 
 /// A candidate's keys for a private server. Some also apply to an existing server.
-pub const KEYS: [&str; 8] = [
+pub const KEYS: [&str; 9] = [
     "host",
     "engine",
     "program",
     "release",
+    "defaults",
     "durability",
     "statements",
     "restarts_after_death",
@@ -27,8 +30,8 @@ pub const KEYS: [&str; 8] = [
 ];
 
 /// The keys in [`KEYS`] about starting a server.
-const KEYS_OF_STARTING: [&str; 5] =
-    ["program", "release", "durability", "restarts_after_death", "configuration"];
+const KEYS_OF_STARTING: [&str; 6] =
+    ["program", "release", "defaults", "durability", "restarts_after_death", "configuration"];
 
 /// Keys that do not apply to a private server.
 const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
@@ -41,6 +44,7 @@ pub struct Defaults {
     pub program: Option<PathBuf>,
     /// The source, for candidates that are compiled.
     pub source: Option<SourceOrigin>,
+    pub defaults: SettingDefaults,
     pub durability: Durability,
     pub statements: StatementMode,
     /// Maximum number of restarts per session after it died.
@@ -53,6 +57,7 @@ impl Default for Defaults {
         Self {
             program: None,
             source: None,
+            defaults: SettingDefaults::Dbdyno,
             durability: Durability::Relaxed,
             statements: StatementMode::Prepared,
             restarts_after_death: 1,
@@ -110,6 +115,7 @@ pub fn read(
         build: build?,
         host,
         tls,
+        defaults: own.defaults,
         durability: own.durability,
         configuration: own.configuration,
         statements: own.statements,
@@ -201,8 +207,21 @@ pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
 
 fn read_over(table: &mut Table<'_>, system: ServerSystem, mut own: Defaults) -> Defaults {
     own.program = read_program(table).or(own.program);
+    let whose = SettingDefaults::ALL.map(|one| (one.name(), one));
+    table.set_choice("defaults", &whose, &mut own.defaults);
+    let of_durability = table.key_span("durability");
     let durabilities = [Durability::Relaxed, Durability::Strict].map(|one| (one.name(), one));
     table.set_choice("durability", &durabilities, &mut own.durability);
+    if own.defaults == SettingDefaults::Server {
+        if let Some(span) = of_durability {
+            let message =
+                "`durability` sets dbdyno's values, and `defaults = \"server\"` sets none";
+            let help = "remove one of them; single settings are set in `configuration`";
+            table.problem(span, message, help);
+        }
+        // That of the servers' defaults.
+        own.durability = Durability::Strict;
+    }
     read_statements(table, &mut own.statements);
     table.set("restarts_after_death", 0..=MOST_RESTARTS, &mut own.restarts_after_death);
     own.configuration = read_configuration(table.table("configuration"), system, own.configuration);

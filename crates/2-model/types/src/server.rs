@@ -185,6 +185,29 @@ impl Durability {
     }
 }
 
+/// Whose values a private server has for settings that its candidate does not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SettingDefaults {
+    /// dbdyno's: data in memory, work on one CPU.
+    #[default]
+    Dbdyno,
+    /// The server's own.
+    Server,
+}
+
+impl SettingDefaults {
+    pub const ALL: [Self; 2] = [Self::Dbdyno, Self::Server];
+
+    /// The word in experiments and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dbdyno => "dbdyno",
+            Self::Server => "server",
+        }
+    }
+}
+
 /// How statements are sent to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

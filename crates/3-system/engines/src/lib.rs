@@ -4,6 +4,7 @@
 //! statements that a microbenchmark executes.
 
 mod clone;
+pub mod in_force;
 mod insert;
 mod marker;
 pub mod mysql;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 use dbdyno_drivers::{Connection, Error, ErrorKind, Params};
 use dbdyno_types::StateSnapshot;
 
+use crate::in_force::ReportedSetting;
+
 /// A system under test, as a worker uses it.
 pub trait Engine: Clone + Send + 'static {
     type Connection: Connection + Send;
@@ -35,6 +38,11 @@ pub trait Engine: Clone + Send + 'static {
     /// affect speed come first. None contains a password, or is a property of this one server, such as
     /// its port.
     fn options(&self) -> Vec<(String, String)>;
+
+    /// The values in force of settings with these names. An embedded system has none.
+    fn settings_in_force(&self, _names: &[String]) -> Result<Vec<ReportedSetting>, Error> {
+        Ok(Vec::new())
+    }
 
     /// Creates a schema for this run's tables, if the system has schemas. If the run created it
     /// before, drops its tables on an existing server, and does nothing on a private one.

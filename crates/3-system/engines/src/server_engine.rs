@@ -6,6 +6,7 @@ use dbdyno_drivers::{Connection, Error, NonBlockingConnection};
 use dbdyno_types::server::{ServerSystem, StatementMode};
 use dbdyno_types::{RunIdentity, StateSnapshot};
 
+use crate::in_force::ReportedSetting;
 use crate::marker::{SchemaOwner, not_own, why_not_own};
 use crate::mysql::MySql;
 use crate::postgres::Postgres;
@@ -49,6 +50,12 @@ pub trait Dialect: Clone + Send + 'static {
 
     /// See [`Engine::options`].
     fn options(settings: &ServerAccess) -> Result<Vec<(String, String)>, Error>;
+
+    /// See [`Engine::settings_in_force`].
+    fn settings_in_force(
+        settings: &ServerAccess,
+        names: &[String],
+    ) -> Result<Vec<ReportedSetting>, Error>;
 
     /// See [`Engine::load_table`].
     fn load_table(
@@ -173,6 +180,10 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
     fn options(&self) -> Vec<(String, String)> {
         // Informational only: other connections report the same error.
         D::options(&self.settings).unwrap_or_default()
+    }
+
+    fn settings_in_force(&self, names: &[String]) -> Result<Vec<ReportedSetting>, Error> {
+        if names.is_empty() { Ok(Vec::new()) } else { D::settings_in_force(&self.settings, names) }
     }
 
     fn create_schema(&self) -> Result<(), Error> {

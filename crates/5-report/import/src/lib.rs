@@ -11,8 +11,8 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use dbdyno_results::{
-    CandidateRecord, MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role, RunWriter,
-    SessionRecord, SliceRecord, Warning,
+    CandidateRecord, InForceRecord, MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role,
+    RunWriter, SessionRecord, SliceRecord, Warning,
 };
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::{Nanos, Qps};
@@ -320,6 +320,7 @@ fn candidate(name: &str, baseline: &str, values: &[Value]) -> CandidateRecord {
         configuration: Vec::new(),
         server_settings: Vec::new(),
         config_diff: Vec::new(),
+        in_force: InForceRecord::default(),
         injected_delay: None,
     }
 }

@@ -7,6 +7,7 @@ mod variants;
 
 use std::collections::BTreeMap;
 
+use dbdyno_results::InForceRecord;
 use dbdyno_stats::{ControlRow, METHOD};
 use dbdyno_types::Work;
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
@@ -295,6 +296,7 @@ fn candidates() -> Vec<CandidateRecord> {
         origin: None,
         server_settings: Vec::new(),
         config_diff: Vec::new(),
+        in_force: InForceRecord::default(),
         configuration: pairs(&[
             ("journal_mode", "WAL"),
             ("synchronous", "NORMAL"),

@@ -1,6 +1,7 @@
 //! Sentences shared by the terminal report and the HTML page, and what a candidate is, in words.
 
 use dbdyno_results::DataSize;
+use dbdyno_types::server::SettingDefaults;
 use dbdyno_units::grouped;
 
 use crate::metric::{client_bound_rows, clients, servers_had_idle_time};
@@ -233,21 +234,69 @@ fn settings(candidate: &CandidateRecord, baseline: &CandidateRecord) -> Vec<Stri
     let compared = |label: &str, by: &CandidateRecord| {
         !WITHOUT_MEANING.contains(&label) && (same_kind || value(by, label).is_some())
     };
+    // Then most of them differ.
+    let other_defaults = candidate.in_force.defaults != baseline.in_force.defaults;
     let own = candidate.configuration.iter().filter(|(label, own)| {
         compared(label, baseline) && value(baseline, label).as_ref() != Some(own)
     });
     let only_baseline = baseline
         .configuration
         .iter()
-        .filter(|(label, _)| compared(label, candidate) && value(candidate, label).is_none());
+        .filter(|(label, _)| compared(label, candidate) && value(candidate, label).is_none())
+        .filter(|_| !other_defaults);
     own.map(|(label, value)| format!("{label} = {value}"))
         .chain(only_baseline.map(|(label, _)| format!("{label} not set")))
         .chain(
             reported(candidate, baseline)
                 .into_iter()
+                .filter(|_| !other_defaults)
                 .map(|(name, value, _)| format!("{name} = {value}")),
         )
         .collect()
+}
+
+/// dbdyno's own values that are named per system.
+const MOST_DEFAULTS: usize = 5;
+
+/// Whose values the settings of private servers have that no candidate sets; `None` if that is not known.
+pub(crate) fn defaults(report: &Report) -> Option<String> {
+    let mut dbdynos: Vec<(&str, Vec<&(String, String)>)> = Vec::new();
+    let mut servers = Vec::new();
+    for one in report.candidates.iter().filter(|one| one.role != Role::Control) {
+        match one.in_force.defaults {
+            Some(SettingDefaults::Server) => servers.push(one.name.as_str()),
+            Some(SettingDefaults::Dbdyno) => {
+                let notable = one.in_force.notable_defaults.iter();
+                match dbdynos.iter_mut().find(|(system, _)| *system == one.system) {
+                    // A candidate lacks those that it sets itself.
+                    Some((_, all)) => {
+                        let new: Vec<_> =
+                            notable.filter(|own| all.iter().all(|one| one.0 != own.0)).collect();
+                        all.extend(new);
+                    }
+                    None => dbdynos.push((&one.system, notable.collect())),
+                }
+            }
+            None => {}
+        }
+    }
+    let alone = dbdynos.len() == 1;
+    let listed = |(system, all): &(&str, Vec<&(String, String)>)| {
+        let values: Vec<String> = all
+            .iter()
+            .take(MOST_DEFAULTS)
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect();
+        let values = values.join(", ");
+        if alone { values } else { format!("{system}: {values}") }
+    };
+    let lists: Vec<String> = dbdynos.iter().map(listed).collect();
+    let dbdynos =
+        (!lists.is_empty()).then(|| format!("dbdyno's for benchmarks ({}, …)", lists.join("; ")));
+    let of = if dbdynos.is_some() { format!(" of {}", servers.join(", ")) } else { String::new() };
+    let servers = (!servers.is_empty()).then(|| format!("the server's own{of}"));
+    let all: Vec<String> = [dbdynos, servers].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Whether dbdyno did not start its server.
@@ -256,13 +305,16 @@ pub(crate) const fn is_existing_server(candidate: &CandidateRecord) -> bool {
 }
 
 /// What the servers of both reported differently: name, value and the baseline's value. Empty for two
-/// private servers, whose settings are in their configuration, and for different systems.
+/// private servers with the same defaults, whose settings are in their configuration, and for different
+/// systems.
 pub(crate) fn reported<'a>(
     candidate: &'a CandidateRecord,
     baseline: &'a CandidateRecord,
 ) -> Vec<(&'a str, &'a str, &'a str)> {
     let comparable = candidate.system == baseline.system
-        && (is_existing_server(candidate) || is_existing_server(baseline));
+        && (is_existing_server(candidate)
+            || is_existing_server(baseline)
+            || candidate.in_force.defaults != baseline.in_force.defaults);
     let of_baseline = |name: &str| {
         let mut all = baseline.server_settings.iter();
         all.find(|(other, _)| other == name).map(|(_, value)| value.as_str())
@@ -303,6 +355,32 @@ mod tests {
             "innodb_flush_neighbors = 0, and 2 more differences"
         );
         assert_eq!(summary(&own, &own, 3), "no difference in its configuration");
+    }
+
+    #[test]
+    fn defaults_are_named_per_system_and_those_of_servers_per_candidate() {
+        let of = |name: &str, system: &str, defaults, notable: &[(&str, &str)]| {
+            let mut one = with(&[]);
+            (one.name, one.system, one.role) =
+                (name.to_owned(), system.to_owned(), Role::Candidate);
+            one.in_force.defaults = defaults;
+            one.in_force.notable_defaults = sample::pairs(notable);
+            one
+        };
+        let (dbdyno, server) = (Some(SettingDefaults::Dbdyno), Some(SettingDefaults::Server));
+        let mut report = sample::servers_of(&[]);
+        report.candidates = vec![of("a", "mariadb", None, &[])];
+        assert_eq!(defaults(&report), None, "an older run");
+        let jit = of("b", "postgresql", dbdyno, &[("fsync", "off")]);
+        let plain = of("a", "postgresql", dbdyno, &[("jit", "off"), ("fsync", "off")]);
+        report.candidates = vec![plain.clone(), jit];
+        let expected = "dbdyno's for benchmarks (jit = off, fsync = off, …)";
+        assert_eq!(defaults(&report).as_deref(), Some(expected));
+        report.candidates = vec![plain, of("s", "postgresql", server, &[])];
+        let expected = "dbdyno's for benchmarks (jit = off, fsync = off, …); the server's own of s";
+        assert_eq!(defaults(&report).as_deref(), Some(expected));
+        report.candidates = vec![of("s", "postgresql", server, &[])];
+        assert_eq!(defaults(&report).as_deref(), Some("the server's own"));
     }
 
     #[test]

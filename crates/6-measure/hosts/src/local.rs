@@ -133,6 +133,10 @@ impl RunningServer for LocalServer {
         None
     }
 
+    fn warnings(&self) -> Vec<String> {
+        self.server.warnings()
+    }
+
     fn target(&self) -> Target {
         self.server.target()
     }

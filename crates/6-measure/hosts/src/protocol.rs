@@ -11,7 +11,7 @@ use dbdyno_engines::server::{
 };
 use dbdyno_live::{OptimizedServer, ServerOptions};
 use dbdyno_relayout::Profile;
-use dbdyno_types::server::{Durability, ServerSystem, StorageEngine};
+use dbdyno_types::server::{Durability, ServerSystem, SettingDefaults, StorageEngine};
 use dbdyno_types::{CertificateFingerprint, Counting};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_worker::protocol::{Reading, StepReading, StepUsages, TimedUsage};
@@ -210,6 +210,7 @@ pub struct PlanRequest {
     pub durability: Durability,
     /// Settings that override dbdyno's.
     pub configuration: Vec<(String, String)>,
+    pub defaults: SettingDefaults,
     /// What the settings depend on.
     pub shape: DataShape,
 }
@@ -238,6 +239,8 @@ pub struct Started {
     pub public_key: Option<String>,
     /// Which counters are available; `None` if none were requested.
     pub counting: Option<Counting>,
+    /// Warnings and errors that it logged when it started.
+    pub warnings: Vec<String>,
     /// How long it took.
     pub time: Nanos,
 }

@@ -60,13 +60,13 @@ impl ServerHost for HostConnection {
             network: network.clone(),
             count,
         })))?;
-        let Started { server, port, certificate, public_key, counting, time } = started;
+        let Started { server, port, certificate, public_key, counting, warnings, time } = started;
         // From here on, an error ends the server.
         let monitor = HostMonitor::new(self.clone(), server, counting);
         if tls && certificate.is_none() {
             return Err(self.failed("the server has no certificate"));
         }
-        // Of what the host answers, only the port, the certificate and the key are used: otherwise it could lead
+        // Of what the host answers, only the port, the certificate and the key are used to connect: otherwise it could lead
         // the workers to a server on this machine.
         let mut target = Network { port, ..network }.target(system, certificate.filter(|_| tls));
         let stored = public_key.map(|key| store_key(&key)).transpose();
@@ -75,7 +75,7 @@ impl ServerHost for HostConnection {
         })?;
         target.server_public_key = public_key.as_ref().map(|file| file.path().to_owned());
         tracing::info!(host = self.name(), server = name, %time, "started a server");
-        Ok(Box::new(RemoteServer { monitor, target, _public_key: public_key }))
+        Ok(Box::new(RemoteServer { monitor, target, warnings, _public_key: public_key }))
     }
 }
 
@@ -91,6 +91,7 @@ struct RemoteServer {
     monitor: HostMonitor,
     /// The password is [`HostConnection::password`].
     target: Target,
+    warnings: Vec<String>,
     /// The file that the target names.
     _public_key: Option<NamedTempFile>,
 }
@@ -112,6 +113,10 @@ impl RunningServer for RemoteServer {
 
     fn monitor(&self) -> Option<&HostMonitor> {
         Some(&self.monitor)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
     }
 
     fn target(&self) -> Target {

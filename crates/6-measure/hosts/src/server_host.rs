@@ -66,6 +66,9 @@ pub trait RunningServer {
     /// Reads its usage on another host; `None` if the worker reads it here.
     fn monitor(&self) -> Option<&HostMonitor>;
 
+    /// Warnings and errors that it logged when it started.
+    fn warnings(&self) -> Vec<String>;
+
     /// How workers reach it.
     fn target(&self) -> Target;
 

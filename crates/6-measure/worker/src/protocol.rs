@@ -5,6 +5,7 @@
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
+use dbdyno_engines::in_force::ReportedSetting;
 use dbdyno_engines::server::ServerAccess;
 use dbdyno_engines::{SchemaRemoval, sqlite};
 use dbdyno_types::insert::{DeviceUsage, Second, StepMeasured};
@@ -87,6 +88,8 @@ pub struct Open {
     pub count: bool,
     /// The insert benchmark; `None` for microbenchmarks.
     pub insert: Option<Plan>,
+    /// The settings whose values in force are reported.
+    pub settings: Vec<String>,
 }
 
 /// A step of the insert benchmark.
@@ -209,11 +212,13 @@ pub enum Response {
     Failed(Failed),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
     pub version: String,
     /// Its compile options or settings.
     pub options: Vec<(String, String)>,
+    /// The values in force of the settings that were named.
+    pub in_force: Vec<ReportedSetting>,
     /// The clock for response times of events.
     pub ticks: String,
     /// Which counters are available; `None` if none were requested.

@@ -178,6 +178,7 @@ impl PrivateServer {
             injected_delay: None,
             count: false,
             insert,
+            settings: Vec::new(),
         })?;
         Ok(worker)
     }

@@ -1,7 +1,7 @@
 //! The insert benchmark in a run directory: steps, seconds, interruptions.
 
 use dbdyno_results::{
-    CandidateRecord, FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan,
+    CandidateRecord, FailureKind, FailureRecord, InForceRecord, InsertPlanRecord, InsertStepPlan,
     InsertStepRecord, NewRun, Role, RunReader, RunWriter, SessionRecord, StartedFrom,
     StateSnapshotRecord,
 };
@@ -51,6 +51,7 @@ fn started() -> (TempDir, RunWriter) {
         configuration: Vec::new(),
         server_settings: Vec::new(),
         config_diff: Vec::new(),
+        in_force: InForceRecord::default(),
         injected_delay: None,
     };
     writer.add_candidates(&[candidate]).unwrap();

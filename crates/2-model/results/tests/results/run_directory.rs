@@ -5,8 +5,8 @@ use std::path::Path;
 
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
-    ExtensionRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NamedCount, NewLayout,
-    NewRun, OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter,
+    ExtensionRecord, FailureKind, FailureRecord, InForceRecord, MicrobenchmarkRecord, NamedCount,
+    NewLayout, NewRun, OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter,
     SessionRecord, SliceRecord, StateSnapshotRecord, Warning,
 };
 use dbdyno_types::{
@@ -76,6 +76,7 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
         origin: None,
         server_settings: Vec::new(),
         config_diff: Vec::new(),
+        in_force: InForceRecord::default(),
         configuration: vec![("page_size".to_owned(), "4 KiB".to_owned())],
         injected_delay: None,
     }
@@ -89,6 +90,7 @@ fn server() -> CandidateRecord {
         origin: Some(OriginRecord::Server { address: "127.0.0.1:3306".to_owned() }),
         server_settings: Vec::new(),
         config_diff: vec!["checksums: crc32 here, none there".to_owned()],
+        in_force: InForceRecord::default(),
         ..candidate("server", Role::Control)
     }
 }

@@ -57,10 +57,11 @@ pub enum Form {
 }
 
 /// The keys, except those that a word expresses in another way, and tables.
-const KEYS: [Key; 29] = [
+const KEYS: [Key; 30] = [
     key("name", Form::String),
     key("engine", Form::String),
     key("program", Form::String),
+    key("defaults", Form::String),
     key("durability", Form::String),
     key("statements", Form::String),
     key("restarts_after_death", Form::Plain),

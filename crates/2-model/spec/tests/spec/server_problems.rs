@@ -23,6 +23,18 @@ fn injected_delay_is_rejected_for_servers() {
 }
 
 #[test]
+fn durability_and_the_servers_defaults_exclude_each_other() {
+    assert_problems!(
+        candidate("system = 'mariadb'\ndefaults = 'server'\ndurability = 'strict'"),
+        @r#"
+    7:1 `durability` sets dbdyno's values, and `defaults = "server"` sets none
+    durability = 'strict'
+    ^^^^^^^^^^ remove one of them; single settings are set in `configuration`
+    "#
+    );
+}
+
+#[test]
 fn keys_of_other_systems_are_rejected() {
     assert_problems!(
         candidate(

@@ -7,7 +7,7 @@ use dbdyno_spec::experiment::{
 };
 use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::server::{
-    Address, Durability, ServerSystem, StatementMode, StorageEngine, Target, Tls,
+    Address, Durability, ServerSystem, SettingDefaults, StatementMode, StorageEngine, Target, Tls,
 };
 use dbdyno_units::{Nanos, Share};
 
@@ -62,6 +62,7 @@ fn server_needs_only_its_system() {
         engine,
         program: None,
         release: None,
+        defaults: SettingDefaults::Dbdyno,
         durability: Durability::Relaxed,
         configuration: Vec::new(),
         statements: StatementMode::Prepared,
@@ -104,6 +105,7 @@ fn all_server_keys_are_read() {
             engine: Some(StorageEngine::MyRocks),
             program: Some(PathBuf::from("/opt/mariadb/bin/mariadbd")),
             release: None,
+            defaults: SettingDefaults::Dbdyno,
             durability: Durability::Strict,
             configuration: pairs(&[
                 ("innodb_buffer_pool_size", "4G"),
@@ -114,6 +116,19 @@ fn all_server_keys_are_read() {
             statements: StatementMode::Text,
             restarts_after_death: 0,
         }
+    );
+}
+
+#[test]
+fn defaults_are_dbdynos_or_the_servers() {
+    let server = private("[postgresql]\ndefaults = 'server'", "system = 'postgresql'");
+    assert_eq!(server.defaults, SettingDefaults::Server);
+    assert_eq!(server.durability, Durability::Strict, "that of the server's defaults");
+    let over = "system = 'postgresql'\ndefaults = 'dbdyno'\ndurability = 'relaxed'";
+    let server = private("[postgresql]\ndefaults = 'server'", over);
+    assert_eq!(
+        (server.defaults, server.durability),
+        (SettingDefaults::Dbdyno, Durability::Relaxed)
     );
 }
 

@@ -1,6 +1,7 @@
 //! MySQL and MariaDB: a schema on a private or an existing server.
 
 mod facts;
+mod in_force;
 mod innodb;
 mod rocksdb;
 mod schema;
@@ -11,6 +12,7 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error, Param, Params, StatementId};
 use dbdyno_types::server::{StorageEngine, Target};
 
+use crate::in_force::ReportedSetting;
 use crate::server::ServerAccess;
 use crate::server_engine::{Dialect, Purpose};
 use crate::{Engine as _, NextRow, ServerEngine, Table, column, failed, not_a_number};
@@ -49,6 +51,13 @@ impl Dialect for MySqlDialect {
 
     fn options(settings: &ServerAccess) -> Result<Vec<(String, String)>, Error> {
         facts::options(&mut Self::connect_to_server(settings)?)
+    }
+
+    fn settings_in_force(
+        settings: &ServerAccess,
+        names: &[String],
+    ) -> Result<Vec<ReportedSetting>, Error> {
+        in_force::settings(&mut Self::connect_to_server(settings)?, names)
     }
 
     fn load_table(

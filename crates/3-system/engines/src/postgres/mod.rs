@@ -1,6 +1,7 @@
 //! PostgreSQL: a database on a private server, or a schema on an existing server.
 
 mod facts;
+mod in_force;
 mod schema;
 pub(crate) mod session;
 mod state;
@@ -10,6 +11,7 @@ use std::io::Write;
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error, Param, Params};
 
+use crate::in_force::ReportedSetting;
 use crate::server::ServerAccess;
 use crate::server_engine::{Dialect, Purpose};
 use crate::{Engine as _, NextRow, ServerEngine, Table, column, failed, quoted_name};
@@ -52,6 +54,13 @@ impl Dialect for PostgresDialect {
 
     fn options(settings: &ServerAccess) -> Result<Vec<(String, String)>, Error> {
         facts::options(&mut Self::connect(settings, Purpose::Inspect)?)
+    }
+
+    fn settings_in_force(
+        settings: &ServerAccess,
+        names: &[String],
+    ) -> Result<Vec<ReportedSetting>, Error> {
+        in_force::settings(&mut Self::connect(settings, Purpose::Inspect)?, names)
     }
 
     fn load_table(

@@ -313,6 +313,20 @@ impl LogPosition {
         chosen.join("\n")
     }
 
+    /// Warnings and errors since the position, each once, without their times.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for line in self.read().lines() {
+            let starts = WARNINGS.iter().chain(&ERRORS).filter_map(|word| line.find(word));
+            let Some(start) = starts.min() else { continue };
+            let text = visible(&line[start..]).into_owned();
+            if !warnings.contains(&text) && warnings.len() < MOST_WARNINGS {
+                warnings.push(text);
+            }
+        }
+        warnings
+    }
+
     fn read(&self) -> String {
         String::from_utf8_lossy(&self.read_bytes().unwrap_or_default()).into_owned()
     }
@@ -327,8 +341,17 @@ impl LogPosition {
     }
 }
 
+/// How servers mark errors in their logs.
+const ERRORS: [&str; 4] = ["[ERROR]", "ERROR:", "FATAL:", "PANIC:"];
+
+/// How servers mark warnings.
+const WARNINGS: [&str; 2] = ["[Warning]", "WARNING:"];
+
+/// Warnings that are kept of a log.
+const MOST_WARNINGS: usize = 20;
+
 fn is_error(line: &str) -> bool {
-    ["[ERROR]", "ERROR:", "FATAL:", "PANIC:"].iter().any(|word| line.contains(word))
+    ERRORS.iter().any(|word| line.contains(word))
 }
 
 fn length(file: &Path) -> u64 {
@@ -373,6 +396,17 @@ mod tests {
             let name = line.split('=').next().unwrap();
             assert!(["LC_ALL", "PATH", "PWD", "_", "SHLVL", "OLDPWD"].contains(&name), "{line}");
         }
+    }
+
+    #[test]
+    fn warnings_are_listed_once_and_without_times() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("server.log");
+        std::fs::write(&file, "1 0 [Warning] of an earlier start\n").unwrap();
+        let position = LogPosition::at_end_of(&file);
+        let lines = "2 0 [Note] x\n2 0 [Warning] y\n3 0 [Warning] y\n4 UTC [7] WARNING:  z\n";
+        std::fs::write(&file, format!("1 0 [Warning] of an earlier start\n{lines}")).unwrap();
+        assert_eq!(position.warnings(), ["[Warning] y", "WARNING:  z"]);
     }
 
     #[test]

@@ -185,6 +185,11 @@ impl Server {
         self.log.failure(doing, how, self.server_dir.path())
     }
 
+    /// Warnings and errors that it has logged since its start, without their times.
+    pub fn warnings(&self) -> Vec<String> {
+        self.log.warnings()
+    }
+
     pub fn pid(&self) -> u32 {
         self.processes.pid()
     }

@@ -1,11 +1,12 @@
 //! A server program with its settings, and what is derived from them.
 
-use dbdyno_types::server::{Durability, ServerSystem, StorageEngine};
+use dbdyno_types::server::{Durability, ServerSystem, SettingDefaults, StorageEngine};
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::systems::{ProgramFacts, ServerProgram, server_program};
 use super::{Installation, ServerError};
+use crate::in_force::{is_same_value, parse_number};
 
 /// Amount of data and number of clients; determines the sizes of caches and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +29,10 @@ pub struct ServerPlan {
     pub(super) installation: Installation,
     pub(super) engine: Option<StorageEngine>,
     pub(super) durability: Durability,
+    pub(super) defaults: SettingDefaults,
     pub(super) settings: Vec<(String, String)>,
+    /// The canonical names of the settings that the candidate sets.
+    pub(super) own: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
 }
 
@@ -57,13 +61,42 @@ impl ServerPlan {
         self.durability
     }
 
+    /// Whose values the settings have that the candidate does not set.
+    pub fn defaults(&self) -> SettingDefaults {
+        self.defaults
+    }
+
+    /// The settings that the candidate sets: canonical names and values.
+    pub fn own_settings(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        all.filter(|(name, _)| self.own.iter().any(|own| own == name))
+    }
+
+    /// dbdyno's own values of settings that make benchmarks differ from the server's defaults.
+    pub fn notable_defaults(&self) -> Vec<(String, String)> {
+        let notable = server_program(self.installation.system).facts().notable;
+        let is_dbdynos = |name: &str| !self.own.iter().any(|own| own == name);
+        let value = |name: &&str| Some(((*name).to_owned(), self.setting(name)?.to_owned()));
+        notable.iter().filter(|name| is_dbdynos(name)).filter_map(value).collect()
+    }
+
+    /// The canonical name of a setting.
+    pub fn canonical_name(&self, name: &str) -> String {
+        (server_program(self.installation.system).facts().canonical_name)(name)
+    }
+
+    /// The names of the settings with the sizes of caches of data.
+    pub fn cache_settings(&self) -> &'static [&'static str] {
+        server_program(self.installation.system).facts().caches
+    }
+
     /// The value of a setting, by its canonical name; `default` is the server's.
     pub(crate) fn setting_or(&self, name: &str, default: &str) -> String {
         self.setting(name).unwrap_or(default).to_owned()
     }
 
     /// The value of a setting, by its canonical name.
-    pub(crate) fn setting(&self, name: &str) -> Option<&str> {
+    pub fn setting(&self, name: &str) -> Option<&str> {
         let setting = self.settings.iter().find(|(known, _)| known == name);
         setting.map(|(_, value)| value.as_str())
     }
@@ -72,13 +105,27 @@ impl ServerPlan {
 /// A property of a server and its value.
 pub type Property = (&'static str, String);
 
+pub(crate) const DURABILITY: &str = "durability of a commit";
 pub(crate) const CHARACTERS: &str = "character set";
 pub(crate) const CHECKSUMS: &str = "checksums of pages";
 pub(crate) const TORN_PAGES: &str = "protection against torn pages";
 pub(crate) const ISOLATION: &str = "isolation";
 
 /// The names of [`ServerPlan::properties`].
-pub const PROPERTIES: [&str; 4] = [CHARACTERS, CHECKSUMS, TORN_PAGES, ISOLATION];
+pub const PROPERTIES: [&str; 5] = [DURABILITY, CHARACTERS, CHECKSUMS, TORN_PAGES, ISOLATION];
+
+/// The durability of a commit with these values: its name if all are the values of one, else the values. `of` has
+/// each setting's value, and its values for relaxed and strict durability.
+pub(crate) fn durability_of(of: &[(&str, String, [&str; 2])]) -> Property {
+    let is = |index: usize| of.iter().all(|(_, value, by)| is_same_value(value, by[index]));
+    let values = || of.iter().map(|(name, value, _)| format!("{name} = {value}"));
+    let text = match () {
+        () if is(0) => Durability::Relaxed.name().to_owned(),
+        () if is(1) => Durability::Strict.name().to_owned(),
+        () => values().collect::<Vec<_>>().join(", "),
+    };
+    (DURABILITY, text)
+}
 
 /// What default settings depend on.
 pub(crate) struct SettingsRequest<'a> {
@@ -98,18 +145,41 @@ impl ServerPlan {
         overrides: Vec<(String, String)>,
         shape: DataShape,
     ) -> Result<Self, ServerError> {
+        let defaults = SettingDefaults::Dbdyno;
+        Self::with_defaults(installation, engine, (defaults, durability), overrides, shape)
+    }
+
+    /// The same with the server's own defaults if `defaults` says so: then only what dbdyno cannot run without is
+    /// set in addition to the overrides.
+    pub fn with_defaults(
+        installation: Installation,
+        engine: Option<StorageEngine>,
+        (defaults, durability): (SettingDefaults, Durability),
+        overrides: Vec<(String, String)>,
+        shape: DataShape,
+    ) -> Result<Self, ServerError> {
         let program = server_program(installation.system);
         let engine = check_engine(installation.system, engine)?;
         let request = SettingsRequest { installation: &installation, engine, durability, shape };
         let mut settings = program.settings(&request);
+        if defaults == SettingDefaults::Server {
+            let needed = program.facts().needed;
+            settings.retain(|(name, value)| {
+                let mut needed = needed.iter().filter(|(needed, _)| needed == name);
+                needed.any(|(_, enough)| parse_number(value, 1.0).is_none_or(|it| it > *enough))
+            });
+        }
+        let mut own = Vec::with_capacity(overrides.len());
         for (name, value) in overrides {
             let name = check_override(program, &name, &value)?;
+            own.push(name.clone());
             match settings.iter_mut().find(|(known, _)| *known == name) {
                 Some(setting) => setting.1 = value,
                 None => settings.push((name, value)),
             }
         }
-        Ok(Self { installation, engine, durability, settings, environment: Vec::new() })
+        let environment = Vec::new();
+        Ok(Self { installation, engine, durability, defaults, settings, own, environment })
     }
 
     /// What may explain a difference in speed between servers with the same statements.
@@ -295,6 +365,37 @@ mod tests {
         assert_eq!(plan.setting("innodb_buffer_pool_size"), Some("28800M"));
         assert_eq!(plan.setting("innodb_flush_log_at_trx_commit"), Some("2"));
         assert_eq!(plan.engine(), Some(StorageEngine::InnoDb));
+    }
+
+    #[test]
+    fn server_defaults_leave_only_what_is_needed_and_asked_for() {
+        let dbdynos = plan(None, &[]).unwrap();
+        let names = |clients, overrides: &[(&str, &str)]| {
+            let overrides =
+                overrides.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            let shape = DataShape { tables: 8, rows: 10_000_000, clients };
+            let defaults = (SettingDefaults::Server, Durability::Strict);
+            let installation = dbdynos.installation.clone();
+            let plan =
+                ServerPlan::with_defaults(installation, None, defaults, overrides.collect(), shape);
+            plan.unwrap().settings
+        };
+        assert_eq!(names(24, &[]), [("max_prepared_stmt_count".to_owned(), "45056".to_owned())]);
+        assert!(names(2000, &[]).contains(&("max_connections".to_owned(), "2064".to_owned())));
+        let own = names(24, &[("innodb_doublewrite", "OFF")]);
+        assert_eq!(own[1], ("innodb_doublewrite".to_owned(), "OFF".to_owned()));
+        let notable: Vec<String> =
+            dbdynos.notable_defaults().into_iter().map(|(name, _)| name).collect();
+        assert!(notable.contains(&"innodb_flush_log_at_trx_commit".to_owned()), "{notable:?}");
+    }
+
+    #[test]
+    fn durability_is_that_of_the_values() {
+        let of = |overrides: &[_]| plan(None, overrides).unwrap().properties()[0].1.clone();
+        let name = "innodb_flush_log_at_trx_commit";
+        assert_eq!(of(&[]), "relaxed");
+        assert_eq!(of(&[(name, "1")]), "strict");
+        assert_eq!(of(&[(name, "0")]), "innodb_flush_log_at_trx_commit = 0");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Params, verifier};
+use dbdyno_engines::in_force::{Effect, SettingState};
 use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::server::{
     DataShape, Installation, Network, Server, ServerAccess, ServerDir, ServerDirs, ServerPlan,
@@ -153,7 +154,18 @@ fn server_that_starts_on_a_network_admits_nobody_else_at_any_time() {
 #[test]
 fn server_runs_as_unprivileged_user_and_stops_cleanly() {
     let run = Run::new();
-    let plan = plan(StorageEngine::InnoDb, &[]);
+    let odd = [
+        ("innodb_doublewrite", "MAYBE", Some(Effect::Ignored)),
+        ("innodb_flush_log_at_trx_commit", "7", Some(Effect::Ignored)),
+        ("skip_name_resolve", "yes", Some(Effect::Ignored)),
+        ("loose-inodb_io_capacity", "300", None),
+        ("innodb_io_capacity", "10", Some(Effect::Adjusted)),
+        ("innodb_flush_method", "4", Some(Effect::AsAsked)),
+        ("transaction-isolation", "read-committed", Some(Effect::AsAsked)),
+        ("optimizer_switch", "mrr=on", Some(Effect::AsAsked)),
+        ("sql_mode", "TRADITIONAL", Some(Effect::Adjusted)),
+    ];
+    let plan = plan(StorageEngine::InnoDb, &odd.map(|(name, asked, _)| (name, asked)));
     let server_dir = run.server_dir("a");
     initialise(&plan, &server_dir).unwrap();
     assert!(server_dir.exists() && initialise(&plan, &server_dir).is_err());
@@ -166,6 +178,25 @@ fn server_runs_as_unprivileged_user_and_stops_cleanly() {
         let name = variable.split('=').next().unwrap();
         assert!(["PATH", "HOME", "TMPDIR", "LC_ALL"].contains(&name), "{variable}");
     }
+    let engine = engine(&server, StorageEngine::InnoDb, true);
+    let own: Vec<(&str, &str)> =
+        plan.settings().iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+    let names: Vec<String> = own.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let in_force = engine.settings_in_force(&names).unwrap();
+    for (reported, (name, asked)) in in_force.iter().zip(own) {
+        let effect = match &reported.state {
+            SettingState::Reported(setting) => Some(setting.effect(asked)),
+            SettingState::Unknown(near) => {
+                assert_eq!(near.as_deref(), Some("innodb_io_capacity"), "{name}");
+                None
+            }
+        };
+        let same = |odd: &str| odd.replace('-', "_") == name;
+        let odd = odd.iter().find(|(odd, ..)| same(odd));
+        assert_eq!(effect, odd.map_or(Some(Effect::AsAsked), |odd| odd.2), "{reported:?}");
+    }
+    let warnings = server.warnings();
+    assert!(warnings.iter().any(|line| line.contains("invalid value 'MAYBE'")), "{warnings:?}");
     assert!(socket(&server).as_os_str().len() < 107);
     assert!(server.ended().is_none());
     assert!(Server::start(&plan, &server_dir, None).is_err(), "two servers on the same data");

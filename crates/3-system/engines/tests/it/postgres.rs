@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, ErrorKind, Params};
+use dbdyno_engines::in_force::{Effect, SettingState};
 use dbdyno_engines::postgres::Postgres;
 use dbdyno_engines::server::{
     DataShape, Installation, Server, ServerAccess, ServerDir, ServerDirs, ServerError, ServerPlan,
@@ -287,7 +288,15 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
 #[test]
 fn shown_settings_are_applied() {
     let lab = Lab::new();
-    let overrides = [("Work-Mem", "5MB"), ("data_checksums", "on"), ("search_path", "\"it's\"")];
+    let overrides = [
+        ("Work-Mem", "0.005GB"),
+        ("data_checksums", "on"),
+        ("search_path", "\"it's\""),
+        ("checkpoint_timeout", "1800"),
+        ("wal_buffers", "8kB"),
+        ("pg_trgm.similarity_threshold", "0.5"),
+        ("auto_explain.log_min_duration", "5s"),
+    ];
     let plan = plan_with(Durability::Strict, &overrides).unwrap();
     assert_ne!(plan.data_kind(), self::plan().data_kind());
     let server_dir = lab.create_data("strict", &plan);
@@ -298,7 +307,7 @@ fn shown_settings_are_applied() {
     for (name, expected) in [
         ("fsync", "on"),
         ("synchronous_commit", "on"),
-        ("work_mem", "5MB"),
+        ("work_mem", "5243kB"),
         ("data_checksums", "on"),
         ("search_path", "\"it's\""),
         ("server_encoding", "UTF8"),
@@ -316,6 +325,21 @@ fn shown_settings_are_applied() {
         taken += 1;
     }
     assert!(taken > 10);
+    let names: Vec<String> = settings.iter().map(|(name, _)| name.clone()).collect();
+    let in_force = engine.settings_in_force(&names).unwrap();
+    for (reported, (name, asked)) in in_force.iter().zip(settings) {
+        let effect = match &reported.state {
+            SettingState::Reported(setting) => Some(setting.effect(asked)),
+            SettingState::Unknown(_) => None,
+        };
+        let expected = match name.as_str() {
+            "wal_buffers" => Some(Effect::Adjusted),
+            // Nothing loads its library; the other one is that of an extension.
+            "auto_explain.log_min_duration" => None,
+            _ => Some(Effect::AsAsked),
+        };
+        assert_eq!(effect, expected, "{reported:?}");
+    }
     let options = engine.options();
     let value = |name: &str| options.iter().find(|(own, _)| own == name).map(|(_, value)| &**value);
     for (name, expected) in [

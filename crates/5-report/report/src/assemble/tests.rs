@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use dbdyno_results::{
-    BuildRecord, FailureKind, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter,
-    SessionRecord, StateSnapshotRecord,
+    BuildRecord, FailureKind, InForceRecord, NewLayout, NewRun, OptimizationRecord, OriginRecord,
+    RunWriter, SessionRecord, StateSnapshotRecord,
 };
 use dbdyno_types::{
     Count, Counter, Counting, Counts, Latencies, Missing, ServerUsage, SliceMeasured, StateSnapshot,
@@ -32,6 +32,7 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
         configuration: Vec::new(),
         server_settings: Vec::new(),
         config_diff: Vec::new(),
+        in_force: InForceRecord::default(),
         injected_delay: None,
     }
 }

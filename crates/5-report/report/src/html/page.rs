@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use dbdyno_text::Mark;
+use dbdyno_types::server::SettingDefaults;
 use dbdyno_units::Bytes;
 use maud::{Markup, html};
 use sha2::{Digest, Sha256};
@@ -287,6 +288,20 @@ fn card(
             } @else {
                 dl.pairs.mono { (pairs(&candidate.configuration)) }
             }
+            @if !candidate.in_force.adjusted.is_empty() {
+                h4 { "Settings that the server changed: asked → in force" }
+                ul.differences {
+                    @for one in &candidate.in_force.adjusted {
+                        li { (one.name) ": " (one.asked) " → " (one.in_force) }
+                    }
+                }
+            }
+            @if !candidate.in_force.server_log.is_empty() {
+                details {
+                    summary { "Warnings in the server’s log" }
+                    ul.differences { @for line in &candidate.in_force.server_log { li { (line) } } }
+                }
+            }
             @if !candidate.server_settings.is_empty() {
                 details {
                     summary {
@@ -322,6 +337,13 @@ fn facts_of(candidate: &CandidateRecord, other: Option<&BuildRecord>) -> Vec<(St
         }
         Some(OriginRecord::Server { address }) => add("Server", address.clone()),
         Some(OriginRecord::Imported { file }) => add("Imported from", file.clone()),
+    }
+    if let Some(defaults) = candidate.in_force.defaults {
+        let whose = match defaults {
+            SettingDefaults::Dbdyno => "dbdyno’s for benchmarks",
+            SettingDefaults::Server => "the server’s own",
+        };
+        add("Defaults", whose.to_owned());
     }
     if let Some(build) = &candidate.build {
         add("Variant", build.variant.clone());

@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
 
-use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount};
+use dbdyno_results::{
+    AdjustedSetting, AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount,
+};
 
 use super::*;
 use crate::model::{Failure, Lost, NotCounted, OriginRecord, StateSnapshots, Warning};
@@ -76,6 +78,9 @@ fn text_from_outside_is_escaped() {
         release: None,
     });
     candidate.config_diff.push(evil());
+    candidate.in_force.server_log.push(evil());
+    let adjusted = AdjustedSetting { name: evil(), asked: evil(), in_force: evil() };
+    candidate.in_force.adjusted.push(adjusted);
     candidate.configuration.push((evil(), evil()));
     for summary in report.groups.iter_mut().chain(&mut report.three_groups) {
         summary.group = evil();

@@ -1,6 +1,6 @@
 //! Generated comparisons of servers: a run, a sweep over numbers of clients, imported results.
 
-use dbdyno_results::{BlockCounts, NewLayout};
+use dbdyno_results::{BlockCounts, InForceRecord, NewLayout};
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 
 use super::{interval, pairs, refresh, report_of};
@@ -211,6 +211,7 @@ fn candidates() -> Vec<CandidateRecord> {
         ]),
         server_settings: Vec::new(),
         config_diff: parity.iter().map(|line| (*line).to_owned()).collect(),
+        in_force: InForceRecord::default(),
         injected_delay: None,
     };
     let parity = [

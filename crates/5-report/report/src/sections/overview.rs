@@ -36,6 +36,7 @@ pub(crate) fn introduction(report: &Report) -> Section {
             facts.push(("candidate", format!("{}: {what}", one.name)));
         }
     }
+    facts.extend(words::defaults(report).map(|defaults| ("defaults", defaults)));
     let fact = |(label, text)| Fact::new(label, text).label_style(Style::Dim).style(Style::Dim);
     let facts = Facts { gap: 1, repeats: true, ..Facts::new(facts.into_iter().map(fact)) };
     section.push(facts);

@@ -220,6 +220,7 @@ impl Servers {
             monitor.counting()
         });
         let certificate = server.certificate();
+        let warnings = server.warnings();
         let public_key = if certificate.is_none() { server.public_key()? } else { None };
         let number = self.number();
         self.running.insert(number, self.machine.adopt(server));
@@ -227,18 +228,27 @@ impl Servers {
             self.readings.add(number, monitor, Some(directory.data()));
         }
         let time = started.elapsed().into();
-        Ok(Started { server: number, port, certificate, public_key, counting, time })
+        Ok(Started { server: number, port, certificate, public_key, counting, warnings, time })
     }
 }
 
 fn plan(request: PlanRequest) -> Result<ServerPlan, ServerError> {
-    let PlanRequest { system, engine, program, release, durability, configuration, shape } =
-        request;
+    let PlanRequest {
+        system,
+        engine,
+        program,
+        release,
+        durability,
+        defaults,
+        configuration,
+        shape,
+    } = request;
     let installation = match (&program, release) {
         (None, Some(name)) => Installation::of_release(system, engine, &name)?,
         (program, _) => Installation::find(system, engine, program.as_deref())?,
     };
-    let plan = ServerPlan::new(installation, engine, durability, configuration, shape)?;
+    let defaults = (defaults, durability);
+    let plan = ServerPlan::with_defaults(installation, engine, defaults, configuration, shape)?;
     Server::check_network(&plan)?;
     Ok(plan)
 }

@@ -121,6 +121,7 @@ fn request(experiment: &Experiment, server: &PrivateServer, program: Option<Path
         release,
         durability: server.durability,
         configuration: server.configuration.clone(),
+        defaults: server.defaults,
         shape: shape(experiment),
     }))
 }
@@ -152,5 +153,6 @@ fn plan(
         (_, made) => Installation::find(system, engine, made.or(server.program.as_deref()))?,
     };
     let overrides = server.configuration.clone();
-    ServerPlan::new(installation, server.engine, server.durability, overrides, shape)
+    let defaults = (server.defaults, server.durability);
+    ServerPlan::with_defaults(installation, server.engine, defaults, overrides, shape)
 }

@@ -14,11 +14,13 @@ use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_units::Bytes;
+use dbdyno_worker::WorkerError;
 
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
 use crate::instance::Instance;
 use crate::instance::context::RunContext;
+use crate::instance::in_force::{Settings, refuse_ignored};
 use crate::plan::disk_space::DiskSpace;
 use crate::session::progress::{Progress, RunEvent};
 
@@ -279,8 +281,17 @@ pub(crate) fn load(
     location.make()?;
     initialise_server(candidate, location)?;
     let mut instance = Instance::at(candidate.clone(), location.clone());
+    let failed = |instance: &mut Instance, error: WorkerError| match instance.lost_host() {
+        Some(lost) => lost.into(),
+        None => RunError::load(&candidate.name, &instance.cause(error)),
+    };
+    if let Err(error) = instance.open(context, 1, true) {
+        return Err(failed(&mut instance, error));
+    }
+    // Before the data is loaded, which may take long.
+    let settings = Settings::of(candidate, Some(&instance));
+    refuse_ignored(&settings.into_iter().collect::<Vec<_>>())?;
     let mut load = || {
-        instance.open(context, 1, true)?;
         instance.worker_mut()?.load()?;
         let problems = instance.statement_problems(context.experiment)?;
         if problems.is_empty() {
@@ -289,10 +300,8 @@ pub(crate) fn load(
         instance.close()?;
         Ok(problems)
     };
-    let problems = load().map_err(|error| match instance.lost_host() {
-        Some(lost) => lost.into(),
-        None => RunError::load(&candidate.name, &instance.cause(error)),
-    })?;
+    let loaded = load();
+    let problems = loaded.map_err(|error| failed(&mut instance, error))?;
     if problems.is_empty() { Ok(()) } else { Err(RunError::Statements(problems)) }
 }
 

@@ -3,12 +3,14 @@
 pub(crate) mod context;
 pub(crate) mod cpus;
 pub(crate) mod data;
+pub(crate) mod in_force;
 pub(crate) mod live_optimization;
 pub(crate) mod opening;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dbdyno_engines::in_force::ReportedSetting;
 use dbdyno_hosts::{HostError, HostMonitor, RunningServer};
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_types::insert::{Second, StepMeasured};
@@ -68,6 +70,8 @@ pub(crate) struct Instance {
     worker: Option<WorkerHandle>,
     /// What the system reported when it was last opened.
     opened: Option<Opened>,
+    /// Warnings and errors that its private server logged at its last start.
+    server_log: Vec<String>,
     /// Number of restarts after a loss, in this session.
     recoveries: u32,
     /// Whether its data differs from that of the other instances: a slice of writes was lost.
@@ -93,6 +97,7 @@ impl Instance {
             monitor: None,
             worker: None,
             opened: None,
+            server_log: Vec::new(),
             recoveries: 0,
             has_diverged: false,
             copy_has_diverged: false,
@@ -143,6 +148,16 @@ impl Instance {
     /// The build options and settings that the system reports; `None` before it was opened.
     pub fn settings(&self) -> Option<&[(String, String)]> {
         self.opened.as_ref().map(|opened| &*opened.options)
+    }
+
+    /// The settings in force that its private server reports; none before it was opened.
+    pub fn in_force(&self) -> &[ReportedSetting] {
+        self.opened.as_ref().map_or(&[], |opened| &opened.in_force)
+    }
+
+    /// Warnings and errors that its private server logged at its last start.
+    pub fn server_log(&self) -> &[String] {
+        &self.server_log
     }
 
     /// Which counters are available; `None` before it was opened.

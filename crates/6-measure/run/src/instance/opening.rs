@@ -35,6 +35,8 @@ impl Instance {
         self.monitor = None;
         if let (Deployment::Private(plan), None) = (&self.candidate.deployment, &self.server) {
             self.server = start_server(context, &self.candidate.spec.system, plan, &self.location)?;
+            self.server_log =
+                self.server.as_ref().map(|server| server.warnings()).unwrap_or_default();
         }
         let RunContext { experiment, cpus, .. } = context;
         let embedded = self.candidate.spec.system.is_embedded();
@@ -73,6 +75,10 @@ impl Instance {
             injected_delay: self.candidate.spec.injected_delay,
             count: counts(experiment),
             insert: experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
+            settings: match &self.candidate.deployment {
+                Deployment::Private(plan) => names_to_read(experiment, plan),
+                Deployment::Library(_) | Deployment::Existing(_) => Vec::new(),
+            },
         })?;
         if let Some(monitor) = monitor_on_host(self.server.as_deref(), self.monitor.as_ref()) {
             opened.counting = monitor.counting().cloned();
@@ -167,6 +173,23 @@ fn start_server(
     let tls = matches!(system, System::Private(PrivateServer { tls: true, .. }));
     let start = ServerStart { tls, count: counts(context.experiment) };
     host.start(plan, name, start).map(Some).map_err(server_failed)
+}
+
+/// The settings whose values in force are read: all that some candidate of the same system sets, and sizes of caches.
+fn names_to_read(experiment: &Experiment, plan: &ServerPlan) -> Vec<String> {
+    let system = plan.installation().system;
+    let mut names: Vec<String> = plan.settings().iter().map(|(name, _)| name.clone()).collect();
+    for candidate in &experiment.candidates {
+        if let System::Private(server) = &candidate.system
+            && server.system == system
+        {
+            names.extend(server.configuration.iter().map(|(name, _)| plan.canonical_name(name)));
+        }
+    }
+    names.extend(plan.cache_settings().iter().map(|&name| name.to_owned()));
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {

@@ -134,8 +134,16 @@ fn shares_data(one: &System, other: &System) -> bool {
             a.page_size == b.page_size
         }
         (System::Private(a), System::Private(b)) => {
-            (a.system, a.engine, &a.program, &a.release, &a.host, &a.configuration)
-                == (b.system, b.engine, &b.program, &b.release, &b.host, &b.configuration)
+            (a.system, a.engine, &a.program, &a.release, &a.host, a.defaults, &a.configuration)
+                == (
+                    b.system,
+                    b.engine,
+                    &b.program,
+                    &b.release,
+                    &b.host,
+                    b.defaults,
+                    &b.configuration,
+                )
         }
         _ => false,
     }

@@ -2,10 +2,11 @@
 
 use dbdyno_builds::Build;
 use dbdyno_results::{
-    AuditRecord, BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role, Warning,
+    AuditRecord, BuildRecord, CandidateRecord, InForceRecord, OriginRecord, ReleaseRecord, Role,
+    Warning,
 };
 use dbdyno_spec::experiment::{Experiment, PrivateServer, System};
-use dbdyno_types::server::ServerSystem;
+use dbdyno_types::server::{ServerSystem, SettingDefaults};
 
 use crate::candidates::{Deployment, ResolvedCandidate, auditing};
 use crate::record::settings;
@@ -24,6 +25,7 @@ impl ResolvedCandidate {
             configuration: settings::of_resolved(self),
             server_settings: Vec::new(),
             config_diff: settings::differences(self, baseline),
+            in_force: self.in_force(),
             injected_delay: self.spec.injected_delay,
         }
     }
@@ -41,6 +43,17 @@ impl ResolvedCandidate {
             Deployment::Library(build) => build.source_version.clone(),
             Deployment::Private(plan) => plan.installation().version.clone(),
             Deployment::Existing(_) => String::new(),
+        }
+    }
+
+    /// Whose values its settings have; the rest is known once its server has started.
+    fn in_force(&self) -> InForceRecord {
+        let Deployment::Private(plan) = &self.deployment else { return InForceRecord::default() };
+        let is_dbdynos = plan.defaults() == SettingDefaults::Dbdyno;
+        InForceRecord {
+            defaults: Some(plan.defaults()),
+            notable_defaults: if is_dbdynos { plan.notable_defaults() } else { Vec::new() },
+            ..InForceRecord::default()
         }
     }
 
@@ -111,10 +124,14 @@ fn of_build(build: &Build, audit: Option<AuditRecord>) -> BuildRecord {
 /// Changes of settings that a warning lists.
 const LISTED: usize = 5;
 
-/// Whether the reported settings of the servers are stored: if one of them is an existing server, whose
-/// settings the experiment does not tell. They are then compared with those of private servers, too.
+/// Whether the reported settings of the servers are stored: if the experiment does not tell those of one, an
+/// existing server or one with its own defaults. They are then compared with those of the others, too.
 pub(crate) fn with_settings(experiment: &Experiment) -> bool {
-    experiment.candidates.iter().any(|one| matches!(one.system, System::Existing(_)))
+    experiment.candidates.iter().any(|one| match &one.system {
+        System::Existing(_) => true,
+        System::Private(server) => server.defaults == SettingDefaults::Server,
+        System::Sqlite { .. } => false,
+    })
 }
 
 /// Adds the version and the settings that a system reports to its record. What is known already stays;
@@ -184,6 +201,7 @@ mod tests {
             configuration: Vec::new(),
             server_settings: Vec::new(),
             config_diff: Vec::new(),
+            in_force: InForceRecord::default(),
             injected_delay: None,
         }
     }

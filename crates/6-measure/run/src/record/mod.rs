@@ -169,7 +169,7 @@ impl<'a> Recorder<'a> {
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_results::{CandidateRecord, NewRun, Role, SessionRecord};
+    use dbdyno_results::{CandidateRecord, InForceRecord, NewRun, Role, SessionRecord};
 
     use super::*;
 
@@ -192,6 +192,7 @@ mod tests {
             origin: None,
             server_settings: Vec::new(),
             config_diff: Vec::new(),
+            in_force: InForceRecord::default(),
             configuration: Vec::new(),
             injected_delay: None,
         }

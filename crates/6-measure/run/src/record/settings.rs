@@ -6,7 +6,7 @@ use dbdyno_spec::experiment::{
     Candidate, ExistingServer, Experiment, InsertBenchmark, Pace, PrivateServer, SqliteConfig,
     System,
 };
-use dbdyno_types::server::{Address, Tls};
+use dbdyno_types::server::{Address, SettingDefaults, Tls};
 
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::plan::cases;
@@ -127,10 +127,11 @@ fn of_sqlite(config: &SqliteConfig) -> Vec<(String, String)> {
 }
 
 fn of_private(server: &PrivateServer, settings: &[(String, String)]) -> Vec<(String, String)> {
-    let rows = [
-        ("durability", server.durability.name().to_owned()),
-        ("statements", server.statements.name().to_owned()),
-    ];
+    let first = match server.defaults {
+        SettingDefaults::Dbdyno => ("durability", server.durability.name().to_owned()),
+        SettingDefaults::Server => ("defaults", "the server's own".to_owned()),
+    };
+    let rows = [first, ("statements", server.statements.name().to_owned())];
     let rows = rows.map(|(label, value)| (label.to_owned(), value));
     let host = server.host.clone().map(|host| ("host".to_owned(), host));
     rows.into_iter().chain(settings.iter().cloned()).chain(host).collect()
@@ -199,7 +200,9 @@ fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
     let mut add = |name, value: &str| properties.push((name, value.to_owned()));
     match (&candidate.spec.system, &candidate.deployment) {
         (System::Private(server), Deployment::Private(plan)) => {
-            add("durability of a commit", server.durability.name());
+            for (name, value) in plan.properties() {
+                add(name, &value);
+            }
             add("statements", server.statements.name());
             match &server.host {
                 None => add("connection", "Unix socket"),
@@ -207,12 +210,8 @@ fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
             }
             let verified = "TLS, the server's certificate pinned";
             add("encryption", if server.tls { verified } else { "none" });
-            for (name, value) in plan.properties() {
-                add(name, &value);
-            }
         }
         (_, Deployment::Existing(server)) => {
-            add("durability of a commit", "as configured on the server");
             add("statements", server.statements.name());
             match (&server.target.address, &server.host) {
                 (Address::Socket(_), _) => add("connection", "Unix socket"),

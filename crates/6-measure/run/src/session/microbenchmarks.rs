@@ -47,12 +47,14 @@ impl Session<'_> {
         for (number, instance) in instances.iter().enumerate() {
             self.store_reported(number, instance)?;
         }
+        self.check_settings_in_force(&instances.iter().collect::<Vec<_>>())?;
         self.check_statements(&mut instances)?;
         self.starts.add(clock::monotonic() - starting, 1);
         self.report_if_longer();
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
         self.recorder.results.update_session(&self.record)?;
-        self.store_state_snapshots(&mut instances, "at the start of the session")?;
+        let states = self.store_state_snapshots(&mut instances, "at the start of the session")?;
+        self.warn_of_small_data(&instances, &states)?;
         self.measure_all(context, &mut instances)?;
         self.store_state_snapshots(&mut instances, "after the last microbenchmark")?;
         // Everything is stored: errors on shutdown do not matter.
@@ -277,7 +279,7 @@ impl Session<'_> {
         &mut self,
         instances: &mut [Instance],
         at: &str,
-    ) -> Result<(), RunError> {
+    ) -> Result<Vec<StateSnapshotRecord>, RunError> {
         let mut records = Vec::new();
         let phase = Phase::of_session("reading the state");
         self.recorder.each(running(instances), &phase, |number, instance| {
@@ -289,7 +291,7 @@ impl Session<'_> {
         for record in &records {
             self.recorder.results.add_state_snapshot(record)?;
         }
-        Ok(())
+        Ok(records)
     }
 
     /// Runs `work` on every running instance.

@@ -1,6 +1,7 @@
 //! A session: the stages of a run, in order.
 
 mod extension;
+mod in_force;
 pub(crate) mod insert_benchmark;
 pub(crate) mod microbenchmarks;
 pub(crate) mod progress;
@@ -167,6 +168,7 @@ impl<'a> Session<'a> {
         let mut candidates = candidates?;
         self.find_server_processes(&mut candidates)?;
         self.store_candidates(&candidates)?;
+        self.warn_once(in_force::planned(&candidates)?)?;
         self.begin_extension()?;
         let mut context = self.context();
         let is_here = |one: &ResolvedCandidate| {
@@ -256,6 +258,9 @@ impl<'a> Session<'a> {
             self.prepare_data(context, &candidates)?;
         }
         self.recorder.check_cancelled()?;
+        if experiment.insert_benchmark.is_some() {
+            self.check_settings_before_inserts(context, &candidates)?;
+        }
         let cpus = self.cpus.clone();
         tracing::info!(dbdyno = %cpus.dbdyno, systems = %cpus.system, "assigned CPUs");
         // Not earlier, nor longer: compilers run on all CPUs, also those of a bisect's next run.
@@ -333,10 +338,7 @@ impl<'a> Session<'a> {
         if *record != before {
             self.recorder.results.update_candidate(number as u32, record)?;
         }
-        if let Some(warning) = warning.filter(|warning| !self.record.warnings.contains(warning)) {
-            self.warn(vec![warning])?;
-        }
-        Ok(())
+        self.warn_once(warning.into_iter().collect())
     }
 
     /// Reports warnings, and stores the record of the session with them.

@@ -17,12 +17,13 @@ use dbdyno_worker::protocol::{Open, SystemUnderTest};
 use crate::building;
 use crate::candidates::hosts::{Copying, Hosts};
 use crate::candidates::server_process::{describe_on_host, describe_process};
-use crate::candidates::{Deployment, on_existing_servers, server_plan};
+use crate::candidates::{Deployment, ResolvedCandidate, on_existing_servers, server_plan};
 use crate::error::RunError;
 use crate::instance::cpus::{WaitChoice, divide_cpus};
 use crate::instance::data::{SpaceOnHost, planned_space, space_on_hosts};
 use crate::instance::opening::access_of;
 use crate::options::WorkerProgram;
+use crate::session::in_force;
 
 /// What a run needs of this machine and of existing servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Readiness {
             readiness.problems.push(error.to_string());
         }
         let mut compilers = BTreeMap::new();
-        let mut programs = Vec::new();
+        let (mut programs, mut resolved) = (Vec::new(), Vec::new());
         for candidate in &experiment.candidates {
             match (candidate.system.build(), &candidate.system) {
                 (Some(build), system) => {
@@ -88,13 +89,27 @@ impl Readiness {
                 (None, System::Private(_)) => {
                     // Without the hosts, their problem is reported already.
                     if let Some(hosts) = &hosts {
-                        readiness.program(experiment, candidate, &mut programs, hosts);
+                        readiness.program(
+                            experiment,
+                            candidate,
+                            (&mut programs, &mut resolved),
+                            hosts,
+                        );
                     }
                 }
                 (None, System::Existing(_) | System::Sqlite { .. }) => {}
             }
         }
         let all = experiment.candidates.len();
+        // Compiled and existing servers are compared in a run only.
+        if resolved.len() == all {
+            match in_force::planned(&resolved) {
+                Ok(warnings) => {
+                    warnings.into_iter().for_each(|warning| readiness.add("warning", warning.what));
+                }
+                Err(error) => readiness.problems.push(error.to_string()),
+            }
+        }
         readiness.found.extend(programs.into_iter().map(|one| one.found(all)));
         readiness.existing_servers(experiment, worker, hosts.as_ref());
         readiness.disk(experiment, run);
@@ -163,7 +178,7 @@ impl Readiness {
         &mut self,
         experiment: &Experiment,
         candidate: &Candidate,
-        programs: &mut Vec<FoundProgram>,
+        (programs, resolved): (&mut Vec<FoundProgram>, &mut Vec<ResolvedCandidate>),
         hosts: &Hosts,
     ) {
         let release = match (building::cached(candidate), building::unpacked(candidate)) {
@@ -201,6 +216,10 @@ impl Readiness {
             }
             Ok(deployments) => {
                 for deployment in deployments.into_iter().flatten() {
+                    let is_baseline = candidate.name == experiment.baseline;
+                    let role = if is_baseline { Role::Baseline } else { Role::Candidate };
+                    let (name, spec) = (candidate.name.clone(), candidate.clone());
+                    resolved.push(ResolvedCandidate::new(name, role, spec, deployment.clone()));
                     if let Deployment::Private(plan) = deployment {
                         let program = plan.installation();
                         let path = program.program.display();
@@ -357,6 +376,7 @@ fn check(
         injected_delay: None,
         count: false,
         insert: None,
+        settings: Vec::new(),
     })?;
     worker.check_access()?;
     worker.close()?;

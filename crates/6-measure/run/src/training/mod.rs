@@ -197,7 +197,7 @@ impl PgoTrainer<'_> {
             System::Sqlite { config, .. } => json!(config),
             System::Private(server) => {
                 let PrivateServer { engine, durability, configuration, statements, .. } = server;
-                json!([engine, durability, configuration, statements])
+                json!([engine, durability, configuration, statements, server.defaults])
             }
             System::Existing(_) => json!(null),
         };

@@ -209,15 +209,25 @@ fn check_estimates_the_data_size(candidate: (&str, &str)) {
 #[test]
 fn postgresql_runs_prepared_and_text_statements() {
     let test = TestDir::new();
+    let settings = "configuration = { jit = false, shared_buffers = \"320MB\" }";
+    let text = format!("system = \"postgresql\"\nstatements = \"text\"\n{settings}");
     let servers = Servers {
         microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=100\", \
                           \"write-only_range=10000\", \"range-notcovered-si_range=100\"",
-        candidates: &[POSTGRES, ("text", "system = \"postgresql\"\nstatements = \"text\"")],
+        candidates: &[POSTGRES, ("text", &text)],
         wait: poll(),
         ..Servers::default()
     };
     let out = test.out();
-    servers.run(&test, &[]).assert_code(0);
+    let finished = servers.run(&test, &[]);
+    finished.assert_code(0);
+    let report = std::fs::read_to_string(out.join("report.md")).unwrap();
+    for warning in [
+        "jit = off of text is no difference: jit is off in the baseline",
+        "the data is too small to feel shared_buffers",
+    ] {
+        assert!(report.contains(warning), "{warning}: {report}");
+    }
     assert_waited(&out, poll());
     assert_eq!(column(&out, "relative_qps").len(), 4);
     assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
@@ -534,6 +544,34 @@ fn too_many_connections_are_reported() {
     let finished = servers.run(&test, &[]);
     finished.assert_code(1).assert_prints("Too many connections");
     assert!(!finished.all().contains("panicked"));
+}
+
+#[test]
+fn ignored_setting_is_refused_before_data_is_loaded() {
+    let test = TestDir::new();
+    let ignored = "system = \"mariadb\"\n[candidate.configuration]\ninnodb_doublewrite = \"MAYBE\"\n\
+                   innodb_flush_log_at_trx_commit = 7\nloose_inodb_io_capacity = 300";
+    let servers = Servers { candidates: &[("odd", ignored)], ..Servers::default() };
+    let finished = servers.run(&test, &[]);
+    finished
+        .assert_code(1)
+        .assert_prints("innodb_doublewrite: asked MAYBE → in force ON")
+        .assert_prints("ignoring option '--innodb-doublewrite' due to invalid value 'MAYBE'")
+        .assert_prints("innodb_flush_log_at_trx_commit: asked 7 → in force 3 (valid: 0 to 3)")
+        .assert_prints("did you mean `innodb_io_capacity`?");
+    assert_eq!(count(&test.out(), "SELECT COUNT(*) FROM slice"), 0);
+}
+
+#[test]
+fn setting_with_the_value_of_dbdynos_defaults_is_nothing_to_compare() {
+    let test = TestDir::new();
+    let candidates =
+        [POSTGRES, ("jit", "system = \"postgresql\"\nconfiguration = { jit = false }")];
+    let finished = Servers { candidates: &candidates, ..Servers::default() }.run(&test, &[]);
+    finished
+        .assert_code(1)
+        .assert_prints("nothing to compare: jit = off of jit is no difference")
+        .assert_prints("by dbdyno's defaults for benchmarks");
 }
 
 #[test]

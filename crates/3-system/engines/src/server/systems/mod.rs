@@ -25,6 +25,13 @@ pub(crate) struct ProgramFacts {
     /// Settings that affect the format of data on disk: data created with other values cannot be
     /// shared.
     pub(crate) format_settings: &'static [&'static str],
+    /// Settings without which dbdyno cannot run with the server's defaults, and a number that is enough: where
+    /// dbdyno's value is not greater, the server's default stays.
+    pub(crate) needed: &'static [(&'static str, f64)],
+    /// Settings whose defaults for benchmarks a report names.
+    pub(crate) notable: &'static [&'static str],
+    /// Settings with the sizes of caches of data.
+    pub(crate) caches: &'static [&'static str],
     /// Where releases are installed side by side.
     pub(crate) releases: ReleaseFolders,
     /// A program with the same name is another system's if this one is beside it.

@@ -13,6 +13,7 @@ use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Ta
 use super::super::access::{ACCOUNT, ServerCertificate};
 use super::super::plan::{
     CHARACTERS, CHECKSUMS, DiskRequest, ISOLATION, Property, SettingsRequest, TORN_PAGES,
+    durability_of,
 };
 use super::super::systems::{ProgramFacts, ReleaseFolders};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan};
@@ -44,6 +45,20 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     user: "mysql",
     reserved: RESERVED,
     format_settings: FORMAT_SETTINGS,
+    // The servers' defaults.
+    needed: &[("max_connections", 151.0), ("max_prepared_stmt_count", 16_382.0)],
+    notable: &[
+        "innodb_flush_log_at_trx_commit",
+        "rocksdb_flush_log_at_trx_commit",
+        "innodb_buffer_pool_size",
+        "rocksdb_block_cache_size",
+        "innodb_log_file_size",
+        "innodb_redo_log_capacity",
+        "innodb_io_capacity",
+        "performance_schema",
+        "skip_log_bin",
+    ],
+    caches: &["innodb_buffer_pool_size", "rocksdb_block_cache_size", "key_buffer_size"],
     releases: ReleaseFolders {
         names: &["mysql"],
         prefixes: &["mysql-"],
@@ -261,7 +276,12 @@ fn properties(plan: &ServerPlan) -> Vec<Property> {
             format!("innodb_doublewrite = {}", plan.setting_or("innodb_doublewrite", "ON")),
         ),
     };
+    let at_commit = match plan.engine() {
+        Some(StorageEngine::MyRocks) => "rocksdb_flush_log_at_trx_commit",
+        _ => "innodb_flush_log_at_trx_commit",
+    };
     vec![
+        durability_of(&[(at_commit, plan.setting_or(at_commit, "1"), ["2", "1"])]),
         (CHARACTERS, plan.setting_or("character_set_server", "the server's default")),
         (CHECKSUMS, checksums),
         (TORN_PAGES, torn_pages),

@@ -53,6 +53,16 @@ impl ServerProgram for Postgres {
             user: "postgres",
             reserved: RESERVED,
             format_settings: &[CHECKSUMS],
+            needed: &[("max_connections", 100.0), ("restart_after_crash", f64::INFINITY)],
+            notable: &[
+                "jit",
+                "fsync",
+                "shared_buffers",
+                "max_parallel_workers_per_gather",
+                "checkpoint_timeout",
+                "max_wal_size",
+            ],
+            caches: &["shared_buffers", "effective_cache_size"],
             releases: ReleaseFolders {
                 names: &["postgresql"],
                 prefixes: &["postgresql-", "pgsql-"],
@@ -202,12 +212,14 @@ fn port(network: Option<&Network>) -> u16 {
 /// initdb's option for page checksums.
 fn checksum_option(plan: &ServerPlan) -> Result<Option<&'static str>, ServerError> {
     match plan.setting(CHECKSUMS) {
+        // The server's default.
+        None => Ok(None),
         Some("on") => Ok(Some("--data-checksums")),
         // Off was the default before version 18, without an option to say so.
         Some("off") if major(&plan.installation.version) < 18 => Ok(None),
         Some("off") => Ok(Some("--no-data-checksums")),
-        other => {
-            let reason = format!("`{}` is neither `on` nor `off`", other.unwrap_or_default());
+        Some(other) => {
+            let reason = format!("`{other}` is neither `on` nor `off`");
             Err(ServerError::setting(CHECKSUMS, reason))
         }
     }
@@ -324,9 +336,15 @@ fn wal_size(shape: DataShape) -> u64 {
 /// See [`ServerProgram::properties`](super::ServerProgram::properties).
 pub(crate) fn properties(plan: &ServerPlan) -> Vec<Property> {
     let full_pages = plan.setting_or("full_page_writes", "on");
+    let value = |name, default| plan.setting_or(name, default);
+    let commit = [
+        ("fsync", value("fsync", "on"), ["off", "on"]),
+        ("synchronous_commit", value("synchronous_commit", "on"), ["on", "on"]),
+    ];
     vec![
+        plan::durability_of(&commit),
         (plan::CHARACTERS, "UTF8, compared byte by byte".to_owned()),
-        (plan::CHECKSUMS, plan.setting_or(CHECKSUMS, "off")),
+        (plan::CHECKSUMS, plan.setting_or(CHECKSUMS, "the server's default")),
         (plan::TORN_PAGES, format!("full_page_writes = {full_pages}")),
         (plan::ISOLATION, plan.setting_or("default_transaction_isolation", "read committed")),
     ]

@@ -15,7 +15,7 @@ use dbdyno_hosts::{HostConnection, HostMonitor, HostOptions, ServerHost as _, Se
 use dbdyno_selfbench::harness::main as harness_main;
 use dbdyno_selfbench::nearest_rank;
 use dbdyno_selfbench::output::{Outcome, Table, print};
-use dbdyno_types::server::{Durability, ServerSystem};
+use dbdyno_types::server::{Durability, ServerSystem, SettingDefaults};
 use dbdyno_units::Nanos;
 use dbdyno_worker::protocol::Reading;
 
@@ -85,6 +85,7 @@ fn agent(args: &AgentArgs) -> anyhow::Result<Outcome> {
         release: None,
         durability: Durability::Relaxed,
         configuration: Vec::new(),
+        defaults: SettingDefaults::Dbdyno,
         shape: DataShape { tables: 1, rows: 1_000, clients: 1 },
     })))?;
     connection.initialise(&plan, "measured")?;

@@ -1,0 +1,275 @@
+//! Settings in force: what a candidate's servers do with the values that the experiment sets, checked before anything
+//! is measured.
+//!
+//! A value that a server ignored ends the run. A setting that has the baseline's value anyway, and a cache whose size
+//! cannot matter, are warnings beside the results.
+
+use dbdyno_engines::in_force::Effect;
+use dbdyno_results::{AdjustedSetting, CandidateRecord, Role, StateSnapshotRecord, Warning};
+use dbdyno_spec::experiment::{Candidate, PrivateServer, System};
+use dbdyno_units::{Bytes, grouped};
+
+use crate::candidates::ResolvedCandidate;
+use crate::error::RunError;
+use crate::instance::context::RunContext;
+use crate::instance::in_force::{Settings, refuse_ignored};
+use crate::instance::{Instance, data};
+use crate::session::Session;
+
+/// The settings that a candidate and the baseline set differently, with the same effect; and whether nothing else
+/// distinguishes them.
+struct SameEffect<'a> {
+    candidate: Settings<'a>,
+    names: Vec<String>,
+    is_all: bool,
+}
+
+impl<'a> SameEffect<'a> {
+    fn of(candidate: Settings<'a>, baseline: Settings<'a>) -> Option<Self> {
+        if candidate.server.system != baseline.server.system {
+            return None;
+        }
+        let mut all: Vec<&str> = candidate.plan.own_settings().map(|(name, _)| name).collect();
+        all.extend(baseline.plan.own_settings().map(|(name, _)| name));
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|name| candidate.own(name) != baseline.own(name));
+        let is_other_program =
+            candidate.plan.installation().sha256 != baseline.plan.installation().sha256;
+        let is_same = |name: &&&str| {
+            // A server's own default may be another one in another release: then it was set to be equal.
+            let is_default =
+                [candidate, baseline].iter().any(|one| one.plan.setting(name).is_none());
+            candidate.has_same_value(&baseline, name) && !(is_other_program && is_default)
+        };
+        let names: Vec<String> =
+            all.iter().filter(is_same).map(|name| (*name).to_owned()).collect();
+        let without = |of: &Settings<'_>| {
+            let server = PrivateServer { configuration: Vec::new(), ..of.server.clone() };
+            let system = System::Private(server);
+            Candidate {
+                name: String::new(),
+                system,
+                matrix: None,
+                series: None,
+                ..of.candidate.spec.clone()
+            }
+        };
+        let is_all = names.len() == all.len() && without(&candidate) == without(&baseline);
+        (!names.is_empty()).then_some(Self { candidate, names, is_all })
+    }
+
+    /// A sentence per setting: `jit = off is no difference: …`.
+    fn sentences(&self, baseline: Settings<'_>) -> Vec<String> {
+        let sentence = |name: &String| {
+            let (setter, other) = match self.candidate.own(name) {
+                Some(_) => (&self.candidate, &baseline),
+                None => (&baseline, &self.candidate),
+            };
+            let which = if self.candidate.own(name).is_some() { "the baseline " } else { "" };
+            let asked = setter.own(name).unwrap_or_default();
+            let value = other.value(name).unwrap_or(asked);
+            format!(
+                "{name} = {asked} of {} is no difference: {name} is {value} in {which}{} already, {}",
+                setter.name(),
+                other.name(),
+                other.whose(name)
+            )
+        };
+        self.names.iter().map(sentence).collect()
+    }
+}
+
+const ADVICE: &str = "set another value, or measure against the server's own defaults with `defaults = \"server\"` of a \
+                      candidate (compare: `SYSTEM:defaults=server`)";
+
+/// Warnings about settings without effect; an error if there is nothing else to compare.
+fn same_effects(servers: &[Settings<'_>]) -> Result<Vec<Warning>, RunError> {
+    let is = |role: Role| move |one: &&Settings<'_>| one.candidate.role == role;
+    let Some(baseline) = servers.iter().find(is(Role::Baseline)).copied() else {
+        return Ok(Vec::new());
+    };
+    let candidates: Vec<_> = servers.iter().filter(is(Role::Candidate)).collect();
+    let same: Vec<SameEffect<'_>> =
+        candidates.iter().filter_map(|one| SameEffect::of(**one, baseline)).collect();
+    let sentences: Vec<String> = same.iter().flat_map(|one| one.sentences(baseline)).collect();
+    if !candidates.is_empty() && same.iter().filter(|one| one.is_all).count() == candidates.len() {
+        let all = sentences.join("\n");
+        return Err(RunError::Other(format!("nothing to compare: {all}\n{ADVICE}")));
+    }
+    let advice = ADVICE.to_owned();
+    Ok(sentences.into_iter().map(|what| Warning { what, advice: advice.clone() }).collect())
+}
+
+/// The same before anything is compiled or loaded, from what servers will be asked for. A run with other systems has
+/// something to compare.
+pub(super) fn planned(candidates: &[ResolvedCandidate]) -> Result<Vec<Warning>, RunError> {
+    let servers: Vec<Settings<'_>> =
+        candidates.iter().filter_map(|one| Settings::of(one, None)).collect();
+    if servers.len() == candidates.len() { same_effects(&servers) } else { Ok(Vec::new()) }
+}
+
+/// A warning for each candidate with caches whose sizes differ from the baseline's although the data fits into the
+/// smaller ones.
+fn small_data(servers: &[Settings<'_>], data: Bytes, rows: u64) -> Vec<Warning> {
+    let is = |role: Role| move |one: &&Settings<'_>| one.candidate.role == role;
+    let Some(baseline) = servers.iter().find(is(Role::Baseline)) else { return Vec::new() };
+    let kind = |one: &Settings<'_>| (one.server.system, one.server.engine);
+    let candidates = servers.iter().filter(is(Role::Candidate));
+    let warning = |one: &Settings<'_>| {
+        let sizes = one.plan.cache_settings().iter().filter_map(|&name| {
+            let size = |of: &Settings<'_>| Some(of.reported(name)?.number()? as u64);
+            let (own, other) = (size(one)?, size(baseline)?);
+            (own != other && data.as_bytes() <= own.min(other)).then_some((name, own, other))
+        });
+        let sizes: Vec<(&str, u64, u64)> = sizes.collect();
+        let smallest = sizes.iter().map(|(_, own, other)| *own.min(other)).min()?;
+        // Nothing is known of data without a size.
+        let times = smallest.checked_div(data.as_bytes())? + 1;
+        let caches = sizes.iter().map(|(name, own, other)| {
+            let [own, other] = [own, other].map(|size| Bytes::from_bytes(*size));
+            format!("{name} ({own} of {}, {other} of {})", one.name(), baseline.name())
+        });
+        let caches: Vec<String> = caches.collect();
+        let enough = grouped(rounded_up(rows.max(1).saturating_mul(2 * times)));
+        Some(Warning {
+            what: format!(
+                "the data is too small to feel {}: its {data} fit into each",
+                caches.join(" and ")
+            ),
+            advice: format!(
+                "use more data than the smaller cache holds: here about {enough} rows (`--rows`, or `rows` under \
+                 [workload])"
+            ),
+        })
+    };
+    candidates.filter(|one| kind(one) == kind(baseline)).filter_map(warning).collect()
+}
+
+/// One significant digit.
+fn rounded_up(number: u64) -> u64 {
+    let step = 10_u64.pow(number.max(1).ilog10());
+    number.div_ceil(step).saturating_mul(step)
+}
+
+/// A warning for a value that differs much from what was asked for.
+fn adjusted_warning(candidate: &str, setting: &AdjustedSetting) -> Warning {
+    let AdjustedSetting { name, asked, in_force } = setting;
+    Warning {
+        what: format!("{name} of {candidate}: asked {asked} → in force {in_force}"),
+        advice: "the server changed the value; the results are those of the value in force"
+            .to_owned(),
+    }
+}
+
+/// Notes in the record which values are in force.
+fn note_adjusted(record: &mut CandidateRecord, adjusted: &[AdjustedSetting], log: &[String]) {
+    for AdjustedSetting { name, in_force, .. } in adjusted {
+        for (_, value) in record.configuration.iter_mut().filter(|(label, _)| label == name) {
+            value.clone_from(in_force);
+        }
+    }
+    record.in_force.adjusted = adjusted.to_vec();
+    record.in_force.server_log = log.to_vec();
+}
+
+impl Session<'_> {
+    /// Checks the settings in force of instances that have started, before anything is measured, and stores what the
+    /// servers made of them.
+    pub(super) fn check_settings_in_force(
+        &mut self,
+        instances: &[&Instance],
+    ) -> Result<(), RunError> {
+        let servers: Vec<Settings<'_>> = instances
+            .iter()
+            .filter_map(|one| {
+                Settings::of(&one.candidate, Some(*one).filter(|one| one.version().is_some()))
+            })
+            .collect();
+        refuse_ignored(&servers)?;
+        let mut warnings = Vec::new();
+        for one in &servers {
+            let (_, adjusted) = one.compare();
+            let is_control = one.candidate.role == Role::Control;
+            let asked = |setting: &AdjustedSetting| one.own(&setting.name).is_some() && !is_control;
+            let changed = adjusted.iter().filter(|(_, effect)| *effect == Effect::Adjusted);
+            let changed = changed.filter(|(setting, _)| asked(setting));
+            warnings.extend(changed.map(|(setting, _)| adjusted_warning(one.name(), setting)));
+            let adjusted: Vec<AdjustedSetting> = adjusted.into_iter().map(|(one, _)| one).collect();
+            self.store_in_force(one, &adjusted)?;
+        }
+        if servers.len() == instances.len() {
+            warnings.extend(same_effects(&servers)?);
+        }
+        self.warn_once(warnings)
+    }
+
+    fn store_in_force(
+        &mut self,
+        server: &Settings<'_>,
+        adjusted: &[AdjustedSetting],
+    ) -> Result<(), RunError> {
+        let mut all = (0..).zip(&mut self.state.candidates);
+        let Some((number, record)) = all.find(|(_, record)| record.name == server.name()) else {
+            return Ok(());
+        };
+        let before = record.clone();
+        note_adjusted(record, adjusted, server.started.map_or(&[], Instance::server_log));
+        if *record != before {
+            self.recorder.results.update_candidate(number, record)?;
+        }
+        Ok(())
+    }
+
+    /// Warns of caches that differ although all data fits into each.
+    pub(super) fn warn_of_small_data(
+        &mut self,
+        instances: &[Instance],
+        states: &[StateSnapshotRecord],
+    ) -> Result<(), RunError> {
+        let servers: Vec<Settings<'_>> =
+            instances.iter().filter_map(|one| Settings::of(&one.candidate, Some(one))).collect();
+        let baseline = states.iter().find(|state| state.candidate == 0);
+        let Some(state) = baseline.map(|state| &state.state_snapshot) else { return Ok(()) };
+        self.warn_once(small_data(&servers, state.data_size, state.rows))
+    }
+
+    /// Reports and stores warnings that are new.
+    pub(super) fn warn_once(&mut self, mut warnings: Vec<Warning>) -> Result<(), RunError> {
+        warnings.retain(|warning| !self.record.warnings.contains(warning));
+        if warnings.is_empty() { Ok(()) } else { self.warn(warnings) }
+    }
+
+    /// Starts a server without data for each candidate that sets something, and for the baseline: in an insert
+    /// benchmark one candidate is measured for hours before the next one starts.
+    pub(super) fn check_settings_before_inserts(
+        &mut self,
+        context: &RunContext<'_>,
+        candidates: &[ResolvedCandidate],
+    ) -> Result<(), RunError> {
+        let sets = |one: &&ResolvedCandidate| {
+            let settings = Settings::of(one, None);
+            settings.is_some_and(|one| one.plan.own_settings().next().is_some())
+                && one.role != Role::Control
+        };
+        if self.state.has_measured() || !candidates.iter().any(|one| sets(&one)) {
+            return Ok(());
+        }
+        self.recorder.stage("checking settings");
+        let mut instances = Vec::new();
+        for candidate in candidates.iter().filter(|one| sets(one) || one.role == Role::Baseline) {
+            let location = context.data_location(candidate, ".settings");
+            location.remove()?;
+            data::initialise_server(candidate, &location)?;
+            let mut instance = Instance::at(candidate.clone(), location.clone());
+            let opened = instance.open(context, 1, true);
+            instance.stop();
+            location.remove()?;
+            opened.map_err(|error| {
+                RunError::Other(format!("candidate {}: {error}", candidate.name))
+            })?;
+            instances.push(instance);
+        }
+        self.check_settings_in_force(&instances.iter().collect::<Vec<_>>())
+    }
+}
