@@ -5,7 +5,9 @@
 //! unknown: a table has no CPU time, and one value has no interval.
 
 mod parse;
+mod table;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Group, Throughput};
 use serde_json::json;
 
-use parse::{Measure, Value, number_blocks, parse};
+use parse::{Measure, Value, check_same_tests, number_blocks, parse, without_mark};
 
 /// Files could not be imported.
 #[derive(Debug, thiserror::Error)]
@@ -101,10 +103,12 @@ fn read(path: &Path) -> io::Result<String> {
 pub fn import(request: &Request) -> Result<Imported, ImportError> {
     let mut values: Vec<Value> = Vec::new();
     let mut text = String::new();
+    let directories = directories(&request.files)?;
     for path in &request.files {
         let content = read(path)
             .map_err(|error| ImportError::Input(format!("{}: {error}", path.display())))?;
-        let (found, kept) = parse(path, &content, request.clients)?;
+        let directory = directories.get(path).map(String::as_str);
+        let (found, kept) = parse(path, without_mark(&content), request.clients, directory)?;
         let space = if text.is_empty() { "" } else { "\n" };
         text.push_str(&format!("{space}{}:\n{kept}", path.display()));
         values.extend(found);
@@ -112,7 +116,7 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
     if values.len() > MAX_VALUES {
         return Err(too_much(&format!("{} values", values.len())));
     }
-    let of_tables = |value: &&mut Value| matches!(value.measure, Measure::Table);
+    let of_tables = |value: &&mut Value| matches!(value.measure, Measure::Table { .. });
     let mut columns: Vec<String> =
         values.iter_mut().filter(of_tables).map(|value| value.candidate.clone()).collect();
     columns.sort();
@@ -123,13 +127,15 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
             value.candidate.clone_from(&short[at]);
         }
     }
+    check_same_tests(&values)?;
+    let words = words(&values);
     number_blocks(&mut values);
     if values.is_empty() {
         return Err(ImportError::Input(
             "nothing to import; name at least one table or file of sysbench's output".to_owned(),
         ));
     }
-    store(request, &values, text)
+    store(request, &values, words, text)
 }
 
 /// The group of unpublished microbenchmarks.
@@ -138,7 +144,57 @@ const OTHER: &str = "other";
 /// Limit of candidates × microbenchmarks; published tables have up to a thousand.
 const MAX_PAIRS: usize = 10_000;
 
-fn store(request: &Request, values: &[Value], text: String) -> Result<Imported, ImportError> {
+/// The warning that some values are words.
+fn words(values: &[Value]) -> Option<Warning> {
+    let mut found = values.iter().filter_map(|value| match &value.measure {
+        Measure::Table { word } => Some((value, word.as_ref()?)),
+        Measure::Sysbench(_) => None,
+    });
+    let (first, word) = found.next()?;
+    let (count, place) = (1 + found.count(), format!("{}:{}", first.file.display(), first.line));
+    Some(Warning {
+        what: format!("{count} of the values are words, first `{word}` at {place}"),
+        advice: "They are left out; the candidates may have failed there.".to_owned(),
+    })
+}
+
+/// For files with the same name, what distinguishes their directories.
+fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportError> {
+    let mut found = HashMap::new();
+    for path in files {
+        let same = files.iter().filter(|other| other.file_name() == path.file_name());
+        let real: Vec<PathBuf> =
+            same.map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+        let own = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if real.iter().filter(|other| **other == own).count() > 1 {
+            return Err(ImportError::Input(format!("{} is named twice", path.display())));
+        }
+        let parts = |path: &Path| -> Vec<String> {
+            let parts = path.parent().into_iter().flat_map(Path::components);
+            parts.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
+        };
+        let own = parts(&own);
+        let others: Vec<Vec<String>> = real.iter().map(|path| parts(path)).collect();
+        let is_common = |part: &dyn Fn(&[String]) -> Option<String>| {
+            others.iter().all(|other| part(other) == part(&own))
+        };
+        let start = (0..own.len()).take_while(|at| is_common(&|of| of.get(*at).cloned())).count();
+        let end = (0..own.len() - start)
+            .take_while(|at| is_common(&|of| of.iter().rev().nth(*at).cloned()))
+            .count();
+        if others.len() > 1 {
+            found.insert(path.clone(), own[start..own.len() - end].join("-"));
+        }
+    }
+    Ok(found)
+}
+
+fn store(
+    request: &Request,
+    values: &[Value],
+    words: Option<Warning>,
+    text: String,
+) -> Result<Imported, ImportError> {
     let columns = columns(values);
     let candidates = baseline_first(request, &columns)?;
     let catalog = Catalog::builtin();
@@ -155,7 +211,7 @@ fn store(request: &Request, values: &[Value], text: String) -> Result<Imported, 
     });
     let files: Vec<String> = request.files.iter().map(|path| path.display().to_string()).collect();
     let mut settings = vec![("Imported from".to_owned(), files.join(", "))];
-    if values.iter().any(|value| matches!(value.measure, Measure::Table)) {
+    if values.iter().any(|value| matches!(value.measure, Measure::Table { .. })) {
         let clients = format!("{} (tables do not say; as given)", request.clients);
         settings.push(("Clients".to_owned(), clients));
     }
@@ -175,7 +231,7 @@ fn store(request: &Request, values: &[Value], text: String) -> Result<Imported, 
             insert: None,
         },
     )?;
-    writer.start_session(&session(request, values))?;
+    writer.start_session(&session(request, values, words))?;
     let records: Vec<CandidateRecord> =
         candidates.iter().map(|name| candidate(name, &candidates[0], values)).collect();
     writer.add_candidates(&records)?;
@@ -258,7 +314,7 @@ fn microbenchmarks(
             found.len() - 1
         });
         let standing = &found[at].1;
-        let rows = matches!(value.measure, Measure::Table) && standing.counts_rows;
+        let rows = matches!(value.measure, Measure::Table { .. }) && standing.counts_rows;
         // Values of such tables are in millions of rows: store them as if each statement read one
         // million.
         let rows = rows.then_some(1_000_000);
@@ -325,17 +381,18 @@ fn candidate(name: &str, baseline: &str, values: &[Value]) -> CandidateRecord {
     }
 }
 
-fn session(request: &Request, values: &[Value]) -> SessionRecord {
+fn session(request: &Request, values: &[Value], words: Option<Warning>) -> SessionRecord {
     let mut warnings = vec![Warning {
         what: "These results were measured by others".to_owned(),
         advice: "Candidates that were measured one after the other differ by the machine's drift, \
                  too; values without repeats do not show by how much."
             .to_owned(),
     }];
+    warnings.extend(words);
     let reconnects: u64 = values
         .iter()
         .map(|value| match &value.measure {
-            Measure::Table => 0,
+            Measure::Table { .. } => 0,
             Measure::Sysbench(found) => found.reconnects,
         })
         .fold(0, u64::saturating_add);
@@ -362,7 +419,7 @@ fn session(request: &Request, values: &[Value]) -> SessionRecord {
 fn measured(value: &Value) -> SliceMeasured {
     let throughput = value.throughput.map(Qps::from_per_second);
     match &value.measure {
-        Measure::Table => SliceMeasured { throughput, ..SliceMeasured::default() },
+        Measure::Table { .. } => SliceMeasured { throughput, ..SliceMeasured::default() },
         Measure::Sysbench(found) => SliceMeasured {
             throughput,
             wall: found.time,
@@ -376,7 +433,7 @@ fn measured(value: &Value) -> SliceMeasured {
 }
 
 /// The tests that are part of sysbench, and the published groups they correspond to.
-const SYSBENCH: [(&str, Group); 11] = [
+pub(crate) const SYSBENCH: [(&str, Group); 11] = [
     ("oltp_point_select", Group::Point1),
     ("select_random_points", Group::Point2),
     ("select_random_ranges", Group::Range1),

@@ -1,17 +1,21 @@
-//! Parsers of what is imported: published tables, and the summary that sysbench 1.0 and later print at the
-//! end of a run.
+//! The values of an imported file: of a [table](crate::table), or of the summaries that sysbench 1.0 and later
+//! print at the end of a run.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dbdyno_types::Latencies;
 use dbdyno_units::Nanos;
 
-use crate::ImportError;
+use crate::table::table;
+use crate::{ImportError, SYSBENCH};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub(crate) file: PathBuf,
+    /// Of the file: its line in a table, or the first line of an output.
+    pub(crate) line: usize,
     pub(crate) candidate: String,
     pub(crate) microbenchmark: String,
     pub(crate) clients: u32,
@@ -40,7 +44,10 @@ pub(crate) fn number_blocks(values: &mut Vec<Value>) {
 #[derive(Clone, Debug)]
 pub(crate) enum Measure {
     /// None. Throughput is in the published unit: millions of rows for scans.
-    Table,
+    Table {
+        /// The word in its place, if it has no throughput.
+        word: Option<String>,
+    },
     /// The summary printed by sysbench. Throughput is in statements per second.
     Sysbench(Box<Sysbench>),
 }
@@ -49,6 +56,11 @@ pub(crate) enum Measure {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sysbench {
     pub(crate) queries: u64,
+    /// Queries by kind: reads, writes, others.
+    pub(crate) kinds: [u64; 3],
+    /// The script that a line before the output names, such as `./oltp_insert.sh`, without its directory and
+    /// suffix.
+    pub(crate) script: Option<String>,
     pub(crate) transactions: u64,
     pub(crate) transactions_per_second: f64,
     /// Statements that failed with an expected error, such as a deadlock, and were repeated.
@@ -62,26 +74,60 @@ pub(crate) struct Sysbench {
     pub(crate) latencies: Latencies,
 }
 
-fn in_file(path: &Path, what: &str, help: &str) -> ImportError {
+pub(crate) fn in_file(path: &Path, what: &str, help: &str) -> ImportError {
     ImportError::Input(format!("{}: {what}; {help}", path.display()))
 }
 
-fn at_line(path: &Path, line: usize, what: &str, help: &str) -> ImportError {
+pub(crate) fn at_line(path: &Path, line: usize, what: &str, help: &str) -> ImportError {
     ImportError::Input(format!("{}:{line}: {what}; {help}", path.display()))
 }
 
-/// The values of a file, and the text to keep of it. Tables do not contain the number of clients.
+/// Removes the mark of UTF-8 that editors write at the beginning of a file.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// The values of a file, and the text to keep of it. Tables do not contain the number of clients, and no
+/// output contains its candidate, which is that of the file's name, or else `directory`.
 pub(crate) fn parse(
     path: &Path,
     content: &str,
     clients: u32,
+    directory: Option<&str>,
 ) -> Result<(Vec<Value>, String), ImportError> {
     if is_output(content) {
-        let values = sysbench(path, content)?;
+        let values = sysbench(path, content, directory)?;
         let text = values.iter().map(describe).collect();
-        Ok((values, text))
+        return Ok((values, text));
+    }
+    if let Some(format) = other_format(content) {
+        return Err(in_file(path, &format!("it is {format}"), FORMATS));
+    }
+    let mut values = table(path, content, clients)?;
+    for value in values.iter_mut().filter(|_| directory.is_some()) {
+        value.candidate = format!("{}.{}", directory.unwrap_or_default(), value.candidate);
+    }
+    Ok((values, content.to_owned()))
+}
+
+const FORMATS: &str = "dbdyno imports the output of `sysbench … run`, of version 1.0 or later, and tables with \
+     a column per candidate, separated by tabs, commas or `|`";
+
+/// A known format that is not imported.
+fn other_format(text: &str) -> Option<&'static str> {
+    let contains = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if contains(&["OLTP test statistics:"])
+        || text.lines().any(|one| one.starts_with("sysbench 0."))
+    {
+        Some("output of sysbench 0.4 or 0.5")
+    } else if contains(&["number of transactions actually processed", "pgbench ("]) {
+        Some("output of pgbench")
+    } else if text.trim_start().starts_with(['{', '[']) {
+        Some("JSON")
+    } else if text.trim_start().starts_with('<') {
+        Some("HTML or XML")
     } else {
-        Ok((table(path, content, clients)?, content.to_owned()))
+        None
     }
 }
 
@@ -93,14 +139,21 @@ fn is_output(text: &str) -> bool {
 }
 
 /// The values of a file; several if it contains several outputs.
-fn sysbench(path: &Path, text: &str) -> Result<Vec<Value>, ImportError> {
-    let (candidate, microbenchmark) = names_of(path)?;
+fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Value>, ImportError> {
+    let (candidate, microbenchmark) = names_of(path, directory)?;
     let mut outputs: Vec<Output> = Vec::new();
+    // Before an output there may be the command of its script.
+    let mut script = None;
     for (line, text) in (1..).zip(text.lines()) {
         if let Some(threads) = text.strip_prefix("Number of threads:") {
-            outputs.push(Output { threads: threads.trim().parse().ok(), ..Output::default() });
-        } else if let Some(output) = outputs.last_mut() {
-            output.line(text).map_err(|what| at_line(path, line, &what, SYSBENCH_HELP))?;
+            let found = Sysbench { script: script.take(), ..Sysbench::default() };
+            let threads = threads.trim().parse().ok();
+            outputs.push(Output { line, threads, found, ..Output::default() });
+        } else {
+            script = script_in(text).or(script);
+            if let Some(output) = outputs.last_mut() {
+                output.line(text).map_err(|what| at_line(path, line, &what, SYSBENCH_HELP))?;
+            }
         }
     }
     let wrong = |what: &str| in_file(path, what, SYSBENCH_HELP);
@@ -113,9 +166,10 @@ fn sysbench(path: &Path, text: &str) -> Result<Vec<Value>, ImportError> {
         let throughput = output
             .queries_per_second
             .filter(|_| output.found.queries > 0)
-            .ok_or_else(|| wrong("it counts no queries: the run did not come to its end"))?;
+            .ok_or_else(|| no_queries(path, text, &output))?;
         Ok(Value {
             file: path.to_owned(),
+            line: output.line,
             candidate: candidate.clone(),
             microbenchmark: microbenchmark.clone(),
             clients,
@@ -148,23 +202,57 @@ fn describe(value: &Value) -> String {
     )
 }
 
+/// Why an output without queries cannot be imported.
+fn no_queries(path: &Path, text: &str, output: &Output) -> ImportError {
+    let are_numbers = |line: &str| line.split(',').all(|one| one.trim().parse::<f64>().is_ok());
+    let is_report =
+        |line: &str| ["[", "{"].contains(&line.trim()) || line.contains(',') && are_numbers(line);
+    let what = if output.found.time > Nanos::ZERO {
+        "its test is not one of databases, or did nothing: it counts no SQL queries"
+    } else if text.lines().any(is_report) {
+        "it is a report in JSON or CSV: it has no `SQL statistics`"
+    } else {
+        "it counts no queries: the run did not come to its end"
+    };
+    at_line(path, output.line, what, SYSBENCH_HELP)
+}
+
+/// The script that a line names: a test of sysbench, or a file of Lua.
+fn script_in(line: &str) -> Option<String> {
+    let mut words = line.split(|c: char| c.is_whitespace() || "/'\"".contains(c));
+    words.find_map(|word| {
+        let stem = word.split('.').next().unwrap_or_default();
+        let is_test = SYSBENCH.iter().any(|(test, _)| *test == stem);
+        (is_test || !stem.is_empty() && word.ends_with(".lua")).then(|| stem.to_owned())
+    })
+}
+
 /// Parse `CANDIDATE.MICROBENCHMARK.txt`. Names of microbenchmarks contain dots, those of candidates
 /// do not. A number before the suffix, as in `….2.txt`, distinguishes repeated runs.
-fn names_of(path: &Path) -> Result<(String, String), ImportError> {
+///
+/// The file of a test of sysbench need not name the candidate: it is the directory. `directory` is what
+/// distinguishes the directories of files with the same name.
+fn names_of(path: &Path, directory: Option<&str>) -> Result<(String, String), ImportError> {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let stem = match stem.rsplit_once('.') {
-        Some((before, number))
-            if before.contains('.') && number.chars().all(|c| c.is_ascii_digit()) =>
-        {
-            before
-        }
+        Some((before, number)) if number.chars().all(|c| c.is_ascii_digit()) => before,
         _ => stem,
     };
-    match stem.split_once('.') {
-        Some((candidate, microbenchmark))
-            if !candidate.is_empty() && !microbenchmark.is_empty() =>
-        {
-            Ok((candidate.to_owned(), microbenchmark.to_owned()))
+    let names = match stem.split_once('.') {
+        Some((candidate, microbenchmark)) => (Some(candidate), microbenchmark),
+        None => (None, stem),
+    };
+    let is_test = SYSBENCH.iter().any(|(test, _)| *test == names.1);
+    let parent = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    let candidate = match (names.0, directory) {
+        (Some(candidate), Some(directory)) => Some(format!("{directory}.{candidate}")),
+        (Some(candidate), None) => Some(candidate.to_owned()),
+        (None, Some(directory)) => Some(directory.to_owned()),
+        (None, None) => parent.filter(|_| is_test).map(str::to_owned),
+    };
+    match candidate {
+        Some(candidate) if !candidate.is_empty() && !names.1.is_empty() => {
+            Ok((candidate, names.1.to_owned()))
         }
         _ => Err(in_file(
             path,
@@ -174,9 +262,77 @@ fn names_of(path: &Path) -> Result<(String, String), ImportError> {
     }
 }
 
+/// Reports outputs that stand for repeats of one test, or for the same test on several candidates, and are not:
+/// the statements of a transaction differ, or the scripts that their files name.
+pub(crate) fn check_same_tests(values: &[Value]) -> Result<(), ImportError> {
+    let mut first: HashMap<&str, (&Value, &Sysbench)> = HashMap::new();
+    for value in values {
+        let Measure::Sysbench(found) = &value.measure else { continue };
+        let (other, before) = *first.entry(&value.microbenchmark).or_insert((value, found));
+        let name = &value.microbenchmark;
+        let differ = if let Some((mix, of_other)) = found.mix().zip(before.mix())
+            && mix.differs(&of_other)
+        {
+            format!("{mix} per transaction, not {of_other}")
+        } else if let (Some(script), Some(of_other)) = (&found.script, &before.script)
+            && script != of_other
+        {
+            format!("the script {script}, not {of_other}")
+        } else {
+            continue;
+        };
+        let place = format!("{}:{}", other.file.display(), other.line);
+        let what = format!("this output of {name} has {differ} as that at {place}");
+        let help = "they are not of the same test: give each test files of its own, called \
+                    CANDIDATE.MICROBENCHMARK.txt";
+        return Err(at_line(&value.file, value.line, &what, help));
+    }
+    Ok(())
+}
+
+/// Statements per transaction.
+struct Mix {
+    kinds: [f64; 3],
+    /// The share of transactions among those and the ones that were repeated, whose statements are counted, too.
+    whole: f64,
+}
+
+impl Mix {
+    /// Whether they cannot be the same transaction. Writes that change no row are counted as others.
+    fn differs(&self, other: &Self) -> bool {
+        let all = |mix: &Self| mix.kinds.iter().sum::<f64>();
+        let more =
+            |a: &Self, b: &Self, of: &dyn Fn(&Self) -> f64| of(a) * a.whole > of(b) * 1.05 + 0.01;
+        let no_writes = |a: &Self, b: &Self| a.kinds[1] < 0.01 && b.kinds[1] > 0.5;
+        [(self, other), (other, self)]
+            .into_iter()
+            .any(|(a, b)| more(a, b, &|mix| mix.kinds[0]) || more(a, b, &all) || no_writes(a, b))
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [reads, writes, others] = self.kinds.map(|count| (count * 100.0).round() / 100.0);
+        write!(f, "{reads} reads, {writes} writes and {others} others")
+    }
+}
+
+impl Sysbench {
+    fn mix(&self) -> Option<Mix> {
+        let done = if self.transactions > 0 { self.transactions } else { self.events };
+        let counted = self.kinds.iter().any(|count| *count > 0) && done > 0;
+        counted.then(|| {
+            let done = done as f64;
+            let whole = done / (done + self.ignored_errors as f64);
+            Mix { kinds: self.kinds.map(|count| count as f64 / done), whole }
+        })
+    }
+}
+
 /// The parsed part of an output.
 #[derive(Default)]
 struct Output {
+    line: usize,
     threads: Option<u32>,
     queries_per_second: Option<f64>,
     found: Sysbench,
@@ -212,6 +368,9 @@ impl Output {
             "transactions" => {
                 (found.transactions, found.transactions_per_second) = count_and_rate(value)?;
             }
+            "read" => found.kinds[0] = number_of("a count", value)?,
+            "write" => found.kinds[1] = number_of("a count", value)?,
+            "other" => found.kinds[2] = number_of("a count", value)?,
             "ignored errors" => found.ignored_errors = count_and_rate(value)?.0,
             "reconnects" => found.reconnects = count_and_rate(value)?.0,
             "total time" => {
@@ -253,148 +412,6 @@ fn nanos(millis: f64) -> u64 {
     (millis * 1e6).round() as u64
 }
 
-const TABLE_HELP: &str = "a table has a heading with a name per column, and lines with a throughput per \
-     column and the microbenchmark's name, separated by tabs";
-
-/// The values of a table: a column per candidate, a line per microbenchmark.
-///
-/// ```text
-/// col-1 : name of the first
-/// col-2 : name of the second
-///
-/// col-1   col-2
-/// 17000   16538   point-query_range=100
-/// ```
-///
-/// Fields are separated by tabs. Without a legend, the heading contains the names. The
-/// microbenchmark is in the first or the last column.
-fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, ImportError> {
-    let wrong = |line: usize, what: String| at_line(path, line, &what, TABLE_HELP);
-    let mut legend: Vec<(&str, &str)> = Vec::new();
-    let mut heading: Option<Vec<String>> = None;
-    // Whether no line has followed the heading yet.
-    let mut is_new = false;
-    let mut values = Vec::new();
-    for (line, text) in (1..).zip(text.lines()) {
-        let text = text.trim_end();
-        if text.trim().is_empty() || text.starts_with('#') {
-            continue;
-        }
-        if let Some((column, name)) = text.split_once(':')
-            && column.trim().starts_with("col-")
-        {
-            legend.push((column.trim(), name.trim()));
-            continue;
-        }
-        let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
-        let Some((name, numbers)) = name_and_numbers(&fields, heading.is_some()) else {
-            let all_missing = heading.is_some() && are_missing(&fields);
-            if all_missing || fields.iter().any(|field| number(field).is_some()) {
-                return Err(wrong(line, format!("`{text}` has no microbenchmark's name")));
-            }
-            if let Some(field) = fields.iter().find(|field| has_separators(field)) {
-                return Err(wrong(line, format!("`{field}` is not a throughput")));
-            }
-            let named = |field: &&str| {
-                let found = legend.iter().rev().find(|(column, _)| column == field);
-                found.map_or(*field, |(_, name)| *name).to_owned()
-            };
-            let columns: Vec<String> = fields.iter().map(named).collect();
-            if let Some(twice) = twice(&columns) {
-                return Err(wrong(line, format!("two columns are called `{twice}`")));
-            }
-            (heading, is_new) = (Some(columns), true);
-            continue;
-        };
-        let Some(columns) = &mut heading else {
-            return Err(wrong(line, "there are values before any heading".to_owned()));
-        };
-        // The heading may contain a name for the column of microbenchmarks.
-        if columns.len() == fields.len() && is_new {
-            let own = if fields[0] == name { 0 } else { columns.len() - 1 };
-            columns.remove(own);
-        }
-        is_new = false;
-        if numbers.len() != columns.len() {
-            let (found, wanted) = (numbers.len(), columns.len());
-            return Err(wrong(line, format!("{found} values for {wanted} columns")));
-        }
-        for (column, field) in columns.iter().zip(numbers) {
-            let throughput = number(field).filter(|value| *value >= 0.0);
-            if throughput.is_none() && !is_missing(field) {
-                return Err(wrong(line, format!("`{field}` is not a throughput")));
-            }
-            values.push(Value {
-                file: path.to_owned(),
-                candidate: column.clone(),
-                microbenchmark: name.to_owned(),
-                clients,
-                block: 0,
-                throughput,
-                measure: Measure::Table,
-            });
-        }
-    }
-    if values.iter().all(|value| value.throughput.is_none()) {
-        return Err(in_file(path, "it has no values", TABLE_HELP));
-    }
-    Ok(values)
-}
-
-/// A line's microbenchmark and values; `None` for a heading, and for a line without a name. After a
-/// heading, a line may have no value at all: `-\t-\tname`.
-fn name_and_numbers<'a, 'f>(
-    fields: &'f [&'a str],
-    after_heading: bool,
-) -> Option<(&'a str, &'f [&'a str])> {
-    let is_value = |field: &&str| number(field).is_some() || is_missing(field);
-    let (last, before) = fields.split_last()?;
-    let (first, behind) = fields.split_first()?;
-    let holds_values = |fields: &[&str]| {
-        fields.iter().any(|field| number(field).is_some()) || after_heading && are_missing(fields)
-    };
-    if !is_value(last) && holds_values(before) {
-        Some((last, before))
-    } else if !is_value(first) && holds_values(behind) {
-        Some((first, behind))
-    } else {
-        None
-    }
-}
-
-fn number(field: &str) -> Option<f64> {
-    field.parse().ok().filter(|value: &f64| value.is_finite())
-}
-
-/// Whether the field is a number whose thousands are separated: `1,234.5`.
-fn has_separators(field: &str) -> bool {
-    let whole = field.split_once('.').map_or(field, |(whole, _)| whole);
-    let mut groups = whole.split([',', '\'', ' ', '_']);
-    let are_digits = |group: &str| group.bytes().all(|byte| byte.is_ascii_digit());
-    let first = groups.next().unwrap_or_default();
-    let rest: Vec<&str> = groups.collect();
-    (1..=3).contains(&first.len())
-        && are_digits(first)
-        && !rest.is_empty()
-        && rest.iter().all(|group| group.len() == 3 && are_digits(group))
-}
-
-/// Whether the field stands for a value that was not measured.
-fn is_missing(field: &str) -> bool {
-    field.is_empty() || ["-", "–", "NA", "N/A"].contains(&field)
-}
-
-/// Whether the fields of a line stand for values of which none was measured. A single empty field may
-/// be the heading of the column of microbenchmarks.
-fn are_missing(fields: &[&str]) -> bool {
-    !matches!(fields, [] | [""]) && fields.iter().all(|field| is_missing(field))
-}
-
-fn twice(columns: &[String]) -> Option<&String> {
-    let (at, _) = columns.iter().enumerate().find(|(at, name)| columns[..*at].contains(name))?;
-    columns.get(at)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -403,7 +420,7 @@ mod tests {
     const POINT: &str = include_str!("../tests/data/ten_six.point-query_range=100.txt");
 
     fn sources(path: &str, text: &str) -> Result<Vec<Value>, ImportError> {
-        sysbench(Path::new(path), text)
+        sysbench(Path::new(path), text, None)
     }
 
     fn found(value: &Value) -> &Sysbench {
@@ -453,7 +470,7 @@ mod tests {
 
     #[test]
     fn file_name_determines_candidate_and_microbenchmark() {
-        let names = |name: &str| names_of(Path::new(name)).unwrap();
+        let names = |name: &str| names_of(Path::new(name), None).unwrap();
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(names("x/innodb.oltp_read_only.txt"), pair("innodb", "oltp_read_only"));
         assert_eq!(
@@ -461,8 +478,97 @@ mod tests {
             pair("my", "random-points.pre_range=10")
         );
         assert_eq!(names("my.oltp_insert.12.txt"), pair("my", "oltp_insert"));
-        let error = names_of(Path::new("out.txt")).unwrap_err().to_string();
+        let error = names_of(Path::new("x/out.txt"), None).unwrap_err().to_string();
         assert!(error.ends_with("call it CANDIDATE.MICROBENCHMARK.txt"), "{error}");
+    }
+
+    #[test]
+    fn known_script_is_named_by_its_directory() {
+        let names =
+            |name: &str, directory: Option<&str>| names_of(Path::new(name), directory).unwrap();
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        let expected = pair("server-a", "oltp_read_only");
+        assert_eq!(names("x/server-a/oltp_read_only.4.log", None), expected);
+        assert_eq!(names("x/y/oltp_read_only.4.log", Some("server-a")), expected);
+        assert_eq!(names("mine.txt", Some("server-a")), pair("server-a", "mine"));
+        assert_eq!(names("my.mine.txt", Some("server-a")), pair("server-a.my", "mine"));
+        assert!(names_of(Path::new("oltp_read_only.txt"), None).is_err());
+        for line in
+            ["./oltp_insert.sh", "+ sysbench --threads=8 /usr/share/sysbench/oltp_insert.lua run"]
+        {
+            assert_eq!(script_in(line), Some("oltp_insert".to_owned()), "{line}");
+        }
+        assert_eq!(script_in("sysbench my/own_test.lua run"), Some("own_test".to_owned()));
+        assert_eq!(script_in("sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)"), None);
+    }
+
+    #[test]
+    fn outputs_of_unlike_tests_are_an_error_with_both_places() {
+        let output = |kinds: [u64; 3], errors: u64| {
+            let [reads, writes, others] = kinds;
+            READ_ONLY
+                .replace("29386", &reads.to_string())
+                .replace("write:                           0", &format!("write: {writes}"))
+                .replace("4198", &others.to_string())
+                .replace(
+                    "ignored errors:                      0",
+                    &format!("ignored errors: {errors}"),
+                )
+        };
+        let check = |a: &str, b: &str| {
+            check_same_tests(&sources("a.t.txt", &format!("{a}\n{b}")).unwrap())
+                .map_err(|error| error.to_string())
+        };
+        let reads = output([2_099, 0, 0], 0);
+        for other in [[0, 2_099, 0], [29_386, 0, 4_198], [2_099, 2_099, 0]] {
+            let error = check(&reads, &output(other, 0)).unwrap_err();
+            assert!(error.starts_with("a.t.txt:45: "), "{error}");
+            assert!(
+                error.contains("not 1 reads, 0 writes and 0 others as that at a.t.txt:4;"),
+                "{error}"
+            );
+        }
+        check(&reads, &output([2_100, 0, 0], 0)).unwrap();
+        // A write that changes nothing counts as another statement, and statements of repeated transactions count.
+        check(&output([0, 2_099, 0], 0), &output([0, 900, 1_199], 0)).unwrap();
+        check(&output([14 * 2_099, 8_396, 4_198], 0), &output([16 * 2_099, 9_396, 4_998], 400))
+            .unwrap();
+        let error = check(
+            &format!("./oltp_insert.sh\n{READ_ONLY}"),
+            &format!("./oltp_delete.sh\n{READ_ONLY}"),
+        );
+        assert!(error.unwrap_err().contains("the script oltp_delete, not oltp_insert as that at"));
+    }
+
+    #[test]
+    fn other_formats_are_named() {
+        let refused =
+            |text: &str| parse(Path::new("a.b.txt"), text, 1, None).unwrap_err().to_string();
+        for (text, named) in [
+            (
+                "sysbench 0.5:  multi-threaded\nNumber of threads: 1\n",
+                "it is output of sysbench 0.4 or 0.5",
+            ),
+            ("pgbench (15.6)\ntps = 3842.1 (without initial)\n", "it is output of pgbench"),
+            ("[\n  {\n    \"time\": 1,\n", "it is JSON"),
+            ("<html><table>", "it is HTML or XML"),
+        ] {
+            let error = refused(text);
+            assert!(error.contains(named) && error.contains("sysbench … run"), "{error}");
+        }
+        let banner = "sysbench 1.0.20\nNumber of threads: 1\n";
+        for (text, named) in [
+            (
+                "CPU speed:\n    events per second:   900.10\nGeneral statistics:\n    total time:   10.0s\n",
+                "its test is not one of databases",
+            ),
+            ("[\n  {\n    \"time\":    1,\n", "a report in JSON or CSV"),
+            ("1,4,100.5,2010,10.1\n", "a report in JSON or CSV"),
+            ("Threads started!\n", "did not come to its end"),
+        ] {
+            let error = refused(&format!("{banner}{text}"));
+            assert!(error.contains(named), "{error}");
+        }
     }
 
     #[test]
@@ -474,88 +580,5 @@ mod tests {
         let odd = READ_ONLY.replace("33584  (", "many  (");
         let error = sources("a.b.txt", &odd).unwrap_err().to_string();
         assert!(error.contains("a.b.txt:22: `many` is not a count"), "{error}");
-    }
-
-    fn values(text: &str) -> Vec<(String, String, f64)> {
-        let values = table(Path::new("t.tsv"), text, 1).unwrap();
-        let present = values
-            .into_iter()
-            .filter_map(|value| Some((value.candidate, value.microbenchmark, value.throughput?)));
-        present.collect()
-    }
-
-    fn error(text: &str) -> String {
-        table(Path::new("t.tsv"), text, 1).unwrap_err().to_string()
-    }
-
-    fn row(candidate: &str, microbenchmark: &str, value: f64) -> (String, String, f64) {
-        (candidate.to_owned(), microbenchmark.to_owned(), value)
-    }
-
-    #[test]
-    fn legend_names_the_columns() {
-        let text = "col-1 : old\ncol-2 : new\n\ncol-1\tcol-2\n10\t12.5\ta\n-\t3\tb\n";
-        assert_eq!(
-            values(text),
-            [row("old", "a", 10.0), row("new", "a", 12.5), row("new", "b", 3.0)]
-        );
-    }
-
-    #[test]
-    fn heading_names_the_columns_and_microbenchmarks_may_be_first() {
-        let expected = [row("old", "a", 10.0), row("new", "a", 12.0)];
-        assert_eq!(values("old\tnew\n10\t12\ta\n"), expected);
-        assert_eq!(values("test\told\tnew\na\t10\t12\n"), expected);
-        assert_eq!(values("old\tnew\ttest\n10\t12\ta\n"), expected);
-    }
-
-    #[test]
-    fn line_without_any_value_is_no_heading() {
-        let expected = [row("old", "a", 10.0), row("new", "a", 12.0), row("new", "c", 3.0)];
-        assert_eq!(values("old\tnew\n-\t-\tb\n10\t12\ta\n\tNA\tb\n-\t3\tc\n"), expected);
-        assert_eq!(values("test\told\tnew\nb\t-\t–\na\t10\t12\nb\t-\t-\nc\t-\t3\n"), expected);
-        assert!(error("old\tnew\n1\t2\ta\n-\tb\n").contains("t.tsv:3: 1 values for 2 columns"));
-    }
-
-    #[test]
-    fn every_block_of_a_table_may_have_a_heading() {
-        let expected = [row("old", "a", 10.0), row("new", "a", 12.0), row("third", "a", 9.0)];
-        assert_eq!(values("test\told\tnew\na\t10\t12\n\ntest\tthird\na\t9\n"), expected);
-        assert_eq!(values("old\tnew\ttest\n10\t12\ta\n\nthird\ttest\n9\ta\n"), expected);
-        assert_eq!(values("\told\tnew\na\t10\t12\n\n\tthird\na\t9\n"), expected);
-    }
-
-    #[test]
-    fn every_block_of_a_table_may_have_a_legend() {
-        let text = "col-1 : old\ncol-2 : new\ncol-1\tcol-2\n10\t12\ta\n\n\
-                    col-1 : third\ncol-1\tcol-2\n9\t11\ta\n";
-        let expected = [("old", 10.0), ("new", 12.0), ("third", 9.0), ("new", 11.0)];
-        assert_eq!(values(text), expected.map(|(candidate, value)| row(candidate, "a", value)));
-    }
-
-    #[test]
-    fn numbers_with_separators_are_no_heading() {
-        for field in ["1,234", "1'234.5", "12 345", "1_234_567"] {
-            let message = error(&format!("old\tnew\n1\t2\ta\n{field}\t{field}\tb\n"));
-            assert!(
-                message.contains(&format!("t.tsv:3: `{field}` is not a throughput")),
-                "{message}"
-            );
-        }
-        for name in ["1", "a,234", "10.5", "10.5_001", "1234_567", "1,23"] {
-            assert!(!has_separators(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn errors_have_a_line_number() {
-        assert!(error("old\tnew\n1\t2\ta\n1\tb\n").contains("t.tsv:3: 1 values for 2 columns"));
-        assert!(error("1\t2\ta\n").contains("t.tsv:1: there are values before any heading"));
-        assert!(error("old\tnew\n1\t2\n").contains("t.tsv:2: `1\t2` has no microbenchmark's name"));
-        assert!(error("old\tnew\n-\t-\n").contains("t.tsv:2: `-\t-` has no microbenchmark's name"));
-        assert!(error("old\tnew\n1\tx2\ta\n").contains("t.tsv:2: `x2` is not a throughput"));
-        assert!(error("old\tnew\n1\t-2\ta\n").contains("t.tsv:2: `-2` is not a throughput"));
-        assert!(error("old\told\n1\t2\ta\n").contains("two columns are called `old`"));
-        assert!(error("\n").contains("has no values"));
     }
 }

@@ -140,6 +140,39 @@ fn missing_value_does_not_shift_the_pairs_after_it() {
 }
 
 #[test]
+fn files_of_the_same_name_are_candidates_named_by_their_directories() {
+    let dir = tempdir().unwrap();
+    let output = fs::read_to_string(data("ten_six.read-only_range=100.txt")).unwrap();
+    let mut files = Vec::new();
+    for (server, name, text) in [
+        ("server-a", "oltp_read_only.4.log", output.clone()),
+        ("server-b", "oltp_read_only.4.log", output.replace("16767.81", "8383.905")),
+        ("server-a", "t.tsv", "\u{feff}old\n100\tinsert_range=100\n".to_owned()),
+        ("server-b", "t.tsv", "old\n110\tinsert_range=100\nFAILED\tscan_range=100\n".to_owned()),
+    ] {
+        let file = dir.path().join(server).join("logs").join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, text).unwrap();
+        files.push(file);
+    }
+    let (logs, report) = imported(&request(&dir, &files[..2]));
+    assert_eq!(logs.candidates, ["server-a", "server-b"]);
+    assert_eq!(report.microbenchmarks[0].name, "oltp_read_only");
+    assert!((report.microbenchmarks[0].rows[0].single.unwrap().get() - 0.5).abs() < 1e-6);
+    let of_tables = Request { out: dir.path().join("tables"), ..request(&dir, &files[2..]) };
+    let (tables, report) = imported(&of_tables);
+    assert_eq!(tables.candidates, ["server-a", "server-b"]);
+    assert!(
+        report.warnings.iter().any(|one| one.what.contains("first `FAILED` at")),
+        "{:?}",
+        report.warnings
+    );
+    let twice = request(&dir, &[files[0].clone(), files[0].clone()]);
+    let error = import(&Request { out: dir.path().join("twice"), ..twice }).unwrap_err();
+    assert!(error.to_string().ends_with("oltp_read_only.4.log is named twice"), "{error}");
+}
+
+#[test]
 fn baseline_can_be_selected() {
     let dir = tempdir().unwrap();
     let mut request = request(&dir, &[data("mysql-8.0-qps.tsv")]);

@@ -88,7 +88,7 @@ pub struct History {
     Files with sysbench's output hold one run each and are named CANDIDATE.MICROBENCHMARK.txt; \
     repeated runs are named CANDIDATE.MICROBENCHMARK.1.txt and so on.")]
 pub struct Import {
-    /// Tables (tab-separated) or sysbench output
+    /// Tables (tabs, CSV, Markdown) or output of `sysbench … run`
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Run directory to create [default: results/imported-TIME]
