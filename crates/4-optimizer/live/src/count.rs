@@ -12,12 +12,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
 
-use dbdyno_relayout::{Counter, Options, SampleRequirement, Samples};
+use dbdyno_relayout::{Counter, Options, SamplePrecision, SampleRequirement, Samples};
 use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::attachment::{Activation, Attachment};
-use crate::optimize::{lay_out_in, patch, readable_modules};
+use crate::optimize::{lay_out_in, patch, plan, readable_modules};
 use crate::patch::Patch;
 use crate::process::retry_while_busy;
 use crate::replace::Switched;
@@ -215,6 +215,32 @@ impl PreparedCounting {
     }
 }
 
+/// The layout that counts before another one.
+fn counting(layout: &Options) -> Options {
+    // Blocks without a sample are counted, too.
+    let required = layout.required.map(|it| SampleRequirement { unsampled: 1.0, ..it });
+    Options { count: true, required, ..layout.clone() }
+}
+
+/// How well samples and counts would show which blocks are executed, or why executions would not be counted, as far as
+/// is known without a change of the process.
+pub(crate) fn plan_counting(
+    attachment: &Attachment,
+    samples: &Samples,
+    layout: &Options,
+) -> Result<Result<SamplePrecision, String>, LiveError> {
+    let options = CountingOptions::default();
+    let work = during(attachment.process().pid(), options.burst);
+    if let Some(reason) = too_parallel(work, options.max_cpus_unmeasured) {
+        return Ok(Err(reason));
+    }
+    match plan(attachment, samples, &counting(layout)) {
+        Ok(planned) => Ok(Ok(planned.code.statistics.precision)),
+        Err(OptimizeError::Live(error @ LiveError::Exited { .. })) => Err(error),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
 /// Makes a layout that counts, in new memory of the process.
 fn prepare(
     attachment: &mut Attachment,
@@ -223,10 +249,7 @@ fn prepare(
     report: &mut CountingReport,
 ) -> Result<(Patch, Vec<Counter>), OptimizeError> {
     let modules = readable_modules(attachment, samples)?;
-    // Blocks without a sample are counted, too.
-    let required = layout.required.map(|it| SampleRequirement { unsampled: 1.0, ..it });
-    let options = Options { count: true, required, ..layout.clone() };
-    let (layout, _) = lay_out_in(attachment, &modules.found, samples, &options)?;
+    let (layout, _) = lay_out_in(attachment, &modules, samples, &counting(layout))?;
     report.counters = layout.counters.len() as u64;
     let uncountable = &layout.statistics.uncountable;
     report.functions = layout.statistics.functions_moved.saturating_sub(uncountable.len() as u64);

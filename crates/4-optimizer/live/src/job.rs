@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::ab_test::{AbTest, Effect};
 use crate::attachment::Attachment;
-use crate::count::{CountingGuard, CountingOptions, CountingReport, count};
+use crate::count::{CountingGuard, CountingOptions, CountingReport, count, plan_counting};
 use crate::module::{all_images, map_to_original};
 use crate::optimize::{OptimizeError, Optimized, PlannedOptimization, optimize, plan};
 use crate::process::Process;
@@ -158,9 +158,21 @@ pub struct DryRun {
     pub dry_run: bool,
     pub profile: ProfileReport,
     pub planned: PlannedOptimization,
+    /// Whether executions would be counted; `None` if that was not requested.
+    pub counting: Option<PlannedCounting>,
     /// Why the process would not be optimized.
     #[serde(serialize_with = "as_text")]
     pub refused: Option<TooFewSamples>,
+}
+
+/// What is known of the counting without a change of the process.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlannedCounting {
+    /// Why executions would not be counted.
+    pub fallback: Option<String>,
+    /// Why the process would not be optimized if the counting turned out to be impossible or too expensive.
+    #[serde(serialize_with = "as_text")]
+    pub refused_without: Option<TooFewSamples>,
 }
 
 fn as_text<S: serde::Serializer>(
@@ -169,6 +181,8 @@ fn as_text<S: serde::Serializer>(
 ) -> Result<S::Ok, S::Error> {
     reason.map(|reason| reason.to_string()).serialize(serializer)
 }
+
+const OF_FAMILY: &str = "the executions of several processes cannot be counted (--family)";
 
 impl OptimizeJob {
     /// Attaches to the process, and checks what would end the job after the sampling, which takes long. Ends counting
@@ -263,12 +277,9 @@ impl OptimizeJob {
         let target = &self.target;
         let report = match (self.count, target.family) {
             (false, _) => return Ok(None),
-            (true, true) => CountingReport {
-                fallback: Some(
-                    "the executions of several processes cannot be counted (--family)".to_owned(),
-                ),
-                ..CountingReport::default()
-            },
+            (true, true) => {
+                CountingReport { fallback: Some(OF_FAMILY.to_owned()), ..CountingReport::default() }
+            }
             (true, false) => {
                 events(Event::Counting);
                 let guard = guard.map(|guard| CountingGuard::start(guard(target)?)).transpose();
@@ -299,27 +310,46 @@ impl OptimizeJob {
         Attachment::open_unchanged(Process::open(*pid, *probe)?, state, *max_pause)
     }
 
-    /// Plans the optimization without changing the process, also if the samples are too few.
+    /// Plans the optimization without changing the process, also if the samples are too few. Decides as
+    /// [`OptimizeJob::run`] does: if executions cannot be counted, the process is sampled longer.
     ///
     /// # Errors
     /// As those of [`OptimizeJob::run`] before the first change.
     pub fn plan(
         &self,
         mut attachment: Attachment,
-        profile: &ProcessProfile,
+        profile: &mut ProcessProfile,
+        events: Events<'_>,
     ) -> Result<DryRun, OptimizeError> {
         if self.target.family {
             attachment.share_with(descendants(self.target.pid));
         }
+        let counted = match (self.count, self.target.family) {
+            (false, _) => None,
+            (true, true) => Some(Err(OF_FAMILY.to_owned())),
+            (true, false) => Some(plan_counting(&attachment, &profile.samples, &self.layout)?),
+        };
+        if matches!(counted, Some(Err(_))) {
+            profile.prolong(&attachment, || false, events)?;
+        }
         let layout = Options { required: None, ..self.layout.clone() };
         let planned = plan(&attachment, &profile.samples, &layout)?;
-        let required = self.layout.required;
-        let refused = required.and_then(|it| it.check(&planned.code.statistics.precision).err());
+        let check = |precision| self.layout.required.and_then(|it| it.check(precision).err());
+        let of_samples = check(&planned.code.statistics.precision);
+        let refused = match &counted {
+            Some(Ok(precision)) => check(precision),
+            _ => of_samples,
+        };
+        let counting = counted.map(|counted| PlannedCounting {
+            refused_without: of_samples.filter(|_| counted.is_ok()),
+            fallback: counted.err(),
+        });
         Ok(DryRun {
             pid: self.target.pid,
             dry_run: true,
             profile: profile.report(),
             planned,
+            counting,
             refused,
         })
     }

@@ -42,7 +42,9 @@ pub use arch::check_platform;
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE};
 pub use count::{Counted, CountingOptions, count, end_counting_after_input};
 pub use error::LiveError;
-pub use job::{DryRun, Event, Events, OptimizeJob, Outcome, ProcessProfile, Supervision};
+pub use job::{
+    DryRun, Event, Events, OptimizeJob, Outcome, PlannedCounting, ProcessProfile, Supervision,
+};
 pub use journal::{
     Area, Generation, GenerationState, JournalRecord, find_record, live_records, state_dir,
 };

@@ -7,7 +7,7 @@ use std::time::Instant;
 use dbdyno_relayout as relayout;
 use dbdyno_relayout::{
     LayoutError, Module as Image, Options, Profile, RegionRequest, Relayout, Samples, Slot,
-    Statistics, VirtualSlot,
+    Statistics, TooFewSamples, VirtualSlot,
 };
 use dbdyno_units::Nanos;
 use serde::Serialize;
@@ -74,11 +74,13 @@ pub struct PreparedPatch {
 pub enum OptimizeError {
     #[error(transparent)]
     Live(#[from] LiveError),
-    #[error("process {pid} {}: {source}", unchanged(*has_counted))]
+    #[error("process {pid} {}: {source}{}", unchanged(*has_counted), reasons(source, left_alone))]
     Layout {
         pid: u32,
         /// Whether code that counted its executions stays in its memory.
         has_counted: bool,
+        /// Files with samples that cannot be optimized, and why.
+        left_alone: Vec<(String, String)>,
         source: LayoutError,
     },
     #[error("cancelled; the code that was active before is active again")]
@@ -90,6 +92,22 @@ const fn unchanged(has_counted: bool) -> &'static str {
     match has_counted {
         false => "was not changed",
         true => "was not optimized, and keeps the code that counted its executions, inactive",
+    }
+}
+
+/// Why no function can be moved, or so few.
+fn reasons(source: &LayoutError, left_alone: &[(String, String)]) -> String {
+    let files =
+        || left_alone.iter().map(|(file, why)| format!("; {file} is left alone: {why}")).collect();
+    match source {
+        LayoutError::NothingHot { rejected, .. }
+            if left_alone.is_empty() && rejected.0.is_empty() =>
+        {
+            "; sample for longer, while the process is busy".to_owned()
+        }
+        LayoutError::NothingHot { .. }
+        | LayoutError::TooFewSamples(TooFewSamples::Few { .. }, _) => files(),
+        _ => String::new(),
     }
 }
 
@@ -123,7 +141,7 @@ pub fn optimize(
     let modules = readable_modules(attachment, samples)?;
     next("reading");
     step("optimizing the layout");
-    let (layout, areas) = lay_out_in(attachment, &modules.found, samples, options)?;
+    let (layout, areas) = lay_out_in(attachment, &modules, samples, options)?;
     next("layout");
     let (patch, code) = new_code(attachment, &modules, &layout, &areas);
     step("switching");
@@ -149,7 +167,7 @@ pub fn plan(
 ) -> Result<PlannedOptimization, OptimizeError> {
     let modules = readable_modules(attachment, samples)?;
     let mut space = FreeMemory { attachment, areas: Vec::new() };
-    let layout = lay_out(&mut space, &modules.found, samples, options)?;
+    let layout = lay_out(&mut space, &modules, samples, options)?;
     let (patch, code) = new_code(attachment, &modules, &layout, &space.areas);
     let entries = patch.entries.len() - code.virtual_slots;
     Ok(PlannedOptimization { code, entries, threads: threads(attachment.process().pid())?.len() })
@@ -276,7 +294,7 @@ pub fn optimize_like(
 /// too, and whether huge pages are requested for it.
 pub(crate) fn lay_out_in(
     attachment: &mut Attachment,
-    hot_modules: &[HotModule],
+    hot_modules: &HotModules,
     samples: &Samples,
     options: &Options,
 ) -> Result<(Relayout, Vec<(Area, bool)>), OptimizeError> {
@@ -297,10 +315,11 @@ pub(crate) fn lay_out_in(
 
 pub(crate) fn lay_out(
     space: &mut impl Reserve,
-    hot_modules: &[HotModule],
+    modules: &HotModules,
     samples: &Samples,
     options: &Options,
 ) -> Result<Relayout, OptimizeError> {
+    let hot_modules = &modules.found[..];
     let pid = space.attachment().process().pid();
     let has_counted = space.attachment().generations().iter().any(|it| it.counts);
     let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
@@ -312,7 +331,10 @@ pub(crate) fn lay_out(
     let error = space.error;
     layout.map_err(|source| match error {
         Some(error) => OptimizeError::Live(error),
-        None => OptimizeError::Layout { pid, has_counted, source },
+        None => {
+            let left_alone = modules.left_alone.clone();
+            OptimizeError::Layout { pid, has_counted, left_alone, source }
+        }
     })
 }
 

@@ -212,7 +212,7 @@ impl ServerOptimizer {
         });
         let mut optimized = match done {
             Err(ServerOptimizeError::Optimize(OptimizeError::Layout {
-                source: LayoutError::TooFewSamples(reason),
+                source: LayoutError::TooFewSamples(reason, _),
                 ..
             })) => {
                 let fallback = counted.and_then(|counted| counted.report.fallback);

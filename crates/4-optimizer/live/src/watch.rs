@@ -169,7 +169,7 @@ pub fn watch(
 
 fn with_advice(error: &OptimizeError) -> String {
     match error {
-        OptimizeError::Layout { source: LayoutError::TooFewSamples(_), .. } => {
+        OptimizeError::Layout { source: LayoutError::TooFewSamples(..), .. } => {
             format!("error: {error}; set `profile` in the rules to a longer time")
         }
         _ => format!("error: {error}"),

@@ -84,7 +84,7 @@ mod verify;
 mod virtual_tables;
 
 pub use module::{Function, Module, ModuleError};
-pub use optimize::{LOWEST_ADDRESS, LayoutError, REACH, optimize, optimize_proven};
+pub use optimize::{LOWEST_ADDRESS, LayoutError, REACH, Rejected, optimize, optimize_proven};
 pub use options::{
     AddressSpace, FunctionOrder, Options, RegionRequest, SamplePrecision, SampleRequirement,
     TooFewSamples,

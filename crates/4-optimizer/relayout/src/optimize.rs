@@ -1,6 +1,7 @@
 //! From samples to a new layout.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 
 use crate::block_counts::{SortedSamples, adjust_estimates, observations};
 use crate::emit::{EmittedCode, Emitter, PAGE};
@@ -22,17 +23,15 @@ pub const LOWEST_ADDRESS: u64 = 1 << 16;
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     /// No sample is in a function that can be moved.
-    #[error(
-        "none of the {samples} samples is in a function that can be moved; sample for longer, while \
-         the process is busy"
-    )]
+    #[error("none of the {samples} samples is in a function that can be moved{rejected}")]
     NothingHot {
         /// Number of samples, including those outside of the modules.
         samples: u64,
+        rejected: Rejected,
     },
     /// The samples do not show well enough which code is executed.
-    #[error("{0}")]
-    TooFewSamples(#[from] TooFewSamples),
+    #[error("{0}{1}")]
+    TooFewSamples(TooFewSamples, Rejected),
     /// The new code is not equivalent, also without the functions that differ: a defect of dbdyno.
     #[error(
         "the new code is not equivalent: {0}; this is a defect of dbdyno: please report it with the \
@@ -52,6 +51,29 @@ pub enum LayoutError {
     InvalidAddress { module: String, given: u64, earliest: u64, latest: u64 },
 }
 
+/// Hot functions that cannot be moved: for each reason their number and samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rejected(pub Vec<(RejectReason, u64, u64)>);
+
+impl Rejected {
+    fn of(statistics: &Statistics) -> Self {
+        let samples = |reason| statistics.rejected_samples.get(reason).copied().unwrap_or(0);
+        let all = statistics.rejected.iter();
+        Self(all.map(|(reason, count)| (*reason, *count, samples(reason))).collect())
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (reason, functions, samples)) in self.0.iter().enumerate() {
+            let start = if number == 0 { "; functions that cannot be moved: " } else { ", " };
+            let reason = reason.name().replace('_', " ");
+            write!(f, "{start}{functions} with {samples} samples ({reason})")?;
+        }
+        Ok(())
+    }
+}
+
 /// Copies the hot functions of the modules in a better layout, in passes: choose, count, split, order, keep within the
 /// limit, place, emit, predict. [`optimize_proven`](crate::optimize_proven) adds the last one: prove.
 ///
@@ -68,7 +90,12 @@ pub fn optimize(
     let hot = choose(modules, samples, options, &mut statistics);
     let mut moved = count_and_split(modules, &hot, samples, options, &mut statistics);
     if let Some(required) = &options.required {
-        required.check(&statistics.precision)?;
+        let checked = required.check(&statistics.precision);
+        checked.map_err(|few| {
+            let is_sparse = matches!(few, TooFewSamples::Sparse { .. });
+            let rejected = if is_sparse { Rejected::default() } else { Rejected::of(&statistics) };
+            LayoutError::TooFewSamples(few, rejected)
+        })?;
     }
     adjust_estimates(&mut moved);
     for moved in &mut moved {
@@ -77,7 +104,8 @@ pub fn optimize(
     keep_within(modules, &mut moved, options, &mut statistics);
     let mut layout = place_and_emit(modules, &moved, options, address_space, &mut statistics)?;
     if layout.entries.is_empty() {
-        return Err(LayoutError::NothingHot { samples: samples.total() });
+        let rejected = Rejected::of(&statistics);
+        return Err(LayoutError::NothingHot { samples: samples.total(), rejected });
     }
     predict(&moved, &layout.map, &mut statistics);
     layout.statistics = statistics;
@@ -211,13 +239,19 @@ fn count_and_split(
                 continue;
             }
         };
-        statistics.precision.add(&observations(&sorted, &movable.graph));
         let is_counted = sorted.is_counted(&movable.graph);
         let flow = sorted.block_counts(&movable.graph);
         let counters = match options.count {
             true => counter_places(module, &movable.graph, movable.patch),
             false => Vec::new(),
         };
+        let observed = observations(&sorted, &movable.graph);
+        if counters.iter().any(Option::is_some) {
+            // No block will be missing.
+            statistics.precision.add(&[observed.iter().sum()]);
+        } else {
+            statistics.precision.add(&observed);
+        }
         if options.count && counters.iter().all(Option::is_none) {
             statistics.uncountable.push(module.name_at(movable.start));
         }

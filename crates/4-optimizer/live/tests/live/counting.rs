@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use dbdyno_live::{
     Activation, Attachment, Counted, CountingOptions, Generation, GenerationState, LiveError,
-    count, live_records, optimize,
+    OptimizeJob, ProcessProfile, count, live_records, optimize,
 };
 use dbdyno_relayout::{Options, SampleRequirement, Samples};
 use dbdyno_units::Nanos;
 
 use crate::copies::{attach, attach_as_helper, attach_to};
-use crate::job::samples;
+use crate::job::{job, samples};
 use crate::killed::assert_undoable;
 use crate::victim::{Program, Victim};
 
@@ -163,6 +163,40 @@ fn refusal_after_counting_says_what_stays_in_memory() {
     let (areas, text) = refusal(&BURSTS);
     assert!(areas > 0 && text.contains("keeps the code that counted its executions"), "{text}");
     victim.assert_alive();
+    victim.end();
+}
+
+/// Blocks with one sample each are too few for a layout, but not if their executions are counted.
+#[test]
+fn dry_run_decides_as_the_optimization_with_counts_does() {
+    let program = compile();
+    let mut victim = program.start();
+    let mut sparse = Samples::default();
+    let unchanged = job(&program, &victim, false).attach_unchanged().unwrap();
+    samples(&unchanged).hits().keys().for_each(|address| sparse.add_hit(*address, 1));
+    let plan = |count: bool, required: Option<SampleRequirement>| {
+        let layout = Options { required, ..Options::default() };
+        let job = OptimizeJob { layout, ..job(&program, &victim, count) };
+        let attachment = job.attach_unchanged().unwrap();
+        job.plan(attachment, &mut ProcessProfile::given(sparse.clone()), &mut |_| ()).unwrap()
+    };
+    drop(unchanged);
+    let precision = plan(false, None).planned.code.statistics.precision;
+    let unsampled = precision.unsampled().unwrap() / 2.0;
+    let required = Some(SampleRequirement { samples: 1, unsampled });
+    let planned = plan(false, required);
+    assert!(planned.refused.is_some() && planned.counting.is_none(), "{planned:?}");
+    let planned = plan(true, required);
+    let counting = planned.counting.as_ref().unwrap();
+    assert_eq!((&planned.refused, &counting.fallback), (&None, &None));
+    assert!(counting.refused_without.is_some(), "{planned:?}");
+    let options = Options { required, ..Options::default() };
+    let mut attachment = attach(&program, &victim);
+    assert!(optimize(&mut attachment, &sparse, &options, |_| ()).is_err());
+    let counted = count(&mut attachment, &sparse, &options, &BURSTS, || false).unwrap();
+    optimize(&mut attachment, &counted.samples, &options, |_| ()).unwrap();
+    victim.assert_alive();
+    attachment.undo().unwrap();
     victim.end();
 }
 

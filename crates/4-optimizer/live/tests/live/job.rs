@@ -14,7 +14,7 @@ use crate::copies::{MAX_PAUSE, attach};
 use crate::killed::assert_undoable;
 use crate::victim::{Program, Victim};
 
-fn job(program: &Program, victim: &Victim, count: bool) -> OptimizeJob {
+pub fn job(program: &Program, victim: &Victim, count: bool) -> OptimizeJob {
     OptimizeJob {
         target: Target {
             pid: victim.pid(),
@@ -83,6 +83,27 @@ fn cancelled_job_restores_the_code_that_was_active() {
     assert!(matches!(outcome, Err(OptimizeError::Cancelled)), "{outcome:?}");
     assert_eq!(attach(&program, &victim).active_number(), None);
     assert_undoable(&program, &mut victim);
+    victim.end();
+}
+
+#[test]
+fn error_names_the_sampled_files_that_cannot_be_optimized_with_reasons() {
+    let flags = ["-O2", "-static-libgcc", "-static-libstdc++"];
+    let program = Program::compile("language.cpp", "g++", &flags);
+    let victim = program.start();
+    let job = job(&program, &victim, false);
+    let attachment = job.attach_unchanged().unwrap();
+    let mut only_own = Samples::default();
+    let maps = attachment.process().maps().unwrap();
+    let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
+    let all = samples(&attachment);
+    let own = all.hits().iter().filter(|(address, _)| loaded.range.contains(address));
+    own.for_each(|(address, count)| only_own.add_hit(*address, *count));
+    let planned = job.plan(attachment, &mut ProcessProfile::given(only_own), &mut |_| ());
+    let text = planned.unwrap_err().to_string();
+    let file = program.path.display();
+    assert!(text.contains(&format!("; {file} is left alone: ")), "{text}");
+    assert!(text.contains("unwinder") && !text.contains("sample for longer"), "{text}");
     victim.end();
 }
 

@@ -329,6 +329,8 @@ fn functions_of_files_without_section_headers_stay() {
     file[60..64].fill(0);
     let found = layout_of(&file, BIAS).map(|relayout| relayout.entries);
     assert!(matches!(found, Err(LayoutError::NothingHot { .. })), "{found:?}");
+    let text = found.unwrap_err().to_string();
+    assert!(text.contains("; functions that cannot be moved: 1 with "), "{text}");
 }
 
 /// A tracing tool replaces the first byte of a static probe by a breakpoint, also where a jump is.

@@ -186,7 +186,7 @@ pub struct Optimize {
     pub bolt_out: Option<PathBuf>,
     /// How often each block of code is executed: counted, or estimated from the samples. To count, a first
     /// layout with counters is active ten times for 50 ms. If counting is too expensive, the samples are used
-    #[arg(long, value_parser = counts(), default_value = "exact", conflicts_with = "dry_run")]
+    #[arg(long, value_parser = counts(), default_value = "exact")]
     pub counts: Counts,
     /// Copy functions in their original order, to measure the effect of the order
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! `dbdyno live optimize` and `watch`: the arguments as a job, and its progress.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -10,7 +11,9 @@ use dbdyno_live::{
     AbTest, Attachment, Event, KeepRule, OptimizeError, OptimizeJob, ProcessProfile,
     SamplingRequest, Supervision, Target, WatchRules, WorkCounter, hot_modules,
 };
-use dbdyno_relayout::{BoltProfile, LayoutError, Options, Profile, SampleRequirement, Samples};
+use dbdyno_relayout::{
+    BoltProfile, LayoutError, Options, Profile, SampleRequirement, Samples, TooFewSamples,
+};
 use dbdyno_spec::experiment::Counts;
 use serde_json::json;
 
@@ -27,8 +30,9 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let mut events = |event: Event<'_>| progress.show(&event);
     if args.dry_run {
         let attachment = job.attach_unchanged()?;
-        let profile = profile(&attachment, args, &mut events)?;
-        let plan = job.plan(attachment, &profile).map_err(failed)?;
+        let mut profile = profile(&attachment, args, &mut events)?;
+        let plan = job.plan(attachment, &mut profile, &mut events);
+        let plan = plan.map_err(|error| session.failed(args, error))?;
         let refused = plan.refused.is_some();
         session.print(&json!([plan]), &text::planned(&plan, job.target.max_pause));
         return Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS });
@@ -42,7 +46,8 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     };
     let is_cancelled = || cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
     let supervision = Supervision { is_cancelled: &is_cancelled, guard: Some(&guard) };
-    let outcome = job.run(attachment, profile, supervision, &mut events).map_err(failed)?;
+    let outcome = job.run(attachment, profile, supervision, &mut events);
+    let outcome = outcome.map_err(|error| session.failed(args, error))?;
     let mut values = vec![json!(outcome)];
     values.extend(outcome.members.iter().map(|member| json!(member)));
     session.print(&json!(values), &text::optimized(&outcome));
@@ -117,7 +122,7 @@ fn profile(
         frequency: args.frequency,
         max_overhead: args.max_overhead,
         // Other users of the profile have the samples only.
-        counted: args.counts == Counts::Exact && !args.dry_run && !family && !is_exported,
+        counted: args.counts == Counts::Exact && !family && !is_exported,
     };
     let profile = ProcessProfile::sample(attachment, family, &request, events)?;
     if is_exported {
@@ -163,14 +168,42 @@ fn note_samples_without_symbol(path: &Path, profile: &BoltProfile) {
     }
 }
 
-/// The error, with advice about too few samples.
-fn failed(error: OptimizeError) -> CliError {
-    match error {
-        OptimizeError::Live(error) => CliError::Live(error),
-        OptimizeError::Layout { source: LayoutError::TooFewSamples(reason), .. } => {
-            CliError::Other(format!("{error}; {}", text::advice(&reason)))
+impl Session {
+    /// The error, with advice about too few samples. With --json, its reasons are printed, too.
+    fn failed(&self, args: &Optimize, error: OptimizeError) -> CliError {
+        let text = error.to_string();
+        match error {
+            OptimizeError::Live(error) => CliError::Live(error),
+            OptimizeError::Layout { source, left_alone, .. } => {
+                let rejected = match &source {
+                    LayoutError::NothingHot { rejected, .. } => &rejected.0[..],
+                    LayoutError::TooFewSamples(_, rejected) => &rejected.0[..],
+                    _ => &[],
+                };
+                if self.json {
+                    let rejected: BTreeMap<_, _> =
+                        rejected.iter().map(|(reason, _, samples)| (reason, samples)).collect();
+                    let (pid, left) = (args.target.pid, &left_alone);
+                    let value = json!({ "pid": pid, "error": text, "left_alone": left,
+                        "rejected_samples": rejected });
+                    self.print(&json!([value]), &[]);
+                }
+                let is_explained = !left_alone.is_empty() || !rejected.is_empty();
+                CliError::Other(match source {
+                    // Sampling longer would not help.
+                    LayoutError::TooFewSamples(TooFewSamples::Few { found: 0, .. }, _)
+                        if is_explained =>
+                    {
+                        text
+                    }
+                    LayoutError::TooFewSamples(reason, _) => {
+                        format!("{text}; {}", text::advice(&reason))
+                    }
+                    _ => text,
+                })
+            }
+            _ => CliError::Other(text),
         }
-        other => CliError::Other(other.to_string()),
     }
 }
 

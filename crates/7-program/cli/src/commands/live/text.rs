@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use dbdyno_live::{
     Activation, CheckResult, DryRun, Event, GenerationState, GenerationStatus, Member,
-    MemberOutcome, NewCode, Outcome, Probe, ProcessStatus, Switch, SwitchReport, WatchReport,
+    MemberOutcome, NewCode, Outcome, PlannedCounting, Probe, ProcessStatus, Switch, SwitchReport,
+    WatchReport,
 };
 use dbdyno_relayout::{SampleRequirement, TooFewSamples};
 use dbdyno_text::{Block, Fact, Facts, Text};
@@ -70,9 +71,23 @@ pub(super) fn planned(dry_run: &DryRun, max_pause: Duration) -> Vec<Block> {
         Nanos::from(max_pause)
     );
     rows.push(Fact::new("stop", stop));
+    rows.extend(
+        dry_run.counting.iter().map(|counting| Fact::new("counts", planned_counts(counting))),
+    );
     let refused = dry_run.refused.iter();
     rows.extend(refused.map(|it| Fact::new("refused", format!("{it}; {}", advice(it)))));
     titled(format!("Process {}: dry run; it was not changed", dry_run.pid), LABEL, rows)
+}
+
+fn planned_counts(counting: &PlannedCounting) -> String {
+    match (&counting.fallback, &counting.refused_without) {
+        (Some(reason), _) => format!("to be estimated from samples: {reason}"),
+        (None, None) => "to be exact, unless counting turns out to be too expensive".to_owned(),
+        (None, Some(refusal)) => format!(
+            "to be exact; if counting turns out to be too expensive and more samples do not help, the \
+             optimization is refused: {refusal}"
+        ),
+    }
 }
 
 /// The progress of a job.
