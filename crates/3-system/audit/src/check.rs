@@ -384,6 +384,16 @@ impl Checker<'_> {
     /// Reports what could not be checked: a violation if it is unknown for all objects, else a
     /// warning.
     fn unproven(&mut self) {
+        let is_empty = !self.audit.objects.iter().any(ObjectRecord::is_checked);
+        if is_empty && self.audit.expected != Expected::default() {
+            self.findings.push(Finding {
+                check: Check::Unproven,
+                severity: Severity::Violation,
+                location: Location::Whole,
+                recorded: "no objects".to_owned(),
+                expected: Some("at least one object to check".to_owned()),
+            });
+        }
         for (what, tally) in &self.tally {
             if tally.unknown == 0 || (tally.by_calls && tally.known > 0) {
                 continue;

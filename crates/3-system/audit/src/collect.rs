@@ -1,6 +1,6 @@
 //! Reading of the files of a build into an audit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::num::NonZero;
@@ -15,7 +15,7 @@ use crate::database::{CompileCommand, Database, clean, component};
 use crate::error::{AuditError, ReadError};
 use crate::expected::Expected;
 use crate::flags::{CommandContext, has_meaning, interpret, normal};
-use crate::read::{FileKind, Linked, Unit, full_source, linked, map, objects};
+use crate::read::{FileKind, Linked, Unit, full_source, linked, map, objects, thin_members};
 
 /// The progress of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,8 @@ pub fn build_watched(
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Audit, AuditError> {
     let database = compile_db.map(Database::read).transpose()?;
-    let found = find_files(objects_dir)?;
+    let mut found = find_files(objects_dir)?;
+    found.add_thin_members();
     if found.objects.is_empty() && linked.is_empty() {
         return Err(AuditError::new(format!(
             "no objects, archives or programs below {}; name the directory that the build was \
@@ -86,6 +87,14 @@ pub fn binary(
     let root = path.parent().unwrap_or(Path::new(""));
     let mut assembly = Assembly::new(root, database.as_ref());
     assembly.add(path, contents);
+    for member in thin_members(path) {
+        match (Job { path: &member, is_linked: false }).read() {
+            Ok(Some(contents)) => assembly.add(&member, contents),
+            Ok(None) => assembly
+                .unreadable(&member, &ReadError("it does not exist, or is empty".to_owned())),
+            Err(error) => assembly.unreadable(&member, &error),
+        }
+    }
     let audit = assembly.audit().checked_against(expected.clone());
     Ok(Audit { root: clean(path), ..audit })
 }
@@ -117,10 +126,14 @@ impl Job<'_> {
         if self.is_linked {
             return Ok(Some(Contents::Linked(Box::new(linked(self.path, &data)?))));
         }
-        let (mut units, broken) = objects(&data)?;
+        let (mut units, mut broken) = objects(self.path, &data)?;
         for unit in units.iter_mut().filter(|unit| unit.member.is_none()) {
             unit.bytes = data.len() as u64;
         }
+        broken.extend(units.iter().filter_map(|unit| unit.missing.as_ref()).map(|missing| {
+            let file = missing.display();
+            ReadError(format!("its debug information is in {file}, which cannot be read"))
+        }));
         Ok(Some(Contents::Objects(units, broken)))
     }
 }
@@ -171,6 +184,21 @@ pub struct FoundFiles {
     pub objects: Vec<PathBuf>,
     /// Programs and shared libraries, by name.
     pub linked: Vec<PathBuf>,
+}
+
+impl FoundFiles {
+    /// Adds the objects outside of the directory that thin archives in it name.
+    fn add_thin_members(&mut self) {
+        let members: Vec<PathBuf> =
+            self.objects.iter().flat_map(|path| thin_members(path)).collect();
+        let real = |path: &PathBuf| path.canonicalize().ok();
+        let mut known: HashSet<PathBuf> = match members.is_empty() {
+            true => HashSet::new(),
+            false => self.objects.iter().filter_map(real).collect(),
+        };
+        let is_new = |path: &PathBuf| real(path).is_none_or(|path| known.insert(path));
+        self.objects.extend(members.into_iter().filter(is_new));
+    }
 }
 
 /// Searches a directory recursively, without following symbolic links. Skips files that are removed

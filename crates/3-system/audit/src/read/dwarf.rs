@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gimli::{
@@ -18,7 +19,7 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
 use crate::error::ReadError;
 use crate::flags::Producer;
-use crate::read::{Budget, content};
+use crate::read::{Budget, content, map};
 
 /// Size limit of a unit's header and first entry, in bytes. Relocations beyond it are ignored.
 const WINDOW: u64 = 4_096;
@@ -28,18 +29,30 @@ const MAX_TABLES: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(super) struct DebugUnit {
-    pub(super) producer: Producer,
+    /// `Err`: it is in this file, which does not exist (`-gsplit-dwarf`).
+    pub(super) producer: Result<Producer, PathBuf>,
     /// The source file as the compiler was given it.
     pub(super) source: Option<String>,
     /// The working directory of the compiler.
     pub(super) directory: Option<String>,
 }
 
-/// All compilation units; those after a truncation are missing.
-pub(super) fn units(file: &object::File<'_>) -> Result<Vec<DebugUnit>, ReadError> {
+/// All compilation units; those after a truncation are missing. What is split off is read from files that
+/// compilers name, or that are beside `path`.
+pub(super) fn units(file: &object::File<'_>, path: &Path) -> Result<Vec<DebugUnit>, ReadError> {
     // Slim objects have debug information only for the linker; fat ones have both.
     for prefix in ["", ".gnu.debuglto_"] {
-        let units = units_in(file, prefix)?;
+        let mut units = units_in(file, prefix, "")?;
+        for unit in &mut units {
+            let Err(named) = &unit.producer else { continue };
+            let beside = named.file_name().map(|name| path.with_file_name(name));
+            let mut found =
+                [Some(named.clone()), beside].into_iter().flatten().filter_map(split_off);
+            if let Some(split) = found.next() {
+                unit.producer = split.producer;
+                unit.source = unit.source.take().or(split.source);
+            }
+        }
         if !units.is_empty() {
             return Ok(units);
         }
@@ -47,8 +60,19 @@ pub(super) fn units(file: &object::File<'_>) -> Result<Vec<DebugUnit>, ReadError
     Ok(Vec::new())
 }
 
-fn units_in(file: &object::File<'_>, prefix: &str) -> Result<Vec<DebugUnit>, ReadError> {
-    let section = |name: &str| file.section_by_name(&format!("{prefix}{name}"));
+/// The unit in a file of split debug information.
+fn split_off(path: PathBuf) -> Option<DebugUnit> {
+    let data = map(&path).ok()??;
+    let file = object::File::parse(&*data).ok()?;
+    units_in(&file, "", ".dwo").ok()?.into_iter().find(|unit| unit.producer.is_ok())
+}
+
+fn units_in(
+    file: &object::File<'_>,
+    prefix: &str,
+    suffix: &str,
+) -> Result<Vec<DebugUnit>, ReadError> {
+    let section = |name: &str| file.section_by_name(&format!("{prefix}{name}{suffix}"));
     let content = |name: &str| section(name).map_or(Ok(Cow::default()), |one| content(&one));
     let info = content(".debug_info")?;
     if info.is_empty() {
@@ -124,7 +148,7 @@ impl<'a> Sections<'a> {
         let abbreviations = self.abbreviations(header)?;
         let mut entries = header.entries(&abbreviations);
         let entry = entries.next_dfs().ok()??;
-        if entry.tag() != gimli::DW_TAG_compile_unit {
+        if ![gimli::DW_TAG_compile_unit, gimli::DW_TAG_skeleton_unit].contains(&entry.tag()) {
             return None;
         }
         let base = match entry.attr_value(gimli::DW_AT_str_offsets_base) {
@@ -133,12 +157,16 @@ impl<'a> Sections<'a> {
             _ => DebugStrOffsetsBase(if header.version() >= 5 { 8 } else { 0 }),
         };
         let text = |name| self.text(header, base, entry.attr_value(name)?);
-        let producer = text(gimli::DW_AT_producer)?;
-        Some(DebugUnit {
-            producer: producers.parse(producer),
-            source: text(gimli::DW_AT_name),
-            directory: text(gimli::DW_AT_comp_dir),
-        })
+        let directory = text(gimli::DW_AT_comp_dir);
+        let producer = match text(gimli::DW_AT_producer) {
+            Some(producer) => Ok(producers.parse(producer)),
+            None => {
+                let name =
+                    text(gimli::DW_AT_dwo_name).or_else(|| text(gimli::DW_AT_GNU_dwo_name))?;
+                Err(Path::new(directory.as_deref().unwrap_or_default()).join(name))
+            }
+        };
+        Some(DebugUnit { producer, source: text(gimli::DW_AT_name), directory })
     }
 
     fn abbreviations(&self, header: &UnitHeader<Slice<'a>>) -> Option<Arc<Abbreviations>> {

@@ -4,7 +4,7 @@ use dbdyno_units::Bytes;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
 
-use super::unit::{fill_by_signs, recorded};
+use super::unit::{fill_by_signs, of_debug, recorded};
 use super::{Unit, code, dwarf, map, switches};
 use crate::audit::Evidence;
 use crate::binary::{Binary, BinaryKind, Code, Protections, Records, Relro, Sizes};
@@ -35,7 +35,7 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, ReadError> {
     let lines = switches::command_lines(&file, &comments)?;
     let build_id = file.build_id().ok().flatten().map(hex);
 
-    let mut debug_units = dwarf::units(&file)?;
+    let mut debug_units = dwarf::units(&file, path)?;
     let mut debug_file = None;
     if debug_units.is_empty()
         && let Some((found, units)) = separate_debug(&file, path, build_id.as_deref())
@@ -52,13 +52,8 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, ReadError> {
             section.name().is_ok_and(|name| matches!(name, ".rela.text" | ".rel.text"))
         }),
     };
-    let mut units: Vec<Unit> = debug_units
-        .into_iter()
-        .map(|found| {
-            let unit = recorded(&found.producer, machine, Evidence::Debug);
-            Unit { source: found.source, directory: found.directory, ..unit }
-        })
-        .collect();
+    let mut units: Vec<Unit> =
+        debug_units.into_iter().map(|found| of_debug(found, machine)).collect();
     if units.iter().all(|unit| unit.flags.is_none()) && !lines.is_empty() {
         units = lines
             .iter()
@@ -269,7 +264,8 @@ fn separate_debug(
             Some(id) => debug.build_id().ok().flatten().map(hex).as_deref() == Some(id),
             None => link.is_some_and(|(_, sum)| sum == checksum(&data)),
         };
-        let units = if same { dwarf::units(&debug).unwrap_or_default() } else { Vec::new() };
+        let units =
+            if same { dwarf::units(&debug, &place).unwrap_or_default() } else { Vec::new() };
         if !units.is_empty() {
             return Some((place, units));
         }

@@ -22,7 +22,7 @@ use rustix::fs::OFlags;
 use crate::error::ReadError;
 
 pub(crate) use linked::{Linked, linked};
-pub(crate) use unit::{Unit, full_source, objects};
+pub(crate) use unit::{Unit, full_source, objects, thin_members};
 
 /// The kind of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! Compilation units of objects and archives, from all that compilers record.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dbdyno_units::Bytes;
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
-use super::{bitcode, code, dwarf, switches};
+use super::{bitcode, code, dwarf, map, switches};
 use crate::audit::Evidence;
 use crate::binary::Code;
 use crate::database::is_assembly;
@@ -31,13 +31,15 @@ pub(crate) struct Unit {
     pub(crate) text: Option<Bytes>,
     /// Read only if no command line is recorded.
     pub(crate) code: Option<Code>,
+    /// The file with its command line, which does not exist.
+    pub(crate) missing: Option<PathBuf>,
 }
 
 /// Reads the units of an object, or of all members of an archive. Also returns the errors of
 /// unreadable members.
-pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<ReadError>), ReadError> {
+pub(crate) fn objects(path: &Path, data: &[u8]) -> Result<(Vec<Unit>, Vec<ReadError>), ReadError> {
     if !data.starts_with(b"!<") {
-        return object(data).map(|units| (units, Vec::new()));
+        return object(path, data).map(|units| (units, Vec::new()));
     }
     let archive = ArchiveFile::parse(data)?;
     let (mut units, mut broken) = (Vec::new(), Vec::new());
@@ -51,11 +53,12 @@ pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<ReadError>), ReadEr
             }
         };
         let name = super::name(member.name());
-        // A thin archive contains only file names; those files are found separately.
+        // A thin archive contains only names of files, which are read by themselves.
         if member.is_thin() {
             continue;
         }
-        match member.data(data).map_err(ReadError::from).and_then(member_object) {
+        let content = member.data(data).map_err(ReadError::from);
+        match content.and_then(|data| member_object(path, data)) {
             Ok(found) => units.extend(found.into_iter().map(|unit| Unit {
                 member: Some(name.clone()),
                 bytes: member.size(),
@@ -68,22 +71,35 @@ pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<ReadError>), ReadEr
 }
 
 /// Archives also contain other files, such as a symbol table or module descriptions.
-fn member_object(data: &[u8]) -> Result<Vec<Unit>, ReadError> {
+fn member_object(path: &Path, data: &[u8]) -> Result<Vec<Unit>, ReadError> {
     if bitcode::is_bitcode(data) || data.starts_with(b"\x7FELF") {
-        object(data)
+        object(path, data)
     } else {
         Ok(Vec::new())
     }
 }
 
-fn object(data: &[u8]) -> Result<Vec<Unit>, ReadError> {
+/// The files that a thin archive names, relative to its directory; none of any other file.
+pub(crate) fn thin_members(path: &Path) -> Vec<PathBuf> {
+    let Ok(Some(data)) = map(path) else { return Vec::new() };
+    let Some(archive) =
+        data.starts_with(b"!<thin>\n").then(|| ArchiveFile::parse(&*data)).and_then(Result::ok)
+    else {
+        return Vec::new();
+    };
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let members = archive.members().map_while(Result::ok).filter(|member| member.is_thin());
+    members.map(|member| directory.join(super::name(member.name()))).collect()
+}
+
+fn object(path: &Path, data: &[u8]) -> Result<Vec<Unit>, ReadError> {
     if bitcode::is_bitcode(data) {
         let module =
             bitcode::module(data).ok_or_else(|| ReadError("invalid bitcode".to_owned()))?;
         return Ok(vec![of_module(module)]);
     }
     let file = object::File::parse(data)?;
-    of_object(&file)
+    of_object(path, &file)
 }
 
 fn of_module(module: bitcode::Module) -> Unit {
@@ -112,7 +128,7 @@ fn of_module(module: bitcode::Module) -> Unit {
 }
 
 /// The units of an ELF object: usually one, or several after `ld -r`.
-fn of_object(file: &object::File<'_>) -> Result<Vec<Unit>, ReadError> {
+fn of_object(path: &Path, file: &object::File<'_>) -> Result<Vec<Unit>, ReadError> {
     let machine = Machine::of(file);
     if is_split_debug_information(file) {
         return Ok(Vec::new());
@@ -126,14 +142,7 @@ fn of_object(file: &object::File<'_>) -> Result<Vec<Unit>, ReadError> {
         None => LtoForm::None,
     };
     let mut units: Vec<Unit> = Vec::new();
-    for found in dwarf::units(file)? {
-        let (source, directory) = (found.source, found.directory);
-        units.push(Unit {
-            source,
-            directory,
-            ..recorded(&found.producer, machine, Evidence::Debug)
-        });
-    }
+    units.extend(dwarf::units(file, path)?.into_iter().map(|found| of_debug(found, machine)));
     if units.iter().all(|unit| unit.flags.is_none()) {
         let lines = switches::command_lines(file, &comments)?;
         // The section has one line per unit, or one for all.
@@ -203,6 +212,15 @@ fn of_object(file: &object::File<'_>) -> Result<Vec<Unit>, ReadError> {
         }
     }
     Ok(units)
+}
+
+/// A unit from its debug information.
+pub(super) fn of_debug(found: dwarf::DebugUnit, machine: Machine) -> Unit {
+    let unit = match found.producer {
+        Ok(producer) => recorded(&producer, machine, Evidence::Debug),
+        Err(missing) => Unit { missing: Some(missing), ..Unit::default() },
+    };
+    Unit { source: found.source, directory: found.directory, ..unit }
 }
 
 /// Whether it has only the part of another object's debug information that is not linked

@@ -1,9 +1,11 @@
 //! Programs, libraries and archives, stripped and not.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use dbdyno_audit::{
     Audit, BinaryKind, Check, Expected, Extension, FunctionsFrom, Optimization, Relro, binary,
+    build,
 };
 
 use crate::lab::{Lab, PROGRAM, expected, object, violations};
@@ -273,6 +275,38 @@ fn thin_archive_members_are_not_counted_twice() {
     lab.object("gcc", "-g -O3", "one.o");
     lab.run("ar", "rcsT libx.a one.o");
     assert_eq!(lab.audit(&[]).objects.len(), 1);
+}
+
+#[test]
+fn thin_archive_is_read_through_its_files() {
+    let lab = Lab::new();
+    lab.object("gcc", "-g -O2", "objects/one.o");
+    fs::create_dir(lab.path().join("lib")).unwrap();
+    lab.run("ar", "rcsT lib/libx.a objects/one.o");
+    let library = lab.path().join("lib/libx.a");
+    let audit = |what: &str| binary(&library, None, &expected(&[what])).unwrap();
+    assert_eq!(audit("optimization=O2").findings, []);
+    assert_eq!(violations(&audit("optimization=O0"))[0].0, Check::OptimizationLevel);
+    let of_directory = build(&lab.path().join("lib"), &[], None, &expected(&["optimization=O0"]));
+    assert_eq!(violations(&of_directory.unwrap())[0].0, Check::OptimizationLevel);
+    fs::remove_file(lab.path().join("objects/one.o")).unwrap();
+    let gone = audit("optimization=O2");
+    assert_eq!(violations(&gone), [(Check::Unproven, "all".to_owned())]);
+    assert!(gone.unreadable[0].reason.contains("does not exist"), "{:?}", gone.unreadable);
+}
+
+#[test]
+fn no_objects_are_never_what_was_expected() {
+    let lab = Lab::new();
+    lab.run("ar", "rcs empty.a");
+    lab.write("b.s", ".globl f\nf: ret\n");
+    lab.run("gcc", "-c b.s -o b.o");
+    for file in ["empty.a", "b.o"] {
+        let path = lab.path().join(file);
+        let audit = |expectations: &[&str]| binary(&path, None, &expected(expectations)).unwrap();
+        assert_eq!(violations(&audit(&["optimization=O2"])), [(Check::Unproven, "all".to_owned())]);
+        assert_eq!(audit(&[]).findings, []);
+    }
 }
 
 #[test]

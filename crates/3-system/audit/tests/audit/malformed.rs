@@ -21,6 +21,8 @@ fn samples() -> Vec<Vec<u8>> {
     lab.object("gcc", "-g -gz=zlib", "compressed.o");
     lab.object("clang", "-O2 -flto=thin", "thin.o");
     lab.run("gcc", "-O2 -s p.c -o stripped");
+    lab.object("gcc", "-g -gsplit-dwarf -O2", "split.o");
+    lab.run("ar", "rcsT thin.a split.o");
     [
         "gcc.o",
         "lto.o",
@@ -31,6 +33,8 @@ fn samples() -> Vec<Vec<u8>> {
         "compressed.o",
         "thin.o",
         "stripped",
+        "split.o",
+        "thin.a",
     ]
     .iter()
     .map(|name| fs::read(lab.path().join(name)).unwrap())

@@ -2,9 +2,10 @@
 
 use dbdyno_audit::{
     Check, Evidence, Family, Fortify, LtoForm, Optimization, Profile, Severity, StackProtector,
+    binary,
 };
 
-use crate::lab::{Lab, found, object, violations};
+use crate::lab::{Lab, expected, found, object, violations};
 
 #[test]
 fn gcc_flags_are_read_from_debug_information_and_sections() {
@@ -275,4 +276,21 @@ fn split_debug_information_is_not_an_object() {
     let audit = lab.audit(&["optimization=O3", "compiler=gcc"]);
     assert_eq!(audit.objects.len(), 1);
     assert_eq!(audit.findings, []);
+}
+
+#[test]
+fn flags_in_split_debug_information_are_read_and_missing_files_are_named() {
+    for (compiler, flags) in
+        [("gcc", "-g"), ("gcc", "-gdwarf-4"), ("clang", "-g -grecord-command-line")]
+    {
+        let lab = Lab::new();
+        let object = lab.object(compiler, &format!("-O3 {flags} -gsplit-dwarf"), "a.o");
+        let audit = |what: &str| binary(&object, None, &expected(&[what])).unwrap();
+        assert_eq!(audit("optimization=O3").findings, [], "{compiler} {flags}");
+        assert_eq!(violations(&audit("optimization=O0"))[0].0, Check::OptimizationLevel);
+        std::fs::remove_file(lab.path().join("a.dwo")).unwrap();
+        let audit = audit("optimization=O3");
+        assert_eq!(violations(&audit), [(Check::Unproven, "all".to_owned())]);
+        assert!(audit.unreadable[0].reason.contains("a.dwo, which cannot be read"), "{audit:?}");
+    }
 }
