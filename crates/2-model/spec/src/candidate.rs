@@ -11,15 +11,17 @@ use crate::build::{self, Definitions};
 use crate::experiment::{Candidate, Host, JournalMode, SqliteConfig, Synchronous, System};
 use crate::names::CONTROL;
 use crate::server::{self, Defaults};
+use crate::workload::ReadFile;
 use crate::{existing, live, names};
 
 /// Defaults for all candidates of a system.
-pub struct Sections {
+pub struct Sections<'f> {
     pub sqlite: SqliteConfig,
     pub servers: Vec<(ServerSystem, Defaults)>,
     /// Variants and sources.
     pub definitions: Definitions,
     pub hosts: Vec<Host>,
+    pub files: ReadFile<'f>,
 }
 
 /// A candidate that may be incomplete because of problems.
@@ -64,7 +66,7 @@ impl Program {
     }
 }
 
-pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<CandidateSection<'d>> {
+pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections<'_>) -> Vec<CandidateSection<'d>> {
     if root.is_table("candidate") {
         root.refuse("candidate", "is a single table", "write `[[candidate]]`");
         return Vec::new();
@@ -134,7 +136,7 @@ fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::Li
 fn read_rest<'d>(
     mut table: Table<'d>,
     name: Option<&'d str>,
-    sections: &Sections,
+    sections: &Sections<'_>,
 ) -> CandidateSection<'d> {
     let table_document = table.document();
     table.require("system");
@@ -170,7 +172,7 @@ fn read_rest<'d>(
     CandidateSection { name, program, url, live, complete, others: all }
 }
 
-fn read_sqlite(table: &mut Table<'_>, sections: &Sections) -> Option<System> {
+fn read_sqlite(table: &mut Table<'_>, sections: &Sections<'_>) -> Option<System> {
     for key in ["configure", "configure_with"] {
         table.refuse(key, "applies to servers only", "SQLite has no configure step: remove it");
     }
@@ -186,7 +188,7 @@ fn read_server(
     table: &mut Table<'_>,
     name: Option<&str>,
     system: ServerSystem,
-    sections: &Sections,
+    sections: &Sections<'_>,
 ) -> Option<System> {
     let title = system.title();
     table.refuse(
@@ -196,12 +198,11 @@ fn read_server(
     );
     let defaults = sections.servers.iter().find(|(of, _)| *of == system);
     let defaults = defaults.map(|(_, defaults)| defaults.clone()).unwrap_or_default();
-    let Sections { definitions, hosts, .. } = sections;
     if table.has("url") {
         build::refuse(table, "dbdyno does not compile a server with a `url`");
-        existing::read(table, name, system, &defaults, hosts).map(System::Existing)
+        existing::read(table, name, system, &defaults, &sections.hosts).map(System::Existing)
     } else {
-        server::read(table, system, defaults, definitions, hosts).map(System::Private)
+        server::read(table, system, defaults, sections).map(System::Private)
     }
 }
 

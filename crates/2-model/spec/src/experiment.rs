@@ -15,6 +15,7 @@ use dbdyno_workloads::insert::Plan;
 use dbdyno_workloads::setup::{SetupScript, use_sbtest_tables};
 use serde::{Deserialize, Serialize};
 
+use crate::option_file::OptionFile;
 use crate::{existing, names};
 
 /// A complete, valid experiment.
@@ -430,6 +431,9 @@ pub struct PrivateServer {
     #[serde(default)]
     pub defaults: SettingDefaults,
     pub durability: Durability,
+    /// The option files that some of `configuration` is from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<OptionFile>,
     /// Settings that override these: the server's own names and values.
     pub configuration: Vec<(String, String)>,
     pub statements: StatementMode,

@@ -14,6 +14,7 @@ mod insert;
 mod live;
 mod machines;
 mod names;
+mod option_file;
 mod schedule;
 mod server;
 mod source;
@@ -29,6 +30,7 @@ use build::Definitions;
 use candidate::{Program, Sections};
 use experiment::{Checks, Experiment, Workload};
 pub use names::CONTROL;
+pub use option_file::{LeftOut, OptionFile};
 pub use workload::ReadFile;
 
 /// Parses the text of an experiment that refers to no other file. Messages refer to it as `file_name`.
@@ -82,7 +84,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     let (checks, audit_ignore) = read_checks(root.table("checks"));
     let sections = Sections {
         sqlite: candidate::read_sqlite_settings(root.table("sqlite"), candidate::DEFAULT_SQLITE),
-        servers: server::read_sections(&mut root),
+        servers: server::read_sections(&mut root, files),
         definitions: Definitions {
             variants: build::read_variants(&mut root),
             source: root.table("source").and_then(source::read),
@@ -90,6 +92,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
             catalog: workload.catalog,
         },
         hosts: machines::read_hosts(&mut root),
+        files,
     };
     let candidates = candidate::read_all(&mut root, &sections);
     check_baseline(&root, baseline, &candidates);

@@ -13,11 +13,14 @@ use dbdyno_types::server::{
 };
 
 use crate::build::{self, Definitions};
-use crate::experiment::{Build, Host, PrivateServer};
+use crate::candidate::Sections;
+use crate::experiment::{Build, PrivateServer};
+use crate::option_file::{self, OptionFile};
+use crate::workload::ReadFile;
 use crate::{machines, source};
 
 /// A candidate's keys for a private server. Some also apply to an existing server.
-pub const KEYS: [&str; 9] = [
+pub const KEYS: [&str; 10] = [
     "host",
     "engine",
     "program",
@@ -26,12 +29,20 @@ pub const KEYS: [&str; 9] = [
     "durability",
     "statements",
     "restarts_after_death",
+    "options",
     "configuration",
 ];
 
 /// The keys in [`KEYS`] about starting a server.
-const KEYS_OF_STARTING: [&str; 6] =
-    ["program", "release", "defaults", "durability", "restarts_after_death", "configuration"];
+const KEYS_OF_STARTING: [&str; 7] = [
+    "program",
+    "release",
+    "defaults",
+    "durability",
+    "restarts_after_death",
+    "options",
+    "configuration",
+];
 
 /// Keys that do not apply to a private server.
 const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
@@ -49,6 +60,8 @@ pub struct Defaults {
     pub statements: StatementMode,
     /// Maximum number of restarts per session after it died.
     pub restarts_after_death: u32,
+    /// The files that some of the settings are from.
+    pub options: Vec<OptionFile>,
     pub configuration: Vec<(String, String)>,
 }
 
@@ -61,18 +74,19 @@ impl Default for Defaults {
             durability: Durability::Relaxed,
             statements: StatementMode::Prepared,
             restarts_after_death: 1,
+            options: Vec::new(),
             configuration: Vec::new(),
         }
     }
 }
 
 /// Reads the sections for servers.
-pub fn read_sections(root: &mut Table<'_>) -> Vec<(ServerSystem, Defaults)> {
+pub fn read_sections(root: &mut Table<'_>, files: ReadFile<'_>) -> Vec<(ServerSystem, Defaults)> {
     let mut sections = Vec::with_capacity(ServerSystem::ALL.len());
     for system in ServerSystem::ALL {
         let mut defaults = Defaults::default();
         if let Some(mut table) = root.table(system.name()) {
-            defaults = read_over(&mut table, system, defaults);
+            defaults = read_over(&mut table, system, defaults, files);
             defaults.source = table.table("source").and_then(source::read);
             table.finish();
         }
@@ -88,13 +102,13 @@ pub fn read(
     table: &mut Table<'_>,
     system: ServerSystem,
     defaults: Defaults,
-    definitions: &Definitions,
-    hosts: &[Host],
+    sections: &Sections<'_>,
 ) -> Option<PrivateServer> {
+    let Sections { definitions, hosts, files, .. } = sections;
     let (host, tls) = machines::of_server(table, hosts);
     let engine = read_engine(table, system).or(system.storage_engines().first().copied());
     let program = table.key_span("program");
-    let own = read_over(table, system, defaults);
+    let own = read_over(table, system, defaults, *files);
     let release = read_release(table, system, program);
     let build = read_build(table, system, own.source.as_ref(), program, definitions);
     if system.facts().has_configure && build::is_requested(table) && tls {
@@ -117,6 +131,7 @@ pub fn read(
         tls,
         defaults: own.defaults,
         durability: own.durability,
+        options: own.options,
         configuration: own.configuration,
         statements: own.statements,
         restarts_after_death: own.restarts_after_death,
@@ -205,7 +220,12 @@ pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
     }
 }
 
-fn read_over(table: &mut Table<'_>, system: ServerSystem, mut own: Defaults) -> Defaults {
+fn read_over(
+    table: &mut Table<'_>,
+    system: ServerSystem,
+    mut own: Defaults,
+    files: ReadFile<'_>,
+) -> Defaults {
     own.program = read_program(table).or(own.program);
     let whose = SettingDefaults::ALL.map(|one| (one.name(), one));
     table.set_choice("defaults", &whose, &mut own.defaults);
@@ -224,6 +244,7 @@ fn read_over(table: &mut Table<'_>, system: ServerSystem, mut own: Defaults) -> 
     }
     read_statements(table, &mut own.statements);
     table.set("restarts_after_death", 0..=MOST_RESTARTS, &mut own.restarts_after_death);
+    own.options.extend(option_file::read(table, system, files, &mut own.configuration));
     own.configuration = read_configuration(table.table("configuration"), system, own.configuration);
     own
 }
@@ -264,13 +285,21 @@ fn read_configuration(
             table.problem(name.span, message, help);
         }
         let Some(value) = setting_text(value, system, &table) else { continue };
-        match settings.iter_mut().find(|(name, _)| *name == canonical) {
-            Some((_, old)) => *old = value,
-            None => settings.push((canonical.clone(), value)),
-        }
+        set(&mut settings, canonical.clone(), value);
         seen.push(name.map(|_| canonical));
     }
     settings
+}
+
+/// Sets a setting. One for all versions replaces those for one version before it, such as `10.11/NAME`.
+pub fn set(settings: &mut Vec<(String, String)>, name: String, value: String) {
+    if !name.contains('/') {
+        settings.retain(|(known, _)| known.split_once('/').is_none_or(|(_, of)| of != name));
+    }
+    match settings.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, old)) => *old = value,
+        None => settings.push((name, value)),
+    }
 }
 
 pub type ValueList = Spanned<Vec<Spanned<String>>>;
@@ -312,7 +341,7 @@ pub fn canonical(name: &str, system: ServerSystem) -> String {
 }
 
 /// Other characters are special in the configuration file of some server.
-fn is_setting_name(name: &str) -> bool {
+pub fn is_setting_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }

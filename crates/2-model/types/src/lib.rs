@@ -10,6 +10,7 @@ mod new_layout;
 mod release;
 mod run_identity;
 pub mod server;
+pub mod settings;
 mod sha256;
 mod slice;
 mod work;

@@ -101,6 +101,9 @@ pub struct SystemFacts {
     pub example_source: &'static str,
     /// How the values false and true are written in its configuration file.
     pub booleans: [&'static str; 2],
+    /// The groups of an option file that the server reads, and those that it reads with a version, as in
+    /// `[mysqld-8.0]`; none if the file has no groups.
+    pub option_groups: [&'static [&'static str]; 2],
     /// Whether it is configured by its own script, with options of the user, and compiled without TLS.
     pub has_configure: bool,
 }
@@ -119,6 +122,10 @@ const MARIADB: SystemFacts = SystemFacts {
     series: &[("bullseye", "10.5"), ("bookworm", "10.11"), ("trixie", "11.8")],
     example_source: "debian = \"mariadb\", suite = \"bookworm\"",
     booleans: ["OFF", "ON"],
+    option_groups: [
+        &["mysqld", "server", "mariadb", "mariadbd", "client-server", "galera"],
+        &["mysqld", "mariadb", "mariadbd"],
+    ],
     has_configure: false,
 };
 
@@ -128,6 +135,7 @@ const MYSQL: SystemFacts = SystemFacts {
     suites: &["sid"],
     series: &[],
     example_source: "debian = \"mysql-9.7\", suite = \"sid\"",
+    option_groups: [&["mysqld", "server"], &["mysqld"]],
     ..MARIADB
 };
 
@@ -143,6 +151,7 @@ const POSTGRESQL: SystemFacts = SystemFacts {
     series: &[("bullseye", "13"), ("bookworm", "15"), ("trixie", "17")],
     example_source: "debian = \"postgresql-15\", suite = \"bookworm\"",
     booleans: ["off", "on"],
+    option_groups: [&[], &[]],
     has_configure: true,
 };
 

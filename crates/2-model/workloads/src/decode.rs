@@ -31,7 +31,8 @@ pub fn decode(table: Table<'_>) -> Option<Decoded> {
     decode_with_files(table, &|_| Err("no file can be read here".to_owned()))
 }
 
-/// Reads a file that a table names, relative to the directory of the experiment; or why it cannot be read.
+/// Reads a file that a table names, relative to the directory of the experiment; or why it cannot be read. Of a
+/// path that ends in `/`, the names in the directory, one per line.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Like [`decode`], with scripts from `files`.

@@ -19,7 +19,7 @@ use crate::fs_root::FsRoot;
 use crate::{CpuSet, Scope};
 
 pub use hypervisor::{Hardware, hypervisor_signature};
-pub use memory::{DiskFacts, MemoryFacts};
+pub use memory::{DiskFacts, MemoryFacts, total_memory};
 pub use processor::{Boost, BoostControl, CacheSizes, FrequencyFacts, ProcessorFacts, TscFacts};
 pub use system::{Activity, KernelFacts, Mitigations, SystemFacts};
 

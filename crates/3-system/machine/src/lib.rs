@@ -43,7 +43,7 @@ pub use cpus::{
     while_pinned,
 };
 pub use environment::{default_cache_path, remove_secrets};
-pub use facts::{Activity, HostFacts};
+pub use facts::{Activity, HostFacts, total_memory};
 pub use fs_root::FsRoot;
 pub use idle_preventer::{IdlePreventer, IdlePreventerError};
 pub use kernel_calls::{FileSystemSpace, die_with_parent, set_minimal_timer_slack};

@@ -136,8 +136,10 @@ pub(crate) fn status(report: &Report) -> String {
 }
 
 /// Labels of a configuration that differ between candidates without a meaning: each candidate of an
-/// existing server has its own schema, processes have numbers, and the address is named first.
-const WITHOUT_MEANING: [&str; 3] = ["schema", "process", "address"];
+/// existing server has its own schema, processes have numbers, the address is named first, and the settings of an
+/// option file by themselves.
+const WITHOUT_MEANING: [&str; 5] =
+    ["schema", "process", "address", "option file", "left out of it"];
 
 /// What distinguishes a candidate from the baseline, the most important first: system, program,
 /// variant, settings. Empty for an equal one.

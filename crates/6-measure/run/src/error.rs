@@ -9,6 +9,7 @@ use dbdyno_engines::server::ServerError;
 use dbdyno_hosts::HostError;
 use dbdyno_machine::{CpuSet, IdlePreventerError};
 use dbdyno_results::ResultsError;
+use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_units::Bytes;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::RefusedStatement;
@@ -71,6 +72,26 @@ impl RunError {
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::Other(format!("{}: {error}", path.display()))
+    }
+
+    /// The error with the lines of the option files that have the settings it names.
+    pub(crate) fn with_places(mut self, experiment: &Experiment) -> Self {
+        let (Self::Candidate { message, .. } | Self::Other(message)) = &mut self else {
+            return self;
+        };
+        let mut places = Vec::new();
+        for candidate in &experiment.candidates {
+            let System::Private(server) = &candidate.system else { continue };
+            for place in server.options.iter().flat_map(|options| options.places_in(message)) {
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+        if !places.is_empty() {
+            message.push_str(&format!("\nset by option files: {}", places.join(", ")));
+        }
+        self
     }
 
     /// The baseline failed, so there is nothing to compare with.

@@ -50,6 +50,8 @@ pub enum Form {
     String,
     /// A number, `true` or `false`.
     Plain,
+    /// A file, from the current directory.
+    File,
     /// A list of strings, separated by spaces in the word.
     List,
     /// The directory of a source.
@@ -57,11 +59,12 @@ pub enum Form {
 }
 
 /// The keys, except those that a word expresses in another way, and tables.
-const KEYS: [Key; 30] = [
+const KEYS: [Key; 31] = [
     key("name", Form::String),
     key("engine", Form::String),
     key("program", Form::String),
     key("defaults", Form::String),
+    key("options", Form::File),
     key("durability", Form::String),
     key("statements", Form::String),
     key("restarts_after_death", Form::Plain),
@@ -455,8 +458,8 @@ fn split(text: &str, range: Range<usize>, separator: char) -> Vec<Range<usize>> 
 }
 
 /// Keys that a name mentions by their value only: their values are unambiguous.
-const KEYS_WITH_PLAIN_VALUES: [&str; 5] =
-    ["durability", "statements", "compiler", "optimization", "march"];
+const KEYS_WITH_PLAIN_VALUES: [&str; 6] =
+    ["options", "durability", "statements", "compiler", "optimization", "march"];
 
 /// Keys that do not appear in names: of the name itself, and of what it begins with.
 const KEYS_WITHOUT_PART: [&str; 4] = ["name", "engine", "series", "training"];
@@ -491,7 +494,9 @@ fn name(candidate: &Candidate<'_>, base: String) -> String {
     let mut name = base;
     if let Some(own) = &candidate.own {
         for (key, _, value) in &own.keys {
-            let value = part(candidate.text(value).trim_start_matches('/'));
+            let text = candidate.text(value);
+            let text = if key.form == Form::File { file_name(text) } else { text };
+            let value = part(text.trim_start_matches('/'));
             if KEYS_WITH_PLAIN_VALUES.contains(&key.name) {
                 name.push_str(&format!(".{value}"));
             } else if !KEYS_WITHOUT_PART.contains(&key.name) {
@@ -506,6 +511,10 @@ fn name(candidate: &Candidate<'_>, base: String) -> String {
     // Room for a number.
     name.truncate(LONGEST - 4);
     name
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
 /// The system or what stands for it: a storage engine, a variant, the host of a URL.

@@ -32,6 +32,8 @@ pub type InstalledReleases<'a> = &'a dyn Fn(ServerSystem) -> Vec<String>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Words<'a> {
     pub command: &'a str,
+    /// The current directory, which files of candidates are named from.
+    pub directory: &'a str,
     /// The candidates; the first one is the baseline.
     pub candidates: &'a [String],
     /// Names, groups and patterns; empty for [`MICROBENCHMARKS`].
@@ -73,6 +75,7 @@ pub fn experiment(
     let mut problems = Vec::new();
     let places: Vec<Word<'_>> = words.candidates.iter().map(|word| line.push(word)).collect();
     let mut options = Options {
+        directory: words.directory,
         microbenchmarks: push_all(&mut line, "-m", words.microbenchmarks),
         script: words.script.map(|script| ScriptOption::read(script, &mut line, &mut problems)),
         clients: push_all(&mut line, "--clients", words.clients),
@@ -170,6 +173,7 @@ fn check_names(candidates: &[Candidate<'_>], problems: &mut Vec<Problem>) {
 }
 
 struct Options<'w> {
+    directory: &'w str,
     microbenchmarks: Vec<Word<'w>>,
     script: Option<ScriptOption<'w>>,
     clients: Vec<Word<'w>>,

@@ -1,6 +1,7 @@
 //! The text of the experiment, with comments for who edits it, and the command line that caused it.
 
 use std::ops::Range;
+use std::path::Path;
 
 use dbdyno_document::{Problem, Problems, Span, parse_count, without_passwords};
 use dbdyno_units::{Nanos, visible};
@@ -242,6 +243,10 @@ fn write_own(text: &mut TomlText, candidate: &Candidate<'_>, own: &Own, options:
             text.push(&format!("{} = ", key.name));
             match key.form {
                 Form::String => text.string(word, value.clone()),
+                Form::File => {
+                    let path = Path::new(options.directory).join(candidate.text(value));
+                    text.of(word.span(value.clone()), &quote(&path.to_string_lossy()));
+                }
                 Form::Plain => text.push(&plain(candidate.text(value))),
                 Form::List => {
                     list(text, words(word.text, value), |text, part| text.string(word, part));

@@ -39,6 +39,7 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
     let script = script.as_ref().zip(path.as_ref());
     let words = Words {
         command: "compare",
+        directory: "/here",
         candidates: &candidates,
         microbenchmarks: &microbenchmarks,
         script: script.map(|(file, path)| ScriptWords {
@@ -57,6 +58,9 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
 }
 
 fn files(name: &str) -> Result<String, String> {
+    if name == "/here/sub/my.cnf" {
+        return Ok("[mysqld]\ndatadir=/x\nsort_buffer_size = 1M\n".to_owned());
+    }
     let event = match name {
         "/scripts/write-rows.lua" => "DELETE FROM t",
         name if name.starts_with("/scripts/") && name != "/scripts/missing.lua" => "SELECT 1",
@@ -68,6 +72,19 @@ fn files(name: &str) -> Result<String, String> {
          function thread_init() con = sysbench.sql.driver():connect() end
          function event() con:query('{event}') end"
     ))
+}
+
+#[test]
+fn option_file_is_named_from_the_current_directory() {
+    let Comparison { experiment, text, .. } =
+        compare("mariadb mariadb:options=sub/my.cnf").unwrap();
+    assert_eq!(names(&experiment), ["mariadb", "mariadb.my.cnf"]);
+    assert!(text.contains("options = \"/here/sub/my.cnf\""), "{text}");
+    let System::Private(server) = &experiment.candidates[1].system else { panic!() };
+    assert_eq!(server.configuration, [("sort_buffer_size".to_owned(), "1M".to_owned())]);
+    assert_eq!(server.options[0].left_out[0].setting, "datadir");
+    let problems = compare("mariadb mariadb:options=other.cnf").unwrap_err().to_string();
+    assert!(problems.contains("`options`: reading /here/other.cnf: no such file"), "{problems}");
 }
 
 fn installed(system: ServerSystem) -> Vec<String> {
@@ -615,6 +632,7 @@ proptest! {
         let list: Vec<String> = option.clone().into_iter().collect();
         let words = Words {
             command: "compare",
+            directory: "/",
             script: None,
             candidates: &words,
             microbenchmarks: if words.len() == 1 { &list } else { &[] },

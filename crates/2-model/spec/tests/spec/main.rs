@@ -44,6 +44,7 @@ mod experiments;
 mod hosts;
 mod inserts;
 mod microbenchmark_problems;
+mod option_files;
 mod problems;
 mod reference;
 mod scripts;

@@ -64,6 +64,7 @@ fn server_needs_only_its_system() {
         release: None,
         defaults: SettingDefaults::Dbdyno,
         durability: Durability::Relaxed,
+        options: Vec::new(),
         configuration: Vec::new(),
         statements: StatementMode::Prepared,
         restarts_after_death: 1,
@@ -107,6 +108,7 @@ fn all_server_keys_are_read() {
             release: None,
             defaults: SettingDefaults::Dbdyno,
             durability: Durability::Strict,
+            options: Vec::new(),
             configuration: pairs(&[
                 ("innodb_buffer_pool_size", "4G"),
                 ("max_connections", "500"),

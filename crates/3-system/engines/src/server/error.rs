@@ -71,6 +71,12 @@ impl ServerError {
         self
     }
 
+    /// The error with what may explain it.
+    pub(super) fn because(mut self, reason: Option<String>) -> Self {
+        self.message.extend(reason.map(|reason| format!("; {reason}")));
+        self
+    }
+
     /// The message without the excerpt of the program's log; one line.
     pub fn brief(&self) -> String {
         self.message.clone()

@@ -150,7 +150,7 @@ impl Server {
                 .map_err(system("registering the server of", server_dir.path()))?;
         }
         let started = Instant::now();
-        server.wait_until_ready()?;
+        server.wait_until_ready().map_err(|error| error.because(plan.beyond_memory()))?;
         let (pid, time) = (server.pid(), started.elapsed());
         tracing::info!(server = server.server_dir.name(), pid, ?time, "started {title}");
         Ok(server)

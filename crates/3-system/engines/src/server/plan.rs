@@ -171,7 +171,8 @@ impl ServerPlan {
         }
         let mut own = Vec::with_capacity(overrides.len());
         for (name, value) in overrides {
-            let name = check_override(program, &name, &value)?;
+            let Some(name) = of_version(&name, &installation.version) else { continue };
+            let name = check_override(program, name, &value)?;
             own.push(name.clone());
             match settings.iter_mut().find(|(known, _)| *known == name) {
                 Some(setting) => setting.1 = value,
@@ -180,6 +181,19 @@ impl ServerPlan {
         }
         let environment = Vec::new();
         Ok(Self { installation, engine, durability, defaults, settings, own, environment })
+    }
+
+    /// The first cache that is larger than the memory of this machine, and may prevent the start.
+    pub(crate) fn beyond_memory(&self) -> Option<String> {
+        let memory = dbdyno_machine::total_memory()?;
+        let is_beyond = |(name, value): &&(String, String)| {
+            let cache = CACHES.iter().find(|(cache, _)| cache == name);
+            cache
+                .and_then(|(_, shift)| parse_size(value, *shift))
+                .is_some_and(|size| size > memory.as_bytes())
+        };
+        let (name, value) = self.settings.iter().find(is_beyond)?;
+        Some(format!("{name} = {value} is more than the memory of this machine, {memory}"))
     }
 
     /// What may explain a difference in speed between servers with the same statements.
@@ -203,13 +217,30 @@ impl ServerPlan {
     }
 }
 
+/// Settings with sizes of caches; a number without a unit is in units of 2 to the power of this bytes.
+const CACHES: [(&str, u32); 4] = [
+    ("innodb_buffer_pool_size", 0),
+    ("rocksdb_block_cache_size", 0),
+    ("key_buffer_size", 0),
+    ("shared_buffers", 13),
+];
+
 /// Checks settings of a private server that is not compiled yet.
 pub fn check_settings(
     system: ServerSystem,
     overrides: &[(String, String)],
 ) -> Result<(), ServerError> {
     let program = server_program(system);
-    overrides.iter().try_for_each(|(name, value)| check_override(program, name, value).map(drop))
+    let name = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
+    let mut overrides = overrides.iter().map(|(full, value)| (name(full), value));
+    overrides.try_for_each(|(name, value)| check_override(program, &name, value).map(drop))
+}
+
+/// The name of a setting. `None` if it is for another version only: `10.11/NAME`.
+fn of_version<'n>(name: &'n str, version: &str) -> Option<&'n str> {
+    let Some((only, name)) = name.split_once('/') else { return Some(name) };
+    let rest = version.strip_prefix(only)?;
+    (!rest.starts_with(|c: char| c.is_ascii_digit())).then_some(name)
 }
 
 /// The given engine, or the system's default.
@@ -406,6 +437,30 @@ mod tests {
         assert_eq!(plan.setting("innodb_buffer_pool_size"), Some("1G"));
         assert_eq!(plan.setting("innodb_adaptive_hash_index"), Some("ON"));
         assert_eq!((of("innodb_buffer_pool_size"), of("innodb_adaptive_hash_index")), (1, 1));
+    }
+
+    #[test]
+    fn cache_beyond_the_memory_is_named() {
+        let beyond =
+            |size: &str| plan(None, &[("innodb_buffer_pool_size", size)]).unwrap().beyond_memory();
+        assert_eq!(beyond("64M"), None);
+        let reason = beyond("8000T").unwrap();
+        assert!(
+            reason.starts_with("innodb_buffer_pool_size = 8000T is more than the memory"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn settings_for_one_version_are_for_no_other() {
+        let overrides = [
+            ("10.11/innodb_io_capacity", "7"),
+            ("10.1/innodb_io_capacity", "8"),
+            ("11.4/sort_buffer_size", "1M"),
+        ];
+        let plan = plan(None, &overrides).unwrap();
+        assert_eq!(plan.setting("innodb_io_capacity"), Some("7"));
+        assert_eq!(plan.setting("sort_buffer_size"), None);
     }
 
     #[test]

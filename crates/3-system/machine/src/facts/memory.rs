@@ -21,6 +21,11 @@ pub struct MemoryFacts {
     pub swap_used: Option<Bytes>,
 }
 
+/// The memory of this machine.
+pub fn total_memory() -> Option<Bytes> {
+    MemoryFacts::read(&FsRoot::this_machine()).total
+}
+
 impl MemoryFacts {
     pub(super) fn read(root: &FsRoot) -> Self {
         let machine =

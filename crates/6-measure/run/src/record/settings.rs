@@ -2,6 +2,7 @@
 
 use dbdyno_engines::server::{PROPERTIES, Property};
 use dbdyno_results::{DataSize, setting};
+use dbdyno_spec::OptionFile;
 use dbdyno_spec::experiment::{
     Candidate, ExistingServer, Experiment, InsertBenchmark, Pace, PrivateServer, SqliteConfig,
     System,
@@ -134,7 +135,17 @@ fn of_private(server: &PrivateServer, settings: &[(String, String)]) -> Vec<(Str
     let rows = [first, ("statements", server.statements.name().to_owned())];
     let rows = rows.map(|(label, value)| (label.to_owned(), value));
     let host = server.host.clone().map(|host| ("host".to_owned(), host));
-    rows.into_iter().chain(settings.iter().cloned()).chain(host).collect()
+    let options = server.options.iter().flat_map(of_option_file);
+    rows.into_iter().chain(settings.iter().cloned()).chain(host).chain(options).collect()
+}
+
+/// What a candidate has from an option file, and what it does not have.
+fn of_option_file(options: &OptionFile) -> Vec<(String, String)> {
+    let files: Vec<String> =
+        options.files.iter().map(|(file, sha256)| format!("{file} (SHA-256 {sha256})")).collect();
+    let text = format!("{} settings of {}", options.settings.len(), files.join(", "));
+    let left_out = options.left_out_text().map(|text| ("left out of it".to_owned(), text));
+    [("option file".to_owned(), text)].into_iter().chain(left_out).collect()
 }
 
 fn of_existing(server: &ExistingServer) -> Vec<(String, String)> {

@@ -57,7 +57,8 @@ pub fn start_run(
     let results = RunWriter::create(directory, &start::new_run(experiment, experiment_text))?;
     register(&results);
     tracing::info!(directory = %directory.display(), "started a run");
-    Session::start(experiment, options, results)?.run()
+    let done = Session::start(experiment, options, results).and_then(Session::run);
+    done.map_err(|error| error.with_places(experiment))
 }
 
 /// Resumes the run in a directory.
@@ -66,7 +67,8 @@ pub fn start_run(
 pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, RunError> {
     let (results, experiment) = open_stored_run(directory, options.trust)?;
     tracing::info!(directory = %directory.display(), "resumed a run");
-    Session::start(&experiment, options, results)?.run()
+    let done = Session::start(&experiment, options, results).and_then(Session::run);
+    done.map_err(|error| error.with_places(&experiment))
 }
 
 /// Extends the complete run in a directory: measures microbenchmarks for `more` time in all, first

@@ -18,7 +18,7 @@ use dbdyno_units::Nanos;
 
 use crate::args::{Compare, ComparisonOptions, View};
 use crate::commands::each_option::each_option;
-use crate::commands::session::{Execution, directory_for};
+use crate::commands::session::{Execution, directory_for, note_left_out, read_file};
 use crate::commands::{export_file, gate};
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -66,6 +66,7 @@ impl Comparison<'_> {
         let ComparisonOptions { time, save: file, .. } = self.options;
         let described = self.describe(self.candidates, time.as_deref(), false)?;
         let (experiment, text) = (&described.experiment, &described.text);
+        note_left_out(experiment);
         gate::check(self.rules, experiment)?;
         if let Some(file) = file {
             save(file, text)?;
@@ -101,9 +102,8 @@ impl Comparison<'_> {
         time: Option<&str>,
         is_screening: bool,
     ) -> Result<dbdyno_spec::compare::Comparison, CliError> {
-        let read = |path: &str| {
-            fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
-        };
+        let read = |path: &str| read_file(Path::new(path));
+        let directory = std::env::current_dir().unwrap_or_default();
         let ComparisonOptions { script, options, sysbench, clients, rows, target, .. } =
             self.options;
         check_options(self.options)?;
@@ -111,6 +111,7 @@ impl Comparison<'_> {
         let script = script.as_deref().zip(path.as_deref());
         let words = Words {
             command: self.command,
+            directory: &directory.to_string_lossy(),
             candidates,
             microbenchmarks: self.microbenchmarks,
             script: script.map(|(file, path)| ScriptWords {

@@ -18,7 +18,9 @@ use dbdyno_spec::compare::{Difference, OptionWords, option_words};
 
 use crate::commands::compare::{Comparison, installed};
 use crate::commands::report::assembled;
-use crate::commands::session::{INTERRUPTED, directory_for, options, stop_on_signals};
+use crate::commands::session::{
+    INTERRUPTED, directory_for, note_left_out, options, stop_on_signals,
+};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
@@ -38,6 +40,7 @@ type Group = Vec<usize>;
 pub fn each_option(comparison: &Comparison<'_>) -> Result<ExitCode, CliError> {
     let asked = comparison.options.time.as_deref();
     let described = comparison.describe(comparison.candidates, asked, false)?;
+    note_left_out(&described.experiment);
     let words = option_words(comparison.candidates, &described.experiment, &installed)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;
     let settings = &words.differences;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dbdyno_report::model::Report;
 use dbdyno_results::{ResultsError, RunReader};
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, WorkerProgram};
-use dbdyno_spec::experiment::Experiment;
+use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_spec::parse_with_files;
 use jiff::{Timestamp, Zoned};
 
@@ -29,14 +29,40 @@ pub fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     }
     let text = std::fs::read_to_string(file).map_err(CliError::read(file))?;
     let directory = file.parent().unwrap_or(Path::new(""));
-    let read_file = |name: &str| {
-        let path = directory.join(name);
-        std::fs::read_to_string(&path)
-            .map_err(|error| format!("reading {}: {error}", path.display()))
-    };
+    let read_file = |name: &str| read_file(&directory.join(name));
     let experiment = parse_with_files(&file.display().to_string(), &text, &read_file)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+    note_left_out(&experiment);
     Ok((experiment, text))
+}
+
+/// The text of a file; of a path that ends in `/`, the names in the directory, one per line.
+pub fn read_file(path: &Path) -> Result<String, String> {
+    let read = match path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        false => std::fs::read_to_string(path),
+        true => std::fs::read_dir(path).and_then(|entries| {
+            let name = |entry: std::io::Result<std::fs::DirEntry>| {
+                Ok(format!("{}\n", entry?.file_name().to_string_lossy()))
+            };
+            entries.map(name).collect()
+        }),
+    };
+    read.map_err(|error| format!("reading {}: {error}", path.display()))
+}
+
+/// Prints what candidates do not have of their option files.
+pub fn note_left_out(experiment: &Experiment) {
+    let mut seen = Vec::new();
+    for candidate in &experiment.candidates {
+        let System::Private(server) = &candidate.system else { continue };
+        for options in server.options.iter().filter(|one| one.left_out_text().is_some()) {
+            if !seen.contains(&options) {
+                let left_out = options.left_out_text().unwrap_or_default();
+                output::note(&format!("left out of {}: {left_out}", options.name()));
+                seen.push(options);
+            }
+        }
+    }
 }
 
 /// The command that starts this program as a worker.

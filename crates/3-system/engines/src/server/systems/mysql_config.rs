@@ -9,6 +9,7 @@ use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_machine::Signal;
 use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
+use dbdyno_types::settings::{MYSQL_RESERVED, mysql_canonical_name};
 
 use super::super::access::{ACCOUNT, ServerCertificate};
 use super::super::plan::{
@@ -43,7 +44,7 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     names: &[],
     package: "",
     user: "mysql",
-    reserved: RESERVED,
+    reserved: MYSQL_RESERVED,
     format_settings: FORMAT_SETTINGS,
     // The servers' defaults.
     needed: &[("max_connections", 151.0), ("max_prepared_stmt_count", 16_382.0)],
@@ -73,62 +74,11 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     death_signal: Signal::KILL,
     public_key: None,
     search_dirs,
-    canonical_name,
+    canonical_name: mysql_canonical_name,
     properties,
     target,
     is_ready,
 };
-
-/// Settings that dbdyno sets itself, and others that change paths or network access.
-const RESERVED: &[&str] = &[
-    "admin_address",
-    "admin_port",
-    "aria_log_dir_path",
-    "basedir",
-    "bind_address",
-    "bootstrap",
-    "chroot",
-    "daemonize",
-    "datadir",
-    "default_storage_engine",
-    "defaults_extra_file",
-    "defaults_file",
-    "defaults_group_suffix",
-    "extra_port",
-    "general_log_file",
-    "init_file",
-    "initialize",
-    "initialize_insecure",
-    "innodb_data_home_dir",
-    "innodb_doublewrite_dir",
-    "innodb_log_group_home_dir",
-    "innodb_temp_tablespaces_dir",
-    "innodb_tmpdir",
-    "innodb_undo_directory",
-    "log_error",
-    "mysqlx",
-    "mysqlx_bind_address",
-    "mysqlx_port",
-    "mysqlx_socket",
-    "networking",
-    "no_defaults",
-    "pid_file",
-    "plugin_dir",
-    "plugin_load",
-    "port",
-    "rocksdb_datadir",
-    "rocksdb_wal_dir",
-    "secure_file_priv",
-    "slow_query_log_file",
-    "socket",
-    "storage_engine",
-    "tmpdir",
-    "user",
-];
-
-/// Settings of their own that are prefixes of reserved ones.
-const NOT_RESERVED: &[&str] =
-    &["general_log", "innodb", "innodb_doublewrite", "rocksdb", "slow_query_log"];
 
 /// Settings that affect the format of data on disk.
 const FORMAT_SETTINGS: &[&str] = &[
@@ -151,25 +101,8 @@ const FORMAT_SETTINGS: &[&str] = &[
 /// without the component starts.
 const OPTIONAL_SETTINGS: [&str; 1] = ["performance_schema"];
 
-/// A setting's name as the server reads it: `-` is `_`, case does not matter, and an unambiguous
-/// prefix is accepted unless it is a name itself. A name that the server would read as a reserved one
-/// becomes that one.
-fn canonical_name(name: &str) -> String {
-    let canonical = name.to_ascii_lowercase().replace('-', "_");
-    let mut stem = canonical.as_str();
-    for prefix in ["loose_", "skip_", "enable_", "disable_", "maximum_"] {
-        stem = stem.strip_prefix(prefix).unwrap_or(stem);
-    }
-    if stem.is_empty() || NOT_RESERVED.contains(&stem) {
-        return canonical;
-    }
-    // Of several reserved names, the whole one.
-    let reserved = RESERVED.iter().find(|reserved| **reserved == stem);
-    match reserved.or_else(|| RESERVED.iter().find(|reserved| reserved.starts_with(stem))) {
-        Some(reserved) => (*reserved).to_owned(),
-        None => canonical,
-    }
-}
+/// Settings that take no value, or for which `ON` would be the name of a file.
+const WITHOUT_VALUE: [&str; 4] = ["core_file", "log_bin", "log_slow_query", "skip_host_cache"];
 
 /// Default settings of both systems: a cache larger than the data, the same durability and isolation
 /// for both engines, limits that suffice for the clients, and no unexpected background work.
@@ -299,7 +232,7 @@ const ROCKSDB_MAX_LOG: u64 = 256 * MIB;
 /// The bytes of tables and of logs on disk. By default InnoDB's redo log has `files` files.
 pub(crate) fn disk(request: &DiskRequest<'_>, files: u64) -> (u64, u64) {
     let tables = request.shape.data_bytes(ROW_BYTES);
-    let own = |name| request.own_size(name, canonical_name, 0);
+    let own = |name| request.own_size(name, mysql_canonical_name, 0);
     let files = own("innodb_log_files_in_group").unwrap_or(files);
     let log = own("innodb_redo_log_capacity")
         .or_else(|| Some(own("innodb_log_file_size")?.saturating_mul(files)));
@@ -426,6 +359,11 @@ fn config(
         line(name, value);
     }
     for (name, value) in plan.settings() {
+        if WITHOUT_VALUE.contains(&name.as_str()) && value == "ON" {
+            lines.push(name.clone());
+            continue;
+        }
+        let mut line = |name: &str, value: &str| lines.push(format!("{name} = {}", quote(value)));
         let loose = if OPTIONAL_SETTINGS.contains(&name.as_str()) { "loose_" } else { "" };
         line(&format!("{loose}{name}"), value);
     }
@@ -490,40 +428,6 @@ fn is_ready(target: &Target) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn setting_names_are_canonical() {
-        assert_eq!(canonical_name("Max-Connections"), "max_connections");
-        for name in
-            ["datadir", "DataDir", "datad", "loose-datadir", "skip-networking", "admin-port"]
-        {
-            assert!(RESERVED.contains(&canonical_name(name).as_str()), "{name}");
-        }
-        for (name, is) in [
-            ("general_log_f", "general_log_file"),
-            ("slow-query-log-file", "slow_query_log_file"),
-            ("mysqlx", "mysqlx"),
-            ("innodb-doublewrite-dir", "innodb_doublewrite_dir"),
-            ("slow-query-log", "slow_query_log"),
-            ("general_log", "general_log"),
-            ("skip-innodb", "skip_innodb"),
-        ] {
-            assert_eq!(canonical_name(name), is);
-        }
-        for name in [
-            "general_log",
-            "innodb",
-            "innodb_doublewrite",
-            "innodb_flush_method",
-            "loose-slow-query-log",
-            "port_open_timeout",
-            "rocksdb",
-            "skip_log_bin",
-            "userstat",
-        ] {
-            assert!(!RESERVED.contains(&canonical_name(name).as_str()), "{name}");
-        }
-    }
 
     #[test]
     fn versions_are_parsed() {

@@ -8,6 +8,7 @@ use dbdyno_drivers::Connection;
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_machine::Signal;
 use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
+use dbdyno_types::settings::{POSTGRESQL_RESERVED, postgresql_canonical_name};
 use dbdyno_units::Nanos;
 
 use super::super::access::ACCOUNT;
@@ -51,7 +52,7 @@ impl ServerProgram for Postgres {
             names: &["postgres"],
             package: PACKAGE,
             user: "postgres",
-            reserved: RESERVED,
+            reserved: POSTGRESQL_RESERVED,
             format_settings: &[CHECKSUMS],
             needed: &[("max_connections", 100.0), ("restart_after_crash", f64::INFINITY)],
             notable: &[
@@ -80,7 +81,7 @@ impl ServerProgram for Postgres {
             death_signal: Signal::QUIT,
             public_key: None,
             search_dirs,
-            canonical_name,
+            canonical_name: postgresql_canonical_name,
             properties,
             target,
             is_ready,
@@ -261,32 +262,6 @@ const SPARE_CONNECTIONS: u32 = 64;
 /// A property of the data directory, not a setting of the server.
 pub(crate) const CHECKSUMS: &str = "data_checksums";
 
-/// Settings that dbdyno sets itself, and others that change paths, the log or network access.
-pub(crate) const RESERVED: &[&str] = &[
-    "bonjour",
-    "config_file",
-    "data_directory",
-    "dynamic_shared_memory_type",
-    "event_source",
-    "external_pid_file",
-    "hba_file",
-    "ident_file",
-    "include",
-    "include_dir",
-    "include_if_exists",
-    "listen_addresses",
-    "log_destination",
-    "log_directory",
-    "log_filename",
-    "logging_collector",
-    "port",
-    "stats_temp_directory",
-    "temp_tablespaces",
-    "unix_socket_directories",
-    "unix_socket_group",
-    "unix_socket_permissions",
-];
-
 /// Default settings: the data fits in memory, and costs are comparable with other systems'.
 pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
     // Updates leave old row versions until they are vacuumed.
@@ -362,15 +337,11 @@ pub(crate) fn disk(request: &DiskRequest<'_>) -> (u64, u64) {
     // Updates leave old row versions until they are vacuumed.
     let tables = if request.writing > Nanos::ZERO { 2 * loaded } else { loaded };
     // Without a unit it is in megabytes.
-    let limit = request.own_size("max_wal_size", canonical_name, 20);
+    let limit = request.own_size("max_wal_size", postgresql_canonical_name, 20);
     // After each checkpoint the first change of a page logs the whole page; a load is logged, too. Log files are reused
     // or removed at checkpoints.
     let log = (tables + request.logged()).min(limit.unwrap_or_else(|| wal_size(request.shape)));
     (tables, log.max(MIN_WAL) + INITIAL)
-}
-
-fn canonical_name(name: &str) -> String {
-    name.to_ascii_lowercase().replace('-', "_")
 }
 
 pub(crate) fn text(settings: &[(&str, String)]) -> String {
