@@ -24,7 +24,8 @@ pub enum Progress {
     Event,
     /// It waits for the answer to a statement that was sent.
     Waiting,
-    /// It sleeps in `prepare`, so that other clients can do what it waits for.
+    /// It sleeps, for [`Client::sleep_time`](crate::Client::sleep_time), and is continued as at an event. Others do
+    /// what it may wait for.
     Sleeping,
     /// Its `event` returned a value, which ends it.
     Ended,
@@ -54,10 +55,18 @@ pub(crate) struct Context {
     bulk: Bulk,
     /// Counts what shows that a new script is not in an endless loop: statements, for example.
     signs_of_life: u64,
-    /// The count at a check, and the first time at which it was found. No clock is read for each statement.
-    checked: (u64, Instant),
+    /// Counts how often the state began to run.
+    entries: u64,
+    /// Both counts at a check, and the first time at which they were found. No clock is read for each statement.
+    checked: (u64, u64, Instant),
+    /// How long it sleeps.
+    pub sleep: Duration,
+    /// How long it has slept since a sign of life, which is counted.
+    asleep: (u64, Duration),
     /// How long a new script may run without such a sign.
     limit: Duration,
+    /// Whether others run while a new script only computes. Commands run in an order that is always the same.
+    takes_turns: bool,
     /// The seed of the next block, and the position of its unique values.
     pub next_block: Option<(Seed, u32)>,
     /// The time that scripts see, in seconds since 1970.
@@ -66,8 +75,8 @@ pub(crate) struct Context {
 
 #[derive(Default)]
 struct Bulk {
-    start: String,
-    text: String,
+    start: Vec<u8>,
+    text: Vec<u8>,
 }
 
 struct Kept {
@@ -85,7 +94,7 @@ const NO_ROWS: f64 = -1.0;
 const NOT_EXECUTED: f64 = -2.0;
 
 impl Context {
-    pub fn new(random: Random, limit: Duration) -> Self {
+    pub fn new(random: Random, limit: Duration, takes_turns: bool) -> Self {
         Self {
             random,
             host: None,
@@ -97,8 +106,12 @@ impl Context {
             error: no_host(),
             bulk: Bulk::default(),
             signs_of_life: 0,
-            checked: (0, Instant::now()),
+            entries: 0,
+            checked: (0, 0, Instant::now()),
+            sleep: Duration::ZERO,
+            asleep: (0, Duration::ZERO),
             limit,
+            takes_turns,
             next_block: None,
             time: START_TIME,
         }
@@ -110,7 +123,7 @@ impl Context {
         let host =
             unsafe { std::mem::transmute::<*mut (dyn Host + '_), *mut (dyn Host + 'static)>(host) };
         self.host = Some(host);
-        self.signs_of_life += 1;
+        self.entries += 1;
     }
 
     /// Ends the time in which the state runs.
@@ -160,7 +173,18 @@ impl Context {
         }
     }
 
-    fn run_query(&mut self, sql: &str) -> i32 {
+    /// Lets others run for this time; without others, waits. Not for a state that is not in a fiber.
+    fn suspend_to_sleep(&mut self, time: Duration) {
+        self.sleep = time;
+        if !self.yielder.is_null() {
+            // SAFETY: as in `finish`. An ended client continues, and fails at its next statement.
+            unsafe { (*self.yielder).suspend(Progress::Sleeping) };
+        } else if let Some(host) = self.host() {
+            host.sleep(time);
+        }
+    }
+
+    fn run_query(&mut self, sql: &[u8]) -> i32 {
         let Some(host) = self.host() else {
             self.error = no_host();
             return FAILED;
@@ -173,7 +197,7 @@ impl Context {
         if self.bulk.text.is_empty() {
             return OK;
         }
-        let sql = format!("{} {}", self.bulk.start, self.bulk.text);
+        let sql = [&self.bulk.start[..], b" ", &self.bulk.text].concat();
         self.bulk.text.clear();
         self.run_query(&sql)
     }
@@ -186,10 +210,6 @@ fn no_host() -> SqlError {
         message: "statements cannot be executed here".to_owned(),
         kind: SqlErrorKind::Failed,
     }
-}
-
-fn not_utf8() -> SqlError {
-    SqlError { message: "the SQL text is not UTF-8".to_owned(), ..no_host() }
 }
 
 /// Declares the table of functions, which are those of the same names below.
@@ -238,12 +258,15 @@ calls! {
     error_kind: extern "C" fn(&mut Context) -> i32,
     error_number: extern "C" fn(&mut Context) -> i32,
     error_text: unsafe extern "C" fn(&mut Context, i32, *mut i64) -> *const u8,
+    has_more_results: extern "C" fn(&mut Context) -> i32,
+    next_result: extern "C" fn(&mut Context) -> i32,
     more_events: extern "C" fn(&mut Context) -> i32,
     time: extern "C" fn(&mut Context) -> f64,
     overdue: extern "C" fn(&mut Context) -> i32,
     print: unsafe extern "C" fn(&mut Context, *const u8, usize),
     restarted: extern "C" fn(&mut Context),
-    sleep: extern "C" fn(&mut Context, i32),
+    sleep: extern "C" fn(&mut Context, f64) -> i32,
+    ran_command: extern "C" fn(&mut Context),
 }
 
 extern "C" fn uniform_uint64(context: &mut Context) -> u64 {
@@ -281,26 +304,23 @@ unsafe extern "C" fn text(context: &mut Context, format: *const u8, out: *mut u8
     }
 }
 
-/// The text that Lua passes; `None` if it is not UTF-8.
+/// The text that Lua passes.
 ///
 /// # Safety
 /// `text` has `len` bytes that live as long as the returned reference is used.
-unsafe fn text_of<'a>(text: *const u8, len: usize) -> Option<&'a str> {
+unsafe fn text_of<'a>(text: *const u8, len: usize) -> &'a [u8] {
     if len == 0 {
-        return Some("");
+        return b"";
     }
     // SAFETY: as the caller guarantees.
-    std::str::from_utf8(unsafe { std::slice::from_raw_parts(text, len) }).ok()
+    unsafe { std::slice::from_raw_parts(text, len) }
 }
 
 /// # Safety
 /// `sql` has `len` bytes.
 unsafe extern "C" fn prepare(context: &mut Context, sql: *const u8, len: usize) -> i32 {
     // SAFETY: the prelude passes a string.
-    let Some(sql) = (unsafe { text_of(sql, len) }) else {
-        context.error = not_utf8();
-        return -1;
-    };
+    let sql = unsafe { text_of(sql, len) };
     let prepared = match context.host() {
         Some(host) => host.prepare(sql),
         None => Err(no_host()),
@@ -378,24 +398,15 @@ extern "C" fn close(context: &mut Context, statement: i32) {
 /// `sql` has `len` bytes.
 unsafe extern "C" fn query(context: &mut Context, sql: *const u8, len: usize) -> i32 {
     // SAFETY: the prelude passes a string, which lives until this call returns.
-    match unsafe { text_of(sql, len) } {
-        Some(sql) => context.run_query(sql),
-        None => {
-            context.error = not_utf8();
-            FAILED
-        }
-    }
+    context.run_query(unsafe { text_of(sql, len) })
 }
 
 /// # Safety
 /// `sql` has `len` bytes.
 unsafe extern "C" fn bulk_start(context: &mut Context, sql: *const u8, len: usize) -> i32 {
     // SAFETY: the prelude passes a string.
-    let Some(sql) = (unsafe { text_of(sql, len) }) else {
-        context.error = not_utf8();
-        return FAILED;
-    };
-    context.bulk = Bulk { start: sql.to_owned(), text: String::new() };
+    let sql = unsafe { text_of(sql, len) };
+    context.bulk = Bulk { start: sql.to_owned(), text: Vec::new() };
     OK
 }
 
@@ -403,10 +414,7 @@ unsafe extern "C" fn bulk_start(context: &mut Context, sql: *const u8, len: usiz
 /// `row` has `len` bytes.
 unsafe extern "C" fn bulk_row(context: &mut Context, row: *const u8, len: usize) -> i32 {
     // SAFETY: the prelude passes a string.
-    let Some(row) = (unsafe { text_of(row, len) }) else {
-        context.error = not_utf8();
-        return FAILED;
-    };
+    let row = unsafe { text_of(row, len) };
     let used = context.bulk.start.len() + context.bulk.text.len();
     if used + row.len() + 2 > BULK_BYTES {
         let outcome = context.send_bulk();
@@ -416,9 +424,9 @@ unsafe extern "C" fn bulk_row(context: &mut Context, row: *const u8, len: usize)
     }
     let text = &mut context.bulk.text;
     if !text.is_empty() {
-        text.push(',');
+        text.push(b',');
     }
-    text.push_str(row);
+    text.extend_from_slice(row);
     context.signs_of_life += 1;
     OK
 }
@@ -450,9 +458,28 @@ impl Context {
     }
 }
 
-/// The number of columns of a result; 0 without rows, or if another statement was executed.
+/// The number of columns of a result; 0 if another statement was executed.
 extern "C" fn columns(context: &mut Context, number: i32) -> i32 {
-    context.kept(number).and_then(|kept| kept.rows.first()).map_or(0, |row| row.len() as i32)
+    if number != context.result {
+        return 0;
+    }
+    match context.host().map_or(0, |host| host.columns()) {
+        0 => context
+            .kept(number)
+            .and_then(|kept| kept.rows.first())
+            .map_or(0, |row| row.len() as i32),
+        known => known.into(),
+    }
+}
+
+extern "C" fn has_more_results(context: &mut Context) -> i32 {
+    context.host().is_some_and(|host| host.has_more_results()).into()
+}
+
+/// Moves to the next result of the last query, if there is one.
+extern "C" fn next_result(context: &mut Context) -> i32 {
+    let next = context.host().and_then(|host| host.next_result());
+    context.finish(Sent::Done(Ok(next.unwrap_or_default())))
 }
 
 /// The number of columns of the next row; -1 after the last, -2 if another statement was executed.
@@ -508,6 +535,7 @@ extern "C" fn more_events(context: &mut Context) -> i32 {
     if context.yielder.is_null() {
         return 0;
     }
+    context.signs_of_life += 1;
     // SAFETY: as in `finish`.
     let input = unsafe { (*context.yielder).suspend(Progress::Event) };
     match input {
@@ -526,12 +554,22 @@ extern "C" fn time(context: &mut Context) -> f64 {
     context.time
 }
 
+/// Whether a new script has run for too long without a sign of life. Others run in between: it may wait for them.
 extern "C" fn overdue(context: &mut Context) -> i32 {
-    let Context { signs_of_life, checked: (count, since), limit, .. } = context;
-    if count != signs_of_life {
-        (*count, *since) = (*signs_of_life, Instant::now());
+    let (signs, entries, mut since) = context.checked;
+    if (signs, entries) != (context.signs_of_life, context.entries) {
+        since = Instant::now();
     }
-    i32::from(since.elapsed() > *limit)
+    let elapsed = since.elapsed();
+    if elapsed > context.limit {
+        return 1;
+    }
+    if context.takes_turns && !context.yielder.is_null() {
+        context.suspend_to_sleep(Duration::ZERO);
+        since = Instant::now().checked_sub(elapsed).unwrap_or(since);
+    }
+    context.checked = (context.signs_of_life, context.entries, since);
+    0
 }
 
 /// # Safety
@@ -556,12 +594,26 @@ extern "C" fn restarted(context: &mut Context) {
     }
 }
 
-/// Lets other clients run while this one sleeps if `suspends`; otherwise only notes that it has slept.
-extern "C" fn sleep(context: &mut Context, suspends: i32) {
-    if suspends != 0 && !context.yielder.is_null() {
-        // SAFETY: as in `finish`. An ended client continues, and fails at its next statement.
-        unsafe { (*context.yielder).suspend(Progress::Sleeping) };
+/// How long a client may sleep without a statement: it may wait for what never happens.
+const MOST_SLEEP: Duration = Duration::from_secs(600);
+
+/// Sleeps for this number of seconds, in which other clients run. Returns whether it has slept for too long.
+extern "C" fn sleep(context: &mut Context, seconds: f64) -> i32 {
+    let time = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(MOST_SLEEP);
+    if context.asleep.0 != context.signs_of_life {
+        context.asleep = (context.signs_of_life, Duration::ZERO);
     }
+    let before = context.asleep.1;
+    context.asleep.1 = before.saturating_add(time);
+    if before > MOST_SLEEP {
+        return 1;
+    }
+    context.suspend_to_sleep(time);
+    0
+}
+
+/// Notes that a command of the operating system has run, in which time passed.
+extern "C" fn ran_command(context: &mut Context) {
     context.signs_of_life += 1;
 }
 

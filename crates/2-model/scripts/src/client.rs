@@ -1,6 +1,7 @@
 //! Lua states that run a script: a client with events, on a stack of its own, and single commands.
 
 use std::mem::{ManuallyDrop, forget};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corosensei::stack::DefaultStack;
@@ -10,9 +11,10 @@ use mlua::{Function, LightUserData, Lua, LuaOptions, StdLib, Table};
 use crate::calls::{Calls, Context, Input, Progress};
 use crate::error::ScriptError;
 use crate::host::{Driver, Host, Outcome, Sent, SqlError, SqlErrorKind, Value};
-use crate::options::{Options, take_random};
+use crate::options::{Access, General, Options, general_options, take_random};
 use crate::random::{Random, Seed, UniquePosition};
 use crate::source::{Source, Version};
+use crate::text::bytes_of;
 
 type Fiber = Coroutine<Input, Progress, Result<(), ScriptError>, DefaultStack>;
 
@@ -27,6 +29,8 @@ pub struct Client {
     fiber: Option<Fiber>,
     state: ManuallyDrop<State>,
     waits: bool,
+    /// Whether it runs a command instead of events.
+    is_command: bool,
 }
 
 // SAFETY: the state, its context and the stack are used by this client only; what they refer to by thread
@@ -37,19 +41,26 @@ unsafe impl Send for Client {}
 impl Client {
     /// Loads the script and runs `thread_init`, until the first event. The host must not wait.
     pub fn start(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<Self, ScriptError> {
-        let state = State::new(source, setup, "run", true, host)?;
-        let mut client = Self::new(state, "thread", None)?;
-        match client.run(host, Input::Continue)? {
-            Progress::Event => Ok(client),
-            Progress::Waiting | Progress::Sleeping => {
-                Err(ScriptError::new("a statement of thread_init() has no answer"))
-            }
-            Progress::Ended => Err(ScriptError::new("thread_run() ended without an event")),
+        let mut client = Self::load(source, setup, host)?;
+        client.start_alone(host)?;
+        Ok(client)
+    }
+
+    /// Loads the script; [`Self::proceed`] runs `thread_init`.
+    pub fn load(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<Self, ScriptError> {
+        let state = State::new(source, setup, "run", Use::Events, host)?;
+        Self::new(state, "thread", None)
+    }
+
+    fn start_alone(&mut self, host: &mut dyn Host) -> Result<(), ScriptError> {
+        while let Some(time) = self.proceed(host)? {
+            host.sleep(time);
         }
+        Ok(())
     }
 
     /// A client that will run a command of the script instead of events.
-    pub(crate) fn of_command(state: State, command: &'static str) -> Result<Self, ScriptError> {
+    fn of_command(state: State, command: &'static str) -> Result<Self, ScriptError> {
         Self::new(state, "call", Some(command))
     }
 
@@ -69,12 +80,31 @@ impl Client {
             function.call::<mlua::Value>(argument)?;
             Ok(())
         });
-        Ok(Self { fiber: Some(fiber), state: ManuallyDrop::new(state), waits: false })
+        Ok(Self {
+            fiber: Some(fiber),
+            state: ManuallyDrop::new(state),
+            waits: false,
+            is_command: argument.is_some(),
+        })
     }
 
-    /// Runs a command until it sleeps or has ended.
-    pub(crate) fn proceed(&mut self, host: &mut dyn Host) -> Result<Progress, ScriptError> {
-        self.run(host, Input::Continue)
+    /// Runs `thread_init` or a command until it sleeps: for how long, or `None` at the end. The host must not wait.
+    pub fn proceed(&mut self, host: &mut dyn Host) -> Result<Option<Duration>, ScriptError> {
+        match self.run(host, Input::Continue)? {
+            Progress::Event => Ok(None),
+            Progress::Ended if self.is_command => Ok(None),
+            Progress::Sleeping => Ok(Some(self.sleep_time())),
+            Progress::Waiting => {
+                Err(ScriptError::new("a statement of thread_init() has no answer"))
+            }
+            Progress::Ended => Err(ScriptError::new("thread_run() ended without an event")),
+        }
+    }
+
+    /// How long a client whose progress is [`Progress::Sleeping`] sleeps.
+    pub fn sleep_time(&self) -> Duration {
+        // SAFETY: as in `start_block`.
+        unsafe { (*self.state.context()).sleep }
     }
 
     /// Starts a block: the next event begins with these random numbers, at this position in the unique sequence
@@ -107,12 +137,14 @@ impl Client {
         self.run(host, Input::Answer(answer))
     }
 
-    /// Runs `thread_done`, unless the client waits or has ended. The host must not wait.
-    pub fn finish(&mut self, host: &mut dyn Host) -> Result<(), ScriptError> {
-        if self.fiber.is_some() && !self.waits {
-            self.run(host, Input::Stop)?;
+    /// Runs `thread_done` until it sleeps: for how long, or `None` at the end; not if the client waits or has ended.
+    /// The host must not wait.
+    pub fn finish(&mut self, host: &mut dyn Host) -> Result<Option<Duration>, ScriptError> {
+        if self.fiber.is_none() || self.waits {
+            return Ok(None);
         }
-        Ok(())
+        let progress = self.run(host, Input::Stop)?;
+        Ok((progress == Progress::Sleeping).then(|| self.sleep_time()))
     }
 
     #[inline]
@@ -176,7 +208,7 @@ fn ended() -> SqlError {
 struct NoHost;
 
 impl Host for NoHost {
-    fn prepare(&mut self, _: &str) -> Result<u32, SqlError> {
+    fn prepare(&mut self, _: &[u8]) -> Result<u32, SqlError> {
         Err(ended())
     }
 
@@ -184,7 +216,7 @@ impl Host for NoHost {
         Sent::Done(Err(ended()))
     }
 
-    fn query(&mut self, _: &str) -> Sent {
+    fn query(&mut self, _: &[u8]) -> Sent {
         Sent::Done(Err(ended()))
     }
 }
@@ -197,6 +229,7 @@ pub struct Setup {
     pub driver: Driver,
     /// The storage engine of tables in MySQL's words, if the candidate has one.
     pub storage_engine: Option<String>,
+    pub access: Arc<Access>,
     pub options: Options,
     pub client: u32,
     pub clients: u32,
@@ -211,6 +244,16 @@ pub struct Setup {
 impl Setup {
     /// The default of [`Self::time_limit`].
     pub const TIME_LIMIT: Duration = Duration::from_secs(10);
+}
+
+/// What a state is loaded for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// To find what it declares, without a connection.
+    Inspection,
+    Events,
+    /// `prepare` or `init`, which may connect several times.
+    Command,
 }
 
 /// A Lua state with a loaded script, and what its calls work on.
@@ -233,24 +276,28 @@ impl Drop for OwnedContext {
 }
 
 impl State {
-    /// Loads a script for a command: runs its top level and reads its options. Statements of the top level
-    /// go to `host`; `connects` is false if there may be none.
+    /// Loads a script for a command: runs its top level and reads its options. Statements of the top level go to
+    /// `host`.
     pub fn new(
         source: &Source,
         setup: &Setup,
         command: &str,
-        connects: bool,
+        used: Use,
         host: &mut dyn Host,
     ) -> Result<Self, ScriptError> {
         let mut options = setup.options.clone();
         let random = take_random(&mut options, source.version)
-            .map_err(|(name, problem)| ScriptError::new(format!("option {name}: {problem}")))?;
+            .and_then(|random| Ok((general_options(setup, &random, source.version)?, random)))
+            .map_err(|(name, problem)| ScriptError::new(format!("option {name}: {problem}")));
+        let (general, random) = random?;
         let random = Random::new(random, setup.seed, setup.client, setup.unique);
-        let context = OwnedContext(Box::into_raw(Box::new(Context::new(random, setup.time_limit))));
+        let context = Context::new(random, setup.time_limit, used == Use::Events);
+        let context = OwnedContext(Box::into_raw(Box::new(context)));
         let calls = Box::new(Calls::on(context.0));
         // SAFETY: scripts may use FFI, as in sysbench; the user has chosen to run them.
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
-        let main = Self::prelude(&lua, &calls, source, setup, &options, command, connects)?;
+        let main =
+            Self::prelude(&lua, &calls, source, setup, (&options, general), (command, used))?;
         let state = Self { main, lua, _calls: calls, context };
         state.enter(host);
         let loaded = state.load(source);
@@ -264,9 +311,8 @@ impl State {
         calls: &Calls,
         source: &Source,
         setup: &Setup,
-        options: &Options,
-        command: &str,
-        connects: bool,
+        (options, general): (&Options, Vec<(&'static str, General)>),
+        (command, used): (&str, Use),
     ) -> mlua::Result<Table> {
         let settings = lua.create_table()?;
         settings.set("client", setup.client)?;
@@ -276,21 +322,23 @@ impl State {
         settings.set("storage_engine", setup.storage_engine.as_deref())?;
         settings.set("command", command)?;
         settings.set("path", source.path.as_ref().unwrap_or(&source.name).as_str())?;
-        settings.set("connects", connects)?;
+        settings.set("connects", used != Use::Inspection)?;
+        settings.set("is_command", used == Use::Command)?;
         let given = lua.create_table()?;
         for (name, value) in options {
             given.set(name.as_str(), value.to_text())?;
         }
         settings.set("options", given)?;
-        let general = lua.create_table()?;
-        general.set("threads", setup.clients)?;
-        general.set("num_threads", setup.clients)?;
-        general.set("db_driver", setup.driver.name())?;
-        general.set("events", 0)?;
-        general.set("time", 0)?;
-        general.set("percentile", 0)?;
-        general.set("rate", 0)?;
-        settings.set("general", general)?;
+        let all = lua.create_table()?;
+        for (name, value) in general {
+            match value {
+                General::Bool(value) => all.set(name, value)?,
+                General::Number(value) => all.set(name, value)?,
+                General::Text(value) => all.set(name, value)?,
+                General::List(values) => all.set(name, values)?,
+            }
+        }
+        settings.set("general", all)?;
 
         let package: Table = lua.globals().get("package")?;
         package.set(
@@ -300,7 +348,7 @@ impl State {
         let preload: Table = package.get("preload")?;
         let files = lua.create_table()?;
         for module in &source.modules {
-            files.set(module.file.as_str(), without_shebang(&module.text))?;
+            files.set(module.file.as_str(), lua.create_string(without_shebang(&module.text))?)?;
             let chunk =
                 lua.load(without_shebang(&module.text)).set_name(format!("@{}", module.file));
             // A syntax error is reported where the module is required.
@@ -368,20 +416,22 @@ impl State {
 }
 
 /// The text with an empty first line in place of `#!/usr/bin/sysbench`.
-fn without_shebang(text: &str) -> String {
-    match text.strip_prefix('#') {
-        Some(rest) => format!("--{rest}"),
-        None => text.to_owned(),
+fn without_shebang(text: &str) -> Vec<u8> {
+    let bytes = bytes_of(text);
+    match bytes.strip_prefix(b"#") {
+        Some(rest) => [b"--", rest].concat(),
+        None => bytes.into_owned(),
     }
 }
 
-/// Runs `prepare`, for each client if the script allows to run it in parallel, one after another. If one sleeps,
-/// the next ones run: scripts wait in this way for what other clients do. The host must not wait.
+/// Runs `prepare`, for each client if the script allows to run it in parallel, one after another. While one sleeps,
+/// others run: scripts wait in this way for what other clients do. The host must not wait.
 pub fn prepare(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<(), ScriptError> {
     const COMMAND: &str = "prepare";
-    let state = State::new(source, setup, COMMAND, true, host)?;
+    let state = State::new(source, setup, COMMAND, Use::Command, host)?;
     if !state.has(COMMAND)? {
-        return Err(ScriptError::new(format!("{} has no function prepare()", source.name)));
+        // It needs no data, or that of others.
+        return Ok(());
     }
     let others = if state.is_parallel(COMMAND)? { 1..setup.clients } else { 1..1 };
     let mut clients = vec![Client::of_command(state, COMMAND)?];
@@ -389,23 +439,41 @@ pub fn prepare(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<()
         let [first, second] = setup.seed.0;
         let seed = Seed::of(&[first, second, client.into()]);
         let setup = Setup { client, seed, ..setup.clone() };
-        let state = State::new(source, &setup, COMMAND, true, host)?;
+        let state = State::new(source, &setup, COMMAND, Use::Command, host)?;
         clients.push(Client::of_command(state, COMMAND)?);
     }
-    while !clients.is_empty() {
-        let mut asleep = Vec::new();
-        for mut client in clients {
-            if client.proceed(host)? == Progress::Sleeping {
-                asleep.push(client);
+    let mut host = host;
+    let step = |host: &mut &mut dyn Host, client: &mut Client| client.proceed(&mut **host);
+    take_turns(&mut host, &mut clients, step, |host, time| host.sleep(time))
+}
+
+/// Lets each client do a step until all are done: `step` returns how long the client sleeps, or `None` at its end.
+/// While all sleep, `sleep` is called.
+pub fn take_turns<W, C, E>(
+    world: &mut W,
+    clients: &mut [C],
+    mut step: impl FnMut(&mut W, &mut C) -> Result<Option<Duration>, E>,
+    mut sleep: impl FnMut(&mut W, Duration),
+) -> Result<(), E> {
+    // Only sleeps count as time.
+    let mut now = Duration::ZERO;
+    let mut wakes = vec![Some(now); clients.len()];
+    while let Some(next) = wakes.iter().flatten().min().copied() {
+        if next > now {
+            sleep(world, next - now);
+            now = next;
+        }
+        for (client, wakes) in clients.iter_mut().zip(&mut wakes) {
+            if wakes.is_some_and(|at| at <= now) {
+                *wakes = step(world, client)?.map(|time| now.saturating_add(time));
             }
         }
-        clients = asleep;
     }
     Ok(())
 }
 
 /// Runs `init` if the script has it. The host must not wait.
 pub fn init(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<(), ScriptError> {
-    let state = State::new(source, setup, "run", true, host)?;
+    let state = State::new(source, setup, "run", Use::Command, host)?;
     state.call("init", host).map(drop)
 }

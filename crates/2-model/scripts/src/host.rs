@@ -1,5 +1,7 @@
 //! What a script's SQL is sent to: a connection, or a recorder that executes nothing.
 
+use std::time::Duration;
+
 /// The driver that a script sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
@@ -69,20 +71,41 @@ pub enum Sent {
     Waiting,
 }
 
-/// What a script's SQL is sent to. Statements have numbers that the host chooses.
+/// What a script's SQL is sent to, as bytes of any encoding. Statements have numbers that the host chooses.
 pub trait Host {
     /// Prepares a statement with `?` for each parameter.
-    fn prepare(&mut self, sql: &str) -> Result<u32, SqlError>;
+    fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError>;
 
     /// Executes a prepared statement.
     fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent;
 
-    fn query(&mut self, sql: &str) -> Sent;
+    /// Executes SQL text, which is not searched for parameters. Of several statements, the outcome is that of one,
+    /// as in the client library of the server.
+    fn query(&mut self, sql: &[u8]) -> Sent;
 
-    /// The rows of the last [`Self::query`], which are given away; none if they are too many to keep.
+    /// The rows of the current result of the last [`Self::query`], which are given away; none if they are too many
+    /// to keep.
     fn take_rows(&mut self) -> Rows {
         Rows::new()
     }
+
+    /// The number of columns of that result; 0 if only its rows tell.
+    fn columns(&self) -> u16 {
+        0
+    }
+
+    /// Whether another result follows it.
+    fn has_more_results(&self) -> bool {
+        false
+    }
+
+    /// Moves to the next result.
+    fn next_result(&mut self) -> Option<Outcome> {
+        None
+    }
+
+    /// Waits while all clients sleep. Nothing to do where nothing is executed.
+    fn sleep(&mut self, _time: Duration) {}
 
     fn close(&mut self, _statement: u32) {}
 
@@ -100,24 +123,29 @@ pub struct Recorder {
     pub statements: Vec<String>,
     /// The lines that were printed.
     pub printed: Vec<String>,
-    prepared: Vec<String>,
+    /// Whether a statement would have returned rows.
+    pub asked: bool,
+    prepared: Vec<Vec<u8>>,
 }
 
 impl Host for Recorder {
-    fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
+    fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
         self.prepared.push(sql.to_owned());
         Ok(self.prepared.len() as u32 - 1)
     }
 
     fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent {
-        let sql = self.prepared.get(statement as usize).map_or("", String::as_str);
-        self.statements.push(with_values(sql, values, Driver::MySql));
-        Sent::Done(Ok(outcome(sql)))
+        let sql = self.prepared.get(statement as usize).map_or(&b""[..], Vec::as_slice);
+        let sql = with_values(sql, values, Driver::MySql);
+        self.query(&sql)
     }
 
-    fn query(&mut self, sql: &str) -> Sent {
-        self.statements.push(sql.to_owned());
-        Sent::Done(Ok(outcome(sql)))
+    fn query(&mut self, sql: &[u8]) -> Sent {
+        self.statements.push(String::from_utf8_lossy(sql).into_owned());
+        // A query returns no rows, as nothing is executed.
+        let has_rows = seems_to_return_rows(sql);
+        self.asked |= has_rows;
+        Sent::Done(Ok(Outcome { has_rows, rows: 0 }))
     }
 
     fn print(&mut self, text: &str) {
@@ -125,28 +153,39 @@ impl Host for Recorder {
     }
 }
 
-/// A query returns no rows, as nothing is executed.
-fn outcome(sql: &str) -> Outcome {
-    let word = sql.split_whitespace().next().unwrap_or_default();
-    Outcome { has_rows: word.eq_ignore_ascii_case("select"), rows: 0 }
+/// Whether a statement seems to return rows, by its words: for where no server tells.
+pub fn seems_to_return_rows(sql: &[u8]) -> bool {
+    const FIRST: [&str; 10] = [
+        "select", "show", "with", "values", "explain", "describe", "desc", "table", "execute",
+        "fetch",
+    ];
+    let text = String::from_utf8_lossy(sql).to_ascii_lowercase();
+    let mut rest = text.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
+    while let Some(comment) = rest.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
+        rest = comment.1.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
+    }
+    let mut words = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let first = words.next().unwrap_or_default();
+    FIRST.contains(&first) || words.any(|word| word == "returning")
 }
 
 /// SQL with the values as literals in place of each `?` outside of quotes.
-pub fn with_values(sql: &str, values: &[Value<'_>], driver: Driver) -> String {
+pub fn with_values(sql: &[u8], values: &[Value<'_>], driver: Driver) -> Vec<u8> {
     let mut values = values.iter();
     replace_placeholders(sql, driver, |_, text| match values.next() {
-        None => text.push('?'),
-        Some(Value::Null) => text.push_str("NULL"),
-        Some(Value::Int(value)) => text.push_str(&value.to_string()),
-        Some(Value::Double(value)) => text.push_str(&value.to_string()),
+        None => text.push(b'?'),
+        Some(Value::Null) => text.extend_from_slice(b"NULL"),
+        Some(Value::Int(value)) => text.extend_from_slice(value.to_string().as_bytes()),
+        Some(Value::Double(value)) => text.extend_from_slice(value.to_string().as_bytes()),
         Some(Value::Text(value)) => {
-            text.push('\'');
-            let value = String::from_utf8_lossy(value).replace('\'', "''");
-            match driver {
-                Driver::MySql => text.push_str(&value.replace('\\', "\\\\")),
-                Driver::PostgreSql => text.push_str(&value),
+            text.push(b'\'');
+            for byte in *value {
+                if *byte == b'\'' || *byte == b'\\' && driver == Driver::MySql {
+                    text.push(*byte);
+                }
+                text.push(*byte);
             }
-            text.push('\'');
+            text.push(b'\'');
         }
     })
 }
@@ -154,22 +193,22 @@ pub fn with_values(sql: &str, values: &[Value<'_>], driver: Driver) -> String {
 /// SQL in which each `?` outside of quotes is replaced: `replace` appends the text for the one with this number,
 /// from 1.
 pub fn replace_placeholders(
-    sql: &str,
+    sql: &[u8],
     driver: Driver,
-    mut replace: impl FnMut(usize, &mut String),
-) -> String {
-    let mut text = String::with_capacity(sql.len());
+    mut replace: impl FnMut(usize, &mut Vec<u8>),
+) -> Vec<u8> {
+    let mut text = Vec::with_capacity(sql.len());
     let (mut quote, mut number) = (None, 0);
-    let mut left = sql.chars();
+    let mut left = sql.iter().copied();
     while let Some(c) = left.next() {
         match (quote, c) {
-            (None, '?') => {
+            (None, b'?') => {
                 number += 1;
                 replace(number, &mut text);
                 continue;
             }
-            (None, '\'' | '"' | '`') => quote = Some(c),
-            (Some('\'' | '"'), '\\') if driver == Driver::MySql => {
+            (None, b'\'' | b'"' | b'`') => quote = Some(c),
+            (Some(b'\'' | b'"'), b'\\') if driver == Driver::MySql => {
                 text.push(c);
                 text.extend(left.next());
                 continue;
@@ -188,13 +227,36 @@ mod tests {
 
     #[test]
     fn values_replace_only_placeholders_outside_of_quotes() {
-        let values = [Value::Int(1), Value::Text(b"a?'")];
-        let sql = with_values("SELECT '?', ?, ?", &values, Driver::MySql);
-        assert_eq!(sql, "SELECT '?', 1, 'a?'''");
+        let values = [Value::Int(1), Value::Text(b"\xe9?'\\")];
+        let sql = with_values(b"SELECT '?', ?, ?", &values, Driver::MySql);
+        assert_eq!(sql, b"SELECT '?', 1, '\xe9?''\\\\'");
+        let sql = with_values(b"SELECT '?', ?, ?", &values, Driver::PostgreSql);
+        assert_eq!(sql, b"SELECT '?', 1, '\xe9?''\\'");
+    }
+
+    #[test]
+    fn statements_that_seem_to_return_rows_are_known_by_their_words() {
+        for sql in [
+            "SELECT 1",
+            " select\n1",
+            "(SELECT 1)",
+            "SHOW TABLES",
+            "/* a */ /* b */ (with a as (select 1) select 2)",
+            "EXECUTE one(1)",
+            "INSERT INTO t VALUES (1) RETURNING id",
+        ] {
+            assert!(seems_to_return_rows(sql.as_bytes()), "{sql}");
+        }
+        for sql in ["INSERT INTO t SELECT 1", "BEGIN", "", "selected", "/* a"] {
+            assert!(!seems_to_return_rows(sql.as_bytes()), "{sql}");
+        }
     }
 
     fn numbered(sql: &str, driver: Driver) -> String {
-        replace_placeholders(sql, driver, |number, text| text.push_str(&format!("${number}")))
+        let number = |number: usize, text: &mut Vec<u8>| {
+            text.extend_from_slice(format!("${number}").as_bytes());
+        };
+        String::from_utf8(replace_placeholders(sql.as_bytes(), driver, number)).unwrap()
     }
 
     #[test]

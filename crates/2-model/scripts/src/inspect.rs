@@ -1,9 +1,11 @@
 //! What a script declares, found by loading it.
 
+use std::sync::Arc;
+
 use mlua::Table;
 
 use crate::calls::Progress;
-use crate::client::{Client, Setup, State};
+use crate::client::{Client, Setup, State, Use};
 use crate::error::ScriptError;
 use crate::host::{Driver, Recorder};
 use crate::options::{Declared, OptionKind, Options};
@@ -17,7 +19,7 @@ pub fn inspect(
     options: &Options,
 ) -> Result<Declared, ScriptError> {
     let setup = setup(driver, options);
-    let state = State::new(source, &setup, "run", false, &mut Recorder::default())?;
+    let state = State::new(source, &setup, "run", Use::Inspection, &mut Recorder::default())?;
     let cmdline: Table = state.lua.globals().get::<Table>("sysbench")?.get("cmdline")?;
     let declares = !cmdline.get::<mlua::Value>("options")?.is_nil();
     let declared: Table = state.function("declared")?.call(())?;
@@ -45,6 +47,7 @@ fn setup(driver: Driver, options: &Options) -> Setup {
     Setup {
         driver,
         storage_engine: None,
+        access: Arc::default(),
         options: options.clone(),
         client: 0,
         clients: 1,
@@ -65,7 +68,7 @@ pub fn only_reads(source: &Source, options: &Options) -> bool {
     let Ok(mut client) = Client::start(source, &setup, &mut recorder) else { return false };
     recorder.statements.clear();
     (0..EVENTS).all(|_| {
-        matches!(client.event(&mut recorder), Ok(Progress::Event))
+        matches!(client.event(&mut recorder), Ok(Progress::Event | Progress::Sleeping))
             && recorder.statements.drain(..).all(|sql| reads(&sql))
     })
 }

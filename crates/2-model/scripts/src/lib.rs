@@ -11,18 +11,20 @@ mod inspect;
 mod options;
 mod random;
 mod source;
+mod text;
 
 pub use calls::{Progress, START_TIME};
-pub use client::{Client, Setup, init, prepare};
+pub use client::{Client, Setup, init, prepare, take_turns};
 pub use error::ScriptError;
 pub use host::{
     Driver, Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,
-    replace_placeholders, with_values,
+    replace_placeholders, seems_to_return_rows, with_values,
 };
 pub use inspect::{inspect, only_reads};
 pub use options::{
-    Declared, OptionKind, OptionProblem, OptionValue, Options, check_option,
+    Access, Declared, IgnoredErrors, OptionKind, OptionProblem, OptionValue, Options, check_option,
     replaced_on_command_line,
 };
 pub use random::{Distribution, Random, RandomOptions, Seed, UniquePosition};
 pub use source::{MissingModule, Module, Source, SourceError, Version};
+pub use text::text_of;

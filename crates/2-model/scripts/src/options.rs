@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::client::Setup;
+use crate::host::Driver;
 use crate::random::{Distribution, RandomOptions};
 use crate::source::Version;
 
@@ -52,6 +54,185 @@ pub enum OptionKind {
     Text,
 }
 
+/// Where a script's statements are sent, as it finds that in its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    pub host: String,
+    /// `None` for the system's default.
+    pub port: Option<u16>,
+    pub socket: Option<String>,
+    pub user: String,
+    pub database: String,
+    /// Whether prepared statements are sent as text.
+    pub sends_text: bool,
+}
+
+impl Default for Access {
+    /// sysbench's.
+    fn default() -> Self {
+        let (user, database) = ("sbtest".to_owned(), "sbtest".to_owned());
+        let (host, port, socket) = ("localhost".to_owned(), None, None);
+        Self { host, port, socket, user, database, sends_text: false }
+    }
+}
+
+/// The value of a general option of sysbench.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum General {
+    Bool(bool),
+    Number(f64),
+    Text(String),
+    List(Vec<String>),
+}
+
+/// General options that scripts read, and that mean nothing else.
+const READ_BY_SCRIPTS: [&str; 3] = ["debug", "validate", "verbosity"];
+
+/// The general options of sysbench that scripts find, with the values that fit a run of dbdyno: its clients have no
+/// limits of their own, and no reports.
+pub(crate) fn general_options(
+    setup: &Setup,
+    random: &RandomOptions,
+    version: Version,
+) -> Result<Vec<(&'static str, General)>, (String, String)> {
+    use General::{Bool, List, Number, Text};
+    let Setup { driver, access, clients, options, .. } = setup;
+    let list = |values: &[&str]| List(values.iter().map(|value| (*value).to_owned()).collect());
+    let flag = |name: &str| match options.get(name).map(OptionValue::to_text).as_deref() {
+        None => Ok(false),
+        Some(text) => {
+            is_on(text).ok_or_else(|| (name.to_owned(), format!("`{text}` is not on or off")))
+        }
+    };
+    let verbosity = options.get("verbosity").map_or_else(|| "3".to_owned(), OptionValue::to_text);
+    let verbosity: f64 = verbosity
+        .parse()
+        .map_err(|_| ("verbosity".to_owned(), format!("`{verbosity}` is not a number")))?;
+    let here = |of: Driver| *driver == of;
+    let of = |of: Driver, here_value: &str, default: &str| {
+        Text(if here(of) { here_value } else { default }.to_owned())
+    };
+    let (mysql, pgsql) = (Driver::MySql, Driver::PostgreSql);
+    let host = |of| if here(of) { access.host.as_str() } else { "localhost" };
+    let port = |of, default: u16| access.port.filter(|_| here(of)).unwrap_or(default);
+    let socket = access.socket.as_deref().filter(|_| here(mysql));
+    let ignored = IgnoredErrors::of(options)?;
+    let mut all = vec![
+        ("threads", Number((*clients).into())),
+        ("num_threads", Number((*clients).into())),
+        ("events", Number(0.0)),
+        ("max_requests", Number(0.0)),
+        ("time", Number(0.0)),
+        ("max_time", Number(0.0)),
+        ("rate", Number(0.0)),
+        ("tx_rate", Number(0.0)),
+        ("forced_shutdown", Text("off".to_owned())),
+        ("thread_stack_size", Number(65536.0)),
+        ("report_interval", Number(0.0)),
+        ("report_checkpoints", list(&[])),
+        ("percentile", Number(0.0)),
+        ("histogram", Bool(false)),
+        ("help", Bool(false)),
+        ("version", Bool(false)),
+        ("debug", Bool(flag("debug")?)),
+        ("validate", Bool(flag("validate")?)),
+        ("verbosity", Number(verbosity)),
+        ("db_driver", Text(driver.name().to_owned())),
+        ("db_ps_mode", Text(if access.sends_text { "disable" } else { "auto" }.to_owned())),
+        ("db_debug", Bool(false)),
+        ("mysql_host", list(&[host(mysql)])),
+        ("mysql_port", List(vec![port(mysql, 3306).to_string()])),
+        ("mysql_socket", list(socket.as_slice())),
+        ("mysql_user", of(mysql, &access.user, "sbtest")),
+        ("mysql_password", Text(String::new())),
+        ("mysql_db", of(mysql, &access.database, "sbtest")),
+        ("mysql_ssl", Bool(false)),
+        ("mysql_ssl_cipher", Text(String::new())),
+        ("mysql_compression", Bool(false)),
+        ("mysql_debug", Bool(false)),
+        ("mysql_dry_run", Bool(false)),
+        ("mysql_ignore_errors", List(ignored.names())),
+        ("pgsql_host", Text(host(pgsql).to_owned())),
+        ("pgsql_port", Number(port(pgsql, 5432).into())),
+        ("pgsql_user", of(pgsql, &access.user, "sbtest")),
+        ("pgsql_password", Text(String::new())),
+        ("pgsql_db", of(pgsql, &access.database, "sbtest")),
+        ("rand_type", Text(random.distribution.name(version).to_owned())),
+        ("rand_seed", Number(0.0)),
+        ("rand_pareto_h", Number(random.pareto_h)),
+    ];
+    match version {
+        Version::V1_0 => all.extend([
+            ("rand_spec_iter", Number(random.iterations.into())),
+            ("rand_spec_pct", Number(random.special_range.into())),
+            ("rand_spec_res", Number(random.special_values.into())),
+        ]),
+        Version::V1_1 => all.extend([
+            ("rand_zipfian_exp", Number(random.zipfian_exponent)),
+            ("warmup_time", Number(0.0)),
+            ("thread_init_timeout", Number(30.0)),
+        ]),
+    }
+    Ok(all)
+}
+
+fn is_on(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "" | "on" | "true" | "1" | "yes" => Some(true),
+        "off" | "false" | "0" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// The option of the errors of MariaDB and MySQL after which an event is restarted.
+const IGNORED_ERRORS: &str = "mysql_ignore_errors";
+
+/// Errors of MariaDB and MySQL after which an event is restarted, by their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IgnoredErrors {
+    All,
+    Numbers(Vec<i32>),
+}
+
+impl Default for IgnoredErrors {
+    /// Deadlock, lock wait timeout, changed record: sysbench's.
+    fn default() -> Self {
+        Self::Numbers(vec![1213, 1020, 1205])
+    }
+}
+
+impl IgnoredErrors {
+    /// Those of a script's options; or the name of the option and what is wrong with it.
+    pub fn of(options: &Options) -> Result<Self, (String, String)> {
+        let Some(text) = options.get(IGNORED_ERRORS).map(OptionValue::to_text) else {
+            return Ok(Self::default());
+        };
+        if text.trim() == "all" {
+            return Ok(Self::All);
+        }
+        let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+        words.map(str::parse).collect::<Result<_, _>>().map(Self::Numbers).map_err(|_| {
+            let message =
+                format!("`{text}` is not `all` or numbers of errors, such as `1213,1062`");
+            (IGNORED_ERRORS.to_owned(), message)
+        })
+    }
+
+    pub fn contains(&self, number: i32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Numbers(numbers) => numbers.contains(&number),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::All => vec!["all".to_owned()],
+            Self::Numbers(numbers) => numbers.iter().map(i32::to_string).collect(),
+        }
+    }
+}
+
 /// An option of sysbench that dbdyno does not accept.
 struct Replaced {
     name: &'static str,
@@ -74,12 +255,42 @@ const BUDGET: &str = "set `budget` in [schedule]";
 const SLICE: &str = "set `slice` and `budget` in [schedule]";
 const WARMUP: &str = "set `warmup_blocks` in [schedule]";
 const SEED: &str = "set `seed` at the top of the experiment";
+const UNLIMITED_START: &str = "`thread_init` has no limit of time";
 const UNLIMITED: &str = "clients send as fast as they can";
 const STORED: &str = "every slice is stored";
 const PERCENTILES: &str = "all percentiles are reported";
 const ONLY_POSTGRESQL: &str = "only PostgreSQL itself is supported";
+const SERVER: &str = "set `url` of the candidate to use an existing server";
+const SERVER_WORD: &str = "name the URL of an existing server as a candidate";
+const SCHEMA: &str =
+    "dbdyno creates a schema for the data, whose name the script finds in this option";
+const LOGIN: &str =
+    "passwords are read from the user's files or the environment, never from options";
+const DRIVERS: &str = "dbdyno's connections are its own, and do not have this";
+const SLICES_END: &str = "events in progress end before a slice does";
 
-const REPLACED_OPTIONS: [Replaced; 18] = [
+const REPLACED_OPTIONS: [Replaced; 39] = [
+    replaced("mysql_host", SERVER, SERVER_WORD),
+    replaced("mysql_port", SERVER, SERVER_WORD),
+    replaced("mysql_socket", SERVER, SERVER_WORD),
+    replaced("mysql_user", SERVER, SERVER_WORD),
+    replaced("mysql_ssl", SERVER, SERVER_WORD),
+    replaced("mysql_password", LOGIN, LOGIN),
+    replaced("mysql_db", SCHEMA, SCHEMA),
+    replaced("mysql_ssl_cipher", DRIVERS, DRIVERS),
+    replaced("mysql_compression", DRIVERS, DRIVERS),
+    replaced("mysql_debug", DRIVERS, DRIVERS),
+    replaced("db_debug", DRIVERS, DRIVERS),
+    replaced("mysql_dry_run", "use `dbdyno list script`", "use `dbdyno list script`"),
+    replaced("pgsql_host", SERVER, SERVER_WORD),
+    replaced("pgsql_port", SERVER, SERVER_WORD),
+    replaced("pgsql_user", SERVER, SERVER_WORD),
+    replaced("pgsql_password", LOGIN, LOGIN),
+    replaced("pgsql_db", SCHEMA, SCHEMA),
+    replaced("forced_shutdown", SLICES_END, SLICES_END),
+    replaced("thread_stack_size", "a client's stack has 1 MiB", "a client's stack has 1 MiB"),
+    replaced("config_file", "write options into `options`", "write each as `--option NAME=VALUE`"),
+    replaced("thread_init_timeout", UNLIMITED_START, UNLIMITED_START),
     replaced("threads", CLIENTS, "use `--clients`"),
     replaced("num_threads", CLIENTS, "use `--clients`"),
     replaced("time", BUDGET, "use `--for`"),
@@ -107,6 +318,9 @@ const REPLACED_OPTIONS: [Replaced; 18] = [
     ),
     replaced("pgsql_variant", ONLY_POSTGRESQL, ONLY_POSTGRESQL),
 ];
+
+/// Those that sysbench's own scripts declare.
+const REPLACED_OF_SCRIPTS: [&str; 2] = ["mysql_storage_engine", "pgsql_variant"];
 
 fn replaced_option(name: &str) -> Option<&'static Replaced> {
     let name = name.replace('-', "_");
@@ -140,18 +354,18 @@ pub enum OptionProblem {
 
 /// Whether a script with these options has the option `name`.
 pub fn check_option(name: &str, declared: &Declared) -> Result<(), OptionProblem> {
-    if let Some(option) = replaced_option(name) {
+    let underscored = name.replace('-', "_");
+    let has_own = |options: &Vec<(String, _)>| options.iter().any(|(one, _)| *one == underscored);
+    let is_own = declared.options.as_ref().is_some_and(has_own)
+        && !REPLACED_OF_SCRIPTS.contains(&underscored.as_str());
+    if let Some(option) = replaced_option(name).filter(|_| !is_own) {
         return Err(OptionProblem::Replaced(option.in_file));
     }
-    let name = name.replace('-', "_");
-    let has_own = |options: &Vec<(String, _)>| options.iter().any(|(known, _)| *known == name);
-    let has_own = declared.options.as_ref().is_some_and(has_own);
-    if !has_own && (name.starts_with("mysql_") || name.starts_with("pgsql_")) {
-        return Err(OptionProblem::Replaced("the candidate determines connections"));
-    }
+    let name = underscored;
     let Some(options) = &declared.options else { return Ok(()) };
     let random = random_options(declared.version).iter().copied();
-    let names = options.iter().map(|(name, _)| name.as_str()).chain(random);
+    let general = random.chain(READ_BY_SCRIPTS).chain([IGNORED_ERRORS]);
+    let names = options.iter().map(|(name, _)| name.as_str()).chain(general);
     if names.clone().any(|known| known == name) {
         return Ok(());
     }
@@ -230,6 +444,7 @@ mod tests {
         assert_eq!(check_option("table-size", &declared), Ok(()));
         assert_eq!(check_option("rand-type", &declared), Ok(()));
         assert_eq!(check_option("pgsql-schema", &declared), Ok(()));
+        assert_eq!(check_option("mysql-ignore-errors", &declared), Ok(()));
         for replaced in ["threads", "mysql-host", "mysql_storage_engine"] {
             let problem = check_option(replaced, &declared).unwrap_err();
             assert!(matches!(problem, OptionProblem::Replaced(_)), "{replaced}");
@@ -243,6 +458,19 @@ mod tests {
         assert!(check_option("rand-spec-pct", &newer).is_err());
         let accepts_all = Declared { options: None, ..declared };
         assert_eq!(check_option("anything", &accepts_all), Ok(()));
+    }
+
+    #[test]
+    fn ignored_errors_are_numbers_or_all() {
+        let of = |text: &str| {
+            let value = OptionValue::Text(text.to_owned());
+            IgnoredErrors::of(&Options::from([(IGNORED_ERRORS.to_owned(), value)]))
+        };
+        assert!(IgnoredErrors::of(&Options::new()).unwrap().contains(1213));
+        let numbers = of("1062, 1213").unwrap();
+        assert!(numbers.contains(1062) && !numbers.contains(1205));
+        assert!(of("all").unwrap().contains(1));
+        assert_eq!(of("none").unwrap_err().0, IGNORED_ERRORS);
     }
 
     #[test]

@@ -49,13 +49,19 @@ typedef struct {
   int32_t (*error_kind)(void *);
   int32_t (*error_number)(void *);
   const char *(*error_text)(void *, int32_t, int64_t *);
+  int32_t (*has_more_results)(void *);
+  int32_t (*next_result)(void *);
   int32_t (*more_events)(void *);
   double (*time)(void *);
   int32_t (*overdue)(void *);
   void (*print)(void *, const char *, size_t);
   void (*restarted)(void *);
-  void (*sleep)(void *, int32_t);
+  int32_t (*sleep)(void *, double);
+  void (*ran_command)(void *);
 } dbdyno_calls;
+
+typedef struct dbdyno_no_result dbdyno_no_result;
+typedef struct { int64_t seconds, fraction; } dbdyno_time;
 ]]
 
 local calls = ffi.cast("dbdyno_calls *", pointer)
@@ -163,6 +169,15 @@ local function fail(connection, sql)
    end
    error(describe(message, number, state, sql), 3)
 end
+
+-- What a statement without a result set returns: as in sysbench a null pointer, which is true and equals nil.
+ffi.metatype("dbdyno_no_result", {
+   __index = function(_, key)
+      error("the statement returned no result set, which would have `" .. tostring(key) .. "`", 2)
+   end,
+   __tostring = function() return "<no sql_result>" end,
+})
+local NO_RESULT = ffi.cast("dbdyno_no_result *", nil)
 
 local result = {}
 function result.__index(rows, key)
@@ -299,7 +314,7 @@ function statement:execute()
       rows.nrows = count
       return rows
    end
-   if count == NO_ROWS then return nil end
+   if count == NO_ROWS then return NO_RESULT end
    fail(self.connection, self.sql)
 end
 
@@ -311,21 +326,23 @@ function statement:close()
 end
 
 function statement:next_result()
-   return nil
+   return NO_RESULT
 end
 
 local connection = {}
 connection.__index = connection
 connection.__tostring = function() return "<sql_connection>" end
 
+local function new_result()
+   local rows = calls.row_count(context)
+   return setmetatable({ nrows = rows, fetched = 0, kept = calls.result(context) }, result)
+end
+
 function connection:query(sql)
    sql = tostring(sql)
    local outcome = calls.query(context, sql, #sql)
-   if outcome == OK then return nil end
-   if outcome == ROWS then
-      local rows = calls.row_count(context)
-      return setmetatable({ nrows = rows, fetched = 0, kept = calls.result(context) }, result)
-   end
+   if outcome == OK then return NO_RESULT end
+   if outcome == ROWS then return new_result() end
    fail(self, sql)
 end
 
@@ -368,9 +385,10 @@ function connection:reconnect()
 end
 
 if settings.is_1_1 then
-   -- A query has one result.
-   function connection:more_results() return false end
-   function connection:next_result() return nil end
+   function connection:more_results() return calls.has_more_results(context) ~= 0 end
+   function connection:next_result()
+      return calls.next_result(context) == ROWS and new_result() or NO_RESULT
+   end
 end
 
 function connection:check_error(rows)
@@ -388,7 +406,8 @@ function driver:connect()
    if not settings.connects then
       error("connect() is not possible here: connect in thread_init(), prepare() or init()", 2)
    end
-   if the_connection ~= nil and the_connection.connected then
+   -- Commands may connect again: all objects send to one connection.
+   if the_connection ~= nil and the_connection.connected and not settings.is_command then
       error("a second connection of a thread is not supported", 2)
    end
    the_connection = setmetatable(
@@ -511,10 +530,12 @@ local function read_options()
    end
    if cmdline.options == nil and not settings.is_1_1 then
       -- Scripts of sysbench 0.5 declare nothing and find their options as globals.
-      for name, value in pairs(settings.general) do _G[name] = value end
+      for name, value in pairs(settings.general) do
+         if _G[name] == nil then _G[name] = value end
+      end
       for name, text in pairs(settings.options) do
-         opt[name] = text
-         _G[name] = text
+         if settings.general[name] == nil then opt[name] = text end
+         _G[name] = opt[name]
       end
    end
 end
@@ -562,6 +583,20 @@ local WATCHED_EVENTS, asked = 3, 0
 
 -- C functions that scripts declare themselves
 
+-- Its callers do so by tail calls: the error is at the line of the script.
+local function sleep(seconds)
+   if calls.sleep(context, tonumber(seconds)) ~= 0 then
+      error("sleeping for 10 minutes without a statement: does it wait for what never happens?", 2)
+   end
+   return 0
+end
+
+-- The seconds in a structure of seconds and their fraction, of which this many are a second.
+local function seconds_of(time, fraction)
+   local both = ffi.cast("dbdyno_time *", time)
+   return tonumber(both.seconds) + tonumber(both.fraction) / fraction
+end
+
 local C = {
    sb_event_start = function() end,
    sb_event_stop = function() end,
@@ -588,6 +623,22 @@ local C = {
    sb_rand_unique = rand.unique,
    SB_CNT_OTHER = 0, SB_CNT_READ = 1, SB_CNT_WRITE = 2, SB_CNT_TRX = 3, SB_CNT_ERROR = 4,
    SB_CNT_RECONNECT = 5, SB_CNT_MAX = 6,
+   -- A client that sleeps lets others run.
+   usleep = function(microseconds) return sleep(tonumber(microseconds) / 1e6) end,
+   sleep = function(seconds) return sleep(seconds) end,
+   nanosleep = function(time) return sleep(seconds_of(time, 1e9)) end,
+   clock_nanosleep = function(clock, flags, time, left)
+      if flags ~= 0 then return ffi.C.clock_nanosleep(clock, flags, time, left) end
+      return sleep(seconds_of(time, 1e9))
+   end,
+   poll = function(files, count, milliseconds)
+      if count > 0 or milliseconds < 0 then return ffi.C.poll(files, count, milliseconds) end
+      return sleep(tonumber(milliseconds) / 1e3)
+   end,
+   select = function(count, reads, writes, others, time)
+      if count > 0 or time == nil then return ffi.C.select(count, reads, writes, others, time) end
+      return sleep(seconds_of(time, 1e6))
+   end,
 }
 if settings.is_1_1 then
    C.SB_CNT_BYTES_READ, C.SB_CNT_BYTES_WRITTEN, C.SB_CNT_MAX = 6, 7, 8
@@ -672,7 +723,7 @@ if not settings.is_1_1 then
    end
    function db.bind_result() end
    function db.store_results(rows) return rows end
-   function db.free_results(rows) if rows then rows:free() end end
+   function db.free_results(rows) if rows ~= nil then rows:free() end end
    function db.close(prepared) prepared:close() end
 
    for name, value in pairs(db) do
@@ -729,15 +780,13 @@ function os.exit(code)
    error(format("the script called os.exit(%s)", code == nil and "" or tostring(code)), 2)
 end
 
--- In `prepare`, clients run one after another, and one that sleeps lets the next ones run.
 local real_execute = os.execute
+local SLEEP_UNITS = { [""] = 1, s = 1, m = 60, h = 3600, d = 86400 }
 function os.execute(command)
-   if settings.command == "prepare" and tostring(command):match("^%s*sleep%s+[%d.]+%s*$") then
-      calls.sleep(context, 1)
-      return 0
-   end
+   local time, unit = tostring(command):match("^%s*[%w/]*sleep%s+([%d.]+)([smhd]?)%s*$")
+   if tonumber(time) ~= nil then return sleep(tonumber(time) * SLEEP_UNITS[unit]) end
    local status = real_execute(command)
-   calls.sleep(context, 0)
+   calls.ran_command(context)
    return status
 end
 

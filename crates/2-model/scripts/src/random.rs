@@ -84,6 +84,12 @@ pub enum Distribution {
 }
 
 impl Distribution {
+    /// Its name in `--rand-type` of this version.
+    pub(crate) fn name(self, version: Version) -> &'static str {
+        let all = Self::of(version).iter();
+        all.copied().find(|(_, one)| *one == self).map_or("", |(name, _)| name)
+    }
+
     /// The names of `--rand-type`.
     pub const fn of(version: Version) -> &'static [(&'static str, Self)] {
         match version {

@@ -11,6 +11,7 @@ pub struct Source {
     /// The path as it was given, if it is another one than the name. Scripts see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Its text as of [`text_of`](crate::text_of).
     pub text: String,
     /// The modules that it or another module requires, and files that they read as Lua.
     pub modules: Vec<Module>,

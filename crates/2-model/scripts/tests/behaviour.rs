@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dbdyno_scripts::{
-    Client, Driver, Host, Options, Outcome, Progress, Rows, START_TIME, ScriptError, Seed, Sent,
-    Setup, Source, SqlError, SqlErrorKind, UniquePosition, Value, Version, init, inspect, prepare,
+    Access, Client, Driver, Host, Options, Outcome, Progress, Rows, START_TIME, ScriptError, Seed,
+    Sent, Setup, Source, SqlError, SqlErrorKind, UniquePosition, Value, Version, init, inspect,
+    prepare, take_turns, text_of,
 };
 
 /// A host whose answers are given in advance; without one, statements succeed.
@@ -17,8 +19,12 @@ struct Fake {
     /// Whether answers are given later, by `resume`.
     waits: bool,
     statements: Vec<String>,
+    /// The last statement as it was sent.
+    last: Vec<u8>,
+    more: VecDeque<Outcome>,
     printed: Vec<String>,
     restarts: u32,
+    slept: Duration,
 }
 
 impl Fake {
@@ -31,8 +37,8 @@ impl Fake {
 }
 
 impl Host for Fake {
-    fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
-        self.statements.push(format!("prepare {sql}"));
+    fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
+        self.statements.push(format!("prepare {}", String::from_utf8_lossy(sql)));
         Ok(0)
     }
 
@@ -41,9 +47,22 @@ impl Host for Fake {
         self.answer()
     }
 
-    fn query(&mut self, sql: &str) -> Sent {
-        self.statements.push(sql.to_owned());
+    fn query(&mut self, sql: &[u8]) -> Sent {
+        self.statements.push(String::from_utf8_lossy(sql).into_owned());
+        self.last = sql.to_vec();
         self.answer()
+    }
+
+    fn has_more_results(&self) -> bool {
+        !self.more.is_empty()
+    }
+
+    fn next_result(&mut self) -> Option<Outcome> {
+        self.more.pop_front()
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        self.slept += time;
     }
 
     fn take_rows(&mut self) -> Rows {
@@ -74,6 +93,7 @@ fn setup() -> Setup {
     Setup {
         driver: Driver::MySql,
         storage_engine: None,
+        access: Arc::default(),
         options: Options::new(),
         client: 0,
         clients: 2,
@@ -386,7 +406,13 @@ fn endless_loop_is_reported_with_its_line() {
     ] {
         let mut host = Fake::default();
         let error = match Client::start(&source(text), &limited, &mut host) {
-            Ok(mut client) => client.event(&mut host).unwrap_err(),
+            // In between, others could run.
+            Ok(mut client) => loop {
+                match client.event(&mut host) {
+                    Ok(progress) => assert_eq!(progress, Progress::Sleeping),
+                    Err(error) => break error,
+                }
+            },
             Err(error) => error,
         };
         let message = error.to_string();
@@ -471,6 +497,198 @@ fn client_of_prepare_that_sleeps_waits_for_the_others() {
     );
     let error = prepare(&source(&fails), &setup(), &mut Fake::default()).unwrap_err();
     assert_eq!(error.to_string(), "my.lua:6: no");
+}
+
+#[test]
+fn statement_without_a_result_set_returns_what_is_true_and_equals_nil() {
+    let text = format!(
+        "{CONNECT}
+        function event()
+           local result = con:query('UPDATE t SET a = 1')
+           assert(result)
+           assert(result == nil and tostring(result) ~= nil)
+           assert(con:prepare('UPDATE t SET a = 1'):execute())
+           if con:query_row('UPDATE') then error('a row') end
+           if last then print(result.nrows) end
+           last = true
+        end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    assert_eq!(client.event(&mut host).unwrap(), Progress::Event);
+    let error = client.event(&mut host).unwrap_err().to_string();
+    assert!(error.starts_with("my.lua:8: the statement returned no result set"), "{error}");
+}
+
+#[test]
+fn results_after_the_first_one_are_those_of_1_1() {
+    let text = format!(
+        "{CONNECT}
+        function event()
+           local rows = con:query('SELECT 1; SELECT 2')
+           while true do
+              print(rows == nil and 'nil' or rows.nrows)
+              if not con:more_results() then break end
+              rows = con:next_result()
+           end
+           assert(con:next_result() == nil)
+        end"
+    );
+    let source = Source { version: Version::V1_1, ..source(&text) };
+    let mut host = Fake::default();
+    let mut client = Client::start(&source, &setup(), &mut host).unwrap();
+    let of = |has_rows, rows| Outcome { has_rows, rows };
+    host.answers.push_back(Ok(of(true, 5)));
+    host.more.extend([of(false, 0), of(true, 7)]);
+    client.event(&mut host).unwrap();
+    assert_eq!(host.printed, ["5", "nil", "7"]);
+}
+
+#[test]
+fn bytes_of_any_encoding_are_sent_as_they_are() {
+    let text = b"-- Andr\xe9
+        function thread_init() con = sysbench.sql.driver():connect() end
+        function event() con:query('\xe9' .. string.char(255) .. '\xc3\xa9') end";
+    let source = Source::new("my.lua", text_of(text), |_| None).unwrap();
+    let mut host = Fake::default();
+    let mut client = Client::start(&source, &setup(), &mut host).unwrap();
+    client.event(&mut host).unwrap();
+    assert_eq!(host.last, b"\xe9\xff\xc3\xa9");
+}
+
+#[test]
+fn client_that_sleeps_suspends_itself_for_that_time() {
+    let text = "
+        local ffi = require('ffi')
+        ffi.cdef[[
+           int usleep(unsigned int);
+           unsigned int sleep(unsigned int);
+           struct timespec { long tv_sec; long tv_nsec; };
+           int nanosleep(const struct timespec *, struct timespec *);
+           int poll(void *, unsigned long, int);
+        ]]
+        function thread_init() ffi.C.sleep(2) end
+        function event()
+           ffi.C.usleep(1500)
+           assert(ffi.C.nanosleep(ffi.new('struct timespec', 1, 5), nil) == 0)
+           ffi.C.poll(nil, 0, 30)
+           os.execute('sleep 0.25')
+        end";
+    let mut host = Fake::default();
+    let mut client = start(text, &mut host).unwrap();
+    assert_eq!(host.slept, Duration::from_secs(2));
+    let mut slept = Vec::new();
+    while client.event(&mut host).unwrap() == Progress::Sleeping {
+        slept.push(client.sleep_time().as_nanos());
+    }
+    assert_eq!(slept, [1_500_000, 1_000_000_005, 30_000_000, 250_000_000]);
+}
+
+/// A host of several clients, on which a statement is seen by the others.
+#[derive(Default)]
+struct Shared(Vec<String>);
+
+impl Host for Shared {
+    fn prepare(&mut self, _: &[u8]) -> Result<u32, SqlError> {
+        Ok(0)
+    }
+
+    fn execute(&mut self, _: u32, _: &[Value<'_>]) -> Sent {
+        Sent::Done(Ok(Outcome::default()))
+    }
+
+    fn query(&mut self, sql: &[u8]) -> Sent {
+        let sql = String::from_utf8(sql.to_vec()).unwrap();
+        let asks = sql.strip_prefix("HAS ");
+        let rows = asks.map_or(0, |text| self.0.iter().filter(|one| *one == text).count() as u64);
+        let has_rows = asks.is_some();
+        if !has_rows {
+            self.0.push(sql);
+        }
+        Sent::Done(Ok(Outcome { has_rows, rows }))
+    }
+}
+
+#[test]
+fn clients_that_wait_for_each_other_start_in_turns() {
+    for waits in ["ffi.C.usleep(5000)", "os.execute('sleep 1')", "for i = 1, 10000 do end"] {
+        let text = format!(
+            "ffi.cdef('int usleep(unsigned int);')
+            function thread_init()
+               con = sysbench.sql.driver():connect()
+               local mine, other = sysbench.tid, 1 - sysbench.tid
+               if mine == 1 then con:query('started 1') end
+               while con:query('HAS started ' .. other).nrows == 0 do {waits} end
+               con:query('started ' .. mine)
+            end
+            function event() end"
+        );
+        let mut host = Shared::default();
+        let mut clients: Vec<Client> = (0..2)
+            .map(|client| {
+                Client::load(&source(&text), &Setup { client, ..setup() }, &mut host).unwrap()
+            })
+            .collect();
+        let step = |host: &mut Shared, client: &mut Client| client.proceed(host);
+        take_turns(&mut host, &mut clients, step, |_, _| ()).unwrap();
+        assert_eq!(host.0, ["started 1", "started 0", "started 1"], "{waits}");
+    }
+}
+
+#[test]
+fn client_that_waits_for_what_never_happens_is_an_error() {
+    let text = "function thread_init() while true do os.execute('sleep 5') end end
+        function event() end";
+    let error = start(text, &mut Fake::default()).err().unwrap().to_string();
+    assert!(error.starts_with("my.lua:1: sleeping for 10 minutes without a statement"), "{error}");
+}
+
+#[test]
+fn prepare_may_connect_again_and_may_be_missing() {
+    let text = "
+        local function run(sql)
+           local con = sysbench.sql.driver():connect()
+           con:query(sql)
+           return con
+        end
+        function prepare() local one = run('A') run('B') one:query('C') one:disconnect() run('D') end
+        function event() end";
+    let mut host = Fake::default();
+    prepare(&source(text), &setup(), &mut host).unwrap();
+    assert_eq!(host.statements, ["A", "B", "C", "D"]);
+    prepare(&source("function event() end"), &setup(), &mut Fake::default()).unwrap();
+}
+
+#[test]
+fn general_options_of_sysbench_have_the_values_of_the_run() {
+    let text = "
+        function thread_init()
+           local opt = sysbench.opt
+           print(opt.threads, opt.time, opt.db_driver, opt.db_ps_mode, opt.rand_type, opt.verbosity)
+           print(opt.mysql_host[1], opt.mysql_port[1], #opt.mysql_socket, opt.mysql_user, opt.mysql_db)
+           print(table.concat(opt.mysql_ignore_errors, ' '), opt.pgsql_db, opt.validate, opt.histogram)
+        end
+        function event() end";
+    let access = Access {
+        host: "db1".to_owned(),
+        port: Some(3307),
+        database: "dbdyno".to_owned(),
+        sends_text: true,
+        ..Access::default()
+    };
+    let options = ["mysql_ignore_errors=1062, 1213", "validate=on", "rand_type=pareto"];
+    let options = options.into_iter().filter_map(|one| one.split_once('=')).map(|(name, value)| {
+        (name.to_owned(), dbdyno_scripts::OptionValue::Text(value.to_owned()))
+    });
+    let setup = Setup { access: Arc::new(access), options: options.collect(), ..setup() };
+    let mut host = Fake::default();
+    Client::start(&source(text), &setup, &mut host).unwrap();
+    let expected = [
+        "2\t0\tmysql\tdisable\tpareto\t3",
+        "db1\t3307\t0\tsbtest\tdbdyno",
+        "1062 1213\tsbtest\ttrue\tfalse",
+    ];
+    assert_eq!(host.printed, expected);
 }
 
 #[test]

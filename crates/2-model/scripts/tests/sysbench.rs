@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use dbdyno_scripts::{
     Client, Driver, OptionValue, Options, Progress, Recorder, Seed, Setup, Source, UniquePosition,
@@ -47,6 +48,7 @@ fn setup(options: &[(&str, &str)]) -> Setup {
     Setup {
         driver: Driver::MySql,
         storage_engine: None,
+        access: Arc::default(),
         options,
         client: 0,
         clients: 1,
@@ -92,6 +94,29 @@ fn compare(name: &str, options: &[(&str, &str)]) {
         assert_eq!(ours, expected, "{name}, statement {number}");
     }
     assert_eq!(ours.len(), expected.len(), "{name}");
+}
+
+#[test]
+fn general_options_have_the_names_and_types_of_sysbench() {
+    let text = "
+        function event() end
+        function thread_init()
+           local names = {}
+           for name, value in pairs(sysbench.opt) do
+              names[#names + 1] = 'OPTION ' .. name .. ' ' .. type(value)
+           end
+           table.sort(names)
+           for _, name in ipairs(names) do print(name) end
+        end";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("options.lua");
+    std::fs::write(&path, text).unwrap();
+    let printed = sysbench(&path, &["--events=1".to_owned()]);
+    let expected: Vec<&str> = printed.lines().filter(|line| line.starts_with("OPTION ")).collect();
+    let mut recorder = Recorder::default();
+    Client::start(&source(&path), &setup(&[]), &mut recorder).unwrap();
+    assert!(expected.len() > 30);
+    assert_eq!(recorder.printed, expected);
 }
 
 #[test]

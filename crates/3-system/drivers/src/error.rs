@@ -118,8 +118,9 @@ impl ErrorKind {
 }
 
 /// SQL for an error message, at most 120 characters: in-lists can have thousands of placeholders.
-pub(crate) fn truncate_sql(sql: &str) -> String {
+pub(crate) fn truncate_sql(sql: impl AsRef<[u8]>) -> String {
     const MAX_LENGTH: usize = 120;
+    let sql = String::from_utf8_lossy(sql.as_ref());
     let sql = sql.trim();
     match sql.char_indices().nth(MAX_LENGTH) {
         Some((end, _)) => format!("{}…", &sql[..end]),
@@ -128,7 +129,7 @@ pub(crate) fn truncate_sql(sql: &str) -> String {
 }
 
 /// The action of executing SQL, for an error message.
-pub(crate) fn executing(sql: &str) -> String {
+pub(crate) fn executing(sql: impl AsRef<[u8]>) -> String {
     format!("executing {}", truncate_sql(sql))
 }
 

@@ -27,7 +27,7 @@ pub trait Connection {
     fn begin_sql(writes: bool) -> &'static str;
 
     /// Prepares a statement for [`Connection::execute`].
-    fn prepare(&mut self, sql: &str) -> Result<StatementId, Error>;
+    fn prepare(&mut self, sql: impl AsRef<[u8]>) -> Result<StatementId, Error>;
 
     /// Executes a prepared statement and reads every column of every row.
     fn execute(&mut self, statement: StatementId, params: &Params) -> Result<Answer, Error>;
@@ -40,19 +40,35 @@ pub trait Connection {
     /// For use between measurements: not optimised.
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error>;
 
-    /// A statement of SQL text that is executed without preparing it, replacing the last one. The rows of its
-    /// next execution are kept for [`Self::take_rows`], unless they have more than 64 MiB.
-    fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
+    /// A statement of SQL text that is executed as it is, without preparing it, replacing the last one. The rows
+    /// of its next execution are kept for [`Self::take_rows`], unless they have more than 64 MiB.
+    fn text_statement(&mut self, sql: &[u8]) -> Result<StatementId, Error> {
         Err(Error {
-            doing: format!("executing {}", error::truncate_sql(sql)),
+            doing: error::executing(sql),
             message: "SQL text is not supported on this connection".to_owned(),
             code: None,
             kind: ErrorKind::Statement,
         })
     }
 
-    /// The rows that the last execution of [`Self::text_statement`] returned, as text; none if they were not kept.
-    fn take_rows(&mut self) -> Vec<Vec<Option<String>>> {
+    /// The result of the last execution. If that was text of several statements, it is the first one's on MariaDB
+    /// and MySQL, and the last one's on PostgreSQL, as in their own client libraries.
+    fn result(&self) -> ResultShape {
+        ResultShape::default()
+    }
+
+    /// Whether another result of the last text statement follows.
+    fn has_more_results(&self) -> bool {
+        false
+    }
+
+    /// Moves to the next result of the last text statement, if there is one.
+    fn next_result(&mut self) -> Option<ResultShape> {
+        None
+    }
+
+    /// The rows of the current result of the last text statement, as text; none if they were not kept.
+    fn take_rows(&mut self) -> Vec<TextRow> {
         Vec::new()
     }
 
@@ -78,6 +94,17 @@ pub trait NonBlockingConnection: Connection + AsFd {
     /// Reads what has arrived of the answer, without waiting. Without a request in progress, it finds
     /// nothing, or that the connection is lost.
     fn receive_available(&mut self) -> Result<Received, Error>;
+}
+
+/// A row in text form; NULL is `None`. Values may have any encoding.
+pub type TextRow = Vec<Option<Vec<u8>>>;
+
+/// The size of a statement's result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResultShape {
+    /// Columns of the result set; 0 if there is none.
+    pub columns: u16,
+    pub rows: u64,
 }
 
 /// What has arrived of an answer.

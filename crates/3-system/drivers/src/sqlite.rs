@@ -297,7 +297,9 @@ impl Connection for SqliteConnection {
         if writes { "BEGIN IMMEDIATE" } else { "BEGIN" }
     }
 
-    fn prepare(&mut self, sql: &str) -> Result<StatementId, Error> {
+    fn prepare(&mut self, sql: impl AsRef<[u8]>) -> Result<StatementId, Error> {
+        let sql = std::str::from_utf8(sql.as_ref())
+            .map_err(|_| cannot_prepare("a statement", "the SQL text is not UTF-8"))?;
         let statement = self.prepare_only(sql)?;
         let columns = ColumnType::of_columns(&self.library.functions, statement);
         self.statements.push(Prepared { statement, columns, sql: sql.to_owned() });

@@ -1,5 +1,8 @@
 //! One client and its hot loop.
 
+use std::thread;
+use std::time::Duration;
+
 use dbdyno_drivers::{Answer, Connection, Error, NonBlockingConnection, Received};
 use dbdyno_machine::tsc::{Calibration, TickSource};
 use dbdyno_types::SliceMeasured;
@@ -16,9 +19,9 @@ use crate::meter::{Meter, Readings};
 use crate::prepared::Prepared;
 use crate::protocol::SliceRequest;
 use crate::script::{ScriptClient, ScriptTarget, print};
-use crate::waiting::{ScriptEvent, Sleeping, Waiting};
+use crate::waiting::{EventStep, ScriptEvent, Sleeping, Waiting};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientSetup {
     pub number: u32,
     pub tables: Tables,
@@ -40,6 +43,8 @@ pub(crate) enum Advance {
     Continues,
     /// The deadline has passed, and no event is started.
     Stopped,
+    /// The event in progress sleeps, for [`Client::sleep_time`].
+    Asleep,
 }
 
 /// What a client executes.
@@ -77,25 +82,25 @@ impl Work {
         done
     }
 
-    /// Starts an event. Returns whether it is complete already.
+    /// Starts an event, or continues one after a sleep.
     #[inline]
     fn begin_event<C: NonBlockingConnection>(
         &mut self,
         context: &mut ClientContext<C>,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<EventStep, RequestError> {
         match self {
             Self::Statements(prepared) => prepared.begin_event(context),
             Self::Script(script) => script.begin(context),
         }
     }
 
-    /// Continues an event after an answer. Returns whether it is complete.
+    /// Continues an event after an answer.
     #[inline]
     fn received<C: NonBlockingConnection>(
         &mut self,
         context: &mut ClientContext<C>,
         answer: Result<Answer, Error>,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<EventStep, RequestError> {
         match self {
             Self::Statements(prepared) => prepared.received(context, answer),
             Self::Script(script) => script.received(context, answer),
@@ -144,8 +149,42 @@ impl<C: Connection> Client<C> {
         position: u32,
         clients: u32,
     ) -> Result<(), RequestError> {
+        if self.setup.number == 0 {
+            self.init(microbenchmark, position, clients)?;
+        }
+        self.begin_preparing(microbenchmark, position, clients)?;
+        while let Some(time) = self.continue_preparing()? {
+            thread::sleep(time);
+        }
+        Ok(())
+    }
+
+    /// Runs the `init` of a script, before clients prepare.
+    pub(crate) fn init(
+        &mut self,
+        microbenchmark: &Microbenchmark,
+        position: u32,
+        clients: u32,
+    ) -> Result<(), RequestError> {
+        let ClientSetup { seed, scripts, .. } = &self.setup;
+        match microbenchmark.script.as_ref().zip(scripts.as_ref()) {
+            Some((script, target)) => {
+                let context = &mut self.context;
+                ScriptClient::init(context, script, target, clients, position, *seed)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Prepares statements, or loads a script, whose `thread_init` then runs in [`Self::continue_preparing`].
+    pub(crate) fn begin_preparing(
+        &mut self,
+        microbenchmark: &Microbenchmark,
+        position: u32,
+        clients: u32,
+    ) -> Result<(), RequestError> {
         self.free_statements();
-        let ClientSetup { number, tables, seed, scripts, injected_delay, .. } = self.setup;
+        let ClientSetup { number, tables, seed, scripts, injected_delay, .. } = self.setup.clone();
         let context = &mut self.context;
         self.prepared = Some(match &microbenchmark.script {
             None => {
@@ -165,21 +204,40 @@ impl<C: Connection> Client<C> {
         Ok(())
     }
 
+    /// Runs the `thread_init` of a script until it sleeps: for how long, or `None` at the end.
+    pub(crate) fn continue_preparing(&mut self) -> Result<Option<Duration>, RequestError> {
+        match &mut self.prepared {
+            Some(Work::Script(script)) => script.start(&mut self.context),
+            _ => Ok(None),
+        }
+    }
+
+    /// Gives up a script that has not started, without its `thread_done`.
+    pub(crate) fn discard_script(&mut self) {
+        self.prepared = None;
+    }
+
     /// Ends what was prepared: runs the `thread_done` of a script, and frees the statements.
     pub fn free_statements(&mut self) {
-        self.end_script();
+        while let Some(time) = self.end_script() {
+            thread::sleep(time);
+        }
         self.prepared = None;
         self.context.connection.close_statements();
     }
 
-    /// Ends a script with its `thread_done`, whose error is logged: all events are measured.
-    pub(crate) fn end_script(&mut self) {
-        let Some(Work::Script(script)) = &mut self.prepared else { return };
-        if let Err(error) = script.finish(&mut self.context) {
-            print(&format!("thread_done of client {}: {error}", self.setup.number));
+    /// Ends a script with its `thread_done`, whose error is logged: all events are measured. Returns how long it
+    /// sleeps before it continues, or `None` at the end.
+    pub(crate) fn end_script(&mut self) -> Option<Duration> {
+        let Some(Work::Script(script)) = &mut self.prepared else { return None };
+        match script.finish(&mut self.context) {
+            Ok(None) => {}
+            Ok(asleep) => return asleep,
+            Err(error) => print(&format!("thread_done of client {}: {error}", self.setup.number)),
         }
         self.passed_unique_values = script.passed_unique_values();
         self.prepared = None;
+        None
     }
 
     /// Runs one slice of the prepared microbenchmark, with response times in ticks of `T`.
@@ -296,23 +354,24 @@ impl<C: NonBlockingConnection> Client<C> {
     }
 
     /// Starts an event, and the next ones if it is complete immediately and the deadline has not passed.
-    /// Returns whether the client has stopped, with no event started.
     #[inline]
     pub(crate) fn begin_events<T: TickSource>(
         &mut self,
         deadline: Deadline,
         histogram: &mut TickHistogram,
         mut now: u64,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<Advance, RequestError> {
         loop {
             let Self { context, prepared, .. } = self;
             self.event_began = now;
-            if !prepared.as_mut().ok_or(NOT_PREPARED)?.begin_event(context)? {
-                return Ok(false);
+            match prepared.as_mut().ok_or(NOT_PREPARED)?.begin_event(context)? {
+                EventStep::Complete => {}
+                EventStep::Waiting => return Ok(Advance::Continues),
+                EventStep::Asleep => return Ok(Advance::Asleep),
             }
             now = T::now();
             if self.end_event(deadline, histogram, now) {
-                return Ok(true);
+                return Ok(Advance::Stopped);
             }
         }
     }
@@ -333,16 +392,49 @@ impl<C: NonBlockingConnection> Client<C> {
             Err(error) => Err(error),
         };
         let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
-        if !prepared.received(context, answer)? {
-            return Ok(Advance::Continues);
+        let step = prepared.received(context, answer)?;
+        self.after::<T>(step, deadline, histogram)
+    }
+
+    /// Continues an event that has slept, as [`Self::advance`].
+    #[cold]
+    pub(crate) fn wake<T: TickSource>(
+        &mut self,
+        deadline: Deadline,
+        histogram: &mut TickHistogram,
+    ) -> Result<Advance, RequestError> {
+        let Self { context, prepared, .. } = self;
+        let step = prepared.as_mut().ok_or(NOT_PREPARED)?.begin_event(context)?;
+        self.after::<T>(step, deadline, histogram)
+    }
+
+    /// Starts the next event if the current one is complete and the deadline has not passed.
+    #[inline]
+    fn after<T: TickSource>(
+        &mut self,
+        step: EventStep,
+        deadline: Deadline,
+        histogram: &mut TickHistogram,
+    ) -> Result<Advance, RequestError> {
+        match step {
+            EventStep::Waiting => Ok(Advance::Continues),
+            EventStep::Asleep => Ok(Advance::Asleep),
+            EventStep::Complete => {
+                let now = T::now();
+                if self.end_event(deadline, histogram, now) {
+                    return Ok(Advance::Stopped);
+                }
+                self.begin_events::<T>(deadline, histogram, now)
+            }
         }
-        let now = T::now();
-        if self.end_event(deadline, histogram, now)
-            || self.begin_events::<T>(deadline, histogram, now)?
-        {
-            return Ok(Advance::Stopped);
+    }
+
+    /// How long the event sleeps after [`Advance::Asleep`].
+    pub(crate) fn sleep_time(&self) -> Duration {
+        match &self.prepared {
+            Some(Work::Script(script)) => ScriptEvent::<C>::sleep_time(&**script),
+            _ => Duration::ZERO,
         }
-        Ok(Advance::Continues)
     }
 
     /// Counts an event. Returns whether the deadline has passed.
@@ -365,6 +457,7 @@ const NOT_PREPARED: &str = "no microbenchmark is prepared";
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use dbdyno_machine::tsc::MonotonicTicks;
@@ -383,8 +476,12 @@ function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
 
     /// A client that has started the script.
     fn client(script: &str, seed: u64) -> Client<FakeConnection> {
-        let scripts =
-            Some(ScriptTarget { driver: Driver::MySql, storage_engine: None, connections: 1 });
+        let scripts = Some(ScriptTarget {
+            driver: Driver::MySql,
+            storage_engine: None,
+            access: Arc::default(),
+            connections: 1,
+        });
         let (tables, calibration) = (Tables { count: 1, rows: 1 }, Calibration::NANOS);
         let setup =
             ClientSetup { number: 0, tables, seed, calibration, injected_delay: None, scripts };

@@ -1,11 +1,15 @@
 //! Client drivers: how a thread drives its clients.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use dbdyno_drivers::{Connection, NonBlockingConnection};
 use dbdyno_machine::clock;
 use dbdyno_machine::tsc::TickSource;
 use dbdyno_types::{ClientWait, SliceMeasured};
+use dbdyno_units::Nanos;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -75,6 +79,8 @@ impl<C: Connection> ClientDriver<C> for Blocking {
 /// arrived would wait. Throughput of point queries with 16 to 64 clients was 1.1 to 1.3 times that with epoll.
 const MAX_POLLED_IN_TURN: usize = 64;
 
+const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
 /// Many clients per thread. The thread waits with epoll for replies on all connections. A single
 /// client reads from its connection instead, which saves a system call per statement, and clients that poll read
 /// from theirs in turn: a server that sends to a connection in an epoll set does work for the set.
@@ -87,8 +93,50 @@ pub(crate) struct Epoll {
     ready: Vec<Event>,
     /// Numbers of the clients that have not passed the deadline, if they are polled in turn.
     running: Vec<usize>,
+    asleep: Asleep,
     /// Response times of all clients; one histogram per client would fill the cache.
     histogram: TickHistogram,
+}
+
+/// Clients whose events sleep, by the time at which they continue. Without such clients, no clock is read.
+#[derive(Default)]
+struct Asleep(BinaryHeap<Reverse<(Nanos, usize)>>);
+
+impl Asleep {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn add(&mut self, client: usize, time: Duration) {
+        // Later, it would only be asked again.
+        let time = Nanos::from(time.min(Duration::from_secs(86_400)));
+        self.0.push(Reverse((clock::monotonic() + time, client)));
+    }
+
+    /// How long the first one still sleeps; `None` if none sleeps.
+    fn left(&self) -> Option<Duration> {
+        let Reverse((wake, _)) = self.0.peek()?;
+        let left = wake.as_nanos().saturating_sub(clock::monotonic().as_nanos());
+        Some(Duration::from_nanos(left))
+    }
+
+    fn is_due(&self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+
+    /// Removes a client that continues now.
+    fn next_due(&mut self) -> Option<usize> {
+        if !self.is_due() {
+            return None;
+        }
+        self.0.pop().map(|Reverse((_, client))| client)
+    }
+
+    /// As the timeout of a system call.
+    fn timeout(&self) -> Option<Timespec> {
+        let left = self.left()?;
+        Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
+    }
 }
 
 // SAFETY: the data of the events are client numbers, never pointers.
@@ -130,27 +178,41 @@ impl Epoll {
         mut stopped: impl FnMut(&mut Client<C>),
     ) -> Result<(), RequestError> {
         self.running.clear();
+        // An error may have left some.
+        self.asleep.0.clear();
         for (number, client) in clients.iter_mut().enumerate() {
-            if client.begin_events::<T>(deadline, &mut self.histogram, T::now())? {
-                stopped(client);
-            } else {
-                self.running.push(number);
+            match client.begin_events::<T>(deadline, &mut self.histogram, T::now())? {
+                Advance::Stopped => stopped(client),
+                Advance::Asleep => self.asleep.add(number, client.sleep_time()),
+                Advance::Continues | Advance::Nothing => self.running.push(number),
             }
         }
         if self.polls_in_turn(clients.len()) {
             return self.poll_in_turn(clients, deadline, polling, stopped);
         }
         let mut running = self.running.len();
-        while running > 0 {
+        while running > 0 || !self.asleep.is_empty() {
             let count = match self.wait {
-                ClientWait::Poll => self.poll(polling)?,
-                ClientWait::Sleep => self.ready(None)?,
+                ClientWait::Poll => self.poll(polling, running > 0)?,
+                ClientWait::Sleep => self.ready_or_due()?,
             };
-            for event in &self.ready[..count] {
-                let client = &mut clients[event.data.u64() as usize];
-                if client.advance::<T>(deadline, &mut self.histogram)? == Advance::Stopped {
-                    stopped(client);
-                    running -= 1;
+            let Self { ready, asleep, histogram, .. } = self;
+            for event in &ready[..count] {
+                let number = event.data.u64() as usize;
+                let client = &mut clients[number];
+                match client.advance::<T>(deadline, histogram)? {
+                    Advance::Continues | Advance::Nothing => continue,
+                    Advance::Stopped => stopped(client),
+                    Advance::Asleep => asleep.add(number, client.sleep_time()),
+                }
+                running -= 1;
+            }
+            while let Some(number) = asleep.next_due() {
+                let client = &mut clients[number];
+                match client.wake::<T>(deadline, histogram)? {
+                    Advance::Continues | Advance::Nothing => running += 1,
+                    Advance::Stopped => stopped(client),
+                    Advance::Asleep => asleep.add(number, client.sleep_time()),
                 }
             }
         }
@@ -165,17 +227,30 @@ impl Epoll {
         polling: &mut PollMeter<T>,
         mut stopped: impl FnMut(&mut Client<C>),
     ) -> Result<(), RequestError> {
-        let Self { running, histogram, .. } = self;
+        let Self { running, histogram, asleep, .. } = self;
         polling.begin();
         let mut place = 0;
-        while !running.is_empty() {
+        while !running.is_empty() || !asleep.is_empty() {
+            while let Some(number) = asleep.next_due() {
+                let client = &mut clients[number];
+                match client.wake::<T>(deadline, histogram)? {
+                    Advance::Continues | Advance::Nothing => running.push(number),
+                    Advance::Stopped => stopped(client),
+                    Advance::Asleep => asleep.add(number, client.sleep_time()),
+                }
+                polling.begin();
+            }
+            if running.is_empty() {
+                asleep.left().into_iter().for_each(|time| polling.sleep(time));
+                continue;
+            }
             place %= running.len();
             let client = &mut clients[running[place]];
             match client.advance::<T>(deadline, histogram)? {
                 Advance::Nothing => {
                     if polling.found_nothing() {
                         let waiting = running.iter().map(|number| clients[*number].readable());
-                        sleep_until_readable(waiting);
+                        sleep_until_readable(waiting, asleep.timeout().as_ref());
                         polling.slept();
                     }
                     place += 1;
@@ -189,19 +264,28 @@ impl Epoll {
                     running.swap_remove(place);
                     polling.begin();
                 }
+                Advance::Asleep => {
+                    asleep.add(running.swap_remove(place), client.sleep_time());
+                    polling.begin();
+                }
             }
         }
         Ok(())
     }
 
-    /// Polls until connections are readable. Returns the number of events in `ready`.
-    fn poll<T: TickSource>(&mut self, meter: &mut PollMeter<T>) -> Result<usize, RequestError> {
-        const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    /// Polls until connections are readable or a client's sleep ends; sleeps if no client `waits` for an answer.
+    /// Returns the number of events in `ready`.
+    fn poll<T: TickSource>(
+        &mut self,
+        meter: &mut PollMeter<T>,
+        waits: bool,
+    ) -> Result<usize, RequestError> {
         meter.begin();
         loop {
             match self.ready(Some(&NO_WAIT))? {
-                0 if meter.found_nothing() => {
-                    let count = self.ready(None)?;
+                0 if self.asleep.is_due() => return Ok(0),
+                0 if !waits || meter.found_nothing() => {
+                    let count = self.ready_or_due()?;
                     meter.slept();
                     return Ok(count);
                 }
@@ -209,6 +293,14 @@ impl Epoll {
                 count => return Ok(count),
             }
         }
+    }
+
+    /// Waits until connections are readable or a client's sleep ends. Returns the number of events in `ready`.
+    fn ready_or_due(&mut self) -> Result<usize, RequestError> {
+        let Some(timeout) = self.asleep.timeout() else { return self.ready(None) };
+        // epoll itself may round the time up to milliseconds.
+        sleep_until_readable(std::iter::once(&self.epoll), Some(&timeout));
+        self.ready(Some(&NO_WAIT))
     }
 
     /// Waits at most this long until connections are readable. Returns the number of events in `ready`.
@@ -229,7 +321,8 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
         let no_event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let ready = vec![no_event; clients.len().max(1)];
         let (running, histogram) = (Vec::with_capacity(clients.len()), TickHistogram::new());
-        Ok(Self { wait, epoll, registered: Some(0), ready, running, histogram })
+        let asleep = Asleep::default();
+        Ok(Self { wait, epoll, registered: Some(0), ready, running, asleep, histogram })
     }
 
     fn connections_may_change(&mut self) {

@@ -1,12 +1,15 @@
 //! The clients of a worker, on a few threads that receive commands through channels.
 
+use std::convert::Infallible;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use dbdyno_drivers::Connection;
 use dbdyno_machine::tsc::TickSource;
+use dbdyno_scripts::take_turns;
 use dbdyno_types::{ClientWait, SliceMeasured};
 
 use crate::client::{Client, ClientSetup};
@@ -19,8 +22,10 @@ use crate::protocol::{Prepare, SliceRequest};
 type Task<C> = Box<dyn FnOnce(&mut C) -> Result<(), RequestError> + Send>;
 
 enum Command<C> {
-    /// Prepare this number of the thread's clients, starting with the first.
-    Prepare(usize, Arc<Prepare>),
+    /// Run the `init` of a script on the first client.
+    Init(Arc<Prepare>),
+    /// Prepare this number of the thread's clients, starting with the first. The flag is set if one fails.
+    Prepare(usize, Arc<Prepare>, Arc<AtomicBool>),
     /// Run a part of a slice on this number of the thread's clients; the others stay idle.
     Slice(usize, SlicePart, SliceRequest, Arc<Barrier>),
     FreeStatements,
@@ -66,7 +71,7 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         let threads = threads.clamp(1, count.max(1));
         let mut of_threads: Vec<Vec<Client<C>>> = (0..threads).map(|_| Vec::new()).collect();
         for (number, connection) in (0..).zip(connections) {
-            let client = Client::new(connection, ClientSetup { number, ..setup });
+            let client = Client::new(connection, ClientSetup { number, ..setup.clone() });
             of_threads[number as usize % threads].push(client);
         }
         let threads = of_threads
@@ -86,8 +91,11 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         }
         self.prepared = clients;
         let prepare = Arc::new(prepare);
+        self.all(1, |_| Command::Init(Arc::clone(&prepare)))?;
+        let failed = Arc::new(AtomicBool::new(false));
         self.all(self.busy_threads(clients), |number| {
-            Command::Prepare(self.of_thread(number, clients), Arc::clone(&prepare))
+            let of_thread = self.of_thread(number, clients);
+            Command::Prepare(of_thread, Arc::clone(&prepare), Arc::clone(&failed))
         })
         .map(drop)
     }
@@ -180,19 +188,19 @@ impl<C: Connection + Send + 'static> Thread<C> {
             let meter = if inside { Meter::of_this_thread(number == 0) } else { Meter::none() };
             for command in to_do {
                 let outcome = match command {
-                    Command::Prepare(count, prepare) => {
+                    Command::Init(prepare) => {
                         let Prepare { microbenchmark, position, clients: all } = &*prepare;
-                        nothing(
-                            clients[..count].iter_mut().try_for_each(|client| {
-                                client.prepare(microbenchmark, *position, *all)
-                            }),
-                        )
+                        nothing(clients[0].init(microbenchmark, *position, *all))
+                    }
+                    Command::Prepare(count, prepare, failed) => {
+                        nothing(prepare_all(&mut clients[..count], &prepare, &failed))
                     }
                     Command::Slice(count, part, request, start_line) => {
                         start_line.wait();
                         slice::<C, D, T>(&mut driver, &mut clients[..count], &meter, part, request)
                     }
                     Command::FreeStatements => {
+                        end_scripts(&mut clients);
                         clients.iter_mut().for_each(Client::free_statements);
                         Ok(SliceMeasured::default())
                     }
@@ -205,9 +213,9 @@ impl<C: Connection + Send + 'static> Thread<C> {
                     break;
                 }
             }
-            clients.iter_mut().for_each(Client::end_script);
+            end_scripts(&mut clients);
         };
-        let handle = std::thread::Builder::new().name(format!("clients-{number}")).spawn(work)?;
+        let handle = thread::Builder::new().name(format!("clients-{number}")).spawn(work)?;
         Ok(Self { commands: Some(commands), outcomes, handle: Some(handle) })
     }
 
@@ -218,6 +226,38 @@ impl<C: Connection + Send + 'static> Thread<C> {
     fn outcome(&self) -> Outcome {
         self.outcomes.recv().unwrap_or_else(|_| Err(ENDED.into()))
     }
+}
+
+/// Prepares clients in turns: the `thread_init` of a script may wait for what another one does.
+fn prepare_all<C: Connection>(
+    clients: &mut [Client<C>],
+    prepare: &Prepare,
+    failed: &AtomicBool,
+) -> Result<(), RequestError> {
+    let Prepare { microbenchmark, position, clients: all } = prepare;
+    let begin = |client: &mut Client<C>| client.begin_preparing(microbenchmark, *position, *all);
+    let step = |(): &mut (), client: &mut Client<C>| {
+        if failed.load(Ordering::Relaxed) {
+            // The client of another thread has the error, and this one may wait for it.
+            client.discard_script();
+            return Ok(None);
+        }
+        client.continue_preparing()
+    };
+    let begun = clients.iter_mut().try_for_each(begin);
+    let prepared =
+        begun.and_then(|()| take_turns(&mut (), clients, step, |(), time| thread::sleep(time)));
+    if prepared.is_err() {
+        failed.store(true, Ordering::Relaxed);
+        clients.iter_mut().for_each(Client::discard_script);
+    }
+    prepared
+}
+
+/// Ends scripts in turns, as they start.
+fn end_scripts<C: Connection>(clients: &mut [Client<C>]) {
+    let step = |(): &mut (), client: &mut Client<C>| Ok::<_, Infallible>(client.end_script());
+    let Ok(()) = take_turns(&mut (), clients, step, |(), time| thread::sleep(time));
 }
 
 /// The error if a thread does not respond.
@@ -249,6 +289,120 @@ impl<C> Drop for Thread<C> {
         if let Some(handle) = self.handle.take() {
             // A panic has already been reported as an outcome.
             let _ = handle.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dbdyno_machine::tsc::{Calibration, MonotonicTicks};
+    use dbdyno_scripts::{Driver, Options, Source};
+    use dbdyno_workloads::catalog::Catalog;
+    use dbdyno_workloads::definition::{Microbenchmark, Script};
+    use dbdyno_workloads::program::Tables;
+
+    use super::*;
+    use crate::client_driver::Epoll;
+    use crate::fake_server::{FakeConnection, Reaction};
+    use crate::protocol::Quota;
+    use crate::script::ScriptTarget;
+
+    /// In each function, every client waits for the next one.
+    const WAITS: &str = "
+ffi.cdef('int usleep(unsigned int);')
+local function meet(what)
+   io.open(DIRECTORY .. what .. sysbench.tid, 'w'):close()
+   local next = (sysbench.tid + 1) % sysbench.opt.threads
+   while true do
+      local file = io.open(DIRECTORY .. what .. next)
+      if file then return file:close() end
+      ffi.C.usleep(200)
+   end
+end
+function init() io.open(DIRECTORY .. 'init', 'w'):close() end
+function thread_init()
+   con = sysbench.sql.driver():connect()
+   io.open(DIRECTORY .. 'init'):close()
+   meet('start')
+end
+local events = 0
+function event()
+   events = events + 1
+   con:query('SELECT 1')
+   meet(events .. '-')
+   con:query('SELECT 2')
+end
+function thread_done() meet('end') end";
+
+    fn script(text: &str) -> Microbenchmark {
+        let source = Source::new("waits.lua", text.to_owned(), |_| None).unwrap();
+        let script = Some(Script { source, options: Options::new() });
+        let of_catalog = Catalog::builtin().get("point-query_range=100").cloned().unwrap();
+        Microbenchmark { script, ..of_catalog }
+    }
+
+    type OfThreads = Clients<FakeConnection, Epoll, MonotonicTicks>;
+
+    fn start(count: u32, threads: usize, wait: ClientWait) -> OfThreads {
+        let scripts = Some(ScriptTarget {
+            driver: Driver::MySql,
+            storage_engine: None,
+            access: Arc::default(),
+            connections: count,
+        });
+        let tables = Tables { count: 1, rows: 1 };
+        let setup = ClientSetup {
+            number: 0,
+            tables,
+            seed: 5,
+            calibration: Calibration::NANOS,
+            injected_delay: None,
+            scripts,
+        };
+        let connect = |_| FakeConnection::new(|_| Reaction::AnswerAfter(Duration::ZERO));
+        let connections = (0..count).map(connect).collect();
+        Clients::start(connections, (threads, wait), false, setup).unwrap()
+    }
+
+    #[test]
+    fn clients_of_a_script_that_wait_for_each_other_run_in_turns() {
+        for (count, threads) in [(3, 1), (3, 2), (70, 1)] {
+            for wait in ClientWait::ALL {
+                let dir = tempfile::tempdir().unwrap();
+                let directory = format!("DIRECTORY = '{}/'\n", dir.path().display());
+                let mut clients = start(count, threads, wait);
+                let microbenchmark = script(&format!("{directory}{WAITS}"));
+                let prepare = Prepare { microbenchmark, position: 0, clients: count };
+                clients.prepare(prepare).unwrap();
+                let quota = Quota::Events(2);
+                let request = SliceRequest { block: 0, clients: None, lead_in: None, quota };
+                let measured = clients.slice(SlicePart::Whole, request).unwrap();
+                let expected = (u64::from(2 * count), u64::from(4 * count));
+                assert_eq!((measured.events, measured.statements), expected);
+                clients.free_statements().unwrap();
+                let last = dir.path().join(format!("end{}", count - 1));
+                assert!(last.exists(), "{count} clients on {threads} threads, {wait:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn client_that_fails_to_start_ends_those_that_wait_for_it() {
+        const FAILS: &str = "
+ffi.cdef('int usleep(unsigned int);')
+function thread_init()
+   if sysbench.tid == 2 then error('no luck') end
+   while true do ffi.C.usleep(1000) end
+end
+function event() end";
+        for threads in [1, 2] {
+            let mut clients = start(4, threads, ClientWait::Sleep);
+            let microbenchmark = script(FAILS);
+            let prepare = Prepare { microbenchmark, position: 0, clients: 4 };
+            let error = clients.prepare(prepare).unwrap_err().to_string();
+            assert_eq!(error, "waits.lua:4: no luck");
         }
     }
 }

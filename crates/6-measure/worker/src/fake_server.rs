@@ -102,7 +102,7 @@ impl Connection for FakeConnection {
         "BEGIN"
     }
 
-    fn prepare(&mut self, _: &str) -> Result<StatementId, Error> {
+    fn prepare(&mut self, _: impl AsRef<[u8]>) -> Result<StatementId, Error> {
         Ok(StatementId::default())
     }
 
@@ -124,8 +124,8 @@ impl Connection for FakeConnection {
         Ok(Vec::new())
     }
 
-    fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
-        self.texts.push(sql.to_owned());
+    fn text_statement(&mut self, sql: &[u8]) -> Result<StatementId, Error> {
+        self.texts.push(String::from_utf8_lossy(sql).into_owned());
         Ok(StatementId::default())
     }
 

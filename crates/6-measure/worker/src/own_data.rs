@@ -1,12 +1,14 @@
 //! The user's own data: setup scripts, the `prepare` of sysbench scripts, and the tables that they create.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::thread;
+use std::time::Duration;
 
-use dbdyno_drivers::{Connection, Error};
+use dbdyno_drivers::{Connection, Error, Params};
 use dbdyno_engines::{Engine, Table, TableCreation};
 use dbdyno_scripts::{
-    Driver, Host, Outcome, Recorder, Rows, START_TIME, Seed, Sent, SqlError, SqlErrorKind, Value,
-    prepare, with_values,
+    Driver, Host, IgnoredErrors, Outcome, Recorder, Rows, START_TIME, Seed, Sent, SqlError,
+    SqlErrorKind, Value, prepare, seems_to_return_rows, with_values,
 };
 use dbdyno_types::server::Protocol;
 use dbdyno_workloads::definition::Script;
@@ -14,9 +16,7 @@ use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script
 
 use crate::error::RequestError;
 use crate::protocol::SystemUnderTest;
-use crate::script::{
-    ScriptTarget, as_bytes, print, returns_rows, set_time, sql_error, with_fixed_time,
-};
+use crate::script::{ScriptTarget, outcome, print, set_time, sql_error, with_fixed_time};
 
 /// Characters of a statement in messages.
 const EXCERPT: usize = 60;
@@ -100,7 +100,7 @@ pub(crate) fn prepare_scripts<E: Engine>(
     engine: &E,
     connection: &mut E::Connection,
     dialect: Dialect,
-    target: ScriptTarget,
+    target: &ScriptTarget,
     scripts: &[Script],
     (seed, clients): (u64, u32),
 ) -> Result<(), RequestError> {
@@ -125,7 +125,7 @@ pub(crate) fn prepare_scripts<E: Engine>(
             dialect,
             driver,
             prepared: Vec::new(),
-            rows: Rows::new(),
+            columns: 0,
         };
         set_time(host.connection, driver, START_TIME)?;
         prepare(&script.source, &setup, &mut host)
@@ -140,12 +140,12 @@ struct DataHost<'a, E: Engine> {
     connection: &'a mut E::Connection,
     dialect: Dialect,
     driver: Driver,
-    prepared: Vec<String>,
-    rows: Rows,
+    prepared: Vec<Vec<u8>>,
+    columns: u16,
 }
 
 impl<E: Engine> Host for DataHost<'_, E> {
-    fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
+    fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
         self.prepared.push(sql.to_owned());
         Ok(self.prepared.len() as u32 - 1)
     }
@@ -155,28 +155,48 @@ impl<E: Engine> Host for DataHost<'_, E> {
         self.query(&sql)
     }
 
-    fn query(&mut self, sql: &str) -> Sent {
+    fn query(&mut self, sql: &[u8]) -> Sent {
         let sql = &*with_fixed_time(sql, self.driver);
-        if returns_rows(sql) {
-            return Sent::Done(match self.connection.query(sql) {
-                Ok(rows) => {
-                    let outcome = Outcome { has_rows: true, rows: rows.len() as u64 };
-                    self.rows = as_bytes(rows);
-                    Ok(outcome)
-                }
-                Err(error) => Err(sql_error(error)),
-            });
-        }
-        let ran = run_setup(self.engine, self.connection, sql, self.dialect);
-        Sent::Done(match ran {
-            Ok(()) => Ok(Outcome::default()),
-            // There is nothing to restart.
-            Err(error) => Err(SqlError { kind: SqlErrorKind::Failed, ..sql_error(error) }),
-        })
+        let text = String::from_utf8_lossy(sql);
+        self.columns = 0;
+        let creates_none = effect(&text, self.dialect) == Effect::CreatesNoTable;
+        let ran = if creates_none || seems_to_return_rows(sql) {
+            let executed = self.connection.text_statement(sql);
+            executed.and_then(|id| self.connection.execute(id, &Params::default())).map(|_| {
+                self.columns = self.connection.result().columns;
+                outcome(self.connection.result())
+            })
+        } else {
+            let ran = run_setup(self.engine, self.connection, &text, self.dialect);
+            ran.map(|()| Outcome::default())
+        };
+        // There is nothing to restart.
+        Sent::Done(ran.map_err(|error| SqlError {
+            kind: SqlErrorKind::Failed,
+            ..sql_error(error, &IgnoredErrors::default())
+        }))
     }
 
     fn take_rows(&mut self) -> Rows {
-        std::mem::take(&mut self.rows)
+        self.connection.take_rows()
+    }
+
+    fn columns(&self) -> u16 {
+        self.columns
+    }
+
+    fn has_more_results(&self) -> bool {
+        self.connection.has_more_results()
+    }
+
+    fn next_result(&mut self) -> Option<Outcome> {
+        let next = self.connection.next_result()?;
+        self.columns = next.columns;
+        Some(outcome(next))
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        thread::sleep(time);
     }
 
     fn print(&mut self, text: &str) {
@@ -227,7 +247,7 @@ impl Fingerprint {
 }
 
 impl Host for Fingerprint {
-    fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
+    fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
         self.recorder.prepare(sql)
     }
 
@@ -236,7 +256,7 @@ impl Host for Fingerprint {
         self.hashed(sent)
     }
 
-    fn query(&mut self, sql: &str) -> Sent {
+    fn query(&mut self, sql: &[u8]) -> Sent {
         let sent = self.recorder.query(sql);
         self.hashed(sent)
     }
@@ -256,7 +276,7 @@ mod tests {
     fn fingerprint(statements: &[&str]) -> u64 {
         let mut recorded = Fingerprint::default();
         for sql in statements {
-            recorded.query(sql);
+            recorded.query(sql.as_bytes());
         }
         recorded.finish()
     }

@@ -9,7 +9,7 @@ use dbdyno_workloads::program::{Program, Tables};
 use crate::client_context::ClientContext;
 use crate::error::RequestError;
 use crate::protocol::RefusedStatement;
-use crate::waiting::Waiting;
+use crate::waiting::{EventStep, Waiting};
 
 /// A microbenchmark prepared on one connection.
 pub(crate) struct Prepared {
@@ -125,27 +125,27 @@ impl Prepared {
         Ok(())
     }
 
-    /// Sends the event's first statement. No statement may be in progress. Returns whether the event is
-    /// complete already, because it failed.
+    /// Sends the event's first statement. No statement may be in progress. The event is complete already if it
+    /// failed.
     #[inline]
     pub fn begin_event<C: NonBlockingConnection>(
         &mut self,
         context: &mut ClientContext<C>,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<EventStep, RequestError> {
         self.cursor = Cursor::Start;
         self.send_next(context)
     }
 
-    /// Continues an event after an answer: sends its next statement. Returns whether the event is complete.
+    /// Continues an event after an answer: sends its next statement.
     #[inline]
     pub fn received<C: NonBlockingConnection>(
         &mut self,
         context: &mut ClientContext<C>,
         answer: Result<Answer, Error>,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<EventStep, RequestError> {
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.failed(context, error).map(|()| true),
+            Err(error) => return self.failed(context, error).map(|()| EventStep::Complete),
         };
         match self.cursor {
             Cursor::Step { index, drawn, .. } => {
@@ -156,12 +156,12 @@ impl Prepared {
         self.send_next(context)
     }
 
-    /// Sends the next statement. Returns true if the event has no more.
+    /// Sends the next statement, if the event has more.
     #[inline]
     fn send_next<C: NonBlockingConnection>(
         &mut self,
         context: &mut ClientContext<C>,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<EventStep, RequestError> {
         let (index, repeat) = match self.cursor {
             Cursor::Start if self.transaction => {
                 self.cursor = Cursor::Begin;
@@ -176,7 +176,7 @@ impl Prepared {
                 self.cursor = Cursor::Commit;
                 return self.send(context, self.commit);
             }
-            Cursor::Step { .. } | Cursor::Commit => return Ok(true),
+            Cursor::Step { .. } | Cursor::Commit => return Ok(EventStep::Complete),
         };
         context.params.0.clear();
         let drawn = self.events.draw(index, &mut context.params);
@@ -189,7 +189,7 @@ impl Prepared {
         &mut self,
         context: &mut ClientContext<C>,
         statement: StatementId,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<EventStep, RequestError> {
         context.params.0.clear();
         self.send_with_params(context, statement)
     }
@@ -199,10 +199,10 @@ impl Prepared {
         &mut self,
         context: &mut ClientContext<C>,
         statement: StatementId,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<EventStep, RequestError> {
         match context.connection.send(statement, &context.params.0) {
-            Ok(()) => Ok(false),
-            Err(error) => self.failed(context, error).map(|()| true),
+            Ok(()) => Ok(EventStep::Waiting),
+            Err(error) => self.failed(context, error).map(|()| EventStep::Complete),
         }
     }
 

@@ -402,7 +402,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         run_scripts(&self.engine, connection, dialect, &open.setup)?;
         if let Some(target) = ScriptTarget::of(open) {
             let seed = (open.seed, open.script_clients);
-            prepare_scripts(&self.engine, connection, dialect, target, &open.scripts, seed)?;
+            prepare_scripts(&self.engine, connection, dialect, &target, &open.scripts, seed)?;
         }
         Ok(())
     }

@@ -2,13 +2,15 @@
 
 use std::marker::PhantomData;
 use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
 
 use dbdyno_drivers::{
     Answer, Connection, Error, NonBlockingConnection, Params, Received, StatementId,
 };
 use dbdyno_machine::tsc::{Calibration, TickSource};
 use dbdyno_units::Nanos;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::client_context::ClientContext;
@@ -44,19 +46,32 @@ pub(crate) trait Waiting<C> {
 pub(crate) trait ScriptEvent<C> {
     fn run(&mut self, context: &mut ClientContext<C>) -> Result<(), RequestError>;
 
-    /// Starts it and sends its first statement. Returns whether it is complete already.
-    fn begin(&mut self, context: &mut ClientContext<C>) -> Result<bool, RequestError>
+    /// Starts it, or continues it after a sleep, until it sends a statement.
+    fn begin(&mut self, context: &mut ClientContext<C>) -> Result<EventStep, RequestError>
     where
         C: NonBlockingConnection;
 
-    /// Continues it after an answer. Returns whether it is complete.
+    /// Continues it after an answer.
     fn received(
         &mut self,
         context: &mut ClientContext<C>,
         answer: Result<Answer, Error>,
-    ) -> Result<bool, RequestError>
+    ) -> Result<EventStep, RequestError>
     where
         C: NonBlockingConnection;
+
+    /// How long it sleeps after [`EventStep::Asleep`].
+    fn sleep_time(&self) -> Duration;
+}
+
+/// How far an event came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventStep {
+    /// It waits for an answer.
+    Waiting,
+    Complete,
+    /// It sleeps: think time.
+    Asleep,
 }
 
 /// Sleeps in blocking calls.
@@ -107,7 +122,7 @@ impl<T: TickSource> Polling<T> {
                 Received::Part => self.meter.begin(),
                 Received::Nothing => {
                     if self.meter.found_nothing() {
-                        sleep_until_readable(std::iter::once(&*connection));
+                        sleep_until_readable(std::iter::once(&*connection), None);
                         self.meter.slept();
                     }
                 }
@@ -133,12 +148,20 @@ impl<C: NonBlockingConnection, T: TickSource> Waiting<C> for Polling<T> {
         event: &mut impl ScriptEvent<C>,
         context: &mut ClientContext<C>,
     ) -> Result<(), RequestError> {
-        let mut is_complete = event.begin(context)?;
-        while !is_complete {
-            let answer = self.receive(&mut context.connection);
-            is_complete = event.received(context, answer)?;
+        let mut step = event.begin(context)?;
+        loop {
+            step = match step {
+                EventStep::Complete => return Ok(()),
+                EventStep::Waiting => {
+                    let answer = self.receive(&mut context.connection);
+                    event.received(context, answer)?
+                }
+                EventStep::Asleep => {
+                    self.meter.sleep(event.sleep_time());
+                    event.begin(context)?
+                }
+            };
         }
-        Ok(())
     }
 
     fn polling(&self, ticks: u64, cpu: Nanos) -> Option<Nanos> {
@@ -146,12 +169,15 @@ impl<C: NonBlockingConnection, T: TickSource> Waiting<C> for Polling<T> {
     }
 }
 
-/// Sleeps until a connection is readable or lost. Errors occur again when it is read.
+/// Sleeps until a connection is readable or lost, or for this time. Errors occur again when it is read.
 #[cold]
-pub(crate) fn sleep_until_readable<'a, C: AsFd + 'a>(connections: impl Iterator<Item = &'a C>) {
+pub(crate) fn sleep_until_readable<'a, C: AsFd + 'a>(
+    connections: impl Iterator<Item = &'a C>,
+    longest: Option<&Timespec>,
+) {
     let mut readable: Vec<PollFd<'_>> =
         connections.map(|connection| PollFd::new(connection, PollFlags::IN)).collect();
-    while let Err(Errno::INTR) = rustix::event::poll(&mut readable, None) {}
+    while let Err(Errno::INTR) = rustix::event::poll(&mut readable, longest) {}
 }
 
 /// Measures how long a thread polls unsuccessfully. Calls that receive something are not included.
@@ -198,6 +224,13 @@ impl<T: TickSource> PollMeter<T> {
         (self.began, self.last) = (now, now);
     }
 
+    /// Sleeps for this time.
+    pub fn sleep(&mut self, time: Duration) {
+        self.begin();
+        thread::sleep(time);
+        self.slept();
+    }
+
     /// The part of the CPU time `cpu` of a thread that was used for polling, if the thread took
     /// `ticks` in all. A share, because ticks also pass while the thread or the whole machine does not
     /// run.
@@ -210,8 +243,6 @@ impl<T: TickSource> PollMeter<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use dbdyno_drivers::ErrorKind;
     use dbdyno_machine::clock;
     use dbdyno_machine::tsc::MonotonicTicks;

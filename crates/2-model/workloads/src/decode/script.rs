@@ -33,14 +33,9 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
         declared.map_err(|error| report(&table, path, &error)).ok()
     });
     if let (Some(path), Some(declared)) = (path, &declared) {
-        for (is_there, function) in
-            [(declared.has_event, "event"), (declared.has_prepare, "prepare")]
-        {
-            if !is_there {
-                let message = format!("{} has no function {function}()", path.value);
-                let help = "`prepare` makes the data, and `event` is measured";
-                table.problem(path.span, message, help);
-            }
+        if !declared.has_event {
+            let message = format!("{} has no function event()", path.value);
+            table.problem(path.span, message, "`event` is measured");
         }
     }
     let section = table.table("options");

@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use dbdyno_types::server::{StatementMode, Target};
@@ -15,7 +16,8 @@ use super::wire::{Cursor, Malformed, frame};
 use crate::error::{connection_lost, executing, truncate_sql};
 use crate::net::{ReadBuffer, Stream, TextRows};
 use crate::{
-    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, StatementId,
+    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, ResultShape,
+    StatementId, TextRow,
 };
 
 pub struct MySqlConnection {
@@ -34,13 +36,17 @@ pub struct MySqlConnection {
     /// The number of the statement of [`Connection::text_statement`].
     text: Option<usize>,
     kept_rows: KeptRows,
+    /// Rows of the current result of that statement that were not taken.
+    left: u64,
 }
 
 /// The rows of the last text statement.
 #[derive(Default)]
 struct KeptRows {
     bytes: Vec<u8>,
-    rows: Vec<KeptRow>,
+    /// Bytes of rows that were taken.
+    taken: usize,
+    rows: VecDeque<KeptRow>,
     /// None are kept.
     too_many: bool,
 }
@@ -55,6 +61,7 @@ struct KeptRow {
 impl KeptRows {
     fn clear(&mut self) {
         self.bytes.clear();
+        self.taken = 0;
         self.rows.clear();
         self.too_many = false;
     }
@@ -63,21 +70,21 @@ impl KeptRows {
         if self.too_many {
             return;
         }
-        let size = self.bytes.len() + row.len() + size_of_val(&*self.rows);
+        let size = self.bytes.len() + row.len() + self.rows.len() * size_of::<KeptRow>();
         if size > TextRows::MAX_SIZE {
             *self = Self { too_many: true, ..Self::default() };
             return;
         }
-        self.rows.push(KeptRow { length: row.len(), columns });
+        self.rows.push_back(KeptRow { length: row.len(), columns });
         self.bytes.extend_from_slice(row);
     }
 
-    /// The values as text.
-    fn texts(self) -> Vec<Vec<Option<String>>> {
-        let mut rest = &self.bytes[..];
-        let rows = self.rows.into_iter().map(|KeptRow { length, columns }| {
-            let (row, behind) = rest.split_at(length);
-            rest = behind;
+    /// Removes this number of rows. Returns their values as text.
+    fn take(&mut self, count: u64) -> Vec<TextRow> {
+        let count = self.rows.len().min(count as usize);
+        let rows = self.rows.drain(..count).map(|KeptRow { length, columns }| {
+            let row = &self.bytes[self.taken..self.taken + length];
+            self.taken += length;
             // The digest has read every value before.
             texts(columns, row).unwrap_or_default()
         });
@@ -86,7 +93,7 @@ impl KeptRows {
 }
 
 struct Statement {
-    sql: String,
+    sql: Vec<u8>,
     form: Form,
     columns: Vec<ColumnType>,
 }
@@ -127,6 +134,7 @@ impl MySqlConnection {
             version,
             text: None,
             kept_rows: KeptRows::default(),
+            left: 0,
         })
     }
 
@@ -222,6 +230,9 @@ impl MySqlConnection {
             }
         };
         self.buffer.consume(taken);
+        if matches!(statement.form, Form::Plain) && matches!(outcome, Ok(Some(_))) {
+            self.left = self.reply.first_result().rows;
+        }
         outcome.map_err(|failure| self.statement_failed(failure))
     }
 
@@ -293,9 +304,9 @@ impl MySqlConnection {
     }
 
     /// Prepares a statement on the server; `None` if the server cannot prepare this kind of statement.
-    fn prepare_on_server(&mut self, sql: &str) -> Result<Option<Statement>, Error> {
+    fn prepare_on_server(&mut self, sql: &[u8]) -> Result<Option<Statement>, Error> {
         let doing = || format!("preparing {}", truncate_sql(sql));
-        self.request.start(request::PREPARE).extend_from_slice(sql.as_bytes());
+        self.request.start(request::PREPARE).extend_from_slice(sql);
         if let Err(error) = self.request.send(&mut self.stream, 0) {
             return Err(self.lost(doing(), &error));
         }
@@ -394,7 +405,8 @@ impl Connection for MySqlConnection {
         "BEGIN"
     }
 
-    fn prepare(&mut self, sql: &str) -> Result<StatementId, Error> {
+    fn prepare(&mut self, sql: impl AsRef<[u8]>) -> Result<StatementId, Error> {
+        let sql = sql.as_ref();
         self.check_idle(|| format!("preparing {}", truncate_sql(sql)))?;
         let prepared = match self.mode {
             StatementMode::Prepared => self.prepare_on_server(sql)?,
@@ -432,19 +444,21 @@ impl Connection for MySqlConnection {
 
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
         let mut rows = TextRows::default();
+        let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
         let outcome = self.run_text(sql, |columns, row| {
-            if rows.push(texts(columns, row)?) { Ok(()) } else { Err(Malformed) }
+            let row = texts(columns, row)?.into_iter().map(|value| value.map(text));
+            if rows.push(row.collect()) { Ok(()) } else { Err(Malformed) }
         });
         rows.finish(outcome)
     }
 
-    fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
+    fn text_statement(&mut self, sql: &[u8]) -> Result<StatementId, Error> {
         self.check_idle(|| executing(sql))?;
         let number = *self.text.get_or_insert(self.statements.len());
         match self.statements.get_mut(number) {
             Some(last) => {
                 last.sql.clear();
-                last.sql.push_str(sql);
+                last.sql.extend_from_slice(sql);
                 last.columns.clear();
             }
             None => {
@@ -455,12 +469,27 @@ impl Connection for MySqlConnection {
         Ok(StatementId(number))
     }
 
-    fn take_rows(&mut self) -> Vec<Vec<Option<String>>> {
-        std::mem::take(&mut self.kept_rows).texts()
+    fn result(&self) -> ResultShape {
+        self.reply.first_result()
+    }
+
+    fn has_more_results(&self) -> bool {
+        self.reply.has_more_results()
+    }
+
+    fn next_result(&mut self) -> Option<ResultShape> {
+        let next = self.reply.next_result()?;
+        self.take_rows();
+        self.left = next.rows;
+        Some(next)
+    }
+
+    fn take_rows(&mut self) -> Vec<TextRow> {
+        self.kept_rows.take(std::mem::take(&mut self.left))
     }
 
     fn close_statement(&mut self, statement: StatementId) {
-        let closed = Statement { sql: String::new(), form: Form::Plain, columns: Vec::new() };
+        let closed = Statement { sql: Vec::new(), form: Form::Plain, columns: Vec::new() };
         let statement_before = std::mem::replace(&mut self.statements[statement.0], closed);
         self.close(&statement_before.form);
         self.free.push(statement.0);
@@ -501,7 +530,8 @@ impl NonBlockingConnection for MySqlConnection {
             }
             Form::Plain => {
                 self.kept_rows.clear();
-                self.request.start(request::QUERY).extend_from_slice(sql.as_bytes());
+                self.left = 0;
+                self.request.start(request::QUERY).extend_from_slice(sql);
             }
         }
         self.current = statement.0;
@@ -561,7 +591,7 @@ fn parse_prepare_ok(packet: &[u8]) -> Result<(u32, u16, u16), Malformed> {
 }
 
 #[cold]
-fn wrong_count(sql: &str, expected: usize, params: &Params) -> Error {
+fn wrong_count(sql: &[u8], expected: usize, params: &Params) -> Error {
     Error {
         doing: executing(sql),
         message: format!(
@@ -579,13 +609,13 @@ mod tests {
 
     #[test]
     fn kept_rows_of_several_results_have_their_own_columns() {
-        let value = |text: &str| Some(text.to_owned());
+        let value = |text: &str| Some(text.as_bytes().to_vec());
         let mut kept = KeptRows::default();
         kept.push(2, b"\x01a\x02bc");
         kept.push(1, b"\x01d");
         kept.push(3, b"\xfb\x00\x01e");
-        let expected =
-            [vec![value("a"), value("bc")], vec![value("d")], vec![None, value(""), value("e")]];
-        assert_eq!(kept.texts(), expected);
+        assert_eq!(kept.take(1), [vec![value("a"), value("bc")]]);
+        assert_eq!(kept.take(9), [vec![value("d")], vec![None, value(""), value("e")]]);
+        assert!(kept.take(1).is_empty());
     }
 }

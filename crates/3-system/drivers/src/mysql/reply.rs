@@ -1,10 +1,12 @@
 //! Parses the reply to a request as it arrives.
 
+use std::collections::VecDeque;
+
 use super::greeting::{Capabilities, DEPRECATE_EOF};
 use super::rows::ColumnType;
 use super::wire::{Cursor, MAX_PAYLOAD, Malformed, frame};
 use crate::error::server_text;
-use crate::{Answer, Error, ErrorCode, ErrorKind};
+use crate::{Answer, Error, ErrorCode, ErrorKind, ResultShape};
 
 /// First byte of an OK packet.
 pub(super) const OK: u8 = 0x00;
@@ -41,6 +43,10 @@ enum Phase {
 pub(super) struct Reply {
     phase: Phase,
     answer: Answer,
+    /// The current result, and those before it.
+    columns: u16,
+    first: Option<ResultShape>,
+    others: VecDeque<ResultShape>,
     /// The session's last status flags.
     status: u16,
     deprecate_eof: bool,
@@ -55,6 +61,9 @@ impl Reply {
         Self {
             phase: Phase::Idle,
             answer: Answer::default(),
+            columns: 0,
+            first: None,
+            others: VecDeque::new(),
             status,
             deprecate_eof: capabilities.has(DEPRECATE_EOF),
             caches_metadata: capabilities.caches_metadata(),
@@ -66,6 +75,22 @@ impl Reply {
     pub(super) fn begin(&mut self) {
         self.phase = Phase::Start;
         self.answer = Answer::default();
+        (self.columns, self.first) = (0, None);
+        self.others.clear();
+    }
+
+    /// The first result of the last answer.
+    pub(super) fn first_result(&self) -> ResultShape {
+        self.first.unwrap_or_default()
+    }
+
+    pub(super) fn has_more_results(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// Removes the result after the first one and those that were removed before.
+    pub(super) fn next_result(&mut self) -> Option<ResultShape> {
+        self.others.pop_front()
     }
 
     /// Whether a request can be sent.
@@ -161,6 +186,7 @@ impl Reply {
                 if !(1..=MAX_COLUMNS).contains(&count) {
                     return Err(ReplyError::Malformed);
                 }
+                self.columns = count as u16;
                 if self.caches_metadata && cursor.u8()? == 0 {
                     // Zero: the columns are unchanged.
                     if columns.len() != count {
@@ -205,9 +231,24 @@ impl Reply {
         Ok(())
     }
 
+    #[inline]
     fn end(&mut self) {
         let more = self.status & MORE_RESULTS != 0;
         self.phase = if more { Phase::Start } else { Phase::Idle };
+        match self.first {
+            None => {
+                self.first = Some(ResultShape { columns: self.columns, rows: self.answer.rows });
+            }
+            Some(first) => self.add_result(first),
+        }
+        self.columns = 0;
+    }
+
+    #[cold]
+    fn add_result(&mut self, first: ResultShape) {
+        let before = first.rows + self.others.iter().map(|one| one.rows).sum::<u64>();
+        let rows = self.answer.rows - before;
+        self.others.push_back(ResultShape { columns: self.columns, rows });
     }
 }
 

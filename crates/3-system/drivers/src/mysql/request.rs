@@ -162,20 +162,19 @@ fn kind(value: &Param) -> u8 {
 
 /// A statement with placeholders, sent as text.
 pub(super) struct Template {
-    sql: String,
+    sql: Vec<u8>,
     /// The text between placeholders; one range more than placeholders.
     parts: Vec<Range<usize>>,
 }
 
 impl Template {
     /// Finds the placeholders: question marks outside strings, quoted identifiers and comments.
-    pub(super) fn new(sql: &str, plain_backslashes: bool) -> Self {
-        let bytes = sql.as_bytes();
+    pub(super) fn new(sql: &[u8], plain_backslashes: bool) -> Self {
         let mut parts = Vec::new();
         let mut start = 0;
         let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
-            let rest = &bytes[at..];
+        while let Some(&byte) = sql.get(at) {
+            let rest = &sql[at..];
             at += match byte {
                 b'?' => {
                     parts.push(start..at);
@@ -206,10 +205,9 @@ impl Template {
     /// Appends the SQL with the values inserted.
     #[inline]
     pub(super) fn write(&self, params: &Params, plain_backslashes: bool, into: &mut Vec<u8>) {
-        let sql = self.sql.as_bytes();
         let mut values = params.values().iter();
         for part in &self.parts {
-            into.extend_from_slice(&sql[part.clone()]);
+            into.extend_from_slice(&self.sql[part.clone()]);
             match values.next() {
                 Some(&Param::Int(value)) => {
                     into.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -342,14 +340,14 @@ mod tests {
     }
 
     fn written(sql: &str, params: &Params) -> String {
-        let template = Template::new(sql, false);
+        let template = Template::new(sql.as_bytes(), false);
         let mut text = Vec::new();
         template.write(params, false, &mut text);
         String::from_utf8(text).unwrap()
     }
 
     fn placeholders(sql: &str) -> usize {
-        Template::new(sql, false).params()
+        Template::new(sql.as_bytes(), false).params()
     }
 
     #[test]
@@ -374,7 +372,7 @@ mod tests {
         assert_eq!(placeholders("a--? -- ?"), 1);
         assert_eq!(placeholders("'?"), 0);
         assert_eq!(placeholders("/*/?"), 0);
-        assert_eq!(Template::new("'a\\' ?", true).params(), 1);
+        assert_eq!(Template::new("'a\\' ?".as_bytes(), true).params(), 1);
     }
 
     #[test]

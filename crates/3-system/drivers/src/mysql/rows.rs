@@ -1,7 +1,7 @@
 //! Columns and rows: their contribution to the digest, and their text.
 
 use super::wire::{Cursor, Malformed};
-use crate::text_digest;
+use crate::{TextRow, text_digest};
 
 /// NULL, in place of a value's length in a text row.
 const TEXT_NULL: u8 = 0xfb;
@@ -67,14 +67,14 @@ pub(super) fn text_row_digest(columns: &[ColumnType], row: &[u8]) -> Result<u64,
 }
 
 /// The values of a row in text format.
-pub(super) fn texts(columns: usize, row: &[u8]) -> Result<Vec<Option<String>>, Malformed> {
+pub(super) fn texts(columns: usize, row: &[u8]) -> Result<TextRow, Malformed> {
     let mut cursor = Cursor::new(row);
     (0..columns)
         .map(|_| {
             if cursor.rest().first() == Some(&TEXT_NULL) {
                 return cursor.u8().map(|_| None);
             }
-            cursor.string().map(|text| Some(String::from_utf8_lossy(text).into_owned()))
+            cursor.string().map(|text| Some(text.to_vec()))
         })
         .collect()
 }
@@ -410,9 +410,9 @@ mod tests {
             for (value, text) in values.iter().zip(read) {
                 match value {
                     Value::Null(_) => prop_assert_eq!(text, None),
-                    Value::Int(_, value) => prop_assert_eq!(text, Some(value.to_string())),
+                    Value::Int(_, value) => prop_assert_eq!(text, Some(value.to_string().into_bytes())),
                     Value::Text(value) => {
-                        prop_assert_eq!(text, Some(String::from_utf8_lossy(value).into_owned()));
+                        prop_assert_eq!(text, Some(value.clone()));
                     }
                     Value::Float(_) | Value::Double(_) | Value::Temporal(..) => {}
                 }

@@ -312,8 +312,8 @@ pub(super) fn set_length(out: &mut [u8], at: usize) {
 }
 
 /// Appends a zero-terminated text.
-pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.extend_from_slice(text.as_bytes());
+pub(super) fn put_text(out: &mut Vec<u8>, text: impl AsRef<[u8]>) {
+    out.extend_from_slice(text.as_ref());
     out.push(0);
 }
 

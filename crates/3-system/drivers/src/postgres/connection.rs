@@ -12,7 +12,8 @@ use super::statement::{Description, Statement};
 use crate::error::{executing, truncate_sql};
 use crate::net::TextRows;
 use crate::{
-    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, StatementId,
+    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, ResultShape,
+    StatementId, TextRow,
 };
 
 /// A connection to a PostgreSQL server.
@@ -147,7 +148,7 @@ impl PostgresConnection {
     }
 
     /// Parses `sql` under this name and reads the types of its parameters and columns.
-    fn describe(&mut self, sql: &str, name: &str) -> Result<Description, Error> {
+    fn describe(&mut self, sql: &[u8], name: &str) -> Result<Description, Error> {
         let out = &mut self.channel.out;
         out.clear();
         put_close(out, self.closed.drain(..));
@@ -205,7 +206,8 @@ impl Connection for PostgresConnection {
         "BEGIN"
     }
 
-    fn prepare(&mut self, sql: &str) -> Result<StatementId, Error> {
+    fn prepare(&mut self, sql: impl AsRef<[u8]>) -> Result<StatementId, Error> {
+        let sql = sql.as_ref();
         self.drain()?;
         check_text(sql)?;
         let name = match self.mode {
@@ -264,11 +266,10 @@ impl Connection for PostgresConnection {
         rows.finish(outcome)
     }
 
-    fn text_statement(&mut self, sql: &str) -> Result<StatementId, Error> {
+    fn text_statement(&mut self, sql: &[u8]) -> Result<StatementId, Error> {
         self.drain()?;
         check_text(sql)?;
-        let unknown = Description::default();
-        let statement = Statement::new(sql, String::new(), StatementMode::Text, &unknown);
+        let statement = Statement::plain(sql);
         let number = *self.text.get_or_insert(self.statements.len());
         match self.statements.get_mut(number) {
             Some(last) => *last = statement,
@@ -277,16 +278,23 @@ impl Connection for PostgresConnection {
         Ok(StatementId(number))
     }
 
-    fn take_rows(&mut self) -> Vec<Vec<Option<String>>> {
+    fn result(&self) -> ResultShape {
+        self.reply.result
+    }
+
+    fn take_rows(&mut self) -> Vec<TextRow> {
         let kept = std::mem::take(&mut self.kept);
         let mut rows = Vec::new();
         let mut rest = &kept[..];
         // The reply was valid.
         while let Ok(Some((message, behind))) = Message::first(rest) {
-            if message.tag == b'D' {
+            if message.tag == b'T' {
+                // Only those of the last result are returned.
+                rows.clear();
+            } else if message.tag == b'D' {
                 let mut fields = Fields(message.body);
                 let count = fields.count().unwrap_or(0);
-                let values = (0..count).map(|_| Ok(fields.value()?.map(lossy_string)));
+                let values = (0..count).map(|_| Ok(fields.value()?.map(<[u8]>::to_vec)));
                 rows.push(values.collect::<Result<_, Malformed>>().unwrap_or_default());
             }
             rest = behind;
@@ -396,8 +404,8 @@ fn put_close(out: &mut Vec<u8>, names: impl Iterator<Item = String>) {
 }
 
 /// Checks that a text has no zero byte, which ends texts in the protocol.
-pub(super) fn check_text(sql: &str) -> Result<(), Error> {
-    if sql.contains('\0') {
+pub(super) fn check_text(sql: impl AsRef<[u8]>) -> Result<(), Error> {
+    if sql.as_ref().contains(&0) {
         let message = "the SQL text contains a zero byte".to_owned();
         return Err(refused(format!("reading {}", truncate_sql(sql)), message));
     }

@@ -5,7 +5,7 @@ use dbdyno_types::server::StatementMode;
 
 use super::channel::{Fields, Malformed, Message, NULL};
 use crate::error::server_text;
-use crate::{Answer, Error, ErrorCode, ErrorKind, text_digest};
+use crate::{Answer, Error, ErrorCode, ErrorKind, ResultShape, text_digest};
 
 /// The transaction state that ends a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,11 @@ impl Transaction {
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     pub(super) answer: Answer,
+    /// The result of the last statement that is complete, and the rows before it.
+    pub(super) result: ResultShape,
+    rows_before: u64,
+    /// Whether the server has described the columns in the reply: it does for each statement in text mode.
+    is_described: bool,
     /// The first error. Boxed, because it is rare and a reply is created for each request.
     pub(super) error: Option<Box<ServerError>>,
     /// Set when the reply is complete.
@@ -59,8 +64,7 @@ impl Reply {
                 }
                 // BindComplete.
                 b'2' => {}
-                b'C' if columns.is_empty() => self.answer.affected = affected(message.body),
-                b'C' => {}
+                b'C' => self.complete(message.body, columns),
                 b'Z' => self.end = Some(Transaction::read(message.body)?),
                 _ => self.handle_other(message, columns)?,
             }
@@ -70,6 +74,21 @@ impl Reply {
             }
         }
         Ok(bytes.len() - rest.len())
+    }
+
+    #[inline]
+    fn complete(&mut self, tag: &[u8], columns: &mut Vec<ColumnType>) {
+        if columns.is_empty() {
+            self.answer.affected = affected(tag);
+        }
+        let rows = self.answer.rows - self.rows_before;
+        self.result = ResultShape { columns: columns.len() as u16, rows };
+        self.rows_before = self.answer.rows;
+        if self.is_described {
+            // The next statement may have none.
+            self.is_described = false;
+            columns.clear();
+        }
     }
 
     /// Processes the rows at the start of `bytes` and returns the rest. Not inlined, to keep registers free
@@ -104,7 +123,10 @@ impl Reply {
     ) -> Result<(), Malformed> {
         match message.tag {
             // RowDescription: in every reply of text mode, and in no other.
-            b'T' => read_columns(message.body, columns)?,
+            b'T' => {
+                read_columns(message.body, columns)?;
+                self.is_described = true;
+            }
             b'E' => {
                 self.error.get_or_insert_with(|| Box::new(ServerError::read(message.body)));
             }

@@ -8,7 +8,7 @@ use super::sql::{TokenKind, Tokens};
 use crate::{Param, Params};
 
 pub(super) struct Statement {
-    pub(super) sql: String,
+    pub(super) sql: Vec<u8>,
     /// Its name on the server; `None` in text mode.
     pub(super) name: Option<String>,
     pub(super) columns: Vec<ColumnType>,
@@ -18,6 +18,8 @@ pub(super) struct Statement {
 enum Request {
     Bind(Bind),
     Text(Template),
+    /// The SQL without parameters, as it is.
+    Plain,
 }
 
 /// The types of a statement's parameters and columns, as the server describes them.
@@ -44,7 +46,7 @@ impl Description {
 impl Statement {
     /// `name` is its name on the server in [`StatementMode::Prepared`].
     pub(super) fn new(
-        sql: &str,
+        sql: &[u8],
         name: String,
         mode: StatementMode,
         description: &Description,
@@ -65,12 +67,22 @@ impl Statement {
         }
     }
 
+    /// SQL text that is executed as it is.
+    pub(super) fn plain(sql: &[u8]) -> Self {
+        Self { sql: sql.to_owned(), name: None, columns: Vec::new(), request: Request::Plain }
+    }
+
     /// Replaces `out` with the request to execute it with these values.
     #[inline]
     pub(super) fn write(&self, out: &mut Vec<u8>, params: &Params) -> Result<(), ParameterError> {
         match &self.request {
             Request::Bind(bind) => bind.write(out, params),
             Request::Text(template) => template.write(out, params),
+            Request::Plain => {
+                out.clear();
+                put(out, b'Q', |out| put_text(out, &self.sql));
+                Ok(())
+            }
         }
     }
 }
@@ -223,15 +235,15 @@ fn mismatch(position: usize, parameter: Parameter, param: Param) -> ParameterErr
 /// A statement with placeholders.
 pub(super) struct Template {
     /// The text before each placeholder, and the index of its parameter.
-    parts: Vec<(String, usize)>,
+    parts: Vec<(Vec<u8>, usize)>,
     /// The text after the last placeholder.
-    rest: String,
+    rest: Vec<u8>,
     parameters: usize,
 }
 
 impl Template {
     /// The server must have accepted `sql` as one statement with this number of parameters.
-    pub(super) fn new(sql: &str, parameters: usize) -> Self {
+    pub(super) fn new(sql: &[u8], parameters: usize) -> Self {
         let mut parts = Vec::new();
         let mut start = 0;
         for token in Tokens::of(sql) {
@@ -252,7 +264,7 @@ impl Template {
         let mut outcome = Ok(());
         put(out, b'Q', |out| {
             for (before, parameter) in &self.parts {
-                out.extend_from_slice(before.as_bytes());
+                out.extend_from_slice(before);
                 let put = match values.get(*parameter) {
                     Some(value) => put_literal(out, *value, params),
                     None => Err(ParameterError::Unknown(parameter + 1)),
@@ -261,7 +273,7 @@ impl Template {
                     outcome = put;
                 }
             }
-            out.extend_from_slice(self.rest.as_bytes());
+            out.extend_from_slice(&self.rest);
             out.push(0);
         });
         outcome
@@ -425,7 +437,7 @@ mod tests {
 
     fn written_text(sql: &str, parameters: usize, params: &Params) -> String {
         let mut out = b"left over".to_vec();
-        Template::new(sql, parameters).write(&mut out, params).unwrap();
+        Template::new(sql.as_bytes(), parameters).write(&mut out, params).unwrap();
         assert_eq!(out[0], b'Q');
         assert_eq!(out[1..5], (out.len() as u32 - 1).to_be_bytes());
         assert_eq!(out.pop(), Some(0));
@@ -449,9 +461,9 @@ mod tests {
         let mut params = Params::default();
         params.push_text(b"a\0b");
         let mut out = Vec::new();
-        Template::new("SELECT $1", 1).write(&mut out, &params).unwrap_err();
-        Template::new("SELECT $2", 1).write(&mut out, &params).unwrap_err();
-        Template::new("SELECT 1", 0).write(&mut out, &params).unwrap_err();
+        Template::new(b"SELECT $1", 1).write(&mut out, &params).unwrap_err();
+        Template::new(b"SELECT $2", 1).write(&mut out, &params).unwrap_err();
+        Template::new(b"SELECT 1", 0).write(&mut out, &params).unwrap_err();
     }
 
     /// Parses a literal as the server does.

@@ -61,11 +61,11 @@ pub fn check_kept_rows(
 ) {
     let none = Params::default();
     let sql = "SELECT 5, NULL, 'a?b' UNION ALL SELECT 6, '7', ''";
-    let one = connection.text_statement(sql).unwrap();
+    let one = connection.text_statement(sql.as_bytes()).unwrap();
     let prepared = connection.prepare("SELECT 5 UNION ALL SELECT 6").unwrap();
     let answer = connection.execute(one, &none).unwrap();
     assert_eq!(answer.rows, 2);
-    let value = |text: &str| Some(text.to_owned());
+    let value = |text: &str| Some(text.as_bytes().to_vec());
     let expected = [[value("5"), None, value("a?b")], [value("6"), value("7"), value("")]];
     if survives_others {
         connection.execute(prepared, &none).unwrap();
@@ -75,22 +75,44 @@ pub fn check_kept_rows(
     connection.execute(prepared, &none).unwrap();
     // The same statement again, and another text in its place.
     assert_eq!(connection.execute(one, &none).unwrap(), answer);
-    let other = connection.text_statement("SELECT 9").unwrap();
+    let other = connection.text_statement(b"SELECT 9").unwrap();
     assert_eq!(connection.execute(other, &none).unwrap().rows, 1);
     assert_eq!(connection.take_rows(), [[value("9")]]);
-    let failing = connection.text_statement("SELEC 9").unwrap();
+    let failing = connection.text_statement(b"SELEC 9").unwrap();
     assert!(is_syntax_error(&connection.execute(failing, &none).unwrap_err()));
     connection.close_statements();
-    let again = connection.text_statement("SELECT 8").unwrap();
+    let again = connection.text_statement(b"SELECT 8").unwrap();
     assert_eq!(connection.execute(again, &none).unwrap().digest, 8);
+}
+
+/// The bytes of SQL text and of values are kept, and the server tells what is a result set.
+pub fn check_text_as_it_is(connection: &mut impl Connection, sql: &[u8], bytes: &[u8]) {
+    let none = Params::default();
+    let mut shape = |sql: &[u8]| {
+        let statement = connection.text_statement(sql).unwrap();
+        connection.execute(statement, &none).unwrap();
+        (connection.result().columns, connection.result().rows, connection.take_rows())
+    };
+    assert_eq!(shape(sql), (1, 1, vec![vec![Some(bytes.to_vec())]]));
+    assert_eq!(shape(b"/* ? */ SELECT 1, 2 WHERE 1 = 2 -- $1"), (2, 0, Vec::new()));
+    assert_eq!(shape(b"CREATE TEMPORARY TABLE shapes (i INT)"), (0, 0, Vec::new()));
+    assert_eq!(shape(b"INSERT INTO shapes VALUES (7), (8)"), (0, 0, Vec::new()));
+    let rows = vec![vec![Some(b"9".to_vec())]];
+    assert_eq!(shape(b"INSERT INTO shapes VALUES (9) RETURNING i"), (1, 1, rows));
+    let insert = connection.prepare("INSERT INTO shapes VALUES (1)").unwrap();
+    let query = connection.prepare("SELECT i, i FROM shapes").unwrap();
+    for (statement, columns) in [(insert, 0), (query, 2), (insert, 0)] {
+        connection.execute(statement, &none).unwrap();
+        assert_eq!(connection.result().columns, columns);
+    }
 }
 
 /// Rows are counted even if they are too many to keep, such as the 7,000 of 10,000 bytes of this statement.
 pub fn check_too_many_rows(connection: &mut impl Connection, sql: &str) {
-    let many = connection.text_statement(sql).unwrap();
+    let many = connection.text_statement(sql.as_bytes()).unwrap();
     assert_eq!(connection.execute(many, &Params::default()).unwrap().rows, 7000);
     assert!(connection.take_rows().is_empty());
-    let few = connection.text_statement("SELECT 1").unwrap();
+    let few = connection.text_statement(b"SELECT 1").unwrap();
     assert_eq!(connection.execute(few, &Params::default()).unwrap().rows, 1);
     assert_eq!(connection.take_rows().len(), 1);
 }

@@ -1,7 +1,9 @@
 //! `dbdyno list`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use dbdyno_builds::variant::compile_flags;
 use dbdyno_builds::{
@@ -11,8 +13,8 @@ use dbdyno_builds::{
 use dbdyno_document::did_you_mean;
 use dbdyno_engines::server::{Installation, installed_releases};
 use dbdyno_scripts::{
-    Client, Driver, OptionProblem, OptionValue, Options, Progress, Recorder, Seed, Setup,
-    UniquePosition, check_option, inspect,
+    Client, Driver, OptionProblem, OptionValue, Options, Progress, Recorder, ScriptError, Seed,
+    Setup, UniquePosition, check_option, inspect,
 };
 use dbdyno_types::build::Pgo;
 use dbdyno_types::server::{ServerSystem, StorageEngine};
@@ -20,6 +22,7 @@ use dbdyno_workloads::catalog::{Catalog, Origin};
 use dbdyno_workloads::definition::{Microbenchmark, Statement};
 
 use crate::args::{List, Listed};
+use crate::commands::session::read_file;
 use crate::error::CliError;
 use crate::output;
 
@@ -241,13 +244,11 @@ fn list_script(args: &List) -> Result<ExitCode, CliError> {
         let message = "name one script: dbdyno list script oltp_read_only.lua --events 2";
         return Err(CliError::usage(message));
     };
-    let read = |path: &str| {
-        std::fs::read_to_string(path).map_err(|error| format!("reading {path}: {error}"))
-    };
+    let read = |path: &str| read_file(Path::new(path));
     let source = dbdyno_scripts::Source::find(file, read).map_err(CliError::usage)?;
     let source = dbdyno_scripts::Source { version: args.sysbench.unwrap_or_default(), ..source };
     let options = script_options(&args.options)?;
-    let invalid = |error: dbdyno_scripts::ScriptError| CliError::Usage(error.to_string());
+    let invalid = |error: ScriptError| CliError::Usage(error.to_string());
     let declared = inspect(&source, Driver::MySql, &Options::new()).map_err(invalid)?;
     for name in options.keys() {
         let problem = match check_option(name, &declared) {
@@ -270,6 +271,7 @@ fn list_script(args: &List) -> Result<ExitCode, CliError> {
     let setup = Setup {
         driver: Driver::MySql,
         storage_engine: None,
+        access: Arc::default(),
         options,
         client: 0,
         clients: 1,
@@ -278,17 +280,30 @@ fn list_script(args: &List) -> Result<ExitCode, CliError> {
         time_limit: Setup::TIME_LIMIT,
     };
     let mut recorder = Recorder::default();
-    let mut client = Client::start(&source, &setup, &mut recorder).map_err(invalid)?;
-    for _ in 0..args.events.unwrap_or(1) {
-        let progress = client.event(&mut recorder).map_err(invalid)?;
+    let started = Client::start(&source, &setup, &mut recorder);
+    let mut client = started.map_err(|error| without_answers(&error, &recorder))?;
+    let mut left = args.events.unwrap_or(1);
+    while left > 0 {
+        let progress = client.event(&mut recorder);
+        let progress = progress.map_err(|error| without_answers(&error, &recorder))?;
+        left -= u32::from(progress == Progress::Event);
         for statement in recorder.statements.drain(..) {
             output::print(&format!("{}\n", statement.trim_end()));
         }
-        if progress != Progress::Event {
+        if progress == Progress::Ended {
             break;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The error of a script, which may need rows.
+fn without_answers(error: &ScriptError, recorder: &Recorder) -> CliError {
+    let reason = match recorder.asked {
+        true => ": nothing is executed here, so that its queries have no rows",
+        false => "",
+    };
+    CliError::Usage(format!("{error}{reason}"))
 }
 
 fn script_options(words: &[String]) -> Result<Options, CliError> {

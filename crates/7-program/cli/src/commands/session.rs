@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dbdyno_report::model::Report;
 use dbdyno_results::{ResultsError, RunReader};
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, WorkerProgram};
+use dbdyno_scripts::text_of;
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_spec::parse_with_files;
 use jiff::{Timestamp, Zoned};
@@ -36,9 +37,13 @@ pub fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     Ok((experiment, text))
 }
 
-/// The text of a file; of a path that ends in `/`, the names in the directory, one per line.
+/// The text of a file, in any encoding if it is a script; of a path that ends in `/`, the names in the directory, one
+/// per line.
 pub fn read_file(path: &Path) -> Result<String, String> {
     let read = match path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        false if path.extension().is_some_and(|extension| extension == "lua") => {
+            std::fs::read(path).map(|bytes| text_of(&bytes))
+        }
         false => std::fs::read_to_string(path),
         true => std::fs::read_dir(path).and_then(|entries| {
             let name = |entry: std::io::Result<std::fs::DirEntry>| {

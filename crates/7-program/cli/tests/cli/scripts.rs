@@ -36,6 +36,11 @@ fn invalid_scripts_and_options_are_named() {
     let script = write("my.lua", SCRIPT);
     let missing = write("missing.lua", "\nrequire('common')\n");
     let broken = write("broken.lua", "\n\nfunction event( end\n");
+    let asks = write(
+        "asks.lua",
+        "function thread_init() con = sysbench.sql.driver():connect()\n\
+         size = con:query('SELECT 1'):fetch_row()[1] end\nfunction event() end",
+    );
     for (arguments, expected) in [
         (vec!["list", "script", &script, "--option", "rosw=2"], "did you mean `rows`?"),
         (vec!["list", "script", &script, "--option", "threads=2"], "set `clients` in [workload]"),
@@ -43,6 +48,7 @@ fn invalid_scripts_and_options_are_named() {
         (vec!["list", "script", &script, "--option", "rows"], "write NAME=VALUE"),
         (vec!["list", "script", &missing], "missing.lua:2: module `common` was not found"),
         (vec!["list", "script", &broken], "broken.lua:3: "),
+        (vec!["list", "script", &asks], "nothing is executed here"),
         (vec!["list", "script", "no-such.lua"], "no-such.lua"),
         (vec!["list", "script"], "name one script"),
     ] {
@@ -63,22 +69,37 @@ function prepare()
    end
    con:bulk_insert_done()
 end
+ffi.cdef('int usleep(unsigned int);')
 function thread_init()
    con = sysbench.sql.driver():connect()
    update = con:prepare('UPDATE accounts SET amount = amount + ?, note = ? WHERE id = ?')
+   local opt = sysbench.opt
+   if opt.db_driver == 'mysql' then
+      assert(con:query_row('SELECT DATABASE()') == opt.mysql_db)
+      assert(con:query_row("SELECT _binary '\255\200'") == '\255\200')
+      con:query("PREPARE twice FROM 'SELECT 2 * 4'")
+      assert(con:query('EXECUTE twice'):fetch_row()[1] == '8')
+   else
+      assert(con:query_row('SELECT current_database()') == opt.pgsql_db)
+      con:query('PREPARE twice (int) AS SELECT 2 * $1')
+      assert(con:query('EXECUTE twice(4)'):fetch_row()[1] == '8')
+      assert(con:query_row("INSERT INTO accounts VALUES (-1 - " .. sysbench.tid .. ", 1, '') RETURNING amount") == '1')
+      assert(con:query('DELETE FROM accounts WHERE id = -1 - ' .. sysbench.tid) == nil)
+   end
    by, note, id = update:bind_create(sysbench.sql.type.INT),
       update:bind_create(sysbench.sql.type.VARCHAR, 40), update:bind_create(sysbench.sql.type.BIGINT)
    update:bind_param(by, note, id)
 end
 function event()
    local from = sysbench.rand.uniform(1, sysbench.opt.accounts)
-   con:query('BEGIN')
-   local amount, text = con:query_row('SELECT amount, note FROM accounts WHERE id = ' .. from)
+   assert(con:query('BEGIN'))
+   local amount, text = con:query_row('/* $1 ? */ SELECT amount, note FROM accounts WHERE id = ' .. from)
    assert(tonumber(amount) ~= nil and #text >= 3, 'no such account')
    by:set(tonumber(amount) % 3 - 1)
    note:set_rand_str('@@@@')
    id:set(from)
-   update:execute()
+   assert(update:execute())
+   ffi.C.usleep(100)
    con:query(string.format('INSERT INTO moves VALUES (%d, %s)', sysbench.rand.unique(), amount))
    con:query('COMMIT')
 end

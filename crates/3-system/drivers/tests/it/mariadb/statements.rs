@@ -2,11 +2,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_drivers::mysql::MySqlConnection;
-use dbdyno_drivers::{Answer, Connection, ErrorKind, Params};
+use dbdyno_drivers::{Answer, Connection, ErrorKind, Params, ResultShape};
 use dbdyno_types::server::StatementMode::{self, Prepared, Text};
 
 use super::{Database, Server};
-use crate::support::{check_kept_rows, check_too_many_rows, digest};
+use crate::support::{check_kept_rows, check_text_as_it_is, check_too_many_rows, digest};
 
 const MODES: [StatementMode; 2] = [Prepared, Text];
 
@@ -418,6 +418,18 @@ fn rows_of_text_statements_are_kept_until_the_next_one() {
     for mode in MODES {
         check_kept_rows(&mut database.connect(mode), true, |error| error.has_number(1064));
     }
+    let mut connection = database.connect(Prepared);
+    check_text_as_it_is(&mut connection, b"SELECT _binary '\xff\xc3\xfe'", b"\xff\xc3\xfe");
+    let sql = b"SELECT 1, 2 UNION SELECT 3, 4; SELECT 5; SET @a = 1; SELECT 6 LIMIT 0";
+    let several = connection.text_statement(sql).unwrap();
+    connection.execute(several, &Params::default()).unwrap();
+    assert_eq!(connection.result(), ResultShape { columns: 2, rows: 2 });
+    assert_eq!(connection.next_result(), Some(ResultShape { columns: 1, rows: 1 }));
+    assert_eq!(connection.take_rows(), [[Some(b"5".to_vec())]]);
+    assert_eq!(connection.next_result(), Some(ResultShape { columns: 0, rows: 0 }));
+    assert_eq!(connection.next_result(), Some(ResultShape { columns: 1, rows: 0 }));
+    assert!(connection.take_rows().is_empty());
+    assert_eq!(connection.next_result(), None);
     let sql = "SELECT REPEAT('x', 10000) FROM seq_1_to_7000";
     check_too_many_rows(&mut database.connect(Prepared), sql);
 }

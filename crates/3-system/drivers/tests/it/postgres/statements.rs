@@ -5,13 +5,15 @@ use std::thread;
 use std::time::Duration;
 
 use dbdyno_drivers::postgres::PostgresConnection;
-use dbdyno_drivers::{Answer, Connection as _, ErrorKind, NonBlockingConnection};
+use dbdyno_drivers::{Answer, Connection as _, ErrorKind, NonBlockingConnection, Params};
 use dbdyno_types::server::StatementMode;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Value::{Int, Text};
 use super::{Database, Value, backend_pid, execute, params, value};
-use crate::support::{check_kept_rows, check_too_many_rows, digest, try_receive};
+use crate::support::{
+    check_kept_rows, check_text_as_it_is, check_too_many_rows, digest, try_receive,
+};
 
 const BOTH: [StatementMode; 2] = [StatementMode::Prepared, StatementMode::Text];
 
@@ -252,7 +254,7 @@ fn copy_from_stdin_is_an_error_outside_copy_in() {
     for mode in BOTH {
         let mut connection = database.connect_by(mode);
         connection.run("CREATE TEMP TABLE t (c text)").unwrap();
-        let text = connection.text_statement("COPY t FROM STDIN").unwrap();
+        let text = connection.text_statement(b"COPY t FROM STDIN").unwrap();
         for error in [
             connection.run("COPY t FROM STDIN").unwrap_err(),
             execute(&mut connection, "COPY t FROM STDIN", &[]).unwrap_err(),
@@ -271,6 +273,21 @@ fn rows_of_text_statements_are_kept_until_the_next_one() {
     for mode in BOTH {
         check_kept_rows(&mut database.connect_by(mode), false, |error| error.has_sqlstate("42601"));
     }
+    let mut connection = database.connect();
+    connection.run("SET client_encoding = 'LATIN1'").unwrap();
+    check_text_as_it_is(&mut connection, b"SELECT '\xe9'", b"\xe9");
+    let run = |connection: &mut PostgresConnection, sql: &[u8]| {
+        let statement = connection.text_statement(sql).unwrap();
+        connection.execute(statement, &Params::default()).unwrap();
+        (connection.result().columns, connection.take_rows())
+    };
+    run(&mut connection, b"PREPARE twice (int) AS SELECT 2 * $1");
+    assert_eq!(run(&mut connection, b"EXECUTE twice(4)"), (1, vec![vec![Some(b"8".to_vec())]]));
+    // Of several results, the last one is returned.
+    let last = (2, vec![vec![Some(b"5".to_vec()), None]]);
+    assert_eq!(run(&mut connection, b"SELECT 1; SELECT 5, NULL"), last);
+    assert_eq!(run(&mut connection, b"SELECT 1; BEGIN"), (0, Vec::new()));
+    assert_eq!(connection.next_result(), None);
     let sql = "SELECT repeat('x', 10000) FROM generate_series(1, 7000)";
     check_too_many_rows(&mut database.connect(), sql);
 }
