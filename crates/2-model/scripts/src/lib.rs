@@ -5,6 +5,7 @@
 
 mod calls;
 mod client;
+mod data;
 mod error;
 mod host;
 mod inspect;
@@ -15,6 +16,7 @@ mod text;
 
 pub use calls::{Progress, START_TIME};
 pub use client::{Client, Setup, init, prepare, take_turns};
+pub use data::{DataKey, data_key};
 pub use error::ScriptError;
 pub use host::{
     Driver, Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,

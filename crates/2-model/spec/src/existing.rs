@@ -68,8 +68,9 @@ pub fn check_schemas(
 /// Whether two candidates would use the same schema. In PostgreSQL each database has its own
 /// schemas; in MySQL, schemas are databases.
 fn share(one: &ExistingServer, other: &ExistingServer) -> bool {
+    let (first, second) = (&one.schema, &other.schema);
     one.target.address == other.target.address
-        && one.schema == other.schema
+        && (first == second || is_of_data(first, second) || is_of_data(second, first))
         && (one.system.facts().protocol != Protocol::PostgreSql
             || one.target.database == other.target.database)
 }
@@ -99,6 +100,20 @@ const RESERVED: [&str; 5] = ["information_schema", "mysql", "performance_schema"
 pub fn schema_of_control(schema: &str) -> String {
     format!("{schema}_control")
 }
+
+/// The schema of data with this number, where the first is in `schema`.
+pub fn schema_of_data(schema: &str, number: u32) -> String {
+    if number == 0 { schema.to_owned() } else { format!("{schema}_data{}", number + 1) }
+}
+
+/// Whether a schema could be that of further data beside another one.
+fn is_of_data(schema: &str, first: &str) -> bool {
+    let number = schema.strip_prefix(first).and_then(|rest| rest.strip_prefix("_data"));
+    number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+/// Characters after the longest name of a schema: those of the control's, and of further data.
+const LONGEST_SUFFIX: usize = "_control_data999".len();
 
 /// The candidate's `schema`; by default derived from the candidate's name.
 pub fn read_schema(table: &mut Table<'_>, candidate: Option<&str>) -> Option<String> {
@@ -132,7 +147,7 @@ fn default_for(candidate: &str) -> String {
 }
 
 fn check_length(table: &Table<'_>, schema: Spanned<&str>) -> bool {
-    let longest = LONGEST_OF_SERVERS - schema_of_control("").len();
+    let longest = LONGEST_OF_SERVERS - LONGEST_SUFFIX;
     let fits = schema.value.len() <= longest;
     if !fits {
         let message = format!("schema name `{}` is too long", schema.value);

@@ -109,6 +109,12 @@ pub struct InsertBenchmark {
     pub stall: Share,
 }
 
+/// The schema of dbdyno's tables on a private server.
+const PRIVATE_SCHEMA: &str = "dbdyno";
+
+/// The schema of the data of scripts on a private server: sysbench's default, which scripts may write.
+const SCHEMA_OF_SCRIPTS: &str = "sbtest";
+
 /// The data and the microbenchmarks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
@@ -133,6 +139,36 @@ impl Workload {
     /// The scripts of the microbenchmarks, whose `prepare` makes their data.
     pub fn scripts(&self) -> impl Iterator<Item = &Script> {
         self.microbenchmarks.iter().filter_map(|one| one.script.as_ref())
+    }
+
+    /// The scripts that make data, one for each number.
+    pub fn data_scripts(&self) -> impl Iterator<Item = &Script> {
+        self.scripts().filter(|script| !script.shares_data)
+    }
+
+    /// The schemas on a private server, by the number of their data; at least one.
+    pub fn private_schemas(&self) -> Vec<String> {
+        let named = |number| {
+            let mut scripts = self.scripts().filter(|script| script.data == number);
+            scripts.find_map(|script| script.schema.clone())
+        };
+        let all_named: Vec<Option<String>> = self.data_numbers().map(named).collect();
+        let has_scripts = self.scripts().next().is_some();
+        let base = if has_scripts { SCHEMA_OF_SCRIPTS } else { PRIVATE_SCHEMA };
+        let mut unnamed = (0..)
+            .map(|number| existing::schema_of_data(base, number))
+            .filter(|name| !all_named.contains(&Some(name.clone())));
+        let schema = |named: &Option<String>| named.clone().or_else(|| unnamed.next());
+        all_named.iter().filter_map(schema).collect()
+    }
+
+    /// The schemas of a candidate on an existing server, by the number of their data.
+    pub fn existing_schemas(&self, first: &str) -> Vec<String> {
+        self.data_numbers().map(|number| existing::schema_of_data(first, number)).collect()
+    }
+
+    fn data_numbers(&self) -> std::ops::RangeInclusive<u32> {
+        0..=self.scripts().map(|script| script.data).max().unwrap_or(0)
     }
 
     /// Whether there are tables that dbdyno did not define: of `setup`, or of scripts.

@@ -11,6 +11,7 @@ mod statement;
 use dbdyno_document::{Problem, Span, Spanned, Table, nearest};
 
 use crate::catalog::selecting_words;
+use crate::answers::Answers;
 use crate::definition::{Group, Microbenchmark, PUBLISHED_GROUPS, Stage, Throughput};
 use statement::{ParsedStatement, Scope};
 
@@ -56,6 +57,7 @@ pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<De
         ("million-rows-read", Throughput::MillionRowsRead),
     ];
     table.set_choice("throughput", &units, &mut throughput);
+    let answers = read_answers(&mut table);
     let whole = table.span();
     let statements = table.tables("statements");
     if statements.is_empty() {
@@ -90,6 +92,7 @@ pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<De
                 throughput,
                 statements,
                 script: None,
+                answers,
             };
             if stage.value == Stage::Pre && microbenchmark.writes() {
                 document.problem(
@@ -173,6 +176,11 @@ fn read_group(table: &mut Table<'_>) -> Option<Group> {
         ),
         _ => Some(group),
     }
+}
+
+/// What of the answers is compared, if it is set.
+fn read_answers(table: &mut Table<'_>) -> Option<Answers> {
+    table.choice("answers", &Answers::ALL).map(|answers| answers.value)
 }
 
 /// The stages; the inner `None` if the table has no `stages`.

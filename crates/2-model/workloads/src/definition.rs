@@ -8,6 +8,8 @@ pub use dbdyno_scripts::Version;
 use dbdyno_scripts::{Options, Source, SourceError, only_reads};
 use serde::{Deserialize, Serialize};
 
+use crate::answers::{Answers, undetermined};
+
 /// One microbenchmark, with its range size filled in. Complete without other definitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Microbenchmark {
@@ -26,6 +28,9 @@ pub struct Microbenchmark {
     /// The sysbench script whose `event` is the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
+    /// What of its answers is compared, if the experiment sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answers>,
 }
 
 /// A sysbench script with its options.
@@ -35,9 +40,28 @@ pub struct Script {
     pub source: Source,
     /// The options that the experiment sets.
     pub options: Options,
+    /// The schema of its data on a private server, if the experiment names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// The number of its data in the run, from 0: scripts with the same number share it.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub data: u32,
+    /// Whether another script makes its data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shares_data: bool,
+}
+
+/// Whether it is the number of the first data, for smaller files.
+const fn is_first(data: &u32) -> bool {
+    *data == 0
 }
 
 impl Script {
+    /// A script in the schema that the run chooses.
+    pub const fn new(source: Source, options: Options) -> Self {
+        Self { source, options, schema: None, data: 0, shares_data: false }
+    }
+
     /// Whether the file of a script can be read with `read`, also in sysbench's directories.
     pub fn check_file(
         path: &str,
@@ -56,6 +80,21 @@ impl Script {
 }
 
 impl Microbenchmark {
+    /// What of its answers is compared, and why not everything: because the experiment says so, or because of a part
+    /// of its SQL whose answer is not determined.
+    pub fn compared_answers(&self) -> (Answers, Option<String>) {
+        if let Some(answers) = self.answers {
+            let reason = answers.limit().map(|_| "the experiment sets `answers`".to_owned());
+            return (answers, reason);
+        }
+        let statements = self.statements.iter().map(|one| one.sql.as_str());
+        let of_script = self.script.iter().flat_map(|script| script.source.texts());
+        match statements.chain(of_script).find_map(undetermined) {
+            Some(part) => (Answers::Rows, Some(format!("its SQL has {part}"))),
+            None => (Answers::Values, None),
+        }
+    }
+
     /// Whether events delete rows without inserting others: the tables shrink while it runs.
     pub fn shrinks_tables(&self) -> bool {
         self.has("DELETE") && !self.has("INSERT")

@@ -245,6 +245,7 @@ mod tests {
     fn events(statements: Vec<Statement>, rows: u64) -> Events {
         let microbenchmark = Microbenchmark {
             script: None,
+            answers: None,
             name: "test".to_owned(),
             group: Group::Point1,
             transaction: false,

@@ -1,5 +1,6 @@
 //! Microbenchmarks as data, key distributions and row generators. No input or output.
 
+pub mod answers;
 pub mod catalog;
 pub mod decode;
 pub mod definition;

@@ -44,6 +44,11 @@ pub trait Engine: Clone + Send + 'static {
         Ok(Vec::new())
     }
 
+    /// The same system with the tables in another schema; the same one without schemas.
+    fn in_schema(&self, _schema: &str) -> Self {
+        self.clone()
+    }
+
     /// Creates a schema for this run's tables, if the system has schemas. If the run created it
     /// before, drops its tables on an existing server, and does nothing on a private one.
     fn create_schema(&self) -> Result<(), Error> {
@@ -135,6 +140,12 @@ pub trait Engine: Clone + Send + 'static {
         connection: &mut Self::Connection,
         tables: &[String],
     ) -> Result<StateSnapshot, Error>;
+
+    /// Adds the tables of another schema of the same system to a state snapshot. Figures of the whole system stay.
+    fn add_to_snapshot(&self, sum: &mut StateSnapshot, other: StateSnapshot) {
+        sum.rows += other.rows;
+        sum.data_size = sum.data_size + other.data_size;
+    }
 }
 
 /// Writes the next row to load, as `k`, `c` and `pad`, into the parameters; false if there is none.

@@ -127,6 +127,14 @@ pub trait Schemas: Dialect {
 
 /// What differs between servers in settling, reading and counting; see [`Engine`].
 pub trait State: Dialect {
+    /// The figures of state snapshots that are of the tables, and not of the whole server.
+    const FIGURES_OF_TABLES: &[&str] = &[];
+
+    /// Whether the size in state snapshots is that of the whole server.
+    fn has_size_of_server(_: &ServerAccess) -> bool {
+        false
+    }
+
     /// All tables in the schema except the marker, sorted.
     fn tables(connection: &mut Self::Connection) -> Result<Vec<String>, Error>;
 
@@ -184,6 +192,10 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
 
     fn settings_in_force(&self, names: &[String]) -> Result<Vec<ReportedSetting>, Error> {
         if names.is_empty() { Ok(Vec::new()) } else { D::settings_in_force(&self.settings, names) }
+    }
+
+    fn in_schema(&self, schema: &str) -> Self {
+        Self::new(ServerAccess { schema: schema.to_owned(), ..self.settings.clone() })
     }
 
     fn create_schema(&self) -> Result<(), Error> {
@@ -305,6 +317,19 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
         tables: &[String],
     ) -> Result<StateSnapshot, Error> {
         D::state_snapshot(connection, &self.settings, tables)
+    }
+
+    fn add_to_snapshot(&self, sum: &mut StateSnapshot, other: StateSnapshot) {
+        sum.rows += other.rows;
+        if !D::has_size_of_server(&self.settings) {
+            sum.data_size = sum.data_size + other.data_size;
+        }
+        for (name, value) in other.state {
+            let of_tables = D::FIGURES_OF_TABLES.contains(&name.as_str());
+            if let Some((_, sum)) = sum.state.iter_mut().find(|(known, _)| of_tables && *known == name) {
+                *sum += value;
+            }
+        }
     }
 }
 

@@ -479,7 +479,7 @@ function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
         let scripts = Some(ScriptTarget {
             driver: Driver::MySql,
             storage_engine: None,
-            access: Arc::default(),
+            access: vec![Arc::default()],
             connections: 1,
         });
         let (tables, calibration) = (Tables { count: 1, rows: 1 }, Calibration::NANOS);
@@ -488,7 +488,7 @@ function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
         let connection = FakeConnection::new(|_| Reaction::AnswerAfter(Duration::ZERO));
         let mut client = Client::new(connection, setup);
         let source = Source::new("my.lua", script.to_owned(), |_| None).unwrap();
-        let script = Some(Script { source, options: Options::new() });
+        let script = Some(Script::new(source, Options::new()));
         let of_catalog = Catalog::builtin().get("point-query_range=100").cloned().unwrap();
         client.prepare(&Microbenchmark { script, ..of_catalog }, 0, 1).unwrap();
         client

@@ -338,7 +338,7 @@ function thread_done() meet('end') end";
 
     fn script(text: &str) -> Microbenchmark {
         let source = Source::new("waits.lua", text.to_owned(), |_| None).unwrap();
-        let script = Some(Script { source, options: Options::new() });
+        let script = Some(Script::new(source, Options::new()));
         let of_catalog = Catalog::builtin().get("point-query_range=100").cloned().unwrap();
         Microbenchmark { script, ..of_catalog }
     }
@@ -349,7 +349,7 @@ function thread_done() meet('end') end";
         let scripts = Some(ScriptTarget {
             driver: Driver::MySql,
             storage_engine: None,
-            access: Arc::default(),
+            access: vec![Arc::default()],
             connections: count,
         });
         let tables = Tables { count: 1, rows: 1 };

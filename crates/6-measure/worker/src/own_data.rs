@@ -1,21 +1,20 @@
 //! The user's own data: setup scripts, the `prepare` of sysbench scripts, and the tables that they create.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 use std::time::Duration;
 
 use dbdyno_drivers::{Connection, Error, Params};
 use dbdyno_engines::{Engine, Table, TableCreation};
 use dbdyno_scripts::{
-    Driver, Host, IgnoredErrors, Outcome, Recorder, Rows, START_TIME, Seed, Sent, SqlError,
-    SqlErrorKind, Value, prepare, seems_to_return_rows, with_values,
+    Driver, Host, IgnoredErrors, Outcome, Rows, START_TIME, Seed, Sent, SqlError, SqlErrorKind,
+    Value, prepare, seems_to_return_rows, with_values,
 };
 use dbdyno_types::server::Protocol;
 use dbdyno_workloads::definition::Script;
 use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script};
 
 use crate::error::RequestError;
-use crate::protocol::SystemUnderTest;
+use crate::protocol::{Open, SystemUnderTest};
 use crate::script::{ScriptTarget, outcome, print, set_time, sql_error, with_fixed_time};
 
 /// Characters of a statement in messages.
@@ -94,44 +93,50 @@ fn excerpt(sql: &str) -> String {
 /// Selects the random numbers of the data; clients have their own.
 const DATA: u64 = u64::MAX;
 
-/// Runs `prepare` of each script. One that makes the same tables as another, with as many rows, uses the
-/// data of the other.
-pub(crate) fn prepare_scripts<E: Engine>(
+/// Runs `prepare` of a script, in the schema of the engine.
+pub(crate) fn prepare_script<E: Engine>(
     engine: &E,
-    connection: &mut E::Connection,
     dialect: Dialect,
     target: &ScriptTarget,
-    scripts: &[Script],
+    script: &Script,
     (seed, clients): (u64, u32),
 ) -> Result<(), RequestError> {
-    let mut made: Vec<u64> = Vec::new();
-    for script in scripts {
-        let setup = target.setup(script, 0, clients, Seed::of(&[seed, DATA]), 0);
-        if scripts.len() > 1 {
-            let mut recorded = Fingerprint::default();
-            // Data that depends on answers is made for each script.
-            if prepare(&script.source, &setup, &mut recorded).is_ok() {
-                let fingerprint = recorded.finish();
-                if made.contains(&fingerprint) {
-                    continue;
-                }
-                made.push(fingerprint);
-            }
-        }
-        let driver = target.driver;
-        let mut host = DataHost {
-            engine,
-            connection: &mut *connection,
-            dialect,
-            driver,
-            prepared: Vec::new(),
-            columns: 0,
-        };
-        set_time(host.connection, driver, START_TIME)?;
-        prepare(&script.source, &setup, &mut host)
-            .map_err(|error| format!("prepare of {}: {error}", script.source.name))?;
+    let setup = target.setup(script, 0, clients, Seed::of(&[seed, DATA]), 0);
+    let connection = &mut engine.connect_for_setup()?;
+    let driver = target.driver;
+    set_time(connection, driver, START_TIME)?;
+    let prepared = Vec::new();
+    let mut host = DataHost { engine, connection, dialect, driver, prepared, columns: 0 };
+    let made = prepare(&script.source, &setup, &mut host);
+    Ok(made.map_err(|error| format!("prepare of {}: {error}", script.source.name))?)
+}
+
+/// The codes of unknown databases and tables of MySQL, and of unknown schemas of PostgreSQL, as in the errors of
+/// scripts.
+const UNKNOWN: [&str; 3] = ["error 1049,", "error 1146,", "SQLSTATE '3F000'"];
+
+/// Adds to the error of a script which schema it uses, if it may have named another one.
+pub(crate) fn with_schema(error: RequestError, open: &Open, number: usize) -> RequestError {
+    let SystemUnderTest::Server { settings, .. } = &open.system else { return error };
+    let mut schemas = std::iter::once(&settings.schema).chain(&open.more_schemas);
+    match schemas.nth(number) {
+        Some(schema) => naming(error, schema, settings.is_private()),
+        None => error,
     }
-    Ok(())
+}
+
+fn naming(error: RequestError, schema: &str, is_private: bool) -> RequestError {
+    let message = error.to_string();
+    let is_in_it = message.contains(&format!("'{schema}."));
+    if error.lost_connection || is_in_it || !UNKNOWN.iter().any(|code| message.contains(code)) {
+        return error;
+    }
+    let whose = if is_private { "microbenchmark" } else { "candidate" };
+    format!(
+        "{message}; the tables of this script are in the schema `{schema}`: if it names another one, \
+         set that as `schema` of the {whose}"
+    )
+    .into()
 }
 
 /// Executes the statements of a `prepare` as those of setup scripts.
@@ -204,64 +209,6 @@ impl<E: Engine> Host for DataHost<'_, E> {
     }
 }
 
-/// Hashes what the statements of a `prepare` create instead of executing them: of `INSERT`, the number of
-/// rows, since values are random.
-#[derive(Default)]
-struct Fingerprint {
-    recorder: Recorder,
-    hasher: DefaultHasher,
-    /// The table that rows are inserted into, and their number.
-    table: String,
-    rows: u64,
-}
-
-fn is_insert(sql: &str) -> bool {
-    sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("insert"))
-}
-
-impl Fingerprint {
-    fn finish(&mut self) -> u64 {
-        self.rows.hash(&mut self.hasher);
-        self.hasher.finish()
-    }
-
-    fn hashed(&mut self, sent: Sent) -> Sent {
-        for statement in self.recorder.statements.drain(..) {
-            match statement.split_once("VALUES") {
-                Some((table, rows)) if is_insert(table) => {
-                    // Rows of one table are split into statements by their random size.
-                    if self.table != table {
-                        (self.rows, table).hash(&mut self.hasher);
-                        (self.rows, self.table) = (0, table.to_owned());
-                    }
-                    self.rows += 1 + rows.matches("),(").count() as u64;
-                }
-                _ => {
-                    (self.rows, &statement).hash(&mut self.hasher);
-                    (self.rows, self.table) = (0, String::new());
-                }
-            }
-        }
-        sent
-    }
-}
-
-impl Host for Fingerprint {
-    fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
-        self.recorder.prepare(sql)
-    }
-
-    fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent {
-        let sent = self.recorder.execute(statement, values);
-        self.hashed(sent)
-    }
-
-    fn query(&mut self, sql: &[u8]) -> Sent {
-        let sent = self.recorder.query(sql);
-        self.hashed(sent)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,31 +220,13 @@ mod tests {
         assert_eq!(long.chars().count(), EXCERPT + 1);
     }
 
-    fn fingerprint(statements: &[&str]) -> u64 {
-        let mut recorded = Fingerprint::default();
-        for sql in statements {
-            recorded.query(sql.as_bytes());
-        }
-        recorded.finish()
-    }
-
     #[test]
-    fn data_with_the_same_tables_and_numbers_of_rows_is_the_same() {
-        let one = fingerprint(&["CREATE TABLE a (i INT)", "INSERT INTO a VALUES (1),(2)"]);
-        for values in [&["(3),(9)"][..], &["(1)", "(2)"]] {
-            let inserts: Vec<String> =
-                values.iter().map(|rows| format!("INSERT INTO a VALUES {rows}")).collect();
-            let mut statements = vec!["CREATE TABLE a (i INT)"];
-            statements.extend(inserts.iter().map(String::as_str));
-            assert_eq!(one, fingerprint(&statements));
-        }
-        for other in [
-            fingerprint(&["CREATE TABLE b (i INT)", "INSERT INTO a VALUES (1),(2)"]),
-            fingerprint(&["CREATE TABLE a (i INT)", "INSERT INTO a VALUES (1)"]),
-            fingerprint(&["CREATE TABLE a (i INT)", "INSERT INTO b VALUES (1),(2)"]),
-            fingerprint(&["CREATE TABLE a (i INT)"]),
-        ] {
-            assert_ne!(one, other);
+    fn error_of_an_unknown_schema_names_that_of_the_script() {
+        let explained = |message: &str| naming(message.into(), "sbtest_2", true).to_string();
+        let unknown = "Table 'sbtest.q' doesn't exist (error 1146, SQLSTATE '42S02') in: SELECT 1";
+        assert!(explained(unknown).contains("are in the schema `sbtest_2`"));
+        for other in ["Table 'sbtest_2.q' doesn't exist (error 1146, SQLSTATE '42S02')", "no"] {
+            assert_eq!(explained(other), other);
         }
     }
 }

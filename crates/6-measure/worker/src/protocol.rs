@@ -72,9 +72,12 @@ pub struct Open {
     pub load_tables: bool,
     /// Whether there are other tables, created by setup scripts.
     pub own_tables: bool,
+    /// Schemas with the data of scripts, in addition to that of the system: the script with the data number 1 uses the
+    /// first.
+    pub more_schemas: Vec<String>,
     /// The setup scripts, for data that is about to be loaded.
     pub setup: Vec<SetupScript>,
-    /// The sysbench scripts, for data that is about to be loaded.
+    /// The sysbench scripts that make data which is about to be loaded, one for each number.
     pub scripts: Vec<Script>,
     /// Number of clients that scripts make their data for: the largest that is measured.
     pub script_clients: u32,

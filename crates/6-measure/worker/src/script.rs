@@ -32,7 +32,8 @@ pub struct ScriptTarget {
     pub(crate) driver: Driver,
     /// The storage engine that scripts see.
     pub(crate) storage_engine: Option<&'static str>,
-    pub(crate) access: Arc<Access>,
+    /// By the number of the data.
+    pub(crate) access: Vec<Arc<Access>>,
     pub(crate) connections: u32,
 }
 
@@ -52,20 +53,22 @@ impl ScriptTarget {
             Address::Socket(path) => ("localhost", None, Some(path.display().to_string())),
             Address::Tcp { host, port } => (host.as_str(), Some(*port), None),
         };
-        // In PostgreSQL, the schema is one of the database.
-        let database = settings.target.database.as_ref().filter(|_| driver == Driver::PostgreSql);
-        let access = Access {
+        // In PostgreSQL, the schema on an existing server is one of the database.
+        let is_in_database = driver == Driver::PostgreSql && !settings.is_private();
+        let database = settings.target.database.as_ref().filter(|_| is_in_database);
+        let schemas = std::iter::once(&settings.schema).chain(&open.more_schemas);
+        let access = schemas.map(|schema| Access {
             host: host.to_owned(),
             port,
-            socket,
+            socket: socket.clone(),
             user: settings.target.user.clone(),
-            database: database.unwrap_or(&settings.schema).to_owned(),
+            database: database.unwrap_or(schema).to_owned(),
             sends_text: settings.statements == StatementMode::Text,
-        };
+        });
         Some(Self {
             driver,
             storage_engine,
-            access: Arc::new(access),
+            access: access.map(Arc::new).collect(),
             connections: open.clients.max(open.script_clients).max(1),
         })
     }
@@ -82,7 +85,7 @@ impl ScriptTarget {
         Setup {
             driver: self.driver,
             storage_engine: self.storage_engine.map(str::to_owned),
-            access: Arc::clone(&self.access),
+            access: Arc::clone(&self.access[script.data as usize]),
             options: script.options.clone(),
             client,
             clients,

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use dbdyno_drivers::{Connection, NonBlockingConnection};
 use dbdyno_engines::sqlite::Sqlite;
-use dbdyno_engines::{Engine, InsertEngine, Table, WithServerEngine, with_server_engine};
+use dbdyno_engines::{
+    Engine, InsertEngine, SchemaRemoval, Table, WithServerEngine, with_server_engine,
+};
 use dbdyno_machine::{Calibration, CpuSet, ProcessTree, TickSource, Ticks, WithTicks, pin_process};
 use dbdyno_types::{SliceMeasured, StateSnapshot};
 use dbdyno_workloads::insert;
@@ -21,7 +23,7 @@ use crate::clients::{Clients, SlicePart};
 use crate::error::{RequestError, ServeError};
 use crate::insert::{InsertBenchmark, LocalSystem, RemoteServer, StepLink};
 use crate::meter::Meter;
-use crate::own_data::{dialect, own_table_names, prepare_scripts, run_scripts};
+use crate::own_data::{dialect, own_table_names, prepare_script, run_scripts, with_schema};
 use crate::prepared::refused_statements;
 use crate::protocol::{
     Failed, InsertStep, Open, Opened, Reading, Request, Response, SliceRequest, SystemUnderTest,
@@ -125,7 +127,9 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
 
     fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output {
         let Self { engine, monitor, open, ticks, requests, responses, .. } = self;
-        let clients = match connect::<E, D, T>(&engine, open, calibration) {
+        let others = open.more_schemas.iter().map(|schema| engine.in_schema(schema));
+        let engines: Vec<E> = std::iter::once(engine.clone()).chain(others).collect();
+        let clients = match connect::<E, D, T>(&engines, open, calibration) {
             Ok(clients) => clients,
             Err(error) => return send(responses, &failed(error)),
         };
@@ -155,7 +159,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
         let (tables, own_tables) = (tables(open), open.own_tables);
         let on_host = matches!(open.system, SystemUnderTest::Server { on_host: true, .. });
         let mut instance =
-            Instance { engine, clients, monitor, insert, tables, own_tables, ran_script: false };
+            Instance { engines, connected: 0, clients, monitor, insert, tables, own_tables, ran_script: false };
         let mut interrupted = false;
         while let Some(request) = receive::<Request>(requests)? {
             let is_slice = matches!(request, Request::Slice(_));
@@ -170,20 +174,21 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
                 request => instance.answer(request, open),
             };
             interrupted = !is_slice;
-            send(responses, &response.unwrap_or_else(failed))?;
+            send(responses, &response.unwrap_or_else(|error| failed(instance.explained(error, open))))?;
         }
         Ok(())
     }
 }
 
 fn connect<E: Engine, D: ClientDriver<E::Connection>, T: TickSource>(
-    engine: &E,
+    engines: &[E],
     open: &Open,
     calibration: Calibration,
 ) -> Result<Clients<E::Connection, D, T>, RequestError> {
     if open.create {
-        engine.create_schema()?;
+        engines.iter().try_for_each(E::create_schema)?;
     }
+    let engine = &engines[0];
     let connections = (0..open.clients)
         .map(|_| engine.connect())
         .collect::<Result<_, dbdyno_drivers::Error>>()?;
@@ -205,7 +210,10 @@ const NOT_FOR_INSERTS: &str = "the instance was not opened for the insert benchm
 
 /// An open instance.
 struct Instance<E: InsertEngine, D, T> {
-    engine: E,
+    /// With the tables in each schema; the first is that of microbenchmarks without a script.
+    engines: Vec<E>,
+    /// The number of the engine that the clients are connected to.
+    connected: usize,
     clients: Clients<E::Connection, D, T>,
     /// `None` if the server's processes are unknown.
     monitor: Option<ServerMonitor>,
@@ -236,15 +244,18 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             Request::Load => self.load(open)?,
             Request::Warm => self.warm()?,
             Request::Settle => {
-                let engine = self.engine.clone();
+                let engine = self.engines[0].clone();
                 self.clients.each(move |connection| Ok(engine.count_work(connection)?))?;
-                let engine = self.engine.clone();
-                self.administer(move |connection| Ok(engine.settle(connection)?))?;
+                self.administer(|engine, connection| Ok(engine.settle(connection)?))?;
+                for engine in &self.engines[1..] {
+                    engine.settle(&mut engine.connect_to_administer()?)?;
+                }
             }
             Request::StateSnapshot => return self.state_snapshot().map(Response::StateSnapshot),
             Request::Prepare(prepare) => {
-                self.end_script()?;
-                self.ran_script = prepare.microbenchmark.script.is_some();
+                let script = prepare.microbenchmark.script.as_ref();
+                self.end_script(script.map_or(0, |script| script.data as usize))?;
+                self.ran_script = script.is_some();
                 self.clients.prepare(*prepare)?;
             }
             Request::Slice(request) => {
@@ -255,24 +266,43 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             }
             Request::CheckStatements(microbenchmarks) => {
                 let tables = Tables { count: open.tables, rows: open.rows };
-                let refused = refused_statements(&self.engine, &microbenchmarks, tables)?;
+                let refused = refused_statements(&self.engines[0], &microbenchmarks, tables)?;
                 return Ok(Response::RefusedStatements(refused));
             }
-            Request::CheckAccess => self.engine.check_access()?,
+            Request::CheckAccess => self.engines.iter().try_for_each(E::check_access)?,
             Request::FreeStatements => {
                 self.clients.free_statements()?;
-                self.end_script()?;
+                self.end_script(0)?;
             }
-            Request::Remove => return Ok(Response::Removed(self.engine.drop_schema()?)),
+            Request::Remove => return Ok(Response::Removed(self.drop_schemas()?)),
         }
         Ok(Response::Done)
     }
 
-    /// Opens new connections after a script, whose settings and transactions end with the old ones.
-    fn end_script(&mut self) -> Result<(), RequestError> {
-        if std::mem::take(&mut self.ran_script) {
+    /// Drops the schemas that belong to this run. Reports the first that does not.
+    fn drop_schemas(&self) -> Result<SchemaRemoval, RequestError> {
+        let mut all = SchemaRemoval::Absent;
+        for engine in &self.engines {
+            match (engine.drop_schema()?, &all) {
+                (SchemaRemoval::Absent, _) | (_, SchemaRemoval::LeftAlone(_)) => {}
+                (removal, _) => all = removal,
+            }
+        }
+        Ok(all)
+    }
+
+    /// The error, with the schema that a script uses if it names another one.
+    fn explained(&self, error: RequestError, open: &Open) -> RequestError {
+        if self.ran_script { with_schema(error, open, self.connected) } else { error }
+    }
+
+    /// Opens new connections after a script, whose settings and transactions end with the old ones, or if the next
+    /// work is in another schema.
+    fn end_script(&mut self, next: usize) -> Result<(), RequestError> {
+        let is_elsewhere = std::mem::replace(&mut self.connected, next) != next;
+        if std::mem::take(&mut self.ran_script) || is_elsewhere {
             self.clients.free_statements()?;
-            let engine = self.engine.clone();
+            let engine = self.engines[next].clone();
             self.clients.each(move |connection| {
                 *connection = engine.connect()?;
                 Ok(())
@@ -349,36 +379,46 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
     /// Reads all tables: through every connection of an embedded engine, which has a cache per
     /// connection; through one of a server.
     fn warm(&self) -> Result<(), RequestError> {
-        let (engine, tables) = (self.engine.clone(), self.tables.clone());
+        let tables = self.tables.clone();
         let own_tables = self.own_tables;
-        let warm = move |connection: &mut E::Connection| -> Result<(), RequestError> {
+        let warm = move |engine: &E, connection: &mut E::Connection| -> Result<(), RequestError> {
             engine.warm(connection, &tables)?;
             if own_tables {
-                let own = own_table_names(&engine, connection, &tables)?;
+                let own = own_table_names(engine, connection, &tables)?;
                 engine.warm_own(connection, &own)?;
             }
             Ok(())
         };
-        if E::SHARES_CACHE { self.administer(warm) } else { self.clients.each(warm) }
+        if !E::SHARES_CACHE {
+            let engine = self.engines[0].clone();
+            return self.clients.each(move |connection| warm(&engine, connection));
+        }
+        for engine in &self.engines[1..] {
+            let connection = &mut engine.connect_to_administer()?;
+            let own = own_table_names(engine, connection, &[])?;
+            engine.warm_own(connection, &own)?;
+        }
+        self.administer(warm)
     }
 
-    /// Runs `task` on a connection that no setting of the server affects: of an embedded engine, that of the first
-    /// client.
+    /// Runs `task` in the first schema, on a connection that no setting of the server affects: of an embedded engine,
+    /// that of the first client.
     fn administer(
         &self,
-        task: impl FnOnce(&mut E::Connection) -> Result<(), RequestError> + Send + 'static,
+        task: impl FnOnce(&E, &mut E::Connection) -> Result<(), RequestError> + Send + 'static,
     ) -> Result<(), RequestError> {
+        let engine = self.engines[0].clone();
         match E::SHARES_CACHE {
-            true => task(&mut self.engine.connect_to_administer()?),
-            false => self.clients.first(task),
+            true => task(&engine, &mut engine.connect_to_administer()?),
+            false => self.clients.first(move |connection| task(&engine, connection)),
         }
     }
 
     fn load(&self, open: &Open) -> Result<(), RequestError> {
         for (number, table) in (0..).zip(&self.tables) {
             let mut rows = Rows::of_table(open.seed, number, open.rows);
-            let (engine, table) = (self.engine.clone(), table.clone());
-            self.administer(move |connection| {
+            let table = table.clone();
+            self.administer(move |engine, connection| {
                 let mut row = Row::default();
                 let mut next = |params: &mut dbdyno_drivers::Params| {
                     let more = rows.next_into(&mut row);
@@ -397,29 +437,38 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         if open.setup.is_empty() && open.scripts.is_empty() {
             return Ok(());
         }
-        let connection = &mut self.engine.connect_for_setup()?;
         let dialect = dialect(&open.system);
-        run_scripts(&self.engine, connection, dialect, &open.setup)?;
-        if let Some(target) = ScriptTarget::of(open) {
+        let first = &self.engines[0];
+        run_scripts(first, &mut first.connect_for_setup()?, dialect, &open.setup)?;
+        let Some(target) = ScriptTarget::of(open) else { return Ok(()) };
+        for script in &open.scripts {
+            let number = script.data as usize;
             let seed = (open.seed, open.script_clients);
-            prepare_scripts(&self.engine, connection, dialect, &target, &open.scripts, seed)?;
+            let made = prepare_script(&self.engines[number], dialect, &target, script, seed);
+            made.map_err(|error| with_schema(error, open, number))?;
         }
         Ok(())
     }
 
     fn state_snapshot(&self) -> Result<StateSnapshot, RequestError> {
-        let (engine, tables) = (self.engine.clone(), self.tables.clone());
+        let tables = self.tables.clone();
         let own_tables = self.own_tables;
         let (sender, receiver) = channel();
-        self.administer(move |connection| {
+        self.administer(move |engine, connection| {
             let mut names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
             if own_tables {
-                names.extend(own_table_names(&engine, connection, &tables)?);
+                names.extend(own_table_names(engine, connection, &tables)?);
             }
             let state_snapshot = engine.state_snapshot(connection, &names)?;
             Ok(sender.send(state_snapshot).map_err(|error| error.to_string())?)
         })?;
-        Ok(receiver.recv().map_err(|error| error.to_string())?)
+        let mut snapshot = receiver.recv().map_err(|error| error.to_string())?;
+        for engine in &self.engines[1..] {
+            let connection = &mut engine.connect_to_administer()?;
+            let names = own_table_names(engine, connection, &[])?;
+            engine.add_to_snapshot(&mut snapshot, engine.state_snapshot(connection, &names)?);
+        }
+        Ok(snapshot)
     }
 }
 

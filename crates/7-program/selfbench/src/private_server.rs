@@ -169,6 +169,7 @@ impl PrivateServer {
             tables: self.shape.tables,
             load_tables: true,
             own_tables: false,
+            more_schemas: Vec::new(),
             setup: Vec::new(),
             scripts: Vec::new(),
             script_clients: clients,

@@ -48,6 +48,28 @@ fn script_is_part_of_the_experiment() {
 }
 
 #[test]
+fn schemas_are_those_of_sysbench_unless_they_are_named() {
+    let with = |lines: &str| experiment(&format!("script = 'good.lua'\n{lines}"), SERVER);
+    let mut workload = with("").unwrap().workload;
+    assert_eq!(workload.private_schemas(), ["sbtest"]);
+    assert_eq!(with("schema = 'shop'").unwrap().workload.private_schemas(), ["shop"]);
+    let another = |data, schema: Option<&str>| {
+        let mut one = workload.microbenchmarks[0].clone();
+        let script = one.script.as_mut().unwrap();
+        (script.data, script.schema) = (data, schema.map(str::to_owned));
+        one
+    };
+    let others = [another(1, None), another(2, Some("shop")), another(2, Some("shop"))];
+    workload.microbenchmarks.extend(others);
+    assert_eq!(workload.private_schemas(), ["sbtest", "sbtest_data2", "shop"]);
+    assert_eq!(workload.existing_schemas("a"), ["a", "a_data2", "a_data3"]);
+    for wrong in ["Shop", "1shop", "mysql", "pg_shop", ""] {
+        let problems = problems(&format!("script = 'good.lua'\nschema = '{wrong}'"), SERVER);
+        assert!(problems.contains("cannot be the name of a schema"), "{problems}");
+    }
+}
+
+#[test]
 fn versions_have_different_options() {
     let zipfian =
         "script = 'good.lua'\noptions = { rand-type = 'zipfian', rand-zipfian-exp = 1.1 }";

@@ -218,22 +218,22 @@ fn invalid_schemas_are_reported() {
     schema = 'pg_mine'
              ^^^^^^^^^ dbdyno creates its own schema: choose an unused name
     ");
-    assert_problems!(schema(&"s".repeat(56)), @r"
-    7:10 schema name `ssssssssssssssssssssssssssssssssssssssssssssssssssssssss` is too long
-    schema = 'ssssssssssssssssssssssssssssssssssssssssssssssssssssssss'
-             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ set `schema` to one of at most 55 characters
+    assert_problems!(schema(&"s".repeat(48)), @r"
+    7:10 schema name `ssssssssssssssssssssssssssssssssssssssssssssssss` is too long
+    schema = 'ssssssssssssssssssssssssssssssssssssssssssssssss'
+             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ set `schema` to one of at most 47 characters
     ");
-    assert_eq!(schema(&"s".repeat(55)), "none");
-    let name = "n".repeat(49);
+    assert_eq!(schema(&"s".repeat(47)), "none");
+    let name = "n".repeat(41);
     assert_problems!(
         shown(&format!(
             "name = 'x'\nbaseline = '{name}'\n[[candidate]]\nname = '{name}'\n\
              system = 'postgresql'\nurl = 'postgres://me@h'"
         )),
         @r"
-        3:1 schema name `dbdyno_nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn` is too long
+        3:1 schema name `dbdyno_nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn` is too long
         [[candidate]]
-        ^^^^^^^^^^^^^ set `schema` to one of at most 55 characters
+        ^^^^^^^^^^^^^ set `schema` to one of at most 47 characters
         "
     );
 }

@@ -6,7 +6,7 @@ use dbdyno_scripts::{
     Version, check_option, inspect,
 };
 
-use super::{Decoded, ReadFile, full_name, read_group, read_name, read_stages};
+use super::{Decoded, ReadFile, full_name, read_answers, read_group, read_name, read_stages};
 use crate::definition::{Microbenchmark, Script, Stage, Throughput};
 
 /// Decodes one table. Returns `None` if it has problems; they are reported to its document.
@@ -17,6 +17,8 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
     let name = read_name(&mut table);
     let group = read_group(&mut table);
     let stages = read_stages(&mut table);
+    let answers = read_answers(&mut table);
+    let schema = read_schema(&mut table);
     let version = table.choice("sysbench", &Version::ALL).map(|version| version.value);
     for key in ["statements", "ranges", "transaction", "throughput"] {
         table.refuse(
@@ -60,12 +62,45 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
             transaction: false,
             throughput: Throughput::default(),
             statements: Vec::new(),
-            script: Some(Script { source: source.clone(), options: options.clone() }),
+            script: Some(Script {
+                schema: schema.map(str::to_owned),
+                ..Script::new(source.clone(), options.clone())
+            }),
+            answers,
         })
         .collect();
     let name = name.map(str::to_owned);
     (document.problem_count() == problems_before).then_some(Decoded { name, microbenchmarks })
 }
+
+/// The name of the schema for its data, if it is set. It needs no quotes on any server.
+fn read_schema<'d>(table: &mut Table<'d>) -> Option<&'d str> {
+    const LONGEST: usize = 63;
+    let schema = table.string("schema")?;
+    let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let starts_well = !schema.value.starts_with(|c: char| c.is_ascii_digit());
+    let is_own = RESERVED.contains(&schema.value) || schema.value.starts_with("pg_");
+    let fits = (1..=LONGEST).contains(&schema.value.len());
+    if fits && starts_well && !is_own && schema.value.chars().all(valid) {
+        return Some(schema.value);
+    }
+    let message = format!("`{}` cannot be the name of a schema", schema.value);
+    let help = "names have lowercase letters, digits and _, do not start with a digit, and are not those of the server";
+    table.reject(schema.span, message, help)
+}
+
+/// Names of databases that servers have.
+const RESERVED: [&str; 9] = [
+    "information_schema",
+    "mysql",
+    "performance_schema",
+    "sys",
+    "postgres",
+    "template0",
+    "template1",
+    "public",
+    "dbdyno",
+];
 
 fn read_source(table: &Table<'_>, path: Spanned<&str>, files: ReadFile<'_>) -> Option<Source> {
     let refuse = |message: String, help: &str| table.reject(path.span, message, help);

@@ -16,6 +16,10 @@ use crate::{Table, column, failed};
 const NO_SUCH_INDEX: i32 = 1176;
 
 impl State for MySqlDialect {
+    fn has_size_of_server(settings: &ServerAccess) -> bool {
+        settings.engine == Some(StorageEngine::MyRocks) && settings.is_private()
+    }
+
     fn tables(connection: &mut MySqlConnection) -> Result<Vec<String>, Error> {
         column(
             connection,
@@ -95,9 +99,9 @@ impl State for MySqlDialect {
             Err(error) if !private && !error.kind.is_fatal() => Vec::new(),
             figures => figures?,
         };
-        let data_size = match engine {
-            Some(StorageEngine::MyRocks) if private => rocksdb::data_size(connection)?,
-            _ => data_size(connection)?,
+        let data_size = match Self::has_size_of_server(settings) {
+            true => rocksdb::data_size(connection)?,
+            false => data_size(connection)?,
         };
         Ok(StateSnapshot { rows, data_size, state })
     }

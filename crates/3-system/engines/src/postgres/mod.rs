@@ -46,6 +46,11 @@ impl Dialect for PostgresDialect {
         }
         let mut connection = PostgresConnection::connect(&target, *statements)?;
         session::set_up(&mut connection, purpose)?;
+        // Scripts may write `DATABASE.table`, with the name of the database as that of a schema. One with the name of
+        // the user would be searched first.
+        if settings.is_private() && purpose == Purpose::SetUp && target.user != *schema {
+            connection.run(&format!("CREATE SCHEMA IF NOT EXISTS {}", quoted_name(schema)))?;
+        }
         if !settings.is_private() {
             connection.run(&format!("SET search_path TO {}", quoted_name(schema)))?;
         }

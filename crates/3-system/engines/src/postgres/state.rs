@@ -21,6 +21,8 @@ const MAY_CHECKPOINT: &str = "SELECT own.rolsuper OR EXISTS (SELECT FROM pg_role
     FROM pg_roles own WHERE own.rolname = current_user";
 
 impl State for PostgresDialect {
+    const FIGURES_OF_TABLES: &[&str] = &["pages", "index_pages", "visible_pages", "dead_rows"];
+
     /// Partitions are included.
     fn tables(connection: &mut PostgresConnection) -> Result<Vec<String>, Error> {
         column(

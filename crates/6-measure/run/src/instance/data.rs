@@ -101,8 +101,8 @@ fn report_loading(context: &RunContext<'_>, candidate: &ResolvedCandidate, progr
             workload.setup.iter().map(|script| script.origin.as_str()).collect();
         format!("running {}", scripts.join(", "))
     });
-    let mut names: Vec<&str> = workload.scripts().map(|one| one.source.name.as_str()).collect();
-    names.dedup();
+    let scripts = workload.data_scripts();
+    let names: Vec<&str> = scripts.map(|one| one.source.name.as_str()).collect();
     let prepare = (!names.is_empty()).then(|| format!("running prepare of {}", names.join(", ")));
     let doing: Vec<String> = [load, setup, prepare].into_iter().flatten().collect();
     let doing = if doing.is_empty() { "preparing".to_owned() } else { doing.join(", then ") };

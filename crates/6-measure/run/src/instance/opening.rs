@@ -16,9 +16,6 @@ use crate::instance::data::DataLocation;
 use crate::instance::{Instance, monitor_on_host, server_failed};
 use crate::record::settings;
 
-/// The schema of dbdyno's tables on a private server.
-const SCHEMA: &str = "dbdyno";
-
 /// The environment variable in which a worker gets the password of a server on another host.
 const PASSWORD: &str = "DBDYNO_PASSWORD";
 
@@ -62,9 +59,10 @@ impl Instance {
             tables: experiment.workload.tables,
             load_tables: experiment.workload.uses_sbtest_tables(),
             own_tables: experiment.workload.has_own_tables(),
+            more_schemas: self.schemas(context).split_off(1),
             setup: if create { experiment.workload.setup.clone() } else { Vec::new() },
             scripts: if create {
-                experiment.workload.scripts().cloned().collect()
+                experiment.workload.data_scripts().cloned().collect()
             } else {
                 Vec::new()
             },
@@ -91,6 +89,15 @@ impl Instance {
         Ok(())
     }
 
+    /// The schemas with its data; the first one has dbdyno's tables.
+    fn schemas(&self, context: &RunContext<'_>) -> Vec<String> {
+        let workload = &context.experiment.workload;
+        match &self.candidate.deployment {
+            Deployment::Existing(server) => workload.existing_schemas(&server.schema),
+            Deployment::Private(_) | Deployment::Library(_) => workload.private_schemas(),
+        }
+    }
+
     fn system_under_test(&self, context: &RunContext<'_>) -> SystemUnderTest {
         match (&self.candidate.spec.system, &self.candidate.deployment, &self.server) {
             (System::Sqlite { config, .. }, Deployment::Library(build), _) => {
@@ -110,7 +117,7 @@ impl Instance {
                         system,
                         engine: plan.engine(),
                         target: server.target(),
-                        schema: SCHEMA.to_owned(),
+                        schema: self.schemas(context).remove(0),
                         statements,
                         owner: None,
                     },

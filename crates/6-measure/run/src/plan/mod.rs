@@ -3,6 +3,7 @@
 pub(crate) mod cases;
 pub(crate) mod disk_space;
 pub(crate) mod elapsed;
+pub(crate) mod script_data;
 pub(crate) mod stopping_rule;
 
 use dbdyno_spec::experiment::{Candidate, Experiment};

@@ -29,6 +29,7 @@ use crate::measure::checks::with_lines;
 use crate::options::Options;
 use crate::plan::RunPlan;
 use crate::plan::elapsed::TimeEstimate;
+use crate::plan::script_data;
 use crate::record::{Phase, Recorder, candidate_record};
 use crate::session::extension::Extension;
 use crate::session::progress::{Outcome, RunEvent};
@@ -54,6 +55,9 @@ pub fn start_run(
             "replacing the run in {directory}, which measured nothing"
         )));
     }
+    let mut experiment = experiment.clone();
+    script_data::assign(&mut experiment, &options.cancel, options.progress)?;
+    let experiment = &experiment;
     let results = RunWriter::create(directory, &start::new_run(experiment, experiment_text))?;
     register(&results);
     tracing::info!(directory = %directory.display(), "started a run");

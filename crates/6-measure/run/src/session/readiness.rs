@@ -367,6 +367,7 @@ fn check(
         tables: experiment.workload.tables,
         load_tables: false,
         own_tables: false,
+        more_schemas: experiment.workload.existing_schemas(&server.schema).split_off(1),
         scripts: Vec::new(),
         script_clients: 0,
         setup: Vec::new(),

@@ -292,7 +292,7 @@ pub(crate) fn remove_data(
         let cpus = chosen_cpus(experiment);
         let context = RunContext::new(experiment, Some(run), directory, worker, cpus);
         for one in on_existing_servers(experiment) {
-            let (candidate, schema) = (one.name.clone(), describe_schema(&one));
+            let (candidate, schema) = (one.name.clone(), describe_schemas(&one, experiment));
             match remove_schema(&context, one) {
                 Ok(SchemaRemoval::LeftAlone(reason)) => cleaned.left_alone.push(reason),
                 Ok(SchemaRemoval::Dropped) => cleaned.schemas.extend(schema),
@@ -313,10 +313,11 @@ pub(crate) fn remove_data(
     Ok(cleaned)
 }
 
-/// The schema of a candidate and its server; `None` if it is on no existing server.
-fn describe_schema(candidate: &ResolvedCandidate) -> Option<String> {
+/// The schemas of a candidate and their server; `None` if it is on no existing server.
+fn describe_schemas(candidate: &ResolvedCandidate, experiment: &Experiment) -> Option<String> {
     let Deployment::Existing(server) = &candidate.deployment else { return None };
-    Some(format!("{} at {}", server.schema, server.target.address))
+    let schemas = experiment.workload.existing_schemas(&server.schema).join(", ");
+    Some(format!("{schemas} at {}", server.target.address))
 }
 
 /// Removes a run's schemas from existing servers. Returns the outcome for each candidate.

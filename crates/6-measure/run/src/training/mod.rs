@@ -29,6 +29,7 @@ use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, data};
 use crate::options::WorkerProgram;
+use crate::plan::script_data;
 use crate::session::progress::{Progress, RunEvent};
 use crate::training::sampling::{ProcessSamples, SamplingError};
 
@@ -177,11 +178,12 @@ impl PgoTrainer<'_> {
 
     /// The experiment with the training's microbenchmarks, whose tables are loaded, and at most
     /// [`MAX_ROWS`] rows.
-    fn training_experiment(&self, training: &Training) -> Experiment {
+    fn training_experiment(&self, training: &Training) -> Result<Experiment, RunError> {
         let mut experiment = self.experiment.clone();
         experiment.workload.microbenchmarks.clone_from(&training.microbenchmarks);
         experiment.workload.rows = experiment.workload.rows.min(MAX_ROWS);
-        experiment
+        script_data::assign(&mut experiment, self.cancel, self.progress)?;
+        Ok(experiment)
     }
 
     /// What the profile depends on in addition to the build. `how` distinguishes ways to collect
@@ -222,7 +224,7 @@ impl PgoTrainer<'_> {
     ) -> Result<T, RunError> {
         let TrainingTarget { candidate, training, build } = *target;
         let environment = counting.environment.clone();
-        let experiment = self.training_experiment(training);
+        let experiment = self.training_experiment(training)?;
         let deployment = match &candidate.system {
             System::Private(_) => {
                 let program = Some(build.artifact.as_path());

@@ -105,6 +105,30 @@ function event()
 end
 "#;
 
+/// A script whose `prepare` reads an answer. Its rows cannot be inserted twice.
+const READS: &str = r#"
+sysbench.cmdline.options = { range = {'Rows of an event', 1} }
+function prepare()
+   local con = sysbench.sql.driver():connect()
+   local rs = con:query("SELECT table_name FROM information_schema.tables WHERE table_name = 'reads'")
+   if rs.nrows == 0 then con:query('CREATE TABLE reads (id INTEGER PRIMARY KEY)') end
+   con:query('INSERT INTO reads VALUES (1), (2), (3)')
+end
+function thread_init() con = sysbench.sql.driver():connect() end
+function event() con:query('SELECT id FROM reads WHERE id <= ' .. sysbench.opt.range) end
+"#;
+
+/// A script that names its schema.
+const QUALIFIED: &str = r#"
+function prepare()
+   local con = sysbench.sql.driver():connect()
+   con:query('CREATE TABLE shop.q (id INTEGER PRIMARY KEY)')
+   con:query('INSERT INTO shop.q VALUES (1)')
+end
+function thread_init() con = sysbench.sql.driver():connect() end
+function event() con:query('SELECT id FROM shop.q WHERE id = 1') end
+"#;
+
 pub fn experiment(clients: &str, microbenchmarks: &str, candidates: &[(&str, &str)]) -> String {
     let mut text = format!(
         "name = \"scripts\"\nbaseline = \"{}\"\ncontrol = false\n\n[workload]\nrows = 1000\nclients = {clients}\n\
@@ -119,10 +143,13 @@ pub fn experiment(clients: &str, microbenchmarks: &str, candidates: &[(&str, &st
     text
 }
 
+/// Scripts of one family share data; others have schemas of their own.
 #[test]
 fn scripts_run_on_several_systems_with_several_clients() {
     let test = TestDir::new();
-    std::fs::write(test.path().join("bank.lua"), BANK).unwrap();
+    for (name, text) in [("bank", BANK), ("reads", READS), ("qualified", QUALIFIED)] {
+        std::fs::write(test.path().join(format!("{name}.lua")), text).unwrap();
+    }
     let microbenchmarks = r#"
 [[microbenchmark]]
 name = "bank"
@@ -134,14 +161,33 @@ name = "transactions"
 script = "oltp_read_write.lua"
 sysbench = "1.0"
 options = { tables = 2, table-size = 300, rand-type = "uniform" }
+
+[[microbenchmark]]
+name = "points"
+script = "oltp_point_select.lua"
+options = { tables = 2, table-size = 300 }
+
+[[microbenchmark]]
+name = "reads-1"
+script = "reads.lua"
+
+[[microbenchmark]]
+name = "reads-2"
+script = "reads.lua"
+options = { range = 2 }
+
+[[microbenchmark]]
+name = "qualified"
+script = "qualified.lua"
+schema = "shop"
 "#;
     let text = experiment("3", microbenchmarks, &[INNODB, POSTGRES]);
     let out = test.out();
     finish(test.text_command(&text, &out, &[]))
         .assert_code(0)
-        .assert_prints("running prepare of bank.lua, oltp_read_write.lua");
+        .assert_prints("running prepare of bank.lua, oltp_read_write.lua, reads.lua, qualified.lua");
     let relative = read_csv(&out.join("relative.csv"));
-    assert_eq!(relative.len(), 1 + 2, "{relative:?}");
+    assert_eq!(relative.len(), 1 + 6, "{relative:?}");
     assert!(relative[1..].iter().all(|row| row[13] == "0"), "{relative:?}");
     let run = Connection::open(out.join("run.sqlite")).unwrap();
     let count = |sql: &str| run.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();

@@ -187,7 +187,8 @@ fn microbenchmark(name: &str) -> anyhow::Result<Microbenchmark> {
         transaction: false,
         throughput: Throughput::default(),
         statements: Vec::new(),
-        script: Some(Script { source, options }),
+        script: Some(Script::new(source, options)),
+        answers: None,
     })
 }
 

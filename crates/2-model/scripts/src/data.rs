@@ -1,0 +1,274 @@
+//! What data a script's `prepare` makes: scripts with equal data share one copy of it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::client::{Setup, prepare};
+use crate::host::{
+    Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value, seems_to_return_rows,
+};
+use crate::source::Source;
+
+/// What `prepare` makes. Only keys of one process can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DataKey {
+    /// No statement: the script uses tables that others make.
+    Nothing,
+    Of(u64),
+}
+
+/// Finds what the `prepare` of a script makes, with each of these setups, without a database.
+///
+/// Two scripts have the same key if they send the same statements, and of `INSERT` as many rows: values are random.
+/// Queries have no rows at first; if there are any, they have one row the second time, so that scripts have the same
+/// key only if they go the same way in both cases. A script that fails both times has the key of its text and options.
+/// `cancelled` ends it early, with any key.
+pub fn data_key(source: &Source, setups: &[Setup], cancelled: &dyn Fn() -> bool) -> DataKey {
+    let mut hasher = DefaultHasher::new();
+    let mut sends = false;
+    for setup in setups {
+        let none = Recording::of(source, setup, Answers::NoRows, cancelled);
+        let one =
+            none.queries.then(|| Recording::of(source, setup, Answers::OneRow, cancelled));
+        if none.failed && one.as_ref().is_none_or(|one| one.failed) {
+            let modules: Vec<&str> = source.modules.iter().map(|one| one.text.as_str()).collect();
+            let options = format!("{:?} {:?}", setup.options, source.version);
+            (&source.text, modules, options).hash(&mut hasher);
+            sends = true;
+        }
+        for recording in std::iter::once(none).chain(one) {
+            sends |= recording.sends;
+            (recording.failed, recording.fingerprint).hash(&mut hasher);
+        }
+    }
+    if sends { DataKey::Of(hasher.finish()) } else { DataKey::Nothing }
+}
+
+/// What queries return while nothing is executed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    NoRows,
+    OneRow,
+}
+
+/// Columns of the row that queries return.
+const COLUMNS: usize = 16;
+
+/// Queries without another statement between them, after which a script is taken to wait for an answer.
+const MOST_QUERIES: u32 = 1000;
+
+struct Recording {
+    fingerprint: u64,
+    sends: bool,
+    queries: bool,
+    failed: bool,
+}
+
+impl Recording {
+    fn of(
+        source: &Source,
+        setup: &Setup,
+        answers: Answers,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Self {
+        let mut recorder = DataRecorder {
+            answers,
+            cancelled,
+            fingerprint: Fingerprint::default(),
+            prepared: Recorder::default(),
+            row: false,
+            queries: false,
+            queries_in_a_row: 0,
+        };
+        let failed = prepare(source, setup, &mut recorder).is_err();
+        let DataRecorder { queries, mut fingerprint, .. } = recorder;
+        let sends = queries || fingerprint.is_used;
+        Self { fingerprint: fingerprint.finish(), sends, queries, failed }
+    }
+}
+
+/// Executes nothing, and hashes the statements.
+struct DataRecorder<'a> {
+    answers: Answers,
+    cancelled: &'a dyn Fn() -> bool,
+    fingerprint: Fingerprint,
+    prepared: Recorder,
+    /// Whether the last query has a row that was not taken.
+    row: bool,
+    queries: bool,
+    queries_in_a_row: u32,
+}
+
+impl DataRecorder<'_> {
+    fn send(&mut self, sql: &str) -> Sent {
+        self.fingerprint.add(sql);
+        let is_query = seems_to_return_rows(sql.as_bytes());
+        self.queries |= is_query;
+        self.queries_in_a_row = if is_query { self.queries_in_a_row + 1 } else { 0 };
+        if (self.cancelled)() || self.queries_in_a_row > MOST_QUERIES {
+            return Sent::Done(Err(SqlError {
+                number: 0,
+                state: String::new(),
+                message: "nothing is executed".to_owned(),
+                kind: SqlErrorKind::Lost,
+            }));
+        }
+        self.row = is_query && self.answers == Answers::OneRow;
+        Sent::Done(Ok(Outcome { has_rows: is_query, rows: self.row.into() }))
+    }
+}
+
+impl Host for DataRecorder<'_> {
+    fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
+        self.prepared.prepare(sql)
+    }
+
+    fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent {
+        // It records the statement with its values, and always succeeds.
+        let _ = self.prepared.execute(statement, values);
+        let sql = self.prepared.statements.pop().unwrap_or_default();
+        self.send(&sql)
+    }
+
+    fn query(&mut self, sql: &[u8]) -> Sent {
+        self.send(&String::from_utf8_lossy(sql))
+    }
+
+    fn take_rows(&mut self) -> Rows {
+        let row = vec![Some(b"1".to_vec()); COLUMNS];
+        if std::mem::take(&mut self.row) { vec![row] } else { Rows::new() }
+    }
+}
+
+fn is_insert(sql: &str) -> bool {
+    sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("insert"))
+}
+
+/// The hash of what statements create: of `INSERT`, the number of rows.
+#[derive(Default)]
+struct Fingerprint {
+    hasher: DefaultHasher,
+    is_used: bool,
+    /// The table that rows are inserted into, and their number.
+    table: String,
+    rows: u64,
+}
+
+impl Fingerprint {
+    fn add(&mut self, statement: &str) {
+        self.is_used = true;
+        match statement.split_once("VALUES") {
+            Some((table, rows)) if is_insert(table) => {
+                // Rows of one table are split into statements by their random size.
+                if self.table != table {
+                    (self.rows, table).hash(&mut self.hasher);
+                    (self.rows, self.table) = (0, table.to_owned());
+                }
+                self.rows += 1 + rows.matches("),(").count() as u64;
+            }
+            _ => {
+                (self.rows, statement).hash(&mut self.hasher);
+                (self.rows, self.table) = (0, String::new());
+            }
+        }
+    }
+
+    fn finish(&mut self) -> u64 {
+        self.rows.hash(&mut self.hasher);
+        self.hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::host::Driver;
+    use crate::options::Options;
+    use crate::random::{Seed, UniquePosition};
+
+    fn key(prepare: &str) -> DataKey {
+        key_with(prepare, 1)
+    }
+
+    fn key_with(prepare: &str, clients: u32) -> DataKey {
+        let text = format!(
+            "function prepare() con = sysbench.sql.driver():connect() {prepare} end\n\
+             function event() end"
+        );
+        let source = Source::new("a.lua", text, |_| None).unwrap();
+        let setup = Setup {
+            driver: Driver::MySql,
+            storage_engine: None,
+            access: Arc::default(),
+            options: Options::new(),
+            client: 0,
+            clients,
+            seed: Seed::of(&[1]),
+            unique: UniquePosition::default(),
+            time_limit: Setup::TIME_LIMIT,
+        };
+        data_key(&source, &[setup], &|| false)
+    }
+
+    fn inserts(statements: &[&str]) -> DataKey {
+        let queries = statements.iter().map(|sql| format!("con:query('{sql}') "));
+        key(&queries.collect::<String>())
+    }
+
+    #[test]
+    fn data_with_the_same_tables_and_numbers_of_rows_is_the_same() {
+        let create = "CREATE TABLE a (i INT)";
+        let one = inserts(&[create, "INSERT INTO a VALUES (1),(2)"]);
+        assert_eq!(one, inserts(&[create, "INSERT INTO a VALUES (3),(9)"]));
+        assert_eq!(one, inserts(&[create, "INSERT INTO a VALUES (1)", "INSERT INTO a VALUES (2)"]));
+        for other in [
+            inserts(&["CREATE TABLE b (i INT)", "INSERT INTO a VALUES (1),(2)"]),
+            inserts(&[create, "INSERT INTO a VALUES (1)"]),
+            inserts(&[create, "INSERT INTO b VALUES (1),(2)"]),
+            inserts(&[create]),
+        ] {
+            assert_ne!(one, other);
+        }
+        assert_eq!(key(""), DataKey::Nothing);
+    }
+
+    #[test]
+    fn prepare_that_reads_answers_is_compared_in_both_cases() {
+        let reads = |then: &str| {
+            key(&format!(
+                "local rs = con:query('SHOW VARIABLES')
+                 con:query('CREATE TABLE a (i INT)')
+                 if rs.nrows > 0 then {then} end"
+            ))
+        };
+        let index = "con:query('CREATE INDEX i ON a (i)')";
+        assert_eq!(reads(index), reads(&format!("{index} -- other text")));
+        assert_ne!(reads(index), reads("con:query('CREATE INDEX j ON a (i)')"));
+        let row = |name: &str| {
+            key(&format!(
+                "local value = con:query_row('SELECT 1') con:query('CREATE TABLE {name}' .. value)"
+            ))
+        };
+        assert_eq!(row("a"), row("a"));
+        assert_ne!(row("a"), row("b"));
+    }
+
+    #[test]
+    fn prepare_that_needs_the_rows_it_wrote_has_the_key_of_its_text() {
+        let needs = |rows: &str| {
+            key(&format!(
+                "con:query('CREATE TABLE a (i INT)')
+                 assert(con:query_row('SELECT COUNT(*) FROM a') == '{rows}')"
+            ))
+        };
+        assert_eq!(needs("20"), needs("20"));
+        assert_ne!(needs("20"), needs("30"));
+    }
+
+    #[test]
+    fn prepare_that_waits_for_a_row_ends() {
+        let waits = "repeat local rs = con:query('SELECT 1 FROM done') until rs.nrows == 2";
+        assert_eq!(key_with(waits, 3), key_with(waits, 3));
+    }
+}
