@@ -160,7 +160,7 @@ impl StartedFrom {
 }
 
 /// One microbenchmark of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MicrobenchmarkRecord {
     /// The published name.
     pub name: String,
@@ -174,6 +174,12 @@ pub struct MicrobenchmarkRecord {
     pub rows_read_per_statement: Option<u64>,
     /// Whether it changes data.
     pub writes: bool,
+    /// The sysbench script with its options; `None` if it is not a script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// What is compared between answers, and why not everything; `None` for everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<String>,
 }
 
 /// A candidate's role.
@@ -472,10 +478,13 @@ pub enum FailureKind {
     /// After a loss its data differs from the others': not a failure, but its answers are not
     /// compared from then on.
     Differs,
+    /// Equal instances gave other values: not a failure, but only numbers of rows are compared from then on.
+    Undetermined,
 }
 
 impl FailureKind {
-    const ALL: [Self; 4] = [Self::Wrong, Self::Ended, Self::Lost, Self::Differs];
+    const ALL: [Self; 5] =
+        [Self::Wrong, Self::Ended, Self::Lost, Self::Differs, Self::Undetermined];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -483,6 +492,7 @@ impl FailureKind {
             Self::Ended => "ended",
             Self::Lost => "lost",
             Self::Differs => "differs",
+            Self::Undetermined => "undetermined",
         }
     }
 
@@ -512,7 +522,7 @@ impl FailureRecord {
         match self.kind {
             FailureKind::Wrong => true,
             FailureKind::Ended => !self.recovered,
-            FailureKind::Lost | FailureKind::Differs => false,
+            FailureKind::Lost | FailureKind::Differs | FailureKind::Undetermined => false,
         }
     }
 }

@@ -110,7 +110,8 @@ CREATE TABLE failure (
     microbenchmark INTEGER REFERENCES microbenchmark,
     kind TEXT NOT NULL,              -- wrong: wrong results; ended: the worker or database
                                      -- terminated; lost: a connection or server was lost and
-                                     -- replaced; differs: its data differs since a loss
+                                     -- replaced; differs: its data differs since a loss;
+                                     -- undetermined: equal instances gave other values
     at TEXT NOT NULL,
     reason TEXT NOT NULL
 );

@@ -1,11 +1,16 @@
-//! What data a script's `prepare` makes: scripts with equal data share one copy of it.
+//! What a script sends, without a database: the data that its `prepare` makes, and the statements of its events.
 
+use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::client::{Setup, prepare};
+use crate::calls::Progress;
+use crate::client::{Client, Setup, prepare};
 use crate::host::{
-    Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value, seems_to_return_rows,
+    Driver, Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,
+    seems_to_return_rows,
 };
+use crate::inspect;
+use crate::options::Options;
 use crate::source::Source;
 
 /// What `prepare` makes. Only keys of one process can be compared.
@@ -27,8 +32,7 @@ pub fn data_key(source: &Source, setups: &[Setup], cancelled: &dyn Fn() -> bool)
     let mut sends = false;
     for setup in setups {
         let none = Recording::of(source, setup, Answers::NoRows, cancelled);
-        let one =
-            none.queries.then(|| Recording::of(source, setup, Answers::OneRow, cancelled));
+        let one = none.queries.then(|| Recording::of(source, setup, Answers::OneRow, cancelled));
         if none.failed && one.as_ref().is_none_or(|one| one.failed) {
             let modules: Vec<&str> = source.modules.iter().map(|one| one.text.as_str()).collect();
             let options = format!("{:?} {:?}", setup.options, source.version);
@@ -64,33 +68,69 @@ struct Recording {
 }
 
 impl Recording {
-    fn of(
-        source: &Source,
-        setup: &Setup,
-        answers: Answers,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Self {
-        let mut recorder = DataRecorder {
-            answers,
-            cancelled,
-            fingerprint: Fingerprint::default(),
-            prepared: Recorder::default(),
-            row: false,
-            queries: false,
-            queries_in_a_row: 0,
-        };
+    fn of(source: &Source, setup: &Setup, answers: Answers, cancelled: &dyn Fn() -> bool) -> Self {
+        let mut fingerprint = Fingerprint::default();
+        let mut add = |sql: &str| fingerprint.add(sql);
+        let mut recorder = AnsweringRecorder::new(answers, cancelled, &mut add);
         let failed = prepare(source, setup, &mut recorder).is_err();
-        let DataRecorder { queries, mut fingerprint, .. } = recorder;
-        let sends = queries || fingerprint.is_used;
-        Self { fingerprint: fingerprint.finish(), sends, queries, failed }
+        let queries = recorder.queries;
+        Self { sends: fingerprint.is_used, fingerprint: fingerprint.finish(), queries, failed }
     }
 }
 
-/// Executes nothing, and hashes the statements.
-struct DataRecorder<'a> {
+/// Events whose statements are recorded, and bytes of the statements of `prepare`.
+const EVENTS: u32 = 100;
+const BYTES: usize = 1 << 20;
+
+/// The first statements of a script, on MySQL and on PostgreSQL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FirstStatements {
+    pub of_prepare: Vec<String>,
+    pub of_events: Vec<String>,
+}
+
+impl FirstStatements {
+    /// Nothing is executed: queries have one row. The statements end where the script needs another answer.
+    pub fn of(source: &Source, options: &Options) -> Self {
+        let mut first = Self::default();
+        for driver in [Driver::MySql, Driver::PostgreSql] {
+            let setup = inspect::setup(driver, options);
+            let bytes = Cell::new(0);
+            let is_enough = || bytes.get() > BYTES;
+            let mut add = |sql: &str| {
+                bytes.set(bytes.get() + sql.len());
+                first.of_prepare.push(sql.to_owned());
+            };
+            let mut recorder = AnsweringRecorder::new(Answers::OneRow, &is_enough, &mut add);
+            // An error ends it early.
+            let _ = prepare(source, &setup, &mut recorder);
+            first.of_events.extend(events(source, &setup));
+        }
+        first
+    }
+}
+
+fn events(source: &Source, setup: &Setup) -> Vec<String> {
+    let statements = RefCell::new(Vec::new());
+    let mut add = |sql: &str| statements.borrow_mut().push(sql.to_owned());
+    let mut recorder = AnsweringRecorder::new(Answers::OneRow, &|| false, &mut add);
+    if let Ok(mut client) = Client::start(source, setup, &mut recorder) {
+        // Those of `thread_init`.
+        statements.borrow_mut().clear();
+        let mut is_event = || {
+            let progress = client.event(&mut recorder);
+            matches!(progress, Ok(Progress::Event | Progress::Sleeping))
+        };
+        let _ = (0..EVENTS).all(|_| is_event());
+    }
+    statements.into_inner()
+}
+
+/// Executes nothing, and passes the statements on.
+struct AnsweringRecorder<'a> {
     answers: Answers,
     cancelled: &'a dyn Fn() -> bool,
-    fingerprint: Fingerprint,
+    add: &'a mut dyn FnMut(&str),
     prepared: Recorder,
     /// Whether the last query has a row that was not taken.
     row: bool,
@@ -98,9 +138,18 @@ struct DataRecorder<'a> {
     queries_in_a_row: u32,
 }
 
-impl DataRecorder<'_> {
+impl<'a> AnsweringRecorder<'a> {
+    fn new(
+        answers: Answers,
+        cancelled: &'a dyn Fn() -> bool,
+        add: &'a mut dyn FnMut(&str),
+    ) -> Self {
+        let prepared = Recorder::default();
+        Self { answers, cancelled, add, prepared, row: false, queries: false, queries_in_a_row: 0 }
+    }
+
     fn send(&mut self, sql: &str) -> Sent {
-        self.fingerprint.add(sql);
+        (self.add)(sql);
         let is_query = seems_to_return_rows(sql.as_bytes());
         self.queries |= is_query;
         self.queries_in_a_row = if is_query { self.queries_in_a_row + 1 } else { 0 };
@@ -117,7 +166,7 @@ impl DataRecorder<'_> {
     }
 }
 
-impl Host for DataRecorder<'_> {
+impl Host for AnsweringRecorder<'_> {
     fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
         self.prepared.prepare(sql)
     }
@@ -183,8 +232,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::host::Driver;
-    use crate::options::Options;
     use crate::random::{Seed, UniquePosition};
 
     fn key(prepare: &str) -> DataKey {
@@ -264,6 +311,25 @@ mod tests {
         };
         assert_eq!(needs("20"), needs("20"));
         assert_ne!(needs("20"), needs("30"));
+    }
+
+    #[test]
+    fn statements_of_the_first_events_are_known() {
+        let text =
+            "function prepare() sysbench.sql.driver():connect():query('CREATE TABLE t (a INT)') end
+                    function thread_init()
+                       con = sysbench.sql.driver():connect()
+                       con:query('SELECT 1')
+                    end
+                    function event()
+                       local a = con:query_row('SELECT a FROM t')
+                       con:query('UPDATE t SET a = ' .. a + 1)
+                    end";
+        let source = Source::new("a.lua", text.to_owned(), |_| None).unwrap();
+        let first = FirstStatements::of(&source, &Options::new());
+        assert_eq!(first.of_prepare, ["CREATE TABLE t (a INT)"; 2]);
+        assert_eq!(first.of_events[..2], ["SELECT a FROM t", "UPDATE t SET a = 2"]);
+        assert_eq!(first.of_events.len(), 2 * 2 * EVENTS as usize);
     }
 
     #[test]

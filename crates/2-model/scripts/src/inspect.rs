@@ -43,7 +43,7 @@ pub fn inspect(
 }
 
 /// The first client of one.
-fn setup(driver: Driver, options: &Options) -> Setup {
+pub(crate) fn setup(driver: Driver, options: &Options) -> Setup {
     Setup {
         driver,
         storage_engine: None,

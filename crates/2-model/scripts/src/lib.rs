@@ -16,7 +16,7 @@ mod text;
 
 pub use calls::{Progress, START_TIME};
 pub use client::{Client, Setup, init, prepare, take_turns};
-pub use data::{DataKey, data_key};
+pub use data::{DataKey, FirstStatements, data_key};
 pub use error::ScriptError;
 pub use host::{
     Driver, Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,

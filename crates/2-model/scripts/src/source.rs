@@ -100,18 +100,6 @@ impl Source {
         Ok(Self { path: (path != source.name).then(|| path.to_owned()), ..source })
     }
 
-    /// What is in quotes in the script and its modules; escapes are not replaced.
-    pub fn texts(&self) -> impl Iterator<Item = &str> {
-        let modules = self.modules.iter().map(|module| module.text.as_str());
-        let tokens = |text| Lexer { rest: text, line: 1 };
-        std::iter::once(self.text.as_str()).chain(modules).flat_map(tokens).filter_map(
-            |(_, token)| match token {
-                Token::Text(text) => Some(text),
-                Token::Word(_) | Token::Other(_) => None,
-            },
-        )
-    }
-
     /// A script with its modules, and with the files that it reads as Lua. `find` returns the first one of several
     /// files that exists: its name and text. Names that a script computes when it runs are not known here.
     pub fn new(

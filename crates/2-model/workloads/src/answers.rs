@@ -51,27 +51,33 @@ const FUNCTIONS: [&str; 17] = [
     "timeofday",
 ];
 
-/// The part of a statement, or of a piece of one, whose answer is not determined: such a function, or LIMIT without
-/// ORDER BY.
-pub fn undetermined(sql: &str) -> Option<String> {
+/// Such a function in a statement.
+pub(crate) fn undetermined_function(sql: &str) -> Option<String> {
     let lower = sql.to_ascii_lowercase();
+    let found =
+        words(&lower).find(|(word, after)| FUNCTIONS.contains(word) && after.starts_with('('));
+    found.map(|(word, _)| format!("{}()", word.to_ascii_uppercase()))
+}
+
+/// Whether a statement has LIMIT without ORDER BY: which rows it returns is not determined.
+pub(crate) fn has_unordered_limit(sql: &str) -> bool {
+    let lower = sql.to_ascii_lowercase();
+    let words: Vec<&str> = words(&lower).map(|(word, _)| word).collect();
+    let Some(query) = words.iter().position(|word| *word == "select") else { return false };
+    let query = &words[query..];
+    query.contains(&"limit") && !query.windows(2).any(|pair| pair == ["order", "by"])
+}
+
+/// Words with what follows them. Qualified names are one word.
+fn words(sql: &str) -> impl Iterator<Item = (&str, &str)> {
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '@' | '$');
-    let mut words = Vec::new();
-    let mut rest = lower.as_str();
-    while let Some(start) = rest.find(is_of_name) {
-        let part = &rest[start..];
-        let length = part.find(|c| !is_of_name(c)).unwrap_or(part.len());
-        let (word, after) = part.split_at(length);
-        if FUNCTIONS.contains(&word) && after.starts_with('(') {
-            return Some(format!("{}()", word.to_ascii_uppercase()));
-        }
-        words.push(word);
+    let mut rest = sql;
+    std::iter::from_fn(move || {
+        let part = &rest[rest.find(is_of_name)?..];
+        let (word, after) = part.split_at(part.find(|c| !is_of_name(c)).unwrap_or(part.len()));
         rest = after;
-    }
-    let selected = words.iter().position(|word| *word == "select")?;
-    let of_query = &words[selected..];
-    let is_ordered = of_query.windows(2).any(|pair| pair == ["order", "by"]);
-    (of_query.contains(&"limit") && !is_ordered).then(|| "LIMIT without ORDER BY".to_owned())
+        Some((word, after))
+    })
 }
 
 #[cfg(test)]
@@ -79,25 +85,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn undetermined_parts_of_statements_are_found() {
+    fn functions_whose_values_are_not_determined_are_found() {
         for (sql, expected) in [
             ("SELECT id FROM t ORDER BY RAND() LIMIT 5", "RAND()"),
-            ("random()", "RANDOM()"),
+            ("SELECT random()", "RANDOM()"),
             ("INSERT INTO u VALUES (1, UUID())", "UUID()"),
-            ("pg_backend_pid()", "PG_BACKEND_PID()"),
-            ("select a from t where b > 3 limit 5", "LIMIT without ORDER BY"),
+            ("SELECT pg_backend_pid(), k FROM t", "PG_BACKEND_PID()"),
         ] {
-            assert_eq!(undetermined(sql).as_deref(), Some(expected), "{sql}");
+            assert_eq!(undetermined_function(sql).as_deref(), Some(expected), "{sql}");
         }
-        for sql in [
-            "",
-            "SELECT a FROM t ORDER BY a LIMIT 5",
-            "UPDATE t SET a = 1 LIMIT 5",
-            "SELECT brand(a), my.rand(a), uuid, rand FROM t",
-            "LIMIT",
-            "SELECT NOW()",
-        ] {
-            assert_eq!(undetermined(sql), None, "{sql}");
+        for sql in ["", "SELECT brand(a), my.rand(a), uuid, rand FROM t", "SELECT NOW()"] {
+            assert_eq!(undetermined_function(sql), None, "{sql}");
+        }
+    }
+
+    #[test]
+    fn limit_needs_an_order() {
+        assert!(has_unordered_limit("select a from t where b > 3 limit 5"));
+        for sql in ["SELECT a FROM t ORDER BY a LIMIT 5", "UPDATE t SET a = 1 LIMIT 5", "LIMIT", ""]
+        {
+            assert!(!has_unordered_limit(sql), "{sql}");
         }
     }
 }

@@ -10,8 +10,8 @@ mod statement;
 
 use dbdyno_document::{Problem, Span, Spanned, Table, nearest};
 
-use crate::catalog::selecting_words;
 use crate::answers::Answers;
+use crate::catalog::selecting_words;
 use crate::definition::{Group, Microbenchmark, PUBLISHED_GROUPS, Stage, Throughput};
 use statement::{ParsedStatement, Scope};
 

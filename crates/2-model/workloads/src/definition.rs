@@ -5,10 +5,10 @@
 use std::fmt;
 
 pub use dbdyno_scripts::Version;
-use dbdyno_scripts::{Options, Source, SourceError, only_reads};
+use dbdyno_scripts::{FirstStatements, Options, Source, SourceError, only_reads};
 use serde::{Deserialize, Serialize};
 
-use crate::answers::{Answers, undetermined};
+use crate::answers::{Answers, has_unordered_limit, undetermined_function};
 
 /// One microbenchmark, with its range size filled in. Complete without other definitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,9 +87,17 @@ impl Microbenchmark {
             let reason = answers.limit().map(|_| "the experiment sets `answers`".to_owned());
             return (answers, reason);
         }
-        let statements = self.statements.iter().map(|one| one.sql.as_str());
-        let of_script = self.script.iter().flat_map(|script| script.source.texts());
-        match statements.chain(of_script).find_map(undetermined) {
+        let script = self.script.as_ref();
+        let sent = script.map(|script| FirstStatements::of(&script.source, &script.options));
+        let sent = sent.unwrap_or_default();
+        let own = self.statements.iter().map(|one| &one.sql).chain(&sent.of_events);
+        // Data made by such a function differs between storage engines.
+        let function =
+            own.clone().chain(&sent.of_prepare).find_map(|sql| undetermined_function(sql));
+        let mut own = own;
+        let limit =
+            || own.any(|sql| has_unordered_limit(sql)).then(|| "LIMIT without ORDER BY".to_owned());
+        match function.or_else(limit) {
             Some(part) => (Answers::Rows, Some(format!("its SQL has {part}"))),
             None => (Answers::Values, None),
         }

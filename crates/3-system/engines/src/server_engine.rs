@@ -326,7 +326,9 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
         }
         for (name, value) in other.state {
             let of_tables = D::FIGURES_OF_TABLES.contains(&name.as_str());
-            if let Some((_, sum)) = sum.state.iter_mut().find(|(known, _)| of_tables && *known == name) {
+            if let Some((_, sum)) =
+                sum.state.iter_mut().find(|(known, _)| of_tables && *known == name)
+            {
                 *sum += value;
             }
         }

@@ -344,6 +344,8 @@ fn microbenchmarks(
                         .to_owned(),
                     rows_read_per_statement: rows,
                     writes: standing.group == Some(Group::Writes),
+                    script: None,
+                    answers: None,
                 };
                 records.push((at, record));
             }

@@ -77,6 +77,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     }
     let mut warnings = records::warnings(&sessions);
     warnings.extend(records::warning(&measured, &records, qps.floor.as_ref()));
+    warnings.extend(records::not_compared(&run.microbenchmarks()?, &failures));
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
     let report = Report {
         name: run.name()?,
@@ -398,6 +399,7 @@ fn judged(
 fn without_rows(record: MicrobenchmarkRecord) -> MicrobenchmarkRows {
     MicrobenchmarkRows {
         writes: record.writes,
+        script: record.script,
         name: record.name,
         clients: record.clients,
         group: record.group,

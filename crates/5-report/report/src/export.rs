@@ -160,7 +160,7 @@ mod tests {
             "microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,\
          baseline_qps,relative_cpu,cpu_us_per_query,errors,clients,relative_cs,\
          client_cpu_us_per_query,cs_per_query,user_us_per_query,system_us_per_query,\
-         relative_cpu_ci_low,relative_cpu_ci_high,cpu_verdict,trusted_metric\n"
+         relative_cpu_ci_low,relative_cpu_ci_high,cpu_verdict,trusted_metric,tps,baseline_tps,script\n"
         );
     }
 
@@ -168,11 +168,11 @@ mod tests {
     fn relative_csv_has_a_line_per_row_including_the_control() {
         let text = relative_csv(&sample::report_of(&["scan_range=100"]));
         insta::assert_snapshot!(text, @"
-    microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors,clients,relative_cs,client_cpu_us_per_query,cs_per_query,user_us_per_query,system_us_per_query,relative_cpu_ci_low,relative_cpu_ci_high,cpu_verdict,trusted_metric
-    scan_range=100,range-1,rel,rel_withdbg,1.007702,1.006329,1.009593,faster,93,5.875,5.830,0.991945,170118.582,0,1,,,0.000400,,,0.989780,0.994019,less CPU,qps
-    scan_range=100,range-1,rel_native,rel_withdbg,1.016263,1.013757,1.018665,faster,80,5.925,5.830,0.984467,168836.066,0,1,,,0.000400,,,0.982324,0.986683,less CPU,qps
-    scan_range=100,range-1,rel_native_lto,rel_withdbg,1.034523,1.031424,1.036772,faster,94,6.031,5.830,0.966879,165819.679,0,1,,,0.000400,,,0.963821,0.968973,less CPU,qps
-    scan_range=100,range-1,control,rel_withdbg,1.000827,0.998172,1.003232,within noise,90,5.835,5.830,0.998754,171286.348,0,1,,,0.000400,,,0.995658,1.000947,within noise,qps
+    microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors,clients,relative_cs,client_cpu_us_per_query,cs_per_query,user_us_per_query,system_us_per_query,relative_cpu_ci_low,relative_cpu_ci_high,cpu_verdict,trusted_metric,tps,baseline_tps,script
+    scan_range=100,range-1,rel,rel_withdbg,1.007702,1.006329,1.009593,faster,93,5.875,5.830,0.991945,170118.582,0,1,,,0.000400,,,0.989780,0.994019,less CPU,qps,,,
+    scan_range=100,range-1,rel_native,rel_withdbg,1.016263,1.013757,1.018665,faster,80,5.925,5.830,0.984467,168836.066,0,1,,,0.000400,,,0.982324,0.986683,less CPU,qps,,,
+    scan_range=100,range-1,rel_native_lto,rel_withdbg,1.034523,1.031424,1.036772,faster,94,6.031,5.830,0.966879,165819.679,0,1,,,0.000400,,,0.963821,0.968973,less CPU,qps,,,
+    scan_range=100,range-1,control,rel_withdbg,1.000827,0.998172,1.003232,within noise,90,5.835,5.830,0.998754,171286.348,0,1,,,0.000400,,,0.995658,1.000947,within noise,qps,,,
     ");
         assert_eq!(rows(&relative_csv(&sample::report())).len(), 42 * 4);
     }

@@ -174,13 +174,17 @@ macro_rules! percentile {
     };
 }
 
-pub(crate) static FIGURES: [Figure; 23] = [
+pub(crate) static FIGURES: [Figure; 24] = [
     Figure {
         better: Some(Direction::MoreIsBetter),
         interval: |own| own.qps_interval.map(|(low, high)| (low.per_second(), high.per_second())),
         paired: |row| row.relative_qps,
         quotient: false,
         ..figure("qps", "QPS", "QPS", |own| Some(own.qps?.per_second()))
+    },
+    Figure {
+        better: Some(Direction::MoreIsBetter),
+        ..figure("tps", "TPS", "TPS", |own| Some(own.tps?.per_second()))
     },
     Figure {
         interval: |own| own.cpu_interval,

@@ -210,6 +210,9 @@ pub struct MicrobenchmarkRows {
     /// Unit of throughput: `statements/s` or `million rows/s`.
     pub throughput_unit: String,
     pub writes: bool,
+    /// The sysbench script with its options; `None` if it is not a script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// Time spent in its counted slices, over all candidates.
     pub measuring_time: Nanos,
     pub baseline: Absolute,
@@ -232,6 +235,9 @@ pub struct Absolute {
     pub qps_interval: Option<(Qps, Qps)>,
     /// First and third quartile of the slices' throughput.
     pub qps_middle_half: Option<(Qps, Qps)>,
+    /// Events (transactions) per second of a script, over the counted slices; `None` if it is not a script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tps: Option<Qps>,
     /// CPU time of the system under test per statement, in µs, including a server's background CPU
     /// time between slices if known.
     pub cpu_us_per_query: Option<f64>,

@@ -399,6 +399,7 @@ fn microbenchmark(
             row(&mut draw, column, candidate, group, (qps, cpu, per_event))
         });
     MicrobenchmarkRows {
+        script: None,
         name: name.to_owned(),
         clients: 1,
         group: group.to_owned(),

@@ -158,8 +158,16 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
         });
         let (tables, own_tables) = (tables(open), open.own_tables);
         let on_host = matches!(open.system, SystemUnderTest::Server { on_host: true, .. });
-        let mut instance =
-            Instance { engines, connected: 0, clients, monitor, insert, tables, own_tables, ran_script: false };
+        let mut instance = Instance {
+            engines,
+            connected: 0,
+            clients,
+            monitor,
+            insert,
+            tables,
+            own_tables,
+            ran_script: false,
+        };
         let mut interrupted = false;
         while let Some(request) = receive::<Request>(requests)? {
             let is_slice = matches!(request, Request::Slice(_));
@@ -174,7 +182,10 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
                 request => instance.answer(request, open),
             };
             interrupted = !is_slice;
-            send(responses, &response.unwrap_or_else(|error| failed(instance.explained(error, open))))?;
+            send(
+                responses,
+                &response.unwrap_or_else(|error| failed(instance.explained(error, open))),
+            )?;
         }
         Ok(())
     }

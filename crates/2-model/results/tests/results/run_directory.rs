@@ -24,7 +24,7 @@ pub(crate) fn new_run() -> NewRun {
         group: "point-1".to_owned(),
         three_group: "point".to_owned(),
         writes: false,
-        rows_read_per_statement: None,
+        ..MicrobenchmarkRecord::default()
     };
     NewRun {
         name: "test".to_owned(),

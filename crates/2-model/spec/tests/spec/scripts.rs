@@ -2,6 +2,7 @@
 
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_spec::parse_with_files;
+use dbdyno_workloads::answers::Answers;
 use dbdyno_workloads::definition::Stage;
 
 const SERVER: &str = "system = 'mariadb'";
@@ -17,6 +18,13 @@ fn experiment(lines: &str, candidate: &str) -> Result<Experiment, String> {
                           function prepare() end\nfunction event() end"
             .to_owned()),
         "no-event.lua" => Ok("function prepare() end\nfunction evnt() end".to_owned()),
+        "random.lua" => Ok("function prepare() end\n\
+            function event() sysbench.sql.driver():connect():query('SELECT RAND()') end"
+            .to_owned()),
+        "limit.lua" => Ok("function prepare() end\n\
+            function thread_init() con = sysbench.sql.driver():connect() end\n\
+            function event() con:query('SELECT a FROM t ' .. 'LIMIT 1') end"
+            .to_owned()),
         "requires.lua" => Ok("\nrequire('missing')\nfunction event() end".to_owned()),
         "broken.lua" => Ok("\n\nsysbench.no_such.thing = 1".to_owned()),
         _ => Err(format!("reading {name}: no such file")),
@@ -45,6 +53,24 @@ fn script_is_part_of_the_experiment() {
     let reads = format!("{lines}\nstages = ['pre', 'post']");
     let workload = experiment(&reads, SERVER).unwrap().workload;
     assert!(workload.microbenchmarks.iter().all(|one| !one.writes()));
+}
+
+#[test]
+fn answers_that_are_not_determined_are_recognised_and_can_be_declared() {
+    let of = |lines: &str| {
+        experiment(lines, SERVER).unwrap().workload.microbenchmarks[0].compared_answers()
+    };
+    let because = |reason: &str| Some(reason.to_owned());
+    assert_eq!(of("script = 'good.lua'"), (Answers::Values, None));
+    assert_eq!(of("script = 'random.lua'"), (Answers::Rows, because("its SQL has RAND()")));
+    let limit = because("its SQL has LIMIT without ORDER BY");
+    assert_eq!(of("script = 'limit.lua'"), (Answers::Rows, limit));
+    assert_eq!(of("script = 'random.lua'\nanswers = 'values'"), (Answers::Values, None));
+    let declared = because("the experiment sets `answers`");
+    assert_eq!(of("script = 'good.lua'\nanswers = 'none'"), (Answers::None, declared));
+    assert!(
+        problems("script = 'good.lua'\nanswers = 'row'", SERVER).contains("did you mean `rows`?")
+    );
 }
 
 #[test]

@@ -121,6 +121,13 @@ pub(super) fn absolute(
             .map(|(low, high)| (Qps::from_per_second(low), Qps::from_per_second(high))),
         qps_middle_half: middle_half(&throughputs)
             .map(|(low, high)| (Qps::from_per_second(low), Qps::from_per_second(high))),
+        tps: record.script.as_ref().and_then(|_| {
+            let events = |m: &SliceMeasured| {
+                let per_statement = m.events as f64 / m.statements as f64;
+                Some(m.throughput?.per_second() * per_statement).filter(|tps| tps.is_finite())
+            };
+            median(&slices.each(events)).map(Qps::from_per_second)
+        }),
         cpu_us_per_query,
         cpu_interval: cpu_us_per_query.and_then(|cpu| slices.interval(cpu, |one| whole_cpu(&one))),
         background_cpu_us_per_query: between,

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use dbdyno_results::{
-    CandidateRecord, FailureKind, FailureRecord, OptimizationRecord, OriginRecord, ResultsError,
-    RunReader, SessionRecord, StateSnapshotRecord,
+    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, OptimizationRecord,
+    OriginRecord, ResultsError, RunReader, SessionRecord, StateSnapshotRecord,
 };
 use dbdyno_stats::NoiseFloor;
 
@@ -23,6 +23,34 @@ pub(super) fn warnings(sessions: &[SessionRecord]) -> Vec<Warning> {
         .into_iter()
         .map(|(what, advice)| Warning { what: what.clone(), advice: advice.clone() })
         .collect()
+}
+
+/// A warning for each microbenchmark in which not all of the answers were compared.
+pub(super) fn not_compared(
+    microbenchmarks: &[(MicrobenchmarkRecord, bool)],
+    failures: &[FailureRecord],
+) -> Vec<Warning> {
+    let mut by_text: Vec<(String, Vec<&str>)> = Vec::new();
+    for (id, (record, _)) in (0..).zip(microbenchmarks) {
+        let found = failures.iter().find(|failure| {
+            failure.kind == FailureKind::Undetermined && failure.microbenchmark == Some(id)
+        });
+        let text = record.answers.as_ref().or(found.map(|failure| &failure.reason));
+        let Some(text) = text else { continue };
+        match by_text.iter_mut().find(|(known, _)| known == text) {
+            Some((_, names)) if names.contains(&record.name.as_str()) => {}
+            Some((_, names)) => names.push(&record.name),
+            None => by_text.push((text.clone(), vec![&record.name])),
+        }
+    }
+    let warning = |(text, names): (String, Vec<&str>)| {
+        Warning {
+        what: format!("answers of {}: {text}", names.join(", ")),
+        advice: "Wrong values would not be noticed; `answers` of the microbenchmark sets what is compared."
+            .to_owned(),
+    }
+    };
+    by_text.into_iter().map(warning).collect()
 }
 
 pub(super) fn failures(failures: &[FailureRecord], candidates: &[CandidateRecord]) -> Vec<Failure> {

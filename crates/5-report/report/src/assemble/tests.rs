@@ -12,6 +12,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::*;
 use crate::model::NotCounted;
+use crate::terminal::TerminalOptions;
 use crate::words::client_bound as client_bound_note;
 
 /// Builds a run: a server as the baseline, another one as the candidate, and the control.
@@ -82,15 +83,23 @@ impl Lab {
         cpus: (u32, u32),
         experiment: serde_json::Value,
     ) -> Self {
-        let dir = tempdir().unwrap();
         let microbenchmark = |clients: &u32| MicrobenchmarkRecord {
             name: "point-query_range=100".to_owned(),
             clients: *clients,
             group: "point-1".to_owned(),
             three_group: "point".to_owned(),
-            rows_read_per_statement: None,
-            writes: false,
+            ..MicrobenchmarkRecord::default()
         };
+        Self::with(candidates, clients.iter().map(microbenchmark).collect(), cpus, experiment)
+    }
+
+    fn with(
+        candidates: &[CandidateRecord],
+        microbenchmarks: Vec<MicrobenchmarkRecord>,
+        cpus: (u32, u32),
+        experiment: serde_json::Value,
+    ) -> Self {
+        let dir = tempdir().unwrap();
         let mut writer = RunWriter::create(
             dir.path(),
             &NewRun {
@@ -99,7 +108,7 @@ impl Lab {
                 experiment_text: String::new(),
                 experiment,
                 settings: Vec::new(),
-                microbenchmarks: clients.iter().map(microbenchmark).collect(),
+                microbenchmarks,
                 insert: None,
             },
         )
@@ -437,6 +446,45 @@ fn losses_are_counted_and_are_no_failures() {
     let report = lab.report();
     assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Failed);
     assert_eq!(report.failures.len(), 1);
+}
+
+#[test]
+fn script_has_its_options_events_per_second_and_what_of_its_answers_was_compared() {
+    let record = |name: &str, answers: Option<&str>| MicrobenchmarkRecord {
+        name: name.to_owned(),
+        clients: 1,
+        group: "own".to_owned(),
+        three_group: "own".to_owned(),
+        script: Some("a.lua, tables = 2".to_owned()),
+        answers: answers.map(str::to_owned),
+        ..MicrobenchmarkRecord::default()
+    };
+    let limit = "only numbers of rows are compared: its SQL has RAND()";
+    let records =
+        vec![record("one", None), record("two", Some(limit)), record("three", Some(limit))];
+    let mut lab = Lab::with(&servers(), records, (1, 1), serde_json::json!({}));
+    let events = |_: u32, _: u32, measured: &mut SliceMeasured| measured.events = 50;
+    (0..3).for_each(|microbenchmark| lab.blocks(microbenchmark, events));
+    lab.fail(FailureKind::Undetermined, 2);
+    let report = lab.report();
+    let baseline = &report.microbenchmarks[0].baseline;
+    assert_eq!(baseline.tps, Some(Qps::from_per_second(5_000.0)));
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::WithinNoise);
+    let texts: Vec<&str> = report.warnings.iter().map(|one| one.what.as_str()).collect();
+    assert_eq!(
+        texts,
+        ["answers of one: signal 9".to_owned(), format!("answers of two, three: {limit}")]
+    );
+    const OPTIONS: TerminalOptions =
+        TerminalOptions { width: 100, color: false, three_groups: false, details: false };
+    let terminal = crate::terminal::render(&report, &OPTIONS);
+    let markdown = crate::markdown::render(&report);
+    for text in [terminal.split_whitespace().collect::<Vec<_>>().join(" "), markdown] {
+        assert!(text.contains("one: a.lua, tables = 2; events/s: base 5,000"), "{text}");
+    }
+    assert!(
+        crate::export::relative_csv(&report).contains(",5000.000,5000.000,\"a.lua, tables = 2\"")
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::model::{
     MicrobenchmarkRows, Percentile, Report, Role, Verdict,
 };
 
-const COSTS_KEY: &str = "per operation: cpu/q is the CPU time of the system under \
+const COSTS_KEY: &str = "per operation: TPS is the number of a script's events per second; cpu/q is the CPU time of the system under \
      test per query in µs, with what a server does in the background between its slices; usr/q and \
      sys/q that of its slices in user mode and in the kernel; cs/q and pf/q its context \
      switches and page faults; rd/q and wr/q bytes from and to storage; client the load \
@@ -207,6 +207,8 @@ pub(crate) fn measurements(report: &Report, member: &MicrobenchmarkRows) -> Tabl
     push("Relative context switches", compared(&switches), one());
     let label = format!("Throughput, {}", member.throughput_unit);
     push(&label, absolute(&|own| Some(Cell::number(Some(own.qps?)))), dash());
+    let events = |own: &Absolute| Some(Cell::number(Some(own.tps?)));
+    push("Events/s (TPS)", absolute(&events), dash());
     let middle_half = |own: &Absolute| {
         let (low, high) = own.qps_middle_half?;
         Some(Cell::text(format!("{low} – {high}")))
@@ -309,6 +311,9 @@ pub fn relative_csv(report: &Report) -> String {
             false => String::new(),
         })
         .column("trusted_metric", |(_, row)| row.trusted_metric.name().to_owned())
+        .column("tps", |line| own(line, "tps"))
+        .column("baseline_tps", |(of, _)| number((Figure::named("tps").of)(&of.baseline)))
+        .column("script", |(of, _)| of.script.clone().unwrap_or_default())
         .text()
 }
 

@@ -4,12 +4,13 @@
 use dbdyno_text::{Cell, Column, Fact, Facts, Row, Style, Table, Text, Tone};
 use dbdyno_units::grouped;
 
+use super::operations::measured;
 use super::{LONGEST_NAME, Output, Section};
 use crate::figures::ratio;
-use crate::metric::{Grouping, client_bound_rows};
+use crate::metric::{Grouping, client_bound_rows, with_clients};
 use crate::model::{
-    BlockCounts, CandidateRecord, GroupSummary, Metric, Optimization, Report, Role, StateSnapshots,
-    distinct,
+    BlockCounts, CandidateRecord, GroupSummary, Metric, MicrobenchmarkRows, Optimization, Report,
+    Role, StateSnapshots, distinct,
 };
 use crate::words::{self, identity, summary};
 
@@ -64,6 +65,9 @@ pub(crate) fn notes(report: &Report, output: Output) -> Facts {
     let has_results = report.insert.is_none();
     if has_results && (output == Output::Terminal || !report.microbenchmarks.is_empty()) {
         add("noise floor", words::noise_floor(report), known);
+        for text in scripts(report, output) {
+            add("script", text, known);
+        }
         if let Some(text) = words::client_bound(report) {
             add("client-bound", text, problem);
         }
@@ -90,6 +94,29 @@ pub(crate) fn notes(report: &Report, output: Output) -> Facts {
         add("intervals", format!("{method} ± is the farther end of the interval."), known);
     }
     Facts { least: "noise floor".len(), repeats: true, ..Facts::new(facts) }
+}
+
+/// Scripts shown on a terminal.
+const SHOWN_SCRIPTS: usize = 6;
+
+/// The scripts of microbenchmarks with their options, and how many events each candidate completed per second.
+fn scripts(report: &Report, output: Output) -> Vec<String> {
+    let of_scripts =
+        report.microbenchmarks.iter().filter_map(|one| Some((one, one.script.as_ref()?)));
+    let text = |(one, script): (&MicrobenchmarkRows, &String)| {
+        let events = measured(report, one)
+            .into_iter()
+            .filter_map(|(candidate, own, _)| Some(format!("{} {}", candidate.name, own.tps?)));
+        let name = with_clients(&one.name, one.clients, report.is_sweep());
+        format!("{name}: {script}; events/s: {}", events.collect::<Vec<_>>().join(", "))
+    };
+    let mut texts: Vec<String> = of_scripts.map(text).collect();
+    if output == Output::Terminal && texts.len() > SHOWN_SCRIPTS {
+        let more = texts.len() - SHOWN_SCRIPTS;
+        texts.truncate(SHOWN_SCRIPTS);
+        texts.push(format!("and {more} more, listed in report.html"));
+    }
+    texts
 }
 
 /// Settings shown per candidate: servers of two versions have dozens of different defaults.

@@ -2,6 +2,9 @@
 
 use dbdyno_types::SliceMeasured;
 use dbdyno_worker::protocol::RefusedStatement;
+use dbdyno_workloads::answers::Answers as Compared;
+use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::definition::Microbenchmark;
 
 use crate::error::RunError;
 
@@ -47,6 +50,11 @@ fn line_of(refused: &RefusedStatement, text: &str) -> Option<usize> {
 #[derive(Debug, Default)]
 pub(crate) struct AnswerCheck {
     answers: Vec<(usize, Answers)>,
+    compared: Compared,
+    /// Whether the experiment can set what is compared: not of built-in microbenchmarks.
+    can_be_set: bool,
+    /// The control. Where its values differ from the baseline's, those of a script are not determined.
+    control: Option<usize>,
     /// Candidates of another system than the baseline's, which may encode the same value in other
     /// bytes: only their counts are compared.
     other_systems: Vec<usize>,
@@ -66,8 +74,19 @@ struct Answers {
 
 impl AnswerCheck {
     /// A check in which these candidates are of another system than the baseline's.
-    pub fn new(other_systems: Vec<usize>) -> Self {
-        Self { other_systems, ..Self::default() }
+    pub fn new(
+        microbenchmark: &Microbenchmark,
+        other_systems: Vec<usize>,
+        control: Option<usize>,
+    ) -> Self {
+        Self {
+            other_systems,
+            compared: microbenchmark.compared_answers().0,
+            can_be_set: Catalog::builtin().get(&microbenchmark.name).is_none(),
+            control: control
+                .filter(|_| microbenchmark.script.is_some() && microbenchmark.answers.is_none()),
+            ..Self::default()
+        }
     }
 
     /// Sets which candidates have diverged: they are not compared. If the baseline is among them,
@@ -94,26 +113,60 @@ impl AnswerCheck {
 
     /// Ends the block. Returns the candidates whose answers differ from the baseline's, and how;
     /// each candidate once, since its data may differ from then on.
-    pub fn end_block(&mut self) -> Vec<(usize, String)> {
+    pub fn end_block(&mut self) -> Vec<Difference> {
         let answers = std::mem::take(&mut self.answers);
         let of_baseline = answers.iter().find(|(candidate, _)| *candidate == 0);
         let Some(&(_, baseline)) = of_baseline else { return Vec::new() };
         let mut differing = Vec::new();
-        if self.diverged.contains(&0) {
+        if self.diverged.contains(&0) || self.compared == Compared::None {
             return differing;
         }
+        let of_control = answers.iter().find(|(candidate, _)| Some(*candidate) == self.control);
+        if let Some(&(candidate, own)) = of_control
+            && self.compared == Compared::Values
+            && !self.diverged.contains(&candidate)
+            && own.digest != baseline.digest
+            && own == (Answers { digest: own.digest, ..baseline })
+        {
+            self.compared = Compared::Rows;
+            let reason = BY_NATURE.to_owned();
+            differing.push(Difference { candidate, reason, is_by_nature: true });
+        }
         for (candidate, mut own) in answers {
-            if self.other_systems.contains(&candidate) {
+            if self.compared == Compared::Rows || self.other_systems.contains(&candidate) {
                 own.digest = baseline.digest;
             }
             let comparable = own.events == baseline.events && !self.diverged.contains(&candidate);
             if comparable && own != baseline && !self.reported.contains(&candidate) {
                 self.reported.push(candidate);
-                differing.push((candidate, difference(own, baseline)));
+                let mut reason = difference(own, baseline);
+                if self.can_be_set {
+                    reason.push_str(&advice(own, baseline));
+                }
+                differing.push(Difference { candidate, reason, is_by_nature: false });
             }
         }
         differing
     }
+}
+
+/// A candidate whose answers differ from the baseline's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub candidate: usize,
+    pub reason: String,
+    /// Whether equal instances differ.
+    pub is_by_nature: bool,
+}
+
+const BY_NATURE: &str = "the baseline and the control, which are equal, returned the same number of rows with \
+    other values: from here on, only numbers of rows are compared";
+
+/// How to declare that such a difference is not an error.
+fn advice(own: Answers, baseline: Answers) -> String {
+    let counts = (own.rows, own.affected) == (baseline.rows, baseline.affected);
+    let answers = if counts { "rows" } else { "none" };
+    format!("; if they differ by nature, set `answers = \"{answers}\"` for the microbenchmark")
 }
 
 fn difference(own: Answers, baseline: Answers) -> String {
@@ -171,7 +224,8 @@ mod tests {
             check.add(1, &measured(9, 7));
             check.add(0, &measured(10, 7));
             check.add(2, &measured(10, 7));
-            let named: Vec<usize> = check.end_block().into_iter().map(|(c, _)| c).collect();
+            let named: Vec<usize> =
+                check.end_block().into_iter().map(|one| one.candidate).collect();
             assert_eq!(named, if round == 0 { vec![1] } else { vec![] });
         }
     }
@@ -182,12 +236,12 @@ mod tests {
         check.add(0, &measured(10, 7));
         check.add(1, &measured(10, 8));
         let differing = check.end_block();
-        assert!(differing[0].1.contains("other values"), "{differing:?}");
+        assert!(differing[0].reason.contains("other values"), "{differing:?}");
     }
 
     #[test]
     fn another_system_is_compared_by_counts_only() {
-        let mut check = AnswerCheck::new(vec![1]);
+        let mut check = AnswerCheck { other_systems: vec![1], ..AnswerCheck::default() };
         check.add(0, &measured(10, 7));
         check.add(1, &measured(10, 8));
         assert!(check.end_block().is_empty());
@@ -203,7 +257,7 @@ mod tests {
         check.add(0, &measured(10, 7));
         check.add(1, &measured(9, 7));
         check.add(2, &measured(9, 7));
-        let named: Vec<usize> = check.end_block().into_iter().map(|(c, _)| c).collect();
+        let named: Vec<usize> = check.end_block().into_iter().map(|one| one.candidate).collect();
         assert_eq!(named, [2]);
         check.exclude(0);
         check.add(0, &measured(10, 7));
@@ -222,5 +276,39 @@ mod tests {
         check.add(0, &measured(10, 7));
         check.add(1, &SliceMeasured { errors: 1, ..measured(8, 3) });
         assert!(check.end_block().is_empty());
+    }
+
+    #[test]
+    fn values_that_differ_between_equal_instances_are_not_compared() {
+        let mut check = AnswerCheck { control: Some(2), ..AnswerCheck::default() };
+        let mut block = |digests: [u64; 3], rows: u64| {
+            for (candidate, digest) in digests.into_iter().enumerate() {
+                check.add(candidate, &measured(if candidate == 1 { rows } else { 10 }, digest));
+            }
+            check.end_block()
+        };
+        assert!(block([7, 7, 7], 10).is_empty());
+        let differing = block([7, 8, 9], 10);
+        assert_eq!(differing.len(), 1, "{differing:?}");
+        assert!(differing[0].is_by_nature && differing[0].candidate == 2);
+        assert!(block([1, 2, 3], 10).is_empty());
+        let differing = block([1, 2, 3], 9);
+        assert_eq!(differing.len(), 1, "numbers of rows are compared");
+        assert!(!differing[0].is_by_nature && differing[0].candidate == 1);
+    }
+
+    #[test]
+    fn error_of_an_own_microbenchmark_names_the_setting() {
+        let reason = |compared, rows| {
+            let mut check = AnswerCheck { can_be_set: true, compared, ..AnswerCheck::default() };
+            check.add(0, &measured(10, 7));
+            check.add(1, &measured(rows, 8));
+            check.end_block().pop().map(|one| one.reason)
+        };
+        let values = reason(Compared::Values, 10).unwrap();
+        assert!(values.ends_with("set `answers = \"rows\"` for the microbenchmark"), "{values}");
+        let rows = reason(Compared::Rows, 9).unwrap();
+        assert!(rows.contains("`answers = \"none\"`"), "{rows}");
+        assert_eq!((reason(Compared::Rows, 10), reason(Compared::None, 9)), (None, None));
     }
 }

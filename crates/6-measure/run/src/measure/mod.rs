@@ -8,7 +8,7 @@ pub(crate) mod checks;
 pub(crate) mod slice_history;
 
 use dbdyno_machine::clock;
-use dbdyno_results::{FailureKind, SliceRecord};
+use dbdyno_results::{FailureKind, Role, SliceRecord};
 use dbdyno_spec::experiment::Pace;
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::Nanos;
@@ -20,7 +20,7 @@ use dbdyno_worker::schedule::{
 use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, KeptCopy, SliceError, in_order, running};
-use crate::measure::checks::AnswerCheck;
+use crate::measure::checks::{AnswerCheck, Difference};
 use crate::measure::slice_history::{BlockTimes, SliceHistory};
 use crate::plan::cases::{MicrobenchmarkCase, instance_count, pace, slice_length};
 use crate::plan::elapsed::{CaseLeft, TimeRange, times};
@@ -53,7 +53,9 @@ impl<'a> MicrobenchmarkRun<'a> {
         live_training: Option<LiveTraining<'a>>,
         instances: &[Instance],
     ) -> Self {
-        let answers = AnswerCheck::new(of_other_systems(instances));
+        let control = instances.iter().position(|one| one.candidate.role == Role::Control);
+        let microbenchmark = &cases[0].case.microbenchmark;
+        let answers = AnswerCheck::new(microbenchmark, of_other_systems(instances), control);
         Self { context, cases, live_training, left: cases.to_vec(), answers }
     }
 
@@ -416,9 +418,14 @@ impl Blocks<'_, '_> {
         let schedule = &self.run.context.experiment.schedule;
         self.histories[case.id as usize].next_block = slice.block + 1;
         if schedule.pace == Pace::Events {
-            for (number, reason) in self.answers.end_block() {
-                let failure = self.run.measuring(case).failure(FailureKind::Wrong, number, reason);
-                self.recorder.fail(&instances[number].candidate.name, &failure)?;
+            for Difference { candidate: number, reason, is_by_nature } in self.answers.end_block() {
+                let phase = self.run.measuring(case);
+                if is_by_nature {
+                    self.recorder.undetermined(&phase, number, reason)?;
+                } else {
+                    let failure = phase.failure(FailureKind::Wrong, number, reason);
+                    self.recorder.fail(&instances[number].candidate.name, &failure)?;
+                }
             }
         }
         if slice.warmup {

@@ -74,10 +74,13 @@ fn number<'s>(all: &mut Vec<Data<'s>>, own: Data<'s>) -> Result<u32, RunError> {
     let fits = |data: &Data<'_>| match own.key {
         // Any tables in its schema are its tables; without a schema, the first ones.
         DataKey::Nothing => own.schema.is_none() || data.schema == own.schema,
-        DataKey::Of(_) => data.schema == own.schema && [own.key, DataKey::Nothing].contains(&data.key),
+        DataKey::Of(_) => {
+            data.schema == own.schema && [own.key, DataKey::Nothing].contains(&data.key)
+        }
     };
     if let Some(at) = all.iter().position(fits) {
-        if let (Data { key: key @ DataKey::Nothing, .. }, DataKey::Of(_)) = (&mut all[at], own.key) {
+        if let (Data { key: key @ DataKey::Nothing, .. }, DataKey::Of(_)) = (&mut all[at], own.key)
+        {
             *key = own.key;
         }
         return Ok(at as u32);

@@ -117,6 +117,17 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
+    /// Stores and reports that answers of a microbenchmark differ between equal instances.
+    pub fn undetermined(
+        &mut self,
+        phase: &Phase,
+        number: usize,
+        reason: String,
+    ) -> Result<(), ResultsError> {
+        self.stage(format!("{}: {reason}", phase.at));
+        self.results.add_failure(&phase.failure(FailureKind::Undetermined, number, reason))
+    }
+
     /// Stops an instance that failed; stores and reports the failure.
     pub fn instance_failed(
         &mut self,

@@ -8,6 +8,7 @@ use dbdyno_spec::experiment::{
     System,
 };
 use dbdyno_types::server::{Address, SettingDefaults, Tls};
+use dbdyno_workloads::definition::Script;
 
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::plan::cases;
@@ -47,7 +48,22 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         let origins: Vec<&str> = workload.setup.iter().map(|one| one.origin.as_str()).collect();
         rows.insert(3, ("own tables", format!("created by {}", origins.join(", "))));
     }
-    rows.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
+    let mut rows: Vec<(String, String)> =
+        rows.into_iter().map(|(label, value)| (label.to_owned(), value)).collect();
+    for one in &workload.microbenchmarks {
+        let script = one.script.as_ref();
+        rows.extend(
+            script.map(|script| (format!("script of {}", one.name), describe_script(script))),
+        );
+    }
+    rows
+}
+
+/// The name of a script and its options: `tpcc.lua, scale = 2`.
+pub(crate) fn describe_script(script: &Script) -> String {
+    let options = script.options.iter();
+    let options = options.map(|(name, value)| format!(", {name} = {}", value.to_text()));
+    format!("{}{}", script.source.name, options.collect::<String>())
 }
 
 fn of_insert_benchmark(

@@ -6,7 +6,7 @@ use dbdyno_machine::{HostFacts, Needs, Severity, check, clock};
 use dbdyno_results::{MicrobenchmarkRecord, NewRun, RunWriter, SessionRecord, Warning};
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_units::{Bytes, Nanos};
-use dbdyno_workloads::definition::Throughput;
+use dbdyno_workloads::definition::{Microbenchmark, Throughput};
 
 use crate::error::RunError;
 use crate::instance::cpus::{WaitChoice, divide_cpus, idle_prevention_cpus};
@@ -114,6 +114,8 @@ fn warnings(experiment: &Experiment, facts: &HostFacts) -> Vec<Warning> {
 pub(super) fn new_run(experiment: &Experiment, text: &str) -> NewRun {
     let rows = experiment.workload.rows;
     let record = |MicrobenchmarkCase { microbenchmark, clients }| MicrobenchmarkRecord {
+        script: microbenchmark.script.as_ref().map(settings::describe_script),
+        answers: describe_answers(&microbenchmark),
         writes: microbenchmark.writes(),
         name: microbenchmark.name,
         clients,
@@ -133,6 +135,12 @@ pub(super) fn new_run(experiment: &Experiment, text: &str) -> NewRun {
         microbenchmarks: cases(experiment).into_iter().map(record).collect(),
         insert: plan_record(experiment),
     }
+}
+
+/// What is compared between the answers of candidates, and why not everything; `None` for everything.
+fn describe_answers(microbenchmark: &Microbenchmark) -> Option<String> {
+    let (answers, reason) = microbenchmark.compared_answers();
+    Some(format!("{}: {}", answers.limit()?, reason.unwrap_or_default()))
 }
 
 #[cfg(test)]
