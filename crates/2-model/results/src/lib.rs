@@ -27,4 +27,5 @@ pub use records::{
     OptimizationRecord, OriginRecord, ReleaseRecord, Role, SessionRecord, SliceRecord, StartedFrom,
     StateSnapshotRecord, StoredExperiment, StoredSchedule, Warning, setting,
 };
+pub use schema::FIGURES_VIEW;
 pub use writer::RunWriter;

@@ -180,6 +180,73 @@ CREATE TABLE insert_second (
 ) WITHOUT ROWID;
 ";
 
+/// The view with the figures of `relative.csv`, without intervals, by microbenchmark and candidate.
+/// `dbdyno-report` calculates the same, and weights the starts of interrupted runs.
+pub const FIGURES_VIEW: &str = "\
+CREATE VIEW figures AS
+WITH background AS (                 -- CPU time between slices, distributed over a start's statements
+    SELECT microbenchmark, candidate, restart,
+           sum(server_background_ns) * 1.0 / sum(statements) AS ns
+    FROM slice
+    WHERE warmup = 0 AND server_background_ns IS NOT NULL AND statements > 0
+    GROUP BY microbenchmark, candidate, restart
+), counted AS (
+    SELECT s.microbenchmark, s.candidate, s.restart, s.block, s.qps, s.statements,
+           s.errors + s.wrong_results AS errors, b.ns AS background,
+           CASE WHEN s.server_cpu_ns IS NOT NULL THEN s.server_cpu_ns
+                WHEN json_extract(c.json, '$.system') = 'sqlite' THEN nullif(s.cpu_ns, 0)
+           END AS cpu_ns
+    FROM slice s
+    JOIN candidate c ON c.id = s.candidate
+    LEFT JOIN background b USING (microbenchmark, candidate, restart)
+    WHERE s.warmup = 0
+), known AS (                        -- whether background CPU is known, or there is none
+    SELECT microbenchmark, candidate, max(background IS NOT NULL) AS is_known
+    FROM counted GROUP BY microbenchmark, candidate
+), pair AS (                         -- the ratios of a block
+    SELECT s.microbenchmark, s.candidate, s.qps / nullif(b.qps, 0) AS qps,
+           (s.cpu_ns * 1.0 / s.statements + whole * coalesce(s.background, 0))
+               / (b.cpu_ns * 1.0 / b.statements + whole * coalesce(b.background, 0)) AS cpu
+    FROM (SELECT o.*, p.is_known * q.is_known AS whole FROM counted o
+          JOIN known p USING (microbenchmark, candidate)
+          JOIN known q ON q.microbenchmark = o.microbenchmark AND q.candidate = 0) s
+    JOIN counted b USING (microbenchmark, restart, block)
+    WHERE b.candidate = 0 AND s.candidate <> 0
+), value AS (
+    SELECT microbenchmark, candidate, 'qps' AS figure, qps AS value FROM counted
+    UNION ALL SELECT microbenchmark, candidate, 'relative_qps', qps FROM pair WHERE qps > 0
+    UNION ALL SELECT microbenchmark, candidate, 'relative_cpu', cpu FROM pair WHERE cpu > 0
+), ranked AS (
+    SELECT *, row_number() OVER (part ORDER BY value) AS rank, count(*) OVER part AS n
+    FROM value WHERE value IS NOT NULL
+    WINDOW part AS (PARTITION BY microbenchmark, candidate, figure)
+), median AS (
+    SELECT microbenchmark, candidate, figure, avg(value) AS value, n
+    FROM ranked WHERE rank IN ((n + 1) / 2, (n + 2) / 2)
+    GROUP BY microbenchmark, candidate, figure
+), total AS (
+    SELECT microbenchmark, candidate, sum(errors) AS errors,
+           sum(cpu_ns) / 1e3 / nullif(sum(CASE WHEN cpu_ns IS NOT NULL THEN statements END), 0)
+           + coalesce((SELECT sum(server_background_ns) / 1e3 / nullif(sum(statements), 0)
+                       FROM slice s WHERE s.microbenchmark = counted.microbenchmark
+                       AND s.candidate = counted.candidate AND s.warmup = 0
+                       AND server_background_ns IS NOT NULL), 0) AS cpu_us_per_query
+    FROM counted GROUP BY microbenchmark, candidate
+)
+SELECT m.name AS microbenchmark, m.clients, m.\"group\", c.name AS candidate,
+       max(CASE figure WHEN 'qps' THEN value END)
+           * coalesce(json_extract(m.json, '$.rows_read_per_statement') / 1e6, 1) AS qps,
+       max(CASE figure WHEN 'relative_qps' THEN value END) AS relative_qps,
+       t.cpu_us_per_query,
+       max(CASE figure WHEN 'relative_cpu' THEN value END) AS relative_cpu,
+       max(CASE figure WHEN 'relative_qps' THEN n END) AS blocks, t.errors
+FROM median
+JOIN total t USING (microbenchmark, candidate)
+JOIN microbenchmark m ON m.id = median.microbenchmark
+JOIN candidate c ON c.id = median.candidate
+GROUP BY m.id, c.id
+ORDER BY m.id, c.id";
+
 /// Insert a row: `insert!(database, "table" { "column": value, … })`.
 macro_rules! insert {
     ($database:expr, $table:literal { $($column:literal: $value:expr,)* }) => {

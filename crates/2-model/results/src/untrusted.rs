@@ -14,7 +14,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::directory::RunDirectory;
 use crate::error::{ResultsError, database_error};
-use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
+use crate::schema::{APPLICATION_ID, FIGURES_VIEW, FORMAT, TABLES};
 
 /// Size limit of one value in bytes: the largest are audits, of a few megabytes.
 const MAX_VALUE: i32 = 64 << 20;
@@ -205,7 +205,7 @@ fn tables() -> rusqlite::Result<Vec<String>> {
     query.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Describes the first object of the schema that is not one of our tables or their indexes. Reading
+/// Describes the first object of the schema that is not one of our tables, their indexes or our view. Reading
 /// the schema does not execute it.
 fn foreign_object(database: &Connection) -> rusqlite::Result<Option<String>> {
     let count = "SELECT count(*) FROM sqlite_schema";
@@ -222,6 +222,7 @@ fn foreign_object(database: &Connection) -> rusqlite::Result<Option<String>> {
         let starts = |with: &str| sql.as_deref().is_some_and(|sql| sql.starts_with(with));
         let is_ours = match kind.as_str() {
             "table" => known.contains(&name) && starts("CREATE TABLE"),
+            "view" => sql.as_deref() == Some(FIGURES_VIEW),
             // Indexes of constraints have no SQL; we create no others.
             "index" => known.contains(&table) && sql.is_none(),
             _ => false,

@@ -15,7 +15,7 @@ use crate::records::{
     CandidateRecord, ExtensionRecord, FailureRecord, NewRun, OptimizationRecord, SessionRecord,
     StateSnapshotRecord, setting,
 };
-use crate::schema::{APPLICATION_ID, EXTENSION, FORMAT, MAY_HAVE_SCHEMAS, TABLES, insert};
+use crate::schema::{APPLICATION_ID, EXTENSION, FIGURES_VIEW, FORMAT, MAY_HAVE_SCHEMAS, TABLES, insert};
 use crate::slices::{remove_latency_buckets, store_latency_buckets};
 use crate::{directory, identity, untrusted};
 
@@ -324,6 +324,7 @@ fn fill(
         database.pragma_update(None, "user_version", FORMAT)?;
         let transaction = database.unchecked_transaction()?;
         transaction.execute_batch(TABLES)?;
+        transaction.execute_batch(FIGURES_VIEW)?;
         for (key, value) in meta.into_iter().chain(insert) {
             set_meta(&transaction, key, &value)?;
         }

@@ -10,7 +10,8 @@ use dbdyno_report::assemble::assemble;
 use dbdyno_report::comparison;
 use dbdyno_report::export::write_all;
 use dbdyno_report::model::Report;
-use dbdyno_results::RunReader;
+use dbdyno_results::{FIGURES_VIEW, RunReader};
+use rusqlite::Connection;
 
 /// Tables that are published if a run has them.
 const PUBLISHED: [&str; 4] = ["relative.csv", "summary.csv", "changes.csv", "insert_steps.csv"];
@@ -54,6 +55,45 @@ fn figures_of_published_runs_stay_the_same() {
         scope.spawn(|| even.for_each(check));
         odd.for_each(check);
     });
+}
+
+#[test]
+fn view_of_figures_has_the_figures_of_the_report() {
+    let (name, run) = ("host", "run");
+    let dir = tempfile::tempdir().unwrap();
+    published::restore(name, run, dir.path());
+    let report = assemble(&RunReader::open(dir.path()).unwrap()).unwrap();
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    database.execute_batch(FIGURES_VIEW).unwrap();
+    let query = "SELECT relative_qps, relative_cpu, qps, cpu_us_per_query, blocks FROM figures \
+                 WHERE microbenchmark = ?1 AND candidate = ?2";
+    let mut query = database.prepare(query).unwrap();
+    let mut compared = 0;
+    for microbenchmark in &report.microbenchmarks {
+        for row in &microbenchmark.rows {
+            let of_view: [Option<f64>; 5] = query
+                .query_row([&microbenchmark.name, &row.candidate], |line| {
+                    Ok([line.get(0)?, line.get(1)?, line.get(2)?, line.get(3)?, line.get(4)?])
+                })
+                .unwrap();
+            let of_report = [
+                row.relative_qps.map(|one| one.median.get()),
+                row.relative_cpu.map(|one| one.median.get()),
+                row.absolute.qps.map(|qps| qps.per_second()),
+                row.absolute.cpu_us_per_query,
+                Some(row.blocks as f64),
+            ];
+            for (view, report) in of_view.iter().zip(of_report) {
+                let is_same = match (*view, report) {
+                    (Some(view), Some(report)) => (view - report).abs() <= 1e-9 * report.abs(),
+                    (view, report) => view == report,
+                };
+                assert!(is_same, "{}: {of_view:?} {of_report:?}", microbenchmark.name);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn schema_that_computes_is_refused() {
             ),
             "the view candidate",
         ),
+        ("DROP VIEW figures; CREATE VIEW figures AS SELECT 1".to_owned(), "the view figures"),
         (
             "CREATE TRIGGER t AFTER INSERT ON session BEGIN DELETE FROM slice; END".to_owned(),
             "the trigger t",
