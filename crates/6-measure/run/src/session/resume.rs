@@ -71,7 +71,7 @@ impl Session<'_> {
             if data::from_baseline(context, candidates, self.has_shrunk_tables())? {
                 return Ok(());
             }
-            self.recorder.stage("loading new data: that of the interrupted run cannot be used");
+            self.recorder.stage("continuing without the writes of the earlier sessions: their data cannot be copied");
             self.warn_of_new_data()?;
         }
         data::fresh(context, candidates, self.options.progress)
@@ -118,10 +118,10 @@ fn new_data_warning(titles: &[String]) -> Option<Warning> {
     let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
     Some(Warning {
         what: format!(
-            "the resumed run has loaded new data, without the writes of its earlier sessions, before {first}{more}, \
-             which should be measured after these writes"
+            "the resumed run continues with the loaded data, without the writes of its earlier sessions, before \
+             {first}{more}, which should be measured after these writes"
         ),
-        advice: "results on written and on new data are mixed: start a new run".to_owned(),
+        advice: "results with and without these writes are mixed: start a new run".to_owned(),
     })
 }
 
