@@ -24,10 +24,12 @@ pub use ratios::{Point, Weight, contrast, main_effect, paired_ratios, unpaired_r
 pub use response_times::{
     BlockTimes, LatencySummary, Pairing, RESOLUTION, percentile_interval, percentile_ratios,
 };
-pub use restarts::{restart_medians, restarts_with_interval};
+pub use restarts::{interval_of_repeats, restart_medians, restarts_with_interval};
 pub use summary::Summary;
 pub use time_to_resolve::time_to_resolve;
-pub use verdict::{Direction, Side, Verdict};
+pub use verdict::{
+    Direction, LARGEST_NOISE, Side, Verdict, differ_by_far, is_too_noisy, possible_difference,
+};
 
 /// A description of how intervals are computed, for reports.
 pub const METHOD: &str = "Median of the per-block ratios. The 95% interval is taken over restarts \

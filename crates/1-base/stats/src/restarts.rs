@@ -66,6 +66,19 @@ pub fn restarts_with_interval(restarts: &[Vec<f64>], planned: Option<u32>) -> Op
     })
 }
 
+/// The 95% interval of a ratio from the ratios of repeats: their mean × exp(±t·s/√R) on a logarithmic
+/// scale; `None` with fewer than two, or if one is not positive. With two it is twelve standard
+/// deviations wide: two repeats tell little.
+pub fn interval_of_repeats(ratios: &[f64]) -> Option<(Ratio, Ratio)> {
+    let values: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let half = t_quantile(count - 1.0)? * (squares / (count - 1.0) / count).sqrt();
+    let end = |sign: f64| Ratio::new((mean + sign * half).exp());
+    half.is_finite().then(|| (end(-1.0), end(1.0)))
+}
+
 /// The variance of the median of one block: a median of n blocks has 1/n of it. `None` if unknown or
 /// zero.
 ///

@@ -289,7 +289,7 @@ impl AbTestResult {
         let verdict = match Direction::LessIsBetter.verdict(estimate.difference(None)) {
             Verdict::Better => AbTestVerdict::Better,
             Verdict::Worse => AbTestVerdict::Worse,
-            Verdict::Noise => AbTestVerdict::Same,
+            Verdict::Noise | Verdict::TooNoisy => AbTestVerdict::Same,
         };
         let ratio = Some(estimate.median.get());
         Self { verdict, ratio, interval: Some(interval), pairs, measured }

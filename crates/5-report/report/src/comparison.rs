@@ -45,15 +45,25 @@ pub struct Comparison {
     pub columns: Vec<Column>,
     pub notes: Vec<String>,
     pub facts: Facts,
-    /// Summaries of relative QPS by candidate and group, in five groups.
+    /// Relative QPS.
+    #[serde(flatten)]
+    pub qps: Ratios,
+    /// Relative CPU per query, of the microbenchmarks of which a run says to trust it.
+    pub cpu: Ratios,
+    pub absolute: Vec<AbsoluteRow>,
+    /// The changes of QPS and of CPU per query by candidate and column.
+    pub changes: Vec<ChangeSummary>,
+}
+
+/// Ratios of one metric to the baselines of their runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ratios {
+    /// Summaries by candidate and group, in five groups.
     pub groups: Vec<GroupRow>,
     /// The same over all runs, if they are shards of one: no microbenchmark is in two of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<GroupSummary>,
     pub rows: Vec<RatioRow>,
-    pub absolute: Vec<AbsoluteRow>,
-    /// The changes of QPS by candidate and column.
-    pub changes: Vec<ChangeSummary>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -99,6 +109,8 @@ pub struct GroupRow {
 /// Ratios of one candidate and microbenchmark; `None` in columns where it was not measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct RatioRow {
+    #[serde(skip)]
+    pub metric: Metric,
     pub candidate: String,
     pub group: String,
     pub microbenchmark: String,
@@ -110,7 +122,7 @@ pub struct RatioRow {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RatioCell {
-    /// Relative QPS; `None` with too few blocks.
+    /// The ratio; `None` with too few blocks.
     pub ratio: Option<Ratio>,
     /// The ratio with its interval, if there is one.
     pub estimate: Option<Estimate>,
@@ -120,20 +132,44 @@ pub struct RatioCell {
 }
 
 impl Comparison {
-    /// The summaries of a candidate's groups with several microbenchmarks: a group with a single one
-    /// repeats its ratio.
-    fn summaries_of(&self, candidate: &str) -> Vec<&GroupRow> {
-        let several = |row: &&GroupRow| row.cells.iter().flatten().any(|summary| summary.count > 1);
-        self.groups.iter().filter(|row| row.candidate == candidate).filter(several).collect()
+    const fn ratios(&self, metric: Metric) -> &Ratios {
+        match metric {
+            Metric::Qps => &self.qps,
+            Metric::Cpu => &self.cpu,
+        }
     }
 
+    /// The summaries of a candidate's groups with several microbenchmarks: a group with a single one
+    /// repeats its ratio.
+    fn summaries_of(&self, metric: Metric, candidate: &str) -> Vec<&GroupRow> {
+        let several = |row: &&GroupRow| row.cells.iter().flatten().any(|summary| summary.count > 1);
+        let groups = self.ratios(metric).groups.iter();
+        groups.filter(|row| row.candidate == candidate).filter(several).collect()
+    }
+
+    /// The ratios of a candidate's QPS.
     fn rows_of<'a>(&'a self, candidate: &'a str) -> impl Iterator<Item = &'a RatioRow> + Clone {
-        self.rows.iter().filter(move |row| row.candidate == candidate)
+        self.qps.rows.iter().filter(move |row| row.candidate == candidate)
+    }
+
+    /// Relative CPU per query of the same candidate and microbenchmark, if it is the metric to trust.
+    fn cpu_of(&self, row: &RatioRow) -> Option<&RatioRow> {
+        self.cpu.rows.iter().find(|cpu| {
+            (&cpu.candidate, &cpu.microbenchmark) == (&row.candidate, &row.microbenchmark)
+        })
+    }
+
+    /// The ratios of a candidate, each by the metric to trust.
+    fn trusted_rows_of<'a>(
+        &'a self,
+        candidate: &'a str,
+    ) -> impl Iterator<Item = &'a RatioRow> + Clone {
+        self.rows_of(candidate).map(|row| self.cpu_of(row).unwrap_or(row))
     }
 
     /// The candidates with relative QPS, in order, each with the runs that have it.
     fn candidates(&self) -> Vec<(&str, Vec<usize>)> {
-        let names = distinct(self.rows.iter().map(|row| row.candidate.as_str()));
+        let names = distinct(self.qps.rows.iter().map(|row| row.candidate.as_str()));
         let runs = |name: &str| {
             let cells = self.rows_of(name).flat_map(|row| self.columns.iter().zip(&row.cells));
             distinct(cells.filter(|(_, cell)| cell.is_some()).map(|(column, _)| column.run))
@@ -159,14 +195,13 @@ pub fn compare(reports: &[Report]) -> Comparison {
     let sources = Sources { reports: &reports, columns: &columns, candidates: &candidates };
     let absolute = sources.rows();
     let changes = sources.summaries(&absolute);
-    let (groups, rows) = relative(&reports, &columns);
+    let [qps, cpu] = [Metric::Qps, Metric::Cpu].map(|metric| relative(metric, &reports, &columns));
     let runs: Vec<RunInfo> =
         reports.iter().enumerate().map(|(run, report)| info(run, report, &columns)).collect();
-    let mut notes = notes(&reports, &runs, &columns, !rows.is_empty());
+    let mut notes = notes(&reports, &runs, &columns, !qps.rows.is_empty());
     notes.extend(sources.outliers(&runs, &absolute));
     let facts = Facts::of(&reports, &candidates);
-    let merged = merged(&reports);
-    Comparison { runs, notes, facts, groups, merged, rows, absolute, changes, columns }
+    Comparison { runs, notes, facts, qps, cpu, absolute, changes, columns }
 }
 
 pub fn json(comparison: &Comparison) -> Result<String, ExportError> {
@@ -230,9 +265,19 @@ fn info(index: usize, report: &Report, columns: &[Column]) -> RunInfo {
     }
 }
 
-/// Relative QPS by candidate: summaries of groups, and the ratios.
-fn relative(reports: &[&Report], columns: &[Column]) -> (Vec<GroupRow>, Vec<RatioRow>) {
+/// Whether a run says to trust CPU per query for a candidate on these microbenchmarks.
+fn trusts_cpu(reports: &[&Report], candidate: &str, is_meant: impl Fn(&str) -> bool) -> bool {
+    let all = reports.iter().flat_map(|report| &report.microbenchmarks);
+    let mut rows = all.filter(|one| is_meant(&one.name)).filter_map(|one| one.row(candidate));
+    rows.any(|row| row.trusted_metric == Metric::Cpu)
+}
+
+/// The ratios of a metric by candidate: summaries of groups, and each microbenchmark. CPU per query only
+/// where it is to be trusted.
+fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
     let (mut groups, mut rows) = (Vec::new(), Vec::new());
+    let summaries: Vec<_> =
+        reports.iter().map(|report| report.summaries_of(metric, Grouping::Five)).collect();
     for candidate in compared_names(reports) {
         for (group, microbenchmarks) in names(reports) {
             let summary = |column: &Column| {
@@ -240,41 +285,69 @@ fn relative(reports: &[&Report], columns: &[Column]) -> (Vec<GroupRow>, Vec<Rati
                     (one.group.as_str(), one.candidate.as_str(), one.clients)
                         == (group, candidate, column.clients)
                 };
-                reports[column.run].groups.iter().find(same).cloned()
+                summaries[column.run].iter().find(same).cloned()
             };
+            let is_shown = |is_meant: &dyn Fn(&str) -> bool| {
+                metric == Metric::Qps || trusts_cpu(reports, candidate, is_meant)
+            };
+            if !is_shown(&|name| microbenchmarks.contains(&name)) {
+                continue;
+            }
             let cells: Vec<Option<GroupSummary>> = columns.iter().map(summary).collect();
             let (candidate, group) = (candidate.to_owned(), group.to_owned());
             if cells.iter().any(Option::is_some) {
                 groups.push(GroupRow { candidate: candidate.clone(), group: group.clone(), cells });
             }
-            for name in microbenchmarks {
+            for name in microbenchmarks.iter().copied().filter(|one| is_shown(&|name| name == *one)) {
                 let of = |column: &Column| {
-                    RatioCell::of(reports[column.run], column.clients, name, &candidate)
+                    RatioCell::of(metric, reports[column.run], column.clients, name, &candidate)
                 };
                 let cells: Vec<Option<RatioCell>> = columns.iter().map(of).collect();
                 if cells.iter().any(Option::is_some) {
                     let (agreement, difference) = Agreement::of_columns(&cells, columns);
                     let (candidate, group) = (candidate.clone(), group.clone());
                     let microbenchmark = name.to_owned();
-                    let row =
-                        RatioRow { candidate, group, microbenchmark, cells, agreement, difference };
-                    rows.push(row);
+                    rows.push(RatioRow {
+                        metric,
+                        candidate,
+                        group,
+                        microbenchmark,
+                        cells,
+                        agreement,
+                        difference,
+                    });
                 }
             }
         }
     }
-    (groups, rows)
+    let mut merged = merged(metric, reports);
+    merged.retain(|summary| {
+        if metric == Metric::Qps {
+            return true;
+        }
+        let is_shown = |row: &GroupRow| {
+            (&row.candidate, &row.group) == (&summary.candidate, &summary.group)
+        };
+        groups.iter().any(is_shown)
+    });
+    Ratios { groups, merged, rows }
 }
 
 impl RatioCell {
-    fn of(report: &Report, clients: u32, name: &str, candidate: &str) -> Option<Self> {
+    fn of(
+        metric: Metric,
+        report: &Report,
+        clients: u32,
+        name: &str,
+        candidate: &str,
+    ) -> Option<Self> {
         let microbenchmark = report.microbenchmark(name, clients)?;
         let row = microbenchmark.row(candidate)?;
         Some(Self {
-            ratio: row.ratio(Metric::Qps),
-            estimate: row.estimate(Metric::Qps),
-            floor: report.floor_of(Metric::Qps, microbenchmark),
-            verdict: row.verdict,
+            ratio: row.ratio(metric),
+            estimate: row.estimate(metric),
+            floor: report.floor_of(metric, microbenchmark),
+            verdict: row.verdict_of(metric),
         })
     }
 }
@@ -293,7 +366,7 @@ fn names<'a>(reports: &[&'a Report]) -> BTreeMap<&'a str, Vec<&'a str>> {
 
 /// Summaries over all runs, if no microbenchmark is in two of them, as those of shards; empty otherwise.
 /// Each ratio is to the baseline of its own run.
-fn merged(reports: &[&Report]) -> Vec<GroupSummary> {
+fn merged(metric: Metric, reports: &[&Report]) -> Vec<GroupSummary> {
     let Some((first, others)) = reports.split_first() else { return Vec::new() };
     if others.is_empty() || others.iter().any(|one| one.baseline != first.baseline) {
         return Vec::new();
@@ -307,7 +380,7 @@ fn merged(reports: &[&Report]) -> Vec<GroupSummary> {
         }
         all.push(one.clone());
     }
-    summarise(Metric::Qps, &all, &first.candidates, Grouping::Five)
+    summarise(metric, &all, &first.candidates, Grouping::Five)
 }
 
 /// Differences between the runs that limit the comparison. Those of the baselines matter only for
@@ -374,7 +447,7 @@ impl RunInfo {
     }
 }
 
-/// Agreement of several runs. Only cells with the verdict faster, slower or within noise count.
+/// Agreement of several runs. Only cells with a verdict from an interval count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
@@ -437,8 +510,8 @@ impl Agreement {
 
     /// The agreement of the columns, whatever their numbers of clients.
     fn of(cells: &[Option<RatioCell>]) -> (Self, Option<Difference>) {
-        use Verdict::{Better, WithinNoise, Worse};
-        let usable = |cell: &&RatioCell| matches!(cell.verdict, Better | Worse | WithinNoise);
+        use Verdict::{Better, TooNoisy, WithinNoise, Worse};
+        let usable = |cell: &&RatioCell| cell.verdict.has_interval();
         let value = |cell: &Option<RatioCell>| {
             let cell = cell.as_ref().filter(usable)?;
             Some(RunValue::of(&cell.estimate?, cell.floor))
@@ -452,10 +525,10 @@ impl Agreement {
         let same = verdicts.iter().all(|verdict| *verdict == first);
         let opposite = verdicts.contains(&Better) && verdicts.contains(&Worse);
         let agreement = match (certain, same) {
-            (false, true) => Self::Agree(first),
-            (false, false) => Self::NotCertain,
+            (false, true) if first != TooNoisy => Self::Agree(first),
+            (false, _) => Self::NotCertain,
             // No run shows a difference, but their ratios are apart.
-            (true, true) if first == WithinNoise => Self::NotCertain,
+            (true, true) if matches!(first, WithinNoise | TooNoisy) => Self::NotCertain,
             (true, true) => Self::SizeDiffers(first),
             (true, _) if opposite => Self::Contradict,
             (true, _) => Self::Differ,
@@ -464,8 +537,10 @@ impl Agreement {
     }
 
     /// The text in tables and exports.
-    pub const fn words(self) -> &'static str {
+    pub const fn words(self, metric: Metric) -> &'static str {
         match self {
+            Self::Agree(Verdict::Better) if matches!(metric, Metric::Cpu) => "agree: less CPU",
+            Self::Agree(Verdict::Worse) if matches!(metric, Metric::Cpu) => "agree: more CPU",
             Self::Agree(Verdict::Better) => "agree: faster",
             Self::Agree(Verdict::Worse) => "agree: slower",
             Self::Agree(_) => "agree: within noise",

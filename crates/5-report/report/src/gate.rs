@@ -1,7 +1,8 @@
 //! A gate for continuous integration: rules such as `slower 2%`, and what a run says about them.
 //!
 //! A rule is broken only by a difference that is certain: the whole 95% interval is beyond the limit,
-//! and beyond the noise floor if that is larger.
+//! and beyond the noise floor if that is larger. With `--strict`, an interval that contains the limit
+//! fails as well.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -10,12 +11,12 @@ use std::{fmt, io};
 use dbdyno_document::did_you_mean;
 use dbdyno_stats::{Estimate, Quotient};
 use dbdyno_text::{Cell, Column, NoChart, Section, Table, break_name, code, escape, plain, wrap};
-use dbdyno_units::{Ratio, Share};
+use dbdyno_units::{Nanos, Ratio, Share};
 use quick_xml::Writer;
 use quick_xml::events::BytesText;
 
-use crate::figures::size_of;
-use crate::key_results::Finding;
+use crate::figures::{percent, size_of};
+use crate::key_results::{Finding, change};
 use crate::metric::{Grouping, clients};
 use crate::model::{Metric, MicrobenchmarkRows, Report, Role, Row, Verdict};
 
@@ -23,6 +24,8 @@ use crate::model::{Metric, MicrobenchmarkRows, Report, Role, Row, Verdict};
 #[derive(Debug)]
 pub struct Judged<'a> {
     pub rule: &'a Rule,
+    /// Whether an interval that contains the limit fails.
+    pub strict: bool,
     /// One for each candidate, microbenchmark (or group) and number of clients that the rule is about.
     pub comparisons: Vec<Comparison>,
 }
@@ -38,6 +41,8 @@ pub struct Comparison {
     pub metric: Metric,
     /// The difference that is permitted: the rule's, or the noise floor if that is larger.
     pub limit: Share,
+    /// The measuring time of its microbenchmarks, of all candidates.
+    pub time: Nanos,
     pub outcome: Outcome,
 }
 
@@ -48,7 +53,7 @@ pub enum Outcome {
     /// Certainly not worse by more than the limit.
     Kept(Quotient),
     /// The interval contains the limit.
-    Unclear(Quotient),
+    Uncertain(Quotient),
     /// Nothing is known, for this reason.
     NotJudged(&'static str),
 }
@@ -70,6 +75,16 @@ impl Judged<'_> {
         self.comparisons.iter().any(Comparison::is_broken)
     }
 
+    /// Whether it fails because an interval contains the limit.
+    pub fn is_uncertain(&self) -> bool {
+        self.strict && self.comparisons.iter().any(|one| self.fails(one))
+    }
+
+    /// Whether a comparison fails.
+    fn fails(&self, one: &Comparison) -> bool {
+        one.is_broken() || self.strict && matches!(one.outcome, Outcome::Uncertain(_))
+    }
+
     /// Whether nothing is known about any comparison: such a rule protects from nothing.
     pub fn is_unknown(&self) -> bool {
         self.comparisons.iter().all(|one| matches!(one.outcome, Outcome::NotJudged(_)))
@@ -86,7 +101,11 @@ impl Judged<'_> {
 }
 
 /// Judges a run by rules.
-pub fn judge<'a>(report: &Report, rules: &'a [Rule]) -> Result<Vec<Judged<'a>>, InvalidRule> {
+pub fn judge<'a>(
+    report: &Report,
+    rules: &'a [Rule],
+    strict: bool,
+) -> Result<Vec<Judged<'a>>, InvalidRule> {
     let compared = report.candidates.iter().filter(|one| one.role == Role::Candidate);
     let candidates: Vec<&str> = compared.map(|one| one.name.as_str()).collect();
     let parts = planned(report).flat_map(|one| [&one.name, &one.group, &one.three_group]);
@@ -96,7 +115,7 @@ pub fn judge<'a>(report: &Report, rules: &'a [Rule]) -> Result<Vec<Judged<'a>>, 
         rule.check_names(candidates.iter().copied(), parts.iter().copied())?;
         let candidates = candidates.iter().filter(|name| rule.is_about(name));
         let comparisons = candidates.flat_map(|name| comparisons(report, rule, name)).collect();
-        judged.push(Judged { rule, comparisons });
+        judged.push(Judged { rule, strict, comparisons });
     }
     Ok(judged)
 }
@@ -167,7 +186,8 @@ impl Context<'_> {
         };
         let name = Some(microbenchmark.name.clone());
         let (group, clients) = (&microbenchmark.group, microbenchmark.clients);
-        self.comparison((group, name), clients, metric, limit, outcome)
+        let place = (group.as_str(), name, clients, microbenchmark.measuring_time);
+        self.comparison(place, metric, limit, outcome)
     }
 
     /// A whole group, at each number of clients. Reads and writes are apart if the rule's metric differs.
@@ -194,6 +214,8 @@ impl Context<'_> {
                 }
             }
             comparisons.extend(left_out);
+            let of_step = members.iter().filter(|member| member.clients == clients);
+            let time: Nanos = of_step.map(|member| member.measuring_time).sum();
             for metric in [Metric::Qps, Metric::Cpu] {
                 let of_metric = rows.iter().copied().filter(|row| self.metric(row) == metric);
                 let of_metric: Vec<&Row> = of_metric.collect();
@@ -204,7 +226,8 @@ impl Context<'_> {
                 };
                 let limit = self.limit(noise);
                 let outcome = judge_interval(metric, limit, Quotient { ratio, low, high });
-                comparisons.push(self.comparison((group, None), clients, metric, limit, outcome));
+                let place = (group, None, clients, time);
+                comparisons.push(self.comparison(place, metric, limit, outcome));
             }
         }
         comparisons
@@ -218,8 +241,7 @@ impl Context<'_> {
 
     fn comparison(
         &self,
-        (group, microbenchmark): (&str, Option<String>),
-        clients: u32,
+        (group, microbenchmark, clients, time): (&str, Option<String>, u32, Nanos),
         metric: Metric,
         limit: Share,
         outcome: Outcome,
@@ -232,6 +254,7 @@ impl Context<'_> {
             clients: is_sweep.then_some(clients),
             metric,
             limit,
+            time,
             outcome,
         }
     }
@@ -259,7 +282,7 @@ fn judge_interval(metric: Metric, limit: Share, interval: Quotient) -> Outcome {
     };
     match (is_beyond, reaches) {
         (true, _) => Outcome::Broken(interval),
-        (false, true) => Outcome::Unclear(interval),
+        (false, true) => Outcome::Uncertain(interval),
         (false, false) => Outcome::Kept(interval),
     }
 }
@@ -385,8 +408,10 @@ impl Comparison {
     /// `5.1% less QPS (4.6% to 5.7%)`, or why nothing is known.
     fn words(&self) -> String {
         match self.outcome {
-            Outcome::Broken(interval) | Outcome::Kept(interval) | Outcome::Unclear(interval) => {
-                words(self.metric, interval)
+            Outcome::Broken(interval) | Outcome::Kept(interval) => words(self.metric, interval),
+            Outcome::Uncertain(interval) => {
+                let limit = percent(self.limit);
+                format!("{}: the interval contains the limit, {limit}", words(self.metric, interval))
             }
             Outcome::NotJudged(reason) => reason.to_owned(),
         }
@@ -396,42 +421,38 @@ impl Comparison {
 fn words(metric: Metric, Quotient { ratio, low, high }: Quotient) -> String {
     let what = metric.quantity();
     let [middle, near, far] = [ratio, low, high].map(size_of);
-    let sign = |ratio: Ratio| if ratio < Ratio::ONE { "-" } else { "+" };
     match (high < Ratio::ONE, low > Ratio::ONE) {
         (true, _) => format!("{middle} less {what} ({far} to {near})"),
         (_, true) => format!("{middle} more {what} ({near} to {far})"),
-        _ => format!("{what} {}{middle} ({}{near} to {}{far})", sign(ratio), sign(low), sign(high)),
+        _ => format!("{what}: {} ({} to {})", change(ratio), change(low), change(high)),
     }
 }
 
 impl Judged<'_> {
-    /// `BROKEN by 3 of 42 comparisons`, `kept`, with what is not certain.
+    /// `BROKEN by 3 of 42; kept by 30; uncertain for 9`: of the comparisons, those that fail in capitals.
     fn summary(&self) -> String {
-        let all = self.comparisons.len();
-        let broken = self.count(|one| matches!(one, Outcome::Broken(_)));
-        let unclear = self.count(|one| matches!(one, Outcome::Unclear(_)));
-        let unknown = self.count(|one| matches!(one, Outcome::NotJudged(_)));
-        let mut text = match broken {
-            0 if self.is_unknown() => "NOT JUDGED".to_owned(),
-            0 => format!("kept by {} of {all}", all - unknown),
-            broken => format!("BROKEN by {broken} of {all}"),
-        };
-        if unclear > 0 {
-            text.push_str(&format!("; {unclear} with intervals that contain the limit"));
+        let uncertain = if self.strict { "UNCERTAIN for" } else { "uncertain for" };
+        let unknown = if self.is_unknown() { "NOT JUDGED for" } else { "not judged for" };
+        let counts = [
+            ("BROKEN by", self.count(|one| matches!(one, Outcome::Broken(_)))),
+            ("kept by", self.count(|one| matches!(one, Outcome::Kept(_)))),
+            (uncertain, self.count(|one| matches!(one, Outcome::Uncertain(_)))),
+            (unknown, self.count(|one| matches!(one, Outcome::NotJudged(_)))),
+        ];
+        let shown = counts.into_iter().filter(|(_, count)| *count > 0);
+        let mut parts: Vec<String> = shown.map(|(what, count)| format!("{what} {count}")).collect();
+        if let Some(first) = parts.first_mut() {
+            first.push_str(&format!(" of {}", self.comparisons.len()));
         }
-        if unknown > 0 {
-            text.push_str(&format!("; {unknown} not judged"));
-        }
-        text
+        parts.join("; ")
     }
 
-    /// The comparisons to name: those that break the rule, and those that are not judged although they
-    /// were measured.
+    /// The comparisons to name: those that fail, and those that are not judged although they were
+    /// measured.
     fn remarkable(&self) -> impl Iterator<Item = &Comparison> {
         let is = |one: &&Comparison| match one.outcome {
-            Outcome::Broken(_) => true,
             Outcome::NotJudged(reason) => reason != NOT_MEASURED,
-            Outcome::Kept(_) | Outcome::Unclear(_) => false,
+            _ => self.fails(one),
         };
         self.comparisons.iter().filter(is)
     }
@@ -503,7 +524,7 @@ pub fn markdown(judged: &[Judged<'_>]) -> String {
     text + &dbdyno_text::markdown(&[section])
 }
 
-/// An annotation for each comparison that breaks a rule, and one for each rule of which nothing is
+/// An annotation for each comparison that fails, and one for each rule of which nothing is
 /// known; each on a line of its own.
 pub fn annotations(judged: &[Judged<'_>]) -> String {
     let mut text = String::new();
@@ -512,7 +533,7 @@ pub fn annotations(judged: &[Judged<'_>]) -> String {
         if one.is_unknown() {
             text.push_str(&format!("::warning title={title}::nothing could be judged\n"));
         }
-        for comparison in one.comparisons.iter().filter(|one| one.is_broken()) {
+        for comparison in one.comparisons.iter().filter(|comparison| one.fails(comparison)) {
             let message =
                 format!("{}, {}: {}", comparison.candidate, comparison.place(), comparison.words());
             text.push_str(&format!("::error title={title}::{}\n", data(&message)));
@@ -531,8 +552,8 @@ fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
-/// The outcome of the run of this name as JUnit XML: a test suite for each rule, with a test case for each comparison. What is
-/// not judged is a skipped test.
+/// The outcome of the run of this name as JUnit XML: a test suite for each rule, with a test case for each
+/// comparison and its measuring time. What is not judged is a skipped test.
 pub fn junit(judged: &[Judged<'_>], name: &str) -> io::Result<String> {
     let mut xml = Writer::new_with_indent(Vec::new(), b' ', 2);
     xml.create_element("testsuites")
@@ -545,25 +566,34 @@ pub fn junit(judged: &[Judged<'_>], name: &str) -> io::Result<String> {
 }
 
 fn suite(xml: &mut Writer<Vec<u8>>, judged: &Judged<'_>) -> io::Result<()> {
-    let broken = judged.count(|one| matches!(one, Outcome::Broken(_)));
+    let failed = judged.comparisons.iter().filter(|one| judged.fails(one)).count();
     let skipped = judged.count(|one| matches!(one, Outcome::NotJudged(_)));
     let rule = plain(&judged.rule.to_string());
-    let (all, broken, skipped) =
-        (judged.comparisons.len().to_string(), broken.to_string(), skipped.to_string());
-    let attributes =
-        [("name", rule.as_str()), ("tests", &all), ("failures", &broken), ("skipped", &skipped)];
+    let seconds = |time: Nanos| format!("{:.3}", time.as_secs_f64());
+    let time = seconds(judged.comparisons.iter().map(|one| one.time).sum());
+    let (all, failed, skipped) =
+        (judged.comparisons.len().to_string(), failed.to_string(), skipped.to_string());
+    let attributes = [
+        ("name", rule.as_str()),
+        ("tests", &all),
+        ("failures", &failed),
+        ("skipped", &skipped),
+        ("time", &time),
+    ];
     xml.create_element("testsuite").with_attributes(attributes).write_inner_content(|xml| {
         for comparison in &judged.comparisons {
             let place = plain(&comparison.place());
             let candidate = plain(&comparison.candidate);
-            let case = [("classname", candidate.as_str()), ("name", place.as_str())];
+            let time = seconds(comparison.time);
+            let case =
+                [("classname", candidate.as_str()), ("name", place.as_str()), ("time", &time)];
             let case = xml.create_element("testcase").with_attributes(case);
             let words = comparison.words();
             case.write_inner_content(|xml| {
                 let (tag, text) = match comparison.outcome {
-                    Outcome::Broken(_) => ("failure", ("message", words.as_str())),
+                    _ if judged.fails(comparison) => ("failure", ("message", words.as_str())),
                     Outcome::NotJudged(_) => ("skipped", ("message", words.as_str())),
-                    Outcome::Kept(_) | Outcome::Unclear(_) => {
+                    _ => {
                         let text = BytesText::new(&words);
                         xml.create_element("system-out").write_text_content(text)?;
                         return Ok(());

@@ -9,7 +9,8 @@ mod sections;
 mod tests;
 
 use dbdyno_stats::{
-    ChangePoint, ChangeSearch, Level, LogValue, MIN_VALUES, false_discovery_level, median,
+    ChangePoint, ChangeSearch, Level, LogValue, MIN_VALUES, Quotient, false_discovery_level,
+    is_too_noisy, median, possible_difference,
 };
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
@@ -102,6 +103,15 @@ impl FigureHistory {
     }
 
     /// Whether a change of it is for the better.
+    /// Whether its level is so uncertain that no change does not mean the same.
+    fn is_too_noisy(&self) -> bool {
+        let is_wide = |Quotient { ratio, low, high }: Quotient| {
+            let end = |end: Ratio| Ratio::new(end.get() / ratio.get());
+            is_too_noisy(possible_difference((end(low), end(high)), None))
+        };
+        self.points.is_empty() && self.levels.last().is_some_and(|level| is_wide(level.ratio))
+    }
+
     fn verdict(&self, point: &ChangePoint) -> Verdict {
         Verdict::of_ratio(self.figure.metric, point.ratio.ratio, None)
     }

@@ -30,7 +30,7 @@ use crate::sections::overview::{optimizations, state_snapshots};
 use crate::sections::series::{comes_first, effects, series};
 use crate::sections::sweep::by_clients;
 use crate::sections::{Output, Section, candidate, groups, mark, ratio_cell};
-use crate::words::{CPU_FIRST, NOTHING_MEASURED, summary_of};
+use crate::words::{CPU_FIRST, NOTHING_MEASURED, differs_in_effect, summary_of};
 
 pub fn render(report: &Report) -> String {
     let page = |of: fn(&Report, Output) -> Section| document::section(&of(report, Output::Page));
@@ -213,6 +213,11 @@ fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup
         h3 {
             (label(mark(report, name, Role::Candidate), name))
             @if let Some(what) = summary_of(report, name, MAX_DIFFERENCES) { " " small { (what) } }
+        }
+        @for one in report.candidates.iter().filter(|one| one.name == name) {
+            @for difference in differs_in_effect(one) {
+                p.muted { "Differs in effect: " (difference) }
+            }
         }
         ul {
             @for result in results {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dbdyno_stats::{median, time_to_resolve};
+use dbdyno_stats::{differ_by_far, is_too_noisy, median, possible_difference, time_to_resolve};
 use dbdyno_units::{Nanos, Ratio, Share, shell_quoted};
 use serde::Serialize;
 
@@ -47,6 +47,12 @@ pub(crate) struct Finding {
     pub(crate) better: usize,
     /// Number of these with less throughput or more CPU than the baseline.
     pub(crate) worse: usize,
+    /// Number of these whose intervals are too wide for any statement.
+    pub(crate) too_noisy: usize,
+    /// The least and the greatest ratio, if the microbenchmarks differ by far more than their
+    /// intervals: the median describes none of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<(Ratio, Ratio)>,
     /// If no difference was found: the largest difference from 1 that the interval and the noise
     /// floor permit.
     pub(crate) within: Option<Share>,
@@ -77,6 +83,8 @@ pub(crate) enum Outcome {
     Worse,
     /// No microbenchmark differs from the baseline.
     NoDifference,
+    /// The same, but so large a difference is possible that it does not mean equal.
+    TooNoisy,
     /// Some microbenchmarks differ, but not the group as a whole.
     Mixed,
     /// Imported, with too few values for intervals.
@@ -203,16 +211,30 @@ impl Finding {
             count: values.len(),
             better: of_verdict(Verdict::Better),
             worse: of_verdict(Verdict::Worse),
+            too_noisy: of_verdict(Verdict::TooNoisy),
+            range: None,
             within: None,
             control: None,
             part: None,
         };
+        let ends = values.iter().map(|one| {
+            one.estimate.map_or((one.ratio, one.ratio), |estimate| (estimate.low, estimate.high))
+        });
+        if differ_by_far(ends, finding.interval) {
+            let of = |choose: fn(f64, f64) -> f64| {
+                values.iter().map(|one| one.ratio.get()).reduce(choose).map(Ratio::new)
+            };
+            finding.range = of(f64::min).zip(of(f64::max));
+        }
         if let Some((low, high)) = finding.interval {
             finding.outcome = finding.outcome_of(low, high);
-            let noise = noise.map_or(0.0, Share::as_fraction);
-            let within = low.distance().max(high.distance()).max(noise);
-            finding.within =
-                (finding.outcome == Outcome::NoDifference).then(|| Share::from_fraction(within));
+            if finding.outcome == Outcome::NoDifference {
+                let within = possible_difference((low, high), noise);
+                finding.within = Some(within);
+                if is_too_noisy(within) {
+                    finding.outcome = Outcome::TooNoisy;
+                }
+            }
         }
         finding
     }
@@ -238,6 +260,7 @@ impl Finding {
             Outcome::Better => Verdict::Better,
             Outcome::Worse => Verdict::Worse,
             Outcome::NoDifference | Outcome::Mixed => Verdict::WithinNoise,
+            Outcome::TooNoisy => Verdict::TooNoisy,
             Outcome::NoInterval => Verdict::NoInterval,
             Outcome::TooFewBlocks => Verdict::Unknown,
             Outcome::ClientBound => Verdict::ClientBound,
@@ -345,11 +368,6 @@ fn whole_units(time: Nanos) -> Nanos {
     Nanos::from_secs((time.as_secs_f64() / f64::from(unit)).ceil() as u64 * u64::from(unit))
 }
 
-/// No difference within 100% or more is no knowledge.
-fn is_too_wide(within: Share) -> bool {
-    within.as_fraction() >= 1.0
-}
-
 impl KeyResult<'_> {
     /// The findings in the order in which they are shown: by the metric to trust first, unless only
     /// throughput differs with certainty.
@@ -383,18 +401,31 @@ impl Finding {
             Outcome::Better | Outcome::Worse => {
                 format!("{}{}{}", self.size(), self.exceptions(), self.caution())
             }
-            Outcome::NoDifference if self.within.is_some_and(is_too_wide) => {
-                let high = self.interval.map_or_else(String::new, |(_, high)| ratio(high));
-                format!("{what}: unknown, up to {high} times the baseline's")
-            }
             Outcome::NoDifference => {
                 let within = self.within.map_or_else(String::new, percent);
-                format!("{what}: no difference found (within {within})")
+                let noisy = match self.too_noisy {
+                    0 => String::new(),
+                    some => format!("; {some} of {} too noisy to tell", self.count),
+                };
+                format!("{what}: no difference found (within {within}){noisy}")
             }
-            Outcome::Mixed => format!("{what}: {}", self.tally()),
+            Outcome::TooNoisy => format!("{what}: too noisy to tell{}", self.possible()),
+            Outcome::Mixed => match self.range {
+                Some(range) => format!("{}; {}", self.depends(range, false), self.tally()),
+                None => format!("{what}: {}", self.tally()),
+            },
             Outcome::NoInterval => {
                 let median = self.ratio.map_or_else(String::new, ratio);
-                format!("{what}: {median} of the baseline's, too few values for an interval")
+                let value = match self.range {
+                    Some((least, most)) => format!(
+                        "{} to {} times the baseline's, depending on the microbenchmark (median \
+                         {median})",
+                        ratio(least),
+                        ratio(most)
+                    ),
+                    None => format!("{median} of the baseline's"),
+                };
+                format!("{what}: {value}, too few values for an interval")
             }
             Outcome::ClientBound => format!("{what}: client-bound, limited by the load generator"),
             Outcome::Failed => format!("{what}: failed"),
@@ -410,14 +441,48 @@ impl Finding {
         format!("; may be noise, as the control has {difference} {word}")
     }
 
+    /// ` (45% less to 97% more)`: the differences that the interval and the noise floor permit.
+    fn possible(&self) -> String {
+        let Some(((low, high), within)) = self.interval.zip(self.within) else {
+            return String::new();
+        };
+        // The noise floor may be wider than the interval.
+        let within = within.as_fraction();
+        let is_floor = within > low.distance().max(high.distance());
+        let (low, high) = match is_floor {
+            true => (Ratio::new(1.0 - within.min(1.0)), Ratio::new(1.0 + within)),
+            false => (low, high),
+        };
+        format!(" ({} to {})", change(low), change(high))
+    }
+
+    /// `15% to 30% less QPS, depending on the microbenchmark (median 24%)`.
+    fn depends(&self, (least, most): (Ratio, Ratio), with_median: bool) -> String {
+        let what = self.metric.quantity();
+        let same_side = least >= Ratio::ONE || most <= Ratio::ONE;
+        let (sizes, median) = if same_side {
+            let ratio = self.ratio.unwrap_or(least);
+            let ([low, high, median], word) =
+                in_words(most, [least, most], (ratio, ratio), QUANTITY);
+            (format!("{low} to {high} {word} {what}"), median)
+        } else {
+            let median = self.ratio.map_or_else(String::new, change);
+            (format!("{what}: {} to {}", change(least), change(most)), median)
+        };
+        let median = if with_median { format!(" (median {median})") } else { String::new() };
+        format!("{sizes}, {DEPENDING}{median}")
+    }
+
     /// `2.1% more QPS (1.8% to 2.5%)`; from twice the baseline's `2.31 times the QPS (2.20 to 2.40)`.
     fn size(&self) -> String {
         let what = self.metric.quantity();
         let (Some(middle), Some((low, high))) = (self.ratio, self.interval) else {
             return what.to_owned();
         };
-        let ([middle, least, most], word) = in_words(middle, [middle], (low, high), QUANTITY);
-        format!("{middle} {word} {what} ({least} to {most})")
+        if let Some(range) = self.range {
+            return self.depends(range, true);
+        }
+        sized(middle, Some((low, high)), what)
     }
 
     /// Microbenchmarks that do not have the difference of their group.
@@ -432,13 +497,40 @@ impl Finding {
             Metric::Qps => ("faster", "slower"),
             Metric::Cpu => ("with less", "with more"),
         };
-        let Self { count, .. } = *self;
+        let Self { count, too_noisy, .. } = *self;
+        let noisy = match too_noisy {
+            0 => String::new(),
+            some => format!(", {some} too noisy to tell"),
+        };
+        let rest = count - self.better - self.worse - too_noisy;
+        let others = if rest > 0 { ", no difference in the others" } else { "" };
         match (self.better, self.worse) {
-            (some, 0) => format!("{some} of {count} {better}, no difference in the others"),
-            (0, some) => format!("{some} of {count} {worse}, no difference in the others"),
-            (some, other) => format!("{some} of {count} {better}, {other} {worse}"),
+            (some, 0) => format!("{some} of {count} {better}{noisy}{others}"),
+            (0, some) => format!("{some} of {count} {worse}{noisy}{others}"),
+            (some, other) => format!("{some} of {count} {better}, {other} {worse}{noisy}"),
         }
     }
+}
+
+/// That the median of a group is not the result of its microbenchmarks.
+const DEPENDING: &str = "depending on the microbenchmark";
+
+/// A ratio as a change: `5.5% less`, `12% more`, `7.14 times`.
+pub(crate) fn change(ratio: Ratio) -> String {
+    match ratio.get() {
+        value if value >= 2.0 => format!("{value:.2} times"),
+        value if value < 1.0 => format!("{} less", size_of(ratio)),
+        _ => format!("{} more", size_of(ratio)),
+    }
+}
+
+/// A difference with its interval, if that is known: `2.1% more QPS (1.8% to 2.5%)`; from twice the
+/// baseline's `2.31 times the QPS (2.20 to 2.40)`.
+pub(crate) fn sized(ratio: Ratio, interval: Option<(Ratio, Ratio)>, what: &str) -> String {
+    let ends = interval.unwrap_or((ratio, ratio));
+    let ([middle, least, most], word) = in_words(ratio, [ratio], ends, QUANTITY);
+    let interval = interval.map_or_else(String::new, |_| format!(" ({least} to {most})"));
+    format!("{middle} {word} {what}{interval}")
 }
 
 /// Words for more, for less, and for a multiple.
@@ -453,7 +545,7 @@ fn in_words<const N: usize, const M: usize>(
     [more, less, times]: [&'static str; 3],
 ) -> ([String; M], &'static str) {
     let mut ends = [low, high];
-    let is_more = ratios[0] > Ratio::ONE;
+    let is_more = ratios.last().is_some_and(|last| *last > Ratio::ONE);
     if !is_more {
         ratios.reverse();
         ends.reverse();
@@ -486,6 +578,7 @@ pub(crate) fn steps<'r, 'a>(
         let joined = |one: &&Finding| {
             !matches!(one.outcome, Outcome::Mixed | Outcome::NoInterval)
                 && one.control.is_none()
+                && one.range.is_none()
                 && one.part.is_none()
         };
         result.findings().iter().all(joined)
@@ -520,12 +613,14 @@ fn joined(findings: &[&Finding]) -> String {
     let [first, _, ..] = findings else { return findings[0].words() };
     let what = first.metric.quantity();
     match first.outcome {
-        Outcome::NoDifference => {
+        Outcome::NoDifference | Outcome::TooNoisy => {
             let within = findings.iter().filter_map(|one| Some(one.within?.as_fraction()));
             let within = within.reduce(f64::max).map(Share::from_fraction);
             let low = ends(findings, |one| Some(one.interval?.0), f64::min);
             let high = ends(findings, |one| Some(one.interval?.1), f64::max);
-            Finding { within, interval: low.zip(high), ..(*first).clone() }.words()
+            let too_noisy = findings.iter().map(|one| one.too_noisy).max().unwrap_or(0);
+            let interval = low.zip(high);
+            Finding { within, interval, too_noisy, ..(*first).clone() }.words()
         }
         Outcome::Better | Outcome::Worse => {
             let least = ends(findings, |one| one.ratio, f64::min);
@@ -553,14 +648,18 @@ fn ends(
 }
 
 /// A sentence for each candidate and group, such as `myrocks is 24% slower than innodb on point-1
-/// (95%: 22% to 26%)`. A group of one microbenchmark is named after it. Empty if nothing was compared.
-pub fn conclusions(report: &Report) -> Vec<String> {
-    let results = of(report, Grouping::Five);
-    results.iter().map(|result| sentence(report, result)).collect()
+/// (95%: 22% to 26%)`, with the verdict that sets its colour. A group of one microbenchmark is named
+/// after it. Empty if nothing was compared.
+pub(crate) fn conclusions(report: &Report, grouping: Grouping) -> Vec<(String, Verdict)> {
+    let results = of(report, grouping);
+    let verdict = |result: &KeyResult<'_>| {
+        result.findings().first().map_or(Verdict::Unknown, |first| first.verdict())
+    };
+    results.iter().map(|result| (sentence(report, result, grouping), verdict(result))).collect()
 }
 
-fn sentence(report: &Report, result: &KeyResult<'_>) -> String {
-    let mut on = match (microbenchmark(report, result), &result.finding.part) {
+fn sentence(report: &Report, result: &KeyResult<'_>, grouping: Grouping) -> String {
+    let mut on = match (microbenchmark(report, result, grouping), &result.finding.part) {
         (Some(name), _) => name.to_owned(),
         (None, Some(part)) => format!("{part} of {}", result.group),
         (None, None) => result.group.to_owned(),
@@ -577,8 +676,12 @@ fn sentence(report: &Report, result: &KeyResult<'_>) -> String {
 }
 
 /// The name of the only microbenchmark of a result.
-fn microbenchmark<'a>(report: &'a Report, result: &KeyResult<'_>) -> Option<&'a str> {
-    let members = Grouping::Five.groups(&report.microbenchmarks);
+fn microbenchmark<'a>(
+    report: &'a Report,
+    result: &KeyResult<'_>,
+    grouping: Grouping,
+) -> Option<&'a str> {
+    let members = grouping.groups(&report.microbenchmarks);
     let (_, members) = members.into_iter().find(|(group, _)| *group == result.group)?;
     let mut names = members
         .iter()
@@ -602,18 +705,33 @@ impl Finding {
                 };
                 let remarks = format!("{}{}", self.exceptions(), self.caution());
                 let speed = ["faster than", "slower than", "times as fast as"];
+                if let Some((least, most)) = self.range {
+                    if least < Ratio::ONE && most > Ratio::ONE {
+                        return format!("{candidate} on {on}: {}", self.words_alone());
+                    }
+                    let ([least, most, median], word) =
+                        in_words(most, [least, most], (ratio, ratio), speed);
+                    return format!(
+                        "{candidate} is {least} to {most} {word} {baseline} on {on}, {DEPENDING} \
+                         (median {median}){remarks}"
+                    );
+                }
                 let ([size, low, high], word) = in_words(ratio, [ratio], (low, high), speed);
                 format!(
                     "{candidate} is {size} {word} {baseline} on {on} (95%: {low} to {high}){remarks}"
                 )
             }
-            Outcome::NoDifference if !self.within.is_some_and(is_too_wide) => {
+            Outcome::NoDifference => {
                 let within = self.within.map_or_else(String::new, percent);
                 format!(
                     "no difference found between {candidate} and {baseline} on {on} (95%: within \
                      {within})"
                 )
             }
+            Outcome::TooNoisy => format!(
+                "too noisy to tell whether {candidate} or {baseline} is faster on {on}: QPS{}",
+                self.possible()
+            ),
             _ => format!("{candidate} on {on}: {}", self.words_alone()),
         }
     }

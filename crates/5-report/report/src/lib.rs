@@ -23,5 +23,4 @@ mod sections;
 pub mod terminal;
 mod words;
 
-pub use key_results::conclusions;
 pub use option_effects::{OptionEffect, option_effects};

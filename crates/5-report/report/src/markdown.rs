@@ -20,7 +20,7 @@ pub fn render(report: &Report) -> String {
     let output = Output::Markdown;
     let mut sections = vec![candidates(report)];
     if let Some(insert) = &report.insert {
-        sections.push(inserts::markdown(insert));
+        sections.extend([inserts::key_results(insert, output), inserts::markdown(insert)]);
     } else if !report.microbenchmarks.is_empty() {
         sections.push(key_results(report, Grouping::Five, output));
         sections.push(summaries(report, report.leading_metric(), Grouping::Five, output));
@@ -188,7 +188,7 @@ pub(crate) mod tests {
     | --- | --- | ---: | ---: |
     | `insert_range=100` | writes | 5.21 | 1.004 `-` (1.002, 1.007) |
 
-    `+` better than the baseline, `-` worse, `~` within noise; the 95% interval in parentheses.
+    `+` better than the baseline, `-` worse, `~` within noise, `?` too noisy to tell; the 95% interval in parentheses.
 
     - noise floor: unknown: without a control, differences cannot be told from noise
     - warning: CPU frequency governor: unknown (virtual machine). Frequency changes cannot be ruled out; compare the control's spread before you trust differences under 1%.

@@ -30,7 +30,7 @@ impl Verdict {
 
     /// The verdict on an estimate with this noise floor; `None` for a run without a control.
     pub(crate) fn of_estimate(metric: Metric, estimate: &Estimate, floor: Option<Share>) -> Self {
-        direction(metric).verdict(estimate.difference(floor)).into()
+        estimate.verdict(direction(metric), floor).into()
     }
 
     pub(crate) const fn word(self, metric: Metric) -> &'static str {

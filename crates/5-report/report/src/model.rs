@@ -332,6 +332,8 @@ pub enum Verdict {
     Worse,
     /// The interval contains 1, or the difference is smaller than the noise floor.
     WithinNoise,
+    /// The same, but so large a difference is possible that it does not mean equal.
+    TooNoisy,
     /// The load generator was the bottleneck, not the candidate or the baseline.
     ClientBound,
     /// Imported, with too few values for an interval.
@@ -357,6 +359,7 @@ impl From<dbdyno_stats::Verdict> for Verdict {
             dbdyno_stats::Verdict::Better => Self::Better,
             dbdyno_stats::Verdict::Worse => Self::Worse,
             dbdyno_stats::Verdict::Noise => Self::WithinNoise,
+            dbdyno_stats::Verdict::TooNoisy => Self::TooNoisy,
         }
     }
 }
@@ -364,7 +367,7 @@ impl From<dbdyno_stats::Verdict> for Verdict {
 impl Verdict {
     /// Whether there is an interval that it is based on.
     pub const fn has_interval(self) -> bool {
-        matches!(self, Self::Better | Self::Worse | Self::WithinNoise)
+        matches!(self, Self::Better | Self::Worse | Self::WithinNoise | Self::TooNoisy)
     }
 
     /// The text in tables and exports, for relative QPS.
@@ -373,6 +376,7 @@ impl Verdict {
             Self::Better => "faster",
             Self::Worse => "slower",
             Self::WithinNoise => "within noise",
+            Self::TooNoisy => "too noisy",
             Self::ClientBound => "client-bound",
             Self::NoInterval => "no interval",
             Self::Unknown => "unknown",

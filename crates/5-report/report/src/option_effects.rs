@@ -1,6 +1,7 @@
 //! What leaving out each setting of the baseline changes, in a run whose candidates are the baseline without some of
 //! its settings.
 
+use dbdyno_stats::{is_too_noisy, possible_difference};
 use dbdyno_units::Share;
 
 use crate::figures::percent;
@@ -21,16 +22,13 @@ pub struct OptionEffect {
 impl OptionEffect {
     /// Differences up to this are hidden, or none at all is known.
     pub fn is_too_noisy(&self) -> bool {
-        self.within.is_none_or(|within| within > TOO_NOISY)
+        self.within.is_none_or(is_too_noisy)
     }
 
     pub fn within_words(&self) -> String {
         self.within.map_or_else(|| "unknown".to_owned(), percent)
     }
 }
-
-/// A difference of this size that may be hidden is no knowledge of a setting.
-const TOO_NOISY: Share = Share::from_fraction(0.2);
 
 /// The effect of each candidate except the control. A difference has an interval that excludes 1 also as one of all
 /// intervals of the run: of many, some exclude 1 by chance.
@@ -75,9 +73,7 @@ fn found(report: &Report, row: &Row, metric: Metric, comparisons: usize) -> Opti
 fn within(report: &Report, row: &Row) -> Option<Share> {
     let metric = row.trusted_metric;
     let estimate = row.estimate(metric)?;
-    let noise = report.noise_of(metric).map_or(0.0, Share::as_fraction);
-    let within = estimate.low.distance().max(estimate.high.distance()).max(noise);
-    Some(Share::from_fraction(within))
+    Some(possible_difference((estimate.low, estimate.high), report.noise_of(metric)))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Verdict {
             Self::WithinNoise => Tone::Noise,
             Self::ClientBound => Tone::Bound,
             Self::NoInterval => Tone::Alone,
-            Self::Unknown => Tone::Unknown,
+            Self::Unknown | Self::TooNoisy => Tone::Unknown,
             Self::Failed => Tone::Failed,
         }
     }

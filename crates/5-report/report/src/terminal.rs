@@ -4,18 +4,19 @@
 //! the most detailed arrangement that fits the width, which depends on the width of all tables.
 
 use dbdyno_text::{
-    Fact, Facts, break_name, cut, left, plain, right, terminal, width, write_blocks,
+    Fact, Facts, break_name, cut, left, plain, right, terminal, width, wrap, write_blocks,
 };
 use dbdyno_units::Qps;
 
 use crate::figures::{compact, ends, plus_minus, ratio};
+use crate::key_results::{self, conclusions};
 use crate::metric::{Grouping, compared, missing};
 use crate::model::{
     Absolute, CandidateRecord, Estimate, InsertReport, Metric, MicrobenchmarkRows, Report, Role,
     Row, RunStatus, Verdict,
 };
 use crate::sections::builds::builds;
-use crate::sections::key_results::{key_results, summaries};
+use crate::sections::key_results::{key_results as key_results_section, summaries};
 use crate::sections::operations::{Part, counters, operations};
 use crate::sections::overview::{config_diff, introduction, notes, nothing, training};
 use crate::sections::series::{comes_first, effects, series};
@@ -110,13 +111,108 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         section.note(NOT_BY_CANDIDATE);
         sections.push(section);
     } else {
-        sections.push(key_results(full, grouping, Output::Terminal));
+        sections.push(key_results_section(full, grouping, Output::Terminal));
     }
     sections.push(sweep::scaling(report, grouping, Output::Terminal));
     sections.push(sweep::key_results(report, grouping));
     out.push_str(&draw(&sections));
     out
 }
+
+/// The lines of a screen that an answer may have, without the line of the prompt.
+const SCREEN: usize = 23;
+
+/// The answer to a question in one line, on one screen of 80 columns: a sentence per result, then what
+/// a reader must know about it, then where the rest is. `None` without results.
+pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
+    let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
+    let sentences = conclusions(report, grouping);
+    if sentences.is_empty() {
+        return None;
+    }
+    let paint = Paint::new(options.color);
+    let width = options.width.min(ANSWER_WIDTH);
+    let wrapped = |text: &str, indent: usize, most: usize| -> Vec<String> {
+        let mut lines = wrap(&plain(text), width - indent);
+        let lines_of_name = |line: &String| break_name(line, width - indent);
+        lines = lines.iter().flat_map(lines_of_name).collect();
+        if lines.len() > most {
+            lines.truncate(most);
+            let last = &mut lines[most - 1];
+            *last = format!("{} …", cut(last, width - indent - 2));
+        }
+        lines
+    };
+    // What a reader must know, the most important first: a label, a text, and its longest form.
+    let mut facts: Vec<(&str, String, usize)> = Vec::new();
+    let mut several = |label, texts: Vec<String>, shown: usize, lines: usize| {
+        let rest = texts.len().saturating_sub(shown);
+        facts.extend(texts.into_iter().take(shown).map(|text| (label, text, lines)));
+        if rest > 0 {
+            facts.push((label, format!("and {rest} more: --details"), 1));
+        }
+    };
+    let failures = report.failures.iter();
+    let failures = failures.map(|one| format!("{} at {}: {}", one.candidate, one.at, one.reason));
+    several("failed", failures.collect(), 2, 2);
+    several("bound", words::client_bound(report).into_iter().collect(), 1, 2);
+    let warnings = report.warnings.iter();
+    let warnings = warnings.map(|one| format!("{} {}", one.what_with_stop(), one.advice));
+    several("warning", warnings.collect(), 2, 2);
+    let differing = report.candidates.iter().flat_map(|one| {
+        let all = one.config_diff.iter();
+        all.map(move |difference| format!("{} in effect: {difference}", one.name))
+    });
+    several("differs", differing.collect(), 2, 1);
+    several("noise", vec![words::noise_floor(report)], 1, 1);
+    let measured = report.times().map(|(measuring, elapsed)| match elapsed {
+        Some(elapsed) => format!("; measured {measuring}, elapsed {elapsed}"),
+        None => format!("; measured {measuring}"),
+    });
+    let workload = words::workload(report).map(|workload| workload + &measured.unwrap_or_default());
+    several("data", workload.into_iter().collect(), 1, 1);
+    let results = key_results::of(report, grouping);
+    let longer = key_results::command(&report.directory, &results);
+    several("longer", longer.into_iter().collect(), 1, 2);
+    let directory = dbdyno_units::shell_quoted(&report.directory.to_string_lossy());
+    let all = format!("dbdyno report {directory} --details; charts: {}/report.html", directory);
+    several("all", vec![all], 1, 2);
+
+    let label = "warning".len() + 2;
+    let mut below = Vec::new();
+    for (name, text, most) in facts {
+        let paint_label = |text: &str| match name {
+            "failed" | "bound" | "warning" => paint.worse(text),
+            _ => paint.dim(text),
+        };
+        for (number, line) in wrapped(&text, label, most).into_iter().enumerate() {
+            let name = if number == 0 { name } else { "" };
+            below.push(format!("{}{line}", paint_label(&left(name, label))));
+        }
+    }
+    // The first line, and two blank ones.
+    let room = SCREEN.saturating_sub(below.len() + 3).max(2);
+    let mut above: Vec<String> = Vec::new();
+    for (number, (sentence, verdict)) in sentences.iter().enumerate() {
+        let lines = wrapped(sentence, 2, 3);
+        let left = sentences.len() - number;
+        let reserved = usize::from(left > 1);
+        if above.len() + lines.len() + reserved > room && number > 0 {
+            let results = if left == 1 { "result" } else { "results" };
+            above.push(format!("and {left} more {results}: --details"));
+            break;
+        }
+        for (index, line) in lines.into_iter().enumerate() {
+            let indent = if index == 0 { "" } else { "  " };
+            above.push(format!("{indent}{}", paint.tone(verdict.tone(), &line)));
+        }
+    }
+    let (above, below) = (above.join("\n"), below.join("\n"));
+    Some(format!("{}\n{above}\n\n{below}\n", first_line(report, paint)))
+}
+
+/// The width of an answer.
+const ANSWER_WIDTH: usize = 80;
 
 /// Name, status and program.
 fn first_line(report: &Report, paint: Paint) -> String {
@@ -144,7 +240,8 @@ fn of_inserts(report: &InsertReport, room: usize) -> Vec<Section> {
     let mut key = Section::new("metrics", "metrics");
     key.note(inserts::key(report));
     let steps = report.steps.iter().map(|step| inserts::step(step, Output::Terminal, room));
-    [introduction].into_iter().chain(steps).chain([key]).collect()
+    let results = inserts::key_results(report, Output::Terminal);
+    [introduction].into_iter().chain(steps).chain([key, results]).collect()
 }
 
 /// A group's name and its microbenchmarks with their indices in the report.

@@ -118,9 +118,10 @@ pub(crate) fn insert_benchmark(report: &InsertReport) -> String {
 /// Definitions that are not obvious from the names of the insert benchmark's metrics.
 pub(crate) fn insert_definitions(report: &InsertReport) -> String {
     format!(
-        "Reads and writes are totals of the device, from all processes. Response times of inserts \
-         are measured from the scheduled time, service times from the time of sending. A write \
-         stall is a second with less than {} of the step's median insert throughput. A rate is \
+        "Reads and writes are totals of the device, from all processes, so they have no verdict. Response times of inserts \
+         are measured from the scheduled time, service times from the time of sending. A \
+         stall of inserts or queries is a second with less than {} of their median throughput in the \
+         step. Colours mark differences that the repeats show with certainty (95%). A rate is \
          sustained if at least {} of it was reached.",
         report.stall, report.sustained
     )
@@ -202,6 +203,22 @@ pub(crate) fn summary_of(report: &Report, name: &str, most: usize) -> Option<Str
     let baseline = report.candidates.iter().find(|one| one.role == Role::Baseline)?;
     let candidate = report.candidates.iter().find(|one| one.name == name)?;
     (candidate.role != Role::Baseline).then(|| summary(candidate, baseline, most))
+}
+
+/// Differences in effect shown per candidate beside the answer.
+const SHOWN_IN_EFFECT: usize = 3;
+
+/// The settings that differ in effect from the baseline's without being asked for: they may explain the
+/// result. At most three, then the number of others.
+pub(crate) fn differs_in_effect(candidate: &CandidateRecord) -> Vec<String> {
+    let all = &candidate.config_diff;
+    let mut shown: Vec<String> = all.iter().take(SHOWN_IN_EFFECT).cloned().collect();
+    match all.len().saturating_sub(shown.len()) {
+        0 => {}
+        1 => shown.push("and 1 more setting".to_owned()),
+        rest => shown.push(format!("and {rest} more settings")),
+    }
+    shown
 }
 
 /// The baseline in full: system, program or variant, compiler.

@@ -334,3 +334,16 @@ fn single_restart_gives_the_estimate_over_blocks() {
 fn restart_medians_skip_empty_restarts() {
     assert_eq!(restart_medians(&[vec![1.0, 3.0], vec![], vec![5.0]]), [2.0, 5.0]);
 }
+
+#[test]
+fn repeats_have_an_interval_that_widens_with_their_spread() {
+    let ends = |ratios: &[f64]| {
+        interval_of_repeats(ratios).map(|(low, high)| (low.get(), high.get()))
+    };
+    assert_eq!(ends(&[1.6]), None);
+    assert_eq!(ends(&[1.6, 0.0]), None);
+    let (low, high) = ends(&[1.60, 1.62]).unwrap();
+    assert!((1.48..1.53).contains(&low) && (1.70..1.75).contains(&high), "{low} {high}");
+    let (low, high) = ends(&[1.1, 1.3, 1.2]).unwrap();
+    assert!((0.95..1.0).contains(&low) && (1.4..1.5).contains(&high), "{low} {high}");
+}

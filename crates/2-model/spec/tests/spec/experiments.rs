@@ -201,3 +201,21 @@ fn examples_in_the_documentation_are_valid() {
             .unwrap_or_else(|problems| panic!("{problems}"));
     }
 }
+
+#[test]
+fn each_published_microbenchmark_is_explained_in_one_line() {
+    let page = include_str!("../../../../../docs/microbenchmarks.md");
+    let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let text = "name = 'x'\nbaseline = 'x'\n[[candidate]]\nname = 'x'\nsystem = 'mariadb'\n";
+    let experiment = parse_with_files("all.toml", text, &|_| Err(String::new())).unwrap();
+    let all = &experiment.workload.microbenchmarks;
+    assert_eq!(all.len(), 42);
+    for one in all {
+        let (name, group) = (one.name.replace(".pre_", "_"), one.group.name());
+        let line = lines.iter().find(|line| line.starts_with(&format!("| `{name}`"))).unwrap();
+        assert!(line.contains(&format!("| {group} |")), "{line}");
+        let is_pre = all.iter().any(|other| other.name == name.replace('_', ".pre_"));
+        assert_eq!(line.contains("| yes |"), is_pre, "{line}");
+    }
+    assert_eq!(lines.len(), 27);
+}

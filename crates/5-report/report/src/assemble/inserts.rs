@@ -5,7 +5,7 @@ use dbdyno_results::{
     CandidateRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, ResultsError, RunReader,
     StartedFrom,
 };
-use dbdyno_stats::median;
+use dbdyno_stats::{interval_of_repeats, median};
 use dbdyno_types::Latencies;
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_units::{Nanos, Share};
@@ -14,8 +14,8 @@ use crate::model::{
     BUCKETS, CandidateStep, InsertFigures, InsertReport, Responses, Role, StepReport, StepRun,
 };
 
-/// Commits per second from which a second with too few of them is a stall. Slightly below two,
-/// since a step ends some time after its last commit.
+/// Commits or queries per second from which a second with too few of them is a stall. Slightly below two,
+/// since a step ends some time after its last one.
 const OFTEN: f64 = 1.8;
 
 /// The report, and whether all steps of all candidates are complete.
@@ -111,6 +111,7 @@ fn candidate_step(
         figures: InsertFigures::over(&all, |values| median(values)),
         relative: None,
         relative_spread: None,
+        relative_interval: None,
         repeats,
     }
 }
@@ -145,6 +146,11 @@ fn compare(candidates: &mut [CandidateStep]) {
             let greatest = |values: &mut Vec<f64>| values.iter().copied().reduce(f64::max);
             (InsertFigures::over(&ratios, least), InsertFigures::over(&ratios, greatest))
         });
+        candidate.relative_interval = (ratios.len() > 1).then(|| {
+            let low = |values: &mut Vec<f64>| Some(interval_of_repeats(values)?.0.get());
+            let high = |values: &mut Vec<f64>| Some(interval_of_repeats(values)?.1.get());
+            (InsertFigures::over(&ratios, low), InsertFigures::over(&ratios, high))
+        });
     }
 }
 
@@ -164,9 +170,11 @@ fn step_run(
         let due = inserted + measured.overdue as f64;
         rate == 0 || due == 0.0 || inserted >= plan.sustained.as_fraction() * due
     });
-    // If commits are due less than twice a second, seconds without a commit are not stalls.
-    let often = measured.inserts.count as f64 >= OFTEN * measured.wall.as_secs_f64();
-    let often = often && measured.inserts.count > 0;
+    // With fewer than two commits or queries a second, seconds without one are not stalls.
+    let stalls_of = |count: u64, asks: bool| {
+        let often = count > 0 && count as f64 >= OFTEN * measured.wall.as_secs_f64();
+        if often { stalls(&seconds, plan.stall, asks) } else { Vec::new() }
+    };
     let service = measured.inserts.service.as_ref();
     Some(StepRun {
         repeat: row.repeat + 1,
@@ -182,7 +190,8 @@ fn step_run(
         retries: measured.retries,
         lock_waits: measured.lock_waits,
         wrong: measured.wrong,
-        stalls: if often { stalls(&seconds, plan.stall) } else { Vec::new() },
+        stalls: stalls_of(measured.inserts.count, false),
+        query_stalls: stalls_of(measured.queries.count, true),
         insert_responses: responses(&measured.inserts.response, measured.inserts.longest),
         insert_service: service
             .and_then(|service| responses(service, measured.inserts.longest_service)),
@@ -220,6 +229,9 @@ fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -> InsertFig
     let over = |value: Option<f64>, unit: f64| value.map(|value| value / unit);
     let mut throughputs = if work > 0 { throughputs(seconds, asks) } else { Vec::new() };
     throughputs.sort_by(f64::total_cmp);
+    if throughputs.len() < PERCENTILES {
+        throughputs.clear();
+    }
     let longest = [&measured.inserts, &measured.queries, &measured.deletes];
     let longest = longest.iter().filter_map(|operations| operations.longest).max();
 
@@ -260,22 +272,25 @@ pub(crate) fn throughput(second: &Second, asks: bool) -> f64 {
     count as f64 / second.elapsed.as_secs_f64().max(1e-9)
 }
 
+/// The least number of seconds whose throughput has percentiles.
+const PERCENTILES: usize = 2;
+
 /// The throughput reached in this share of the seconds. `ascending` is sorted.
 fn reached_by(ascending: &[f64], share: f64) -> Option<f64> {
     let below = ((1.0 - share) * ascending.len() as f64).floor() as usize;
     ascending.get(below).copied()
 }
 
-/// Write stalls: the numbers of the seconds with less than this share of the median inserts.
-fn stalls(seconds: &[Second], share: Share) -> Vec<u32> {
+/// Stalls: the numbers of the seconds with less than this share of the median inserts, or queries.
+fn stalls(seconds: &[Second], share: Share, asks: bool) -> Vec<u32> {
     let whole: Vec<&Second> = seconds.iter().filter(|s| s.elapsed >= SHORTEST).collect();
-    let mut rates: Vec<f64> = whole.iter().map(|second| throughput(second, false)).collect();
+    let mut rates: Vec<f64> = whole.iter().map(|second| throughput(second, asks)).collect();
     rates.sort_by(f64::total_cmp);
     let Some(median) = reached_by(&rates, 0.5) else { return Vec::new() };
     let limit = median * share.as_fraction();
     whole
         .into_iter()
-        .filter(|second| throughput(second, false) < limit)
+        .filter(|second| throughput(second, asks) < limit)
         .map(|second| second.number)
         .collect()
 }
@@ -341,16 +356,30 @@ mod tests {
     }
 
     #[test]
+    fn short_step_has_no_percentiles() {
+        let seconds = [Second { elapsed: Nanos::from_millis(800), ..second(0, 700) }];
+        let inserts = Operations { rows: 700, ..Operations::default() };
+        let wall = Nanos::from_millis(800);
+        let measured = StepMeasured { wall, inserts, ..StepMeasured::default() };
+        let figures = figures(&measured, &seconds, false);
+        assert_eq!((figures.get("p50"), figures.get("p99")), (None, None));
+        assert!(figures.get("ips").is_some());
+    }
+
+    #[test]
     fn seconds_far_below_the_median_are_stalls_unless_cut_off() {
         let mut seconds: Vec<Second> = (0..10).map(|n| second(n, 1_000)).collect();
         seconds[3].inserts = 0;
         seconds[7].inserts = 499;
         seconds[8].inserts = 500;
         seconds[9] = Second { elapsed: Nanos::from_millis(10), inserts: 0, ..second(9, 0) };
-        assert_eq!(stalls(&seconds, Share::from_percent(50.0)), [3, 7]);
+        assert_eq!(stalls(&seconds, Share::from_percent(50.0), false), [3, 7]);
+        let asked = seconds.iter().map(|one| Second { queries: one.inserts, inserts: 9, ..one.clone() });
+        let asked: Vec<Second> = asked.collect();
+        assert_eq!(stalls(&asked, Share::from_percent(50.0), true), [3, 7]);
         // A step with a median of no inserts has no stalls.
         let idle: Vec<Second> = (0..10).map(|n| second(n, 0)).collect();
-        assert_eq!(stalls(&idle, Share::from_percent(50.0)), [] as [u32; 0]);
+        assert_eq!(stalls(&idle, Share::from_percent(50.0), false), [] as [u32; 0]);
     }
 
     #[test]

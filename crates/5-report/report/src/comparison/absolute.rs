@@ -72,7 +72,7 @@ impl ComparedFigure {
             (Verdict::Better, Direction::MoreIsBetter)
             | (Verdict::Worse, Direction::LessIsBetter) => self.more,
             (Verdict::Better | Verdict::Worse, _) => self.less,
-            (Verdict::WithinNoise, _) => "not certain",
+            (Verdict::WithinNoise | Verdict::TooNoisy, _) => "not certain",
             _ => verdict.name(),
         }
     }
@@ -141,10 +141,11 @@ pub struct Change {
     pub verdict: Verdict,
 }
 
-/// The changes of one candidate's QPS between two columns.
+/// The changes of one candidate's QPS or CPU per query between two columns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangeSummary {
     pub candidate: String,
+    pub metric: Metric,
     pub column: usize,
     /// The index of the column that it is compared with.
     pub compared_with: usize,
@@ -155,9 +156,9 @@ pub struct ChangeSummary {
     pub median: Ratio,
     pub min: Ratio,
     pub max: Ratio,
-    /// Number of microbenchmarks with a certainly higher QPS.
+    /// Number of microbenchmarks with a certainly higher figure.
     pub higher: usize,
-    /// Number of microbenchmarks with a certainly lower QPS.
+    /// Number of microbenchmarks with a certainly lower figure.
     pub lower: usize,
 }
 
@@ -321,16 +322,22 @@ impl<'a> Sources<'a> {
 
     /// The changes of every candidate, by column.
     pub fn summaries(&self, rows: &[AbsoluteRow]) -> Vec<ChangeSummary> {
-        let summary = |candidate: &MatchedCandidate<'_>, column: usize| {
+        let summary = |candidate: &MatchedCandidate<'_>, column: usize, figure: usize| {
+            let metric = COMPARED[figure].metric?;
             let compared_with = self.columns[column].compared_with?;
             let of_candidate = rows.iter().filter(|row| row.candidate == candidate.name);
-            let changes = of_candidate.filter_map(|row| row.qps(column)?.change);
+            let changes = of_candidate.filter_map(|row| row.value(column, figure)?.change);
             let changes: Vec<Change> = changes.filter(Change::is_usable).collect();
             let mut ratios: Vec<f64> = changes.iter().map(|it| it.ratio.get()).collect();
             ratios.sort_unstable_by(f64::total_cmp);
             let count = |verdict| changes.iter().filter(|it| it.verdict == verdict).count();
+            let (higher, lower) = match metric {
+                Metric::Qps => (Verdict::Better, Verdict::Worse),
+                Metric::Cpu => (Verdict::Worse, Verdict::Better),
+            };
             Some(ChangeSummary {
                 candidate: candidate.name.clone(),
+                metric,
                 column,
                 compared_with,
                 is_equal: self.is_equal(candidate, column, compared_with),
@@ -338,13 +345,18 @@ impl<'a> Sources<'a> {
                 median: Ratio::new(median(&ratios)?),
                 min: Ratio::new(*ratios.first()?),
                 max: Ratio::new(*ratios.last()?),
-                higher: count(Verdict::Better),
-                lower: count(Verdict::Worse),
+                higher: count(higher),
+                lower: count(lower),
             })
         };
-        let columns = 0..self.columns.len();
-        let all = self.candidates.iter();
-        all.flat_map(|one| columns.clone().filter_map(move |column| summary(one, column))).collect()
+        let mut summaries = Vec::new();
+        for candidate in self.candidates {
+            for column in 0..self.columns.len() {
+                let figures = 0..COMPARED.len();
+                summaries.extend(figures.filter_map(|figure| summary(candidate, column, figure)));
+            }
+        }
+        summaries
     }
 
     /// Sentences about columns whose absolute figures are far from those of others with the same machine,

@@ -11,7 +11,7 @@ use maud::html;
 use super::absolute::{COMPARED, ComparedFigure};
 use super::{
     AbsoluteRow, AbsoluteValue, Agreement, ChangeSummary, Comparison, GroupRow, RatioCell,
-    RatioRow, facts,
+    RatioRow, Ratios, facts,
 };
 use crate::charts::{Lane, point_estimate};
 use crate::figures::number;
@@ -41,8 +41,8 @@ const CHANGE_KEY: &str = "Signs: + better: higher QPS, less CPU, shorter p99; - 
      client-bound; ! failed.";
 
 /// Signs of ratios.
-const RATIO_KEY: &str = "Signs: + better than the baseline of the same run, - worse, ~ within noise, c client-bound, · no \
-     interval, ? too few blocks, ! failed.";
+const RATIO_KEY: &str = "Signs: + better than the baseline of the same run, - worse, ~ within noise, ? too noisy or too \
+     few blocks to tell, c client-bound, · no interval, ! failed.";
 
 /// Signs of the agreement, in the order of severity.
 const AGREEMENT_KEY: &str = "Last column, of the runs: = agree, ~ not certain, s same direction but certainly \
@@ -51,6 +51,16 @@ const AGREEMENT_KEY: &str = "Last column, of the runs: = agree, ~ not certain, s
 const AGREEMENT_COLUMN: &str = "The last column compares the runs with each other: the most certain difference \
      between two of them, as the quotient of their ratios, with an interval that allows for the noise floors \
      and for the number of runs.";
+
+/// The metrics, the one that may be to trust first.
+const METRICS: [Metric; 2] = [Metric::Cpu, Metric::Qps];
+
+/// Which values of the two metrics are better.
+const BOTH: &str = "QPS: above 1 is better; CPU per query: below 1 is better";
+
+/// About the tables of a group whose reports say to trust CPU per query.
+const CPU_TABLE: &str = "relative CPU per query, below 1 is better; trust this one";
+const QPS_TABLE: &str = "relative QPS, above 1 is better";
 
 /// Highest number of runs at which a table fits a wide window and its header may be sticky.
 const FITTING_RUNS: usize = 4;
@@ -103,8 +113,9 @@ fn list(section: &mut Section, facts: Facts) {
     }
 }
 
-/// Summaries of relative QPS of several microbenchmarks: a row per group, a column per run or candidate.
+/// Summaries of a metric of several microbenchmarks: a row per group, a column per run or candidate.
 struct Summaries<'a> {
+    metric: Metric,
     columns: Vec<(&'a str, Option<Mark>)>,
     groups: Vec<(&'a str, Vec<Option<&'a GroupSummary>>)>,
 }
@@ -272,7 +283,10 @@ impl<'a> View<'a> {
     /// The meaning of the signs, and the candidates that are not compared.
     fn about_ratios(self, candidates: &[(&str, Vec<usize>)]) -> Section {
         let comparison = self.comparison;
-        let mut section = Section::new("", "Relative QPS").about("above 1 is better");
+        let mut section = match comparison.cpu.rows.is_empty() {
+            true => Section::new("", "Relative QPS").about("above 1 is better"),
+            false => Section::new("", "Ratios to the baselines").about(BOTH),
+        };
         if comparison.absolute.is_empty() {
             section = Section::new("", "Results");
             section.push(Text::new(NOTHING));
@@ -304,31 +318,41 @@ impl<'a> View<'a> {
     /// microbenchmark was measured in one of them.
     fn machines(self) -> Option<Section> {
         let comparison = self.comparison;
-        if let Some(whole) = Summaries::of_candidates(comparison.merged.iter()) {
+        let all_of = |metric: Metric, of: &dyn Fn(&'a Ratios) -> Vec<&'a GroupSummary>| {
+            Summaries::of_candidates(metric, of(comparison.ratios(metric)).into_iter())
+        };
+        let tables = |of: &dyn Fn(&'a Ratios) -> Vec<&'a GroupSummary>| -> Vec<Summaries<'a>> {
+            METRICS.into_iter().filter_map(|metric| all_of(metric, of)).collect()
+        };
+        let whole = tables(&|ratios| ratios.merged.iter().collect());
+        if !whole.is_empty() {
             let mut section = Section::new("machines", "All runs together");
             section.push(Text::new(
                 "Each microbenchmark is in one of the runs. Ratios are to the baseline of the same run.",
             ));
-            whole.push(&mut section, "All runs together", self.output);
+            push_all(&whole, &mut section, "All runs together", self.output);
             return Some(section);
         }
         let of_column = |column: usize| {
-            let cells = comparison.groups.iter().filter_map(|row| row.cells[column].as_ref());
-            Summaries::of_candidates(cells).filter(|table| table.columns.len() > 1)
+            let mut tables = tables(&|ratios| {
+                ratios.groups.iter().filter_map(|row| row.cells[column].as_ref()).collect()
+            });
+            tables.retain(|table| table.columns.len() > 1);
+            tables
         };
-        let columns = 0..comparison.columns.len();
-        let all = columns.filter_map(|column| Some((column, of_column(column)?)));
-        let all: Vec<(usize, Summaries<'_>)> = all.collect();
+        let columns = (0..comparison.columns.len()).map(|column| (column, of_column(column)));
+        let all: Vec<(usize, Vec<Summaries<'_>>)> =
+            columns.filter(|(_, tables)| !tables.is_empty()).collect();
         if self.is(Output::Terminal) && all.len() > MOST_MACHINES && !self.details {
             return None;
         }
         let mut section = Section::new("machines", "Each run");
-        for (index, table) in &all {
+        for (index, tables) in &all {
             let column = &comparison.columns[*index];
             let directory = &comparison.runs[column.run].directory;
             let title = format!("{}: {directory}", column.label);
             let mut part = Section::new("", "");
-            table.push(&mut part, &column.label, self.output);
+            push_all(tables, &mut part, &column.label, self.output);
             if self.is(Output::Page) && all.len() > MOST_OPEN {
                 section.push(Block::Details(title, part.blocks));
             } else {
@@ -340,7 +364,10 @@ impl<'a> View<'a> {
     }
 
     fn candidate(self, candidate: &'a str) -> Section {
-        let mut section = Section::new("", candidate).about("relative QPS, above 1 is better");
+        let cpu_rows = self.comparison.cpu.rows.iter();
+        let cpu_rows: Vec<&RatioRow> = cpu_rows.filter(|row| row.candidate == candidate).collect();
+        let about = if cpu_rows.is_empty() { "relative QPS, above 1 is better" } else { BOTH };
+        let mut section = Section::new("", candidate).about(about);
         section.push(Text::new(agreement(self.comparison, candidate)));
         if self.is(Output::Terminal) {
             self.largest_differences(&mut section, candidate);
@@ -349,31 +376,43 @@ impl<'a> View<'a> {
             Output::Terminal => format!("{candidate}: {title}"),
             Output::Page | Output::Markdown => title.to_owned(),
         };
-        let groups = self.comparison.summaries_of(candidate);
-        if !groups.is_empty() {
-            section.title(named("groups"), "relative QPS");
+        for metric in METRICS {
+            let groups = self.comparison.summaries_of(metric, candidate);
+            if groups.is_empty() {
+                continue;
+            }
+            section.title(named("groups"), metric.title());
             let cells = |row: &'a GroupRow| row.cells.iter().map(Option::as_ref).collect();
             let groups = groups.into_iter().map(|row| (row.group.as_str(), cells(row))).collect();
             let columns = self.comparison.columns.iter().enumerate();
             let columns = columns
                 .map(|(index, column)| (column.label.as_str(), Some(Mark::Candidate(index))))
                 .collect();
-            Summaries { columns, groups }.push(&mut section, "Groups", self.output);
+            Summaries { metric, columns, groups }.push(&mut section, "Groups", self.output);
         }
         let rows: Vec<&RatioRow> = self.comparison.rows_of(candidate).collect();
         for of_group in rows.chunk_by(|a, b| a.group == b.group) {
-            section.title(named(&of_group[0].group), "");
-            let table = self.ratios(of_group);
-            section.push(match self.output {
-                Output::Page => Block::Chart(Chart::Lanes(table, lanes(of_group), None)),
-                Output::Terminal | Output::Markdown => table.into(),
-            });
+            let group = &of_group[0].group;
+            let cpu: Vec<&RatioRow> =
+                cpu_rows.iter().copied().filter(|row| row.group == *group).collect();
+            let mut tables = vec![(of_group, "")];
+            if !cpu.is_empty() {
+                tables = vec![(&cpu, CPU_TABLE), (of_group, QPS_TABLE)];
+            }
+            for (rows, about) in tables {
+                section.title(named(group), about);
+                let table = self.ratios(rows);
+                section.push(match self.output {
+                    Output::Page => Block::Chart(Chart::Lanes(table, lanes(rows), None)),
+                    Output::Terminal | Output::Markdown => table.into(),
+                });
+            }
         }
         section
     }
 
     fn largest_differences(self, section: &mut Section, candidate: &str) {
-        let rows = self.comparison.rows_of(candidate);
+        let rows = self.comparison.trusted_rows_of(candidate);
         let differing = rows.filter_map(|row| {
             Some((row, row.difference.filter(|_| row.agreement.is_difference())?))
         });
@@ -385,8 +424,12 @@ impl<'a> View<'a> {
             .take(LISTED)
             .map(|(row, difference)| {
                 let difference = self.difference(difference);
-                let text =
-                    format!("{}: {}: {difference}", row.microbenchmark, row.agreement.words());
+                let metric = match row.metric {
+                    Metric::Qps => "",
+                    Metric::Cpu => ", CPU per query",
+                };
+                let agreement = row.agreement.words(row.metric);
+                let text = format!("{}{metric}: {agreement}: {difference}", row.microbenchmark);
                 Fact::new("", text)
             })
             .collect();
@@ -421,25 +464,25 @@ impl<'a> View<'a> {
             let agreement = match (self.output, difference) {
                 (Output::Terminal, _) => Cell::text(row.agreement.sign()),
                 (Output::Page, Some(difference)) => {
-                    Cell::text(row.agreement.words()).note(difference)
+                    Cell::text(row.agreement.words(row.metric)).note(difference)
                 }
                 (Output::Markdown, Some(difference)) if row.agreement.is_difference() => {
-                    Cell::text(format!("{}: {difference}", row.agreement.words()))
+                    Cell::text(format!("{}: {difference}", row.agreement.words(row.metric)))
                 }
-                _ => Cell::text(row.agreement.words()),
+                _ => Cell::text(row.agreement.words(row.metric)),
             };
-            let cells = row.cells.iter().map(|cell| self.ratio(cell.as_ref()));
+            let cells = row.cells.iter().map(|cell| self.ratio(row.metric, cell.as_ref()));
             let start = [Cell::text(&row.microbenchmark)].into_iter();
             table.push(Row::new(start.chain(cells).chain([agreement.class("at agreement")])));
         }
         table
     }
 
-    fn ratio(self, cell: Option<&RatioCell>) -> Cell {
+    fn ratio(self, metric: Metric, cell: Option<&RatioCell>) -> Cell {
         let Some(RatioCell { ratio, estimate, verdict, .. }) = cell else { return Cell::dash() };
         let with_interval = self.is(Output::Page);
         match (ratio, verdict) {
-            (Some(value), _) => ratio_cell(*value, Metric::Qps, *verdict)
+            (Some(value), _) => ratio_cell(*value, metric, *verdict)
                 .interval(estimate.filter(|_| with_interval).map(interval)),
             (None, Verdict::Failed) => Cell::text("failed"),
             (None, _) => Cell::text("too few"),
@@ -463,7 +506,7 @@ impl<'a> View<'a> {
             comparison.changes.iter().map(|change| Fact::new("", self::change(comparison, change)));
         list(&mut section, Facts::new(changes));
         // With ratios to a baseline, these are the result.
-        let are_details = !comparison.rows.is_empty();
+        let are_details = !comparison.qps.rows.is_empty();
         if are_details && !self.details {
             if self.is(Output::Terminal) {
                 section.note("--details shows QPS, CPU time and p99 of every microbenchmark.");
@@ -521,7 +564,10 @@ impl<'a> View<'a> {
 
 impl<'a> Summaries<'a> {
     /// The summaries of several microbenchmarks by candidate; `None` if there are none.
-    fn of_candidates(summaries: impl Iterator<Item = &'a GroupSummary>) -> Option<Self> {
+    fn of_candidates(
+        metric: Metric,
+        summaries: impl Iterator<Item = &'a GroupSummary>,
+    ) -> Option<Self> {
         let is_shown = |one: &&GroupSummary| one.role == Role::Candidate && one.count > 1;
         let all: Vec<&GroupSummary> = summaries.filter(is_shown).collect();
         let candidates = distinct(all.iter().map(|one| one.candidate.as_str()));
@@ -533,7 +579,7 @@ impl<'a> Summaries<'a> {
         let row = |group| (group, candidates.iter().map(|one| of(group, one)).collect());
         let groups: Vec<_> = names.into_iter().map(row).collect();
         let columns = candidates.iter().map(|name| (*name, None)).collect();
-        (!groups.is_empty()).then_some(Self { columns, groups })
+        (!groups.is_empty()).then_some(Self { metric, columns, groups })
     }
 
     fn push(&self, section: &mut Section, caption: &str, output: Output) {
@@ -553,15 +599,15 @@ impl<'a> Summaries<'a> {
             list(section, self.extremes());
             return;
         }
-        section.note(match output {
-            Output::Markdown => {
-                "Relative QPS of each group: median, mean, worst to best microbenchmark."
-            }
-            _ => {
-                "Relative QPS of each group: median, then min and max, then the worst and the best \
-                 microbenchmark."
-            }
-        });
+        let what = match self.metric {
+            Metric::Qps => "Relative QPS",
+            Metric::Cpu => "Relative CPU per query",
+        };
+        let figures = match output {
+            Output::Markdown => "median, mean, worst to best microbenchmark",
+            _ => "median, then min and max, then the worst and the best microbenchmark",
+        };
+        section.note(format!("{what} of each group: {figures}."));
         let mut table = Table::new([Column::text("group")].into_iter().chain(columns));
         for (group, cells) in &self.groups {
             let cells =
@@ -578,8 +624,9 @@ impl<'a> Summaries<'a> {
             for (word, best) in [("best", true), ("worst", false)] {
                 let named = self.columns.iter().zip(cells).filter_map(|((column, _), cell)| {
                     let one = (*cell)?;
-                    let (name, value) =
-                        if best { (&one.best, one.max) } else { (&one.worst, one.min) };
+                    let name = if best { &one.best } else { &one.worst };
+                    let is_max = best == (self.metric == Metric::Qps);
+                    let value = if is_max { one.max } else { one.min };
                     Some((name, format!("{column} {}", ratio(value))))
                 });
                 let named: Vec<(&String, String)> = named.collect();
@@ -592,6 +639,16 @@ impl<'a> Summaries<'a> {
             }
         }
         Facts::new(facts)
+    }
+}
+
+/// The tables of metrics, each with its name if there are several.
+fn push_all(tables: &[Summaries<'_>], section: &mut Section, caption: &str, output: Output) {
+    for table in tables {
+        if tables.len() > 1 && output == Output::Terminal {
+            section.push(Text::new(format!("{}, {}", table.metric.title(), table.metric.better())));
+        }
+        table.push(section, caption, output);
     }
 }
 
@@ -660,6 +717,7 @@ pub(super) fn drift(comparison: &Comparison) -> Vec<String> {
         let of: Vec<&ChangeSummary> = comparison
             .changes
             .iter()
+            .filter(|change| change.metric == Metric::Qps)
             .filter(|change| (change.column, change.compared_with) == (column, earlier))
             .collect();
         if of.is_empty() {
@@ -706,14 +764,14 @@ fn spread_of(comparison: &Comparison, change: &ChangeSummary) -> String {
         count => format!("{min} to {max} over {count} microbenchmarks"),
     };
     let (b, a) = (comparison.label(*column), comparison.label(*compared_with));
-    format!("QPS of {b}/{a} median {median} ({over})")
+    format!("{} of {b}/{a} median {median} ({over})", change.metric.quantity())
 }
 
 fn named_spread(comparison: &Comparison, change: &ChangeSummary) -> String {
     format!("{}: {}", change.candidate, spread_of(comparison, change))
 }
 
-/// The changes of a candidate's QPS in one sentence.
+/// The changes of a candidate's figure in one sentence.
 fn change(comparison: &Comparison, change: &ChangeSummary) -> String {
     let ChangeSummary { count, higher, lower, .. } = *change;
     let uncertain = count - higher - lower;
@@ -727,7 +785,15 @@ fn change(comparison: &Comparison, change: &ChangeSummary) -> String {
 /// How many microbenchmarks of a candidate have which agreement.
 fn agreement(comparison: &Comparison, candidate: &str) -> String {
     use Verdict::{Better, WithinNoise, Worse};
-    let rows = comparison.rows_of(candidate);
+    let rows = comparison.trusted_rows_of(candidate);
+    let by_cpu = rows.clone().filter(|row| row.metric == Metric::Cpu).count();
+    let (better, worse, metric) = match by_cpu {
+        0 => ("faster", "slower", String::new()),
+        all if all == rows.clone().count() => {
+            ("with less", "with more", ", by CPU per query,".to_owned())
+        }
+        some => ("better", "worse", format!(", {some} of them by CPU per query,")),
+    };
     let count = |wanted: &dyn Fn(Agreement) -> bool| {
         rows.clone().filter(|row| wanted(row.agreement)).count()
     };
@@ -747,8 +813,8 @@ fn agreement(comparison: &Comparison, candidate: &str) -> String {
         unknown => format!(" {unknown} have fewer than two verdicts."),
     };
     format!(
-        "{candidate}: of {} microbenchmarks the runs agree on {} ({faster} faster, {slower} \
-         slower, {noise} within noise{of_clients}). They certainly differ on {}: {sizes} in the same direction \
+        "{candidate}: of {} microbenchmarks{metric} the runs agree on {} ({faster} {better}, {slower} \
+         {worse}, {noise} within noise{of_clients}). They certainly differ on {}: {sizes} in the same direction \
          by different sizes, {differ} with a difference in one run and none in another, \
          {contradict} contradict. {uncertain} not certain.{unknown}",
         rows.clone().count(),
@@ -759,10 +825,16 @@ fn agreement(comparison: &Comparison, candidate: &str) -> String {
 
 /// Relative QPS: one line per candidate, microbenchmark and column.
 pub fn csv(comparison: &Comparison) -> String {
-    let lines = comparison.rows.iter().flat_map(|row| {
+    let lines = comparison.qps.rows.iter().flat_map(|row| {
         let cells = comparison.columns.iter().zip(&row.cells);
         cells.filter_map(move |(column, cell)| Some((row, column, cell.as_ref()?)))
     });
+    // Of CPU per query, where it is to be trusted.
+    let cpu = |row: &RatioRow| comparison.cpu_of(row);
+    let cpu_cell = |row: &RatioRow, column: &super::Column| {
+        let at = comparison.columns.iter().position(|one| one.label == column.label)?;
+        cpu(row)?.cells[at]
+    };
     let run = |column: &super::Column| &comparison.runs[column.run];
     Csv::of(lines)
         .column("column", |(_, column, _)| column.label.clone())
@@ -777,7 +849,7 @@ pub fn csv(comparison: &Comparison) -> String {
         .ratio("ci_low", |(.., cell)| Some(cell.estimate?.low))
         .ratio("ci_high", |(.., cell)| Some(cell.estimate?.high))
         .column("verdict", |(.., cell)| cell.verdict.name().to_owned())
-        .column("agreement", |(row, ..)| row.agreement.words().to_owned())
+        .column("agreement", |(row, ..)| row.agreement.words(row.metric).to_owned())
         .column("directory", |(_, column, _)| run(column).directory.clone())
         .column("started", |(_, column, _)| run(column).started.clone())
         .column("difference_between", |(row, ..)| {
@@ -786,6 +858,21 @@ pub fn csv(comparison: &Comparison) -> String {
         })
         .ratios(["difference", "difference_low", "difference_high"], |(row, ..)| {
             Some(row.difference.as_ref()?.quotient)
+        })
+        .column("trusted_metric", |(row, ..)| {
+            cpu(row).map_or(Metric::Qps, |cpu| cpu.metric).name().to_owned()
+        })
+        .ratio("relative_cpu", |(row, column, _)| cpu_cell(row, column)?.ratio)
+        .ratio("relative_cpu_ci_low", |(row, column, _)| Some(cpu_cell(row, column)?.estimate?.low))
+        .ratio("relative_cpu_ci_high", |(row, column, _)| {
+            Some(cpu_cell(row, column)?.estimate?.high)
+        })
+        .column("cpu_verdict", |(row, column, _)| {
+            let cell = cpu_cell(row, column);
+            cell.map_or("", |cell| cell.verdict.word(Metric::Cpu)).to_owned()
+        })
+        .column("cpu_agreement", |(row, ..)| {
+            cpu(row).map_or("", |cpu| cpu.agreement.words(Metric::Cpu)).to_owned()
         })
         .text()
 }

@@ -96,13 +96,13 @@ fn machines_have_a_table_each_and_shards_one_for_all() {
     let shards = [shard(&|name| name == names[0]), shard(&|name| name != names[0])];
     let compared = compare(&shards);
     let expected: Vec<_> = whole.groups.iter().map(|one| (&one.group, one.median)).collect();
-    let merged: Vec<_> = compared.merged.iter().map(|one| (&one.group, one.median)).collect();
+    let merged: Vec<_> = compared.qps.merged.iter().map(|one| (&one.group, one.median)).collect();
     assert_eq!(merged, expected);
     let text = terminal(&compared, 80, false, false);
     assert!(text.contains("All runs together"), "{text}");
     assert!(markdown(&compared, false).contains("All runs together"));
     assert!(html(&compared).contains("<h2 id=\"h-machines\">All runs together</h2>"));
-    assert!(compare(&[whole.clone(), whole]).merged.is_empty());
+    assert!(compare(&[whole.clone(), whole]).qps.merged.is_empty());
 }
 
 #[test]
@@ -218,16 +218,18 @@ fn columns_of_runs_fit_80_columns() {
     innodb_flush_log_at_trx_commit, character_set_server); candidates and control;
     dbdyno; tables × rows.
 
-    Relative QPS  above 1 is better
-    Signs: + better than the baseline of the same run, - worse, ~ within noise, c
-    client-bound, · no interval, ? too few blocks, ! failed.
+    Ratios to the baselines
+    QPS: above 1 is better; CPU per query: below 1 is better
+    Signs: + better than the baseline of the same run, - worse, ~ within noise, ?
+    too noisy or too few blocks to tell, c client-bound, · no interval, ! failed.
     Last column, of the runs: = agree, ~ not certain, s same direction but certainly
     different size, d one shows a difference and another none, x contradict.
 
-    myrocks  relative QPS, above 1 is better
-    myrocks: of 3 microbenchmarks the runs agree on 2 (0 faster, 2 slower, 0 within
-    noise). They certainly differ on 1: 0 in the same direction by different sizes,
-    0 with a difference in one run and none in another, 1 contradict. 0 not certain.
+    myrocks  QPS: above 1 is better; CPU per query: below 1 is better
+    myrocks: of 3 microbenchmarks, 1 of them by CPU per query, the runs agree on 2
+    (0 better, 2 worse, 0 within noise). They certainly differ on 1: 0 in the same
+    direction by different sizes, 0 with a difference in one run and none in
+    another, 1 contradict. 0 not certain.
       scan_range=100: contradict: C/B 0.446 (0.440 to 0.451)
 
     myrocks: point-1
@@ -240,7 +242,12 @@ fn columns_of_runs_fit_80_columns() {
     ────────────────────────────────────────────
     scan_range=100  0.579 -  1.300 +  0.579 -  x
 
-    myrocks: writes
+    myrocks: writes  relative CPU per query, below 1 is better; trust this one
+    microbenchmark        A        B        C
+    ──────────────────────────────────────────────
+    insert_range=100  1.799 -  1.799 -  1.799 -  =
+
+    myrocks: writes  relative QPS, above 1 is better
     microbenchmark        A        B        C
     ──────────────────────────────────────────────
     insert_range=100  0.546 -  0.546 -  0.546 -  =
@@ -258,12 +265,20 @@ fn columns_of_runs_fit_80_columns() {
     clients: drift cannot be separated from the effect of what differs.
       innodb: QPS of B/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
         higher, 0 lower, 3 not certain
+      innodb: CPU per query of B/A median 1.000 (1.000 to 1.000 over 3
+        microbenchmarks): 0 higher, 0 lower, 3 not certain
       innodb: QPS of C/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
         higher, 0 lower, 3 not certain
+      innodb: CPU per query of C/A median 1.000 (1.000 to 1.000 over 3
+        microbenchmarks): 0 higher, 0 lower, 3 not certain
       myrocks: QPS of B/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
         higher, 0 lower, 3 not certain
+      myrocks: CPU per query of B/A median 1.000 (1.000 to 1.000 over 3
+        microbenchmarks): 0 higher, 0 lower, 3 not certain
       myrocks: QPS of C/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
         higher, 0 lower, 3 not certain
+      myrocks: CPU per query of C/A median 1.000 (1.000 to 1.000 over 3
+        microbenchmarks): 0 higher, 0 lower, 3 not certain
     --details shows QPS, CPU time and p99 of every microbenchmark.
     ");
 }
@@ -400,7 +415,7 @@ fn sweep_has_a_column_per_number_of_clients() {
     assert_eq!(columns[7..], [("H", 128), ("I", 1)]);
     assert_eq!(comparison.compared_columns(), [(8, 0)]);
     assert_eq!(comparison.runs[0].label, "A–H");
-    let row = comparison.rows.iter().find(|row| row.microbenchmark == "point-query_range=100");
+    let row = comparison.qps.rows.iter().find(|row| row.microbenchmark == "point-query_range=100");
     assert!(row.unwrap().cells[8].is_none());
     for width in [80, 120] {
         for line in terminal(&comparison, width, false, true).lines() {
@@ -429,9 +444,9 @@ fn equal_sweeps_agree_whatever_more_clients_change() {
         row.verdict = Verdict::Worse;
     }
     let compared = compare(&[run("monday", sweep.clone()), run("tuesday", sweep.clone())]);
-    assert!(!compared.rows.is_empty());
-    assert!(compared.rows.iter().all(|row| row.agreement == Agreement::AgreeByClients));
-    for row in compare(&[run("monday", sweep), run("tuesday", other)]).rows {
+    assert!(!compared.qps.rows.is_empty());
+    assert!(compared.qps.rows.iter().all(|row| row.agreement == Agreement::AgreeByClients));
+    for row in compare(&[run("monday", sweep), run("tuesday", other)]).qps.rows {
         let differs = row.microbenchmark == name;
         assert_eq!(row.agreement == Agreement::Contradict, differs, "{:?}", row.agreement);
         assert_eq!(row.difference.is_some_and(|one| (one.earlier, one.later) == (1, 3)), differs);
@@ -446,7 +461,7 @@ fn candidates_and_microbenchmarks_are_matched_by_name() {
     sample::refresh(&mut all[1]);
     let comparison = compare(&all.map(|report| run("results", report)));
     let of = |candidate: &str| -> Vec<(&str, Vec<bool>)> {
-        let rows = comparison.rows.iter().filter(|row| row.candidate == candidate);
+        let rows = comparison.qps.rows.iter().filter(|row| row.candidate == candidate);
         rows.map(|row| {
             (row.microbenchmark.as_str(), row.cells.iter().map(Option::is_some).collect())
         })
@@ -561,7 +576,7 @@ fn markdown_has_the_runs_what_differs_ratios_and_absolute_figures_as_tables() {
     let text = markdown(&compare(&runs), false);
     let tables = tables(&text);
     let heads: Vec<&str> = tables.iter().map(|table| table[0].last().unwrap().as_str()).collect();
-    assert_eq!(heads, ["noise floor", "C", "agreement", "agreement", "agreement"]);
+    assert_eq!(heads, ["noise floor", "C", "agreement", "agreement", "agreement", "agreement"]);
     for table in &tables {
         assert!(table.iter().all(|row| row.len() == table[0].len()), "{table:?}");
     }

@@ -39,16 +39,16 @@ fn only_what_is_certain_breaks_a_rule() {
         match judge_interval(metric, limit, Quotient { ratio, low, high }) {
             Outcome::Broken(_) => "broken",
             Outcome::Kept(_) => "kept",
-            Outcome::Unclear(_) => "unclear",
+            Outcome::Uncertain(_) => "uncertain",
             Outcome::NotJudged(_) => "not judged",
         }
     };
     assert_eq!(judged(Metric::Qps, 2.0, [0.95, 0.94, 0.96]), "broken");
-    assert_eq!(judged(Metric::Qps, 2.0, [0.97, 0.95, 0.985]), "unclear");
+    assert_eq!(judged(Metric::Qps, 2.0, [0.97, 0.95, 0.985]), "uncertain");
     assert_eq!(judged(Metric::Qps, 2.0, [0.99, 0.985, 1.01]), "kept");
     assert_eq!(judged(Metric::Qps, 2.0, [1.05, 1.04, 1.06]), "kept");
     assert_eq!(judged(Metric::Cpu, 2.0, [1.05, 1.04, 1.06]), "broken");
-    assert_eq!(judged(Metric::Cpu, 2.0, [1.03, 1.01, 1.05]), "unclear");
+    assert_eq!(judged(Metric::Cpu, 2.0, [1.03, 1.01, 1.05]), "uncertain");
     assert_eq!(judged(Metric::Cpu, 2.0, [0.9, 0.8, 1.01]), "kept");
 }
 
@@ -66,7 +66,7 @@ fn every_microbenchmark_of_every_candidate_is_judged() {
         .filter(|one| one.role == Role::Candidate)
         .map(|one| one.name.clone())
         .collect();
-    let judged = judge(&report, &rules).unwrap();
+    let judged = judge(&report, &rules, false).unwrap();
     assert_eq!(names(&judged[0]), candidates);
     assert_eq!(judged[0].comparisons.len(), 42 * candidates.len());
     assert_eq!(names(&judged[1]), candidates);
@@ -75,7 +75,7 @@ fn every_microbenchmark_of_every_candidate_is_judged() {
     // The verdicts of the report agree: what breaks `slower 0%` is slower in the report.
     let zero = self::rules(&["slower 0%"]);
     let mut broken = 0;
-    for one in &judge(&report, &zero).unwrap()[0].comparisons {
+    for one in &judge(&report, &zero, false).unwrap()[0].comparisons {
         let mut rows = report.microbenchmarks.iter();
         let name = one.microbenchmark.as_ref().unwrap();
         let row = rows.find(|row| row.name == *name).unwrap();
@@ -90,7 +90,7 @@ fn every_microbenchmark_of_every_candidate_is_judged() {
 #[test]
 fn unknown_names_are_explained() {
     let report = sample::report();
-    let error = |text: &str| judge(&report, &rules(&[text])).unwrap_err().to_string();
+    let error = |text: &str| judge(&report, &rules(&[text]), false).unwrap_err().to_string();
     assert!(error("slower 2% in point_1").contains("did you mean `point-1`?"));
     assert!(error("slower 2% of nobody").contains("the run has no candidate `nobody`"));
 }
@@ -102,7 +102,7 @@ fn nothing_known_protects_from_nothing() {
         one.rows.clear();
     }
     let rules = rules(&["slower 2%", "slower 2% in point-1"]);
-    for judged in judge(&report, &rules).unwrap() {
+    for judged in judge(&report, &rules, false).unwrap() {
         assert!(judged.is_unknown() && !judged.is_broken(), "{judged:?}");
     }
 }
@@ -112,11 +112,11 @@ fn outcome_is_shown_everywhere() {
     let mut report = sample::report_of(&["hot-points_range=100", "insert_range=100"]);
     report.name = "a <name>".to_owned();
     let rules = rules(&["slower 0.5%", "worse 90%"]);
-    let judged = judge(&report, &rules).unwrap();
+    let judged = judge(&report, &rules, false).unwrap();
     insta::assert_snapshot!(terminal(&judged, 80), @r#"
 
 Rules
-  slower 0.5%: BROKEN by 1 of 6; 2 with intervals that contain the limit
+  slower 0.5%: BROKEN by 1 of 6; kept by 3; uncertain for 2
     rel, hot-points_range=100
       0.8% less QPS (0.6% to 1%)
   worse 90%: kept by 6 of 6
@@ -125,7 +125,7 @@ Rules
 
 ### Rules
 
-- `slower 0.5%`: **BROKEN by 1 of 6; 2 with intervals that contain the limit**
+- `slower 0.5%`: **BROKEN by 1 of 6; kept by 3; uncertain for 2**
 - `worse 90%`: **kept by 6 of 6**
 
 | rule | candidate | microbenchmark or group | result |
@@ -135,43 +135,43 @@ Rules
     insta::assert_snapshot!(junit(&judged, &report.name).unwrap(), @r#"
 <?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="a &lt;name&gt;">
-  <testsuite name="slower 0.5%" tests="6" failures="1" skipped="0">
-    <testcase classname="rel" name="hot-points_range=100">
+  <testsuite name="slower 0.5%" tests="6" failures="1" skipped="0" time="300.000">
+    <testcase classname="rel" name="hot-points_range=100" time="50.000">
       <failure message="0.8% less QPS (0.6% to 1%)"/>
     </testcase>
-    <testcase classname="rel" name="insert_range=100">
-      <system-out>QPS +0.2% (-1.1% to +1.5%)</system-out>
+    <testcase classname="rel" name="insert_range=100" time="50.000">
+      <system-out>QPS: 0.2% more (1.1% less to 1.5% more): the interval contains the limit, 0.7%</system-out>
     </testcase>
-    <testcase classname="rel_native" name="hot-points_range=100">
+    <testcase classname="rel_native" name="hot-points_range=100" time="50.000">
       <system-out>1.7% more QPS (1.5% to 1.8%)</system-out>
     </testcase>
-    <testcase classname="rel_native" name="insert_range=100">
+    <testcase classname="rel_native" name="insert_range=100" time="50.000">
       <system-out>1.4% more QPS (0.1% to 2.8%)</system-out>
     </testcase>
-    <testcase classname="rel_native_lto" name="hot-points_range=100">
+    <testcase classname="rel_native_lto" name="hot-points_range=100" time="50.000">
       <system-out>5.5% more QPS (5.2% to 5.8%)</system-out>
     </testcase>
-    <testcase classname="rel_native_lto" name="insert_range=100">
-      <system-out>QPS -0.6% (-1.2% to +1.5%)</system-out>
+    <testcase classname="rel_native_lto" name="insert_range=100" time="50.000">
+      <system-out>QPS: 0.6% less (1.2% less to 1.5% more): the interval contains the limit, 0.7%</system-out>
     </testcase>
   </testsuite>
-  <testsuite name="worse 90%" tests="6" failures="0" skipped="0">
-    <testcase classname="rel" name="hot-points_range=100">
+  <testsuite name="worse 90%" tests="6" failures="0" skipped="0" time="300.000">
+    <testcase classname="rel" name="hot-points_range=100" time="50.000">
       <system-out>0.8% less QPS (0.6% to 1%)</system-out>
     </testcase>
-    <testcase classname="rel" name="insert_range=100">
+    <testcase classname="rel" name="insert_range=100" time="50.000">
       <system-out>0.4% more CPU per query (0.2% to 0.7%)</system-out>
     </testcase>
-    <testcase classname="rel_native" name="hot-points_range=100">
+    <testcase classname="rel_native" name="hot-points_range=100" time="50.000">
       <system-out>1.7% more QPS (1.5% to 1.8%)</system-out>
     </testcase>
-    <testcase classname="rel_native" name="insert_range=100">
+    <testcase classname="rel_native" name="insert_range=100" time="50.000">
       <system-out>0.5% less CPU per query (0.2% to 0.7%)</system-out>
     </testcase>
-    <testcase classname="rel_native_lto" name="hot-points_range=100">
+    <testcase classname="rel_native_lto" name="hot-points_range=100" time="50.000">
       <system-out>5.5% more QPS (5.2% to 5.8%)</system-out>
     </testcase>
-    <testcase classname="rel_native_lto" name="insert_range=100">
+    <testcase classname="rel_native_lto" name="insert_range=100" time="50.000">
       <system-out>1.1% less CPU per query (0.8% to 1.3%)</system-out>
     </testcase>
   </testsuite>
@@ -194,7 +194,7 @@ fn outcome_fits_80_columns() {
     }
     let rule = format!("slower 0.5% in point-1 of {}", report.candidates[1].name);
     let rules = rules(&[&rule, "worse 0.001%"]);
-    let text = terminal(&judge(&report, &rules).unwrap(), 80);
+    let text = terminal(&judge(&report, &rules, false).unwrap(), 80);
     assert!(text.contains(" clients\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
@@ -203,7 +203,7 @@ fn outcome_fits_80_columns() {
 fn sweep_names_numbers_of_clients() {
     let judged_rules = rules(&["slower 90%"]);
     let report = sample::sweep();
-    let judged = judge(&report, &judged_rules).unwrap();
+    let judged = judge(&report, &judged_rules, false).unwrap();
     assert!(judged[0].comparisons.iter().all(|one| one.clients.is_some()));
 }
 
@@ -218,7 +218,7 @@ fn failed_member_of_a_group_is_a_failure_and_the_others_are_judged() {
     });
     let name = failed.name.clone();
     let rules = rules(&["worse 90% in writes", "worse 90% in point-1"]);
-    let judged = judge(&report, &rules).unwrap();
+    let judged = judge(&report, &rules, false).unwrap();
     assert!(judged[0].has_failed() && !judged[0].is_unknown());
     let of_one = |one: &&Comparison| one.microbenchmark.as_ref() == Some(&name);
     let candidates = report.candidates.iter().filter(|one| one.role == Role::Candidate).count();
@@ -241,14 +241,14 @@ fn members_that_a_group_does_not_count_are_listed_with_the_reason() {
         }
     }
     let rules = rules(&["slower 90% in point-2"]);
-    let judged = &judge(&report, &rules).unwrap()[0];
+    let judged = &judge(&report, &rules, false).unwrap()[0];
     let outcomes = |reason| judged.count(|one| *one == Outcome::NotJudged(reason));
     assert_eq!(
         (outcomes("client-bound"), outcomes("too few blocks")),
         (count - 2, 1),
         "{judged:?}"
     );
-    assert_eq!(judged.summary(), format!("kept by 1 of {count}; {} not judged", count - 1));
+    assert_eq!(judged.summary(), format!("kept by 1 of {count}; not judged for {}", count - 1));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn group_without_a_usable_member_is_not_judged_once() {
         member.rows[0].verdict = Verdict::ClientBound;
     }
     let rules = rules(&["slower 90% in point"]);
-    let judged = &judge(&report, &rules).unwrap()[0];
+    let judged = &judge(&report, &rules, false).unwrap()[0];
     let [only] = &judged.comparisons[..] else { panic!("{judged:?}") };
     assert_eq!((only.place(), only.words()), ("point".to_owned(), "client-bound".to_owned()));
     assert!(judged.is_unknown());
@@ -274,12 +274,12 @@ fn microbenchmarks_that_were_not_measured_are_not_judged() {
         "slower 90% in writes",
         "slower 90% in insert_range=100 of rel",
     ]);
-    let judged = judge(&report, &rules).unwrap();
+    let judged = judge(&report, &rules, false).unwrap();
     let summaries: Vec<String> = judged.iter().map(Judged::summary).collect();
-    assert_eq!(summaries[0], "kept by 3 of 126; 123 not judged");
+    assert_eq!(summaries[0], "kept by 3 of 126; not judged for 123");
     assert!(!judged[0].is_unknown() && judged[1..].iter().all(Judged::is_unknown));
-    assert_eq!(summaries[2], "NOT JUDGED; 3 not judged");
-    assert_eq!(summaries[3], "NOT JUDGED; 1 not judged");
+    assert_eq!(summaries[2], "NOT JUDGED for 3 of 3");
+    assert_eq!(summaries[3], "NOT JUDGED for 1 of 1");
     assert!(judged.iter().all(|one| !one.has_failed()));
     let last = &judged[3..];
     let text = terminal(last, 80);
@@ -294,11 +294,31 @@ fn candidate_without_rows_failed_only_if_the_run_says_so() {
     let names = ["hot-points_range=100"];
     let mut report = sample::failed_candidate(&names);
     let rules = rules(&["slower 90% of rel_native"]);
-    assert!(judge(&report, &rules).unwrap()[0].has_failed());
+    assert!(judge(&report, &rules, false).unwrap()[0].has_failed());
     report.failures.clear();
-    let judged = judge(&report, &rules).unwrap();
+    let judged = judge(&report, &rules, false).unwrap();
     assert!(judged[0].is_unknown() && !judged[0].has_failed());
     report.failures = sample::failed_candidate(&names).failures;
     report.failures[0].candidate.clone_from(&report.baseline);
-    assert!(!judge(&report, &rules).unwrap()[0].has_failed(), "the others have rows");
+    assert!(!judge(&report, &rules, false).unwrap()[0].has_failed(), "the others have rows");
+}
+
+#[test]
+fn strict_fails_where_an_interval_contains_the_limit() {
+    let report = sample::report_of(&["hot-points_range=100", "insert_range=100"]);
+    let rules = rules(&["slower 0.5% in insert_range=100"]);
+    let lenient = &judge(&report, &rules, false).unwrap()[0];
+    assert!(!lenient.is_broken() && !lenient.is_uncertain());
+    assert_eq!(lenient.summary(), "kept by 1 of 3; uncertain for 2");
+    let strict = judge(&report, &rules, true).unwrap();
+    assert!(!strict[0].is_broken() && strict[0].is_uncertain());
+    assert_eq!(strict[0].summary(), "kept by 1 of 3; UNCERTAIN for 2");
+    let contains = ": the interval contains the limit, ";
+    let xml = junit(&strict, "run").unwrap();
+    assert!(xml.contains("failures=\"2\""), "{xml}");
+    assert_eq!(xml.matches(contains).count(), 2, "{xml}");
+    assert_eq!(annotations(&strict).matches("::error").count(), 2);
+    assert_eq!(annotations(std::slice::from_ref(lenient)), "");
+    assert_eq!(markdown(&strict).matches(contains).count(), 2);
+    assert!(terminal(&strict, 80).contains("the interval contains the limit"));
 }

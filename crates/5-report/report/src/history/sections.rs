@@ -127,7 +127,8 @@ fn levels(history: &History, metrics: &[Metric]) -> Table {
             Cell::text(ratio(level.ratio.ratio)).interval(Some(around(level.ratio)))
         }));
         cells.push(Cell::number(last.map(|point| history.runs[point.after].date())));
-        cells.push(last.map_or_else(Cell::dash, |point| {
+        let without = || if group.is_too_noisy() { Cell::text("too noisy") } else { Cell::dash() };
+        cells.push(last.map_or_else(without, |point| {
             let verdict = group.verdict(point);
             Cell::text(size(point))
                 .verdict(verdict.tone(), verdict.word(*metric))
@@ -365,16 +366,22 @@ pub fn csv(history: &History) -> String {
 /// What was searched, and what chance explains.
 fn about(history: &History) -> String {
     let tested = history.tested();
+    let figures = history.figures.iter().filter(|figure| figure.is_tested());
+    let too_noisy = figures.filter(|figure| figure.is_too_noisy()).count();
+    let noisy = match too_noisy {
+        0 => String::new(),
+        some => format!(", {some} too noisy to tell"),
+    };
     let start = match history.changes.len() {
-        0 => format!("No change found in {tested} figures"),
-        1 => format!("1 change in {tested} figures"),
-        count => format!("{count} changes in {tested} figures"),
+        0 => format!("No change found in {} figures{noisy}", tested - too_noisy),
+        1 => format!("1 change in {tested} figures{noisy}"),
+        count => format!("{count} changes in {tested} figures{noisy}"),
     };
     let chance = match history.changes.len() {
         0 => String::new(),
         _ => format!(
-            " In at most about {:.0}% of the figures with a change nothing changed: a figure needs \
-             p ≤ {}, which allows for their number.",
+            " About {:.0}% of the listed changes are expected to be chance: the limit, p ≤ {}, allows for \
+             the number of figures.",
             100.0 * FALSE_DISCOVERIES,
             significance_level(history.significance_level)
         ),

@@ -122,6 +122,22 @@ fn changed_baseline_is_noted_with_the_run() {
 }
 
 #[test]
+fn level_that_is_hardly_known_is_not_called_unchanged() {
+    let mut reports = sample::history(&["scan_range=100"], 6);
+    for (number, report) in reports.iter_mut().enumerate() {
+        for row in &mut report.microbenchmarks[0].rows {
+            let [median, low, high] = if number % 2 == 0 { [0.7, 0.6, 0.8] } else { [1.3, 1.2, 1.4] };
+            let [median, low, high] = [median, low, high].map(Ratio::new);
+            row.relative_qps = Some(sample::interval(median, low, high));
+        }
+    }
+    let text = terminal(&history(&reports).unwrap(), 80, false);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(" in 6 figures, 3 too noisy to tell: "), "{text}");
+    assert_eq!(text.matches("too noisy\n").count(), 3, "{text}");
+}
+
+#[test]
 fn runs_of_different_experiments_have_no_history() {
     let few = history(&sample::history(&FEW, 4)).unwrap_err().to_string();
     assert!(
@@ -166,8 +182,8 @@ fn terminal_fits_80_columns() {
       after     night-21, 2026-03-21 09:30 UTC, SQLite 3.51.0, build 1d92e252b1b0
     2 changes in 18 figures: relative QPS and CPU per query of each candidate, by
     microbenchmark and group. Changes that the noise floor or a single run explains
-    are not listed. In at most about 5% of the figures with a change nothing
-    changed: a figure needs p ≤ 0.0055, which allows for their number.
+    are not listed. About 5% of the listed changes are expected to be chance: the
+    limit, p ≤ 0.0055, allows for the number of figures.
     Left out of figures because they are far from the runs before and after:
     night-05 (6 figures).
 

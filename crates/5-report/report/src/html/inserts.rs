@@ -9,7 +9,7 @@ use crate::charts::{self, Scale, colour, percent};
 use crate::metric::clients;
 use crate::model::{CandidateStep, INSERT_METRICS, InsertReport, Role, StepReport};
 use crate::sections::Output;
-use crate::sections::inserts::{introduction, name, ratio_text, remarks, step};
+use crate::sections::inserts::{findings, introduction, name, ratio_text, remarks, step};
 use crate::words;
 
 pub(super) fn render(report: &InsertReport) -> Markup {
@@ -20,8 +20,29 @@ pub(super) fn render(report: &InsertReport) -> Markup {
         @for step in &report.steps { (step_section(step)) }
     };
     html! {
+        @if !report.steps.is_empty() { (with_heading("key", "Key results", key_results(report))) }
         (with_heading("inserts", "Insert benchmark", content))
         @if !report.steps.is_empty() { (with_heading("metrics", "Metrics", definitions(report))) }
+    }
+}
+
+/// What was found about each candidate in each step, in the colour of its throughput.
+fn key_results(report: &InsertReport) -> Markup {
+    html! {
+        div.findings {
+            @for (candidate, findings) in findings(report) {
+                @let mark = name(candidate).mark.unwrap_or(Mark::Baseline);
+                h3 { (document::label(mark, &candidate.candidate)) }
+                ul {
+                    @for finding in &findings {
+                        li.(finding.tone.map_or("noise", charts::class)) {
+                            span.group { (finding.step) } " "
+                            div { b { (finding.words) } }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 

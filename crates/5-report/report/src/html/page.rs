@@ -205,7 +205,7 @@ pub(super) fn how_to_read(report: &Report) -> Markup {
     html! {
         p.muted {
             b.better { "+" } " better than the baseline, " b.worse { "−" } " worse, "
-            b { "~" } " within noise (hollow marker)"
+            b { "~" } " within noise (hollow marker), " b { "?" } " too noisy to tell"
             @if client_bound_rows(report).0 > 0 {
                 ", " b { "c" } " client-bound: limited by the load generator"
             }

@@ -28,6 +28,11 @@ fn set(row: &mut Row, qps: [f64; 3], cpu: [f64; 3]) {
 
 const SAME: [f64; 3] = [0.998, 1.0, 1.002];
 
+fn answers(report: &Report) -> Vec<String> {
+    let all = conclusions(report, Grouping::Five);
+    all.into_iter().map(|(sentence, _)| sentence).collect()
+}
+
 fn words(report: &Report) -> Vec<String> {
     of(report, Grouping::Five).iter().map(|result| result.findings()[0].words()).collect()
 }
@@ -41,7 +46,7 @@ fn ratio_that_is_no_difference_is_not_shown_as_one() {
     assert_eq!(result.finding.metric, Metric::Cpu, "writes");
     assert_eq!(result.finding.words(), "CPU per query: no difference found (within 8.8%)");
     let throughput = result.throughput.as_ref().unwrap();
-    assert_eq!(throughput.words(), "QPS: no difference found (within 12%)");
+    assert_eq!(throughput.words(), "QPS: too noisy to tell (5.5% less to 12% more)");
     // 50 s measured with half a width of 6.7%.
     assert_eq!(result.more_time.unwrap().words(), "to resolve 2%, 9 more minutes");
     assert_eq!(result.finding.verdict(), Verdict::WithinNoise);
@@ -71,7 +76,7 @@ fn certain_difference_of_throughput_comes_before_no_difference_of_cpu() {
         words,
         [
             "90.4% less QPS (86% to 94.9%)",
-            "CPU per query: unknown, up to 7.140 times the baseline's"
+            "CPU per query: too noisy to tell (9% less to 7.14 times)"
         ]
     );
     assert_eq!(result.more_time, None);
@@ -105,11 +110,13 @@ fn group_with_differences_in_both_directions_is_mixed() {
         set(&mut member.rows[0], qps, SAME);
     }
     sample::refresh(&mut report);
-    assert_eq!(words(&report), ["QPS: 1 of 3 faster, 1 slower"]);
+    let mixed = "QPS: 20% less to 20% more, depending on the microbenchmark; 1 of 3 faster, 1 slower";
+    assert_eq!(words(&report), [mixed]);
     set(&mut report.microbenchmarks[1].rows[0], [1.03, 1.04, 1.05], SAME);
     assert_eq!(
         words(&report),
-        ["4% more QPS (3% to 5%); 2 of 3 faster, no difference in the others"]
+        ["0% to 20% more QPS, depending on the microbenchmark (median 4%); 2 of 3 faster, no \
+          difference in the others"]
     );
 }
 
@@ -254,7 +261,7 @@ fn conclusion_says_that_the_control_has_the_same_difference() {
             set(row, [0.52, 0.583, 0.6].map(|ratio| factor * ratio), SAME);
             row.trusted_metric = Metric::Qps;
         }
-        let sentence = conclusions(&report).remove(0);
+        let sentence = answers(&report).remove(0);
         assert!(sentence.contains(size), "{sentence}");
         assert!(sentence.contains("; may be noise, as the control has "), "{sentence}");
     }
@@ -266,7 +273,7 @@ fn conclusions_are_sentences_with_intervals() {
         let report = report("scan_range=100", qps, cpu);
         let candidate = report.candidates[1].name.clone();
         let baseline = report.baseline.clone();
-        let [sentence] = &conclusions(&report)[..] else { panic!("one result") };
+        let [sentence] = &answers(&report)[..] else { panic!("one result") };
         sentence.replace(&baseline, "old").replace(&candidate, "new")
     };
     for (qps, sentence) in [
@@ -280,7 +287,8 @@ fn conclusions_are_sentences_with_intervals() {
             "new is 2.31 times as fast as old on scan_range=100 (95%: 2.20 to 2.40)",
         ),
         (SAME, "no difference found between new and old on scan_range=100 (95%: within 0.2%)"),
-        ([0.2, 1.0, 4.2], "new on scan_range=100: QPS: unknown, up to 4.200 times the baseline's"),
+        ([0.2, 1.0, 4.2], "too noisy to tell whether new or old is faster on scan_range=100: QPS (80% less to 4.20 \
+             times)"),
     ] {
         assert_eq!(of(qps, SAME), sentence);
     }
@@ -291,7 +299,7 @@ fn conclusion_about_a_group_names_it_and_adds_the_metric_to_trust() {
     let mut report = report("insert_range=100", [0.70, 0.75, 0.80], [1.30, 1.40, 1.50]);
     let (candidate, baseline) = (report.candidates[1].name.clone(), report.baseline.clone());
     assert_eq!(
-        conclusions(&report),
+        answers(&report),
         [format!(
             "{candidate} is 25% slower than {baseline} on insert_range=100 (95%: 20% to 30%); 40% \
              more CPU per query (30% to 50%)"
@@ -299,7 +307,7 @@ fn conclusion_about_a_group_names_it_and_adds_the_metric_to_trust() {
     );
     let one = report.microbenchmarks[0].clone();
     report.microbenchmarks.push(MicrobenchmarkRows { name: "delete_range=100".to_owned(), ..one });
-    let sentences = conclusions(&report);
+    let sentences = answers(&report);
     assert_eq!(sentences.len(), 1);
     assert!(sentences[0].contains(" on writes (95%: "), "{sentences:?}");
 }
@@ -312,20 +320,20 @@ fn conclusion_about_a_part_of_a_group_names_it() {
         report.microbenchmarks.push(MicrobenchmarkRows { name: name.to_owned(), ..one.clone() });
     }
     report.microbenchmarks[0].rows[0].trusted_metric = Metric::Cpu;
-    let sentences = conclusions(&report);
+    let sentences = answers(&report);
     assert!(sentences[0].contains(" on 2 microbenchmarks of range-1 (95%"), "{sentences:?}");
     assert!(sentences[1].contains(" on scan_range=100 (95%"), "{sentences:?}");
     for microbenchmark in &mut report.microbenchmarks[1..] {
         microbenchmark.rows[0].verdict = Verdict::Failed;
     }
-    let failed = &conclusions(&report)[0];
+    let failed = &answers(&report)[0];
     assert!(failed.ends_with(" on 2 microbenchmarks of range-1: QPS: failed"), "{failed}");
 }
 
 #[test]
 fn conclusions_of_a_sweep_have_the_number_of_clients() {
     let report = sample::sweep_of(&[1, 4]);
-    let sentences = conclusions(&report);
+    let sentences = answers(&report);
     assert!(sentences.iter().any(|one| one.contains(" with 1 client")), "{sentences:?}");
     assert!(sentences.iter().any(|one| one.contains(" with 4 clients")), "{sentences:?}");
 }
@@ -354,4 +362,89 @@ fn times_are_whole_minutes_or_seconds() {
     assert_eq!(more(9_000).words(), "to resolve 2%, 2.5 more hours");
     let arguments = [45, 61, 95, 840].map(|seconds| argument(Nanos::from_secs(seconds)));
     assert_eq!(arguments, ["45s", "61s", "2min", "14min"]);
+}
+
+/// A report of one candidate with a microbenchmark of each ratio, in the group `own`.
+fn own_queries(qps: &[[f64; 3]]) -> Report {
+    let names = ["point-query_range=100", "hot-points_range=100", "points-covered-pk_range=100"];
+    let mut report = sample::no_control(&names[..qps.len()]);
+    report.candidates.truncate(2);
+    for (member, qps) in report.microbenchmarks.iter_mut().zip(qps) {
+        "own".clone_into(&mut member.group);
+        member.rows.truncate(1);
+        set(&mut member.rows[0], *qps, SAME);
+    }
+    sample::refresh(&mut report);
+    report
+}
+
+#[test]
+fn median_of_unlike_queries_is_not_their_headline() {
+    let unlike = own_queries(&[[0.144, 0.145, 0.146], [0.519, 0.529, 0.540], [0.82, 0.83, 0.84]]);
+    assert_eq!(
+        words(&unlike),
+        ["17% to 85.5% less QPS, depending on the microbenchmark (median 47.1%)"]
+    );
+    assert_eq!(
+        answers(&unlike),
+        ["rel is 17% to 85.5% slower than rel_withdbg on own, depending on the microbenchmark \
+          (median 47.1%)"]
+    );
+    let faster = own_queries(&[[6.8, 6.9, 7.0], [1.78, 1.8, 1.82], [1.18, 1.2, 1.22]]);
+    assert_eq!(
+        words(&faster),
+        ["1.20 to 6.90 times the QPS, depending on the microbenchmark (median 1.80)"]
+    );
+    let both = own_queries(&[[6.8, 6.9, 7.0], [0.78, 0.8, 0.82], [1.18, 1.2, 1.22]]);
+    assert_eq!(
+        words(&both),
+        ["QPS: 20% less to 6.90 times, depending on the microbenchmark (median 20% more); 2 of 3 \
+          faster, 1 slower"]
+    );
+    let mixed = own_queries(&[[6.8, 6.9, 7.0], [0.78, 0.8, 0.82], SAME]);
+    assert_eq!(
+        words(&mixed),
+        ["QPS: 20% less to 6.90 times, depending on the microbenchmark; 1 of 3 faster, 1 slower"]
+    );
+    let alike = own_queries(&[[0.50, 0.51, 0.52], [0.519, 0.529, 0.540], [0.53, 0.55, 0.56]]);
+    assert_eq!(words(&alike), ["47.1% less QPS (46% to 48.1%)"]);
+}
+
+#[test]
+fn imported_group_of_unlike_queries_has_its_range() {
+    let mut report = own_queries(&[SAME, SAME, SAME]);
+    for (member, ratio) in report.microbenchmarks.iter_mut().zip([0.31, 1.033, 2.04]) {
+        let row = &mut member.rows[0];
+        (row.relative_qps, row.single) = (None, Some(Ratio::new(ratio)));
+        row.verdict = Verdict::NoInterval;
+    }
+    sample::refresh(&mut report);
+    assert_eq!(
+        words(&report),
+        ["QPS: 0.310 to 2.040 times the baseline's, depending on the microbenchmark (median 1.033), \
+          too few values for an interval"]
+    );
+}
+
+#[test]
+fn microbenchmarks_that_are_too_noisy_are_not_called_equal() {
+    let wide = [0.45, 0.9, 1.8];
+    let some = own_queries(&[SAME, SAME, wide]);
+    assert_eq!(
+        words(&some),
+        ["QPS: no difference found (within 0.2%); 1 of 3 too noisy to tell"]
+    );
+    let most = own_queries(&[SAME, wide, wide]);
+    assert_eq!(words(&most), ["QPS: too noisy to tell (55% less to 80% more)"]);
+    assert_eq!(of(&most, Grouping::Five)[0].finding.verdict(), Verdict::TooNoisy);
+    let one = own_queries(&[[1.19, 1.2, 1.21], SAME, wide]);
+    assert_eq!(
+        words(&one),
+        ["QPS: 1 of 3 faster, 1 too noisy to tell, no difference in the others"]
+    );
+    assert_eq!(
+        answers(&most),
+        ["too noisy to tell whether rel or rel_withdbg is faster on own: QPS (55% less to 80% \
+          more)"]
+    );
 }

@@ -304,7 +304,7 @@ impl SeriesChange {
 
     /// Whether it could be more than noise: it has an interval, and is of the candidates' own work.
     pub(crate) const fn is_tested(&self) -> bool {
-        self.is_certain() || matches!(self.verdict, Verdict::WithinNoise)
+        self.is_certain() || self.verdict.has_interval()
     }
 
     /// Whether it is listed: certain, or without an interval that could say so.

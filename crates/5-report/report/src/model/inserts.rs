@@ -28,7 +28,7 @@ pub struct InsertReport {
     pub repeats: u32,
     /// The candidates of each repeat, in order of execution.
     pub order: Vec<Vec<String>>,
-    /// A second below this share of its step's median throughput is a write stall.
+    /// A second below this share of its step's median throughput, of inserts or of queries, is a stall.
     pub stall: Share,
     /// A step below this share of its rate did not sustain it.
     pub sustained: Share,
@@ -79,6 +79,8 @@ pub struct CandidateStep {
     /// The least and the greatest value over the repeats, each relative to the baseline in the same
     /// repeat; `None` with fewer than two repeats, and for the baseline.
     pub relative_spread: Option<(InsertFigures, InsertFigures)>,
+    /// The ends of the 95% interval of the ratio over the repeats; `None` as for the spread.
+    pub relative_interval: Option<(InsertFigures, InsertFigures)>,
     pub repeats: Vec<StepRun>,
 }
 
@@ -87,11 +89,6 @@ impl CandidateStep {
     pub fn sustained(&self) -> Option<bool> {
         let all: Option<Vec<bool>> = self.repeats.iter().map(|run| run.sustained).collect();
         all.map(|all| all.into_iter().all(|sustained| sustained))
-    }
-
-    /// Number of write stalls in all repeats.
-    pub fn stalls(&self) -> usize {
-        self.repeats.iter().map(|run| run.stalls.len()).sum()
     }
 }
 
@@ -118,6 +115,8 @@ pub struct StepRun {
     pub wrong: u64,
     /// Numbers of the seconds that were write stalls.
     pub stalls: Vec<u32>,
+    /// Numbers of the seconds in which queries stalled.
+    pub query_stalls: Vec<u32>,
     /// Response times of commits, counted from when they were due.
     pub insert_responses: Option<Responses>,
     /// Service times of commits, counted from when they were sent, for inserts at a fixed rate.
@@ -149,7 +148,7 @@ pub struct InsertMetric {
     pub name: &'static str,
     /// Definition and unit.
     pub what: &'static str,
-    /// `None`: it is an amount of work.
+    /// `None`: it is an amount of work, or of other processes, too.
     pub better: Option<Direction>,
 }
 
@@ -162,7 +161,8 @@ const fn metric(name: &'static str, what: &'static str, better: Option<Direction
 
 pub(crate) const COUNT: usize = 21;
 
-/// All metrics, in the order of the published tables. Reads and writes are those of the device.
+/// All metrics, in the order of the published tables. Reads and writes are those of the device, from all
+/// processes: they say nothing certain about the candidate.
 pub const INSERT_METRICS: [InsertMetric; COUNT] = [
     metric("ips", "rows inserted per second", MORE),
     metric("qps", "queries per second", MORE),
@@ -170,10 +170,10 @@ pub const INSERT_METRICS: [InsertMetric; COUNT] = [
     metric("rmbps", "MB read from storage per second", None),
     metric("wps", "writes to storage per second", None),
     metric("wmbps", "MB written to storage per second", None),
-    metric("rpq", "reads per query (in l. steps: per row inserted)", LESS),
-    metric("rkbpq", "KB read per query (in l. steps: per row inserted)", LESS),
-    metric("wpi", "writes per row inserted", LESS),
-    metric("wkbpi", "KB written per row inserted", LESS),
+    metric("rpq", "reads per query (in l. steps: per row inserted)", None),
+    metric("rkbpq", "KB read per query (in l. steps: per row inserted)", None),
+    metric("wpi", "writes per row inserted", None),
+    metric("wkbpi", "KB written per row inserted", None),
     metric("csps", "context switches per second", None),
     metric("cpups", "CPU of the system under test in percent; 100 is one CPU", None),
     metric("cspq", "context switches per query (in l. steps: per row inserted)", LESS),

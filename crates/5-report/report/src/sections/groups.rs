@@ -60,7 +60,9 @@ pub(crate) fn microbenchmarks(report: &Report) -> Section {
             .code("-")
             .and(" worse, ")
             .code("~")
-            .and(" within noise; the 95% interval in parentheses."),
+            .and(" within noise, ")
+            .code("?")
+            .and(" too noisy to tell; the 95% interval in parentheses."),
     );
     section
 }

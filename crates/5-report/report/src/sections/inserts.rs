@@ -1,8 +1,8 @@
 //! The insert benchmark: figures of each step, response times, and throughput over time.
 
-use dbdyno_stats::Side;
+use dbdyno_stats::{Side, is_too_noisy, possible_difference};
 use dbdyno_text::{
-    Cell, Column, Csv, Interval, Mark, Row, Style, Table, Text, Tone, cut, decimals, left, plain,
+    Cell, Column, Csv, Fact, Facts, Interval, Mark, Row, Style, Table, Text, Tone, cut, decimals, left, plain,
     width,
 };
 use dbdyno_types::insert::{DeviceUsage, Second};
@@ -11,9 +11,10 @@ use dbdyno_units::{Bytes, Nanos, Ratio, Share};
 use super::{Block, Chart, Output, Section};
 use crate::assemble::inserts::{SHORTEST, throughput};
 use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
-use crate::figures::{compact, tiny};
+use crate::figures::{compact, percent as change_size, tiny};
+use crate::key_results::{change, sized};
 use crate::model::{
-    BUCKETS, CandidateStep, INSERT_METRICS, InsertMetric, InsertReport, Responses, Role,
+    BUCKETS, CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Responses, Role,
     StepReport, StepRun, Verdict, distinct,
 };
 use crate::words;
@@ -150,7 +151,7 @@ fn values(step: &StepReport, output: Output) -> Table {
             let ends = ends.filter(|_| output == Output::Page);
             let cell = Cell::text(ratio_text(ratio))
                 .interval(ends.map(|ends| Interval { ends, plus_minus: String::new() }));
-            match standing(metric, ratio) {
+            match standing(metric, ratio, interval_of(candidate, metric.name)) {
                 Some(tone) => cell.tone(tone),
                 None => cell,
             }
@@ -308,9 +309,16 @@ fn remarks_of(at: &str, run: &StepRun, step: &StepReport) -> Vec<String> {
             run.overdue
         ));
     }
-    if !run.stalls.is_empty() {
-        let seconds = if run.stalls.len() == 1 { "second" } else { "seconds" };
-        remarks.push(format!("! {at}: write stalls in {} {seconds}", run.stalls.len()));
+    for (what, stalls, responses) in kinds_of_stalls(run) {
+        let one = if what == "queries" { "query" } else { "insert" };
+        let longest = responses.as_ref().map_or_else(String::new, |responses| {
+            format!("; the longest {one} took {}", responses.max)
+        });
+        let number = stalls.len();
+        let seconds = if number == 1 { "second" } else { "seconds" };
+        if number > 0 {
+            remarks.push(format!("! {at}: stalls of {what} in {number} {seconds}{longest}"));
+        }
     }
     if run.lock_waits > 0 {
         let per = run.lock_waits as f64 / (run.rows.max(1)) as f64;
@@ -332,6 +340,125 @@ fn remarks_of(at: &str, run: &StepRun, step: &StepReport) -> Vec<String> {
         ));
     }
     remarks
+}
+
+/// What can stall in a step: its name, the seconds in which it did, and its response times.
+fn kinds_of_stalls(run: &StepRun) -> [(&'static str, &[u32], &Option<Responses>); 2] {
+    [
+        ("inserts", &run.stalls, &run.insert_responses),
+        ("queries", &run.query_stalls, &run.query_responses),
+    ]
+}
+
+/// The ends of the interval of a candidate's ratio over the repeats.
+fn interval_of(candidate: &CandidateStep, metric: &str) -> Option<(Ratio, Ratio)> {
+    let (low, high) = candidate.relative_interval.as_ref()?;
+    let of = |figures: &InsertFigures| figures.get(metric).map(Ratio::new);
+    of(low).zip(of(high))
+}
+
+/// What was found about a candidate in a step, in words, and whether its throughput is better or worse.
+pub(crate) struct StepFinding<'a> {
+    pub(crate) step: &'a str,
+    pub(crate) words: String,
+    pub(crate) tone: Option<Tone>,
+}
+
+/// What was found about each candidate in each step: throughput, CPU, and stalls.
+pub(crate) fn findings(report: &InsertReport) -> Vec<(&CandidateStep, Vec<StepFinding<'_>>)> {
+    let all = || report.steps.iter().flat_map(|step| &step.candidates);
+    let of_step = |step: &'_ StepReport, name: &str| {
+        let own = step.candidates.iter().find(|one| one.candidate == name)?;
+        Some(found(step, own)).filter(|(words, _)| !words.is_empty())
+    };
+    let of_candidate = |name: &str| {
+        let steps = report.steps.iter();
+        let found = steps.filter_map(|step| {
+            let (words, tone) = of_step(step, name)?;
+            Some(StepFinding { step: &step.name, words, tone })
+        });
+        Some((all().find(|one| one.candidate == name)?, found.collect()))
+    };
+    distinct(all().map(|one| one.candidate.as_str())).into_iter().filter_map(of_candidate).collect()
+}
+
+/// The findings for a terminal and as Markdown; the page has its own form of them.
+pub(crate) fn key_results(report: &InsertReport, output: Output) -> Section {
+    let mut section = Section::new("key", "Key results");
+    if output == Output::Terminal {
+        section.title = "key results".to_owned();
+    }
+    for (candidate, findings) in findings(report) {
+        if candidate.role == Role::Baseline {
+            section.about = format!("compared with {}", candidate.candidate);
+        }
+        let fact = |StepFinding { step, words, tone }| {
+            Fact::new(step, words).style(tone.map_or(Style::Plain, Style::Tone))
+        };
+        let facts: Vec<Fact> = findings.into_iter().map(fact).collect();
+        if !facts.is_empty() {
+            section.push(Text::new(&candidate.candidate));
+            section.push(Facts::new(facts).indent(2));
+        }
+    }
+    section
+}
+
+/// A candidate's result in a step in words, and whether its throughput is better or worse.
+fn found(step: &StepReport, own: &CandidateStep) -> (String, Option<Tone>) {
+    let mut parts = Vec::new();
+    let mut tone = None;
+    let is_sustained = |one: &CandidateStep| one.sustained() != Some(false);
+    let baseline = step.candidates.iter().find(|one| one.role == Role::Baseline);
+    let (unit, work) = if step.queries { ("queries/s", "query") } else { ("rows/s", "row") };
+    if !is_sustained(own) {
+        parts.push("the rate of inserts was not sustained".to_owned());
+    } else if baseline.is_some_and(|one| !is_sustained(one)) {
+        parts.push("the baseline did not sustain the rate of inserts".to_owned());
+    } else if let Some(metric) = step.throughput() {
+        parts.extend(difference(own, metric, unit));
+        let ratio = own.relative.as_ref().and_then(|relative| relative.get(metric));
+        let metric = INSERT_METRICS.iter().find(|one| one.name == metric);
+        let judged = metric.zip(ratio);
+        tone = judged.and_then(|(one, ratio)| standing(one, ratio, interval_of(own, one.name)));
+    }
+    if step.throughput().is_some() {
+        parts.extend(difference(own, "cpupq", &format!("CPU per {work}")));
+    }
+    parts.extend(stalls_in_words(own));
+    (parts.join("; "), tone)
+}
+
+/// `61% more rows/s (57% to 65%)`; `None` for the baseline.
+fn difference(own: &CandidateStep, metric: &str, what: &str) -> Option<String> {
+    let ratio = Ratio::new(own.relative.as_ref()?.get(metric)?);
+    Some(match interval_of(own, metric) {
+        None => format!("{} (one repeat: not certain)", sized(ratio, None, what)),
+        Some((low, high)) if low > Ratio::ONE || high < Ratio::ONE => {
+            sized(ratio, Some((low, high)), what)
+        }
+        Some((low, high)) => match possible_difference((low, high), None) {
+            possible if is_too_noisy(possible) => {
+                format!("{what}: too noisy to tell ({} to {})", change(low), change(high))
+            }
+            possible => format!("{what}: no difference found (within {})", change_size(possible)),
+        },
+    })
+}
+
+/// The stalls of all repeats: `stalls of inserts in 6 s, the longest 1.9 s; no stall of queries, none
+/// took longer than 12 ms`.
+fn stalls_in_words(own: &CandidateStep) -> Vec<String> {
+    let of_kind = |kind: usize| {
+        let all: Vec<_> = own.repeats.iter().map(|run| kinds_of_stalls(run)[kind]).collect();
+        let (what, ..) = *all.first()?;
+        let longest = all.iter().filter_map(|(.., times)| Some(times.as_ref()?.max)).max()?;
+        Some(match all.iter().map(|(_, stalls, _)| stalls.len()).sum::<usize>() {
+            0 => format!("no stall of {what}, none took longer than {longest}"),
+            seconds => format!("stalls of {what} in {seconds} s, the longest {longest}"),
+        })
+    };
+    (0..2).filter_map(of_kind).collect()
 }
 
 const PLOT: Plot =
@@ -506,9 +633,11 @@ pub(crate) fn markdown(report: &InsertReport) -> Section {
     section
 }
 
-/// Whether a ratio is better or worse; `None` if it is close to 1 or neither.
-fn standing(metric: &InsertMetric, ratio: f64) -> Option<Tone> {
-    if (ratio - 1.0).abs() < CLOSE {
+/// Whether a ratio is better or worse; `None` if it is close to 1 or neither, or if the repeats do not
+/// tell: one repeat never does.
+fn standing(metric: &InsertMetric, ratio: f64, interval: Option<(Ratio, Ratio)>) -> Option<Tone> {
+    let (low, high) = interval?;
+    if (ratio - 1.0).abs() < CLOSE || (low <= Ratio::ONE && high >= Ratio::ONE) {
         return None;
     }
     let verdict = metric.better?.verdict(Some(Side::of(Ratio::new(ratio))));
@@ -609,6 +738,7 @@ pub(crate) fn steps_csv(report: &InsertReport) -> String {
         .column("query_max_s", |line| time(&line.run.query_responses, |r| r.max))
         .column("delete_p99_s", |line| time(&line.run.delete_responses, |r| r.p99))
         .column("delete_max_s", |line| time(&line.run.delete_responses, |r| r.max))
+        .column("query_stalls", |line| line.run.query_stalls.len().to_string())
         .text()
 }
 
@@ -657,6 +787,9 @@ pub(crate) fn series_csv(report: &InsertReport) -> String {
         .column("database_bytes", |(_, second)| bytes(second.database))
         .column("rss_bytes", |(_, second)| bytes(second.resident))
         .column("stall", |(line, second)| line.run.stalls.contains(&second.number).to_string())
+        .column("query_stall", |(line, second)| {
+            line.run.query_stalls.contains(&second.number).to_string()
+        })
         .text()
 }
 
@@ -692,13 +825,18 @@ mod tests {
 
     #[test]
     fn better_depends_on_the_metric() {
-        let of = |name, ratio| {
+        let of = |name, ratio: f64| {
             let metric = INSERT_METRICS.iter().find(|metric| metric.name == name).unwrap();
-            standing(metric, ratio)
+            let ends = |low: f64, high: f64| Some((Ratio::new(ratio * low), Ratio::new(ratio * high)));
+            assert_eq!(standing(metric, ratio, None), None, "one repeat");
+            assert_eq!(standing(metric, ratio, ends(0.5, 1.5)), None);
+            standing(metric, ratio, ends(0.99, 1.01))
         };
         assert_eq!(of("ips", 1.2), Some(Tone::Better));
         assert_eq!(of("cpupq", 1.2), Some(Tone::Worse));
-        assert_eq!(of("rps", 1.2), None);
+        for of_the_device in ["rps", "rpq", "rkbpq", "wpi", "wkbpi", "wmbps"] {
+            assert_eq!(of(of_the_device, 1.2), None);
+        }
         assert_eq!(of("ips", 1.01), None);
     }
 
@@ -747,7 +885,11 @@ mod tests {
             "Order 2: myrocks-with-a-long-name, postgresql, innodb",
             "! myrocks-with-a-long-name, repeat 1: the rate was not sustained",
             "its qps cannot be compared",
-            "repeat 1: write stalls in 6 seconds",
+            "repeat 1: stalls of inserts in 6 seconds; the longest insert took 1.9 s",
+            "! myrocks-with-a-long-name, repeat 1: stalls of queries in 6 seconds",
+            "no stall of queries, none took longer than 4 ms",
+            "key results compared with innodb",
+            "61.3% more rows/s (59.9% to 62.8%); 37.9% less CPU per row",
             "postgresql, repeat 2: went on after an interruption",
             "greatest",
         ] {
@@ -807,7 +949,7 @@ innodb             810   36.3  7e-4  0.0081  0.040   1.80  9.51k   75.1  3.35
     fn exports_have_their_columns_in_every_line() {
         let report = sample::inserts();
         let insert = report.insert.unwrap();
-        for (text, columns) in [(steps_csv(&insert), 48), (series_csv(&insert), 25)] {
+        for (text, columns) in [(steps_csv(&insert), 49), (series_csv(&insert), 26)] {
             let mut reader = ::csv::Reader::from_reader(text.as_bytes());
             assert_eq!(reader.headers().unwrap().len(), columns);
             let lines = reader.records().map(Result::unwrap).count();

@@ -10,7 +10,7 @@ use crate::figures::ratio;
 use crate::key_results::{self, Finding, KeyResult, command, steps};
 use crate::metric::{Grouping, with_clients};
 use crate::model::{GroupSummary, Metric, Report, Role, Verdict};
-use crate::words::{CPU_FIRST, summary_of};
+use crate::words::{CPU_FIRST, differs_in_effect, summary_of};
 
 /// Maximum number of differences listed per candidate.
 const MAX_DIFFERENCES: usize = 2;
@@ -30,6 +30,17 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
         if !results.is_empty() {
             section.push(table(report, &results));
         }
+        for candidate in &report.candidates {
+            let differing = differs_in_effect(candidate);
+            if !differing.is_empty() {
+                section.push(
+                    Text::default()
+                        .code(&candidate.name)
+                        .and(" differs in effect, which may explain its results: ")
+                        .and(differing.join(" · ")),
+                );
+            }
+        }
         return section;
     }
     let groups = results.iter().map(|result| width(&plain(result.group))).max().unwrap_or(0);
@@ -37,6 +48,13 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
         let name = of_candidate[0].candidate;
         let what = summary_of(report, name, MAX_DIFFERENCES).unwrap_or_default();
         section.push(Text::new(format!("{name}: {what}")));
+        let candidate = report.candidates.iter().find(|one| one.name == name);
+        let differing = candidate.map(differs_in_effect).unwrap_or_default();
+        let differing = differing.into_iter().map(|one| Fact::new("differs in effect:", one));
+        let differing: Vec<Fact> = differing.collect();
+        if !differing.is_empty() {
+            section.push(Facts { gap: 1, ..Facts::new(differing).indent(2) });
+        }
         let facts = match report.is_sweep() {
             true => of_sweep(of_candidate, groups),
             false => of_candidate.iter().flat_map(findings).collect(),

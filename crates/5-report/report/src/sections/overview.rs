@@ -43,7 +43,7 @@ pub(crate) fn introduction(report: &Report) -> Section {
     section.push(facts);
     if report.insert.is_none() {
         section.note(
-            "+ better than the baseline, - worse, ~ within noise, ? too few blocks, ! failed",
+            "+ better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed",
         );
     }
     if client_bound_rows(report).0 > 0 {

@@ -30,7 +30,7 @@ fn three_candidates_and_the_control_fit_80_columns() {
     candidate rel: variant rel
     candidate rel_native: variant rel_native
     candidate rel_native_lto: variant rel_native_lto
-    + better than the baseline, - worse, ~ within noise, ? too few blocks, ! failed
+    + better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed
 
     point-1  relative QPS, above 1 is better
                                                                      rel_
@@ -207,7 +207,7 @@ fn incomplete_run_is_marked_and_lists_what_is_missing() {
     candidate rel: variant rel
     candidate rel_native: variant rel_native
     candidate rel_native_lto: variant rel_native_lto
-    + better than the baseline, - worse, ~ within noise, ? too few blocks, ! failed
+    + better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed
 
     writes  relative QPS, above 1 is better
                                                                      rel_
@@ -228,7 +228,7 @@ fn imported_results_have_no_intervals() {
     workload  8 tables × 1,000,000 rows, 1 client
     baseline  innodb: imported
     candidate myrocks: imported from published-qps.tsv
-    + better than the baseline, - worse, ~ within noise, ? too few blocks, ! failed
+    + better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed
     · measured by others, too few values for an interval, no verdict
 
     writes  relative QPS, above 1 is better
@@ -356,7 +356,7 @@ fn differences_that_existing_servers_report_are_listed_up_to_a_limit() {
         (0..15).map(|index| format!("setting_{index}: 2; the baseline: 1")).collect();
     let text = draw(&report, 100);
     let listed = text.matches("the baseline: 1").count();
-    assert_eq!(listed, 12, "{text}");
+    assert_eq!(listed, 12 + 3, "in the list, and beside the key results: {text}");
     assert!(text.contains("and 3 more, listed in report.html"), "{text}");
 }
 
@@ -532,6 +532,10 @@ fn servers_show_cost_per_operation() {
     candidate's work: for storage (writes), for wake-ups (one client of a server),
     for the load generator (client-bound).
     myrocks: MariaDB 10.11.14 (myrocks)
+      differs in effect: torn pages: innodb writes every page twice
+                         (innodb_doublewrite = ON); myrocks never overwrites a page
+                         checksums: crc32 of pages of 16 KiB; crc32c of blocks of 4
+                         KiB
       point-1  36.1% more CPU per query (35.6% to 36.4%)
                QPS: client-bound, limited by the load generator
       writes   79.9% more CPU per query (79.4% to 80.3%)
@@ -758,4 +762,55 @@ fn names_without_a_short_form_become_letters() {
     );
     assert!(text.contains("  A  one-with-a-long-name-that-is-its-own\n"), "{text}");
     assert!(!draw_details(&named(&["one", "other"]), 80).contains("names in tables"));
+}
+
+#[test]
+fn answer_is_one_screen_with_what_a_reader_must_know() {
+    let mut report = sample::report_of(&["scan_range=100", "insert_range=100"]);
+    report.candidates[1].config_diff =
+        (1..6).map(|number| format!("setting_{number}: 1; the baseline: 2")).collect();
+    let options =
+        |color| TerminalOptions { width: 80, color, three_groups: false, details: false };
+    let text = answer(&report, &options(false)).unwrap();
+    insta::assert_snapshot!(text, @"
+sqlite-variants  complete  dbdyno 0.1.0
+
+rel is 0.8% faster than rel_withdbg on scan_range=100 (95%: 0.6% to 1%)
+no difference found between rel and rel_withdbg on insert_range=100 (95%:
+  within 1.5%); 0.4% more CPU per query (0.2% to 0.7%)
+rel_native is 1.6% faster than rel_withdbg on scan_range=100 (95%: 1.4% to
+  1.9%)
+rel_native is 1.4% faster than rel_withdbg on insert_range=100 (95%: 0.1% to
+  2.8%); 0.5% less CPU per query (0.2% to 0.7%)
+rel_native_lto is 3.5% faster than rel_withdbg on scan_range=100 (95%: 3.1% to
+  3.7%)
+no difference found between rel_native_lto and rel_withdbg on insert_range=100
+  (95%: within 1.5%); 1.1% less CPU per query (0.8% to 1.3%)
+
+warning  CPU frequency governor: unknown (virtual machine). Frequency changes
+         cannot be ruled out; compare the control's spread before you trust …
+differs  rel in effect: setting_1: 1; the baseline: 2
+differs  rel in effect: setting_2: 1; the baseline: 2
+differs  and 3 more: --details
+noise    the control differs from 1 by 0.39% typically and 0.7% at most …
+data     1 table × 1,000,000 rows, 1 client; measured 35 min 30 s, elapsed 42 …
+all      dbdyno report results/first --details; charts:
+         results/first/report.html
+");
+    // However much there is to say.
+    let mut long = sample::sweep();
+    for report in [&mut report, &mut long] {
+        let warning = report.warnings.first().cloned();
+        report.warnings = warning.into_iter().cycle().take(9).collect();
+        let rows = report.microbenchmarks.iter_mut().flat_map(|one| &mut one.rows);
+        let names = report.candidates.iter_mut().map(|one| &mut one.name);
+        let names = names.chain(rows.map(|row| &mut row.candidate));
+        names.for_each(|name| name.push_str("-of-a-kind-with-a-long-name"));
+        let text = answer(report, &options(false)).unwrap();
+        assert!(text.lines().count() <= 23, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains(" more result"), "{text}");
+        assert!(answer(report, &options(true)).unwrap().contains('\x1b'));
+    }
+    assert_eq!(answer(&sample::inserts(), &options(false)), None);
 }

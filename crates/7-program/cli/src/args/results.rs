@@ -119,7 +119,7 @@ pub struct Clean {
 }
 
 /// The rules of a gate for continuous integration.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Gate {
     /// Exit with 3 if a candidate is worse than the baseline by more than this, beyond its 95%
     /// interval and the noise floor: `slower 2%`, `more-cpu 2%`, or `worse 2%` by the metric to
@@ -127,6 +127,9 @@ pub struct Gate {
     /// junit.xml. Can be repeated
     #[arg(long = "fail-if", value_name = "RULE")]
     pub rules: Vec<Rule>,
+    /// Also fail where the interval contains the limit of a rule: what is not certainly kept
+    #[arg(long, requires = "rules")]
+    pub strict: bool,
 }
 
 /// How a report is printed.

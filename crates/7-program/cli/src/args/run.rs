@@ -58,6 +58,10 @@ pub struct Run {
     pub comparison: ComparisonOptions,
     #[command(flatten)]
     pub gate: Gate,
+    /// Also print CPU time, context switches, percentiles and counters of each microbenchmark; with
+    /// --script the whole report, of which otherwise only the answer is printed
+    #[arg(long)]
+    pub details: bool,
     #[command(flatten)]
     pub view: View,
 }
@@ -133,6 +137,9 @@ pub struct Compare {
     /// Keep the databases after a complete run
     #[arg(long)]
     pub keep_data: bool,
+    /// Print the whole report, of which otherwise only the answer is printed
+    #[arg(long)]
+    pub details: bool,
     #[command(flatten)]
     pub view: View,
 }

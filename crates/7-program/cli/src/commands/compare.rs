@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use dbdyno_engines::server::installed_releases;
-use dbdyno_report::gate::Rule;
 use dbdyno_report::model::Report;
-use dbdyno_report::{conclusions, export, markdown};
+use dbdyno_report::{export, markdown};
 use dbdyno_run::{Options, Outcome, RunPlan, start_run};
 use dbdyno_scripts::replaced_on_command_line;
 use dbdyno_spec::compare::{ScriptWords, Words, experiment};
@@ -16,9 +15,9 @@ use dbdyno_spec::experiment::Experiment;
 use dbdyno_types::server::ServerSystem;
 use dbdyno_units::Nanos;
 
-use crate::args::{Compare, ComparisonOptions, View};
+use crate::args::{Compare, ComparisonOptions, Gate, View};
 use crate::commands::each_option::each_option;
-use crate::commands::session::{Execution, directory_for, note_left_out, read_file};
+use crate::commands::session::{Execution, Extent, directory_for, note_left_out, read_file};
 use crate::commands::{export_file, gate};
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -29,11 +28,13 @@ pub struct Comparison<'a> {
     /// Names, groups and patterns; none with a script.
     pub microbenchmarks: &'a [String],
     pub options: &'a ComparisonOptions,
-    pub rules: &'a [Rule],
+    pub gate: &'a Gate,
     pub out: Option<&'a Path>,
     pub cache: Option<&'a Path>,
     pub keep_data: bool,
     pub view: View,
+    /// Whether to print the whole report.
+    pub details: bool,
 }
 
 pub fn compare(args: &Compare) -> Result<ExitCode, CliError> {
@@ -45,11 +46,12 @@ pub fn compare(args: &Compare) -> Result<ExitCode, CliError> {
         candidates: &args.candidates,
         microbenchmarks: &args.microbenchmarks,
         options: &args.comparison,
-        rules: &args.gate.rules,
+        gate: &args.gate,
         out: args.out.as_deref(),
         cache: args.cache.as_deref(),
         keep_data: args.keep_data,
         view: args.view,
+        details: args.details,
     };
     if args.each_option {
         return each_option(&comparison);
@@ -67,7 +69,7 @@ impl Comparison<'_> {
         let described = self.describe(self.candidates, time.as_deref(), false)?;
         let (experiment, text) = (&described.experiment, &described.text);
         note_left_out(experiment);
-        gate::check(self.rules, experiment)?;
+        gate::check(&self.gate.rules, experiment)?;
         if let Some(file) = file {
             save(file, text)?;
         }
@@ -82,14 +84,14 @@ impl Comparison<'_> {
             keep_data: self.keep_data,
             trust: false,
             view: self.view,
+            extent: if self.details { Extent::Details } else { Extent::Answer },
             display: Display::with_first_ratio(),
         };
         let start = |options: &Options<'_>| start_run(experiment, text, &directory, options);
         execution.execute(&start, &|report, outcome| {
-            conclude(report);
             after(report)?;
             match outcome {
-                Outcome::Complete { .. } => gate::judge(self.rules, report, &directory),
+                Outcome::Complete { .. } => gate::judge(self.gate, report, &directory),
                 Outcome::Interrupted => Ok(ExitCode::SUCCESS),
             }
         })
@@ -181,16 +183,6 @@ fn note_longer(asked: Nanos, word: &str, experiment: &Experiment) {
         if cases == 1 { "microbenchmark" } else { "microbenchmarks" },
         plan.instances,
     ));
-}
-
-fn conclude(report: &Report) {
-    let mut text = String::new();
-    for sentence in conclusions(report) {
-        output::wrapped(&mut text, "", &sentence);
-    }
-    if !text.is_empty() {
-        output::print(&format!("\n{text}"));
-    }
 }
 
 fn export(report: &Report, args: &Compare) -> Result<(), CliError> {

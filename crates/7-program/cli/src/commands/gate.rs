@@ -11,6 +11,7 @@ use dbdyno_report::model::{Report, RunStatus};
 use dbdyno_report::{export, gate, markdown};
 use dbdyno_spec::experiment::Experiment;
 
+use crate::args::Gate;
 use crate::error::CliError;
 use crate::output;
 
@@ -40,21 +41,21 @@ fn no_microbenchmarks() -> CliError {
 }
 
 /// Checks that a run can be judged by rules, before its report is printed.
-pub fn check_for(rules: &[Rule], report: &Report) -> Result<(), CliError> {
-    judged(rules, report).map(drop)
+pub fn check_for(gate: &Gate, report: &Report) -> Result<(), CliError> {
+    judged(gate, report).map(drop)
 }
 
-fn judged<'a>(rules: &'a [Rule], report: &Report) -> Result<Vec<Judged<'a>>, CliError> {
-    if !rules.is_empty() && report.insert.is_some() {
+fn judged<'a>(gate: &'a Gate, report: &Report) -> Result<Vec<Judged<'a>>, CliError> {
+    if !gate.rules.is_empty() && report.insert.is_some() {
         return Err(no_microbenchmarks());
     }
-    gate::judge(report, rules).map_err(CliError::usage)
+    gate::judge(report, &gate.rules, gate.strict).map_err(CliError::usage)
 }
 
 /// Judges a run by rules, prints the outcome and writes it to the run directory. Returns the exit
 /// code; success without rules.
-pub fn judge(rules: &[Rule], report: &Report, directory: &Path) -> Result<ExitCode, CliError> {
-    let Some((judged, text)) = outcome(rules, report)? else { return Ok(ExitCode::SUCCESS) };
+pub fn judge(gate: &Gate, report: &Report, directory: &Path) -> Result<ExitCode, CliError> {
+    let Some((judged, text)) = outcome(gate, report)? else { return Ok(ExitCode::SUCCESS) };
     output::print(&gate::terminal(&judged, output::width()));
     write(&judged, &text, report, directory)?;
     tell_github(&judged, &text, output::print)?;
@@ -64,11 +65,11 @@ pub fn judge(rules: &[Rule], report: &Report, directory: &Path) -> Result<ExitCo
 /// The Markdown of a report with the outcome of rules, which is also written to the run directory; and
 /// the exit code.
 pub fn markdown(
-    rules: &[Rule],
+    gate: &Gate,
     report: &Report,
     directory: &Path,
 ) -> Result<(String, ExitCode), CliError> {
-    match outcome(rules, report)? {
+    match outcome(gate, report)? {
         None => Ok((markdown::render(report), ExitCode::SUCCESS)),
         Some((judged, text)) => {
             write(&judged, &text, report, directory)?;
@@ -81,13 +82,13 @@ pub fn markdown(
 
 /// What the rules say, and the Markdown of the report with that; `None` without rules.
 fn outcome<'a>(
-    rules: &'a [Rule],
+    gate: &'a Gate,
     report: &Report,
 ) -> Result<Option<(Vec<Judged<'a>>, String)>, CliError> {
-    if rules.is_empty() {
+    if gate.rules.is_empty() {
         return Ok(None);
     }
-    let judged = judged(rules, report)?;
+    let judged = judged(gate, report)?;
     if report.status == RunStatus::Incomplete {
         output::note("the run is not complete: rules are judged by what was measured");
     }
@@ -127,6 +128,10 @@ fn append(path: &Path, text: &str) -> Result<(), CliError> {
 fn exit_code(judged: &[Judged<'_>]) -> ExitCode {
     if judged.iter().any(Judged::is_broken) {
         output::note("a rule of --fail-if is broken, see above");
+        return ExitCode::from(BROKEN);
+    }
+    if judged.iter().any(Judged::is_uncertain) {
+        output::note("a rule of --fail-if is not certainly kept (--strict), see above");
         return ExitCode::from(BROKEN);
     }
     if judged.iter().any(Judged::has_failed) {

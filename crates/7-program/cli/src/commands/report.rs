@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dbdyno_import::Request;
-use dbdyno_report::gate::Rule;
 use dbdyno_report::model::{Report, RunStatus};
 use dbdyno_report::{assemble, comparison, export, terminal};
 use dbdyno_results::RunReader;
 
-use crate::args::{self, Import, View};
+use crate::args::{self, Gate, Import, View};
 use crate::commands::clean::{TO_RESUME, note_stored_data};
 use crate::commands::gate;
-use crate::commands::session::{directory_for, now};
+use crate::commands::session::{Extent, directory_for, now};
 use crate::error::CliError;
 use crate::output;
 
@@ -32,12 +31,13 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
             let message = "--details has no effect on the --markdown of one run; remove it";
             return Err(CliError::usage(message));
         }
-        ([directory], None) if args.markdown => return print_markdown(directory, rules),
+        ([directory], None) if args.markdown => return print_markdown(directory, &args.gate),
         ([directory], None) => {
             let report = assembled(directory)?;
-            gate::check_for(rules, &report)?;
-            print(&report, directory, args.view, args.details)?;
-            return gate::judge(rules, &report, directory);
+            gate::check_for(&args.gate, &report)?;
+            let extent = if args.details { Extent::Details } else { Extent::Report };
+            print(&report, directory, args.view, extent)?;
+            return gate::judge(&args.gate, &report, directory);
         }
         ([_], Some(_)) => {
             let message =
@@ -57,9 +57,9 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
 }
 
 /// Prints, writes and returns the report of one run.
-pub fn show(directory: &Path, view: View, details: bool) -> Result<Report, CliError> {
+pub fn show(directory: &Path, view: View, extent: Extent) -> Result<Report, CliError> {
     let report = assembled(directory)?;
-    print(&report, directory, view, details)?;
+    print(&report, directory, view, extent)?;
     Ok(report)
 }
 
@@ -68,13 +68,18 @@ pub fn assembled(directory: &Path) -> Result<Report, CliError> {
 }
 
 /// Prints the report of one run, and writes its files.
-fn print(report: &Report, directory: &Path, view: View, details: bool) -> Result<(), CliError> {
-    let options = options(view, details);
-    output::print_report(&terminal::render(report, &options), options.color);
+fn print(report: &Report, directory: &Path, view: View, extent: Extent) -> Result<(), CliError> {
+    let options = options(view, extent == Extent::Details);
+    let answer = (extent == Extent::Answer).then(|| terminal::answer(report, &options)).flatten();
+    let is_answer = answer.is_some();
+    let text = answer.unwrap_or_else(|| terminal::render(report, &options));
+    output::print_report(&text, options.color);
     let files = export::write_all(report, directory)?;
-    let names: Vec<String> =
-        files.iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
-    output::print(&format!("\nWritten to {}: {}\n", directory.display(), names.join(", ")));
+    if !is_answer {
+        let names: Vec<String> =
+            files.iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
+        output::print(&format!("\nWritten to {}: {}\n", directory.display(), names.join(", ")));
+    }
     if report.status == RunStatus::Incomplete && report.running_pid.is_none() {
         note_stored_data(directory, TO_RESUME);
     }
@@ -82,7 +87,7 @@ fn print(report: &Report, directory: &Path, view: View, details: bool) -> Result
 }
 
 /// Prints only the Markdown, so that it can be redirected; the files are written too.
-fn print_markdown(directory: &Path, rules: &[Rule]) -> Result<ExitCode, CliError> {
+fn print_markdown(directory: &Path, rules: &Gate) -> Result<ExitCode, CliError> {
     let report = assembled(directory)?;
     gate::check_for(rules, &report)?;
     export::write_all(&report, directory)?;
@@ -144,7 +149,7 @@ pub fn import(args: &Import) -> Result<ExitCode, CliError> {
         now: now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })?;
-    show(&directory, args.view, false)?;
+    show(&directory, args.view, Extent::Report)?;
     output::note(&format!(
         "{} values of {} candidates on {} microbenchmarks",
         imported.values,

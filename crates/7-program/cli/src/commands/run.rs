@@ -11,7 +11,7 @@ use dbdyno_types::server::ServerSystem;
 use crate::args::Run;
 use crate::commands::compare::Comparison;
 use crate::commands::gate;
-use crate::commands::session::{Execution, Work, directory_for, read_experiment};
+use crate::commands::session::{Execution, Extent, Work, directory_for, read_experiment};
 use crate::error::CliError;
 use crate::output::Display;
 
@@ -27,10 +27,11 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
             keep_data: args.keep_data,
             trust: args.trust,
             view: args.view,
+            extent: if args.details { Extent::Details } else { Extent::Report },
             display: Display::with_first_ratio(),
         };
         execution.execute(work, &|report, outcome| match outcome {
-            Outcome::Complete { .. } => gate::judge(&args.gate.rules, report, directory),
+            Outcome::Complete { .. } => gate::judge(&args.gate, report, directory),
             Outcome::Interrupted => Ok(ExitCode::SUCCESS),
         })
     };
@@ -83,11 +84,12 @@ fn run_script(args: &Run) -> Result<ExitCode, CliError> {
         candidates: &candidates,
         microbenchmarks: &[],
         options: &args.comparison,
-        rules: &args.gate.rules,
+        gate: &args.gate,
         out: args.out.as_deref(),
         cache: args.cache.as_deref(),
         keep_data: args.keep_data,
         view: args.view,
+        details: args.details,
     };
     comparison.run(&|_| Ok(()))
 }

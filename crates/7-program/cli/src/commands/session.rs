@@ -125,6 +125,16 @@ pub fn now() -> String {
     Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()
 }
 
+/// How much of a report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The answer to a question in one line, on one screen.
+    Answer,
+    Report,
+    /// Also the costs of each microbenchmark.
+    Details,
+}
+
 pub struct Execution<'a> {
     pub directory: &'a Path,
     pub cache: Option<&'a Path>,
@@ -132,6 +142,7 @@ pub struct Execution<'a> {
     /// Whether to resume the run of somebody else.
     pub trust: bool,
     pub view: View,
+    pub extent: Extent,
     pub display: Display,
 }
 
@@ -157,9 +168,9 @@ impl Execution<'_> {
         self.display.finish();
         let outcome = match outcome {
             Ok(outcome) => outcome,
-            Err(error) => return Err(failed(error, self.directory, self.view)),
+            Err(error) => return Err(failed(error, self.directory, (self.view, self.extent))),
         };
-        let report = report::show(self.directory, self.view, false)?;
+        let report = report::show(self.directory, self.view, self.extent)?;
         if self.keep_data && matches!(outcome, Outcome::Complete { .. }) {
             note_stored_data(self.directory, "because of --keep-data");
         }
@@ -187,7 +198,7 @@ fn of_complete_run(failures: usize, judged: ExitCode) -> ExitCode {
 }
 
 /// Prints the report of what a failed run measured, if anything. Returns the failure.
-fn failed(error: RunError, directory: &Path, view: View) -> CliError {
+fn failed(error: RunError, directory: &Path, (view, extent): (View, Extent)) -> CliError {
     // The directory is that of another run, or nothing was done in it.
     let is_refused = matches!(
         error,
@@ -203,7 +214,7 @@ fn failed(error: RunError, directory: &Path, view: View) -> CliError {
         .is_ok_and(|slices| !slices.is_empty());
     if !measured {
         note_stored_data(directory, TO_RESUME);
-    } else if let Err(second) = report::show(directory, view, false) {
+    } else if let Err(second) = report::show(directory, view, extent) {
         output::note(&format!("cannot report what was measured: {second}"));
     }
     error.into()

@@ -34,13 +34,16 @@ fn words_are_compared_saved_and_exported() {
     let test = TestDir::new();
     let out = test.out();
     let finished = compare(&test, &out, &[]);
-    finished.assert_code(0).assert_prints("key results");
+    finished.assert_code(0).assert_prints("dbdyno report ").assert_prints("--details");
     // How long it takes is said before it starts.
     finished.assert_prints("--for 600ms is too short: intervals need 20 blocks in 6 starts");
     finished.assert_prints("measuring").assert_prints("slower 95%");
-    // One sentence; what it says depends on the noise. The rules follow.
-    let last = finished.out.replace('\n', " ");
-    assert!(last.contains("o0.page_size-8KiB") && last.contains("on scan_range=100"), "{last}");
+    // One sentence on one screen; what it says depends on the noise. The rules follow.
+    let answer = finished.out.split("\n\n").nth(1).unwrap().replace("\n  ", " ");
+    assert!(answer.contains("o0.page_size-8KiB"), "{answer}");
+    assert!(answer.contains("on scan_range=100"), "{answer}");
+    let lines: Vec<&str> = finished.out.lines().collect();
+    assert!(lines.len() <= 26 && lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
 
     let json = read_json(&fs::read_to_string(test.path().join("all.json")).unwrap());
     assert_eq!(json["baseline"], "o0");
@@ -98,7 +101,7 @@ fn existing_servers_are_compared_by_their_urls() {
         call_with(words, &[("DBDYNO_PASSWORD", PASSWORD)])
     };
     let finished = compare([&mariadb, &mariadb], &out);
-    finished.assert_code(0).assert_prints("mariadb-2").assert_prints("on point-query");
+    finished.assert_code(0).assert_prints("mariadb-2").assert_prints("point-query.pre_range=100");
     // MySQL's scheme is common for servers of MariaDB, too.
     let other = test.path().join("other").display().to_string();
     compare([&mysql, &mysql], &other).assert_code(0).assert_prints("mysql-2");

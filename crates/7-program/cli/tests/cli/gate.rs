@@ -41,6 +41,9 @@ fn broken_rule_has_an_exit_code_of_its_own() {
         call(args)
     };
     judge(&rules).assert_code(0).assert_prints("slower 90% of slow: kept by 1 of 1");
+    let strict = [&rules[..], &["--strict"]].concat();
+    judge(&strict).assert_code(0).assert_prints("slower 90% of slow: kept by 1 of 1");
+    judge(&["--strict"]).assert_code(2).assert_prints("--fail-if <RULE>");
     // An invalid rule is reported before the report, and alone.
     let invalid = judge(&["--fail-if", "slower 9% of slwo"]);
     invalid.assert_code(2).assert_prints("did you mean `slow`?");

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use super::unmark;
 use crate::args::{FleetCancel, FleetCollect, FleetStatus, View};
 use crate::commands::report;
-use crate::commands::session::{INTERRUPTED, stop_on_signals};
+use crate::commands::session::{Extent, INTERRUPTED, stop_on_signals};
 use crate::error::CliError;
 use crate::output::{self, FleetDisplay};
 
@@ -249,7 +249,7 @@ pub fn report_on(
     match (&runs[..], record.request.shard) {
         ([], _) => output::note("no node is done yet"),
         ([only], _) => {
-            drop(report::show(only, view, false)?);
+            drop(report::show(only, view, Extent::Report)?);
             if out.is_some_and(|out| out != shown) {
                 output::note("nothing is written to --out: one node has no comparison");
             }

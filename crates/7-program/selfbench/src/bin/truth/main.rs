@@ -54,7 +54,7 @@ fn gate(args: &GateArgs) -> anyhow::Result<Outcome> {
     let (mut found, mut false_alarms) = (0, 0);
     let rules = [args.rule.clone()];
     harness.repeat(&mut file, args.runs, |run, report| {
-        let judged = judge(report, &rules)?;
+        let judged = judge(report, &rules, false)?;
         let broken = |candidate: &str| {
             let comparisons = judged[0].comparisons.iter();
             let of_candidate = comparisons.filter(|one| one.candidate == candidate);
