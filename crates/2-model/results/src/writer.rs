@@ -15,7 +15,9 @@ use crate::records::{
     CandidateRecord, ExtensionRecord, FailureRecord, NewRun, OptimizationRecord, SessionRecord,
     StateSnapshotRecord, setting,
 };
-use crate::schema::{APPLICATION_ID, EXTENSION, FIGURES_VIEW, FORMAT, MAY_HAVE_SCHEMAS, TABLES, insert};
+use crate::schema::{
+    APPLICATION_ID, EXTENSION, FIGURES_VIEW, FORMAT, MAY_HAVE_SCHEMAS, TABLES, insert,
+};
 use crate::slices::{remove_latency_buckets, store_latency_buckets};
 use crate::{directory, identity, untrusted};
 

@@ -298,7 +298,8 @@ fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
             if cells.iter().any(Option::is_some) {
                 groups.push(GroupRow { candidate: candidate.clone(), group: group.clone(), cells });
             }
-            for name in microbenchmarks.iter().copied().filter(|one| is_shown(&|name| name == *one)) {
+            for name in microbenchmarks.iter().copied().filter(|one| is_shown(&|name| name == *one))
+            {
                 let of = |column: &Column| {
                     RatioCell::of(metric, reports[column.run], column.clients, name, &candidate)
                 };
@@ -325,9 +326,8 @@ fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
         if metric == Metric::Qps {
             return true;
         }
-        let is_shown = |row: &GroupRow| {
-            (&row.candidate, &row.group) == (&summary.candidate, &summary.group)
-        };
+        let is_shown =
+            |row: &GroupRow| (&row.candidate, &row.group) == (&summary.candidate, &summary.group);
         groups.iter().any(is_shown)
     });
     Ratios { groups, merged, rows }

@@ -411,7 +411,10 @@ impl Comparison {
             Outcome::Broken(interval) | Outcome::Kept(interval) => words(self.metric, interval),
             Outcome::Uncertain(interval) => {
                 let limit = percent(self.limit);
-                format!("{}: the interval contains the limit, {limit}", words(self.metric, interval))
+                format!(
+                    "{}: the interval contains the limit, {limit}",
+                    words(self.metric, interval)
+                )
             }
             Outcome::NotJudged(reason) => reason.to_owned(),
         }

@@ -337,9 +337,8 @@ fn restart_medians_skip_empty_restarts() {
 
 #[test]
 fn repeats_have_an_interval_that_widens_with_their_spread() {
-    let ends = |ratios: &[f64]| {
-        interval_of_repeats(ratios).map(|(low, high)| (low.get(), high.get()))
-    };
+    let ends =
+        |ratios: &[f64]| interval_of_repeats(ratios).map(|(low, high)| (low.get(), high.get()));
     assert_eq!(ends(&[1.6]), None);
     assert_eq!(ends(&[1.6, 0.0]), None);
     let (low, high) = ends(&[1.60, 1.62]).unwrap();

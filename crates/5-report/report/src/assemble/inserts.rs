@@ -374,7 +374,8 @@ mod tests {
         seconds[8].inserts = 500;
         seconds[9] = Second { elapsed: Nanos::from_millis(10), inserts: 0, ..second(9, 0) };
         assert_eq!(stalls(&seconds, Share::from_percent(50.0), false), [3, 7]);
-        let asked = seconds.iter().map(|one| Second { queries: one.inserts, inserts: 9, ..one.clone() });
+        let asked =
+            seconds.iter().map(|one| Second { queries: one.inserts, inserts: 9, ..one.clone() });
         let asked: Vec<Second> = asked.collect();
         assert_eq!(stalls(&asked, Share::from_percent(50.0), true), [3, 7]);
         // A step with a median of no inserts has no stalls.

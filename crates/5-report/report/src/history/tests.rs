@@ -126,7 +126,8 @@ fn level_that_is_hardly_known_is_not_called_unchanged() {
     let mut reports = sample::history(&["scan_range=100"], 6);
     for (number, report) in reports.iter_mut().enumerate() {
         for row in &mut report.microbenchmarks[0].rows {
-            let [median, low, high] = if number % 2 == 0 { [0.7, 0.6, 0.8] } else { [1.3, 1.2, 1.4] };
+            let [median, low, high] =
+                if number % 2 == 0 { [0.7, 0.6, 0.8] } else { [1.3, 1.2, 1.4] };
             let [median, low, high] = [median, low, high].map(Ratio::new);
             row.relative_qps = Some(sample::interval(median, low, high));
         }

@@ -110,7 +110,8 @@ fn group_with_differences_in_both_directions_is_mixed() {
         set(&mut member.rows[0], qps, SAME);
     }
     sample::refresh(&mut report);
-    let mixed = "QPS: 20% less to 20% more, depending on the microbenchmark; 1 of 3 faster, 1 slower";
+    let mixed =
+        "QPS: 20% less to 20% more, depending on the microbenchmark; 1 of 3 faster, 1 slower";
     assert_eq!(words(&report), [mixed]);
     set(&mut report.microbenchmarks[1].rows[0], [1.03, 1.04, 1.05], SAME);
     assert_eq!(
@@ -287,8 +288,11 @@ fn conclusions_are_sentences_with_intervals() {
             "new is 2.31 times as fast as old on scan_range=100 (95%: 2.20 to 2.40)",
         ),
         (SAME, "no difference found between new and old on scan_range=100 (95%: within 0.2%)"),
-        ([0.2, 1.0, 4.2], "too noisy to tell whether new or old is faster on scan_range=100: QPS (80% less to 4.20 \
-             times)"),
+        (
+            [0.2, 1.0, 4.2],
+            "too noisy to tell whether new or old is faster on scan_range=100: QPS (80% less to 4.20 \
+             times)",
+        ),
     ] {
         assert_eq!(of(qps, SAME), sentence);
     }
@@ -421,8 +425,10 @@ fn imported_group_of_unlike_queries_has_its_range() {
     sample::refresh(&mut report);
     assert_eq!(
         words(&report),
-        ["QPS: 0.310 to 2.040 times the baseline's, depending on the microbenchmark (median 1.033), \
-          too few values for an interval"]
+        [
+            "QPS: 0.310 to 2.040 times the baseline's, depending on the microbenchmark (median 1.033), \
+          too few values for an interval"
+        ]
     );
 }
 
@@ -430,10 +436,7 @@ fn imported_group_of_unlike_queries_has_its_range() {
 fn microbenchmarks_that_are_too_noisy_are_not_called_equal() {
     let wide = [0.45, 0.9, 1.8];
     let some = own_queries(&[SAME, SAME, wide]);
-    assert_eq!(
-        words(&some),
-        ["QPS: no difference found (within 0.2%); 1 of 3 too noisy to tell"]
-    );
+    assert_eq!(words(&some), ["QPS: no difference found (within 0.2%); 1 of 3 too noisy to tell"]);
     let most = own_queries(&[SAME, wide, wide]);
     assert_eq!(words(&most), ["QPS: too noisy to tell (55% less to 80% more)"]);
     assert_eq!(of(&most, Grouping::Five)[0].finding.verdict(), Verdict::TooNoisy);

@@ -2,8 +2,8 @@
 
 use dbdyno_stats::{Side, is_too_noisy, possible_difference};
 use dbdyno_text::{
-    Cell, Column, Csv, Fact, Facts, Interval, Mark, Row, Style, Table, Text, Tone, cut, decimals, left, plain,
-    width,
+    Cell, Column, Csv, Fact, Facts, Interval, Mark, Row, Style, Table, Text, Tone, cut, decimals,
+    left, plain, width,
 };
 use dbdyno_types::insert::{DeviceUsage, Second};
 use dbdyno_units::{Bytes, Nanos, Ratio, Share};
@@ -14,8 +14,8 @@ use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::figures::{compact, percent as change_size, tiny};
 use crate::key_results::{change, sized};
 use crate::model::{
-    BUCKETS, CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Responses, Role,
-    StepReport, StepRun, Verdict, distinct,
+    BUCKETS, CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Responses,
+    Role, StepReport, StepRun, Verdict, distinct,
 };
 use crate::words;
 
@@ -827,7 +827,8 @@ mod tests {
     fn better_depends_on_the_metric() {
         let of = |name, ratio: f64| {
             let metric = INSERT_METRICS.iter().find(|metric| metric.name == name).unwrap();
-            let ends = |low: f64, high: f64| Some((Ratio::new(ratio * low), Ratio::new(ratio * high)));
+            let ends =
+                |low: f64, high: f64| Some((Ratio::new(ratio * low), Ratio::new(ratio * high)));
             assert_eq!(standing(metric, ratio, None), None, "one repeat");
             assert_eq!(standing(metric, ratio, ends(0.5, 1.5)), None);
             standing(metric, ratio, ends(0.99, 1.01))

@@ -42,9 +42,8 @@ pub(crate) fn introduction(report: &Report) -> Section {
     let facts = Facts { gap: 1, repeats: true, ..Facts::new(facts.into_iter().map(fact)) };
     section.push(facts);
     if report.insert.is_none() {
-        section.note(
-            "+ better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed",
-        );
+        section
+            .note("+ better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed");
     }
     if client_bound_rows(report).0 > 0 {
         section.note("c client-bound: the load generator was the limit, no verdict");

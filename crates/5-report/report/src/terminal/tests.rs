@@ -769,8 +769,7 @@ fn answer_is_one_screen_with_what_a_reader_must_know() {
     let mut report = sample::report_of(&["scan_range=100", "insert_range=100"]);
     report.candidates[1].config_diff =
         (1..6).map(|number| format!("setting_{number}: 1; the baseline: 2")).collect();
-    let options =
-        |color| TerminalOptions { width: 80, color, three_groups: false, details: false };
+    let options = |color| TerminalOptions { width: 80, color, three_groups: false, details: false };
     let text = answer(&report, &options(false)).unwrap();
     insta::assert_snapshot!(text, @"
 sqlite-variants  complete  dbdyno 0.1.0
