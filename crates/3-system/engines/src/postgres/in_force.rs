@@ -93,7 +93,7 @@ mod tests {
     fn settings_are_compared_in_their_units() {
         let effect = |row: [&str; 8], asked: &str| {
             let row = row.map(|text| (!text.is_empty()).then(|| text.to_owned()));
-            super::setting(&row).unwrap().1.effect(asked)
+            setting(&row).unwrap().1.effect(asked)
         };
         let buffers = ["shared_buffers", "8MB", "1024", "8kB", "integer", "f", "16", "1073741823"];
         for asked in ["8MB", "8192kB", "1024", "0.0078125GB"] {

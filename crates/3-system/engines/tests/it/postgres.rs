@@ -289,7 +289,7 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
 fn shown_settings_are_applied() {
     let lab = Lab::new();
     let overrides = [
-        ("Work-Mem", "0.005GB"),
+        ("Work-Mem", "5120kB"),
         ("data_checksums", "on"),
         ("search_path", "\"it's\""),
         ("checkpoint_timeout", "1800"),
@@ -307,7 +307,7 @@ fn shown_settings_are_applied() {
     for (name, expected) in [
         ("fsync", "on"),
         ("synchronous_commit", "on"),
-        ("work_mem", "5243kB"),
+        ("work_mem", "5MB"),
         ("data_checksums", "on"),
         ("search_path", "\"it's\""),
         ("server_encoding", "UTF8"),
