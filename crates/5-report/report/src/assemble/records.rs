@@ -13,16 +13,16 @@ use super::Measured;
 use crate::metric::with_clients;
 use crate::model::{Failure, Lost, Optimization, StateSnapshots, Warning, distinct};
 
-/// Each warning once, even if several sessions reported it.
+/// Each warning once, even if several sessions reported it. The last one comes first: a session starts with the
+/// machine, and what it finds later is about the results.
 pub(super) fn warnings(sessions: &[SessionRecord]) -> Vec<Warning> {
-    let mut by_text = BTreeMap::new();
-    for warning in sessions.iter().flat_map(|session| &session.warnings) {
-        by_text.entry(&warning.what).or_insert(&warning.advice);
+    let mut warnings: Vec<Warning> = Vec::new();
+    for warning in sessions.iter().rev().flat_map(|session| session.warnings.iter().rev()) {
+        if warnings.iter().all(|known| known.what != warning.what) {
+            warnings.push(warning.clone());
+        }
     }
-    by_text
-        .into_iter()
-        .map(|(what, advice)| Warning { what: what.clone(), advice: advice.clone() })
-        .collect()
+    warnings
 }
 
 /// A warning for each microbenchmark in which not all of the answers were compared.

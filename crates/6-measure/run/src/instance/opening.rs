@@ -190,7 +190,10 @@ fn names_to_read(experiment: &Experiment, plan: &ServerPlan) -> Vec<String> {
         if let System::Private(server) = &candidate.system
             && server.system == system
         {
-            names.extend(server.configuration.iter().map(|(name, _)| plan.canonical_name(name)));
+            // A name may be for one version only: `10.11/NAME`.
+            let names_of =
+                server.configuration.iter().filter_map(|(name, _)| name.rsplit('/').next());
+            names.extend(names_of.map(|name| plan.canonical_name(name)));
         }
     }
     names.extend(plan.cache_settings().iter().map(|&name| name.to_owned()));

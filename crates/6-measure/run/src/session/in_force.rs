@@ -45,7 +45,11 @@ impl<'a> SameEffect<'a> {
         let names: Vec<String> =
             all.iter().filter(is_same).map(|name| (*name).to_owned()).collect();
         let without = |of: &Settings<'_>| {
-            let server = PrivateServer { configuration: Vec::new(), ..of.server.clone() };
+            let server = PrivateServer {
+                configuration: Vec::new(),
+                options: Vec::new(),
+                ..of.server.clone()
+            };
             let system = System::Private(server);
             Candidate {
                 name: String::new(),
@@ -59,7 +63,7 @@ impl<'a> SameEffect<'a> {
         (!names.is_empty()).then_some(Self { candidate, names, is_all })
     }
 
-    /// A sentence per setting: `jit = off is no difference: …`.
+    /// A sentence per setting: `no difference in jit: it is off in the baseline a already, …`.
     fn sentences(&self, baseline: Settings<'_>) -> Vec<String> {
         let sentence = |name: &String| {
             let (setter, other) = match self.candidate.own(name) {
@@ -70,10 +74,10 @@ impl<'a> SameEffect<'a> {
             let asked = setter.own(name).unwrap_or_default();
             let value = other.value(name).unwrap_or(asked);
             format!(
-                "{name} = {asked} of {} is no difference: {name} is {value} in {which}{} already, {}",
-                setter.name(),
+                "no difference in {name}: it is {value} in {which}{} already, {}, and {} sets {asked}",
                 other.name(),
-                other.whose(name)
+                other.whose(name),
+                setter.name()
             )
         };
         self.names.iter().map(sentence).collect()

@@ -223,7 +223,7 @@ fn postgresql_runs_prepared_and_text_statements() {
     finished.assert_code(0);
     let report = std::fs::read_to_string(out.join("report.md")).unwrap();
     for warning in [
-        "jit = off of text is no difference: jit is off in the baseline",
+        "no difference in jit: it is off in the baseline",
         "the data is too small to feel shared_buffers",
     ] {
         assert!(report.contains(warning), "{warning}: {report}");
@@ -570,7 +570,7 @@ fn setting_with_the_value_of_dbdynos_defaults_is_nothing_to_compare() {
     let finished = Servers { candidates: &candidates, ..Servers::default() }.run(&test, &[]);
     finished
         .assert_code(1)
-        .assert_prints("nothing to compare: jit = off of jit is no difference")
+        .assert_prints("nothing to compare: no difference in jit: it is off in the baseline")
         .assert_prints("by dbdyno's defaults for benchmarks");
 }
 
