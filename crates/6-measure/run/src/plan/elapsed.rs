@@ -79,6 +79,15 @@ pub struct TimeEstimate {
 }
 
 impl TimeEstimate {
+    /// All times multiplied by the factor.
+    pub(crate) fn scaled(&self, factor: f64) -> Self {
+        Self {
+            measuring: times(self.measuring, factor),
+            starts: times(self.starts, factor),
+            loading: times(TimeRange::exactly(self.loading), factor).most,
+        }
+    }
+
     pub fn total(&self) -> TimeRange {
         self.measuring + self.starts + TimeRange::exactly(self.loading)
     }

@@ -174,12 +174,9 @@ impl Session<'_> {
                     for NumberedCase { id, case } in run.cases {
                         self.recorder.results.set_done(*id)?;
                         self.state.done[*id as usize] = true;
-                        self.report_done(
-                            instances,
-                            (*id as usize + 1, all.len()),
-                            case,
-                            time_after,
-                        );
+                        let time_left = self.time_left(all, &[]).total();
+                        let number = (*id as usize + 1, all.len());
+                        self.report_done(instances, number, case, time_left);
                     }
                 }
                 self.store_elapsed()?;

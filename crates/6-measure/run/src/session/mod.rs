@@ -135,6 +135,8 @@ struct Session<'a> {
     started: Nanos,
     /// How long the session was estimated to take; `None` if this is unknown.
     planned: Option<TimeEstimate>,
+    /// How many times as long everything takes because of what others run on this machine, by an estimate.
+    contention: f64,
     /// When all builds were there and loading began.
     loading_began: Nanos,
     starts: Starts,
@@ -226,7 +228,8 @@ impl<'a> Session<'a> {
     /// Reports the estimated time of a new run. That of a resumed one is known once its instances have started.
     fn report_planned(&mut self) {
         if self.extension.is_none() && !self.state.has_measured() {
-            self.planned = RunPlan::of(self.experiment).time;
+            let plan = RunPlan::of(self.experiment);
+            self.planned = plan.time.map(|time| time.scaled(self.contention));
         }
         if let Some(planned) = &self.planned {
             self.recorder.report(RunEvent::Planned(planned));

@@ -38,6 +38,9 @@ impl<'a> Session<'a> {
         let idle_prevention = idle_prevention_cpus(experiment, &cpus, client_wait);
         let warnings = warnings(experiment, &facts);
         recorder.report(RunEvent::Warnings(&warnings));
+        // If others use all CPUs, the kernel gives them about half of the time.
+        let busy = facts.activity.map(|activity| activity.busy_by_others.as_fraction());
+        let contention = 1.0 + busy.unwrap_or_default();
         let mut host = facts.rows();
         if !idle_prevention.is_empty() {
             let how = format!("CPUs {idle_prevention}, by threads of the lowest priority");
@@ -73,6 +76,7 @@ impl<'a> Session<'a> {
             needs_new_data: false,
             started,
             planned: None,
+            contention,
             loading_began: started,
             starts: Starts::default(),
             cpus,

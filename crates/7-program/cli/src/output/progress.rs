@@ -97,7 +97,11 @@ impl Display {
                     }
                 }
                 self.line(&text);
-                self.status(format!("[{number}/{of}] done: {}", left_in_all(time_left)));
+                let left = match time_left.most {
+                    Nanos::ZERO => "ending".to_owned(),
+                    _ => left_in_all(time_left),
+                };
+                self.status(format!("[{number}/{of}] done: {left}"));
             }
             RunEvent::InsertStep { at, task } => {
                 self.status(format!("{}: {}", step(at), task.describe(false)));
