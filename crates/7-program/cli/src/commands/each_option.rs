@@ -119,11 +119,15 @@ impl Search<'_> {
             let effects = option_effects(&report);
             found.none = found.none.or_else(|| effect_of(&effects, self.baseline));
             for (group, effect) in self.with_effects(groups, &effects) {
-                match effect {
-                    None => found.failed.push(group),
-                    Some(effect) if effect.found.is_empty() => found.others.push((group, effect)),
-                    Some(_) if group.len() == 1 => candidates.push(group),
-                    Some(_) => pending.extend(divide(&group)),
+                let Some(effect) = effect else {
+                    found.failed.push(group);
+                    continue;
+                };
+                let may_count = !effect.found.is_empty() || effect.is_too_noisy();
+                match (may_count, &group[..]) {
+                    (true, [_]) => candidates.push(group),
+                    (true, _) if !effect.found.is_empty() => pending.extend(divide(&group)),
+                    _ => found.others.push((group, effect)),
                 }
             }
         }
@@ -240,7 +244,15 @@ impl Found {
             let texts: Vec<String> = group.iter().map(|number| settings[*number].text()).collect();
             texts.join(", ")
         };
-        let mut text = format!("\n{} of {} settings count\n", self.counting.len(), settings.len());
+        let count = |groups: &mut dyn Iterator<Item = &Group>| groups.map(Vec::len).sum::<usize>();
+        let noisy = self.others.iter().filter(|(_, effect)| effect.is_too_noisy());
+        let unknown = count(&mut noisy.map(|(group, _)| group)) + count(&mut self.failed.iter());
+        let unknown = match unknown {
+            0 => String::new(),
+            unknown => format!("; of {unknown} this is not known"),
+        };
+        let (counting, all) = (self.counting.len(), settings.len());
+        let mut text = format!("\n{counting} of {all} settings count{unknown}\n");
         for (group, effect) in &self.counting {
             for (microbenchmark, words) in &effect.found {
                 let line = format!("without it {words} on {microbenchmark}");
@@ -258,11 +270,11 @@ impl Found {
             });
             let Some(widest) = widest.map(OptionEffect::within_words) else { continue };
             let listed: Vec<String> = of_kind.iter().map(|(group, _)| names(group)).collect();
-            let lead = match is_noisy {
-                false => format!("  no difference above {widest} without "),
-                true => format!("  too noisy to tell (up to {widest}) without "),
+            let _ = match is_noisy {
+                false => writeln!(text, "  no difference above {widest} was found without one of"),
+                true => writeln!(text, "  too noisy to tell, up to {widest}, without one of"),
             };
-            output::wrapped(&mut text, &lead, &listed.join(", "));
+            output::wrapped(&mut text, "    ", &listed.join(", "));
         }
         for group in &self.failed {
             output::wrapped(&mut text, "  not judged, it failed without ", &names(group));
@@ -334,10 +346,12 @@ mod tests {
         assert_eq!(
             found.text(&settings, "mariadb", Path::new("/results/x")),
             "
-1 of 5 settings count
+1 of 5 settings count; of 2 this is not known
   a=1: without it 45% less QPS (43% to 47%) on point
-  no difference above 2.1% without b=1, c=1
-  too noisy to tell (up to 95%) without d=1
+  no difference above 2.1% was found without one of
+    b=1, c=1
+  too noisy to tell, up to 95%, without one of
+    d=1
   not judged, it failed without e=1
   without all of them, as mariadb: no difference found (within 3%)
 Differences are relative to all settings. The runs are in /results/x; `dbdyno report` shows each.
