@@ -32,7 +32,7 @@ pub trait Engine: Clone + Send + 'static {
     /// Whether all connections share one cache, so that reading the data through one warms it for all.
     const SHARES_CACHE: bool;
 
-    fn version(&self) -> String;
+    fn version(&self) -> Result<String, Error>;
 
     /// Build options and settings that the system reports: names and values. Those that are known to
     /// affect speed come first. None contains a password, or is a property of this one server, such as
@@ -81,6 +81,11 @@ pub trait Engine: Clone + Send + 'static {
         sql: &str,
     ) -> Result<(), Error> {
         connection.run(sql)
+    }
+
+    /// The schema on an existing server, where scripts may change nothing else; `None` where they may change anything.
+    fn schema_of_others(&self) -> Option<&str> {
+        None
     }
 
     /// A connection for dbdyno's own statements, such as loading, which no setting of the server affects.

@@ -178,11 +178,8 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
 
     const SHARES_CACHE: bool = true;
 
-    fn version(&self) -> String {
-        match self.connect_to_server() {
-            Ok(connection) => D::server_version(&connection).to_owned(),
-            Err(error) => format!("unknown ({error})"),
-        }
+    fn version(&self) -> Result<String, Error> {
+        Ok(D::server_version(&self.connect_to_server()?).to_owned())
     }
 
     fn options(&self) -> Vec<(String, String)> {
@@ -253,6 +250,10 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
             true => connection.run(sql),
             false => D::create_table(connection, &self.settings.schema, table, sql),
         }
+    }
+
+    fn schema_of_others(&self) -> Option<&str> {
+        (!self.settings.is_private()).then_some(&self.settings.schema)
     }
 
     fn connect_to_administer(&self) -> Result<Self::Connection, Error> {

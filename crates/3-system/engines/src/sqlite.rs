@@ -55,8 +55,8 @@ impl Engine for Sqlite {
 
     const SHARES_CACHE: bool = false;
 
-    fn version(&self) -> String {
-        self.library.version()
+    fn version(&self) -> Result<String, Error> {
+        Ok(self.library.version())
     }
 
     fn options(&self) -> Vec<(String, String)> {

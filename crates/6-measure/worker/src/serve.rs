@@ -140,13 +140,16 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             (SystemUnderTest::Server { .. }, Some(monitor)) => Some(monitor.counting()),
             (SystemUnderTest::Server { .. }, None) => Some(Meter::none().counting()),
         };
-        let in_force = match engine.settings_in_force(&open.settings) {
-            Ok(in_force) => in_force,
+        let reported = engine
+            .version()
+            .and_then(|version| Ok((version, engine.settings_in_force(&open.settings)?)));
+        let (version, in_force) = match reported {
+            Ok(reported) => reported,
             Err(error) => return send(responses, &failed(error)),
         };
         let opened = Opened {
+            version,
             in_force,
-            version: engine.version(),
             options: engine.options(),
             ticks: ticks.into(),
             counting,

@@ -9,7 +9,7 @@ use super::request::Request;
 use super::wire::{Cursor, HEADER, frame, put_lenenc_string};
 use crate::error::{connection_lost, server_text};
 use crate::net::credentials::{self, Password};
-use crate::net::{MAX_MESSAGE, ReadBuffer, Stream, Transport};
+use crate::net::{MAX_MESSAGE, ReadBuffer, SSL_REQUEST, Stream, Transport, describe_server};
 use crate::{Error, ErrorKind};
 
 const AUTH_MORE_DATA: u8 = 0x01;
@@ -73,7 +73,10 @@ struct LoginExchange<'a> {
 
 impl LoginExchange<'_> {
     fn run(mut self) -> Result<LoginResult, Error> {
-        let packet = self.receive()?;
+        let packet = match self.receive() {
+            Ok(packet) => packet,
+            Err(error) => return Err(self.without_greeting(error)),
+        };
         let greeting = Greeting::parse(&packet).map_err(|error| match error {
             GreetingError::Malformed => self.not_mysql(),
             GreetingError::Unsupported(words) => self.refused(words),
@@ -263,9 +266,27 @@ impl LoginExchange<'_> {
     }
 
     fn not_mysql(&self) -> Error {
-        self.refused(
-            "the response is not from a MySQL or MariaDB server; check the address".to_owned(),
-        )
+        let from = match self.buffer.unread() {
+            [] => String::new(),
+            answer => format!(", but from {}", describe_server(answer)),
+        };
+        self.refused(format!(
+            "the response is not from a MySQL or MariaDB server{from}; check the address"
+        ))
+    }
+
+    /// The error if the server has sent no greeting, with what it is if it waits for a client of PostgreSQL or of the web.
+    fn without_greeting(&mut self, error: Error) -> Error {
+        let sent = self.buffer.unread().to_vec();
+        let sent = if sent.is_empty() { self.stream.probe(&SSL_REQUEST) } else { sent };
+        if error.kind != ErrorKind::Connection || sent.is_empty() {
+            return error;
+        }
+        let server = describe_server(&sent);
+        self.refused(format!(
+            "{}; not a MySQL or MariaDB server listens there, but {server}; check the address",
+            error.message
+        ))
     }
 }
 
@@ -558,7 +579,8 @@ mod tests {
         let fake = FakeServer::on_tcp(|mut server| {
             server.socket.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n").unwrap();
         });
-        assert!(fake.refused().contains("not from a MySQL"));
+        let words = fake.refused();
+        assert!(words.contains("not from a MySQL") && words.contains("`SSH-2.0-OpenSSH"), "{words}");
     }
 
     #[test]

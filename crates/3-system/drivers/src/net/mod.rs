@@ -45,6 +45,29 @@ impl Transport {
     }
 }
 
+/// PostgreSQL's request for encryption, which its servers answer with one byte: its length and its code.
+pub(crate) const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
+/// What a server is, by the first bytes of its answer.
+pub(crate) fn describe_server(answer: &[u8]) -> String {
+    match answer {
+        // The length of a packet, its number, the version of the protocol.
+        [_, _, 0, 0, 10, version @ ..] => {
+            let version = version.split(|byte| *byte == 0).next().unwrap_or_default();
+            format!("a MySQL or MariaDB server, version {}", version.escape_ascii())
+        }
+        [b'S' | b'N'] => "a PostgreSQL server".to_owned(),
+        // An error that names its severity.
+        [b'E', 0, 0, _, _, b'S', ..] => "a PostgreSQL server".to_owned(),
+        [0x15, 3, ..] => "a server that expects TLS".to_owned(),
+        _ => {
+            let line = answer.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+            let excerpt = &line[..line.len().min(40)];
+            format!("a server whose answer starts with `{}`", excerpt.escape_ascii())
+        }
+    }
+}
+
 /// What to change in an experiment whose server asks for a password on a connection with a risk.
 pub(crate) const VERIFY_THE_SERVER: &str = "verify the server in the candidate's `url`: tls=verified for a certificate of a public \
      authority, tls=verified&tls_authorities=FILE for one of your own authority, \
@@ -106,6 +129,18 @@ mod tests {
         let safe: Vec<Transport> =
             Transport::ALL.into_iter().filter(|transport| transport.risk().is_none()).collect();
         assert_eq!(safe, [Transport::UnixSocket, Transport::VerifiedTls]);
+    }
+
+    #[test]
+    fn servers_are_described_by_their_answers() {
+        let of = describe_server;
+        assert_eq!(of(b"J\0\0\0\x0a8.0.36\0\x08"), "a MySQL or MariaDB server, version 8.0.36");
+        assert_eq!(of(b"N"), "a PostgreSQL server");
+        assert_eq!(of(b"E\0\0\0\x85SFATAL\0"), "a PostgreSQL server");
+        assert_eq!(of(b"\x15\x03\x01\0\x02\x02"), "a server that expects TLS");
+        let text = "a server whose answer starts with `SSH-2.0-OpenSSH_9.2`";
+        assert_eq!(of(b"SSH-2.0-OpenSSH_9.2\r\n"), text);
+        assert!(of(&[0xff; 99]).len() < 250);
     }
 
     fn failure() -> Error {

@@ -2,17 +2,22 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use dbdyno_types::server::{Address, Target};
-use rustix::net::{RecvFlags, SendFlags, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{sockopt, socket_with};
 use rustls::ClientConnection;
 
 use super::{Transport, tls};
 use crate::{Error, ErrorCode, ErrorKind};
 
-/// Timeout for accepting a connection, and for each step of the login.
-const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Limit for connecting and logging in, in all. Servers of MySQL have the same.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait for an answer to a request of another protocol.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a TCP connection is silent before the first keepalive probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
@@ -28,6 +33,8 @@ pub(crate) struct Stream {
     transport: Transport,
     // Boxed: it is large and rarely used.
     tls: Option<Box<ClientConnection>>,
+    /// When reads fail; `None` after the login.
+    deadline: Option<Instant>,
 }
 
 enum Socket {
@@ -36,7 +43,7 @@ enum Socket {
 }
 
 impl Stream {
-    /// Connects without encryption. Reads time out until [`Stream::disable_timeout`].
+    /// Connects without encryption. Reads end at a deadline until [`Stream::disable_timeout`].
     pub(crate) fn connect(target: &Target) -> Result<Self, Error> {
         Self::open(&target.address).map_err(|error| {
             let advice = match error.kind() {
@@ -55,16 +62,12 @@ impl Stream {
     }
 
     fn open(address: &Address) -> io::Result<Self> {
+        let deadline = Instant::now() + LOGIN_TIMEOUT;
         let socket = match address {
-            Address::Socket(path) => {
-                let socket = UnixStream::connect(path)?;
-                socket.set_read_timeout(Some(LOGIN_TIMEOUT))?;
-                Socket::Unix(socket)
-            }
+            Address::Socket(path) => Socket::Unix(connect_unix(path, LOGIN_TIMEOUT)?),
             Address::Tcp { host, port } => {
-                let socket = connect_tcp(host, *port)?;
+                let socket = connect_tcp(host, *port, deadline)?;
                 socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(LOGIN_TIMEOUT))?;
                 set_keepalive(&socket)?;
                 Socket::Tcp(socket)
             }
@@ -73,15 +76,26 @@ impl Stream {
             Socket::Unix(_) => Transport::UnixSocket,
             Socket::Tcp(_) => Transport::PlainTcp,
         };
-        Ok(Self { socket, transport, tls: None })
+        Ok(Self { socket, transport, tls: None, deadline: Some(deadline) })
     }
 
-    /// Disables the read timeout: a statement may take any time.
-    pub(crate) fn disable_timeout(&self) -> io::Result<()> {
-        match &self.socket {
-            Socket::Unix(socket) => socket.set_read_timeout(None),
-            Socket::Tcp(socket) => socket.set_read_timeout(None),
+    /// Ends the deadline of the login: a statement may take any time.
+    pub(crate) fn disable_timeout(&mut self) -> io::Result<()> {
+        self.deadline = None;
+        Ok(sockopt::set_socket_timeout(self.socket.as_fd(), sockopt::Timeout::Recv, None)?)
+    }
+
+    /// Sends a request of another protocol to a server that has answered nothing until the deadline, and returns what
+    /// it answers to that; nothing on a Unix socket, whose server is known.
+    pub(crate) fn probe(&mut self, request: &[u8]) -> Vec<u8> {
+        let mut answer = [0; 64];
+        let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if !is_late || self.transport == Transport::UnixSocket {
+            return Vec::new();
         }
+        self.deadline = Some(Instant::now() + PROBE_TIMEOUT);
+        let received = self.write_all(request).and_then(|()| self.receive(&mut answer, true));
+        answer[..received.ok().flatten().unwrap_or(0)].to_vec()
     }
 
     /// Starts TLS with the target's options.
@@ -89,8 +103,7 @@ impl Stream {
         let (tls, transport) = tls::client(target)?;
         let mut tls = Box::new(tls);
         // Here, so that its errors are not reported as login errors.
-        complete_handshake(&mut tls, &mut Raw { socket: self.socket.as_fd(), wait: true })
-            .map_err(|error| tls::handshake_failed(target, &error))?;
+        complete_handshake(&mut tls, &mut self.raw(true)).map_err(|error| tls::handshake_failed(target, &error))?;
         self.tls = Some(tls);
         // A Unix socket remains one.
         if self.transport == Transport::PlainTcp {
@@ -106,18 +119,22 @@ impl Stream {
 
     #[inline]
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut raw = Raw { socket: self.socket.as_fd(), wait: true };
+        let mut raw = Raw { socket: self.socket.as_fd(), wait: true, deadline: self.deadline };
         match &mut self.tls {
             None => raw.write_all(bytes),
             Some(tls) => write_tls(tls, &mut raw, bytes),
         }
+    }
+
+    fn raw(&self, wait: bool) -> Raw<'_> {
+        Raw { socket: self.socket.as_fd(), wait, deadline: self.deadline }
     }
 }
 
 impl Source for Stream {
     #[inline]
     fn receive(&mut self, into: &mut [u8], wait: bool) -> io::Result<Option<usize>> {
-        let mut raw = Raw { socket: self.socket.as_fd(), wait };
+        let mut raw = Raw { socket: self.socket.as_fd(), wait, deadline: self.deadline };
         match &mut self.tls {
             None => none_if_empty(raw.read(into), wait),
             Some(tls) => receive_tls(tls, &mut raw, into),
@@ -145,11 +162,15 @@ impl Socket {
 struct Raw<'a> {
     socket: BorrowedFd<'a>,
     wait: bool,
+    deadline: Option<Instant>,
 }
 
 impl io::Read for Raw<'_> {
     #[inline]
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let (true, Some(deadline)) = (self.wait, self.deadline) {
+            limit(self.socket, deadline)?;
+        }
         let flags = if self.wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
         loop {
             match rustix::net::recv(self.socket, &mut *into, flags) {
@@ -176,6 +197,18 @@ impl io::Write for Raw<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Limits the next read to the time that is left. No time would be no limit.
+#[cold]
+fn limit(socket: BorrowedFd<'_>, deadline: Instant) -> io::Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    // The system rounds to its ticks.
+    let left = left.max(Duration::from_millis(1));
+    Ok(sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(left))?)
 }
 
 fn complete_handshake(tls: &mut ClientConnection, raw: &mut Raw<'_>) -> io::Result<()> {
@@ -231,15 +264,16 @@ fn none_if_empty(received: io::Result<usize>, wait: bool) -> io::Result<Option<u
     match received {
         Ok(count) => Ok(Some(count)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            if wait {
-                let message = format!("no answer for {} seconds", LOGIN_TIMEOUT.as_secs());
-                Err(io::Error::new(io::ErrorKind::TimedOut, message))
-            } else {
-                Ok(None)
-            }
+            if wait { Err(timed_out()) } else { Ok(None) }
         }
         Err(error) => Err(error),
     }
+}
+
+#[cold]
+fn timed_out() -> io::Error {
+    let message = format!("no answer within {} seconds", LOGIN_TIMEOUT.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
 /// Detects a host that disappeared within one and a half minutes, where the system's default is two
@@ -251,15 +285,34 @@ fn set_keepalive(socket: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(socket, true)?)
 }
 
-fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, LOGIN_TIMEOUT) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(&address, left) {
             Ok(socket) => return Ok(socket),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => last = timed_out(),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Connects to a Unix socket. This waits if its server does not accept the connections that wait already.
+fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let address = SocketAddrUnix::new(path)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))?;
+    let connected = rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address));
+    if connected == Err(rustix::io::Errno::AGAIN) {
+        return Err(timed_out());
+    }
+    connected?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+    Ok(UnixStream::from(socket))
 }
 
 /// A source of bytes.
@@ -435,14 +488,44 @@ mod tests {
         // Nothing, and a part of a record of the handshake.
         for sent in [&b""[..], b"\x16\x03\x03\x00\x7a\x02"] {
             let (mut stream, mut server, target) = connected();
-            let Socket::Tcp(socket) = &stream.socket else { panic!("another kind of socket") };
-            socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            stream.deadline = Some(Instant::now() + Duration::from_millis(50));
             server.write_all(sent).unwrap();
             let error = stream.start_tls(&target).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Connection, "{error}");
-            assert_eq!(error.message, "no answer for 30 seconds");
+            assert_eq!(error.message, "no answer within 10 seconds");
             assert!(error.doing.starts_with("encrypting the connection"), "{error}");
         }
+    }
+
+    #[test]
+    fn login_has_one_deadline() {
+        let (mut stream, mut server, _) = connected();
+        stream.deadline = Some(Instant::now() + Duration::from_millis(50));
+        // A byte now and then does not move it.
+        let sender = std::thread::spawn(move || while server.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(5));
+        });
+        let mut buffer = ReadBuffer::new();
+        let error = std::iter::repeat_with(|| buffer.fill(&mut stream)).find_map(Result::err).unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(stream);
+        sender.join().unwrap();
+    }
+
+    #[test]
+    fn socket_whose_server_does_not_accept_is_a_timeout() {
+        // The queue of connections that wait is full.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let listener =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _waiting = UnixStream::connect(&path).unwrap();
+        let started = Instant::now();
+        let error = connect_unix(&path, Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(started.elapsed() >= Duration::from_millis(50));
     }
 
     #[test]

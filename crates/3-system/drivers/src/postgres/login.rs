@@ -6,7 +6,7 @@ use super::channel::{Fields, Malformed, put, put_text, put_untagged};
 use super::reply::ServerError;
 use super::reply::Transaction;
 use crate::error::server_text;
-use crate::net::{Source as _, Stream, Transport, credentials};
+use crate::net::{SSL_REQUEST, Source as _, Stream, Transport, credentials, describe_server};
 use crate::{Error, ErrorKind};
 
 /// Protocol version 3.0.
@@ -68,6 +68,11 @@ struct LoginExchange<'a> {
 impl LoginExchange<'_> {
     fn run(&mut self) -> Result<(), Failure> {
         self.send_startup()?;
+        self.channel.fill()?;
+        let answer = self.channel.received.unread();
+        if !is_postgres(answer) {
+            return Err(Failure::Error(not_postgres(self.target, answer)));
+        }
         for _ in 0..MAX_LOGIN_MESSAGES {
             let (tag, body) = self.channel.message()?;
             let mut fields = Fields(&body);
@@ -195,13 +200,23 @@ fn refused(target: &Target, message: String) -> Error {
     Error { doing: doing(target), message, code: None, kind: ErrorKind::Refused }
 }
 
+/// Whether the start of the first answer is that of a message: its tag, and its length, which is that of no greeting of
+/// MySQL.
+fn is_postgres(answer: &[u8]) -> bool {
+    let length = answer.get(1..5).and_then(|length| Some(u32::from_be_bytes(length.try_into().ok()?)));
+    matches!(answer.first(), Some(b'R' | b'E' | b'N' | b'v' | b'S' | b'K' | b'Z'))
+        && length.is_none_or(|length| length < 1 << 16 && length != 10)
+}
+
+fn not_postgres(target: &Target, answer: &[u8]) -> Error {
+    let server = describe_server(answer);
+    refused(target, format!("not a PostgreSQL server listens there, but {server}; check the address"))
+}
+
 fn doing(target: &Target) -> String {
     let Target { address, user, database, .. } = target;
     format!("logging in at {address} as {user}, database {}", database.as_ref().unwrap_or(user))
 }
-
-/// SSLRequest: its length and its request code.
-const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
 /// Requests encryption and starts TLS.
 pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Error> {
@@ -227,17 +242,18 @@ pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Er
                     .to_owned()
             }
         })),
-        other => Err(refused(format!(
-            "the server sent the invalid response '{}'; check that it is a PostgreSQL server",
-            other.escape_ascii()
-        ))),
+        other => {
+            let mut start = [other; 64];
+            let more = stream.receive(&mut start[1..], false).ok().flatten().unwrap_or(0);
+            Err(not_postgres(target, &start[..1 + more]))
+        }
     }
 }
 
 /// Reads exactly one byte: bytes after it are unencrypted, may be injected by anyone, and must not be
 /// mistaken for encrypted ones.
 fn request_tls(stream: &mut Stream) -> std::io::Result<u8> {
-    stream.write_all(&REQUEST)?;
+    stream.write_all(&SSL_REQUEST)?;
     let mut answer = [0];
     match stream.receive(&mut answer, true)? {
         Some(1) => Ok(answer[0]),

@@ -215,7 +215,7 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
     engine.create_schema().unwrap();
     engine.create_schema().unwrap();
     assert_eq!(
-        engine.version().split_whitespace().next(),
+        engine.version().unwrap().split_whitespace().next(),
         Some(plan.installation().version.as_str())
     );
     let mut connection = engine.connect().unwrap();

@@ -96,7 +96,7 @@ fn state(engine: &Sqlite, connection: &mut SqliteConnection, name: &str) -> u64 
 fn loads_settles_takes_a_state_snapshot_and_warms() {
     let lab = Lab::new("wal");
     let (engine, mut connection) = lab.loaded();
-    assert_eq!(engine.version(), Source::bundled_sqlite().version());
+    assert_eq!(engine.version().unwrap(), Source::bundled_sqlite().version());
     assert!(!engine.options().is_empty());
     assert!(state(&engine, &mut connection, "wal_bytes") > 0);
 

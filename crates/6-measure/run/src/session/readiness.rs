@@ -9,6 +9,7 @@ use dbdyno_engines::server::check_settings;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::Role;
 use dbdyno_spec::experiment::{Build, Candidate, ExistingServer, Experiment, System};
+use dbdyno_types::server::Target;
 use dbdyno_types::{ClientWait, RunId, RunIdentity};
 use dbdyno_units::Bytes;
 use dbdyno_worker::WorkerError;
@@ -336,9 +337,16 @@ pub(crate) fn check_all(
     let mut candidates = on_existing_servers(experiment);
     // An error of the baseline's server is reported for the baseline, not for its control.
     candidates.sort_by_key(|candidate| candidate.role == Role::Control);
+    let mut not_reached: Vec<Target> = Vec::new();
     for candidate in candidates {
         let Deployment::Existing(server) = &candidate.deployment else { continue };
+        if not_reached.contains(&server.target) {
+            continue;
+        }
         let checked = check(experiment, server, worker, run);
+        if checked.as_ref().is_err_and(WorkerError::is_loss) {
+            not_reached.push(server.target.clone());
+        }
         if checked.is_ok() || all.iter().all(|(_, other)| *other != checked) {
             all.push((candidate.name, checked));
         }

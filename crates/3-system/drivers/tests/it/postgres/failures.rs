@@ -303,19 +303,22 @@ fn old_server_is_refused_with_its_version() {
 
 #[test]
 fn other_protocols_are_detected() {
-    for greeting in [
-        &b"J\0\0\0\x0a5.5.5-10.11.19-MariaDB"[..],
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        b"R\0\0\0\x03",
-        b"Z\0\0\0\x04",
+    for (greeting, server) in [
+        (&b"J\0\0\0\x0a5.5.5-10.11.19-MariaDB"[..], "MySQL or MariaDB server, version 5.5.5-10.11.19-M"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "`HTTP/1.1 400 Bad Request`"),
     ] {
+        let error = error(Tls::Off, &[greeting]);
+        assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+        assert!(error.message.contains(server), "{error}");
+    }
+    for greeting in [b"R\0\0\0\x03", b"Z\0\0\0\x04"] {
         let error = error(Tls::Off, &[greeting]);
         assert_eq!(error.kind, ErrorKind::Connection, "{error}");
         assert!(error.message.contains("check that it is a PostgreSQL server"), "{error}");
     }
     let error = error(Tls::Required, &[b"J"]);
     assert_eq!(error.kind, ErrorKind::Refused, "{error}");
-    assert!(error.message.contains("check that it is a PostgreSQL server"), "{error}");
+    assert!(error.message.contains("not a PostgreSQL server"), "{error}");
 }
 
 #[test]
