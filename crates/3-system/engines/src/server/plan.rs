@@ -169,11 +169,21 @@ impl ServerPlan {
                 needed.any(|(_, enough)| parse_number(value, 1.0).is_none_or(|it| it > *enough))
             });
         }
-        let mut own = Vec::with_capacity(overrides.len());
+        let mut valid = Vec::with_capacity(overrides.len());
         for (name, value) in overrides {
             let Some(name) = of_version(&name, &installation.version) else { continue };
-            let name = check_override(program, name, &value)?;
-            own.push(name.clone());
+            valid.push((check_override(program, name, &value)?, value));
+        }
+        let own: Vec<String> = valid.iter().map(|(name, _)| name.clone()).collect();
+        // The server derives the others of a group from the user's.
+        settings.retain(|(name, _)| {
+            let mut groups = program.facts().groups.iter();
+            groups.all(|group| {
+                !group.contains(&name.as_str())
+                    || !own.iter().any(|own| group.contains(&own.as_str()))
+            })
+        });
+        for (name, value) in valid {
             match settings.iter_mut().find(|(known, _)| *known == name) {
                 Some(setting) => setting.1 = value,
                 None => settings.push((name, value)),
@@ -275,6 +285,12 @@ fn check_override(
     }
     let ProgramFacts { canonical_name, reserved, .. } = program.facts();
     let canonical = canonical_name(name);
+    if canonical.ends_with("storage_engine") {
+        return Err(refused(
+            "the storage engine is a key of the candidate, not a setting: `engine = \"innodb\"` or \
+             `engine = \"myrocks\"`, and in words such as `mariadb:engine=myrocks`",
+        ));
+    }
     if reserved.contains(&canonical.as_str()) {
         return Err(refused(
             "dbdyno sets the files, the sockets and the user of a private server itself; leave the \
@@ -411,7 +427,7 @@ mod tests {
                 ServerPlan::with_defaults(installation, None, defaults, overrides.collect(), shape);
             plan.unwrap().settings
         };
-        assert_eq!(names(24, &[]), [("max_prepared_stmt_count".to_owned(), "45056".to_owned())]);
+        assert_eq!(names(24, &[]), [("max_prepared_stmt_count".to_owned(), u32::MAX.to_string())]);
         assert!(names(2000, &[]).contains(&("max_connections".to_owned(), "2064".to_owned())));
         let own = names(24, &[("innodb_doublewrite", "OFF")]);
         assert_eq!(own[1], ("innodb_doublewrite".to_owned(), "OFF".to_owned()));
@@ -461,6 +477,31 @@ mod tests {
         let plan = plan(None, &overrides).unwrap();
         assert_eq!(plan.setting("innodb_io_capacity"), Some("7"));
         assert_eq!(plan.setting("sort_buffer_size"), None);
+    }
+
+    #[test]
+    fn settings_that_belong_together_are_left_to_the_server_if_one_is_given() {
+        for (own, left) in [
+            (("character-set-server", "utf8mb4"), "collation_server"),
+            (("collation_server", "utf8mb4_bin"), "character_set_server"),
+            (("innodb_io_capacity", "10000"), "innodb_io_capacity_max"),
+            (("query_cache_size", "16M"), "query_cache_type"),
+        ] {
+            let with_own = plan(None, &[own]).unwrap();
+            assert_eq!(with_own.setting(left), None, "{own:?}");
+            assert!(plan(None, &[]).unwrap().setting(left).is_some(), "{left}");
+            assert!(with_own.settings().iter().any(|(_, value)| value == own.1), "{own:?}");
+        }
+        let characters = |own| plan(None, &[own]).unwrap().properties().into_iter().find(|it| it.0 == CHARACTERS);
+        assert_eq!(characters(("collation_server", "utf8mb4_bin")).unwrap().1, "utf8mb4");
+    }
+
+    #[test]
+    fn storage_engine_is_a_key_of_the_candidate() {
+        for name in ["default_storage_engine", "default-storage-engine", "storage_engine"] {
+            let error = plan(None, &[(name, "ROCKSDB")]).unwrap_err().to_string();
+            assert!(error.contains("engine = \"myrocks\""), "{error}");
+        }
     }
 
     #[test]

@@ -575,9 +575,13 @@ fn setting_with_the_value_of_dbdynos_defaults_is_nothing_to_compare() {
 }
 
 #[test]
-fn rejected_setting_is_reported_with_the_server_log() {
+fn rejected_setting_ends_the_run_with_the_server_log() {
     let test = TestDir::new();
     let wrong = "system = \"mariadb\"\nconfiguration = { innodb_buffer_pool_siez = \"1G\" }";
-    let servers = Servers { candidates: &[("wrong", wrong)], ..Servers::default() };
-    servers.run(&test, &[]).assert_code(1).assert_prints("innodb_buffer_pool_siez");
+    let servers = Servers { candidates: &[INNODB, ("wrong", wrong)], ..Servers::default() };
+    let finished = servers.run(&test, &[]);
+    finished.assert_code(1).assert_prints("innodb_buffer_pool_siez");
+    // The baseline alone is not measured.
+    finished.assert_prints("wrong, the only candidate besides the baseline, failed at starting");
+    assert_eq!(count(&test.out(), "SELECT COUNT(*) FROM slice"), 0);
 }

@@ -93,7 +93,7 @@ impl ServerProgram for MariaDb {
     }
 
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
-        let mut settings = SettingsList(common::settings(request));
+        let mut settings = SettingsList(common::settings(request, u32::MAX.into()));
         if request.engine != Some(StorageEngine::MyRocks) {
             settings.add("innodb_log_file_size", common::redo_log_size(request.shape));
         }

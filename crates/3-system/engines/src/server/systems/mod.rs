@@ -32,6 +32,8 @@ pub(crate) struct ProgramFacts {
     pub(crate) notable: &'static [&'static str],
     /// Settings with the sizes of caches of data.
     pub(crate) caches: &'static [&'static str],
+    /// Settings of which the server derives those that are not given from the others of their group.
+    pub(crate) groups: &'static [&'static [&'static str]],
     /// Where releases are installed side by side.
     pub(crate) releases: ReleaseFolders,
     /// A program with the same name is another system's if this one is beside it.

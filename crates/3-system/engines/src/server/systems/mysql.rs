@@ -81,7 +81,8 @@ impl ServerProgram for MySql {
 
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
         let version = version_numbers(&request.installation.version);
-        let mut settings = SettingsList(common::settings(request));
+        let most_prepared = if version >= (8, 0, 18) { 4_194_304 } else { 1_048_576 };
+        let mut settings = SettingsList(common::settings(request, most_prepared));
         if request.engine != Some(StorageEngine::MyRocks) {
             if version >= (8, 0, 30) {
                 let size = common::redo_log_size(request.shape);

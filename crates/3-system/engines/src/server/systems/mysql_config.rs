@@ -33,8 +33,8 @@ const ROW_BYTES: u64 = 250;
 /// Connections in addition to the clients': for settling and snapshots, for the control, for users.
 const SPARE_CONNECTIONS: u32 = 64;
 
-/// Maximum number of prepared statements per connection and table; the longest transaction has fewer.
-const STATEMENTS_PER_TABLE: u64 = 64;
+/// The number of tables that the cache of open tables has room for, if scripts may create more than dbdyno.
+const MOST_TABLES: u32 = 200;
 
 /// The plugin file of MyRocks; in some of MySQL's forks, MyRocks is built in.
 pub(crate) const MYROCKS_PLUGIN: &str = "ha_rocksdb.so";
@@ -60,6 +60,12 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
         "skip_log_bin",
     ],
     caches: &["innodb_buffer_pool_size", "rocksdb_block_cache_size", "key_buffer_size"],
+    groups: &[
+        &["character_set_server", "collation_server"],
+        &["innodb_io_capacity", "innodb_io_capacity_max"],
+        &["innodb_log_file_size", "innodb_log_files_in_group", "innodb_redo_log_capacity"],
+        &["query_cache_size", "query_cache_type"],
+    ],
     releases: ReleaseFolders {
         names: &["mysql"],
         prefixes: &["mysql-"],
@@ -106,14 +112,20 @@ const WITHOUT_VALUE: [&str; 4] = ["core_file", "log_bin", "log_slow_query", "ski
 
 /// Default settings of both systems: a cache larger than the data, the same durability and isolation
 /// for both engines, limits that suffice for the clients, and no unexpected background work.
-pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
+///
+/// `most_prepared` is the largest value of `max_prepared_stmt_count`.
+pub(crate) fn settings(
+    request: &SettingsRequest<'_>,
+    most_prepared: u64,
+) -> Vec<(String, String)> {
     let DataShape { tables, clients, .. } = request.shape;
     let connections = clients + SPARE_CONNECTIONS;
     let data = request.shape.data_bytes(ROW_BYTES);
     let mut settings = SettingsList::default();
     settings.add("max_connections", connections.max(151));
-    settings.add("max_prepared_stmt_count", prepared_limit(tables, connections));
-    settings.add("table_open_cache", table_cache(tables, connections));
+    // It only limits, and scripts may prepare any number for each client and table.
+    settings.add("max_prepared_stmt_count", most_prepared);
+    settings.add("table_open_cache", table_cache(tables.max(MOST_TABLES), connections));
     settings.add("performance_schema", "OFF");
     // The default of both systems, which MyRocks supports, too: a snapshot per transaction.
     settings.add("transaction_isolation", "REPEATABLE-READ");
@@ -167,12 +179,6 @@ pub(crate) fn redo_log_part(shape: DataShape, files: u64) -> String {
     megabytes(redo_log_bytes(shape) / files, 64)
 }
 
-fn prepared_limit(tables: u32, connections: u32) -> u64 {
-    let statements = STATEMENTS_PER_TABLE * u64::from(tables) * u64::from(connections);
-    // The server's default and maximum.
-    statements.clamp(16_382, 1_048_576)
-}
-
 fn table_cache(tables: u32, connections: u32) -> u64 {
     (u64::from(tables) * u64::from(connections) + 400).clamp(2_000, 100_000)
 }
@@ -198,6 +204,13 @@ impl SettingsList {
     }
 }
 
+/// The character set; a collation belongs to one and starts with its name.
+fn characters(plan: &ServerPlan) -> String {
+    let of_collation = plan.setting("collation_server").and_then(|name| name.split('_').next());
+    let of_server = plan.setting("character_set_server").or(of_collation);
+    of_server.unwrap_or("the server's default").to_owned()
+}
+
 /// See [`ProgramFacts::properties`].
 fn properties(plan: &ServerPlan) -> Vec<Property> {
     let (checksums, torn_pages) = match plan.engine() {
@@ -215,7 +228,7 @@ fn properties(plan: &ServerPlan) -> Vec<Property> {
     };
     vec![
         durability_of(&[(at_commit, plan.setting_or(at_commit, "1"), ["2", "1"])]),
-        (CHARACTERS, plan.setting_or("character_set_server", "the server's default")),
+        (CHARACTERS, characters(plan)),
         (CHECKSUMS, checksums),
         (TORN_PAGES, torn_pages),
         (ISOLATION, plan.setting_or("transaction_isolation", "REPEATABLE-READ")),

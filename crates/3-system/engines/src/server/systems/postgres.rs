@@ -64,6 +64,7 @@ impl ServerProgram for Postgres {
                 "max_wal_size",
             ],
             caches: &["shared_buffers", "effective_cache_size"],
+            groups: &[],
             releases: ReleaseFolders {
                 names: &["postgresql"],
                 prefixes: &["postgresql-", "pgsql-"],
