@@ -9,7 +9,8 @@ use dbdyno_types::server::{Protocol, ServerSystem};
 use dbdyno_workloads::catalog::Catalog;
 pub use dbdyno_workloads::decode::ReadFile;
 use dbdyno_workloads::definition::{Microbenchmark, ParameterSource};
-use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script};
+use dbdyno_workloads::effect;
+use dbdyno_workloads::setup::{Dialect, SetupScript, client_command, split_script};
 
 use crate::candidate::{self, Program};
 use crate::experiment::Workload;
@@ -247,14 +248,25 @@ fn is_file(value: &str) -> bool {
     !value.contains('\n') && value.to_ascii_lowercase().ends_with(".sql")
 }
 
-/// Checks that scripts create only tables and their indexes on existing servers: dbdyno removes nothing
-/// else from them.
+/// Checks that scripts have no commands of client programs, and that they create only tables and their indexes on
+/// existing servers: dbdyno removes nothing else from them.
 pub fn check_statements(
     root: &Table<'_>,
     span: Span,
     scripts: &[SetupScript],
     candidates: &[candidate::CandidateSection<'_>],
 ) {
+    let dialects = candidates.iter().filter_map(|candidate| match candidate.program? {
+        Program::Sqlite => Some(Dialect::Sqlite),
+        Program::Server(system) => Some(dialect_of(system)),
+    });
+    let mut checked = Vec::new();
+    for dialect in dialects {
+        if !checked.contains(&dialect) {
+            checked.push(dialect);
+            check_client_commands(root, span, scripts, dialect);
+        }
+    }
     // One server of each dialect: what is a comment for one is executed by another.
     for dialect in [Dialect::MySql, Dialect::PostgreSql] {
         let existing = candidates.iter().find(|candidate| match candidate.program {
@@ -276,6 +288,23 @@ const fn dialect_of(system: ServerSystem) -> Dialect {
     }
 }
 
+/// Reports the first command of a client program in each script.
+fn check_client_commands(
+    root: &Table<'_>,
+    span: Span,
+    scripts: &[SetupScript],
+    dialect: Dialect,
+) {
+    for SetupScript { origin, text } in scripts {
+        let found = split_script(text, dialect).into_iter().find_map(|statement| {
+            Some((statement.line, client_command(statement.sql, dialect)?))
+        });
+        if let Some((line, (what, help))) = found {
+            root.problem(span, format!("{origin}, line {line}: {what}"), help);
+        }
+    }
+}
+
 /// Checks scripts for the existing server of the candidate `name`.
 fn check_dialect(
     root: &Table<'_>,
@@ -285,14 +314,12 @@ fn check_dialect(
 ) {
     for SetupScript { origin, text } in scripts {
         for statement in split_script(text, dialect) {
-            if let Effect::Other(what) = effect(statement.sql, dialect) {
+            if let Some(what) = effect::refused(statement.sql, dialect, &[]) {
                 let message = format!(
                     "{origin}, line {}: {what} is not possible on the existing server of {name}",
                     statement.line
                 );
-                let help = "there, `setup` may create tables and indexes, and change rows and \
-                            session settings: dbdyno would not remove anything else";
-                root.problem(span, message, help);
+                root.problem(span, message, effect::ALLOWED);
             }
         }
     }

@@ -4,6 +4,7 @@ pub mod answers;
 pub mod catalog;
 pub mod decode;
 pub mod definition;
+pub mod effect;
 pub mod events;
 pub mod insert;
 pub mod keys;

@@ -95,42 +95,68 @@ fn statement(text: &str, start: usize, end: usize) -> ScriptStatement<'_> {
     ScriptStatement { line, sql: text[start..end].trim_end() }
 }
 
-/// The words of a statement in upper case, without spaces, comments and strings.
-fn words(sql: &str, dialect: Dialect) -> impl Iterator<Item = Word> {
+/// The words of a statement, without spaces and comments, and with what MySQL and MariaDB execute of comments.
+pub(crate) fn words(sql: &str, dialect: Dialect) -> Vec<Word<'_>> {
     let mut lexer = Lexer { text: sql, at: 0, dialect };
-    std::iter::from_fn(move || {
-        loop {
-            match lexer.next()? {
-                Token::Space => {}
-                Token::Word(word) => return Some(Word::Plain(word.to_owned())),
-                Token::Other(text) => {
-                    let quoted =
-                        text.strip_prefix(['"', '`']).and_then(|t| t.strip_suffix(['"', '`']));
-                    return Some(match quoted {
-                        Some(name) => Word::Quoted(name.replace("\"\"", "\"").replace("``", "`")),
-                        None => Word::Other(text.to_owned()),
-                    });
-                }
+    let mut found = Vec::new();
+    while let Some(token) = lexer.next() {
+        match token {
+            Token::Space => {}
+            Token::Word(word) => found.push(Word::Plain(word)),
+            Token::Other(text) if text.starts_with("/*") => {
+                let inside = text.strip_prefix("/*M!").or(text.strip_prefix("/*!"));
+                let inside = inside.unwrap_or_default().trim_start_matches(|c: char| c.is_ascii_digit());
+                found.extend(words(inside.strip_suffix("*/").unwrap_or(inside), dialect));
+            }
+            Token::Other(text) => {
+                let quoted = text.strip_prefix(['"', '`']).and_then(|t| t.strip_suffix(['"', '`']));
+                found.push(match quoted {
+                    Some(name) => Word::Quoted(name.replace("\"\"", "\"").replace("``", "`")),
+                    None => Word::Other(text),
+                });
             }
         }
-    })
+    }
+    found
 }
 
 /// A word of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Word {
+pub(crate) enum Word<'a> {
     /// A keyword or an unquoted name.
-    Plain(String),
+    Plain(&'a str),
     /// A quoted name, unquoted.
     Quoted(String),
     /// Anything else: a string or a single character.
-    Other(String),
+    Other(&'a str),
 }
 
-impl Word {
+impl Word<'_> {
     /// Whether it is this keyword.
-    fn is(&self, keyword: &str) -> bool {
+    pub(crate) fn is(&self, keyword: &str) -> bool {
         matches!(self, Self::Plain(word) if word.eq_ignore_ascii_case(keyword))
+    }
+
+    /// Whether it is this character.
+    pub(crate) fn is_other(&self, character: &str) -> bool {
+        matches!(self, Self::Other(text) if *text == character)
+    }
+
+    /// As a name; `None` if it cannot be one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Plain(name) => Some(name),
+            Self::Quoted(name) => Some(name),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// Whether it is one of these names, as the server compares them.
+    pub(crate) fn is_one_of(&self, names: &[&str], dialect: Dialect) -> bool {
+        names.iter().any(|name| match self {
+            Self::Plain(word) if dialect == Dialect::PostgreSql => word.eq_ignore_ascii_case(name),
+            word => word.name() == Some(name),
+        })
     }
 }
 
@@ -210,9 +236,12 @@ impl<'a> Lexer<'a> {
             _ if first.is_whitespace() => (first.len_utf8(), true),
             '-' if rest.starts_with("--") => (past(rest, "\n", 2), true),
             '#' if self.dialect == Dialect::MySql => (past(rest, "\n", 1), true),
-            // MySQL executes the content of this kind of comment.
+            // MySQL and MariaDB execute the content of this kind of comment.
             '/' if rest.starts_with("/*!") && self.dialect == Dialect::MySql => {
                 (past(rest, "*/", 3), false)
+            }
+            '/' if rest.starts_with("/*M!") && self.dialect == Dialect::MySql => {
+                (past(rest, "*/", 4), false)
             }
             '/' if rest.starts_with("/*") => (self.comment(rest), true),
             '\'' | '"' | '`' => (self.quoted(rest, first, false), false),
@@ -293,93 +322,33 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What a statement of a setup script does to the catalogue, as far as its text shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// It creates the table of this name in the current schema.
-    CreatesTable(String),
-    /// It may create or rename tables.
-    MayCreateTable,
-    /// It changes rows, indexes or the session only.
-    CreatesNoTable,
-    /// It creates or changes what does not belong to the current schema's tables; with a name of the
-    /// statement for messages.
-    Other(String),
-}
-
-/// The effect of a statement.
-pub fn effect(sql: &str, dialect: Dialect) -> Effect {
-    let words: Vec<Word> = words(sql, dialect).take(12).collect();
-    let is = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.is(keyword));
-    let first = |keywords: &[&str]| keywords.iter().any(|keyword| is(0, keyword));
-    if is(0, "CREATE") {
-        return created(&words);
-    }
-    let on_tables = is(1, "TABLE") || is(1, "INDEX");
-    if first(&["SELECT", "WITH", "ALTER"]) && (!is(0, "ALTER") || on_tables) {
-        // SELECT … INTO creates a table in PostgreSQL.
-        return Effect::MayCreateTable;
-    }
-    let global = ["GLOBAL", "PERSIST", "PERSIST_ONLY", "PASSWORD", "ROLE"];
-    let sets = first(&["SET"]) && !global.iter().any(|scope| is(1, scope)) && !sets_global(&words);
-    let rows = [
-        "INSERT", "REPLACE", "UPDATE", "DELETE", "VALUES", "BEGIN", "START", "COMMIT", "END",
-        "ROLLBACK", "ANALYZE", "VACUUM", "OPTIMIZE", "CLUSTER", "TRUNCATE", "COMMENT", "LOCK",
-        "UNLOCK",
-    ];
-    if sets || first(&rows) || (is(0, "DROP") && on_tables) {
-        return Effect::CreatesNoTable;
-    }
-    Effect::Other(title(&words))
-}
-
-/// Whether a SET statement changes `@@global.…` or `@@persist.…`.
-fn sets_global(words: &[Word]) -> bool {
-    words.windows(2).any(|pair| {
-        pair[0] == Word::Other("@".to_owned()) && (pair[1].is("global") || pair[1].is("persist"))
-    })
-}
-
-/// The effect of a CREATE statement.
-fn created(words: &[Word]) -> Effect {
-    let mut rest = &words[1..];
-    let mut skip = |keywords: &[&str]| {
-        let matches = keywords.iter().zip(rest).filter(|(keyword, word)| word.is(keyword)).count();
-        let all = matches == keywords.len();
-        if all {
-            rest = &rest[matches..];
-        }
-        all
+/// A command of a client program in a statement, which servers do not know, and what to do.
+pub fn client_command(sql: &str, dialect: Dialect) -> Option<(String, &'static str)> {
+    let words = words(sql, dialect);
+    let first = sql.split_whitespace().next().unwrap_or_default();
+    let is = |keyword: &str| first.eq_ignore_ascii_case(keyword);
+    let reads_input = || {
+        words.windows(2).any(|pair| pair[0].is("FROM") && pair[1].is("STDIN")) && is("COPY")
     };
-    skip(&["OR", "REPLACE"]);
-    let of_session = skip(&["TEMPORARY"]) || skip(&["TEMP"]);
-    skip(&["UNLOGGED"]);
-    let is_index = skip(&["UNIQUE", "INDEX"]) || skip(&["FULLTEXT", "INDEX"]) || skip(&["INDEX"]);
-    if is_index {
-        return Effect::CreatesNoTable;
+    match dialect {
+        Dialect::PostgreSql if first.starts_with('\\') => Some((
+            format!("`{first}` is a command of psql, not SQL"),
+            "remove the lines that start with a backslash, as the dumps of pg_dump have",
+        )),
+        Dialect::PostgreSql if reads_input() => Some((
+            "COPY … FROM stdin reads what follows through psql".to_owned(),
+            "write the dump with `pg_dump --inserts`",
+        )),
+        Dialect::MySql if is("DELIMITER") || is("SOURCE") || first.starts_with('\\') => Some((
+            format!("`{first}` is a command of the mysql client, not SQL"),
+            "remove it; dbdyno finds the end of statements with a body itself",
+        )),
+        Dialect::Sqlite if first.starts_with('.') => Some((
+            format!("`{first}` is a command of the sqlite3 program, not SQL"),
+            "remove it",
+        )),
+        Dialect::Sqlite | Dialect::MySql | Dialect::PostgreSql => None,
     }
-    if !skip(&["TABLE"]) {
-        return Effect::Other(title(words));
-    }
-    skip(&["IF", "NOT", "EXISTS"]);
-    match rest {
-        _ if of_session => Effect::CreatesNoTable,
-        [_, Word::Other(dot), ..] if dot == "." => {
-            Effect::Other("CREATE TABLE with the name of a schema".to_owned())
-        }
-        [Word::Plain(name) | Word::Quoted(name), ..] => Effect::CreatesTable(name.clone()),
-        _ => Effect::MayCreateTable,
-    }
-}
-
-/// The first words of a statement, as far as they are keywords.
-fn title(words: &[Word]) -> String {
-    let plain = words.iter().take(2).map_while(|word| match word {
-        Word::Plain(word) => Some(word.to_uppercase()),
-        Word::Quoted(_) | Word::Other(_) => None,
-    });
-    let title = plain.collect::<Vec<_>>().join(" ");
-    if title.is_empty() { "this statement".to_owned() } else { title }
 }
 
 #[cfg(test)]
@@ -465,44 +434,16 @@ mod tests {
     }
 
     #[test]
-    fn created_tables_are_recognized() {
-        for (sql, name) in [
-            ("CREATE TABLE orders (id INT)", "orders"),
-            ("create table if not exists `my``orders` (id INT)", "my`orders"),
-            ("CREATE /* x */ OR REPLACE TABLE \"Orders\" AS SELECT 1", "Orders"),
-            ("CREATE UNLOGGED TABLE orders (id INT)", "orders"),
+    fn commands_of_client_programs_are_recognized() {
+        for (sql, dialect) in [
+            ("\\restrict x1\n\nSET statement_timeout = 0", Dialect::PostgreSql),
+            ("COPY public.t (a) FROM stdin", Dialect::PostgreSql),
+            ("delimiter ;;\nCREATE TRIGGER", Dialect::MySql),
+            (".mode csv", Dialect::Sqlite),
         ] {
-            assert_eq!(
-                effect(sql, Dialect::PostgreSql),
-                Effect::CreatesTable(name.to_owned()),
-                "{sql}"
-            );
+            assert!(client_command(sql, dialect).is_some(), "{sql}");
+            assert_eq!(client_command("SELECT 1", dialect), None);
         }
-    }
-
-    #[test]
-    fn statements_are_classified() {
-        let other = |title: &str| Effect::Other(title.to_owned());
-        for (sql, expected) in [
-            ("CREATE UNIQUE INDEX i ON t (a)", Effect::CreatesNoTable),
-            ("CREATE TEMPORARY TABLE t (a INT)", Effect::CreatesNoTable),
-            ("INSERT INTO t VALUES (1)", Effect::CreatesNoTable),
-            ("SET foreign_key_checks = 0", Effect::CreatesNoTable),
-            ("DROP TABLE t", Effect::CreatesNoTable),
-            ("ALTER TABLE a RENAME TO b", Effect::MayCreateTable),
-            ("SELECT 1 INTO t", Effect::MayCreateTable),
-            ("CREATE TABLE other.t (a INT)", other("CREATE TABLE with the name of a schema")),
-            ("CREATE VIEW v AS SELECT 1", other("CREATE VIEW")),
-            ("CREATE OR REPLACE FUNCTION f() RETURNS int", other("CREATE OR")),
-            ("SET GLOBAL max_connections = 1", other("SET GLOBAL")),
-            ("SET @@global.max_connections = 1", other("SET")),
-            ("GRANT ALL ON t TO u", other("GRANT ALL")),
-            ("DROP DATABASE d", other("DROP DATABASE")),
-            ("ALTER SYSTEM SET a = 1", other("ALTER SYSTEM")),
-            ("USE d", other("USE D")),
-            ("(SELECT 1)", other("this statement")),
-        ] {
-            assert_eq!(effect(sql, Dialect::MySql), expected, "{sql}");
-        }
+        assert_eq!(client_command("COPY t FROM '/tmp/x'", Dialect::PostgreSql), None);
     }
 }

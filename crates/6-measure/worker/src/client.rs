@@ -481,6 +481,7 @@ function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
             storage_engine: None,
             access: vec![Arc::default()],
             connections: 1,
+            own: Arc::default(),
         });
         let (tables, calibration) = (Tables { count: 1, rows: 1 }, Calibration::NANOS);
         let setup =

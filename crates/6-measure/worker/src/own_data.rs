@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use dbdyno_drivers::{Connection, Error, Params};
+use dbdyno_drivers::{Connection, Error, ErrorKind, Params};
 use dbdyno_engines::{Engine, Table, TableCreation};
 use dbdyno_scripts::{
     Driver, Host, IgnoredErrors, Outcome, Rows, START_TIME, Seed, Sent, SqlError, SqlErrorKind,
@@ -11,7 +11,8 @@ use dbdyno_scripts::{
 };
 use dbdyno_types::server::Protocol;
 use dbdyno_workloads::definition::Script;
-use dbdyno_workloads::setup::{Dialect, Effect, SetupScript, effect, split_script};
+use dbdyno_workloads::effect::{ALLOWED, Effect, effect, refused};
+use dbdyno_workloads::setup::{Dialect, SetupScript, split_script};
 
 use crate::error::RequestError;
 use crate::protocol::{Open, SystemUnderTest};
@@ -65,6 +66,23 @@ pub(crate) fn own_table_names<E: Engine>(
     Ok(names)
 }
 
+/// Refuses statements that change what does not belong to the run on an existing server, where these are its schemas.
+/// Elsewhere there are none, and everything is allowed.
+pub(crate) fn check_allowed(sql: &str, dialect: Dialect, own: &[&str]) -> Result<(), Error> {
+    match refused(sql, dialect, own).filter(|_| !own.is_empty()) {
+        None => Ok(()),
+        Some(what) => Err(Error {
+            doing: "checking a statement".to_owned(),
+            message: format!(
+                "{what} is not possible on an existing server, and was not sent ({}); {ALLOWED}",
+                excerpt(sql)
+            ),
+            code: None,
+            kind: ErrorKind::Statement,
+        }),
+    }
+}
+
 /// Runs a statement that may create a table.
 fn run_setup<E: Engine>(
     engine: &E,
@@ -72,7 +90,8 @@ fn run_setup<E: Engine>(
     sql: &str,
     dialect: Dialect,
 ) -> Result<(), Error> {
-    let effect = effect(sql, dialect);
+    check_allowed(sql, dialect, engine.schema_of_others().as_slice())?;
+    let effect = effect(sql, dialect, engine.schema_of_others().as_slice());
     let creates = match &effect {
         Effect::CreatesTable(name) => TableCreation::Named(name),
         Effect::CreatesNoTable => TableCreation::None,
@@ -163,8 +182,12 @@ impl<E: Engine> Host for DataHost<'_, E> {
     fn query(&mut self, sql: &[u8]) -> Sent {
         let sql = &*with_fixed_time(sql, self.driver);
         let text = String::from_utf8_lossy(sql);
+        let own = self.engine.schema_of_others();
+        if let Err(error) = check_allowed(&text, self.dialect, own.as_slice()) {
+            return Sent::Done(Err(sql_error(error, &IgnoredErrors::default())));
+        }
         self.columns = 0;
-        let creates_none = effect(&text, self.dialect) == Effect::CreatesNoTable;
+        let creates_none = effect(&text, self.dialect, own.as_slice()) == Effect::CreatesNoTable;
         let ran = if creates_none || seems_to_return_rows(sql) {
             let executed = self.connection.text_statement(sql);
             executed.and_then(|id| self.connection.execute(id, &Params::default())).map(|_| {

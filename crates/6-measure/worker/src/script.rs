@@ -17,9 +17,12 @@ use dbdyno_scripts::{
 };
 use dbdyno_types::server::{Address, Protocol, StatementMode, StorageEngine};
 use dbdyno_workloads::definition::Script;
+use dbdyno_workloads::effect::{Effect, effect};
+use dbdyno_workloads::setup::Dialect;
 
 use crate::client_context::ClientContext;
 use crate::error::RequestError;
+use crate::own_data::check_allowed;
 use crate::protocol::{Open, SystemUnderTest};
 use crate::waiting::{EventStep, ScriptEvent};
 
@@ -35,6 +38,8 @@ pub struct ScriptTarget {
     /// By the number of the data.
     pub(crate) access: Vec<Arc<Access>>,
     pub(crate) connections: u32,
+    /// The run's schemas on an existing server; none elsewhere.
+    pub(crate) own: Arc<Vec<String>>,
 }
 
 impl ScriptTarget {
@@ -65,7 +70,12 @@ impl ScriptTarget {
             database: database.unwrap_or(schema).to_owned(),
             sends_text: settings.statements == StatementMode::Text,
         });
+        let own = match settings.is_private() {
+            true => Vec::new(),
+            false => std::iter::once(&settings.schema).chain(&open.more_schemas).cloned().collect(),
+        };
         Some(Self {
+            own: Arc::new(own),
             driver,
             storage_engine,
             access: access.map(Arc::new).collect(),
@@ -99,6 +109,8 @@ impl ScriptTarget {
 /// The statements of a script on one connection.
 pub(crate) struct ScriptStatements {
     driver: Driver,
+    /// See [`ScriptTarget`].
+    own: Arc<Vec<String>>,
     /// `None` for a closed one.
     prepared: Vec<Option<StatementId>>,
     /// The current result of the last statement.
@@ -119,6 +131,28 @@ pub(crate) struct ScriptHost<'a, C> {
 }
 
 impl<C: Connection> ScriptHost<'_, C> {
+    /// Refuses what may not be done on an existing server. Tables are created by `prepare` only, which makes them known.
+    fn check_allowed(&self, sql: &[u8]) -> Result<(), SqlError> {
+        let ScriptStatements { own, driver, ignored, .. } = &*self.statements;
+        if own.is_empty() {
+            return Ok(());
+        }
+        let (sql, dialect) = (&*String::from_utf8_lossy(sql), dialect_of(*driver));
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        check_allowed(sql, dialect, &own).map_err(|error| sql_error(error, ignored))?;
+        if matches!(effect(sql, dialect, &own), Effect::CreatesTable(_)) {
+            return Err(SqlError {
+                number: 0,
+                state: String::new(),
+                message: "on an existing server, scripts create tables in prepare() only: dbdyno would not remove \
+                          others"
+                    .to_owned(),
+                kind: SqlErrorKind::Failed,
+            });
+        }
+        Ok(())
+    }
+
     fn run(&mut self, statement: StatementId) -> Sent {
         if let Some(send) = self.send {
             return match send(&mut self.context.connection, statement, &self.context.params.0) {
@@ -178,6 +212,7 @@ pub(crate) fn sql_error(error: Error, ignored: &IgnoredErrors) -> SqlError {
 
 impl<C: Connection> Host for ScriptHost<'_, C> {
     fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
+        self.check_allowed(sql)?;
         let driver = self.statements.driver;
         let fixed = with_fixed_time(sql, driver);
         let sql_of_driver = replace_placeholders(&fixed, driver, |number, text| {
@@ -208,6 +243,9 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
     }
 
     fn query(&mut self, sql: &[u8]) -> Sent {
+        if let Err(refused) = self.check_allowed(sql) {
+            return Sent::Done(Err(refused));
+        }
         let fixed = with_fixed_time(sql, self.statements.driver);
         match self.context.connection.text_statement(&fixed) {
             Ok(statement) => {
@@ -266,11 +304,12 @@ pub(crate) fn print(text: &str) {
 
 impl ScriptStatements {
     /// Those of a script with these options.
-    pub fn new(driver: Driver, script: &Script) -> Self {
+    pub fn new(target: &ScriptTarget, script: &Script) -> Self {
         // Invalid options were refused when the experiment was read.
         let ignored = IgnoredErrors::of(&script.options).unwrap_or_default();
         let result = ResultShape::default();
-        Self { driver, prepared: Vec::new(), result, ignored, lines: 0 }
+        let (driver, own) = (target.driver, Arc::clone(&target.own));
+        Self { driver, own, prepared: Vec::new(), result, ignored, lines: 0 }
     }
 
     /// Adds a statement in place of a closed one. Returns its number.
@@ -291,6 +330,13 @@ fn closed() -> SqlError {
         state: String::new(),
         message: "the statement is closed".to_owned(),
         kind: SqlErrorKind::Failed,
+    }
+}
+
+const fn dialect_of(driver: Driver) -> Dialect {
+    match driver {
+        Driver::MySql => Dialect::MySql,
+        Driver::PostgreSql => Dialect::PostgreSql,
     }
 }
 
@@ -463,7 +509,7 @@ impl ScriptClient {
         seed: u64,
     ) -> Result<Self, RequestError> {
         set_time(&mut context.connection, target.driver, START_TIME)?;
-        let mut statements = ScriptStatements::new(target.driver, script);
+        let mut statements = ScriptStatements::new(&target, script);
         let host = &mut ScriptHost { context, statements: &mut statements, send: None };
         let numbers = [seed, position.into(), number.into()];
         let setup = target.setup(script, number, clients, Seed::of(&numbers), passed);

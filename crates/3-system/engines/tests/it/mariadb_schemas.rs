@@ -81,6 +81,52 @@ fn objects_of_others_survive() {
 }
 
 #[test]
+fn global_settings_do_not_stop_loading_settling_and_removing() {
+    on_server(|server, owner| {
+        for (name, value) in [
+            ("autocommit", "0"),
+            ("sql_safe_updates", "1"),
+            ("sql_select_limit", "1"),
+            ("max_join_size", "1"),
+            ("completion_type", "'RELEASE'"),
+            ("tx_read_only", "1"),
+            ("max_statement_time", "5"),
+            ("lock_wait_timeout", "0"),
+            ("idle_transaction_timeout", "1"),
+            ("alter_algorithm", "'INSTANT'"),
+            ("sql_mode", "'ORACLE,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'"),
+            ("auto_increment_increment", "7"),
+        ] {
+            owner.run(&format!("SET GLOBAL {name} = {value}")).unwrap();
+        }
+        let ours = of_run(server, 1);
+        ours.create_schema().unwrap();
+        let mut admin = ours.connect_to_administer().unwrap();
+        for table in tables() {
+            load(&ours, &mut admin, &table, ROWS);
+        }
+        ours.settle(&mut admin).unwrap();
+        ours.warm(&mut admin, &tables()).unwrap();
+        assert_eq!(ours.state_snapshot(&mut admin, &names()).unwrap().rows, 2 * ROWS);
+        // A script has no limit of time.
+        let mut setup = ours.connect_for_setup().unwrap();
+        let creates = TableCreation::Named("own");
+        ours.run_setup(&mut setup, "CREATE TABLE own (id INT PRIMARY KEY)", creates).unwrap();
+        setup.run("INSERT INTO own VALUES (1), (2)").unwrap();
+        let limit = "SELECT @@max_statement_time";
+        assert_eq!(setup.query(limit).unwrap()[0][0].as_deref(), Some("0.000000"));
+        // What is measured keeps it, but others see what it writes.
+        let mut measured = ours.connect().unwrap();
+        assert_eq!(measured.query(limit).unwrap()[0][0].as_deref(), Some("5.000000"));
+        measured.run("UPDATE own SET id = id + 10").unwrap();
+        let seen = owner.query("SELECT id FROM dbdyno.own").unwrap();
+        assert_eq!(seen[0][0].as_deref(), Some("11"));
+        assert_eq!(measured.query("SELECT id FROM own").unwrap().len(), 2);
+        assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
+    });
+}
+
+#[test]
 fn marker_of_others_does_not_make_a_schema_ours() {
     on_server(|server, owner| {
         let ours = of_run(server, 1);

@@ -1,6 +1,7 @@
 //! Schemas on existing PostgreSQL servers: whose they are, and what is dropped.
 
 use dbdyno_drivers::Connection;
+use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_engines::{Engine, SchemaRemoval, TableCreation};
 use dbdyno_types::server::Target;
 
@@ -74,6 +75,46 @@ fn objects_of_others_that_depend_on_our_tables_survive() {
     assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
     assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Absent);
     drop(owner);
+    server.stop().unwrap();
+}
+
+#[test]
+fn settings_of_the_server_do_not_stop_loading_settling_and_removing() {
+    let lab = Lab::new();
+    let (plan, server_dir) = (plan(), lab.create_data("settings", &plan()));
+    let server = start(&plan, &server_dir);
+    let mut owner = engine(server.target(), "postgres", true).connect().unwrap();
+    for (name, value) in [
+        ("default_transaction_read_only", "on"),
+        ("default_transaction_isolation", "serializable"),
+        ("statement_timeout", "3000"),
+        ("lock_timeout", "1"),
+        ("idle_in_transaction_session_timeout", "1"),
+        ("search_path", "nowhere"),
+    ] {
+        owner.run(&format!("ALTER DATABASE postgres SET {name} = {value}")).unwrap();
+    }
+    let ours = engine(server.target(), "ours", false);
+    ours.create_schema().unwrap();
+    let mut admin = ours.connect_to_administer().unwrap();
+    load(&ours, &mut admin);
+    ours.settle(&mut admin).unwrap();
+    assert!(ours.state_snapshot(&mut admin, &names()).unwrap().rows > 0);
+    let mut setup = ours.connect_for_setup().unwrap();
+    // What is measured keeps the limits, and can write.
+    let mut measured = ours.connect().unwrap();
+    let shown = |name: &str, connection: &mut PostgresConnection| {
+        connection.query(&format!("SHOW {name}")).unwrap()[0][0].clone().unwrap()
+    };
+    assert_eq!(shown("statement_timeout", &mut measured), "3s");
+    assert_eq!(shown("default_transaction_isolation", &mut measured), "serializable");
+    assert_eq!(shown("default_transaction_read_only", &mut measured), "off");
+    assert_eq!(shown("statement_timeout", &mut setup), "0");
+    // Reports have the server's own values.
+    let options = ours.options();
+    assert!(options.contains(&("statement_timeout".to_owned(), "3s".to_owned())), "{options:?}");
+    assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
+    drop((owner, admin, setup, measured));
     server.stop().unwrap();
 }
 

@@ -1,6 +1,7 @@
 //! Existing servers: only schemas that dbdyno created are changed.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use dbdyno_drivers::Connection;
@@ -134,6 +135,17 @@ fn existing_mariadb_is_left_unchanged() {
     let file = test.file(&experiment(&[("prepared", &url), ("text", &text)]));
     let out = test.out();
     let arguments = [Path::new("run"), &file, Path::new("--out"), &out];
+    // Settings that published option files have must not stop anything.
+    for (name, value) in [
+        ("autocommit", "0"),
+        ("sql_safe_updates", "1"),
+        ("sql_select_limit", "1"),
+        ("completion_type", "'RELEASE'"),
+        ("wait_timeout", "1"),
+        ("sql_mode", "'ANSI,NO_BACKSLASH_ESCAPES'"),
+    ] {
+        owner.run(&format!("SET GLOBAL {name} = {value}")).unwrap();
+    }
     let finished = call_with(arguments, &[("DBDYNO_PASSWORD", PASSWORD)]);
     finished.assert_code(0);
     assert!(!finished.all().contains(PASSWORD));
@@ -213,6 +225,33 @@ fn unsupported_actions_on_existing_mariadb_are_reported() {
     let file = test.file(&experiment(&[("prepared", &mysql(&theirs.socket()))]));
     let run = [Path::new("run"), &file, Path::new("--out"), &out];
 
+    // Scripts change nothing of others, in no stage.
+    let root = mysql(&theirs.socket()).replace("bench@", "root@");
+    for (prepare, event, refused) in [
+        ("con:query('DROP DATABASE precious')", "", "DROP DATABASE is not possible"),
+        ("", "con:query('DELETE FROM precious.sbtest1')", "a change of precious.sbtest1"),
+    ] {
+        let script = format!(
+            "function prepare() local con = sysbench.sql.driver():connect()\n\
+             con:query('CREATE TABLE q (id INT PRIMARY KEY)') {prepare} end\n\
+             function thread_init() con = sysbench.sql.driver():connect() end\n\
+             function event() con:query('SELECT COUNT(*) FROM q') {event} end\n"
+        );
+        fs::write(test.path().join("own.lua"), script).unwrap();
+        let text = experiment(&[("prepared", &root)])
+            .replace("microbenchmarks = [", "microbenchmarks = [\"own\"] #")
+            + "[[microbenchmark]]\nname = \"own\"\nscript = \"own.lua\"\n";
+        let out = test.path().join("scripts");
+        let file = test.file(&text);
+        let finished = call([Path::new("run"), &file, Path::new("--out"), &out]);
+        finished.assert_code(1).assert_prints(refused).assert_prints("was not sent");
+        assert_eq!(owner.query("SELECT * FROM precious.sbtest1").unwrap().len(), 3);
+        assert!(owner.query("SHOW DATABASES LIKE 'dbdyno%'").unwrap().is_empty());
+        fs::remove_dir_all(&out).unwrap();
+    }
+    let file = test.file(&experiment(&[("prepared", &mysql(&theirs.socket()))]));
+    let run = [Path::new("run"), &file, Path::new("--out"), &out];
+
     // A schema of another owner has the name that dbdyno would use.
     owner.run("CREATE DATABASE dbdyno_prepared").unwrap();
     owner.run("CREATE TABLE dbdyno_prepared.sbtest1 (id INT PRIMARY KEY)").unwrap();
@@ -228,6 +267,26 @@ fn unsupported_actions_on_existing_mariadb_are_reported() {
     // Now it does not exist at all.
     fs::remove_dir_all(&out).unwrap();
     call(run).assert_code(1).assert_prints("No such file");
+    // Nothing was created there.
+    call([Path::new("clean"), &out]).assert_code(0).assert_prints("no data to remove");
+}
+
+#[test]
+fn server_of_another_kind_is_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
+        }
+    });
+    let test = TestDir::new();
+    for (system, scheme) in [("mariadb", "mysql"), ("postgresql", "postgres")] {
+        let url = format!("system = \"{system}\"\nurl = \"{scheme}://a@127.0.0.1:{port}/?tls=off\"");
+        let file = test.file(&experiment(&[("theirs", &url)]));
+        let finished = call([Path::new("run"), &file, Path::new("--out"), &test.out()]);
+        finished.assert_code(1).assert_prints("SSH-2.0-OpenSSH").assert_prints("check the address");
+    }
 }
 
 #[test]
@@ -237,6 +296,14 @@ fn existing_postgresql_is_left_unchanged() {
     let mut owner = PostgresConnection::connect(&target, StatementMode::Text).unwrap();
     for sql in ["CREATE SCHEMA precious", "CREATE TABLE precious.sbtest1 AS SELECT 1 AS id"] {
         owner.run(sql).unwrap();
+    }
+    for (name, value) in [
+        ("default_transaction_read_only", "on"),
+        ("idle_session_timeout", "500"),
+        ("idle_in_transaction_session_timeout", "1"),
+        ("search_path", "precious"),
+    ] {
+        owner.run(&format!("ALTER DATABASE postgres SET {name} = {value}")).unwrap();
     }
     let test = TestDir::new();
     owner.run("CREATE ROLE newcomer LOGIN").unwrap();

@@ -1,0 +1,513 @@
+//! What statements of the user's scripts do to the catalogue, as far as their text shows. Decides what `setup` and
+//! sysbench scripts may do on an existing server.
+
+use crate::setup::{Dialect, Word, split_script, words};
+
+/// What a statement of a script does to the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It creates the table of this name in the current schema.
+    CreatesTable(String),
+    /// It may create or rename tables.
+    MayCreateTable,
+    /// It changes rows, indexes or the session only.
+    CreatesNoTable,
+    /// It creates or changes what does not belong to the current schema's tables; with a name of the
+    /// statement for messages.
+    Other(String),
+}
+
+/// What scripts may do on an existing server, for messages.
+pub const ALLOWED: &str = "there, scripts may create tables and indexes, and change their rows and session settings: \
+                           dbdyno would not remove anything else";
+
+/// Statements that change rows or tables of the current schema, or the session.
+const HARMLESS: [&str; 36] = [
+    "INSERT",
+    "REPLACE",
+    "UPDATE",
+    "DELETE",
+    "MERGE",
+    "TRUNCATE",
+    "VALUES",
+    "TABLE",
+    "SHOW",
+    "EXPLAIN",
+    "DESC",
+    "DESCRIBE",
+    "BEGIN",
+    "START",
+    "COMMIT",
+    "END",
+    "ROLLBACK",
+    "ABORT",
+    "SAVEPOINT",
+    "RELEASE",
+    "ANALYZE",
+    "VACUUM",
+    "OPTIMIZE",
+    "CHECK",
+    "CHECKSUM",
+    "CLUSTER",
+    "COMMENT",
+    "LOCK",
+    "UNLOCK",
+    "PREPARE",
+    "EXECUTE",
+    "DEALLOCATE",
+    "DECLARE",
+    "FETCH",
+    "CLOSE",
+    "SET",
+];
+
+/// Statements that are not, although their first word is one of [`HARMLESS`].
+const HARMFUL: [(&str, &str); 11] = [
+    ("BEGIN", "NOT"),
+    ("EXECUTE", "IMMEDIATE"),
+    ("LOCK", "INSTANCE"),
+    ("START", "REPLICA"),
+    ("START", "SLAVE"),
+    ("START", "ALL"),
+    ("START", "GROUP_REPLICATION"),
+    ("SET", "PASSWORD"),
+    ("SET", "ROLE"),
+    ("SET", "DEFAULT"),
+    ("SET", "SCHEMA"),
+];
+
+/// Objects of tables, which a comment may belong to.
+const OF_TABLES: [&str; 4] = ["TABLE", "COLUMN", "INDEX", "CONSTRAINT"];
+
+/// Words after which a statement names a table that it changes, if no keyword follows.
+const BEFORE_NAMES: [&str; 19] = [
+    "INTO",
+    "INSERT",
+    "REPLACE",
+    "DELETE",
+    "TRUNCATE",
+    "IGNORE",
+    "LOW_PRIORITY",
+    "QUICK",
+    "ONLY",
+    "TABLE",
+    "TABLES",
+    "EXISTS",
+    "REFERENCES",
+    "PARTITION",
+    "OF",
+    "INHERIT",
+    "LOCK",
+    "VACUUM",
+    "INDEX",
+];
+
+/// What some statement of a text does that no script may do on an existing server, where the run has these schemas.
+pub fn refused(text: &str, dialect: Dialect, own: &[&str]) -> Option<String> {
+    let effects = split_script(text, dialect).into_iter().map(|one| effect(one.sql, dialect, own));
+    effects.into_iter().find_map(|effect| match effect {
+        Effect::Other(what) => Some(what),
+        Effect::CreatesTable(_) | Effect::MayCreateTable | Effect::CreatesNoTable => None,
+    })
+}
+
+/// The effect of a statement. `own` are the names of the run's schemas.
+pub fn effect(sql: &str, dialect: Dialect, own: &[&str]) -> Effect {
+    effect_of(&words(sql, dialect), dialect, own)
+}
+
+fn effect_of(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Effect {
+    let words = &words[words.iter().take_while(|word| word.is_other("(")).count()..];
+    let is = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.is(keyword));
+    let first = |keywords: &[&str]| keywords.iter().any(|keyword| is(0, keyword));
+    let second = |keywords: &[&str]| keywords.iter().any(|keyword| is(1, keyword));
+    let other = || Effect::Other(title(words));
+    // Comments that are executed may contain several statements.
+    if words.iter().any(|word| word.is_other(";")) {
+        return other();
+    }
+    match inner(words, dialect) {
+        Inner::None => {}
+        Inner::Statement(inside) => {
+            let effect = effect_of(inside, dialect, own);
+            return if matches!(effect, Effect::Other(_)) {
+                effect
+            } else {
+                Effect::CreatesNoTable
+            };
+        }
+        Inner::Text(text) => {
+            return refused(&text, dialect, own).map_or(Effect::CreatesNoTable, Effect::Other);
+        }
+        Inner::Unknown => return other(),
+    }
+    if changes_search_path(words) {
+        return Effect::Other("a change of search_path".to_owned());
+    }
+    let is_query = first(&["SELECT"]);
+    let into = words.iter().position(|word| word.is("INTO"));
+    if is_query && into.is_some_and(|at| is(at + 1, "OUTFILE") || is(at + 1, "DUMPFILE")) {
+        return Effect::Other("SELECT INTO a file".to_owned());
+    }
+    if (!is_query || into.is_some())
+        && let Some(table) = foreign_table(words, dialect, own)
+    {
+        return Effect::Other(format!("a change of {table}, a table of another schema,"));
+    }
+    if is(0, "CREATE") {
+        return created(words);
+    }
+    let on_tables = second(&["TABLE", "INDEX"]);
+    let alters = is(0, "ALTER") && on_tables && !is(2, "ALL") && !sets_schema(words);
+    if first(&["SELECT", "WITH"]) || alters {
+        // SELECT … INTO creates a table in PostgreSQL.
+        return Effect::MayCreateTable;
+    }
+    let is_harmful = HARMFUL.iter().any(|(one, two)| is(0, one) && is(1, two))
+        || (is(0, "SET") && (sets_global(words) || is(2, "AUTHORIZATION")))
+        || (is(0, "COMMENT") && !OF_TABLES.iter().any(|object| is(2, object)));
+    let drops = is(0, "DROP") && (on_tables || second(&["TEMPORARY", "PREPARE"]));
+    let of_session = match dialect {
+        Dialect::MySql => {
+            let stays = words.get(1).is_some_and(|name| name.is_one_of(own, dialect));
+            is(0, "DO") || (is(0, "USE") && stays)
+        }
+        Dialect::PostgreSql => is(0, "RESET") && !second(&["ALL", "ROLE", "SESSION"]),
+        Dialect::Sqlite => false,
+    };
+    if (first(&HARMLESS) && !is_harmful) || drops || of_session {
+        return Effect::CreatesNoTable;
+    }
+    other()
+}
+
+/// A statement inside another one.
+enum Inner<'a, 'w> {
+    None,
+    Statement(&'a [Word<'w>]),
+    /// In a string.
+    Text(String),
+    /// In a variable.
+    Unknown,
+}
+
+fn inner<'a, 'w>(words: &'a [Word<'w>], dialect: Dialect) -> Inner<'a, 'w> {
+    let is = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.is(keyword));
+    let behind = |keyword: &str| words.iter().position(|word| word.is(keyword)).map(|at| at + 1);
+    if is(0, "PREPARE") {
+        let at = behind(if dialect == Dialect::MySql { "FROM" } else { "AS" });
+        return match at.and_then(|at| Some((at, words.get(at)?))) {
+            Some((_, Word::Other(text))) if text.starts_with('\'') => {
+                let inside = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
+                Inner::Text(inside.replace("''", "'").replace("\\'", "'"))
+            }
+            Some((_, Word::Quoted(text))) => Inner::Text(text.clone()),
+            Some((at, Word::Plain(_))) => Inner::Statement(&words[at..]),
+            _ => Inner::Unknown,
+        };
+    }
+    if is(0, "SET") && is(1, "STATEMENT") {
+        return behind("FOR").map_or(Inner::Unknown, |at| Inner::Statement(&words[at..]));
+    }
+    if ["EXPLAIN", "ANALYZE", "DESCRIBE", "DESC"].iter().any(|keyword| is(0, keyword)) {
+        let starts = ["SELECT", "INSERT", "REPLACE", "UPDATE", "DELETE", "MERGE", "WITH", "CREATE"];
+        let mut rest = words.iter().skip(1);
+        let at = rest.position(|word| starts.iter().any(|start| word.is(start)));
+        return at.map_or(Inner::None, |at| Inner::Statement(&words[at + 1..]));
+    }
+    Inner::None
+}
+
+/// Whether a statement changes PostgreSQL's search path, so that names would be those of another schema.
+fn changes_search_path(words: &[Word<'_>]) -> bool {
+    let calls = words.iter().any(|word| word.is("set_config"));
+    let names = |word: &Word<'_>| matches!(word, Word::Other(text) if text.contains("search_path"));
+    let sets = words.first().is_some_and(|word| word.is("SET") || word.is("RESET"));
+    (calls && words.iter().any(names)) || (sets && words.iter().any(|word| word.is("search_path")))
+}
+
+fn sets_schema(words: &[Word<'_>]) -> bool {
+    words.windows(2).any(|pair| pair[0].is("SET") && pair[1].is("SCHEMA"))
+}
+
+/// Whether a SET statement changes a setting of the whole server, such as `GLOBAL a` or `@@global.a`.
+fn sets_global(words: &[Word<'_>]) -> bool {
+    let starts = |word: &Word<'_>| word.is("SET") || word.is_other(",") || word.is_other("@");
+    let global =
+        |word: &Word<'_>| ["GLOBAL", "PERSIST", "PERSIST_ONLY"].iter().any(|scope| word.is(scope));
+    words.windows(2).any(|pair| starts(&pair[0]) && global(&pair[1]))
+}
+
+/// The first table of another schema that a statement changes.
+fn foreign_table(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Option<String> {
+    let is_any = |word: Option<&Word<'_>>, keywords: &[&str]| {
+        word.is_some_and(|word| keywords.iter().any(|keyword| word.is(keyword)))
+    };
+    let first = |keywords: &[&str]| is_any(words.first(), keywords);
+    let is_delete = first(&["DELETE"]);
+    // Tables separated by commas, up to what is assigned or only read.
+    let lists = ["UPDATE", "DROP", "TRUNCATE", "LOCK", "RENAME", "VACUUM", "ANALYZE", "OPTIMIZE"];
+    let mut in_list = is_delete || first(&lists);
+    let of_index = first(&["CREATE", "DROP"]) && words.iter().take(4).any(|word| word.is("INDEX"));
+    let (mut depth, mut froms) = (0_usize, 0);
+    for (at, word) in words.iter().enumerate() {
+        let after = |keywords: &[&str]| is_any(at.checked_sub(1).map(|at| &words[at]), keywords);
+        let is = |keywords: &[&str]| is_any(Some(word), keywords);
+        let precedes_name = match word {
+            Word::Other("(") => {
+                depth += 1;
+                after(&["INHERITS"])
+            }
+            Word::Other(")") => {
+                depth = depth.saturating_sub(1);
+                false
+            }
+            Word::Other(",") => in_list && depth == 0,
+            Word::Quoted(_) | Word::Other(_) => false,
+            Word::Plain(_) if is(&["SET", "WHERE", "USING", "VALUES"]) => {
+                in_list = false;
+                false
+            }
+            Word::Plain(_) if is(&["FROM"]) => {
+                froms += 1;
+                after(&["DELETE", "IGNORE", "QUICK", "LOW_PRIORITY"])
+                    || (is_delete && froms == 1 && depth == 0)
+            }
+            Word::Plain(_) if is(&["JOIN"]) => in_list,
+            Word::Plain(_) if is(&["ON"]) => of_index,
+            Word::Plain(_) if is(&["RENAME", "TO", "AS"]) => {
+                let renames = is(&["RENAME"]) || after(&["RENAME"]);
+                first(&["RENAME"]) || (first(&["ALTER"]) && renames)
+            }
+            // ON DUPLICATE KEY UPDATE a.b = …
+            Word::Plain(_) if is(&["UPDATE"]) => !after(&["KEY"]),
+            Word::Plain(_) => is(&BEFORE_NAMES),
+        };
+        if precedes_name && let Some(table) = foreign_name(&words[at + 1..], dialect, own) {
+            return Some(table);
+        }
+    }
+    None
+}
+
+/// The name at the start of these words, if its schema is not one of `own`.
+fn foreign_name(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Option<String> {
+    let mut parts = vec![words.first()?];
+    for pair in words[1..].chunks(2) {
+        match pair {
+            [dot, name] if dot.is_other(".") => parts.push(name),
+            _ => break,
+        }
+    }
+    let names = parts.iter().map(|part| part.name()).collect::<Option<Vec<_>>>()?;
+    let schema = parts.len().checked_sub(2).map(|at| parts[at])?;
+    (!schema.is_one_of(own, dialect) && !schema.is("pg_temp")).then(|| names.join("."))
+}
+
+/// The effect of a CREATE statement, whose table is not in another schema.
+fn created(words: &[Word<'_>]) -> Effect {
+    let mut rest = &words[1..];
+    let mut skip = |keywords: &[&str]| {
+        let matches = keywords.iter().zip(rest).filter(|(keyword, word)| word.is(keyword)).count();
+        let all = matches == keywords.len();
+        if all {
+            rest = &rest[matches..];
+        }
+        all
+    };
+    skip(&["OR", "REPLACE"]);
+    let of_session = skip(&["TEMPORARY"]) || skip(&["TEMP"]);
+    skip(&["UNLOGGED"]);
+    let is_index = skip(&["UNIQUE", "INDEX"]) || skip(&["FULLTEXT", "INDEX"]) || skip(&["INDEX"]);
+    if is_index {
+        return Effect::CreatesNoTable;
+    }
+    if !skip(&["TABLE"]) {
+        return Effect::Other(title(words));
+    }
+    skip(&["IF", "NOT", "EXISTS"]);
+    let table = match rest {
+        _ if of_session => return Effect::CreatesNoTable,
+        [_, dot, name, ..] if dot.is_other(".") => name.name(),
+        [name, ..] => name.name(),
+        [] => None,
+    };
+    table.map_or(Effect::MayCreateTable, |name| Effect::CreatesTable(name.to_owned()))
+}
+
+/// The first words of a statement, as far as they are keywords.
+fn title(words: &[Word<'_>]) -> String {
+    let plain = words.iter().take(2).map_while(|word| match word {
+        Word::Plain(word) => Some(word.to_uppercase()),
+        Word::Quoted(_) | Word::Other(_) => None,
+    });
+    let title = plain.collect::<Vec<_>>().join(" ");
+    if title.is_empty() { "this statement".to_owned() } else { title }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(sql: &str, dialect: Dialect) -> Effect {
+        effect(sql, dialect, &["mine", "mine_2"])
+    }
+
+    #[test]
+    fn created_tables_are_recognized() {
+        for (sql, name) in [
+            ("CREATE TABLE orders (id INT)", "orders"),
+            ("create table if not exists `my``orders` (id INT)", "my`orders"),
+            ("CREATE /* x */ OR REPLACE TABLE \"Orders\" AS SELECT 1", "Orders"),
+            ("CREATE UNLOGGED TABLE orders (id INT)", "orders"),
+            ("CREATE TABLE mine.orders (id INT)", "orders"),
+        ] {
+            let expected = Effect::CreatesTable(name.to_owned());
+            assert_eq!(of(sql, Dialect::PostgreSql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn statements_are_classified() {
+        for (sql, expected) in [
+            ("CREATE UNIQUE INDEX i ON t (a)", Effect::CreatesNoTable),
+            ("CREATE TEMPORARY TABLE t (a INT)", Effect::CreatesNoTable),
+            ("INSERT INTO t VALUES (1)", Effect::CreatesNoTable),
+            ("SET foreign_key_checks = 0", Effect::CreatesNoTable),
+            ("/*!40101 SET NAMES utf8 */", Effect::CreatesNoTable),
+            ("DROP TABLE t", Effect::CreatesNoTable),
+            ("USE mine", Effect::CreatesNoTable),
+            ("ALTER TABLE a RENAME TO b", Effect::MayCreateTable),
+            ("SELECT 1 INTO t", Effect::MayCreateTable),
+            ("(SELECT 1)", Effect::MayCreateTable),
+        ] {
+            assert_eq!(of(sql, Dialect::MySql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_to_the_schema_is_refused_however_it_is_written() {
+        for (sql, what) in [
+            ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+            ("CREATE OR REPLACE FUNCTION f() RETURNS int", "CREATE OR"),
+            ("CREATE DATABASE d", "CREATE DATABASE"),
+            ("DROP DATABASE IF EXISTS d", "DROP DATABASE"),
+            ("drop /* it */ schema d", "DROP SCHEMA"),
+            ("SELECT 1; DROP DATABASE d", "DROP DATABASE"),
+            ("/*!50000 DROP DATABASE d */", "DROP DATABASE"),
+            ("/*M!100100 DROP DATABASE d */", "DROP DATABASE"),
+            ("SET STATEMENT max_statement_time=1 FOR DROP DATABASE d", "DROP DATABASE"),
+            ("PREPARE p FROM 'DROP DATABASE d'", "DROP DATABASE"),
+            ("PREPARE p FROM @text", "PREPARE P"),
+            ("EXECUTE IMMEDIATE 'DROP DATABASE d'", "EXECUTE IMMEDIATE"),
+            ("BEGIN NOT ATOMIC DROP DATABASE d; END", "BEGIN NOT"),
+            ("SET GLOBAL max_connections = 1", "SET GLOBAL"),
+            ("SET sql_mode = '', GLOBAL max_connections = 1", "SET SQL_MODE"),
+            ("SET @@global.max_connections = 1", "SET"),
+            ("SET PERSIST max_connections = 1", "SET PERSIST"),
+            ("SET PASSWORD = 'x'", "SET PASSWORD"),
+            ("GRANT ALL ON t TO u", "GRANT ALL"),
+            ("CREATE USER u", "CREATE USER"),
+            ("FLUSH TABLES", "FLUSH TABLES"),
+            ("KILL 1", "KILL 1"),
+            ("LOAD DATA INFILE 'x' INTO TABLE t", "LOAD DATA"),
+            ("SELECT 1 INTO OUTFILE '/tmp/x'", "SELECT INTO a file"),
+            ("CALL other.p()", "CALL OTHER"),
+            ("USE d", "USE D"),
+            ("START SLAVE", "START SLAVE"),
+        ] {
+            let found = refused(sql, Dialect::MySql, &["mine"]);
+            assert_eq!(found.as_deref(), Some(what), "{sql}");
+        }
+        for (sql, what) in [
+            ("ALTER SYSTEM SET a = 1", "ALTER SYSTEM"),
+            ("ALTER ROLE r SET a = 1", "ALTER ROLE"),
+            ("CREATE EXTENSION e", "CREATE EXTENSION"),
+            ("DO $$ BEGIN DROP SCHEMA d; END $$", "DO"),
+            ("SET search_path TO public", "a change of search_path"),
+            ("SELECT pg_catalog.set_config('search_path', '', false)", "a change of search_path"),
+            ("SET SESSION AUTHORIZATION joe", "SET SESSION"),
+            ("RESET ALL", "RESET ALL"),
+            ("ALTER TABLE t SET SCHEMA other", "ALTER TABLE"),
+            ("COMMENT ON DATABASE d IS 'x'", "COMMENT ON"),
+            ("PREPARE p (int) AS DROP SCHEMA d", "DROP SCHEMA"),
+        ] {
+            let found = refused(sql, Dialect::PostgreSql, &["mine"]);
+            assert_eq!(found.as_deref(), Some(what), "{sql}");
+        }
+    }
+
+    #[test]
+    fn changes_of_tables_of_other_schemas_are_refused() {
+        let check = |sql: &str, dialect, name: &str| {
+            let what = format!("a change of {name}, a table of another schema,");
+            assert_eq!(of(sql, dialect), Effect::Other(what), "{sql}");
+        };
+        for sql in [
+            "CREATE TABLE other.t (a INT)",
+            "CREATE TABLE IF NOT EXISTS other.t (a INT)",
+            "CREATE TABLE a (b INT REFERENCES other.t (id))",
+            "CREATE INDEX i ON other.t (a)",
+            "DROP TABLE IF EXISTS a, other.t",
+            "DROP INDEX i ON other.t",
+            "ALTER TABLE other.t ADD b INT",
+            "ALTER TABLE a RENAME TO other.t",
+            "INSERT INTO other.t VALUES (1)",
+            "INSERT IGNORE other.t VALUES (1)",
+            "UPDATE other . t SET a = 1",
+            "UPDATE a JOIN other.t ON a.id = t.id SET t.b = 1",
+            "DELETE FROM other.t",
+            "DELETE other.t FROM other.t JOIN a",
+            "TRUNCATE other.t",
+            "TRUNCATE TABLE other.t",
+            "LOCK TABLES a READ, other.t WRITE",
+            "WITH d AS (DELETE FROM other.t RETURNING id) SELECT * FROM d",
+            "MERGE INTO other.t USING a ON a.id = t.id WHEN MATCHED THEN DELETE",
+            "EXPLAIN ANALYZE DELETE FROM other.t",
+            "SELECT 1 INTO other.t",
+        ] {
+            for dialect in [Dialect::MySql, Dialect::PostgreSql] {
+                check(sql, dialect, "other.t");
+            }
+        }
+        check("REPLACE INTO `other`.t VALUES (1)", Dialect::MySql, "other.t");
+        check("CREATE TABLE a () INHERITS (other.t)", Dialect::PostgreSql, "other.t");
+        check("CREATE TABLE a PARTITION OF other.t DEFAULT", Dialect::PostgreSql, "other.t");
+        check("INSERT INTO mine.other.t VALUES (1)", Dialect::PostgreSql, "mine.other.t");
+    }
+
+    #[test]
+    fn own_tables_and_reading_others_are_allowed() {
+        for sql in [
+            "INSERT INTO mine.t VALUES (1.5)",
+            "INSERT INTO t (a) VALUES (1) ON DUPLICATE KEY UPDATE t.a = t.a + 1",
+            "INSERT INTO t SELECT o.id FROM other.t o",
+            "UPDATE t SET t.a = 1 WHERE t.b = (SELECT MAX(x.id) FROM other.x)",
+            "UPDATE t a JOIN u b ON a.id = b.id SET a.x = b.y",
+            "DELETE FROM t WHERE t.a IN (SELECT other.x.id FROM other.x)",
+            "CREATE INDEX i ON mine_2.t (a)",
+            "SELECT a.id FROM a JOIN other.b ON a.id = b.id FOR UPDATE",
+            "CREATE TABLE t AS SELECT o.id FROM orders o",
+            "SELECT 'DROP DATABASE d'",
+            "BEGIN",
+            "START TRANSACTION",
+            "SAVEPOINT s",
+            "SET autocommit = 0",
+            "EXECUTE p USING @a",
+            "DEALLOCATE PREPARE p",
+        ] {
+            for dialect in [Dialect::MySql, Dialect::PostgreSql] {
+                assert_eq!(refused(sql, dialect, &["mine", "mine_2"]), None, "{sql}");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn arbitrary_text_is_classified(text in r#"([-aeE'"$`;()/*!\\.,@1é_# ]|UPDATE |SET |INTO |PREPARE |FROM |FOR |a\.b){0,40}"#) {
+            for dialect in [Dialect::Sqlite, Dialect::MySql, Dialect::PostgreSql] {
+                refused(&text, dialect, &["a"]);
+            }
+        }
+    }
+}
