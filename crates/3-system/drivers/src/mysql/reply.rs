@@ -330,7 +330,12 @@ impl ErrPacket {
     }
 
     /// Converts it to an error after the login.
-    pub(super) fn error(self, doing: String, in_transaction: bool) -> Error {
+    pub(super) fn error(mut self, doing: String, in_transaction: bool) -> Error {
+        if self.code == TOO_MANY_STATEMENTS {
+            self.message.push_str(
+                "; raise it on the server, or use fewer clients or tables, or `statements = \"text\"`",
+            );
+        }
         let kind = match self.code {
             // No access to a database or to files of the server: the connection can be used as before.
             1044 | 1045 => ErrorKind::Statement,
@@ -353,6 +358,9 @@ impl ErrPacket {
         ErrorCode::of_number(self.code.into(), self.sqlstate.as_ref().map(<[u8; 5]>::as_slice))
     }
 }
+
+/// The limit `max_prepared_stmt_count` is reached.
+const TOO_MANY_STATEMENTS: u16 = 1461;
 
 /// What an error code means for the run
 /// (<https://mariadb.com/kb/en/mariadb-error-code-reference/>).

@@ -235,8 +235,25 @@ impl ServerError {
             message.push_str("; ");
             message.push_str(&more);
         }
+        if is_of_pooler(&self.state, &message) {
+            message.push_str(POOLER);
+        }
         Error { doing, message, code: ErrorCode::of_sqlstate(&self.state), kind }
     }
+}
+
+/// What an unexpected prepared statement means.
+const POOLER: &str = "; this name is one that dbdyno gave on another connection: a pooler in transaction mode, such as \
+                      PgBouncer, gives connections the sessions of others. Connect to PostgreSQL itself, or set \
+                      `pool_mode = session`";
+
+/// Whether a statement with one of dbdyno's names, which are numbers, exists or is missing without its doing.
+fn is_of_pooler(state: &str, message: &str) -> bool {
+    let name = message.split('"').nth(1).unwrap_or_default();
+    // duplicate_prepared_statement, invalid_sql_statement_name
+    matches!(state, "42P05" | "26000")
+        && !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// OIDs of types that are not handled as text, from PostgreSQL's `pg_type.dat`.
