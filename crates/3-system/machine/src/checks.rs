@@ -5,7 +5,7 @@ use std::fmt;
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{CounterAccess, Hardware, HostFacts};
+use crate::facts::{CounterAccess, DiskFacts, Hardware, HostFacts};
 use crate::{Reason, Scope};
 
 /// The resources that a run needs.
@@ -250,7 +250,12 @@ fn swap(facts: &HostFacts) -> Finding {
 }
 
 fn disk(facts: &HostFacts, needs: &Needs) -> Finding {
-    match (&facts.disk, needs.disk) {
+    check_disk(facts.disk.as_ref(), needs.disk)
+}
+
+/// Checks the free space of a disk.
+pub fn check_disk(disk: Option<&DiskFacts>, needed: Option<Bytes>) -> Finding {
+    match (disk, needed) {
         (None, _) => Finding::note("the free disk space is unknown"),
         (Some(disk), Some(needed)) if too_little(disk.free, needed) => Finding::warning(format!(
             "{} free for {}, {needed} needed",

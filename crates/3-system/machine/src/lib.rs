@@ -34,7 +34,7 @@ pub mod safe_files;
 pub mod tsc;
 mod usage;
 
-pub use checks::{Finding, Needs, Severity, check};
+pub use checks::{Finding, Needs, Severity, check, check_disk};
 pub use control_groups::has_cpu_quota;
 pub use counters::{Counters, Reason, Scope, Target, Unavailable};
 pub use cpu_assignment::CpuAssignment;

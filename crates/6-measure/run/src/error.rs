@@ -102,6 +102,19 @@ impl RunError {
         ))
     }
 
+    /// All candidates that were to be compared with the baseline failed, the last of them in this way.
+    pub(crate) fn none_left(failed: &[String], at: &str, reason: &str) -> Self {
+        let (last, who) = match failed {
+            [one] => (one.as_str(), "the only candidate besides the baseline"),
+            [.., last] => (last.as_str(), "the last candidate besides the baseline"),
+            [] => ("", ""),
+        };
+        Self::Other(format!(
+            "{last}, {who}, failed at {at}: {reason}. Nothing is left to compare. What was measured is \
+             stored: fix the cause and continue with --resume"
+        ))
+    }
+
     pub(crate) fn load(candidate: &str, source: &WorkerError) -> Self {
         Self::of_source(candidate, format!("loading the data with {candidate}: {source}"))
     }

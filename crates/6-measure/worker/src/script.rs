@@ -493,7 +493,7 @@ impl ScriptClient {
         seed: u64,
     ) -> Result<(), RequestError> {
         set_time(&mut context.connection, target.driver, START_TIME)?;
-        let mut statements = ScriptStatements::new(target.driver, script);
+        let mut statements = ScriptStatements::new(target, script);
         let host = &mut ScriptHost { context, statements: &mut statements, send: None };
         let seed = Seed::of(&[seed, position.into(), INIT]);
         Ok(init(&script.source, &target.setup(script, 0, clients, seed, 0), host)?)

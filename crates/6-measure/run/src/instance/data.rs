@@ -236,6 +236,9 @@ pub(crate) fn planned_space(experiment: &Experiment, run: &Path) -> Vec<(PathBuf
     space_needed(experiment, run, Some(&servers))
 }
 
+/// The space for results and logs, in the run directory.
+const RESULTS: Bytes = Bytes::from_mib(16);
+
 /// The directories of a run's data, and the disk space that is needed there. `servers` is the directory
 /// for private servers.
 fn space_needed(
@@ -244,13 +247,14 @@ fn space_needed(
     servers: Option<&Path>,
 ) -> Vec<(PathBuf, Bytes)> {
     let space = DiskSpace::of(experiment);
+    let in_run = space.embedded + RESULTS;
     let Some(servers) = servers.filter(|_| space.servers > Bytes::default()) else {
-        return vec![(run.to_owned(), space.embedded)];
+        return vec![(run.to_owned(), in_run)];
     };
     if device(run).is_some() && device(run) == device(servers) {
-        return vec![(servers.to_owned(), space.embedded + space.servers)];
+        return vec![(servers.to_owned(), in_run + space.servers)];
     }
-    vec![(run.to_owned(), space.embedded), (servers.to_owned(), space.servers)]
+    vec![(run.to_owned(), in_run), (servers.to_owned(), space.servers)]
 }
 
 /// The file system of a path, or of its nearest directory that exists.

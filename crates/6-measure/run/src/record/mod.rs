@@ -5,7 +5,9 @@ pub(crate) mod settings;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dbdyno_results::{FailureKind, FailureRecord, OptimizationRecord, ResultsError, RunWriter};
+use dbdyno_results::{
+    FailureKind, FailureRecord, OptimizationRecord, ResultsError, Role, RunWriter,
+};
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::schedule::BASELINE;
 
@@ -21,6 +23,9 @@ pub(crate) struct Recorder<'a> {
     failures: usize,
     /// Number of times that all instances were restarted in this session.
     restarts: u32,
+    /// Number of candidates that are compared with the baseline, and the names of those that failed.
+    compared: usize,
+    failed: Vec<String>,
 }
 
 /// The stage or microbenchmark in which something failed.
@@ -52,8 +57,14 @@ impl Phase {
 }
 
 impl<'a> Recorder<'a> {
-    pub const fn new(results: RunWriter, progress: Progress<'a>, cancel: &'a AtomicBool) -> Self {
-        Self { results, progress, cancel, failures: 0, restarts: 0 }
+    /// `compared` is the number of candidates without the baseline.
+    pub const fn new(
+        results: RunWriter,
+        progress: Progress<'a>,
+        cancel: &'a AtomicBool,
+        compared: usize,
+    ) -> Self {
+        Self { results, progress, cancel, failures: 0, restarts: 0, compared, failed: Vec::new() }
     }
 
     /// Whether the user asked to stop.
@@ -128,7 +139,8 @@ impl<'a> Recorder<'a> {
         self.results.add_failure(&phase.failure(FailureKind::Undetermined, number, reason))
     }
 
-    /// Stops an instance that failed; stores and reports the failure.
+    /// Stops an instance that failed; stores and reports the failure. Without the baseline, or without any other
+    /// candidate, the session ends.
     pub fn instance_failed(
         &mut self,
         instance: &mut Instance,
@@ -146,6 +158,12 @@ impl<'a> Recorder<'a> {
         self.fail(candidate, &failure)?;
         if number == BASELINE {
             return Err(RunError::baseline(candidate, &failure.at, &failure.reason));
+        }
+        if instance.candidate.role == Role::Candidate && !self.failed.contains(candidate) {
+            self.failed.push(candidate.clone());
+            if self.failed.len() == self.compared {
+                return Err(RunError::none_left(&self.failed, &failure.at, &error.brief()));
+            }
         }
         Ok(())
     }
@@ -180,7 +198,7 @@ impl<'a> Recorder<'a> {
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_results::{CandidateRecord, InForceRecord, NewRun, Role, SessionRecord};
+    use dbdyno_results::{CandidateRecord, InForceRecord, NewRun, SessionRecord};
 
     use super::*;
 
@@ -225,7 +243,7 @@ mod tests {
         results.start_session(&session()).unwrap();
         results.add_candidates(&[candidate("base"), candidate("a")]).unwrap();
         let cancel = AtomicBool::new(false);
-        let mut recorder = Recorder::new(results, &|_| {}, &cancel);
+        let mut recorder = Recorder::new(results, &|_| {}, &cancel, 1);
         let phase = Phase { at: "insert (warm-up)".to_owned(), microbenchmark: None };
         for begins_to_differ in [true, false] {
             let error = WorkerError::failed("running a slice", "the server is gone");

@@ -58,7 +58,10 @@ pub fn start_run(
     let mut experiment = experiment.clone();
     script_data::assign(&mut experiment, &options.cancel, options.progress)?;
     let experiment = &experiment;
-    let results = RunWriter::create(directory, &start::new_run(experiment, experiment_text))?;
+    let new_run = start::new_run(experiment, experiment_text);
+    let mut results = RunWriter::create(directory, &new_run)?;
+    // Until the first is created.
+    results.set_may_have_schemas(false)?;
     register(&results);
     tracing::info!(directory = %directory.display(), "started a run");
     let done = Session::start(experiment, options, results).and_then(Session::run);

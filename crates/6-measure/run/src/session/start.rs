@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use dbdyno_machine::{HostFacts, Needs, Severity, check, clock};
+use std::path::Path;
+
+use dbdyno_machine::facts::DiskFacts;
+use dbdyno_machine::{HostFacts, Needs, Severity, check, check_disk, clock};
 use dbdyno_results::{MicrobenchmarkRecord, NewRun, RunWriter, SessionRecord, Warning};
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_units::{Bytes, Nanos};
@@ -10,12 +13,14 @@ use dbdyno_workloads::definition::{Microbenchmark, Throughput};
 
 use crate::error::RunError;
 use crate::instance::cpus::{WaitChoice, divide_cpus, idle_prevention_cpus};
+use crate::instance::data::planned_space;
 use crate::plan::RunPlan;
 use crate::plan::cases::{MicrobenchmarkCase, cases};
 use crate::record::{Recorder, settings};
 use crate::session::insert_benchmark::plan_record;
 use crate::session::progress::RunEvent;
 use crate::session::resume::RunState;
+use crate::session::stored_run::StoredData;
 use crate::session::{Options, Session, Starts};
 
 /// How long the load of the machine is observed before a run.
@@ -29,14 +34,14 @@ impl<'a> Session<'a> {
         results: RunWriter,
     ) -> Result<Self, RunError> {
         let started = clock::monotonic();
-        let mut recorder = Recorder::new(results, options.progress, &options.cancel);
+        let mut recorder = Recorder::new(results, options.progress, &options.cancel, experiment.candidates.len() - 1);
         recorder.stage("checking the machine");
         let cpus = divide_cpus(experiment)?;
         let facts = HostFacts::gather_over(recorder.results.directory().path(), LOAD_OBSERVATION);
         let wait = WaitChoice::of(experiment, &cpus)?;
         let client_wait = wait.as_ref().map(|choice| choice.wait);
         let idle_prevention = idle_prevention_cpus(experiment, &cpus, client_wait);
-        let warnings = warnings(experiment, &facts);
+        let warnings = warnings(experiment, &facts, recorder.results.directory().path());
         recorder.report(RunEvent::Warnings(&warnings));
         // If others use all CPUs, the kernel gives them about half of the time.
         let busy = facts.activity.map(|activity| activity.busy_by_others.as_fraction());
@@ -89,8 +94,8 @@ fn has_servers(experiment: &Experiment) -> bool {
     experiment.candidates.iter().any(|candidate| !candidate.system.is_embedded())
 }
 
-/// Conditions on this machine that may distort the results.
-fn warnings(experiment: &Experiment, facts: &HostFacts) -> Vec<Warning> {
+/// Conditions on this machine that may distort the results of the run in this directory, or end it.
+fn warnings(experiment: &Experiment, facts: &HostFacts, run: &Path) -> Vec<Warning> {
     let plan = RunPlan::of(experiment);
     let clients = experiment.workload.most_clients();
     let has_servers = has_servers(experiment);
@@ -103,11 +108,19 @@ fn warnings(experiment: &Experiment, facts: &HostFacts) -> Vec<Warning> {
     };
     let needs = Needs {
         memory: Some(Bytes::from_bytes(plan.tables_size.as_bytes() * u64::from(caches + 1))),
-        disk: Some(plan.data_size),
+        // Data may be on another disk than the run directory.
+        disk: None,
         // Clients of a server share the CPUs of dbdyno.
         cpus: Some(if has_servers { 2 } else { clients as usize + 1 }),
     };
-    check(facts, &needs)
+    let mut findings = check(facts, &needs);
+    if StoredData::of(run).places.is_empty() {
+        let spaces = planned_space(experiment, run).into_iter();
+        findings.extend(
+            spaces.map(|(path, needed)| check_disk(DiskFacts::of(&path).as_ref(), Some(needed))),
+        );
+    }
+    findings
         .into_iter()
         .filter(|finding| finding.severity == Severity::Warning)
         .map(|finding| Warning { what: finding.what, advice: finding.advice.unwrap_or_default() })

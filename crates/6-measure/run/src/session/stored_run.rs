@@ -272,9 +272,11 @@ pub fn clean_run(
     trust: bool,
 ) -> Result<Cleaned, RunError> {
     let (mut results, experiment) = open_stored_run(directory, trust)?;
-    let cleaned = remove_data(&mut results, &experiment, worker, true)?;
-    // An agent removes what killed ones have left on its host.
-    drop(Hosts::connect(&experiment, worker, None)?);
+    let mut cleaned = remove_data(&mut results, &experiment, worker, true)?;
+    // An agent removes what killed ones have left on its host; one that cannot be reached now does when it starts again.
+    if let Err(error) = Hosts::connect(&experiment, worker, None) {
+        cleaned.left_alone.push(format!("what killed agents left: {error}"));
+    }
     Ok(cleaned)
 }
 
@@ -287,7 +289,7 @@ pub(crate) fn remove_data(
 ) -> Result<Cleaned, RunError> {
     let (run, directory) = (results.identity().clone(), results.directory().clone());
     let mut cleaned = Cleaned::default();
-    if with_schemas {
+    if with_schemas && results.reader()?.may_have_schemas()? {
         // Nothing is measured: the machine may have other CPUs now.
         let cpus = chosen_cpus(experiment);
         let context = RunContext::new(experiment, Some(run), directory, worker, cpus);
