@@ -204,11 +204,13 @@ impl SettingsList {
     }
 }
 
-/// The character set; a collation belongs to one and starts with its name.
-fn characters(plan: &ServerPlan) -> String {
-    let of_collation = plan.setting("collation_server").and_then(|name| name.split('_').next());
-    let of_server = plan.setting("character_set_server").or(of_collation);
-    of_server.unwrap_or("the server's default").to_owned()
+/// The character set; `None` if it is the server's default.
+fn characters(plan: &ServerPlan) -> Option<&str> {
+    plan.setting("character_set_server").or_else(|| {
+        // A collation starts with the name of its character set, except those of Unicode in MariaDB.
+        let of_collation = plan.setting("collation_server")?.split('_').next()?;
+        Some(if of_collation.starts_with("uca") { "utf8mb4" } else { of_collation })
+    })
 }
 
 /// See [`ProgramFacts::properties`].
@@ -228,7 +230,7 @@ fn properties(plan: &ServerPlan) -> Vec<Property> {
     };
     vec![
         durability_of(&[(at_commit, plan.setting_or(at_commit, "1"), ["2", "1"])]),
-        (CHARACTERS, characters(plan)),
+        (CHARACTERS, characters(plan).unwrap_or("the server's default").to_owned()),
         (CHECKSUMS, checksums),
         (TORN_PAGES, torn_pages),
         (ISOLATION, plan.setting_or("transaction_isolation", "REPEATABLE-READ")),
@@ -379,6 +381,10 @@ fn config(
         let mut line = |name: &str, value: &str| lines.push(format!("{name} = {}", quote(value)));
         let loose = if OPTIONAL_SETTINGS.contains(&name.as_str()) { "loose_" } else { "" };
         line(&format!("{loose}{name}"), value);
+    }
+    if let (None, Some(charset)) = (plan.setting("character_set_server"), characters(plan)) {
+        // Without it the server refuses a collation of another character set than its default.
+        line("character_set_server", charset);
     }
     lines.push(String::new());
     lines.join("\n")
