@@ -289,16 +289,11 @@ const fn dialect_of(system: ServerSystem) -> Dialect {
 }
 
 /// Reports the first command of a client program in each script.
-fn check_client_commands(
-    root: &Table<'_>,
-    span: Span,
-    scripts: &[SetupScript],
-    dialect: Dialect,
-) {
+fn check_client_commands(root: &Table<'_>, span: Span, scripts: &[SetupScript], dialect: Dialect) {
     for SetupScript { origin, text } in scripts {
-        let found = split_script(text, dialect).into_iter().find_map(|statement| {
-            Some((statement.line, client_command(statement.sql, dialect)?))
-        });
+        let found = split_script(text, dialect)
+            .into_iter()
+            .find_map(|statement| Some((statement.line, client_command(statement.sql, dialect)?)));
         if let Some((line, (what, help))) = found {
             root.problem(span, format!("{origin}, line {line}: {what}"), help);
         }

@@ -105,7 +105,8 @@ pub(crate) fn words(sql: &str, dialect: Dialect) -> Vec<Word<'_>> {
             Token::Word(word) => found.push(Word::Plain(word)),
             Token::Other(text) if text.starts_with("/*") => {
                 let inside = text.strip_prefix("/*M!").or(text.strip_prefix("/*!"));
-                let inside = inside.unwrap_or_default().trim_start_matches(|c: char| c.is_ascii_digit());
+                let inside =
+                    inside.unwrap_or_default().trim_start_matches(|c: char| c.is_ascii_digit());
                 found.extend(words(inside.strip_suffix("*/").unwrap_or(inside), dialect));
             }
             Token::Other(text) => {
@@ -327,9 +328,8 @@ pub fn client_command(sql: &str, dialect: Dialect) -> Option<(String, &'static s
     let words = words(sql, dialect);
     let first = sql.split_whitespace().next().unwrap_or_default();
     let is = |keyword: &str| first.eq_ignore_ascii_case(keyword);
-    let reads_input = || {
-        words.windows(2).any(|pair| pair[0].is("FROM") && pair[1].is("STDIN")) && is("COPY")
-    };
+    let reads_input =
+        || words.windows(2).any(|pair| pair[0].is("FROM") && pair[1].is("STDIN")) && is("COPY");
     match dialect {
         Dialect::PostgreSql if first.starts_with('\\') => Some((
             format!("`{first}` is a command of psql, not SQL"),
@@ -343,10 +343,9 @@ pub fn client_command(sql: &str, dialect: Dialect) -> Option<(String, &'static s
             format!("`{first}` is a command of the mysql client, not SQL"),
             "remove it; dbdyno finds the end of statements with a body itself",
         )),
-        Dialect::Sqlite if first.starts_with('.') => Some((
-            format!("`{first}` is a command of the sqlite3 program, not SQL"),
-            "remove it",
-        )),
+        Dialect::Sqlite if first.starts_with('.') => {
+            Some((format!("`{first}` is a command of the sqlite3 program, not SQL"), "remove it"))
+        }
         Dialect::Sqlite | Dialect::MySql | Dialect::PostgreSql => None,
     }
 }

@@ -351,6 +351,7 @@ function thread_done() meet('end') end";
             storage_engine: None,
             access: vec![Arc::default()],
             connections: count,
+            own: Arc::default(),
         });
         let tables = Tables { count: 1, rows: 1 };
         let setup = ClientSetup {

@@ -73,7 +73,9 @@ pub(crate) fn check_allowed(sql: &str, dialect: Dialect, own: &[&str]) -> Result
         None => Ok(()),
         Some(what) => Err(Error {
             doing: "checking a statement".to_owned(),
-            message: format!("{what} is not possible on an existing server, and was not sent; {ALLOWED}"),
+            message: format!(
+                "{what} is not possible on an existing server, and was not sent; {ALLOWED}"
+            ),
             code: None,
             kind: ErrorKind::Statement,
         }),

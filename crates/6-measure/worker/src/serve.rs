@@ -147,13 +147,8 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             Ok(reported) => reported,
             Err(error) => return send(responses, &failed(error)),
         };
-        let opened = Opened {
-            version,
-            in_force,
-            options: engine.options(),
-            ticks: ticks.into(),
-            counting,
-        };
+        let opened =
+            Opened { version, in_force, options: engine.options(), ticks: ticks.into(), counting };
         send(responses, &Response::Opened(opened))?;
         let insert = open.insert.as_ref().map(|plan| {
             let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });

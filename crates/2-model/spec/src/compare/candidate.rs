@@ -517,9 +517,17 @@ fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
+/// The system as a part of a name. Whether MariaDB answers at a URL of MySQL is not known yet.
+fn label(candidate: &Candidate<'_>) -> &'static str {
+    match (&candidate.own, candidate.system) {
+        (None, Program::Server(ServerSystem::MySql)) => "server",
+        (_, system) => system.name(),
+    }
+}
+
 /// The system or what stands for it: a storage engine, a variant, the host of a URL.
 fn short_base(candidate: &Candidate<'_>) -> String {
-    let system = candidate.system.name();
+    let system = label(candidate);
     let base = match &candidate.own {
         None => host(candidate.word.text).unwrap_or(system).to_owned(),
         Some(_) => {
@@ -537,7 +545,7 @@ fn short_base(candidate: &Candidate<'_>) -> String {
 
 /// The same with the system.
 fn full_base(candidate: &Candidate<'_>) -> String {
-    let system = candidate.system.name();
+    let system = label(candidate);
     let parts = match &candidate.own {
         None => {
             let of_url = [host(candidate.word.text), port(candidate.word.text), None];
@@ -641,12 +649,13 @@ mod tests {
                 &["mariadb", "mariadb.doublewrite-OFF", "mariadb.strict"],
             ),
             (&["mysql://bench@db1/", "mysql://bench@db2:3307/?tls=off"], &["db1", "db2"]),
-            (&["mysql://a@h:1/", "mysql://a@h:2/"], &["mysql-h-1", "mysql-h-2"]),
+            (&["mysql://a@h:1/", "mysql://a@h:2/"], &["server-h-1", "server-h-2"]),
+            (&["mariadb://a@h:1/", "mysql://a@h:2/"], &["mariadb-h-1", "server-h-2"]),
             (
                 &["postgres://a@[::1]/", "postgres://a@/?host=/run"],
                 &["postgresql__1", "postgresql"],
             ),
-            (&["mysql://a@control/"], &["mysql-control"]),
+            (&["mysql://a@control/"], &["server-control"]),
             (&["mariadb", "mariadb", "mariadb"], &["mariadb", "mariadb-2", "mariadb-3"]),
             (
                 &["mariadb", "mariadb:name=mariadb-2", "mariadb"],

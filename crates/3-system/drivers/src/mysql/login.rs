@@ -580,7 +580,10 @@ mod tests {
             server.socket.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n").unwrap();
         });
         let words = fake.refused();
-        assert!(words.contains("not from a MySQL") && words.contains("`SSH-2.0-OpenSSH"), "{words}");
+        assert!(
+            words.contains("not from a MySQL") && words.contains("`SSH-2.0-OpenSSH"),
+            "{words}"
+        );
     }
 
     #[test]

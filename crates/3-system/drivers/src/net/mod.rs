@@ -61,7 +61,8 @@ pub(crate) fn describe_server(answer: &[u8]) -> String {
         [b'E', 0, 0, _, _, b'S', ..] => "a PostgreSQL server".to_owned(),
         [0x15, 3, ..] => "a server that expects TLS".to_owned(),
         _ => {
-            let line = answer.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+            let line =
+                answer.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
             let excerpt = &line[..line.len().min(40)];
             format!("a server whose answer starts with `{}`", excerpt.escape_ascii())
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_types::server::{Address, Target};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::net::{sockopt, socket_with};
+use rustix::net::{socket_with, sockopt};
 use rustls::ClientConnection;
 
 use super::{Transport, tls};
@@ -103,7 +103,8 @@ impl Stream {
         let (tls, transport) = tls::client(target)?;
         let mut tls = Box::new(tls);
         // Here, so that its errors are not reported as login errors.
-        complete_handshake(&mut tls, &mut self.raw(true)).map_err(|error| tls::handshake_failed(target, &error))?;
+        complete_handshake(&mut tls, &mut self.raw(true))
+            .map_err(|error| tls::handshake_failed(target, &error))?;
         self.tls = Some(tls);
         // A Unix socket remains one.
         if self.transport == Transport::PlainTcp {
@@ -264,7 +265,11 @@ fn none_if_empty(received: io::Result<usize>, wait: bool) -> io::Result<Option<u
     match received {
         Ok(count) => Ok(Some(count)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            if wait { Err(timed_out()) } else { Ok(None) }
+            if wait {
+                Err(timed_out())
+            } else {
+                Ok(None)
+            }
         }
         Err(error) => Err(error),
     }
@@ -505,11 +510,14 @@ mod tests {
         let (mut stream, mut server, _) = connected();
         stream.deadline = Some(Instant::now() + Duration::from_millis(50));
         // A byte now and then does not move it.
-        let sender = std::thread::spawn(move || while server.write_all(b"x").is_ok() {
-            std::thread::sleep(Duration::from_millis(5));
+        let sender = std::thread::spawn(move || {
+            while server.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         });
         let mut buffer = ReadBuffer::new();
-        let error = std::iter::repeat_with(|| buffer.fill(&mut stream)).find_map(Result::err).unwrap();
+        let error =
+            std::iter::repeat_with(|| buffer.fill(&mut stream)).find_map(Result::err).unwrap();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(stream);
         sender.join().unwrap();
@@ -521,7 +529,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let listener =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .unwrap();
         rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         rustix::net::listen(&listener, 0).unwrap();
         let _waiting = UnixStream::connect(&path).unwrap();

@@ -203,14 +203,18 @@ fn refused(target: &Target, message: String) -> Error {
 /// Whether the start of the first answer is that of a message: its tag, and its length, which is that of no greeting of
 /// MySQL.
 fn is_postgres(answer: &[u8]) -> bool {
-    let length = answer.get(1..5).and_then(|length| Some(u32::from_be_bytes(length.try_into().ok()?)));
+    let length =
+        answer.get(1..5).and_then(|length| Some(u32::from_be_bytes(length.try_into().ok()?)));
     matches!(answer.first(), Some(b'R' | b'E' | b'N' | b'v' | b'S' | b'K' | b'Z'))
         && length.is_none_or(|length| length < 1 << 16 && length != 10)
 }
 
 fn not_postgres(target: &Target, answer: &[u8]) -> Error {
     let server = describe_server(answer);
-    refused(target, format!("not a PostgreSQL server listens there, but {server}; check the address"))
+    refused(
+        target,
+        format!("not a PostgreSQL server listens there, but {server}; check the address"),
+    )
 }
 
 fn doing(target: &Target) -> String {

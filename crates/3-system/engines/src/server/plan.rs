@@ -492,7 +492,9 @@ mod tests {
             assert!(plan(None, &[]).unwrap().setting(left).is_some(), "{left}");
             assert!(with_own.settings().iter().any(|(_, value)| value == own.1), "{own:?}");
         }
-        let characters = |own| plan(None, &[own]).unwrap().properties().into_iter().find(|it| it.0 == CHARACTERS);
+        let characters = |own| {
+            plan(None, &[own]).unwrap().properties().into_iter().find(|it| it.0 == CHARACTERS)
+        };
         assert_eq!(characters(("collation_server", "utf8mb4_bin")).unwrap().1, "utf8mb4");
     }
 

@@ -34,7 +34,12 @@ impl<'a> Session<'a> {
         results: RunWriter,
     ) -> Result<Self, RunError> {
         let started = clock::monotonic();
-        let mut recorder = Recorder::new(results, options.progress, &options.cancel, experiment.candidates.len() - 1);
+        let mut recorder = Recorder::new(
+            results,
+            options.progress,
+            &options.cancel,
+            experiment.candidates.len() - 1,
+        );
         recorder.stage("checking the machine");
         let cpus = divide_cpus(experiment)?;
         let facts = HostFacts::gather_over(recorder.results.directory().path(), LOAD_OBSERVATION);

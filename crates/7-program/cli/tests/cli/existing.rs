@@ -222,8 +222,6 @@ fn unsupported_actions_on_existing_mariadb_are_reported() {
     check(&file, PASSWORD).assert_code(1).assert_prints("but process").assert_prints(&process);
     let refused = call_with(run, &[("DBDYNO_PASSWORD", PASSWORD)]);
     refused.assert_code(1).assert_prints("but process").assert_prints("remove `pid`");
-    let file = test.file(&experiment(&[("prepared", &mysql(&theirs.socket()))]));
-    let run = [Path::new("run"), &file, Path::new("--out"), &out];
 
     // Scripts change nothing of others, in no stage.
     let root = mysql(&theirs.socket()).replace("bench@", "root@");
@@ -282,7 +280,8 @@ fn server_of_another_kind_is_named() {
     });
     let test = TestDir::new();
     for (system, scheme) in [("mariadb", "mysql"), ("postgresql", "postgres")] {
-        let url = format!("system = \"{system}\"\nurl = \"{scheme}://a@127.0.0.1:{port}/?tls=off\"");
+        let url =
+            format!("system = \"{system}\"\nurl = \"{scheme}://a@127.0.0.1:{port}/?tls=off\"");
         let file = test.file(&experiment(&[("theirs", &url)]));
         let finished = call([Path::new("run"), &file, Path::new("--out"), &test.out()]);
         finished.assert_code(1).assert_prints("SSH-2.0-OpenSSH").assert_prints("check the address");

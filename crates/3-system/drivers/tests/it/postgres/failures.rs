@@ -304,7 +304,10 @@ fn old_server_is_refused_with_its_version() {
 #[test]
 fn other_protocols_are_detected() {
     for (greeting, server) in [
-        (&b"J\0\0\0\x0a5.5.5-10.11.19-MariaDB"[..], "MySQL or MariaDB server, version 5.5.5-10.11.19-M"),
+        (
+            &b"J\0\0\0\x0a5.5.5-10.11.19-MariaDB"[..],
+            "MySQL or MariaDB server, version 5.5.5-10.11.19-M",
+        ),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "`HTTP/1.1 400 Bad Request`"),
     ] {
         let error = error(Tls::Off, &[greeting]);

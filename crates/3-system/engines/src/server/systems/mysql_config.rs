@@ -114,10 +114,7 @@ const WITHOUT_VALUE: [&str; 4] = ["core_file", "log_bin", "log_slow_query", "ski
 /// for both engines, limits that suffice for the clients, and no unexpected background work.
 ///
 /// `most_prepared` is the largest value of `max_prepared_stmt_count`.
-pub(crate) fn settings(
-    request: &SettingsRequest<'_>,
-    most_prepared: u64,
-) -> Vec<(String, String)> {
+pub(crate) fn settings(request: &SettingsRequest<'_>, most_prepared: u64) -> Vec<(String, String)> {
     let DataShape { tables, clients, .. } = request.shape;
     let connections = clients + SPARE_CONNECTIONS;
     let data = request.shape.data_bytes(ROW_BYTES);
@@ -373,6 +370,10 @@ fn config(
     for (name, value) in fixed {
         line(name, value);
     }
+    if let (None, Some(charset)) = (plan.setting("character_set_server"), characters(plan)) {
+        // Without it the server refuses a collation of another character set than its default.
+        line("character_set_server", charset);
+    }
     for (name, value) in plan.settings() {
         if WITHOUT_VALUE.contains(&name.as_str()) && value == "ON" {
             lines.push(name.clone());
@@ -381,10 +382,6 @@ fn config(
         let mut line = |name: &str, value: &str| lines.push(format!("{name} = {}", quote(value)));
         let loose = if OPTIONAL_SETTINGS.contains(&name.as_str()) { "loose_" } else { "" };
         line(&format!("{loose}{name}"), value);
-    }
-    if let (None, Some(charset)) = (plan.setting("character_set_server"), characters(plan)) {
-        // Without it the server refuses a collation of another character set than its default.
-        line("character_set_server", charset);
     }
     lines.push(String::new());
     lines.join("\n")
