@@ -299,6 +299,7 @@ pub fn hot_modules(attachment: &Attachment, samples: &Samples) -> Result<HotModu
                 found.push(hot_module);
             }
             Err(LiveError::Exited { pid }) => return Err(LiveError::Exited { pid }),
+            Err(LiveError::Refused { reason, .. }) => left_alone.push((path, reason)),
             Err(error) => left_alone.push((path, error.to_string())),
         }
     }

@@ -16,6 +16,22 @@ use dbdyno_worker::protocol::RefusedStatement;
 
 pub use crate::training::sampling::SamplingError;
 
+/// Adds the lines of the systems' option files that have settings which the message names.
+pub(crate) fn add_places<'s>(message: &mut String, systems: impl Iterator<Item = &'s System>) {
+    let mut places = Vec::new();
+    for system in systems {
+        let System::Private(server) = system else { continue };
+        for place in server.options.iter().flat_map(|options| options.places_in(message)) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+    }
+    if !places.is_empty() {
+        message.push_str(&format!("\nset by option files: {}", places.join(", ")));
+    }
+}
+
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -76,20 +92,9 @@ impl RunError {
 
     /// The error with the lines of the option files that have the settings it names.
     pub(crate) fn with_places(mut self, experiment: &Experiment) -> Self {
-        let (Self::Candidate { message, .. } | Self::Other(message)) = &mut self else {
-            return self;
-        };
-        let mut places = Vec::new();
-        for candidate in &experiment.candidates {
-            let System::Private(server) = &candidate.system else { continue };
-            for place in server.options.iter().flat_map(|options| options.places_in(message)) {
-                if !places.contains(&place) {
-                    places.push(place);
-                }
-            }
-        }
-        if !places.is_empty() {
-            message.push_str(&format!("\nset by option files: {}", places.join(", ")));
+        if let Self::Candidate { message, .. } | Self::Other(message) = &mut self {
+            let systems = experiment.candidates.iter().map(|candidate| &candidate.system);
+            add_places(message, systems);
         }
         self
     }

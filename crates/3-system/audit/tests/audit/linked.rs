@@ -207,14 +207,14 @@ fn debug_file_of_another_build_is_not_used() {
         lab.run("objcopy", &format!("--only-keep-debug p {name}"));
     }
     program(&lab, "gcc", "-s -O3 -Wl,--build-id=none");
-    std::fs::copy(lab.path().join("right"), lab.path().join("p.debug")).unwrap();
+    fs::copy(lab.path().join("right"), lab.path().join("p.debug")).unwrap();
     lab.run("objcopy", "--add-gnu-debuglink=p.debug p");
     let level = || {
         let audit = audit(&lab.path().join("p"), &[]);
         (audit.binaries[0].records.debug, audit.objects[0].effective.optimization)
     };
     assert_eq!(level(), (true, Some(Optimization::O3)));
-    std::fs::copy(lab.path().join("stale"), lab.path().join("p.debug")).unwrap();
+    fs::copy(lab.path().join("stale"), lab.path().join("p.debug")).unwrap();
     assert_eq!(level(), (false, None));
 }
 
@@ -263,7 +263,7 @@ fn archive_member_that_is_also_an_object_counts_once() {
     lab.object("gcc", "-g -O3", "one.o");
     lab.object("gcc", "-g -O2 -fPIC", "two.o");
     lab.run("ar", "rcs libx.a one.o two.o");
-    std::fs::remove_file(lab.path().join("two.o")).unwrap();
+    fs::remove_file(lab.path().join("two.o")).unwrap();
     let audit = lab.audit(&[]);
     let names: Vec<String> = audit.objects.iter().map(|object| object.name()).collect();
     assert_eq!(names, ["libx.a(two.o)", "one.o"]);
@@ -313,7 +313,7 @@ fn no_objects_are_never_what_was_expected() {
 fn archive_member_with_the_name_and_size_of_another_object_is_kept() {
     let lab = Lab::new();
     lab.write("a.c", "int f(int x) { return x + 1; }\n");
-    let size = |object: &str| std::fs::metadata(lab.path().join(object)).unwrap().len();
+    let size = |object: &str| fs::metadata(lab.path().join(object)).unwrap().len();
     lab.object("gcc", "-g -O2", "one.o");
     lab.run("ar", "rcs libx.a one.o");
     let of_member = size("one.o");

@@ -103,7 +103,7 @@ fn error_names_the_sampled_files_that_cannot_be_optimized_with_reasons() {
     let text = planned.unwrap_err().to_string();
     let file = program.path.display();
     assert!(text.contains(&format!("; {file} is left alone: ")), "{text}");
-    assert!(text.contains("unwinder") && !text.contains("sample for longer"), "{text}");
+    assert!(text.contains("handles exceptions") && !text.contains("sample for longer"), "{text}");
     victim.end();
 }
 

@@ -11,7 +11,7 @@ use dbdyno_results::{
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::schedule::BASELINE;
 
-use crate::error::RunError;
+use crate::error::{RunError, add_places};
 use crate::instance::{Instance, LostSlice};
 use crate::session::progress::{Progress, RunEvent};
 
@@ -154,7 +154,9 @@ impl<'a> Recorder<'a> {
             return Err(lost.into());
         }
         let candidate = &instance.candidate.name;
-        let failure = phase.failure(FailureKind::Ended, number, error.to_string());
+        let mut reason = error.to_string();
+        add_places(&mut reason, std::iter::once(&instance.candidate.spec.system));
+        let failure = phase.failure(FailureKind::Ended, number, reason);
         self.fail(candidate, &failure)?;
         if number == BASELINE {
             return Err(RunError::baseline(candidate, &failure.at, &failure.reason));

@@ -209,18 +209,20 @@ fn check_estimates_the_data_size(candidate: (&str, &str)) {
 #[test]
 fn postgresql_runs_prepared_and_text_statements() {
     let test = TestDir::new();
-    let settings = "configuration = { jit = false, shared_buffers = \"320MB\" }";
-    let text = format!("system = \"postgresql\"\nstatements = \"text\"\n{settings}");
+    let options = "jit = off\nshared_buffers = 320MB # of memory\nport = 1\nlisten_addresses '*'\n";
+    std::fs::write(test.path().join("pg.conf"), options).unwrap();
+    let text = "system = \"postgresql\"\nstatements = \"text\"\noptions = \"pg.conf\"";
     let servers = Servers {
         microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=100\", \
                           \"write-only_range=10000\", \"range-notcovered-si_range=100\"",
-        candidates: &[POSTGRES, ("text", &text)],
+        candidates: &[POSTGRES, ("text", text)],
         wait: poll(),
         ..Servers::default()
     };
     let out = test.out();
     let finished = servers.run(&test, &[]);
-    finished.assert_code(0);
+    let left_out = "left out of pg.conf: port (line 3), listen_addresses (line 4): dbdyno sets it";
+    finished.assert_code(0).assert_prints(left_out);
     let report = std::fs::read_to_string(out.join("report.md")).unwrap();
     for warning in [
         "no difference in jit: it is off in the baseline",
@@ -549,8 +551,10 @@ fn too_many_connections_are_reported() {
 #[test]
 fn ignored_setting_is_refused_before_data_is_loaded() {
     let test = TestDir::new();
-    let ignored = "system = \"mariadb\"\n[candidate.configuration]\ninnodb_doublewrite = \"MAYBE\"\n\
-                   innodb_flush_log_at_trx_commit = 7\nloose_inodb_io_capacity = 300";
+    let options = "[mysqld]\ninnodb-doublewrite=MAYBE\ninnodb_flush_log_at_trx_commit = 7\n\
+                   loose-inodb-io-capacity = 300\nlog-bin\nskip-host-cache\n";
+    std::fs::write(test.path().join("my.cnf"), options).unwrap();
+    let ignored = "system = \"mariadb\"\noptions = \"my.cnf\"";
     let servers = Servers { candidates: &[("odd", ignored)], ..Servers::default() };
     let finished = servers.run(&test, &[]);
     finished
@@ -558,7 +562,8 @@ fn ignored_setting_is_refused_before_data_is_loaded() {
         .assert_prints("innodb_doublewrite: asked MAYBE → in force ON")
         .assert_prints("ignoring option '--innodb-doublewrite' due to invalid value 'MAYBE'")
         .assert_prints("innodb_flush_log_at_trx_commit: asked 7 → in force 3 (valid: 0 to 3)")
-        .assert_prints("did you mean `innodb_io_capacity`?");
+        .assert_prints("did you mean `innodb_io_capacity`?")
+        .assert_prints("innodb_doublewrite (my.cnf:2), innodb_flush_log_at_trx_commit (my.cnf:3)");
     assert_eq!(count(&test.out(), "SELECT COUNT(*) FROM slice"), 0);
 }
 
@@ -577,10 +582,12 @@ fn setting_with_the_value_of_dbdynos_defaults_is_nothing_to_compare() {
 #[test]
 fn rejected_setting_ends_the_run_with_the_server_log() {
     let test = TestDir::new();
-    let wrong = "system = \"mariadb\"\nconfiguration = { innodb_buffer_pool_siez = \"1G\" }";
+    let file = test.path().join("my.cnf");
+    std::fs::write(&file, "[server]\n\ninnodb-buffer-pool-siez = 1G\n").unwrap();
+    let wrong = "system = \"mariadb\"\noptions = \"my.cnf\"";
     let servers = Servers { candidates: &[INNODB, ("wrong", wrong)], ..Servers::default() };
     let finished = servers.run(&test, &[]);
-    finished.assert_code(1).assert_prints("innodb_buffer_pool_siez");
+    finished.assert_code(1).assert_prints("innodb_buffer_pool_siez (my.cnf:3)");
     // The baseline alone is not measured.
     finished.assert_prints("wrong, the only candidate besides the baseline, failed at starting");
     assert_eq!(count(&test.out(), "SELECT COUNT(*) FROM slice"), 0);
