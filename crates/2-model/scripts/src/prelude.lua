@@ -323,6 +323,7 @@ function statement:close()
       calls.close(context, self.id)
       self.id = -1
    end
+   return 0
 end
 
 function statement:next_result()
@@ -621,6 +622,7 @@ local C = {
    sb_rand_zipfian = rand.zipfian,
    sb_rand_pareto = rand.pareto,
    sb_rand_unique = rand.unique,
+   sb_rand_str = function(pattern, buffer) calls.text(context, pattern, buffer, #ffi.string(pattern)) end,
    SB_CNT_OTHER = 0, SB_CNT_READ = 1, SB_CNT_WRITE = 2, SB_CNT_TRX = 3, SB_CNT_ERROR = 4,
    SB_CNT_RECONNECT = 5, SB_CNT_MAX = 6,
    -- A client that sleeps lets others run.

@@ -507,7 +507,8 @@ fn statement_without_a_result_set_returns_what_is_true_and_equals_nil() {
            local result = con:query('UPDATE t SET a = 1')
            assert(result)
            assert(result == nil and tostring(result) ~= nil)
-           assert(con:prepare('UPDATE t SET a = 1'):execute())
+           local statement = con:prepare('UPDATE t SET a = 1')
+           assert(statement:execute()) assert(statement:close())
            if con:query_row('UPDATE') then error('a row') end
            if last then print(result.nrows) end
            last = true
@@ -517,7 +518,7 @@ fn statement_without_a_result_set_returns_what_is_true_and_equals_nil() {
     let mut client = start(&text, &mut host).unwrap();
     assert_eq!(client.event(&mut host).unwrap(), Progress::Event);
     let error = client.event(&mut host).unwrap_err().to_string();
-    assert!(error.starts_with("my.lua:8: the statement returned no result set"), "{error}");
+    assert!(error.starts_with("my.lua:9: the statement returned no result set"), "{error}");
 }
 
 #[test]
