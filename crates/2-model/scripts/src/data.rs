@@ -290,7 +290,7 @@ mod tests {
             ))
         };
         let index = "con:query('CREATE INDEX i ON a (i)')";
-        assert_eq!(reads(index), reads(&format!("{index} -- other text")));
+        assert_eq!(reads(index), reads(&format!("{index} --[[ other text ]]")));
         assert_ne!(reads(index), reads("con:query('CREATE INDEX j ON a (i)')"));
         let row = |name: &str| {
             key(&format!(

@@ -150,4 +150,49 @@ mod tests {
         let error = add(Some("own"), DataKey::Of(2)).unwrap_err();
         assert!(error.to_string().contains("different data in the schema `own`"), "{error}");
     }
+
+    #[test]
+    fn scripts_with_equal_data_share_that_of_the_first_that_makes_it() {
+        let script = |rows: &str| {
+            format!(
+                "sysbench.cmdline.options = {{ range = {{'Range', 1}} }}
+                 function prepare() {rows} end
+                 function event() end"
+            )
+        };
+        let makes = |table: &str| {
+            script(&format!(
+                "local con = sysbench.sql.driver():connect()
+                 local rs = con:query('SHOW VARIABLES')
+                 con:query('CREATE TABLE {table} (a INT)' .. (rs.nrows > 0 and ' COMMENT 1' or ''))"
+            ))
+        };
+        let files = |name: &str| match name {
+            "none.lua" => Ok(script("")),
+            "a.lua" | "again.lua" => Ok(makes("a")),
+            "b.lua" => Ok(makes("b")),
+            _ => Err("no such file".to_owned()),
+        };
+        let names = ["none", "a", "again", "b", "a"];
+        let mut text = "name = 'test'\nbaseline = 'a'\n[workload]\nmicrobenchmarks = ['own']\n\
+                        [[candidate]]\nname = 'a'\nsystem = 'mariadb'\n\
+                        [[candidate]]\nname = 'b'\nsystem = 'postgresql'\n"
+            .to_owned();
+        for (number, name) in (1..).zip(names) {
+            text.push_str(&format!(
+                "[[microbenchmark]]\nname = 'm{number}'\nscript = '{name}.lua'\noptions.range = {number}\n"
+            ));
+        }
+        let parsed = dbdyno_spec::parse_with_files("test.toml", &text, &files);
+        let mut experiment = parsed.unwrap_or_else(|problems| panic!("{problems}"));
+        let assigned = |experiment: &Experiment| -> Vec<(u32, bool)> {
+            experiment.workload.scripts().map(|one| (one.data, one.shares_data)).collect()
+        };
+        assign(&mut experiment, &AtomicBool::new(false), &|_| {}).unwrap();
+        let expected = [(0, true), (0, false), (0, true), (1, false), (0, true)];
+        assert_eq!(assigned(&experiment), expected);
+        assert_eq!(experiment.workload.private_schemas(), ["sbtest", "sbtest_data2"]);
+        let mut cancelled = experiment.clone();
+        assert!(assign(&mut cancelled, &AtomicBool::new(true), &|_| {}).is_err());
+    }
 }
