@@ -63,29 +63,36 @@ impl<'a> SameEffect<'a> {
         (!names.is_empty()).then_some(Self { candidate, names, is_all })
     }
 
-    /// A sentence per setting: `no difference in jit: it is off in the baseline a already, …`.
-    fn sentences(&self, baseline: Settings<'_>) -> Vec<String> {
-        let sentence = |name: &String| {
+    /// A warning per setting: `no difference in jit: it is off in the baseline a already, …`.
+    fn warnings(&self, baseline: Settings<'_>) -> Vec<Warning> {
+        let warning = |name: &String| {
             let (setter, other) = match self.candidate.own(name) {
                 Some(_) => (&self.candidate, &baseline),
                 None => (&baseline, &self.candidate),
             };
             let which = if self.candidate.own(name).is_some() { "the baseline " } else { "" };
             let asked = setter.own(name).unwrap_or_default();
-            let value = other.value(name).unwrap_or(asked);
-            format!(
+            // The same words before and after the start.
+            let value = other.plan.setting(name).or_else(|| other.value(name)).unwrap_or(asked);
+            let what = format!(
                 "no difference in {name}: it is {value} in {which}{} already, {}, and {} sets {asked}",
                 other.name(),
                 other.whose(name),
                 setter.name()
-            )
+            );
+            let by_dbdyno = other.own(name).is_none() && other.plan.setting(name).is_some();
+            Warning { what, advice: advice(by_dbdyno) }
         };
-        self.names.iter().map(sentence).collect()
+        self.names.iter().map(warning).collect()
     }
 }
 
-const ADVICE: &str = "set another value, or measure against the server's own defaults with `defaults = \"server\"` of a \
-                      candidate (compare: `SYSTEM:defaults=server`)";
+/// What to do about a setting without effect; `by_dbdyno` if the other server has it by dbdyno's defaults.
+fn advice(by_dbdyno: bool) -> String {
+    let defaults = ", or measure against the server's own defaults with `defaults = \"server\"` of a candidate \
+                    (compare: `SYSTEM:defaults=server`)";
+    format!("set another value{}", if by_dbdyno { defaults } else { "" })
+}
 
 /// Warnings about settings without effect; an error if there is nothing else to compare.
 fn same_effects(servers: &[Settings<'_>]) -> Result<Vec<Warning>, RunError> {
@@ -96,13 +103,13 @@ fn same_effects(servers: &[Settings<'_>]) -> Result<Vec<Warning>, RunError> {
     let candidates: Vec<_> = servers.iter().filter(is(Role::Candidate)).collect();
     let same: Vec<SameEffect<'_>> =
         candidates.iter().filter_map(|one| SameEffect::of(**one, baseline)).collect();
-    let sentences: Vec<String> = same.iter().flat_map(|one| one.sentences(baseline)).collect();
+    let warnings: Vec<Warning> = same.iter().flat_map(|one| one.warnings(baseline)).collect();
     if !candidates.is_empty() && same.iter().filter(|one| one.is_all).count() == candidates.len() {
-        let all = sentences.join("\n");
-        return Err(RunError::Other(format!("nothing to compare: {all}\n{ADVICE}")));
+        let all = warnings.iter().map(|one| format!("{}; {}", one.what, one.advice));
+        let all: Vec<String> = all.collect();
+        return Err(RunError::Other(format!("nothing to compare: {}", all.join("\n"))));
     }
-    let advice = ADVICE.to_owned();
-    Ok(sentences.into_iter().map(|what| Warning { what, advice: advice.clone() }).collect())
+    Ok(warnings)
 }
 
 /// The same before anything is compiled or loaded, from what servers will be asked for. A run with other systems has
