@@ -35,15 +35,16 @@ fn broken_rule_has_an_exit_code_of_its_own() {
     );
 
     // Another rule for the same run.
-    let rules = ["--fail-if", "slower 99% of slow", "--fail-if", "slower 99% in range-1"];
+    let rules =
+        ["--fail-if", "more-cpu 99% of equal", "--fail-if", "more-cpu 99% in range-1 of equal"];
     let judge = |more: &[&str]| {
         let mut args = vec!["report", out.to_str().unwrap()];
         args.extend(more);
         call(args)
     };
-    judge(&rules).assert_code(0).assert_prints("slower 99% of slow: kept by 1 of 1");
+    judge(&rules).assert_code(0).assert_prints("more-cpu 99% of equal: kept by 1 of 1");
     let strict = [&rules[..], &["--strict"]].concat();
-    judge(&strict).assert_code(0).assert_prints("slower 99% of slow: kept by 1 of 1");
+    judge(&strict).assert_code(0).assert_prints("more-cpu 99% of equal: kept by 1 of 1");
     judge(&["--strict"]).assert_code(2).assert_prints("--fail-if <RULE>");
     // An invalid rule is reported before the report, and alone.
     let invalid = judge(&["--fail-if", "slower 9% of slwo"]);
