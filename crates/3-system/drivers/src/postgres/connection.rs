@@ -284,18 +284,25 @@ impl Connection for PostgresConnection {
 
     fn take_rows(&mut self) -> Vec<TextRow> {
         let kept = std::mem::take(&mut self.kept);
-        let mut rows = Vec::new();
+        let (mut rows, mut is_described) = (Vec::new(), false);
         let mut rest = &kept[..];
         // The reply was valid.
         while let Ok(Some((message, behind))) = Message::first(rest) {
-            if message.tag == b'T' {
-                // Only those of the last result are returned.
-                rows.clear();
-            } else if message.tag == b'D' {
-                let mut fields = Fields(message.body);
-                let count = fields.count().unwrap_or(0);
-                let values = (0..count).map(|_| Ok(fields.value()?.map(<[u8]>::to_vec)));
-                rows.push(values.collect::<Result<_, Malformed>>().unwrap_or_default());
+            // Only the rows of the last result are returned.
+            match message.tag {
+                b'T' => {
+                    rows.clear();
+                    is_described = true;
+                }
+                b'C' if is_described => is_described = false,
+                b'C' => rows.clear(),
+                b'D' => {
+                    let mut fields = Fields(message.body);
+                    let count = fields.count().unwrap_or(0);
+                    let values = (0..count).map(|_| Ok(fields.value()?.map(<[u8]>::to_vec)));
+                    rows.push(values.collect::<Result<_, Malformed>>().unwrap_or_default());
+                }
+                _ => {}
             }
             rest = behind;
         }
