@@ -15,7 +15,7 @@ use crate::model::{
     MicrobenchmarkRows, Percentile, Report, Role, Verdict,
 };
 
-const COSTS_KEY: &str = "per operation: TPS is the number of a script's events per second; cpu/q is the CPU time of the system under \
+const COSTS_KEY: &str = "per operation: cpu/q is the CPU time of the system under \
      test per query in µs, with what a server does in the background between its slices; usr/q and \
      sys/q that of its slices in user mode and in the kernel; cs/q and pf/q its context \
      switches and page faults; rd/q and wr/q bytes from and to storage; client the load \
