@@ -48,12 +48,11 @@ pub fn option_effects(report: &Report) -> Vec<OptionEffect> {
                 if report.is_sweep() {
                     name = format!("{name} with {}", clients(microbenchmark.clients));
                 }
-                match metrics.into_iter().find_map(of) {
-                    Some(words) => effect.found.push((name, words)),
-                    None if within(report, row) > effect.within => {
-                        effect.within = within(report, row);
-                    }
-                    None => {}
+                let words: Vec<String> = metrics.into_iter().filter_map(of).collect();
+                if !words.is_empty() {
+                    effect.found.push((name, words.join(" and ")));
+                } else if within(report, row) > effect.within {
+                    effect.within = within(report, row);
                 }
             }
             effect

@@ -254,9 +254,10 @@ impl Found {
         let (counting, all) = (self.counting.len(), settings.len());
         let mut text = format!("\n{counting} of {all} settings count{unknown}\n");
         for (group, effect) in &self.counting {
+            let _ = writeln!(text, "  {}", names(group));
             for (microbenchmark, words) in &effect.found {
                 let line = format!("without it {words} on {microbenchmark}");
-                output::wrapped(&mut text, &format!("  {}: ", names(group)), &line);
+                output::wrapped(&mut text, "    ", &line);
             }
         }
         for is_noisy in [false, true] {
@@ -286,8 +287,8 @@ impl Found {
                 true => format!("no difference found (within {})", none.within_words()),
                 false => differences.join("; "),
             };
-            let lead = format!("  without all of them, as {baseline}: ");
-            output::wrapped(&mut text, &lead, &words);
+            let _ = writeln!(text, "  without all of them, as {baseline}");
+            output::wrapped(&mut text, "    ", &words);
             if self.counting.is_empty() && !none.found.is_empty() {
                 text.push_str(
                     "Together they count and none of them alone: one may do what another does, too.\n",
@@ -347,13 +348,15 @@ mod tests {
             found.text(&settings, "mariadb", Path::new("/results/x")),
             "
 1 of 5 settings count; of 2 this is not known
-  a=1: without it 45% less QPS (43% to 47%) on point
+  a=1
+    without it 45% less QPS (43% to 47%) on point
   no difference above 2.1% was found without one of
     b=1, c=1
   too noisy to tell, up to 95%, without one of
     d=1
   not judged, it failed without e=1
-  without all of them, as mariadb: no difference found (within 3%)
+  without all of them, as mariadb
+    no difference found (within 3%)
 Differences are relative to all settings. The runs are in /results/x; `dbdyno report` shows each.
 "
         );

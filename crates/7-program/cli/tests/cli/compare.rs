@@ -70,7 +70,7 @@ fn each_setting_is_left_out_and_the_same_command_continues() {
     let out = test.out().display().to_string();
     let cache = cache().display().to_string();
     let candidates = ["sqlite:o0", "sqlite:o0{page_size=512B,cache_size=1MiB}"];
-    let options = ["-m", "scan_range=100", "--rows", "1k", "--for", "3s", "--each-option"];
+    let options = ["-m", "scan_range=100", "--rows", "1k", "--for", "1s", "--each-option"];
     let words = ["compare"].into_iter().chain(candidates).chain(options);
     let words = words.chain(["--out", &out, "--cache", &cache]);
     let words: Vec<&str> = words.collect();
