@@ -193,7 +193,13 @@ fn server_runs_as_unprivileged_user_and_stops_cleanly() {
         };
         let same = |odd: &str| odd.replace('-', "_") == name;
         let odd = odd.iter().find(|(odd, ..)| same(odd));
-        assert_eq!(effect, odd.map_or(Some(Effect::AsAsked), |odd| odd.2), "{reported:?}");
+        match odd {
+            Some((.., expected)) => assert_eq!(effect, *expected, "{reported:?}"),
+            // Limits of the machine may lower one of dbdyno's own.
+            None => {
+                assert!(matches!(effect, Some(Effect::AsAsked | Effect::Adjusted)), "{reported:?}")
+            }
+        }
     }
     let warnings = server.warnings();
     assert!(warnings.iter().any(|line| line.contains("invalid value 'MAYBE'")), "{warnings:?}");
