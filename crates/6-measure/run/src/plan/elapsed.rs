@@ -318,8 +318,8 @@ mod tests {
         let text = estimate.to_string();
         assert!(text.starts_with("about ") && text.contains(" starts, "), "{text}");
 
-        let sqlite = "[[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\n\
-                      [[candidate]]\nname = \"b\"\nsystem = \"sqlite\"\n";
+        let sqlite = "[[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\nvariant = \"rel\"\n\
+                      [[candidate]]\nname = \"b\"\nsystem = \"sqlite\"\nvariant = \"rel\"\n";
         let estimate = of_run(&experiment(schedule, sqlite), Nanos::ZERO);
         assert!(estimate.starts.most < Nanos::from_secs(3), "{estimate}");
     }
