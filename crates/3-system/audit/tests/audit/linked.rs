@@ -192,7 +192,7 @@ fn build_audit_includes_linked_files_and_objects() {
     lab.run("gcc", "-g -O2 -c src/p.c -o src/p.o");
     lab.run("gcc", "src/p.o -o p");
     let linked = [lab.path().join("p")];
-    let found = dbdyno_audit::build(lab.path(), &linked, None, &expected(&[])).unwrap();
+    let found = build(lab.path(), &linked, None, &expected(&[])).unwrap();
     assert_eq!(found.objects.len(), 1);
     assert_eq!(found.objects[0].component, "src");
     assert_eq!(found.binaries.len(), 1);
@@ -238,7 +238,7 @@ fn every_linked_file_without_link_time_code_is_reported() {
         lab.run("gcc", &format!("-g -O2 -fno-lto -fno-use-linker-plugin -shared q.o -o {name}"));
         lab.path().join(name)
     });
-    let found = dbdyno_audit::build(lab.path(), &linked, None, &expected(&["lto=on"])).unwrap();
+    let found = build(lab.path(), &linked, None, &expected(&["lto=on"])).unwrap();
     let names: Vec<String> = violations(&found).into_iter().map(|(_, name)| name).collect();
     assert_eq!(names, ["a.so", "b.so"]);
 }
