@@ -298,10 +298,24 @@ pub(crate) fn raise_file_limit() {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use std::process::Child;
+    use std::process::{Child, Command};
+    use std::time::Duration;
+    use std::{fs, thread};
 
     /// Kills a process at the end of a test.
     pub(crate) struct KillOnDrop(pub(crate) Child);
+
+    impl KillOnDrop {
+        /// Starts a process that sleeps. `spawn` returns before the kernel has mapped the program.
+        pub(crate) fn sleep() -> Self {
+            let child = Self(Command::new("sleep").arg("60").spawn().unwrap());
+            let arguments = format!("/proc/{}/cmdline", child.0.id());
+            while !fs::read(&arguments).unwrap().starts_with(b"sleep\0") {
+                thread::sleep(Duration::from_millis(1));
+            }
+            child
+        }
+    }
 
     impl Drop for KillOnDrop {
         fn drop(&mut self) {
@@ -314,7 +328,6 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::process::Command;
 
     use super::*;
     use crate::process::testing::KillOnDrop;
@@ -335,15 +348,10 @@ mod tests {
 
     #[test]
     fn stopped_process_is_refused_and_running_one_is_not() {
-        let child = KillOnDrop(Command::new("sleep").arg("60").spawn().unwrap());
+        let child = KillOnDrop::sleep();
         let pid = child.0.id();
-        let opened = loop {
-            // Until the child has executed `sleep`.
-            match Process::open(pid, ProbeOptions::default()) {
-                Ok(process) if process.program().ends_with("sleep") => break process,
-                Ok(_) | Err(_) => thread::sleep(Duration::from_millis(5)),
-            }
-        };
+        let opened = Process::open(pid, ProbeOptions::default()).unwrap();
+        assert!(opened.program().ends_with("sleep"));
         assert_eq!(opened.pid(), pid);
         // SAFETY: takes numbers; the child is ours and has not been waited for.
         unsafe { libc::kill(pid.cast_signed(), libc::SIGSTOP) };

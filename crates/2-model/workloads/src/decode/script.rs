@@ -34,11 +34,11 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
         let declared = inspect(source, Driver::MySql, &Options::new());
         declared.map_err(|error| report(&table, path, &error)).ok()
     });
-    if let (Some(path), Some(declared)) = (path, &declared) {
-        if !declared.has_event {
-            let message = format!("{} has no function event()", path.value);
-            table.problem(path.span, message, "`event` is measured");
-        }
+    if let (Some(path), Some(declared)) = (path, &declared)
+        && !declared.has_event
+    {
+        let message = format!("{} has no function event()", path.value);
+        table.problem(path.span, message, "`event` is measured");
     }
     let section = table.table("options");
     let options = read_options(section, path.map_or("", |path| path.value), declared.as_ref());

@@ -118,7 +118,6 @@ pub(crate) fn restore_priorities(pid: u32, directory: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
 
     use super::*;
     use crate::process::testing::KillOnDrop;
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn raised_priority_is_restored_at_the_end_and_by_the_next_dbdyno() {
-        let child = KillOnDrop(Command::new("sleep").arg("60").spawn().unwrap());
+        let child = KillOnDrop::sleep();
         let tid = child.0.id().cast_signed();
         set_priority(tid, 7);
         let state = tempfile::tempdir().unwrap();
@@ -169,7 +168,7 @@ mod tests {
 
     #[test]
     fn no_priority_is_raised_without_a_record() {
-        let child = KillOnDrop(Command::new("sleep").arg("60").spawn().unwrap());
+        let child = KillOnDrop::sleep();
         let tid = child.0.id().cast_signed();
         let before = nice(tid);
         let work = |watchdog: &Watchdog| {
