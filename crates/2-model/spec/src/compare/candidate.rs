@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use dbdyno_document::{Problem, did_you_mean, nearest};
 use dbdyno_types::build::{Pgo, Variant};
-use dbdyno_types::server::ServerSystem;
+use dbdyno_types::server::{Protocol, ServerSystem};
 use dbdyno_types::{SUITES, suites};
 
 use crate::build::{help_of_unknown, near_unknown};
@@ -517,12 +517,14 @@ fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// The system as a part of a name. Whether MariaDB answers at a URL of MySQL is not known yet.
+/// The system as a part of a name. Whether MariaDB or MySQL answers at a URL is not known yet.
 fn label(candidate: &Candidate<'_>) -> &'static str {
-    match (&candidate.own, candidate.system) {
-        (None, Program::Server(ServerSystem::MySql)) => "server",
-        (_, system) => system.name(),
-    }
+    let protocol = match candidate.system {
+        Program::Server(system) => Some(system.facts().protocol),
+        Program::Sqlite => None,
+    };
+    let is_open = candidate.own.is_none() && protocol == Some(Protocol::MySql);
+    if is_open { "server" } else { candidate.system.name() }
 }
 
 /// The system or what stands for it: a storage engine, a variant, the host of a URL.
@@ -650,7 +652,7 @@ mod tests {
             ),
             (&["mysql://bench@db1/", "mysql://bench@db2:3307/?tls=off"], &["db1", "db2"]),
             (&["mysql://a@h:1/", "mysql://a@h:2/"], &["server-h-1", "server-h-2"]),
-            (&["mariadb://a@h:1/", "mysql://a@h:2/"], &["mariadb-h-1", "server-h-2"]),
+            (&["mariadb://a@h:1/", "postgres://a@h:2/"], &["server-h-1", "postgresql-h-2"]),
             (
                 &["postgres://a@[::1]/", "postgres://a@/?host=/run"],
                 &["postgresql__1", "postgresql"],
