@@ -61,7 +61,7 @@ impl Prepared {
         for statement in &program.statements {
             let prepared_tables = if statement.names_table() { tables.count } else { 1 };
             let mut of_tables = (0..prepared_tables)
-                .map(|table| connection.prepare(&statement.sql(table, C::placeholder)))
+                .map(|table| connection.prepare(statement.sql(table, C::placeholder)))
                 .collect::<Result<Vec<_>, _>>()?;
             of_tables.resize(tables.count as usize, of_tables[0]);
             statements.push(of_tables);
@@ -244,7 +244,7 @@ pub(crate) fn refused_statements<E: Engine>(
     for microbenchmark in microbenchmarks {
         let program = Program::new(microbenchmark, tables)?;
         for (number, statement) in (1..).zip(&program.statements) {
-            let prepared = connection.prepare(&statement.sql(0, E::Connection::placeholder));
+            let prepared = connection.prepare(statement.sql(0, E::Connection::placeholder));
             match prepared {
                 Err(error) if error.kind.is_fatal() => return Err(error.into()),
                 Err(error) => refused.push(RefusedStatement {

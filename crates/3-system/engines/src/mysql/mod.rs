@@ -220,7 +220,7 @@ fn prepare(
     rows: usize,
 ) -> Result<StatementId, Error> {
     let rows = vec!["(?, ?, ?)"; rows].join(", ");
-    connection.prepare(&format!("INSERT INTO {name} (k, c, pad) VALUES {rows}"))
+    connection.prepare(format!("INSERT INTO {name} (k, c, pad) VALUES {rows}"))
 }
 
 fn append(batch: &mut Params, row: &Params) {

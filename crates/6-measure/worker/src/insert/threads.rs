@@ -463,7 +463,7 @@ impl<'a, C: Connection> Reader<'a, C> {
             .queries()
             .iter()
             .map(|query| {
-                let statement = connection.prepare(&query.sql(table, &C::placeholder(1)))?;
+                let statement = connection.prepare(query.sql(table, &C::placeholder(1)))?;
                 Ok((*query, statement, query.fewest_rows(rows)))
             })
             .collect::<Result<_, Error>>()?;
