@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::CertificateFingerprint;
@@ -104,6 +105,9 @@ pub struct SystemFacts {
     /// The groups of an option file that the server reads, and those that it reads with a version, as in
     /// `[mysqld-8.0]`; none if the file has no groups.
     pub option_groups: [&'static [&'static str]; 2],
+    /// Typical times on an idle machine with an SSD: to start and stop a server, and to create an empty one and start
+    /// it for loading.
+    pub typical_times: [Nanos; 2],
     /// Whether it is configured by its own script, with options of the user, and compiled without TLS.
     pub has_configure: bool,
 }
@@ -126,6 +130,7 @@ const MARIADB: SystemFacts = SystemFacts {
         &["mysqld", "server", "mariadb", "mariadbd", "client-server", "galera"],
         &["mysqld", "mariadb", "mariadbd"],
     ],
+    typical_times: [Nanos::from_millis(1200), Nanos::from_millis(3000)],
     has_configure: false,
 };
 
@@ -152,6 +157,7 @@ const POSTGRESQL: SystemFacts = SystemFacts {
     example_source: "debian = \"postgresql-15\", suite = \"bookworm\"",
     booleans: ["off", "on"],
     option_groups: [&[], &[]],
+    typical_times: [Nanos::from_millis(2500), Nanos::from_millis(8000)],
     has_configure: true,
 };
 

@@ -5,7 +5,6 @@ use std::iter::Sum;
 use std::ops::Add;
 
 use dbdyno_spec::experiment::{Candidate, Experiment, Schedule, System};
-use dbdyno_types::server::ServerSystem;
 use dbdyno_units::{Bytes, Nanos};
 
 use crate::plan::cases::{
@@ -116,16 +115,6 @@ pub(crate) struct Costs {
     pub loading: Nanos,
 }
 
-/// Typical times to start and stop a server, and to create an empty one and to start it for loading.
-const fn of_server(system: ServerSystem) -> (Nanos, Nanos) {
-    let [start, create] = match system {
-        ServerSystem::MariaDb => [1200, 3000],
-        ServerSystem::MySql => [2500, 8000],
-        ServerSystem::PostgreSql => [700, 2500],
-    };
-    (Nanos::from_millis(start), Nanos::from_millis(create))
-}
-
 /// Opening a library, or connecting to a server.
 const OPENING: Nanos = Nanos::from_millis(50);
 
@@ -145,7 +134,7 @@ impl Costs {
         let baseline = candidates.iter().find(|one| one.name == experiment.baseline);
         let control = baseline.filter(|_| experiment.control);
         let start = |one: &Candidate| match &one.system {
-            System::Private(server) => of_server(server.system).0,
+            System::Private(server) => server.system.facts().typical_times[0],
             System::Sqlite { .. } | System::Existing(_) => OPENING,
         };
         let starts: Nanos = candidates.iter().chain(control).map(start).sum();
@@ -158,7 +147,7 @@ impl Costs {
             }
             kinds.push(&one.system);
             if let System::Private(server) = &one.system {
-                create += of_server(server.system).1;
+                create += server.system.facts().typical_times[1];
             }
         }
         let part = kinds.len() as f64 / instance_count(experiment) as f64;
