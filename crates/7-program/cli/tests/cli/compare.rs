@@ -101,10 +101,10 @@ fn existing_servers_are_compared_by_their_urls() {
         call_with(words, &[("DBDYNO_PASSWORD", PASSWORD)])
     };
     let finished = compare([&mariadb, &mariadb], &out);
-    finished.assert_code(0).assert_prints("mariadb-2").assert_prints("point-query.pre_range=100");
+    finished.assert_code(0).assert_prints("server-2").assert_prints("point-query.pre_range=100");
     // MySQL's scheme is common for servers of MariaDB, too.
     let other = test.path().join("other").display().to_string();
-    compare([&mysql, &mysql], &other).assert_code(0).assert_prints("mysql-2");
+    compare([&mysql, &mysql], &other).assert_code(0).assert_prints("server-2");
     theirs.end();
 }
 

@@ -10,7 +10,7 @@ const RELATIVE: &str = "microbenchmark,group,candidate,baseline,relative_qps,ci_
                         verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors,\
                         clients,relative_cs,client_cpu_us_per_query,cs_per_query,\
                         user_us_per_query,system_us_per_query,relative_cpu_ci_low,\
-                        relative_cpu_ci_high,cpu_verdict,trusted_metric";
+                        relative_cpu_ci_high,cpu_verdict,trusted_metric,tps,baseline_tps,script";
 const SUMMARY: &str = "group,candidate,count,min,max,avg,median,stddev,worst,best,clients";
 
 const WITH_FLAGS: &[(&str, &str)] = &[("base", ""), ("no_plt", "flags = [\"-fno-plt\"]")];

@@ -163,9 +163,9 @@ fn syntax_error_fails_its_candidate_with_line_and_statement() {
     finish(test.text_command(&text, &out, &[]))
         .assert_code(1)
         .assert_prints("quotes.lua:4: syntax error at or near \"FROM\"")
-        .assert_prints("in: SELECT `i` FROM a");
+        .assert_prints("in: SELECT `i` FROM a")
+        .assert_prints("the only candidate besides the baseline");
     assert_eq!(count(&out, "SELECT COUNT(DISTINCT candidate) FROM failure"), 1);
-    assert!(count(&out, "SELECT COUNT(*) FROM slice WHERE candidate = 0 AND NOT warmup") >= 6);
 }
 
 /// The script is part of the run: it is removed before the run is resumed.
