@@ -465,13 +465,12 @@ fn servers_show_cost_per_operation() {
     relative to innodb
     myrocks   0.546  1.799  1.799  1.799  1.270  1.000     –  1.000   1.799     –
     control   0.993  0.999  0.999  0.999  1.001  1.000     –  1.000   0.999     –
-    per operation: TPS is the number of a script's events per second; cpu/q is the
-    CPU time of the system under test per query in µs, with what a server does in
-    the background between its slices; usr/q and sys/q that of its slices in user
-    mode and in the kernel; cs/q and pf/q its context switches and page faults; rd/q
-    and wr/q bytes from and to storage; client the load generator's own CPU time in
-    µs, and busy the percentage of its CPUs that it used. QPS, cpu/q and cs/q are
-    compared slice by slice, the others as a whole.
+    per operation: cpu/q is the CPU time of the system under test per query in µs,
+    with what a server does in the background between its slices; usr/q and sys/q
+    that of its slices in user mode and in the kernel; cs/q and pf/q its context
+    switches and page faults; rd/q and wr/q bytes from and to storage; client the
+    load generator's own CPU time in µs, and busy the percentage of its CPUs that it
+    used. QPS, cpu/q and cs/q are compared slice by slice, the others as a whole.
 
     point-query.pre_range=100  response times of events
     absolute      p50              p95              p99
