@@ -77,7 +77,7 @@ impl Judged<'_> {
 
     /// Whether it fails because an interval contains the limit.
     pub fn is_uncertain(&self) -> bool {
-        self.strict && self.comparisons.iter().any(|one| self.fails(one))
+        self.strict && self.count(|one| matches!(one, Outcome::Uncertain(_))) > 0
     }
 
     /// Whether a comparison fails.
@@ -444,8 +444,9 @@ impl Judged<'_> {
         ];
         let shown = counts.into_iter().filter(|(_, count)| *count > 0);
         let mut parts: Vec<String> = shown.map(|(what, count)| format!("{what} {count}")).collect();
-        if let Some(first) = parts.first_mut() {
-            first.push_str(&format!(" of {}", self.comparisons.len()));
+        match parts.first_mut() {
+            Some(first) => first.push_str(&format!(" of {}", self.comparisons.len())),
+            None => return "NOT JUDGED".to_owned(),
         }
         parts.join("; ")
     }

@@ -102,7 +102,6 @@ impl FigureHistory {
         self.figure.microbenchmark.is_some() || self.microbenchmarks > 1
     }
 
-    /// Whether a change of it is for the better.
     /// Whether its level is so uncertain that no change does not mean the same.
     fn is_too_noisy(&self) -> bool {
         let is_wide = |Quotient { ratio, low, high }: Quotient| {
@@ -112,6 +111,7 @@ impl FigureHistory {
         self.points.is_empty() && self.levels.last().is_some_and(|level| is_wide(level.ratio))
     }
 
+    /// Whether a change of it is for the better.
     fn verdict(&self, point: &ChangePoint) -> Verdict {
         Verdict::of_ratio(self.figure.metric, point.ratio.ratio, None)
     }

@@ -403,11 +403,7 @@ impl Finding {
             }
             Outcome::NoDifference => {
                 let within = self.within.map_or_else(String::new, percent);
-                let noisy = match self.too_noisy {
-                    0 => String::new(),
-                    some => format!("; {some} of {} too noisy to tell", self.count),
-                };
-                format!("{what}: no difference found (within {within}){noisy}")
+                format!("{what}: no difference found (within {within}){}", self.unknown())
             }
             Outcome::TooNoisy => format!("{what}: too noisy to tell{}", self.possible()),
             Outcome::Mixed => match self.range {
@@ -430,6 +426,14 @@ impl Finding {
             Outcome::ClientBound => format!("{what}: client-bound, limited by the load generator"),
             Outcome::Failed => format!("{what}: failed"),
             Outcome::TooFewBlocks => format!("{what}: too few blocks"),
+        }
+    }
+
+    /// `; 1 of 3 too noisy to tell`
+    fn unknown(&self) -> String {
+        match self.too_noisy {
+            0 => String::new(),
+            some => format!("; {some} of {} too noisy to tell", self.count),
         }
     }
 
@@ -725,7 +729,8 @@ impl Finding {
                 let within = self.within.map_or_else(String::new, percent);
                 format!(
                     "no difference found between {candidate} and {baseline} on {on} (95%: within \
-                     {within})"
+                     {within}){}",
+                    self.unknown()
                 )
             }
             Outcome::TooNoisy => format!(

@@ -127,7 +127,7 @@ pub struct Gate {
     /// junit.xml. Can be repeated
     #[arg(long = "fail-if", value_name = "RULE")]
     pub rules: Vec<Rule>,
-    /// Also fail where the interval contains the limit of a rule: what is not certainly kept
+    /// Also fail where the interval contains the limit of a rule
     #[arg(long, requires = "rules")]
     pub strict: bool,
 }

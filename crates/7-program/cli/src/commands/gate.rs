@@ -131,7 +131,7 @@ fn exit_code(judged: &[Judged<'_>]) -> ExitCode {
         return ExitCode::from(BROKEN);
     }
     if judged.iter().any(Judged::is_uncertain) {
-        output::note("a rule of --fail-if is not certainly kept (--strict), see above");
+        output::note("an interval contains the limit of a rule of --fail-if (--strict), see above");
         return ExitCode::from(BROKEN);
     }
     if judged.iter().any(Judged::has_failed) {
