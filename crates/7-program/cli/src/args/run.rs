@@ -115,7 +115,7 @@ pub struct Compare {
     /// leave out each one, first shortly, then those that count as long as --for says
     #[arg(
         long,
-        conflicts_with_all = ["rules", "save", "export_json", "export_csv", "export_markdown"]
+        conflicts_with_all = ["rules", "save", "details", "export_json", "export_csv", "export_markdown"]
     )]
     pub each_option: bool,
     /// Run directory to create [default: results/NAME-TIME]

@@ -136,7 +136,7 @@ impl Search<'_> {
             let Some(report) = self.measure(&name, groups, false)? else { return Ok(None) };
             let effects = option_effects(&report);
             if number == 1 {
-                found.none = effect_of(&effects, self.baseline);
+                found.none = effect_of(&effects, self.baseline).or(found.none);
             }
             for (group, effect) in self.with_effects(groups.to_vec(), &effects) {
                 match effect {
@@ -171,7 +171,7 @@ impl Search<'_> {
                     groups.len()
                 )
             }
-            (false, _) => format!("measuring the {settings} that may count"),
+            (false, _) => format!("measuring settings that may count: {settings}"),
         };
         output::note(&what);
         let directory = self.directory.join(name);
@@ -208,16 +208,15 @@ impl Search<'_> {
         groups: Vec<Group>,
         effects: &[OptionEffect],
     ) -> Vec<(Group, Option<OptionEffect>)> {
-        let effect = |group: &Group| {
-            let effect = effect_of(effects, &self.name_of(group))?;
-            (!effect.found.is_empty() || effect.within.is_some()).then_some(effect)
-        };
+        let effect = |group: &Group| effect_of(effects, &self.name_of(group));
         groups.into_iter().map(|group| (group.clone(), effect(&group))).collect()
     }
 }
 
+/// `None` if the candidate failed.
 fn effect_of(effects: &[OptionEffect], candidate: &str) -> Option<OptionEffect> {
-    effects.iter().find(|one| one.candidate == candidate).cloned()
+    let is_judged = |one: &&OptionEffect| !one.found.is_empty() || one.within.is_some();
+    effects.iter().find(|one| one.candidate == candidate).filter(is_judged).cloned()
 }
 
 /// At most [`MOST`] parts of about the same size.
@@ -247,12 +246,12 @@ impl Found {
         let count = |groups: &mut dyn Iterator<Item = &Group>| groups.map(Vec::len).sum::<usize>();
         let noisy = self.others.iter().filter(|(_, effect)| effect.is_too_noisy());
         let unknown = count(&mut noisy.map(|(group, _)| group)) + count(&mut self.failed.iter());
-        let unknown = match unknown {
+        let rest = match unknown {
             0 => String::new(),
             unknown => format!("; of {unknown} this is not known"),
         };
         let (counting, all) = (self.counting.len(), settings.len());
-        let mut text = format!("\n{counting} of {all} settings count{unknown}\n");
+        let mut text = format!("\n{counting} of {all} settings count{rest}\n");
         for (group, effect) in &self.counting {
             let _ = writeln!(text, "  {}", names(group));
             for (microbenchmark, words) in &effect.found {
@@ -289,7 +288,7 @@ impl Found {
             };
             let _ = writeln!(text, "  without all of them, as {baseline}");
             output::wrapped(&mut text, "    ", &words);
-            if self.counting.is_empty() && !none.found.is_empty() {
+            if self.counting.is_empty() && unknown == 0 && !none.found.is_empty() {
                 text.push_str(
                     "Together they count and none of them alone: one may do what another does, too.\n",
                 );
