@@ -80,7 +80,14 @@ const HARMFUL: [(&str, &str); 11] = [
 const OF_TABLES: [&str; 4] = ["TABLE", "COLUMN", "INDEX", "CONSTRAINT"];
 
 /// Words after which a statement names a table that it changes, if no keyword follows.
-const BEFORE_NAMES: [&str; 19] = [
+const BEFORE_NAMES: [&str; 26] = [
+    "ANALYZE",
+    "CLUSTER",
+    "CONCURRENTLY",
+    "DELAYED",
+    "FULL",
+    "HIGH_PRIORITY",
+    "VERBOSE",
     "INTO",
     "INSERT",
     "REPLACE",
@@ -144,12 +151,12 @@ fn effect_of(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Effect {
     if changes_search_path(words) {
         return Effect::Other("a change of search_path".to_owned());
     }
-    let is_query = first(&["SELECT"]);
-    let into = words.iter().position(|word| word.is("INTO"));
-    if is_query && into.is_some_and(|at| is(at + 1, "OUTFILE") || is(at + 1, "DUMPFILE")) {
+    let into_file =
+        |pair: &[Word<'_>]| pair[0].is("INTO") && (pair[1].is("OUTFILE") || pair[1].is("DUMPFILE"));
+    if dialect == Dialect::MySql && words.windows(2).any(into_file) {
         return Effect::Other("SELECT INTO a file".to_owned());
     }
-    if (!is_query || into.is_some())
+    if (!first(&["SELECT"]) || words.iter().any(|word| word.is("INTO")))
         && let Some(table) = foreign_table(words, dialect, own)
     {
         return Effect::Other(format!("a change of {table}, a table of another schema,"));
@@ -163,8 +170,13 @@ fn effect_of(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Effect {
         // SELECT … INTO creates a table in PostgreSQL.
         return Effect::MayCreateTable;
     }
-    let is_harmful = HARMFUL.iter().any(|(one, two)| is(0, one) && is(1, two))
-        || (is(0, "SET") && (sets_global(words) || is(2, "AUTHORIZATION")))
+    // `SET LOCAL ROLE r` is `SET ROLE r`.
+    let scoped = is(0, "SET") && second(&["LOCAL", "SESSION"]) && !is(2, "CHARACTERISTICS");
+    let subject = if scoped { 2 } else { 1 };
+    let sets_user = words.iter().take(4).any(|word| word.is("AUTHORIZATION"));
+    let is_harmful = HARMFUL.iter().any(|(one, two)| is(0, one) && is(subject, two))
+        || (is(0, "SET") && (sets_global(words) || sets_user))
+        || locks_all_tables(words)
         || (is(0, "COMMENT") && !OF_TABLES.iter().any(|object| is(2, object)));
     let drops = is(0, "DROP") && (on_tables || second(&["TEMPORARY", "PREPARE"]));
     let of_session = match dialect {
@@ -223,7 +235,18 @@ fn changes_search_path(words: &[Word<'_>]) -> bool {
     let calls = words.iter().any(|word| word.is("set_config"));
     let names = |word: &Word<'_>| matches!(word, Word::Other(text) if text.contains("search_path"));
     let sets = words.first().is_some_and(|word| word.is("SET") || word.is("RESET"));
-    (calls && words.iter().any(names)) || (sets && words.iter().any(|word| word.is("search_path")))
+    let is_path =
+        |word: &Word<'_>| word.name().is_some_and(|name| name.eq_ignore_ascii_case("search_path"));
+    (calls && words.iter().any(names)) || (sets && words.iter().any(is_path))
+}
+
+/// Whether a statement rewrites all tables of a database of PostgreSQL, which nobody can use in this time.
+fn locks_all_tables(words: &[Word<'_>]) -> bool {
+    let Some((first, last)) = words.first().zip(words.last()) else { return false };
+    let has_no_name =
+        last.is_other(")") || ["FULL", "VERBOSE", "ANALYZE"].iter().any(|word| last.is(word));
+    (first.is("CLUSTER") && (words.len() == 1 || has_no_name))
+        || (first.is("VACUUM") && words.iter().any(|word| word.is("FULL")) && has_no_name)
 }
 
 fn sets_schema(words: &[Word<'_>]) -> bool {
@@ -244,37 +267,56 @@ fn foreign_table(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Option<S
         word.is_some_and(|word| keywords.iter().any(|keyword| word.is(keyword)))
     };
     let first = |keywords: &[&str]| is_any(words.first(), keywords);
-    let is_delete = first(&["DELETE"]);
+    // In MySQL, `WITH … DELETE a FROM a JOIN b` changes rows as well.
+    let has = |keyword: &str| {
+        let is = |word: &Word<'_>| word.is(keyword);
+        first(&[keyword]) || (first(&["WITH"]) && dialect == Dialect::MySql && words.iter().any(is))
+    };
+    let is_delete = has("DELETE");
     // Tables separated by commas, up to what is assigned or only read.
-    let lists = ["UPDATE", "DROP", "TRUNCATE", "LOCK", "RENAME", "VACUUM", "ANALYZE", "OPTIMIZE"];
-    let mut in_list = is_delete || first(&lists);
-    let of_index = first(&["CREATE", "DROP"]) && words.iter().take(4).any(|word| word.is("INDEX"));
-    let (mut depth, mut froms) = (0_usize, 0);
+    let lists = ["DROP", "TRUNCATE", "LOCK", "RENAME", "VACUUM", "ANALYZE", "OPTIMIZE"];
+    let mut in_list = is_delete || has("UPDATE") || first(&lists);
+    let of_index = first(&["CREATE", "DROP"]) && words.iter().take(5).any(|word| word.is("INDEX"));
+    let joins = ["UPDATE", "FROM", "JOIN", "STRAIGHT_JOIN", "USING", "LOW_PRIORITY", "IGNORE"];
+    // For each open parenthesis, whether tables of the list are in it.
+    let mut open: Vec<bool> = Vec::new();
+    let mut froms = 0;
     for (at, word) in words.iter().enumerate() {
-        let after = |keywords: &[&str]| is_any(at.checked_sub(1).map(|at| &words[at]), keywords);
+        let before = at.checked_sub(1).map(|at| &words[at]);
+        let after = |keywords: &[&str]| is_any(before, keywords);
         let is = |keywords: &[&str]| is_any(Some(word), keywords);
+        let is_listed = in_list && open.last() != Some(&false);
         let precedes_name = match word {
             Word::Other("(") => {
-                depth += 1;
-                after(&["INHERITS"])
+                let in_place = after(&joins)
+                    || before.is_some_and(|word| word.is_other(",") || word.is_other("("));
+                let reads = is_any(words.get(at + 1), &["SELECT", "WITH", "VALUES", "TABLE"]);
+                open.push(is_listed && in_place && !reads);
+                after(&["INHERITS"]) || open.last() == Some(&true)
             }
             Word::Other(")") => {
-                depth = depth.saturating_sub(1);
-                false
+                open.pop();
+                open.is_empty() && first(&["VACUUM", "ANALYZE", "CLUSTER"])
             }
-            Word::Other(",") => in_list && depth == 0,
+            Word::Other(",") => is_listed,
             Word::Quoted(_) | Word::Other(_) => false,
+            Word::Plain(_) if is(&["USING"]) && dialect == Dialect::MySql => is_delete && is_listed,
             Word::Plain(_) if is(&["SET", "WHERE", "USING", "VALUES"]) => {
-                in_list = false;
+                in_list &= !open.is_empty();
                 false
             }
             Word::Plain(_) if is(&["FROM"]) => {
-                froms += 1;
+                froms += usize::from(open.is_empty());
                 after(&["DELETE", "IGNORE", "QUICK", "LOW_PRIORITY"])
-                    || (is_delete && froms == 1 && depth == 0)
+                    || (is_delete && froms == 1 && open.is_empty())
             }
-            Word::Plain(_) if is(&["JOIN"]) => in_list,
+            Word::Plain(_) if is(&["JOIN", "STRAIGHT_JOIN"]) => is_listed,
             Word::Plain(_) if is(&["ON"]) => of_index,
+            Word::Plain(_) if is(&["COLUMN"]) && first(&["COMMENT"]) => {
+                // The last part is the column.
+                words.get(at + 4).is_some_and(|word| word.is_other("."))
+                    && foreign_name(&words[at + 1..at + 4], dialect, own).is_some()
+            }
             Word::Plain(_) if is(&["RENAME", "TO", "AS"]) => {
                 let renames = is(&["RENAME"]) || after(&["RENAME"]);
                 first(&["RENAME"]) || (first(&["ALTER"]) && renames)
@@ -295,12 +337,16 @@ fn foreign_name(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Option<St
     let mut parts = vec![words.first()?];
     for pair in words[1..].chunks(2) {
         match pair {
-            [dot, name] if dot.is_other(".") => parts.push(name),
+            [dot, name] if dot.is_other(".") && name.name().is_some() => parts.push(name),
             _ => break,
         }
     }
     let names = parts.iter().map(|part| part.name()).collect::<Option<Vec<_>>>()?;
-    let schema = parts.len().checked_sub(2).map(|at| parts[at])?;
+    let Some(schema) = parts.len().checked_sub(2).map(|at| parts[at]) else {
+        // The catalogue is always in PostgreSQL's search path.
+        let of_catalogue = names[0].get(..3).is_some_and(|start| start.eq_ignore_ascii_case("pg_"));
+        return (dialect == Dialect::PostgreSql && of_catalogue).then(|| names.join("."));
+    };
     (!schema.is_one_of(own, dialect) && !schema.is("pg_temp")).then(|| names.join("."))
 }
 
@@ -316,10 +362,11 @@ fn created(words: &[Word<'_>]) -> Effect {
         all
     };
     skip(&["OR", "REPLACE"]);
+    let _ = skip(&["GLOBAL"]) || skip(&["LOCAL"]);
     let of_session = skip(&["TEMPORARY"]) || skip(&["TEMP"]);
     skip(&["UNLOGGED"]);
-    let is_index = skip(&["UNIQUE", "INDEX"]) || skip(&["FULLTEXT", "INDEX"]) || skip(&["INDEX"]);
-    if is_index {
+    let kinds = ["UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"];
+    if kinds.iter().any(|kind| skip(&[kind, "INDEX"])) || skip(&["INDEX"]) {
         return Effect::CreatesNoTable;
     }
     if !skip(&["TABLE"]) {
@@ -414,6 +461,9 @@ mod tests {
             ("SELECT 1 INTO OUTFILE '/tmp/x'", "SELECT INTO a file"),
             ("CALL other.p()", "CALL OTHER"),
             ("USE d", "USE D"),
+            ("WITH a AS (SELECT 1) SELECT * FROM a INTO OUTFILE '/tmp/x'", "SELECT INTO a file"),
+            ("TABLE t INTO OUTFILE '/tmp/x'", "SELECT INTO a file"),
+            ("UPDATE t SET k=k--1; DROP DATABASE d", "DROP DATABASE"),
             ("START SLAVE", "START SLAVE"),
         ] {
             let found = refused(sql, Dialect::MySql, &["mine"]);
@@ -427,6 +477,13 @@ mod tests {
             ("SET search_path TO public", "a change of search_path"),
             ("SELECT pg_catalog.set_config('search_path', '', false)", "a change of search_path"),
             ("SET SESSION AUTHORIZATION joe", "SET SESSION"),
+            ("SET LOCAL SESSION AUTHORIZATION joe", "SET LOCAL"),
+            ("SET LOCAL SCHEMA 'public'", "SET LOCAL"),
+            ("SET SESSION ROLE r", "SET SESSION"),
+            ("SET \"search_path\" TO public", "a change of search_path"),
+            ("VACUUM FULL", "VACUUM FULL"),
+            ("VACUUM (FULL, ANALYZE)", "VACUUM"),
+            ("CLUSTER", "CLUSTER"),
             ("RESET ALL", "RESET ALL"),
             ("ALTER TABLE t SET SCHEMA other", "ALTER TABLE"),
             ("COMMENT ON DATABASE d IS 'x'", "COMMENT ON"),
@@ -470,7 +527,32 @@ mod tests {
                 check(sql, dialect, "other.t");
             }
         }
-        check("REPLACE INTO `other`.t VALUES (1)", Dialect::MySql, "other.t");
+        for sql in [
+            "REPLACE INTO `other`.t VALUES (1)",
+            "DELETE FROM b USING other.t b",
+            "UPDATE a JOIN c USING (id) JOIN other.t b SET b.x = 1",
+            "UPDATE a JOIN (SELECT id FROM c WHERE id > 1) c JOIN other.t SET t.b = 1",
+            "UPDATE a STRAIGHT_JOIN other.t SET t.b = 1",
+            "UPDATE (a, other.t) SET t.b = 1",
+            "WITH x AS (SELECT id FROM c) DELETE b FROM a JOIN other.t b",
+            "DELETE FROM other.t.* USING other.t",
+            "INSERT HIGH_PRIORITY other.t VALUES (1)",
+            "INSERT DELAYED other.t VALUES (1)",
+            "CREATE OR REPLACE UNIQUE INDEX i ON other.t (a)",
+        ] {
+            check(sql, Dialect::MySql, "other.t");
+        }
+        for sql in [
+            "CLUSTER other.t",
+            "VACUUM FULL other.t",
+            "VACUUM (FULL) other.t",
+            "ANALYZE other.t",
+            "DROP INDEX CONCURRENTLY other.t",
+        ] {
+            check(sql, Dialect::PostgreSql, "other.t");
+        }
+        check("COMMENT ON COLUMN other.t.a IS 'x'", Dialect::PostgreSql, "other.t.a");
+        check("UPDATE pg_database SET datname = 'x'", Dialect::PostgreSql, "pg_database");
         check("CREATE TABLE a () INHERITS (other.t)", Dialect::PostgreSql, "other.t");
         check("CREATE TABLE a PARTITION OF other.t DEFAULT", Dialect::PostgreSql, "other.t");
         check("INSERT INTO mine.other.t VALUES (1)", Dialect::PostgreSql, "mine.other.t");
@@ -484,6 +566,10 @@ mod tests {
             "INSERT INTO t SELECT o.id FROM other.t o",
             "UPDATE t SET t.a = 1 WHERE t.b = (SELECT MAX(x.id) FROM other.x)",
             "UPDATE t a JOIN u b ON a.id = b.id SET a.x = b.y",
+            "UPDATE t a JOIN u b ON (a.id = b.id AND COALESCE(a.x, b.y) > 1) SET a.x = b.y",
+            "UPDATE t a JOIN (SELECT o.a, o.b FROM other.o o) b ON a.id = b.a SET a.x = b.b",
+            "CREATE SPATIAL INDEX i ON t (a)",
+            "COMMENT ON COLUMN t.a IS 'x'",
             "DELETE FROM t WHERE t.a IN (SELECT other.x.id FROM other.x)",
             "CREATE INDEX i ON mine_2.t (a)",
             "SELECT a.id FROM a JOIN other.b ON a.id = b.id FOR UPDATE",

@@ -235,7 +235,9 @@ impl<'a> Lexer<'a> {
         let first = rest.chars().next()?;
         let (length, is_space) = match first {
             _ if first.is_whitespace() => (first.len_utf8(), true),
-            '-' if rest.starts_with("--") => (past(rest, "\n", 2), true),
+            '-' if rest.starts_with("--") && self.is_comment(&rest[2..]) => {
+                (past(rest, "\n", 2), true)
+            }
             '#' if self.dialect == Dialect::MySql => (past(rest, "\n", 1), true),
             // MySQL and MariaDB execute the content of this kind of comment.
             '/' if rest.starts_with("/*!") && self.dialect == Dialect::MySql => {
@@ -259,6 +261,12 @@ impl<'a> Lexer<'a> {
         };
         self.at += length;
         Some(if is_space { Token::Space } else { Token::Other(&rest[..length]) })
+    }
+
+    /// Whether `--` before this text starts a comment: in MySQL `1--1` is 2.
+    fn is_comment(&self, rest: &str) -> bool {
+        let is_space = |c: char| c.is_whitespace() || c.is_control();
+        self.dialect != Dialect::MySql || rest.chars().next().is_none_or(is_space)
     }
 
     /// The length of a string or quoted name. A doubled quote ends one string and starts the next,

@@ -285,7 +285,7 @@ fn check_override(
     }
     let ProgramFacts { canonical_name, reserved, .. } = program.facts();
     let canonical = canonical_name(name);
-    if canonical.ends_with("storage_engine") {
+    if matches!(canonical.as_str(), "default_storage_engine" | "storage_engine") {
         return Err(refused(
             "the storage engine is a key of the candidate, not a setting: `engine = \"innodb\"` or \
              `engine = \"myrocks\"`, and in words such as `mariadb:engine=myrocks`",
