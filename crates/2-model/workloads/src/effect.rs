@@ -111,11 +111,19 @@ const BEFORE_NAMES: [&str; 26] = [
 
 /// What some statement of a text does that no script may do on an existing server, where the run has these schemas.
 pub fn refused(text: &str, dialect: Dialect, own: &[&str]) -> Option<String> {
-    let effects = split_script(text, dialect).into_iter().map(|one| effect(one.sql, dialect, own));
-    effects.into_iter().find_map(|effect| match effect {
+    effects(text, dialect, own).find_map(|effect| match effect {
         Effect::Other(what) => Some(what),
         Effect::CreatesTable(_) | Effect::MayCreateTable | Effect::CreatesNoTable => None,
     })
+}
+
+/// The effects of the statements of a text, in turn. `own` are the names of the run's schemas.
+pub fn effects<'a>(
+    text: &'a str,
+    dialect: Dialect,
+    own: &'a [&str],
+) -> impl Iterator<Item = Effect> + 'a {
+    split_script(text, dialect).into_iter().map(move |one| effect(one.sql, dialect, own))
 }
 
 /// The effect of a statement. `own` are the names of the run's schemas.

@@ -107,6 +107,11 @@ impl Asleep {
         self.0.is_empty()
     }
 
+    /// Whether a client sleeps: its connection may be closed meanwhile.
+    fn contains(&self, client: usize) -> bool {
+        self.0.iter().any(|Reverse((_, one))| *one == client)
+    }
+
     fn add(&mut self, client: usize, time: Duration) {
         // Later, it would only be asked again.
         let time = Nanos::from(time.min(Duration::from_secs(86_400)));
@@ -199,6 +204,9 @@ impl Epoll {
             let Self { ready, asleep, histogram, .. } = self;
             for event in &ready[..count] {
                 let number = event.data.u64() as usize;
+                if asleep.contains(number) {
+                    continue;
+                }
                 let client = &mut clients[number];
                 match client.advance::<T>(deadline, histogram)? {
                     Advance::Continues | Advance::Nothing => continue,

@@ -69,16 +69,21 @@ pub(crate) fn own_table_names<E: Engine>(
 /// Refuses statements that change what does not belong to the run on an existing server, where these are its schemas.
 /// Elsewhere there are none, and everything is allowed.
 pub(crate) fn check_allowed(sql: &str, dialect: Dialect, own: &[&str]) -> Result<(), Error> {
-    match refused(sql, dialect, own).filter(|_| !own.is_empty()) {
-        None => Ok(()),
-        Some(what) => Err(Error {
-            doing: "checking a statement".to_owned(),
-            message: format!(
-                "{what} is not possible on an existing server, and was not sent; {ALLOWED}"
-            ),
-            code: None,
-            kind: ErrorKind::Statement,
-        }),
+    if own.is_empty() {
+        return Ok(());
+    }
+    refused(sql, dialect, own).map_or(Ok(()), |what| Err(refusal(&what)))
+}
+
+/// The error of a statement that was not sent.
+pub(crate) fn refusal(what: &str) -> Error {
+    Error {
+        doing: "checking a statement".to_owned(),
+        message: format!(
+            "{what} is not possible on an existing server, and was not sent; {ALLOWED}"
+        ),
+        code: None,
+        kind: ErrorKind::Statement,
     }
 }
 

@@ -17,12 +17,12 @@ use dbdyno_scripts::{
 };
 use dbdyno_types::server::{Address, Protocol, StatementMode, StorageEngine};
 use dbdyno_workloads::definition::Script;
-use dbdyno_workloads::effect::{Effect, effect};
+use dbdyno_workloads::effect::{Effect, effects};
 use dbdyno_workloads::setup::Dialect;
 
 use crate::client_context::ClientContext;
 use crate::error::RequestError;
-use crate::own_data::check_allowed;
+use crate::own_data::refusal;
 use crate::protocol::{Open, SystemUnderTest};
 use crate::waiting::{EventStep, ScriptEvent};
 
@@ -137,18 +137,22 @@ impl<C: Connection> ScriptHost<'_, C> {
         if own.is_empty() {
             return Ok(());
         }
-        let (sql, dialect) = (&*String::from_utf8_lossy(sql), dialect_of(*driver));
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        check_allowed(sql, dialect, &own).map_err(|error| sql_error(error, ignored))?;
-        if matches!(effect(sql, dialect, &own), Effect::CreatesTable(_)) {
-            return Err(SqlError {
-                number: 0,
-                state: String::new(),
-                message: "on an existing server, scripts create tables in prepare() only: dbdyno would not remove \
-                          others"
-                    .to_owned(),
-                kind: SqlErrorKind::Failed,
-            });
+        for effect in effects(&String::from_utf8_lossy(sql), dialect_of(*driver), &own) {
+            match effect {
+                Effect::Other(what) => return Err(sql_error(refusal(&what), ignored)),
+                Effect::CreatesTable(_) => {
+                    return Err(SqlError {
+                        number: 0,
+                        state: String::new(),
+                        message: "on an existing server, scripts create tables in prepare() only: dbdyno would \
+                                  not remove others"
+                            .to_owned(),
+                        kind: SqlErrorKind::Failed,
+                    });
+                }
+                Effect::MayCreateTable | Effect::CreatesNoTable => {}
+            }
         }
         Ok(())
     }

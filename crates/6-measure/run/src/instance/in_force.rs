@@ -119,8 +119,12 @@ impl<'a> Settings<'a> {
                 Some(SettingState::Unknown(near)) if is_own => {
                     let is_checked_at_start = !name.starts_with("loose_") && !name.contains('.');
                     let why = match near {
-                        // An option without a variable.
-                        _ if is_checked_at_start && self.log_of(name).is_empty() => continue,
+                        // An option without a variable, perhaps one that a later version removes.
+                        _ if is_checked_at_start
+                            && self.log_of(name).iter().all(|line| line.contains("deprecated")) =>
+                        {
+                            continue;
+                        }
                         // Its log says why: the server has removed the setting, for example.
                         _ if is_checked_at_start => String::new(),
                         Some(near) => format!(": no such setting; did you mean `{near}`?"),
