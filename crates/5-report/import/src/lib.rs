@@ -183,7 +183,12 @@ fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportErro
             .take_while(|at| is_common(&|of| of.iter().rev().nth(*at).cloned()))
             .count();
         if others.len() > 1 {
-            found.insert(path.clone(), own[start..own.len() - end].join("-"));
+            // A directory inside the other one, or around it, differs by nothing else than its name.
+            let name = match &own[start..own.len() - end] {
+                [] => own.last().cloned().unwrap_or_default(),
+                parts => parts.join("-"),
+            };
+            found.insert(path.clone(), name);
         }
     }
     Ok(found)

@@ -159,6 +159,12 @@ fn files_of_the_same_name_are_candidates_named_by_their_directories() {
     assert_eq!(logs.candidates, ["server-a", "server-b"]);
     assert_eq!(report.microbenchmarks[0].name, "oltp_read_only");
     assert!((report.microbenchmarks[0].rows[0].single.unwrap().get() - 0.5).abs() < 1e-6);
+    let inside = dir.path().join("server-a/logs/old/oltp_read_only.4.log");
+    fs::create_dir_all(inside.parent().unwrap()).unwrap();
+    fs::write(&inside, &output).unwrap();
+    let nested = request(&dir, &[files[0].clone(), inside]);
+    let (nested, _) = imported(&Request { out: dir.path().join("nested"), ..nested });
+    assert_eq!(nested.candidates, ["logs", "old"]);
     let of_tables = Request { out: dir.path().join("tables"), ..request(&dir, &files[2..]) };
     let (tables, report) = imported(&of_tables);
     assert_eq!(tables.candidates, ["server-a", "server-b"]);

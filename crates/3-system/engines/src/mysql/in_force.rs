@@ -24,7 +24,7 @@ pub(super) fn settings(
     connection: &mut MySqlConnection,
     names: &[String],
 ) -> Result<Vec<ReportedSetting>, Error> {
-    let is_mariadb = connection.server_version().contains("MariaDB");
+    let is_mariadb = connection.is_mariadb();
     let all = if is_mariadb { of_mariadb(connection)? } else { of_mysql(connection)? };
     Ok(in_force::of_names(names, &all, |name| find(name, &all)))
 }
@@ -74,8 +74,9 @@ fn of_mysql(connection: &mut MySqlConnection) -> Result<All, Error> {
     let values = pairs(connection.query("SHOW GLOBAL VARIABLES")?);
     Ok(values
         .map(|(name, value)| {
-            let source =
-                sources.iter().find(|row| row.first().is_some_and(|it| *it == Some(name.clone())));
+            let source = sources
+                .iter()
+                .find(|row| row.first().is_some_and(|it| it.as_deref() == Some(&*name)));
             let column = |index: usize| source.and_then(|row| row.get(index)?.as_deref());
             let kind = match value.as_str() {
                 "ON" | "OFF" => SettingKind::Switch,

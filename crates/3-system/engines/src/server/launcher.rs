@@ -319,6 +319,10 @@ impl LogPosition {
         for line in self.read().lines() {
             let starts = WARNINGS.iter().chain(&ERRORS).filter_map(|word| line.find(word));
             let Some(start) = starts.min() else { continue };
+            // The answer of PostgreSQL to whether it is ready.
+            if line[start..].contains("the database system is starting up") {
+                continue;
+            }
             let text = visible(&line[start..]).into_owned();
             if !warnings.contains(&text) && warnings.len() < MOST_WARNINGS {
                 warnings.push(text);

@@ -350,7 +350,8 @@ impl DiskRequest<'_> {
         default_shift: u32,
     ) -> Option<u64> {
         let mut settings = self.configuration.iter().rev();
-        let (_, value) = settings.find(|(known, _)| canonical_name(known) == name)?;
+        let (_, value) = settings
+            .find(|(known, _)| canonical_name(known.rsplit('/').next().unwrap_or(known)) == name)?;
         parse_size(value, default_shift)
     }
 

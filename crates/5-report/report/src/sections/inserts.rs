@@ -454,6 +454,8 @@ fn stalls_in_words(own: &CandidateStep) -> Vec<String> {
         let (what, ..) = *all.first()?;
         let longest = all.iter().filter_map(|(.., times)| Some(times.as_ref()?.max)).max()?;
         Some(match all.iter().map(|(_, stalls, _)| stalls.len()).sum::<usize>() {
+            // With fewer than two a second, none is counted.
+            0 if longest >= Nanos::from_secs(1) => format!("the longest of {what} took {longest}"),
             0 => format!("no stall of {what}, none took longer than {longest}"),
             seconds => format!("stalls of {what} in {seconds} s, the longest {longest}"),
         })

@@ -94,17 +94,17 @@ fn advice(by_dbdyno: bool) -> String {
     format!("set another value{}", if by_dbdyno { defaults } else { "" })
 }
 
-/// Warnings about settings without effect; an error if there is nothing else to compare.
-fn same_effects(servers: &[Settings<'_>]) -> Result<Vec<Warning>, RunError> {
+/// Warnings about settings without effect; an error if nothing else is compared in all `compared` candidates.
+fn same_effects(servers: &[Settings<'_>], compared: usize) -> Result<Vec<Warning>, RunError> {
     let is = |role: Role| move |one: &&Settings<'_>| one.candidate.role == role;
     let Some(baseline) = servers.iter().find(is(Role::Baseline)).copied() else {
         return Ok(Vec::new());
     };
-    let candidates: Vec<_> = servers.iter().filter(is(Role::Candidate)).collect();
+    let candidates = servers.iter().filter(is(Role::Candidate));
     let same: Vec<SameEffect<'_>> =
-        candidates.iter().filter_map(|one| SameEffect::of(**one, baseline)).collect();
+        candidates.filter_map(|one| SameEffect::of(*one, baseline)).collect();
     let warnings: Vec<Warning> = same.iter().flat_map(|one| one.warnings(baseline)).collect();
-    if !candidates.is_empty() && same.iter().filter(|one| one.is_all).count() == candidates.len() {
+    if compared > 0 && same.iter().filter(|one| one.is_all).count() == compared {
         let all = warnings.iter().map(|one| format!("{}; {}", one.what, one.advice));
         let all: Vec<String> = all.collect();
         return Err(RunError::Other(format!("nothing to compare: {}", all.join("\n"))));
@@ -117,7 +117,7 @@ fn same_effects(servers: &[Settings<'_>]) -> Result<Vec<Warning>, RunError> {
 pub(super) fn planned(candidates: &[ResolvedCandidate]) -> Result<Vec<Warning>, RunError> {
     let servers: Vec<Settings<'_>> =
         candidates.iter().filter_map(|one| Settings::of(one, None)).collect();
-    if servers.len() == candidates.len() { same_effects(&servers) } else { Ok(Vec::new()) }
+    same_effects(&servers, candidates.iter().filter(|one| one.role == Role::Candidate).count())
 }
 
 /// A warning for each candidate with caches whose sizes differ from the baseline's although the data fits into the
@@ -190,6 +190,7 @@ impl Session<'_> {
     pub(super) fn check_settings_in_force(
         &mut self,
         instances: &[&Instance],
+        compared: usize,
     ) -> Result<(), RunError> {
         let servers: Vec<Settings<'_>> = instances
             .iter()
@@ -209,9 +210,7 @@ impl Session<'_> {
             let adjusted: Vec<AdjustedSetting> = adjusted.into_iter().map(|(one, _)| one).collect();
             self.store_in_force(one, &adjusted)?;
         }
-        if servers.len() == instances.len() {
-            warnings.extend(same_effects(&servers)?);
-        }
+        warnings.extend(same_effects(&servers, compared)?);
         self.warn_once(warnings)
     }
 
@@ -281,6 +280,7 @@ impl Session<'_> {
             })?;
             instances.push(instance);
         }
-        self.check_settings_in_force(&instances.iter().collect::<Vec<_>>())
+        let compared = candidates.iter().filter(|one| one.role == Role::Candidate).count();
+        self.check_settings_in_force(&instances.iter().collect::<Vec<_>>(), compared)
     }
 }

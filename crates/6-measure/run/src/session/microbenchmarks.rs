@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use dbdyno_machine::{IdlePreventer, clock};
-use dbdyno_results::StateSnapshotRecord;
+use dbdyno_results::{Role, StateSnapshotRecord};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::schedule::start_order;
@@ -47,7 +47,8 @@ impl Session<'_> {
         for (number, instance) in instances.iter().enumerate() {
             self.store_reported(number, instance)?;
         }
-        self.check_settings_in_force(&instances.iter().collect::<Vec<_>>())?;
+        let compared = instances.iter().filter(|one| one.candidate.role == Role::Candidate).count();
+        self.check_settings_in_force(&instances.iter().collect::<Vec<_>>(), compared)?;
         self.check_statements(&mut instances)?;
         self.starts.add(clock::monotonic() - starting, 1);
         self.report_if_longer();

@@ -106,7 +106,10 @@ impl Readiness {
         if resolved.len() == all {
             match in_force::planned(&resolved) {
                 Ok(warnings) => {
-                    warnings.into_iter().for_each(|warning| readiness.add("warning", warning.what));
+                    for warning in warnings {
+                        let text = format!("{} {}", warning.what_with_stop(), warning.advice);
+                        readiness.add("warning", text);
+                    }
                 }
                 Err(error) => readiness.problems.push(error.to_string()),
             }

@@ -1,8 +1,7 @@
 //! The start of a session: facts about the machine, and warnings.
 
-use std::time::Duration;
-
 use std::path::Path;
+use std::time::Duration;
 
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_machine::{HostFacts, Needs, Severity, check, check_disk, clock};
