@@ -173,10 +173,10 @@ pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
     several("data", workload.into_iter().collect(), 1, 1);
     let results = key_results::of(report, grouping);
     let longer = key_results::command(&report.directory, &results);
-    several("longer", longer.into_iter().collect(), 1, 2);
+    several("longer", longer.into_iter().collect(), 1, 1);
     let directory = dbdyno_units::shell_quoted(&report.directory.to_string_lossy());
-    let all = format!("dbdyno report {directory} --details; charts: {}/report.html", directory);
-    several("all", vec![all], 1, 2);
+    several("all", vec![format!("dbdyno report {directory} --details")], 1, 1);
+    several("charts", vec![format!("{directory}/report.html")], 1, 1);
 
     let label = "warning".len() + 2;
     let mut below = Vec::new();
@@ -185,7 +185,12 @@ pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
             "failed" | "bound" | "warning" => paint.worse(text),
             _ => paint.dim(text),
         };
-        for (number, line) in wrapped(&text, label, most).into_iter().enumerate() {
+        // What is copied is whole, in a line of its own.
+        let lines = match COPIED.contains(&name) {
+            true => vec![plain(&text)],
+            false => wrapped(&text, label, most),
+        };
+        for (number, line) in lines.into_iter().enumerate() {
             let name = if number == 0 { name } else { "" };
             below.push(format!("{}{line}", paint_label(&left(name, label))));
         }
@@ -211,8 +216,11 @@ pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
     Some(format!("{}\n{above}\n\n{below}\n", first_line(report, paint)))
 }
 
-/// The width of an answer.
+/// The width of an answer, apart from commands and paths.
 const ANSWER_WIDTH: usize = 80;
+
+/// The labels of commands and paths.
+const COPIED: [&str; 3] = ["longer", "all", "charts"];
 
 /// Name, status and program.
 fn first_line(report: &Report, paint: Paint) -> String {

@@ -793,8 +793,8 @@ differs  rel in effect: setting_2: 1; the baseline: 2
 differs  and 3 more: --details
 noise    the control differs from 1 by 0.39% typically and 0.7% at most …
 data     1 table × 1,000,000 rows, 1 client; measured 35 min 30 s, elapsed 42 …
-all      dbdyno report results/first --details; charts:
-         results/first/report.html
+all      dbdyno report results/first --details
+charts   results/first/report.html
 ");
     // However much there is to say.
     let mut long = sample::sweep();
