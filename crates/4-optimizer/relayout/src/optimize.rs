@@ -247,8 +247,7 @@ fn count_and_split(
         };
         let observed = observations(&sorted, &movable.graph);
         if counters.iter().any(Option::is_some) {
-            // No block will be missing.
-            statistics.precision.add(&[observed.iter().sum()]);
+            statistics.precision.add_counted(observed.iter().sum());
         } else {
             statistics.precision.add(&observed);
         }

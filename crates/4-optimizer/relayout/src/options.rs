@@ -162,6 +162,13 @@ impl SamplePrecision {
         self.blocks_sampled_once += blocks.iter().filter(|samples| **samples == 1).count() as u64;
     }
 
+    /// Adds the samples of a function whose executions will be counted: no block of it will be missing, even if it has
+    /// one sample only.
+    pub(crate) fn add_counted(&mut self, samples: u64) {
+        self.samples += samples;
+        self.blocks_sampled += u64::from(samples > 0);
+    }
+
     /// Estimated share of the execution in blocks without a sample, 0 to 1; `None` without samples.
     pub fn unsampled(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.blocks_sampled_once as f64 / self.samples as f64)
@@ -216,6 +223,13 @@ mod tests {
             let estimate = precision.unsampled().unwrap();
             assert!((estimate - share).abs() < 0.02, "{samples}: {estimate} {share}");
         }
+    }
+
+    #[test]
+    fn functions_that_will_be_counted_miss_no_block() {
+        let mut precision = SamplePrecision::default();
+        precision.add_counted(1);
+        assert_eq!((precision.samples, precision.unsampled()), (1, Some(0.0)));
     }
 
     #[test]
