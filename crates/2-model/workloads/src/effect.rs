@@ -3,15 +3,15 @@
 
 use crate::setup::{Dialect, Word, split_script, words};
 
-/// What a statement of a script does to the catalogue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a statement of a script does to the catalogue, from the least to the most.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// It creates the table of this name in the current schema.
-    CreatesTable(String),
-    /// It may create or rename tables.
-    MayCreateTable,
     /// It changes rows, indexes or the session only.
     CreatesNoTable,
+    /// It may create tables.
+    MayCreateTable,
+    /// It creates the table of this name in the current schema, gives a table this name, or prepares that.
+    CreatesTable(String),
     /// It creates or changes what does not belong to the current schema's tables; with a name of the
     /// statement for messages.
     Other(String),
@@ -109,26 +109,19 @@ const BEFORE_NAMES: [&str; 26] = [
     "INDEX",
 ];
 
-/// What some statement of a text does that no script may do on an existing server, where the run has these schemas.
+/// What a statement of a text does that no script may do on an existing server, where the run has these schemas.
 pub fn refused(text: &str, dialect: Dialect, own: &[&str]) -> Option<String> {
-    effects(text, dialect, own).find_map(|effect| match effect {
+    match effect(text, dialect, own) {
         Effect::Other(what) => Some(what),
         Effect::CreatesTable(_) | Effect::MayCreateTable | Effect::CreatesNoTable => None,
-    })
+    }
 }
 
-/// The effects of the statements of a text, in turn. `own` are the names of the run's schemas.
-pub fn effects<'a>(
-    text: &'a str,
-    dialect: Dialect,
-    own: &'a [&str],
-) -> impl Iterator<Item = Effect> + 'a {
-    split_script(text, dialect).into_iter().map(move |one| effect(one.sql, dialect, own))
-}
-
-/// The effect of a statement. `own` are the names of the run's schemas.
-pub fn effect(sql: &str, dialect: Dialect, own: &[&str]) -> Effect {
-    effect_of(&words(sql, dialect), dialect, own)
+/// The effect of a text's statements: that of the one that does most. `own` are the names of the run's schemas.
+pub fn effect(text: &str, dialect: Dialect, own: &[&str]) -> Effect {
+    let statements = split_script(text, dialect).into_iter();
+    let effects = statements.map(|one| effect_of(&words(one.sql, dialect), dialect, own));
+    effects.max().unwrap_or(Effect::CreatesNoTable)
 }
 
 fn effect_of(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Effect {
@@ -143,17 +136,8 @@ fn effect_of(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Effect {
     }
     match inner(words, dialect) {
         Inner::None => {}
-        Inner::Statement(inside) => {
-            let effect = effect_of(inside, dialect, own);
-            return if matches!(effect, Effect::Other(_)) {
-                effect
-            } else {
-                Effect::CreatesNoTable
-            };
-        }
-        Inner::Text(text) => {
-            return refused(&text, dialect, own).map_or(Effect::CreatesNoTable, Effect::Other);
-        }
+        Inner::Statement(inside) => return without_rows(effect_of(inside, dialect, own)),
+        Inner::Text(text) => return without_rows(effect(&text, dialect, own)),
         Inner::Unknown => return other(),
     }
     if changes_search_path(words) {
@@ -173,10 +157,11 @@ fn effect_of(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Effect {
         return created(words);
     }
     let on_tables = second(&["TABLE", "INDEX"]);
-    let alters = is(0, "ALTER") && on_tables && !is(2, "ALL") && !sets_schema(words);
-    if first(&["SELECT", "WITH"]) || alters {
-        // SELECT … INTO creates a table in PostgreSQL.
-        return Effect::MayCreateTable;
+    if first(&["SELECT", "WITH"]) {
+        return selected(words, dialect);
+    }
+    if is(0, "ALTER") && on_tables && !is(2, "ALL") && !sets_schema(words) {
+        return altered(words);
     }
     // `SET LOCAL ROLE r` is `SET ROLE r`.
     let scoped = is(0, "SET") && second(&["LOCAL", "SESSION"]) && !is(2, "CHARACTERISTICS");
@@ -358,6 +343,61 @@ fn foreign_name(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Option<St
     (!schema.is_one_of(own, dialect) && !schema.is("pg_temp")).then(|| names.join("."))
 }
 
+/// The effect of a statement inside another one. Functions that it calls are not taken to create tables.
+fn without_rows(effect: Effect) -> Effect {
+    if effect == Effect::MayCreateTable { Effect::CreatesNoTable } else { effect }
+}
+
+/// The effect of a query: functions may create tables, and so does `SELECT … INTO` in PostgreSQL.
+fn selected(words: &[Word<'_>], dialect: Dialect) -> Effect {
+    let into = |pair: &[Word<'_>]| {
+        pair[1].is("INTO") && !["INSERT", "MERGE"].iter().any(|verb| pair[0].is(verb))
+    };
+    match words.windows(2).position(into) {
+        Some(at) if dialect == Dialect::PostgreSql => {
+            let rest = &words[at + 2..];
+            let of_session = ["TEMPORARY", "TEMP"]
+                .iter()
+                .any(|word| rest.iter().take(2).any(|one| one.is(word)));
+            let kinds = rest.iter().take_while(|one| one.is("UNLOGGED") || one.is("TABLE"));
+            if of_session { Effect::CreatesNoTable } else { of_new(&rest[kinds.count()..]) }
+        }
+        _ => Effect::MayCreateTable,
+    }
+}
+
+/// The effect of ALTER TABLE or ALTER INDEX, whose table stays in its schema.
+fn altered(words: &[Word<'_>]) -> Effect {
+    if words[1].is("INDEX") {
+        return Effect::MayCreateTable;
+    }
+    let parts = ["COLUMN", "INDEX", "KEY", "CONSTRAINT", "ATTRIBUTE", "VALUE"];
+    for (at, word) in words.iter().enumerate().skip(3) {
+        let rest = &words[at + 1..];
+        let next = |keyword: &str| rest.first().is_some_and(|word| word.is(keyword));
+        // `RENAME a TO b` renames a column, `RENAME TO b` the table; a partition is converted `TO TABLE b`.
+        let of_column = rest.get(1).is_some_and(|word| word.is("TO"));
+        if word.is("RENAME") && !of_column && !parts.iter().any(|part| next(part)) {
+            let is_name = |word: &Word<'_>| !word.is("TO") && !word.is("AS") && !word.is_other("=");
+            return of_new(&rest[usize::from(!rest.first().is_none_or(is_name))..]);
+        }
+        if word.is("TO") && next("TABLE") {
+            return of_new(&rest[1..]);
+        }
+    }
+    Effect::MayCreateTable
+}
+
+/// The effect of creating the table whose name starts these words, in the current schema.
+fn of_new(words: &[Word<'_>]) -> Effect {
+    let name = match words {
+        [_, dot, name, ..] if dot.is_other(".") => name.name(),
+        [name, ..] => name.name(),
+        [] => None,
+    };
+    name.map_or(Effect::MayCreateTable, |name| Effect::CreatesTable(name.to_owned()))
+}
+
 /// The effect of a CREATE statement, whose table is not in another schema.
 fn created(words: &[Word<'_>]) -> Effect {
     let mut rest = &words[1..];
@@ -381,13 +421,7 @@ fn created(words: &[Word<'_>]) -> Effect {
         return Effect::Other(title(words));
     }
     skip(&["IF", "NOT", "EXISTS"]);
-    let table = match rest {
-        _ if of_session => return Effect::CreatesNoTable,
-        [_, dot, name, ..] if dot.is_other(".") => name.name(),
-        [name, ..] => name.name(),
-        [] => None,
-    };
-    table.map_or(Effect::MayCreateTable, |name| Effect::CreatesTable(name.to_owned()))
+    if of_session { Effect::CreatesNoTable } else { of_new(rest) }
 }
 
 /// The first words of a statement, as far as they are keywords.
@@ -423,6 +457,39 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_also_created_by_other_statements() {
+        let new = || Effect::CreatesTable("new".to_owned());
+        for sql in [
+            "PREPARE p FROM 'CREATE TABLE new (id INT)'",
+            "SELECT 1; CREATE TABLE new (id INT)",
+            "SET STATEMENT max_statement_time=1 FOR CREATE TABLE new (id INT)",
+            "ALTER TABLE t RENAME TO new",
+            "ALTER TABLE t ADD b INT, RENAME AS `new`",
+            "ALTER TABLE t RENAME = mine.new",
+            "ALTER TABLE t CONVERT PARTITION p TO TABLE new",
+        ] {
+            assert_eq!(of(sql, Dialect::MySql), new(), "{sql}");
+        }
+        for sql in [
+            "SELECT * INTO new FROM t",
+            "(SELECT 1 INTO UNLOGGED TABLE mine.new)",
+            "WITH a AS (INSERT INTO t VALUES (1) RETURNING id) SELECT id INTO new FROM a",
+            "PREPARE p (int) AS SELECT $1 INTO new",
+            "EXPLAIN ANALYZE CREATE TABLE new AS SELECT 1",
+            "ALTER TABLE IF EXISTS t RENAME TO \"new\"",
+        ] {
+            assert_eq!(of(sql, Dialect::PostgreSql), new(), "{sql}");
+        }
+        for (sql, expected) in [
+            ("SELECT 1 INTO TEMP t", Effect::CreatesNoTable),
+            ("ALTER TABLE t RENAME a TO b", Effect::MayCreateTable),
+            ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", Effect::MayCreateTable),
+        ] {
+            assert_eq!(of(sql, Dialect::PostgreSql), expected, "{sql}");
+        }
+    }
+
+    #[test]
     fn statements_are_classified() {
         for (sql, expected) in [
             ("CREATE UNIQUE INDEX i ON t (a)", Effect::CreatesNoTable),
@@ -432,8 +499,10 @@ mod tests {
             ("/*!40101 SET NAMES utf8 */", Effect::CreatesNoTable),
             ("DROP TABLE t", Effect::CreatesNoTable),
             ("USE mine", Effect::CreatesNoTable),
-            ("ALTER TABLE a RENAME TO b", Effect::MayCreateTable),
+            ("ALTER TABLE a ADD b INT, RENAME COLUMN c TO d", Effect::MayCreateTable),
             ("SELECT 1 INTO t", Effect::MayCreateTable),
+            ("PREPARE p FROM 'SELECT 1'", Effect::CreatesNoTable),
+            ("EXPLAIN SELECT 1", Effect::CreatesNoTable),
             ("(SELECT 1)", Effect::MayCreateTable),
         ] {
             assert_eq!(of(sql, Dialect::MySql), expected, "{sql}");

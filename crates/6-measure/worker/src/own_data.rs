@@ -11,7 +11,7 @@ use dbdyno_scripts::{
 };
 use dbdyno_types::server::Protocol;
 use dbdyno_workloads::definition::Script;
-use dbdyno_workloads::effect::{ALLOWED, Effect, effect, refused};
+use dbdyno_workloads::effect::{ALLOWED, Effect, effect};
 use dbdyno_workloads::setup::{Dialect, SetupScript, split_script};
 
 use crate::error::RequestError;
@@ -66,15 +66,6 @@ pub(crate) fn own_table_names<E: Engine>(
     Ok(names)
 }
 
-/// Refuses statements that change what does not belong to the run on an existing server, where these are its schemas.
-/// Elsewhere there are none, and everything is allowed.
-pub(crate) fn check_allowed(sql: &str, dialect: Dialect, own: &[&str]) -> Result<(), Error> {
-    if own.is_empty() {
-        return Ok(());
-    }
-    refused(sql, dialect, own).map_or(Ok(()), |what| Err(refusal(&what)))
-}
-
 /// The error of a statement that was not sent.
 pub(crate) fn refusal(what: &str) -> Error {
     Error {
@@ -87,15 +78,23 @@ pub(crate) fn refusal(what: &str) -> Error {
     }
 }
 
-/// Runs a statement that may create a table.
+/// The effect of statements; an error if they change what does not belong to the run on an existing server, where
+/// these are its schemas. Elsewhere there are none, and everything is allowed.
+fn allowed(sql: &str, dialect: Dialect, own: &[&str]) -> Result<Effect, Error> {
+    match effect(sql, dialect, own) {
+        Effect::Other(what) if !own.is_empty() => Err(refusal(&what)),
+        effect => Ok(effect),
+    }
+}
+
+/// Runs statements that may create a table.
 fn run_setup<E: Engine>(
     engine: &E,
     connection: &mut E::Connection,
     sql: &str,
     dialect: Dialect,
 ) -> Result<(), Error> {
-    check_allowed(sql, dialect, engine.schema_of_others().as_slice())?;
-    let effect = effect(sql, dialect, engine.schema_of_others().as_slice());
+    let effect = allowed(sql, dialect, engine.schema_of_others().as_slice())?;
     let creates = match &effect {
         Effect::CreatesTable(name) => TableCreation::Named(name),
         Effect::CreatesNoTable => TableCreation::None,
@@ -187,12 +186,14 @@ impl<E: Engine> Host for DataHost<'_, E> {
         let sql = &*with_fixed_time(sql, self.driver);
         let text = String::from_utf8_lossy(sql);
         let own = self.engine.schema_of_others();
-        if let Err(error) = check_allowed(&text, self.dialect, own.as_slice()) {
-            return Sent::Done(Err(sql_error(error, &IgnoredErrors::default())));
-        }
+        let effect = match allowed(&text, self.dialect, own.as_slice()) {
+            Ok(effect) => effect,
+            Err(error) => return Sent::Done(Err(sql_error(error, &IgnoredErrors::default()))),
+        };
         self.columns = 0;
-        let creates_none = effect(&text, self.dialect, own.as_slice()) == Effect::CreatesNoTable;
-        let ran = if creates_none || seems_to_return_rows(sql) {
+        let creates = matches!(effect, Effect::CreatesTable(_));
+        let is_harmless = effect == Effect::CreatesNoTable;
+        let ran = if is_harmless || (!creates && seems_to_return_rows(sql)) {
             let executed = self.connection.text_statement(sql);
             executed.and_then(|id| self.connection.execute(id, &Params::default())).map(|_| {
                 self.columns = self.connection.result().columns;

@@ -17,7 +17,7 @@ use dbdyno_scripts::{
 };
 use dbdyno_types::server::{Address, Protocol, StatementMode, StorageEngine};
 use dbdyno_workloads::definition::Script;
-use dbdyno_workloads::effect::{Effect, effects};
+use dbdyno_workloads::effect::{Effect, effect};
 use dbdyno_workloads::setup::Dialect;
 
 use crate::client_context::ClientContext;
@@ -137,24 +137,20 @@ impl<C: Connection> ScriptHost<'_, C> {
         if own.is_empty() {
             return Ok(());
         }
+        let (text, dialect) = (String::from_utf8_lossy(sql), dialect_of(*driver));
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        for effect in effects(&String::from_utf8_lossy(sql), dialect_of(*driver), &own) {
-            match effect {
-                Effect::Other(what) => return Err(sql_error(refusal(&what), ignored)),
-                Effect::CreatesTable(_) => {
-                    return Err(SqlError {
-                        number: 0,
-                        state: String::new(),
-                        message: "on an existing server, scripts create tables in prepare() only: dbdyno would \
-                                  not remove others"
-                            .to_owned(),
-                        kind: SqlErrorKind::Failed,
-                    });
-                }
-                Effect::MayCreateTable | Effect::CreatesNoTable => {}
-            }
+        match effect(&text, dialect, &own) {
+            Effect::Other(what) => Err(sql_error(refusal(&what), ignored)),
+            Effect::CreatesTable(_) => Err(SqlError {
+                number: 0,
+                state: String::new(),
+                message: "on an existing server, scripts create and rename tables in prepare() only: dbdyno would \
+                          not remove others"
+                    .to_owned(),
+                kind: SqlErrorKind::Failed,
+            }),
+            Effect::MayCreateTable | Effect::CreatesNoTable => Ok(()),
         }
-        Ok(())
     }
 
     fn run(&mut self, statement: StatementId) -> Sent {
