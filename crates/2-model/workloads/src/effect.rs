@@ -124,6 +124,15 @@ pub fn effect(text: &str, dialect: Dialect, own: &[&str]) -> Effect {
     effects.max().unwrap_or(Effect::CreatesNoTable)
 }
 
+/// Whether the effect of a text is the same with other strings and numbers.
+pub(crate) fn depends_on_names_only(text: &str, dialect: Dialect) -> bool {
+    let first =
+        ["SELECT", "INSERT", "REPLACE", "UPDATE", "DELETE", "BEGIN", "START", "COMMIT", "ROLLBACK"];
+    let words = words(text, dialect);
+    words.first().is_some_and(|word| first.iter().any(|keyword| word.is(keyword)))
+        && !words.iter().any(|word| word.is_other(";") || word.is("set_config"))
+}
+
 fn effect_of(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Effect {
     let words = &words[words.iter().take_while(|word| word.is_other("(")).count()..];
     let is = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.is(keyword));

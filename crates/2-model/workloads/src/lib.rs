@@ -13,4 +13,5 @@ pub mod rows;
 pub mod schema;
 pub mod seeds;
 pub mod setup;
+pub mod shape;
 pub mod sql;

@@ -19,6 +19,7 @@ use dbdyno_types::server::{Address, Protocol, StatementMode, StorageEngine};
 use dbdyno_workloads::definition::Script;
 use dbdyno_workloads::effect::{Effect, effect};
 use dbdyno_workloads::setup::Dialect;
+use dbdyno_workloads::shape::{AllowedShapes, shape};
 
 use crate::client_context::ClientContext;
 use crate::error::RequestError;
@@ -111,6 +112,7 @@ pub(crate) struct ScriptStatements {
     driver: Driver,
     /// See [`ScriptTarget`].
     own: Arc<Vec<String>>,
+    allowed: AllowedShapes,
     /// `None` for a closed one.
     prepared: Vec<Option<StatementId>>,
     /// The current result of the last statement.
@@ -132,9 +134,14 @@ pub(crate) struct ScriptHost<'a, C> {
 
 impl<C: Connection> ScriptHost<'_, C> {
     /// Refuses what may not be done on an existing server. Tables are created by `prepare` only, which makes them known.
-    fn check_allowed(&self, sql: &[u8]) -> Result<(), SqlError> {
-        let ScriptStatements { own, driver, ignored, .. } = &*self.statements;
+    /// This is timed: the shapes of allowed statements are remembered.
+    fn check_allowed(&mut self, sql: &[u8]) -> Result<(), SqlError> {
+        let ScriptStatements { own, driver, ignored, allowed, .. } = &mut *self.statements;
         if own.is_empty() {
+            return Ok(());
+        }
+        let shape = shape(sql);
+        if shape.is_some_and(|shape| allowed.contain(shape)) {
             return Ok(());
         }
         let (text, dialect) = (String::from_utf8_lossy(sql), dialect_of(*driver));
@@ -149,7 +156,12 @@ impl<C: Connection> ScriptHost<'_, C> {
                     .to_owned(),
                 kind: SqlErrorKind::Failed,
             }),
-            Effect::MayCreateTable | Effect::CreatesNoTable => Ok(()),
+            Effect::MayCreateTable | Effect::CreatesNoTable => {
+                if let Some(shape) = shape {
+                    allowed.add(shape, &text, dialect);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -309,7 +321,8 @@ impl ScriptStatements {
         let ignored = IgnoredErrors::of(&script.options).unwrap_or_default();
         let result = ResultShape::default();
         let (driver, own) = (target.driver, Arc::clone(&target.own));
-        Self { driver, own, prepared: Vec::new(), result, ignored, lines: 0 }
+        let allowed = AllowedShapes::default();
+        Self { driver, own, allowed, prepared: Vec::new(), result, ignored, lines: 0 }
     }
 
     /// Adds a statement in place of a closed one. Returns its number.
