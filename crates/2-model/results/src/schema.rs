@@ -182,6 +182,8 @@ CREATE TABLE insert_second (
 
 /// The view with the figures of `relative.csv`, without intervals, by microbenchmark and candidate.
 /// `dbdyno-report` calculates the same, and weights the starts of interrupted runs.
+///
+/// A run with any other view is refused as untrusted: another text needs another [`FORMAT`].
 pub const FIGURES_VIEW: &str = "\
 CREATE VIEW figures AS
 WITH background AS (                 -- CPU time between slices, distributed over a start's statements
@@ -391,5 +393,22 @@ impl Stored for Latencies {
     fn from_column(row: &Row<'_>, column: &str) -> Result<Self> {
         Self::from_bytes(&row.get::<_, Vec<u8>>(column)?)
             .map_err(|error| Error::FromSqlConversionFailure(0, Type::Blob, error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn view_changes_with_the_format_only() {
+        let fnv1a = FIGURES_VIEW.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        assert_eq!(
+            (FORMAT, fnv1a),
+            (8, 0xf832_6e40_c33b_c814),
+            "runs with the former view would be refused"
+        );
     }
 }
