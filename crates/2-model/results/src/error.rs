@@ -42,6 +42,12 @@ pub enum ResultsError {
          space and continue with --resume", .0.display()
     )]
     StorageFull(PathBuf),
+    /// The disk is too full for a new run.
+    #[error(
+        "no space left on the device that holds {}: no run was made; free some space, or name \
+         another directory with --out", .0.display()
+    )]
+    NoSpaceToStart(PathBuf),
     /// The database in the directory failed.
     #[error("{doing} in {}: {source}", path.display())]
     Database { path: PathBuf, doing: &'static str, source: rusqlite::Error },
@@ -81,7 +87,7 @@ impl ResultsError {
 
     /// Whether the error is a full disk.
     pub const fn is_storage_full(&self) -> bool {
-        matches!(self, Self::StorageFull(_))
+        matches!(self, Self::StorageFull(_) | Self::NoSpaceToStart(_))
     }
 }
 

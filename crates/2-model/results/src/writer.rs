@@ -41,6 +41,15 @@ impl RunWriter {
     /// # Errors
     /// The directory already has a run, another process writes to it, or it cannot be written.
     pub fn create(path: &Path, run: &NewRun) -> Result<Self, ResultsError> {
+        Self::create_in(path, run).map_err(|error| match error {
+            ResultsError::StorageFull(at) if !RunDirectory::at(path).database().exists() => {
+                ResultsError::NoSpaceToStart(at)
+            }
+            other => other,
+        })
+    }
+
+    fn create_in(path: &Path, run: &NewRun) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
         let io = |path: PathBuf| move |source| ResultsError::writing(path, source);
         if std::fs::symlink_metadata(directory.database()).is_ok() {

@@ -32,6 +32,17 @@ fn too_small_disk_is_refused_before_loading() {
     resume(&out, &[]).assert_code(1).assert_prints("the data needs about");
 }
 
+#[test]
+fn full_disk_before_the_first_result_is_no_run_to_resume() {
+    let test = TestDir::new();
+    let Some(disk) = SmallDisk::mount(test.path(), 1) else { return };
+    disk.fill();
+    let out = disk.path().join("out");
+    let finished = test.start(&Experiment::default(), &out, &[]).end();
+    finished.assert_code(1).assert_prints("no space left").assert_prints("no run was made");
+    assert!(!finished.all().contains("--resume"), "{}", finished.all());
+}
+
 fn no_database(out: &Path) -> bool {
     let data = std::fs::read_dir(out.join("data"));
     data.map_or(true, |mut entries| entries.next().is_none())
