@@ -158,9 +158,10 @@ fn words(values: &[Value]) -> Option<Warning> {
     })
 }
 
-/// For files with the same name, what distinguishes their directories.
+/// For files with the same name, and the other files beside them, what distinguishes their directories.
 fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportError> {
     let mut found = HashMap::new();
+    let mut names = HashMap::new();
     for path in files {
         let same = files.iter().filter(|other| other.file_name() == path.file_name());
         let real: Vec<PathBuf> =
@@ -169,6 +170,7 @@ fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportErro
         if real.iter().filter(|other| **other == own).count() > 1 {
             return Err(ImportError::Input(format!("{} is named twice", path.display())));
         }
+        let directory = own.parent().map(Path::to_owned);
         let parts = |path: &Path| -> Vec<String> {
             let parts = path.parent().into_iter().flat_map(Path::components);
             parts.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
@@ -188,7 +190,14 @@ fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportErro
                 [] => own.last().cloned().unwrap_or_default(),
                 parts => parts.join("-"),
             };
+            names.insert(directory, name.clone());
             found.insert(path.clone(), name);
+        }
+    }
+    for path in files {
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if let Some(name) = names.get(&real.parent().map(Path::to_owned)) {
+            found.entry(path.clone()).or_insert_with(|| name.clone());
         }
     }
     Ok(found)

@@ -159,6 +159,12 @@ fn files_of_the_same_name_are_candidates_named_by_their_directories() {
     assert_eq!(logs.candidates, ["server-a", "server-b"]);
     assert_eq!(report.microbenchmarks[0].name, "oltp_read_only");
     assert!((report.microbenchmarks[0].rows[0].single.unwrap().get() - 0.5).abs() < 1e-6);
+    // A file that only one directory has is of the same candidate.
+    let only = dir.path().join("server-b/logs/oltp_insert.log");
+    fs::write(&only, &output).unwrap();
+    let with_only = [files[0].clone(), files[1].clone(), only];
+    let with_only = Request { out: dir.path().join("only"), ..request(&dir, &with_only) };
+    assert_eq!(imported(&with_only).0.candidates, ["server-a", "server-b"]);
     let inside = dir.path().join("server-a/logs/old/oltp_read_only.4.log");
     fs::create_dir_all(inside.parent().unwrap()).unwrap();
     fs::write(&inside, &output).unwrap();
