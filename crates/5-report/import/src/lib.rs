@@ -1,10 +1,11 @@
 //! Import of published results into a run directory, so that the same reports can be made of them.
-//! Supported are published tables and sysbench output.
+//! Supported are published tables, and the output of sysbench and pgbench.
 //!
 //! Each value becomes a slice, repeated values become blocks. What a file does not contain stays
 //! unknown: a table has no CPU time, and one value has no interval.
 
 mod parse;
+mod pgbench;
 mod table;
 
 use std::collections::HashMap;
@@ -132,7 +133,8 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
     number_blocks(&mut values);
     if values.is_empty() {
         return Err(ImportError::Input(
-            "nothing to import; name at least one table or file of sysbench's output".to_owned(),
+            "nothing to import; name at least one table, or file of sysbench's or pgbench's output"
+                .to_owned(),
         ));
     }
     store(request, &values, words, text)
@@ -148,7 +150,7 @@ const MAX_PAIRS: usize = 10_000;
 fn words(values: &[Value]) -> Option<Warning> {
     let mut found = values.iter().filter_map(|value| match &value.measure {
         Measure::Table { word } => Some((value, word.as_ref()?)),
-        Measure::Sysbench(_) => None,
+        Measure::Summary(_) => None,
     });
     let (first, word) = found.next()?;
     let (count, place) = (1 + found.count(), format!("{}:{}", first.file.display(), first.line));
@@ -409,7 +411,7 @@ fn session(request: &Request, values: &[Value], words: Option<Warning>) -> Sessi
         .iter()
         .map(|value| match &value.measure {
             Measure::Table { .. } => 0,
-            Measure::Sysbench(found) => found.reconnects,
+            Measure::Summary(found) => found.reconnects,
         })
         .fold(0, u64::saturating_add);
     if reconnects > 0 {
@@ -436,7 +438,7 @@ fn measured(value: &Value) -> SliceMeasured {
     let throughput = value.throughput.map(Qps::from_per_second);
     match &value.measure {
         Measure::Table { .. } => SliceMeasured { throughput, ..SliceMeasured::default() },
-        Measure::Sysbench(found) => SliceMeasured {
+        Measure::Summary(found) => SliceMeasured {
             throughput,
             wall: found.time,
             events: found.events,

@@ -1,5 +1,5 @@
-//! The values of an imported file: of a [table](crate::table), or of the summaries that sysbench 1.0 and later
-//! print at the end of a run.
+//! The values of an imported file: of a [table](crate::table), or of the summaries that [pgbench](crate::pgbench)
+//! and sysbench print at the end of a run.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use dbdyno_types::Latencies;
 use dbdyno_units::Nanos;
 
+use crate::pgbench::{is_pgbench, pgbench};
 use crate::table::table;
 use crate::{ImportError, SYSBENCH};
 
@@ -48,18 +49,19 @@ pub(crate) enum Measure {
         /// The word in its place, if it has no throughput.
         word: Option<String>,
     },
-    /// The summary printed by sysbench. Throughput is in statements per second.
-    Sysbench(Box<Sysbench>),
+    /// Throughput is in statements per second of sysbench, or in transactions per second of pgbench.
+    Summary(Box<Summary>),
 }
 
-/// The summary printed by sysbench.
+/// The summary that sysbench or pgbench prints.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Sysbench {
+pub(crate) struct Summary {
+    /// Those that throughput counts.
     pub(crate) queries: u64,
     /// Queries by kind: reads, writes, others.
     pub(crate) kinds: [u64; 3],
-    /// The script that a line before the output names, such as `./oltp_insert.sh`, without its directory and
-    /// suffix.
+    /// The script that a line before sysbench's output names, such as `./oltp_insert.sh`, without its directory
+    /// and suffix; the transaction type of pgbench.
     pub(crate) script: Option<String>,
     pub(crate) transactions: u64,
     pub(crate) transactions_per_second: f64,
@@ -68,8 +70,10 @@ pub(crate) struct Sysbench {
     pub(crate) reconnects: u64,
     pub(crate) time: Nanos,
     pub(crate) events: u64,
-    /// Response times in milliseconds, with sysbench's labels: min, avg, max, 95th percentile.
+    /// Response times in milliseconds, with the program's labels: min, avg, max, 95th percentile, a statement.
     pub(crate) latency: Vec<(String, f64)>,
+    /// Transactions per second of the reports during the run.
+    pub(crate) progress: Vec<f64>,
     /// From the histogram; empty if it was not printed.
     pub(crate) latencies: Latencies,
 }
@@ -95,8 +99,14 @@ pub(crate) fn parse(
     clients: u32,
     directory: Option<&str>,
 ) -> Result<(Vec<Value>, String), ImportError> {
-    if is_output(content) {
-        let values = sysbench(path, content, directory)?;
+    let outputs = if is_pgbench(content) {
+        Some(pgbench(path, content, directory)?)
+    } else if is_output(content) {
+        Some(sysbench(path, content, directory)?)
+    } else {
+        None
+    };
+    if let Some(values) = outputs {
         let text = values.iter().map(describe).collect();
         return Ok((values, text));
     }
@@ -110,19 +120,12 @@ pub(crate) fn parse(
     Ok((values, content.to_owned()))
 }
 
-const FORMATS: &str = "dbdyno imports the output of `sysbench … run`, of version 1.0 or later, and tables with \
-     a column per candidate, separated by tabs, commas or `|`";
+const FORMATS: &str = "dbdyno imports the output of `sysbench … run` and of pgbench, and tables with a column per \
+     candidate, separated by tabs, commas or `|`";
 
 /// A known format that is not imported.
 fn other_format(text: &str) -> Option<&'static str> {
-    let contains = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if contains(&["OLTP test statistics:"])
-        || text.lines().any(|one| one.starts_with("sysbench 0."))
-    {
-        Some("output of sysbench 0.4 or 0.5")
-    } else if contains(&["number of transactions actually processed", "pgbench ("]) {
-        Some("output of pgbench")
-    } else if text.trim_start().starts_with(['{', '[']) {
+    if text.trim_start().starts_with(['{', '[']) {
         Some("JSON")
     } else if text.trim_start().starts_with('<') {
         Some("HTML or XML")
@@ -131,11 +134,14 @@ fn other_format(text: &str) -> Option<&'static str> {
     }
 }
 
-const SYSBENCH_HELP: &str = "give the whole output of `sysbench … run`, of version 1.0 or later";
+const SYSBENCH_HELP: &str = "give the whole output of `sysbench … run`";
 
 /// Whether the text is sysbench output, as opposed to a table.
 fn is_output(text: &str) -> bool {
-    text.contains("SQL statistics:") || text.lines().any(|line| line.starts_with("sysbench 1."))
+    let heads = ["SQL statistics:", "OLTP test statistics:"];
+    let is_banner =
+        |line: &str| ["sysbench 0.", "sysbench 1."].iter().any(|it| line.starts_with(it));
+    heads.iter().any(|head| text.contains(head)) || text.lines().any(is_banner)
 }
 
 /// The values of a file; several if it contains several outputs.
@@ -146,7 +152,7 @@ fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Valu
     let mut script = None;
     for (line, text) in (1..).zip(text.lines()) {
         if let Some(threads) = text.strip_prefix("Number of threads:") {
-            let found = Sysbench { script: script.take(), ..Sysbench::default() };
+            let found = Summary { script: script.take(), ..Summary::default() };
             let threads = threads.trim().parse().ok();
             outputs.push(Output { line, threads, found, ..Output::default() });
         } else {
@@ -164,7 +170,7 @@ fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Valu
         let clients =
             output.threads.ok_or_else(|| wrong("its number of threads is not a number"))?;
         let throughput = output
-            .queries_per_second
+            .throughput()
             .filter(|_| output.found.queries > 0)
             .ok_or_else(|| no_queries(path, text, &output))?;
         Ok(Value {
@@ -175,7 +181,7 @@ fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Valu
             clients,
             block: 0,
             throughput: Some(throughput),
-            measure: Measure::Sysbench(Box::new(output.whole())),
+            measure: Measure::Summary(Box::new(output.whole())),
         })
     };
     outputs.into_iter().map(value).collect()
@@ -183,23 +189,41 @@ fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Valu
 
 /// A one-line description of a value.
 fn describe(value: &Value) -> String {
-    let (Measure::Sysbench(found), Some(throughput)) = (&value.measure, value.throughput) else {
+    let (Measure::Summary(found), Some(throughput)) = (&value.measure, value.throughput) else {
         return String::new();
     };
-    let latency: Vec<String> =
-        found.latency.iter().map(|(label, millis)| format!("{label} {millis} ms")).collect();
+    let Value { candidate, microbenchmark, clients, .. } = value;
+    let Summary { transactions_per_second, ignored_errors, reconnects, progress, .. } = &**found;
+    let queries = match throughput == *transactions_per_second {
+        true => String::new(),
+        false => format!("{throughput} queries/s, "),
+    };
+    let latency = found.latency.iter().map(|(label, millis)| format!(", {label} {millis} ms"));
+    let latency: String = latency.collect();
+    let reports = match progress.len() {
+        0 => String::new(),
+        count => {
+            let least = progress.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = progress.iter().copied().fold(0.0, f64::max);
+            format!(", {least} to {most} transactions/s in {count} reports")
+        }
+    };
     format!(
-        "  {}, {}, {} threads: {} queries/s, {} transactions/s, {} ignored errors, \
-         {} reconnects, {}\n",
-        value.candidate,
-        value.microbenchmark,
-        value.clients,
-        throughput,
-        found.transactions_per_second,
-        found.ignored_errors,
-        found.reconnects,
-        latency.join(", ")
+        "  {candidate}, {microbenchmark}, {clients} threads: {queries}{transactions_per_second} \
+         transactions/s, {ignored_errors} ignored errors, {reconnects} reconnects{latency}{reports}\n"
     )
+}
+
+/// The transactions per second in a report during a run: `[ 10s ] thds: 8 tps: 99.50 …` of sysbench,
+/// `progress: 5.0 s, 99.5 tps, …` of pgbench.
+pub(crate) fn progress_in(line: &str) -> Option<f64> {
+    let rate = if line.starts_with('[') {
+        line.split_once("tps:")?.1.trim_start().split([' ', ',']).next()
+    } else {
+        let (before, _) = line.strip_prefix("progress:")?.split_once(" tps")?;
+        before.rsplit(' ').next()
+    };
+    rate?.parse().ok().filter(|rate: &f64| rate.is_finite())
 }
 
 /// Why an output without queries cannot be imported.
@@ -232,7 +256,10 @@ fn script_in(line: &str) -> Option<String> {
 ///
 /// The file of a test of sysbench need not name the candidate: it is the directory. `directory` is what
 /// distinguishes the directories of files with the same name.
-fn names_of(path: &Path, directory: Option<&str>) -> Result<(String, String), ImportError> {
+pub(crate) fn names_of(
+    path: &Path,
+    directory: Option<&str>,
+) -> Result<(String, String), ImportError> {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let stem = match stem.rsplit_once('.') {
         Some((before, number)) if number.chars().all(|c| c.is_ascii_digit()) => before,
@@ -265,9 +292,9 @@ fn names_of(path: &Path, directory: Option<&str>) -> Result<(String, String), Im
 /// Reports outputs that stand for repeats of one test, or for the same test on several candidates, and are not:
 /// the statements of a transaction differ, or the scripts that their files name.
 pub(crate) fn check_same_tests(values: &[Value]) -> Result<(), ImportError> {
-    let mut first: HashMap<&str, (&Value, &Sysbench)> = HashMap::new();
+    let mut first: HashMap<&str, (&Value, &Summary)> = HashMap::new();
     for value in values {
-        let Measure::Sysbench(found) = &value.measure else { continue };
+        let Measure::Summary(found) = &value.measure else { continue };
         let (other, before) = *first.entry(&value.microbenchmark).or_insert((value, found));
         let name = &value.microbenchmark;
         let differ = if let Some((mix, of_other)) = found.mix().zip(before.mix())
@@ -317,7 +344,7 @@ impl fmt::Display for Mix {
     }
 }
 
-impl Sysbench {
+impl Summary {
     fn mix(&self) -> Option<Mix> {
         let done = if self.transactions > 0 { self.transactions } else { self.events };
         let counted = self.kinds.iter().any(|count| *count > 0) && done > 0;
@@ -335,7 +362,7 @@ struct Output {
     line: usize,
     threads: Option<u32>,
     queries_per_second: Option<f64>,
-    found: Sysbench,
+    found: Summary,
     in_latency: bool,
     in_histogram: bool,
     histogram: Vec<(u64, u64)>,
@@ -357,6 +384,7 @@ impl Output {
             self.in_histogram = line.contains("distribution");
             return Ok(());
         }
+        self.found.progress.extend(progress_in(line));
         let Some((label, value)) = line.trim().split_once(':') else { return Ok(()) };
         let value = value.trim();
         let found = &mut self.found;
@@ -371,26 +399,35 @@ impl Output {
             "read" => found.kinds[0] = number_of("a count", value)?,
             "write" => found.kinds[1] = number_of("a count", value)?,
             "other" => found.kinds[2] = number_of("a count", value)?,
-            "ignored errors" => found.ignored_errors = count_and_rate(value)?.0,
+            // Versions before 1.0 print no line `queries`.
+            "total" => found.queries = number_of("a count", value)?,
+            "ignored errors" | "deadlocks" => found.ignored_errors = count_and_rate(value)?.0,
             "reconnects" => found.reconnects = count_and_rate(value)?.0,
             "total time" => {
                 found.time =
                     Nanos::from_secs_f64(number_of("a time", value.trim_end_matches('s'))?);
             }
             "total number of events" => found.events = number_of("a count", value)?,
-            "Latency (ms)" => self.in_latency = true,
+            "Latency (ms)" | "response time" | "per-request statistics" => self.in_latency = true,
             "Threads fairness" => self.in_latency = false,
             "sum" => {}
             _ if self.in_latency => {
-                found.latency.push((label.to_owned(), number_of("a latency", value)?));
+                let label = label.split_whitespace().collect::<Vec<_>>().join(" ");
+                found.latency.push((label, number_of("a latency", value.trim_end_matches("ms"))?));
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn whole(self) -> Sysbench {
-        Sysbench { latencies: Latencies::new(self.histogram), ..self.found }
+    fn throughput(&self) -> Option<f64> {
+        let seconds = self.found.time.as_secs_f64();
+        let average = (seconds > 0.0).then(|| self.found.queries as f64 / seconds);
+        self.queries_per_second.or(average)
+    }
+
+    fn whole(self) -> Summary {
+        Summary { latencies: Latencies::new(self.histogram), ..self.found }
     }
 }
 
@@ -404,7 +441,7 @@ fn count_and_rate(text: &str) -> Result<(u64, f64), String> {
     Ok((number_of("a count", count)?, number_of("a rate", rate)?))
 }
 
-fn number_of<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, String> {
+pub(crate) fn number_of<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("`{text}` is not {what}"))
 }
 
@@ -423,8 +460,8 @@ mod tests {
         sysbench(Path::new(path), text, None)
     }
 
-    fn found(value: &Value) -> &Sysbench {
-        let Measure::Sysbench(found) = &value.measure else { panic!("{value:?}") };
+    fn found(value: &Value) -> &Summary {
+        let Measure::Summary(found) = &value.measure else { panic!("{value:?}") };
         found
     }
 
@@ -544,15 +581,9 @@ mod tests {
     fn other_formats_are_named() {
         let refused =
             |text: &str| parse(Path::new("a.b.txt"), text, 1, None).unwrap_err().to_string();
-        for (text, named) in [
-            (
-                "sysbench 0.5:  multi-threaded\nNumber of threads: 1\n",
-                "it is output of sysbench 0.4 or 0.5",
-            ),
-            ("pgbench (15.6)\ntps = 3842.1 (without initial)\n", "it is output of pgbench"),
-            ("[\n  {\n    \"time\": 1,\n", "it is JSON"),
-            ("<html><table>", "it is HTML or XML"),
-        ] {
+        for (text, named) in
+            [("[\n  {\n    \"time\": 1,\n", "it is JSON"), ("<html><table>", "it is HTML or XML")]
+        {
             let error = refused(text);
             assert!(error.contains(named) && error.contains("sysbench … run"), "{error}");
         }
@@ -569,6 +600,31 @@ mod tests {
             let error = refused(&format!("{banner}{text}"));
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn output_of_version_0_5_is_parsed() {
+        let text = "sysbench 0.5:  multi-threaded system evaluation benchmark\n\n\
+            Number of threads: 8\n\n\
+            [  10s] threads: 8, tps: 90.50, reads: 1300.00, writes: 9.00, response time: 18.72ms (95%)\n\
+            [  20s] threads: 8, tps: 94.00, reads: 1300.00, writes: 9.00, response time: 18.72ms (95%)\n\
+            OLTP test statistics:\n    queries performed:\n        read:       700\n        write:      200\n        \
+            other:      100\n        total:      1000\n    transactions:    50     (2.50 per sec.)\n    \
+            read/write requests: 900 (45.00 per sec.)\n    other operations: 100 (5.00 per sec.)\n    \
+            ignored errors:    3      (0.15 per sec.)\n    reconnects:    1      (0.05 per sec.)\n\n\
+            General statistics:\n    total time:   20.0000s\n    total number of events:  50\n    \
+            total time taken by event execution: 159.5s\n    response time:\n         min:      2.85ms\n         \
+            approx.  95 percentile:   18.66ms\n\nThreads fairness:\n    events (avg/stddev): 6.2/0.4\n";
+        let (values, kept) = parse(Path::new("a.b.txt"), text, 1, None).unwrap();
+        assert_eq!((values.len(), values[0].clients, values[0].throughput), (1, 8, Some(50.0)));
+        let found = found(&values[0]);
+        assert_eq!((found.transactions, found.events, found.kinds), (50, 50, [700, 200, 100]));
+        assert_eq!((found.ignored_errors, found.reconnects), (3, 1));
+        assert_eq!(
+            kept,
+            "  a, b, 8 threads: 50 queries/s, 2.5 transactions/s, 3 ignored errors, 1 reconnects, min 2.85 ms, \
+             approx. 95 percentile 18.66 ms, 90.5 to 94 transactions/s in 2 reports\n"
+        );
     }
 
     #[test]

@@ -309,13 +309,14 @@ fn unreadable_input_is_named_in_the_error() {
     assert!(!error.contains("--resume"), "an import cannot be continued: {error}");
 }
 
-/// Tables and sysbench output.
+/// Tables, and output of sysbench and pgbench.
 #[test]
 fn damaged_files_are_imported_or_refused() {
     let names = [
         "mysql-8.0-qps.tsv",
         "ten_six.point-query_range=100.txt",
         "ten_six.read-only_range=100.txt",
+        "pgbench.txt",
     ];
     let mut samples: Vec<Vec<u8>> =
         names.iter().map(|name| fs::read(data(name)).unwrap()).collect();
@@ -328,6 +329,7 @@ fn damaged_files_are_imported_or_refused() {
         "col-1 : ",
         "Number of threads: 3\n",
         "SQL statistics:\n",
+        "transaction type: a\n",
         "1e308",
         "-1",
         "inf",

@@ -78,17 +78,17 @@ pub struct History {
     pub color: When,
 }
 
-/// Import published tables or sysbench output as a run directory.
+/// Import published tables, or output of sysbench or pgbench, as a run directory.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     dbdyno import published.tsv --out results/published\n  \
     dbdyno import a.point-query.txt b.point-query.txt --baseline a\n\n\
     A table is tab-separated, with one line per microbenchmark and one column of QPS per \
     candidate. Its first column of figures is the baseline, unless --baseline names another. \
-    Files with sysbench's output hold one run each and are named CANDIDATE.MICROBENCHMARK.txt; \
+    Files with output of sysbench or pgbench are named CANDIDATE.MICROBENCHMARK.txt; \
     repeated runs are named CANDIDATE.MICROBENCHMARK.1.txt and so on.")]
 pub struct Import {
-    /// Tables (tabs, CSV, Markdown) or output of `sysbench … run`
+    /// Tables (tabs, CSV, Markdown), or output of `sysbench … run` or pgbench
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Run directory to create [default: results/imported-TIME]
