@@ -46,8 +46,8 @@ pub fn build_watched(
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Audit, AuditError> {
     let database = compile_db.map(Database::read).transpose()?;
-    let mut found = find_files(objects_dir)?;
-    found.add_thin_members();
+    let found = find_files(objects_dir)?;
+    let members = found.thin_members();
     if found.objects.is_empty() && linked.is_empty() {
         return Err(AuditError::new(format!(
             "no objects, archives or programs below {}; name the directory that the build was \
@@ -56,15 +56,18 @@ pub fn build_watched(
         )));
     }
     // Linked files take longest, so they come first.
-    let linked = linked.iter().map(|path| Job { path, is_linked: true });
-    let objects = found.objects.iter().map(|path| Job { path, is_linked: false });
-    let jobs: Vec<Job<'_>> = linked.chain(objects).collect();
+    let linked = linked.iter().map(|path| Job { path, kind: JobKind::Linked });
+    let objects = found.objects.iter().map(|path| Job { path, kind: JobKind::Objects });
+    let members = members.iter().map(|path| Job { path, kind: JobKind::Member });
+    let jobs: Vec<Job<'_>> = linked.chain(objects).chain(members).collect();
     let mut assembly = Assembly::new(objects_dir, database.as_ref());
     for (job, read) in jobs.iter().zip(map_parallel(&jobs, watch, Job::read)) {
         match read {
             Ok(None) => {}
             Ok(Some(contents)) => assembly.add(job.path, contents),
-            Err(error) if job.is_linked => return Err(AuditError::damaged(job.path, &error)),
+            Err(error) if job.kind == JobKind::Linked => {
+                return Err(AuditError::damaged(job.path, &error));
+            }
             Err(error) => assembly.unreadable(job.path, &error),
         }
     }
@@ -80,18 +83,18 @@ pub fn binary(
     let database = compile_db.map(Database::read).transpose()?;
     let kind = FileKind::of(path).map_err(|error| AuditError::read(path, &error))?;
     let Some(kind) = kind else { return Err(AuditError::not_compiled(path)) };
-    let contents = Job { path, is_linked: kind == FileKind::Linked }
+    let job = if kind == FileKind::Linked { JobKind::Linked } else { JobKind::Objects };
+    let contents = Job { path, kind: job }
         .read()
         .map_err(|error| AuditError::damaged(path, &error))?
         .ok_or_else(|| AuditError::not_compiled(path))?;
     let root = path.parent().unwrap_or(Path::new(""));
     let mut assembly = Assembly::new(root, database.as_ref());
     assembly.add(path, contents);
-    for member in thin_members(path) {
-        match (Job { path: &member, is_linked: false }).read() {
-            Ok(Some(contents)) => assembly.add(&member, contents),
-            Ok(None) => assembly
-                .unreadable(&member, &ReadError("it does not exist, or is empty".to_owned())),
+    let members = if kind == FileKind::ThinArchive { thin_members(path) } else { Vec::new() };
+    for member in members {
+        match (Job { path: &member, kind: JobKind::Member }).read() {
+            Ok(contents) => contents.into_iter().for_each(|one| assembly.add(&member, one)),
             Err(error) => assembly.unreadable(&member, &error),
         }
     }
@@ -101,8 +104,17 @@ pub fn binary(
 
 struct Job<'a> {
     path: &'a Path,
-    /// Whether it is a program or a shared library; otherwise, an object or an archive.
-    is_linked: bool,
+    kind: JobKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum JobKind {
+    /// A program or a shared library.
+    Linked,
+    /// An object or an archive that was found.
+    Objects,
+    /// A file that a thin archive names.
+    Member,
 }
 
 /// The contents of a file.
@@ -116,14 +128,18 @@ impl Job<'_> {
     /// Reads the file; `None` if it is empty, or an object that was removed: the build is running.
     fn read(&self) -> Result<Option<Contents>, ReadError> {
         let data = match map(self.path) {
-            Ok(Some(data)) => data,
-            Ok(None) => return Ok(None),
-            Err(error) if error.kind() == ErrorKind::NotFound && !self.is_linked => {
-                return Ok(None);
+            Err(error) if error.kind() != ErrorKind::NotFound || self.kind == JobKind::Linked => {
+                return Err(error.into());
             }
-            Err(error) => return Err(error.into()),
+            Ok(Some(data)) => data,
+            Ok(None) | Err(_) if self.kind == JobKind::Member => {
+                return Err(ReadError(
+                    "a thin archive names it, and it does not exist, or is empty".to_owned(),
+                ));
+            }
+            Ok(None) | Err(_) => return Ok(None),
         };
-        if self.is_linked {
+        if self.kind == JobKind::Linked {
             return Ok(Some(Contents::Linked(Box::new(linked(self.path, &data)?))));
         }
         let (mut units, mut broken) = objects(self.path, &data)?;
@@ -184,20 +200,22 @@ pub struct FoundFiles {
     pub objects: Vec<PathBuf>,
     /// Programs and shared libraries, by name.
     pub linked: Vec<PathBuf>,
+    /// Those archives that contain only names of files.
+    thin: Vec<PathBuf>,
 }
 
 impl FoundFiles {
-    /// Adds the objects outside of the directory that thin archives in it name.
-    fn add_thin_members(&mut self) {
-        let members: Vec<PathBuf> =
-            self.objects.iter().flat_map(|path| thin_members(path)).collect();
-        let real = |path: &PathBuf| path.canonicalize().ok();
+    /// The objects that thin archives name and that were not found themselves.
+    fn thin_members(&self) -> Vec<PathBuf> {
+        let mut members: Vec<PathBuf> =
+            self.thin.iter().flat_map(|path| thin_members(path)).collect();
+        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| clean(path));
         let mut known: HashSet<PathBuf> = match members.is_empty() {
             true => HashSet::new(),
-            false => self.objects.iter().filter_map(real).collect(),
+            false => self.objects.iter().map(real).collect(),
         };
-        let is_new = |path: &PathBuf| real(path).is_none_or(|path| known.insert(path));
-        self.objects.extend(members.into_iter().filter(is_new));
+        members.retain(|path| known.insert(real(path)));
+        members
     }
 }
 
@@ -224,6 +242,10 @@ pub fn find_files(directory: &Path) -> Result<FoundFiles, AuditError> {
             } else if kind.is_file() {
                 match FileKind::of(&path) {
                     Ok(Some(FileKind::Object | FileKind::Archive)) => found.objects.push(path),
+                    Ok(Some(FileKind::ThinArchive)) => {
+                        found.thin.push(path.clone());
+                        found.objects.push(path);
+                    }
                     Ok(Some(FileKind::Linked)) => found.linked.push(path),
                     Ok(None) => {}
                     Err(error) if error.kind() == ErrorKind::NotFound => {}

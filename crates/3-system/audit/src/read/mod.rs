@@ -31,6 +31,8 @@ pub(crate) enum FileKind {
     Object,
     /// A static archive of objects.
     Archive,
+    /// An archive of names of objects.
+    ThinArchive,
     Linked,
 }
 
@@ -43,8 +45,11 @@ impl FileKind {
     }
 
     fn of_start(start: &[u8]) -> Option<Self> {
-        if start.starts_with(b"!<arch>\n") || start.starts_with(b"!<thin>\n") {
+        if start.starts_with(b"!<arch>\n") {
             return Some(Self::Archive);
+        }
+        if start.starts_with(b"!<thin>\n") {
+            return Some(Self::ThinArchive);
         }
         if bitcode::is_bitcode(start) {
             return Some(Self::Object);

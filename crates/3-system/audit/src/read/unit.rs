@@ -79,14 +79,10 @@ fn member_object(path: &Path, data: &[u8]) -> Result<Vec<Unit>, ReadError> {
     }
 }
 
-/// The files that a thin archive names, relative to its directory; none of any other file.
+/// The files that a thin archive names, relative to its directory; none of a damaged one.
 pub(crate) fn thin_members(path: &Path) -> Vec<PathBuf> {
     let Ok(Some(data)) = map(path) else { return Vec::new() };
-    let Some(archive) =
-        data.starts_with(b"!<thin>\n").then(|| ArchiveFile::parse(&*data)).and_then(Result::ok)
-    else {
-        return Vec::new();
-    };
+    let Ok(archive) = ArchiveFile::parse(&*data) else { return Vec::new() };
     let directory = path.parent().unwrap_or(Path::new(""));
     let members = archive.members().map_while(Result::ok).filter(|member| member.is_thin());
     members.map(|member| directory.join(super::name(member.name()))).collect()
