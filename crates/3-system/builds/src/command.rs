@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dbdyno_machine::remove_secrets;
+use dbdyno_machine::{die_with_parent, remove_secrets};
 use dbdyno_units::shell_quoted;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -170,7 +170,15 @@ pub(crate) fn run_step(
         // be killed together. It also means that Ctrl-C in a terminal reaches only dbdyno, which
         // decides what to do.
         .process_group(0);
+    end_with_dbdyno(&mut command);
     wait(Running::new(command.spawn()?), around.cancel, watch)
+}
+
+/// Has the kernel kill a program if dbdyno is killed. A build tool then starts no further compilers.
+fn end_with_dbdyno(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: `die_with_parent` is async-signal-safe.
+    unsafe { command.pre_exec(move || die_with_parent(Signal::KILL, parent)) };
 }
 
 /// Waits until a program that leads a process group exits. `None` if cancelled.

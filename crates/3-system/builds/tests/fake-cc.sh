@@ -3,7 +3,8 @@
 # object; linking copies the shell that runs this script, which is a valid ELF file.
 #
 #   --fake-count=FILE   append a line to FILE for each compilation
-#   --fake-hang=FILE    in the first run: write the process id to FILE, then sleep 60 seconds
+#   --fake-hang=FILE    in the first run: sleep 60 seconds in a child, whose process id is in FILE.child, and write
+#                       the own one to FILE
 #   --fake-error        print 50 lines and fail
 #   --fake-full         fail with the error of a full disk
 #   --fake-killed       exit by SIGKILL while compiling
@@ -36,8 +37,12 @@ fi
 [ -n "$count" ] && echo "$output" >> "$count"
 if [ -n "$hang" ] && [ ! -e "$hang" ]; then
     echo half > "$output"
+    # The child keeps the standard input, which is a lock.
+    exec 3<&0
+    sleep 60 <&3 &
+    echo $! > "$hang.child"
     echo $$ > "$hang.new" && mv "$hang.new" "$hang"
-    exec sleep 60
+    wait
 fi
 if [ -n "$error" ]; then
     i=0

@@ -273,11 +273,22 @@ fn a_kill_half_way_leaves_nothing_that_is_taken_for_a_build() {
     victim.wait().unwrap();
     assert!(bench.builds().iter().all(|path| path.extension().is_some_and(|end| end == "part")));
 
-    // The compiler outlives its builder and could still write, so the next builder waits for it.
+    let child = fs::read_to_string(bench.dir.path().join("pid.child")).unwrap();
+    // The program that was started ends with its builder.
+    let is_running = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", compiler.trim()));
+        stat.is_ok_and(|stat| !stat.contains(") Z"))
+    };
+    let start = Instant::now();
+    while is_running() {
+        assert!(start.elapsed() < Duration::from_secs(30), "the compiler runs on");
+        thread::sleep(Duration::from_millis(5));
+    }
+    // Its children outlive it and could still write, so the next builder waits for them.
     let events = Mutex::new(Vec::new());
     let outcome = bench.builder.build(&[request("rel", &[hang])], &|event| {
         if matches!(event, Event::Waiting { .. }) {
-            Command::new("kill").arg(compiler.trim()).status().unwrap();
+            Command::new("kill").arg(child.trim()).status().unwrap();
         }
         events.lock().unwrap().push(format!("{event:?}").split(' ').next().unwrap().to_owned());
     });
