@@ -92,10 +92,18 @@ pub fn options<'a>(
     })
 }
 
+/// The path of the running program. If a new version was installed over it, which may not understand this one, it is
+/// the kernel's link to the old file.
 pub fn own_program() -> Result<PathBuf, CliError> {
-    // Resolved by the kernel: a new version may be installed over this one while it runs.
-    let program = PathBuf::from("/proc/self/exe");
-    program.read_link().map_err(|source| CliError::Read { path: program, source })
+    existing_target(Path::new("/proc/self/exe"))
+}
+
+fn existing_target(link: &Path) -> Result<PathBuf, CliError> {
+    match link.read_link() {
+        Ok(program) if program.exists() => Ok(program),
+        Ok(_) => Ok(link.to_owned()),
+        Err(source) => Err(CliError::Read { path: link.to_owned(), source }),
+    }
 }
 
 /// Exit code after Ctrl-C, as in shells: 128 + SIGINT.
@@ -224,6 +232,15 @@ fn failed(error: RunError, directory: &Path, (view, extent): (View, Extent)) -> 
 mod tests {
     use super::*;
     use crate::commands::gate;
+
+    #[test]
+    fn replaced_program_is_reached_by_its_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("exe");
+        std::os::unix::fs::symlink("/usr/bin/dbdyno (deleted)", &link).unwrap();
+        assert_eq!(existing_target(&link).unwrap(), link);
+        assert_eq!(own_program().unwrap(), std::env::current_exe().unwrap());
+    }
 
     #[test]
     fn broken_rule_is_not_hidden_by_a_failure() {
