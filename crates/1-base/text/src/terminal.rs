@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::width::{break_name, cut, left, plain, right, width, wrap};
+use super::width::{break_name, cut, left, longest_part, plain, right, width, wrap};
 use super::{Block, Cell, Column, Facts, Kind, Row, Section, SpanKind, Style, Table, Text, Tone};
 
 const BOLD: &str = "1";
@@ -225,35 +225,40 @@ impl Drawing<'_> {
                 return Layout { columns, gap, parts: vec![all] };
             }
         }
-        for (widths, column) in columns.iter_mut().zip(&self.table.columns) {
-            if !column.is_label() {
-                widths.title = widths.title.min(widths.content().max(LEAST_TITLE));
-            }
-        }
-        for gap in [2, 1] {
-            if used(&columns, gap) <= self.room {
-                return Layout { columns, gap, parts: vec![all] };
-            }
-        }
-        // The widest name is shortened first.
-        let is_name = |at: &usize| self.table.columns[*at].kind == Kind::Name;
         let whole = columns.clone();
-        let mut excess = used(&columns, 1).saturating_sub(self.room);
-        while excess > 0 {
-            let names = all.iter().copied().filter(is_name);
-            let Some(widest) = names.max_by_key(|at| columns[*at].total()) else { break };
-            let least = self.least(widest).max(whole[widest].value * 2 / 3);
-            if columns[widest].total() <= least.max(columns[widest].title) {
-                break;
+        let is_name = |at: &usize| self.table.columns[*at].kind == Kind::Name;
+        // Titles break inside of words only if there is no room otherwise.
+        for least_title in [longest_part, |_: &str| 0] {
+            columns.clone_from(&whole);
+            for (widths, column) in columns.iter_mut().zip(&self.table.columns) {
+                if !column.is_label() {
+                    let least = least_title(&plain(&column.title)).max(LEAST_TITLE);
+                    widths.title = widths.title.min(widths.content().max(least));
+                }
             }
-            columns[widest].value -= 1;
-            excess -= 1;
+            for gap in [2, 1] {
+                if used(&columns, gap) <= self.room {
+                    return Layout { columns, gap, parts: vec![all] };
+                }
+            }
+            // The widest name is shortened first.
+            let mut excess = used(&columns, 1).saturating_sub(self.room);
+            while excess > 0 {
+                let names = all.iter().copied().filter(is_name);
+                let Some(widest) = names.max_by_key(|at| columns[*at].total()) else { break };
+                let least = self.least(widest).max(whole[widest].value * 2 / 3);
+                if columns[widest].total() <= least.max(columns[widest].title) {
+                    break;
+                }
+                columns[widest].value -= 1;
+                excess -= 1;
+            }
+            if excess == 0 {
+                return Layout { columns, gap: 1, parts: vec![all] };
+            }
         }
-        if excess == 0 {
-            return Layout { columns, gap: 1, parts: vec![all] };
-        }
-        // Below each other there is mostly room for whole names.
         let labels = self.table.columns.iter().filter(|column| column.is_label()).count();
+        // Below each other there is mostly room for whole names.
         for most in [self.room / (labels + 1), LEAST_NAME] {
             for at in all.iter().copied().filter(is_name) {
                 columns[at].value = whole[at].value.min(most.max(self.least(at)));
@@ -505,6 +510,27 @@ mod tests {
         let parts = drawn(30);
         assert_eq!(parts.matches("candidate").count(), 2, "{parts}");
         assert!(parts.lines().all(|line| width(line) <= 30), "{parts}");
+    }
+
+    #[test]
+    fn titles_break_inside_of_words_only_if_nothing_else_fits() {
+        let drawn = |room: usize| {
+            let names = [Column::name("component"), Column::number("offending")];
+            let mut table = Table::new(names.into_iter().chain([Column::number("all units")]));
+            table.push(Row::new([
+                Cell::text("sql/a-long-name-of-a-part"),
+                Cell::number(Some(1)),
+                Cell::number(Some(2)),
+            ]));
+            let mut out = String::new();
+            write_blocks::<crate::NoChart>(&mut out, &[table.into()], room, Paint::new(false));
+            assert!(out.lines().all(|line| width(line) <= room), "{out}");
+            out
+        };
+        for room in [44, 40, 36] {
+            assert!(drawn(room).contains("offending"), "{}", drawn(room));
+        }
+        drawn(20);
     }
 
     #[test]

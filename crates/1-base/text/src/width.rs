@@ -36,12 +36,20 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Break a name into lines of at most `columns`, after `_`, `-`, `.` or a space if possible.
+/// The characters after which names break.
+const SEPARATORS: [char; 5] = ['_', '-', '.', ' ', '/'];
+
+/// The width of the longest part of a name that [`break_name`] need not break.
+pub(crate) fn longest_part(name: &str) -> usize {
+    name.split_inclusive(SEPARATORS).map(|part| width(part.trim_end())).max().unwrap_or(0)
+}
+
+/// Break a name into lines of at most `columns`, after `_`, `-`, `.`, `/` or a space if possible.
 pub fn break_name(name: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest: Vec<char> = name.chars().collect();
     while rest.len() > columns.max(1) {
-        let separator = rest[..columns.max(1)].iter().rposition(|c| "_-. ".contains(*c));
+        let separator = rest[..columns.max(1)].iter().rposition(|c| SEPARATORS.contains(c));
         let tail = rest.split_off(separator.map_or(columns.max(1), |at| at + 1));
         lines.push(rest.into_iter().collect());
         rest = tail;
@@ -68,6 +76,7 @@ mod tests {
     fn names_break_after_separators() {
         assert_eq!(break_name("rel_native_lto", 7), ["rel_", "native_", "lto"]);
         assert_eq!(break_name("control", 7), ["control"]);
+        assert_eq!(break_name("server/sql", 7), ["server/", "sql"]);
         assert_eq!(break_name("averylongname", 5), ["avery", "longn", "ame"]);
     }
 
