@@ -30,6 +30,6 @@ pub use document::{
     Style, Table, Text, Tone,
 };
 pub use markdown::{code, escape, markdown};
-pub use short_names::{letter, short_names};
+pub use short_names::{letter, short_names, without_common_ends};
 pub use terminal::{COLOR_CODES, Paint, terminal, write_blocks};
 pub use width::{break_name, cut, left, plain, right, width, wrap};

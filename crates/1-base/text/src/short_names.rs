@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-const SEPARATORS: &[char] = &['.', '-', '_', ' '];
-
 /// A short form of each name, or letters if none of them fits; `None` if the full names fit.
 pub fn short_names(names: &[&str], fit: impl Fn(&[&str]) -> bool) -> Option<Vec<String>> {
     if fit(names) {
@@ -73,22 +71,44 @@ fn distinct(name: &str, names: &[&str]) -> String {
     differing.collect::<Vec<String>>().join(".")
 }
 
-/// The name without the start and the end that all names have, as far as these end at separators.
-fn without_common_ends<'a>(name: &'a str, names: &[&str]) -> &'a str {
-    let starts = name.match_indices(SEPARATORS).map(|(at, separator)| at + separator.len());
-    let start = starts
-        .filter(|at| names.iter().all(|other| other.starts_with(&name[..*at])))
-        .max()
-        .unwrap_or(0);
-    let ends = name.match_indices(SEPARATORS).map(|(at, _)| at);
-    let end = ends
-        .filter(|at| *at > start)
-        .filter(|at| {
-            names.iter().all(|other| other[start.min(other.len())..].ends_with(&name[*at..]))
-        })
-        .min()
-        .unwrap_or(name.len());
-    &name[start..end]
+/// The name without the words that all names start or end with. A name keeps at least one word.
+pub fn without_common_ends<'a>(name: &'a str, names: &[&str]) -> &'a str {
+    let words: Vec<Vec<&str>> = names.iter().map(|name| words_of(name)).collect();
+    let fewest = words.iter().map(Vec::len).min().unwrap_or(0);
+    let Some(first) = words.first().filter(|_| names.len() > 1 && fewest > 1) else { return name };
+    let same = |at: &dyn Fn(&[&str]) -> usize| {
+        let word = first[at(first)];
+        words.iter().all(|one| one[at(one)] == word)
+    };
+    let start = (0..fewest - 1).take_while(|&n| same(&|_| n)).count();
+    let end = (1..fewest - start).take_while(|&n| same(&|words| words.len() - n)).count();
+    let own = words_of(name);
+    let length = |words: &[&str]| words.iter().map(|word| word.len()).sum::<usize>();
+    let end = name.len() - length(&own[own.len().saturating_sub(end)..]);
+    name[length(&own[..start.min(own.len())])..end].trim_matches(is_separator)
+}
+
+/// Words with the separator after each. A point between digits is of the same word, so that versions stay whole.
+fn words_of(name: &str) -> Vec<&str> {
+    let bytes = name.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut words = Vec::new();
+    let mut start = 0;
+    for (at, c) in name.char_indices() {
+        let in_version = c == '.' && at > 0 && is_digit(at - 1) && is_digit(at + 1);
+        if is_separator(c) && !in_version {
+            words.push(&name[start..at + c.len_utf8()]);
+            start = at + c.len_utf8();
+        }
+    }
+    if start < name.len() {
+        words.push(&name[start..]);
+    }
+    words
+}
+
+fn is_separator(c: char) -> bool {
+    matches!(c, '_' | '-' | '.' | ' ' | '/' | '+' | ',')
 }
 
 #[cfg(test)]
@@ -116,6 +136,21 @@ mod tests {
         assert_eq!(without_common_parts(&prefixes), prefixes);
         // The common end overlaps the common start.
         assert_eq!(without_common_parts(&["a-b-a-b", "a-b"]), ["b-a-b", "b"]);
+    }
+
+    #[test]
+    fn names_lose_the_words_that_all_have_at_an_end() {
+        let short = |names: &[&'static str]| -> Vec<&str> {
+            names.iter().map(|name| without_common_ends(name, names)).collect()
+        };
+        let names = ["ma100244_rel_withdbg.z12a_c32r128", "ma100339_rel_withdbg.z12a_c32r128"];
+        assert_eq!(short(&names), ["ma100244", "ma100339"]);
+        assert_eq!(short(&["mariadb-10.5", "mariadb-10.11"]), ["10.5", "10.11"]);
+        assert_eq!(short(&["mariadb-10.11.1", "mariadb-10.11.2"]), ["10.11.1", "10.11.2"]);
+        assert_eq!(short(&["a_x", "a_x"]), ["x", "x"]);
+        assert_eq!(short(&["a", "b"]), ["a", "b"]);
+        assert_eq!(short(&["only_one"]), ["only_one"]);
+        assert_eq!(short(&["a-1", "a-1-b"]), ["1", "1-b"]);
     }
 
     #[test]

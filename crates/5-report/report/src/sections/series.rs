@@ -1,7 +1,7 @@
 //! Series of candidates: throughput relative to the first candidate, and the largest changes; main
 //! effects of the settings of matrices, and certain interactions.
 
-use dbdyno_text::{Cell, Column, Csv, Mark, Row, Table, Text};
+use dbdyno_text::{Cell, Column, Csv, Mark, Row, Table, Text, without_common_ends};
 use dbdyno_units::Ratio;
 
 use super::{Block, Chart, Output, Section, estimate_cell};
@@ -212,7 +212,8 @@ pub(crate) fn sort_by_group(rows: &mut [SeriesRow]) {
 impl Series {
     /// The candidates' names without what all of them have in common.
     pub(crate) fn short_names(&self) -> Vec<String> {
-        short_names(&self.candidates)
+        let names: Vec<&str> = self.candidates.iter().map(String::as_str).collect();
+        names.iter().map(|name| without_common_ends(name, &names).to_owned()).collect()
     }
 
     /// What the list of changes contains, and what chance explains.
@@ -250,49 +251,6 @@ impl Series {
         }
         text
     }
-}
-
-/// The names without the words that all start or end with. Words end at `_`, `-`, `.`, a space and
-/// similar characters; a name keeps at least one word.
-pub(crate) fn short_names(names: &[String]) -> Vec<String> {
-    let words: Vec<Vec<&str>> = names.iter().map(|name| words_of(name)).collect();
-    let fewest = words.iter().map(Vec::len).min().unwrap_or(0);
-    let Some(first) = words.first().filter(|_| names.len() > 1 && fewest > 1) else {
-        return names.to_vec();
-    };
-    let same = |at: &dyn Fn(&[&str]) -> usize| {
-        let word = first[at(first)];
-        words.iter().all(|one| one[at(one)] == word)
-    };
-    let start = (0..fewest - 1).take_while(|&n| same(&|_| n)).count();
-    let end = (1..fewest - start).take_while(|&n| same(&|words| words.len() - n)).count();
-    let short = words.iter().map(|words| words[start..words.len() - end].concat());
-    let separators = |c: char| is_separator(c);
-    short.map(|name| name.trim_matches(separators).to_owned()).collect()
-}
-
-/// Words with the separator after each. A digit after a digit and a point is of the same word, so that
-/// versions stay whole.
-fn words_of(name: &str) -> Vec<&str> {
-    let bytes = name.as_bytes();
-    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    let mut words = Vec::new();
-    let mut start = 0;
-    for (at, c) in name.char_indices() {
-        let in_version = c == '.' && at > 0 && is_digit(at - 1) && is_digit(at + 1);
-        if is_separator(c) && !in_version {
-            words.push(&name[start..at + c.len_utf8()]);
-            start = at + c.len_utf8();
-        }
-    }
-    if start < name.len() {
-        words.push(&name[start..]);
-    }
-    words
-}
-
-const fn is_separator(c: char) -> bool {
-    matches!(c, '_' | '-' | '.' | ' ' | '/' | '+' | ',')
 }
 
 const EFFECTS_KEY: &str = "Throughput with one value of a setting divided by throughput with its first value: the \
@@ -439,10 +397,6 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    fn short(names: &[&str]) -> Vec<String> {
-        short_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
-    }
-
     #[test]
     fn only_changes_with_an_interval_are_counted_as_more_than_noise() {
         let mut report = sample::series(6);
@@ -470,18 +424,6 @@ mod tests {
         }
         let unknown = series.about_changes(&report);
         assert_eq!(unknown, "No difference between neighbours has a verdict.");
-    }
-
-    #[test]
-    fn names_lose_what_they_share() {
-        let names = ["ma100244_rel_withdbg.z12a_c32r128", "ma100339_rel_withdbg.z12a_c32r128"];
-        assert_eq!(short(&names), ["ma100244", "ma100339"]);
-        assert_eq!(short(&["mariadb-10.5", "mariadb-10.11"]), ["10.5", "10.11"]);
-        assert_eq!(short(&["mariadb-10.11.1", "mariadb-10.11.2"]), ["10.11.1", "10.11.2"]);
-        assert_eq!(short(&["a_x", "a_x"]), ["x", "x"]);
-        assert_eq!(short(&["a", "b"]), ["a", "b"]);
-        assert_eq!(short(&["only_one"]), ["only_one"]);
-        assert_eq!(short(&["a-1", "a-1-b"]), ["1", "1-b"]);
     }
 
     #[test]
