@@ -37,7 +37,11 @@ fn key_results(report: &InsertReport) -> Markup {
                     @for finding in &findings {
                         li.(finding.tone.map_or("noise", charts::class)) {
                             span.group { (finding.step) } " "
-                            div { b { (finding.words) } }
+                            div {
+                                @if !finding.words.is_empty() { b { (finding.words) } }
+                                @if !finding.words.is_empty() && !finding.stalls.is_empty() { "; " }
+                                (finding.stalls)
+                            }
                         }
                     }
                 }
@@ -154,5 +158,24 @@ impl Bar<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Report;
+    use crate::sample;
+
+    #[test]
+    fn only_the_difference_has_the_colour_of_the_throughput() {
+        let Report { insert: Some(report), .. } = sample::inserts() else { panic!("no report") };
+        let page = key_results(&report).into_string();
+        assert!(
+            page.contains(
+                "</b>; inserts stalled in 12 of 600 seconds, the longest insert took 1.9 s"
+            ),
+            "{page}"
+        );
     }
 }

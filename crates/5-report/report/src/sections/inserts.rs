@@ -309,15 +309,14 @@ fn remarks_of(at: &str, run: &StepRun, step: &StepReport) -> Vec<String> {
             run.overdue
         ));
     }
-    for (what, stalls, responses) in kinds_of_stalls(run) {
-        let one = if what == "queries" { "query" } else { "insert" };
+    for Stalls { one, many, seconds, responses } in kinds_of_stalls(run) {
         let longest = responses.as_ref().map_or_else(String::new, |responses| {
             format!("; the longest {one} took {}", responses.max)
         });
-        let number = stalls.len();
+        let number = seconds.len();
         let seconds = if number == 1 { "second" } else { "seconds" };
         if number > 0 {
-            remarks.push(format!("! {at}: stalls of {what} in {number} {seconds}{longest}"));
+            remarks.push(format!("! {at}: {many} stalled in {number} {seconds}{longest}"));
         }
     }
     if run.lock_waits > 0 {
@@ -342,12 +341,21 @@ fn remarks_of(at: &str, run: &StepRun, step: &StepReport) -> Vec<String> {
     remarks
 }
 
-/// What can stall in a step: its name, the seconds in which it did, and its response times.
-fn kinds_of_stalls(run: &StepRun) -> [(&'static str, &[u32], &Option<Responses>); 2] {
-    [
-        ("inserts", &run.stalls, &run.insert_responses),
-        ("queries", &run.query_stalls, &run.query_responses),
-    ]
+/// What can stall in a step.
+struct Stalls<'a> {
+    /// The name of one.
+    one: &'static str,
+    many: &'static str,
+    /// The seconds in which they stalled.
+    seconds: &'a [u32],
+    responses: &'a Option<Responses>,
+}
+
+fn kinds_of_stalls(run: &StepRun) -> [Stalls<'_>; 2] {
+    let (seconds, responses) = (&run.stalls, &run.insert_responses);
+    let inserts = Stalls { one: "insert", many: "inserts", seconds, responses };
+    let (seconds, responses) = (&run.query_stalls, &run.query_responses);
+    [inserts, Stalls { one: "query", many: "queries", seconds, responses }]
 }
 
 /// The ends of the interval of a candidate's ratio over the repeats.
@@ -362,20 +370,18 @@ pub(crate) struct StepFinding<'a> {
     pub(crate) step: &'a str,
     pub(crate) words: String,
     pub(crate) tone: Option<Tone>,
+    /// The stalls, in words.
+    pub(crate) stalls: String,
 }
 
 /// What was found about each candidate in each step: throughput, CPU, and stalls.
 pub(crate) fn findings(report: &InsertReport) -> Vec<(&CandidateStep, Vec<StepFinding<'_>>)> {
     let all = || report.steps.iter().flat_map(|step| &step.candidates);
-    let of_step = |step: &'_ StepReport, name: &str| {
-        let own = step.candidates.iter().find(|one| one.candidate == name)?;
-        Some(found(step, own)).filter(|(words, _)| !words.is_empty())
-    };
     let of_candidate = |name: &str| {
-        let steps = report.steps.iter();
-        let found = steps.filter_map(|step| {
-            let (words, tone) = of_step(step, name)?;
-            Some(StepFinding { step: &step.name, words, tone })
+        let found = report.steps.iter().filter_map(|step| {
+            let own = step.candidates.iter().find(|one| one.candidate == name)?;
+            let finding = found(step, own);
+            (!finding.words.is_empty() || !finding.stalls.is_empty()).then_some(finding)
         });
         Some((all().find(|one| one.candidate == name)?, found.collect()))
     };
@@ -392,8 +398,10 @@ pub(crate) fn key_results(report: &InsertReport, output: Output) -> Section {
         if candidate.role == Role::Baseline {
             section.about = format!("compared with {}", candidate.candidate);
         }
-        let fact = |StepFinding { step, words, tone }| {
-            Fact::new(step, words).style(tone.map_or(Style::Plain, Style::Tone))
+        let fact = |StepFinding { step, words, tone, stalls }| {
+            let parts = [words, stalls].into_iter().filter(|part| !part.is_empty());
+            Fact::new(step, parts.collect::<Vec<_>>().join("; "))
+                .style(tone.map_or(Style::Plain, Style::Tone))
         };
         let facts: Vec<Fact> = findings.into_iter().map(fact).collect();
         if !facts.is_empty() {
@@ -404,8 +412,7 @@ pub(crate) fn key_results(report: &InsertReport, output: Output) -> Section {
     section
 }
 
-/// A candidate's result in a step in words, and whether its throughput is better or worse.
-fn found(step: &StepReport, own: &CandidateStep) -> (String, Option<Tone>) {
+fn found<'a>(step: &'a StepReport, own: &CandidateStep) -> StepFinding<'a> {
     let mut parts = Vec::new();
     let mut tone = None;
     let is_sustained = |one: &CandidateStep| one.sustained() != Some(false);
@@ -425,8 +432,7 @@ fn found(step: &StepReport, own: &CandidateStep) -> (String, Option<Tone>) {
     if step.throughput().is_some() {
         parts.extend(difference(own, "cpupq", &format!("CPU per {work}")));
     }
-    parts.extend(stalls_in_words(own));
-    (parts.join("; "), tone)
+    StepFinding { step: &step.name, words: parts.join("; "), tone, stalls: stalls_in_words(own) }
 }
 
 /// `61% more rows/s (57% to 65%)`; `None` for the baseline.
@@ -446,21 +452,27 @@ fn difference(own: &CandidateStep, metric: &str, what: &str) -> Option<String> {
     })
 }
 
-/// The stalls of all repeats: `stalls of inserts in 6 s, the longest 1.9 s; no stall of queries, none
-/// took longer than 12 ms`.
-fn stalls_in_words(own: &CandidateStep) -> Vec<String> {
+/// The stalls of all repeats: `inserts stalled in 6 of 60 seconds, the longest insert took 1.9 s; queries did not
+/// stall, the longest took 12 ms`.
+fn stalls_in_words(own: &CandidateStep) -> String {
+    let all: usize = own.repeats.iter().map(|run| run.seconds.len()).sum();
     let of_kind = |kind: usize| {
-        let all: Vec<_> = own.repeats.iter().map(|run| kinds_of_stalls(run)[kind]).collect();
-        let (what, ..) = *all.first()?;
-        let longest = all.iter().filter_map(|(.., times)| Some(times.as_ref()?.max)).max()?;
-        Some(match all.iter().map(|(_, stalls, _)| stalls.len()).sum::<usize>() {
+        let kinds = own.repeats.iter().map(|run| kinds_of_stalls(run).into_iter().nth(kind));
+        let kinds: Vec<Stalls<'_>> = kinds.flatten().collect();
+        let Stalls { one, many, .. } = kinds.first()?;
+        let longest = kinds.iter().filter_map(|one| Some(one.responses.as_ref()?.max)).max()?;
+        Some(match kinds.iter().map(|one| one.seconds.len()).sum::<usize>() {
             // With fewer than two a second, none is counted.
-            0 if longest >= Nanos::from_secs(1) => format!("the longest of {what} took {longest}"),
-            0 => format!("no stall of {what}, none took longer than {longest}"),
-            seconds => format!("stalls of {what} in {seconds} s, the longest {longest}"),
+            0 if longest >= Nanos::from_secs(1) => format!("the longest {one} took {longest}"),
+            0 => format!("{many} did not stall, the longest took {longest}"),
+            stalls => {
+                format!(
+                    "{many} stalled in {stalls} of {all} seconds, the longest {one} took {longest}"
+                )
+            }
         })
     };
-    (0..2).filter_map(of_kind).collect()
+    (0..2).filter_map(of_kind).collect::<Vec<_>>().join("; ")
 }
 
 const PLOT: Plot =
@@ -888,9 +900,9 @@ mod tests {
             "Order 2: myrocks-with-a-long-name, postgresql, innodb",
             "! myrocks-with-a-long-name, repeat 1: the rate was not sustained",
             "its qps cannot be compared",
-            "repeat 1: stalls of inserts in 6 seconds; the longest insert took 1.9 s",
-            "! myrocks-with-a-long-name, repeat 1: stalls of queries in 6 seconds",
-            "no stall of queries, none took longer than 4 ms",
+            "repeat 1: inserts stalled in 6 seconds; the longest insert took 1.9 s",
+            "! myrocks-with-a-long-name, repeat 1: queries stalled in 6 seconds",
+            "queries did not stall, the longest took 4 ms",
             "key results compared with innodb",
             "61.3% more rows/s (59.9% to 62.8%); 37.9% less CPU per row",
             "postgresql, repeat 2: went on after an interruption",
