@@ -45,7 +45,9 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let mut all_done = true;
     let mut measuring_time = Nanos::ZERO;
     let (mut measured, mut unmeasured) = (Vec::new(), Vec::new());
-    for (id, (record, done)) in (0..).zip(run.microbenchmarks()?) {
+    let planned_work = run.microbenchmarks()?;
+    let not_compared = records::not_compared(&planned_work, &failures);
+    for (id, (record, done)) in (0..).zip(planned_work) {
         all_done &= done;
         let slices: Vec<SliceRecord> =
             run.slices(id)?.into_iter().filter(|slice| !slice.warmup).collect();
@@ -77,7 +79,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     }
     let mut warnings = records::warnings(&sessions);
     warnings.extend(records::warning(&measured, &records, qps.floor.as_ref()));
-    warnings.extend(records::not_compared(&run.microbenchmarks()?, &failures));
+    warnings.extend(not_compared);
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
     let report = Report {
         name: run.name()?,
