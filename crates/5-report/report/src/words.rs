@@ -6,7 +6,8 @@ use dbdyno_units::grouped;
 
 use crate::metric::{client_bound_rows, clients, servers_had_idle_time};
 use crate::model::{
-    BuildRecord, CandidateRecord, InsertReport, Lost, Metric, OriginRecord, Report, Role, RunStatus,
+    BuildRecord, CandidateRecord, InsertReport, Lost, Metric, OriginRecord, Report, Role,
+    RunStatus, distinct,
 };
 
 /// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
@@ -164,8 +165,42 @@ pub(crate) fn differences(candidate: &CandidateRecord, baseline: &CandidateRecor
     }
     let delay = |of: &CandidateRecord| of.injected_delay.map(|delay| format!("delayed by {delay}"));
     unless_same(delay(candidate), delay(baseline));
+    if let (Some(own), Some(other)) = (&candidate.build, &baseline.build)
+        && own.variant == other.variant
+    {
+        differences.extend(in_commands(own, other));
+    }
     differences.extend(settings(candidate, baseline));
     differences
+}
+
+/// What distinguishes two builds of one variant.
+fn in_commands(own: &BuildRecord, other: &BuildRecord) -> Vec<String> {
+    let flags = |build: &BuildRecord| {
+        let words = build.commands.iter().flat_map(|command| command.split_whitespace());
+        let words = words.map(|word| word.trim_matches(['\'', '"']));
+        // Paths are those of the machine and of the build.
+        let flags = words.filter(|word| word.starts_with('-') && !word.contains('/'));
+        flags.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (own_flags, other_flags) = (flags(own), flags(other));
+    let missing = |in_one: &[String], in_other: &[String]| {
+        let missing = distinct(in_one.iter().filter(|flag| !in_other.contains(flag)));
+        missing.into_iter().cloned().collect::<Vec<_>>().join(" ")
+    };
+    let named = [
+        ("with", missing(&own_flags, &other_flags)),
+        ("without", missing(&other_flags, &own_flags)),
+        (
+            "of",
+            if own.source_sha256 == other.source_sha256 { "" } else { "another source" }.to_owned(),
+        ),
+    ];
+    named
+        .into_iter()
+        .filter(|(_, what)| !what.is_empty())
+        .map(|(word, what)| format!("{word} {what}"))
+        .collect()
 }
 
 /// Characters of a difference in a summary: some settings are lists of settings.
@@ -374,6 +409,18 @@ mod tests {
             "innodb_flush_neighbors = 0, and 2 more differences"
         );
         assert_eq!(summary(&own, &own, 3), "no difference in its configuration");
+    }
+
+    #[test]
+    fn builds_of_one_variant_are_described_by_their_flags() {
+        let baseline = sample::report_of(&[]).candidates[0].clone();
+        let mut own = baseline.clone();
+        own.role = Role::Candidate;
+        let build = own.build.as_mut().unwrap();
+        build.commands = vec![format!("{} -fno-plt -I/usr/include", build.commands[0])];
+        assert_eq!(summary(&own, &baseline, 3), "with -fno-plt");
+        own.build.as_mut().unwrap().source_sha256 = "0".repeat(64);
+        assert_eq!(summary(&own, &baseline, 3), "with -fno-plt, of another source");
     }
 
     #[test]

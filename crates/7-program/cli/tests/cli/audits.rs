@@ -165,8 +165,9 @@ fn report_shows_differences_of_command_lines() {
     };
     let ran = test.run(&experiment, &[]);
     ran.assert_code(0)
+        .assert_prints("candidate other: with -fno-plt")
         .assert_prints("in all: 1 object; -O0; LTO none")
-        .assert_prints("command lines against base other 1 file + -fno-plt");
+        .assert_prints("command lines against base other 1 file: added -fno-plt");
     let run = read_json(&fs::read_to_string(test.out().join("run.json")).unwrap());
     let audit = &run["candidates"][1]["build"]["audit"];
     assert_eq!(audit["objects"], 1);
