@@ -56,6 +56,19 @@ pub struct SliceMeasured {
     pub energy: Option<Energy>,
     /// Response times of the events.
     pub latencies: Latencies,
+    /// Response times of a script's statements before the timed part; empty if unknown, and in stored slices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statement_times: Vec<StatementTimes>,
+}
+
+/// The executions of a script's statement in a slice, as far as they were timed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatementTimes {
+    /// The normalized statement.
+    pub text: String,
+    pub executions: u64,
+    /// The sum of their response times.
+    pub total: Nanos,
 }
 
 impl SliceMeasured {
@@ -96,6 +109,18 @@ impl SliceMeasured {
         // Energy is per machine, and only one thread reads it.
         self.energy = self.energy.or(other.energy);
         self.latencies.merge(&other.latencies);
+        other.statement_times.into_iter().for_each(|one| self.add_statement(one));
+    }
+
+    /// Adds the times of a statement.
+    pub fn add_statement(&mut self, times: StatementTimes) {
+        match self.statement_times.iter_mut().find(|known| known.text == times.text) {
+            Some(known) => {
+                known.executions += times.executions;
+                known.total += times.total;
+            }
+            None => self.statement_times.push(times),
+        }
     }
 }
 
@@ -213,6 +238,21 @@ mod tests {
         assert_eq!(both.wall, Nanos::from_millis(100));
         assert_eq!(both.statements, 400);
         assert_eq!(both.throughput, Some(Qps::from_per_second(5_000.0)));
+    }
+
+    #[test]
+    fn merge_adds_times_of_equal_statements() {
+        let client = |text: &str, micros| {
+            let (text, total) = (text.to_owned(), Nanos::from_micros(micros));
+            let statement_times = vec![StatementTimes { text, executions: 2, total }];
+            SliceMeasured { statement_times, ..SliceMeasured::default() }
+        };
+        let mut all = client("a", 30);
+        all.merge(client("b", 50));
+        all.merge(client("a", 12));
+        let found = all.statement_times.iter().map(|one| (one.executions, one.total));
+        let micros = Nanos::from_micros;
+        assert_eq!(found.collect::<Vec<_>>(), [(4, micros(42)), (2, micros(50))]);
     }
 
     #[test]

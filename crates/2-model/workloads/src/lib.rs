@@ -8,6 +8,7 @@ pub mod effect;
 pub mod events;
 pub mod insert;
 pub mod keys;
+pub mod normalized;
 pub mod program;
 pub mod rows;
 pub mod schema;

@@ -61,7 +61,7 @@ pub struct ScriptStatement<'a> {
 /// routines.
 pub fn split_script(text: &str, dialect: Dialect) -> Vec<ScriptStatement<'_>> {
     let mut found = Vec::new();
-    let mut lexer = Lexer { text, at: 0, dialect };
+    let mut lexer = Lexer::new(text, dialect);
     let mut current = Current::default();
     while let Some(token) = lexer.next() {
         match token {
@@ -97,7 +97,7 @@ fn statement(text: &str, start: usize, end: usize) -> ScriptStatement<'_> {
 
 /// The words of a statement, without spaces and comments, and with what MySQL and MariaDB execute of comments.
 pub(crate) fn words(sql: &str, dialect: Dialect) -> Vec<Word<'_>> {
-    let mut lexer = Lexer { text: sql, at: 0, dialect };
+    let mut lexer = Lexer::new(sql, dialect);
     let mut found = Vec::new();
     while let Some(token) = lexer.next() {
         match token {
@@ -208,19 +208,23 @@ impl<'a> Current<'a> {
 
 /// A token: a word, a space or comment, a whole string, or another character.
 #[derive(Clone, Copy)]
-enum Token<'a> {
+pub(crate) enum Token<'a> {
     Word(&'a str),
     Space,
     Other(&'a str),
 }
 
-struct Lexer<'a> {
+pub(crate) struct Lexer<'a> {
     text: &'a str,
     at: usize,
     dialect: Dialect,
 }
 
 impl<'a> Lexer<'a> {
+    pub(crate) const fn new(text: &'a str, dialect: Dialect) -> Self {
+        Self { text, at: 0, dialect }
+    }
+
     /// The start of the token that was read last.
     fn start_of(&self, token: Token<'_>) -> usize {
         match token {
@@ -229,7 +233,18 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    /// The word that follows if it starts with a digit.
+    pub(crate) fn next_number(&mut self) -> Option<&'a str> {
+        if !self.text[self.at..].starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        match self.next()? {
+            Token::Word(word) => Some(word),
+            Token::Space | Token::Other(_) => None,
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Token<'a>> {
         let start = self.at;
         let rest = &self.text[start..];
         let first = rest.chars().next()?;

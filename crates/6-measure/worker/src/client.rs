@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dbdyno_drivers::{Answer, Connection, Error, NonBlockingConnection, Received};
 use dbdyno_machine::tsc::{Calibration, TickSource};
-use dbdyno_types::SliceMeasured;
+use dbdyno_types::{SliceMeasured, StatementTimes};
 use dbdyno_units::{Nanos, Share};
 use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::events::Events;
@@ -80,6 +80,12 @@ impl Work {
         std::mem::swap(&mut context.counts, counts);
         std::mem::swap(&mut prepared.events, events);
         done
+    }
+
+    fn end_lead_in(&mut self, request: SliceRequest) {
+        if let Self::Script(script) = self {
+            script.end_lead_in(request.lead_in);
+        }
     }
 
     /// Starts an event, or continues one after a sleep.
@@ -277,6 +283,7 @@ impl<C: Connection> Client<C> {
     ) -> Result<SliceMeasured, RequestError> {
         let Self { context, setup, prepared, delay, histogram, .. } = self;
         let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
+        prepared.end_lead_in(request);
         let busy_before = context.connection.busy_retries();
         let readings = Readings::now(meter);
         let start = T::now();
@@ -307,7 +314,18 @@ impl<C: Connection> Client<C> {
         measured.polling = waiting.polling(last.saturating_sub(start), measured.cpu);
         measured.busy_retries += context.connection.busy_retries() - busy_before;
         measured.latencies = histogram.drain(|ticks| setup.calibration.to_nanos(ticks));
+        measured.statement_times =
+            self.take_statement_times((measured.events, measured.statements));
         Ok(measured)
+    }
+
+    /// The response times of a script's statements in the slice that has ended, with these numbers of events and
+    /// statements.
+    pub(crate) fn take_statement_times(&mut self, counts: (u64, u64)) -> Vec<StatementTimes> {
+        match &mut self.prepared {
+            Some(Work::Script(script)) => script.take_times(counts),
+            _ => Vec::new(),
+        }
     }
 
     fn start_block(&mut self, request: SliceRequest) -> Result<(), RequestError> {
@@ -319,7 +337,7 @@ impl<C: Connection> Client<C> {
                 }
             }
             Work::Script(script) => {
-                script.start_block(&mut self.context, self.setup.seed, request.block)?;
+                script.start_block(&mut self.context, self.setup.seed, request)?;
                 if let Some(delay) = &mut self.delay {
                     delay.start_block(self.setup.seed, 0, request.block);
                 }
@@ -348,7 +366,8 @@ impl<C: NonBlockingConnection> Client<C> {
     }
 
     /// Prepares for a slice's timed part.
-    pub(crate) fn start_counting(&mut self) {
+    pub(crate) fn start_counting(&mut self, request: SliceRequest) {
+        self.prepared.iter_mut().for_each(|work| work.end_lead_in(request));
         self.context.counts.start_counting();
         self.busy_before = self.context.connection.busy_retries();
     }

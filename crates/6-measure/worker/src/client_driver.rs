@@ -378,7 +378,7 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
                 ClientWait::Sleep => client.timed::<T>(request, meter, &mut Sleeping),
             };
         }
-        clients.iter_mut().for_each(Client::start_counting);
+        clients.iter_mut().for_each(|client| client.start_counting(request));
         self.histogram.clear();
         let Some(first) = clients.first() else { return Ok(SliceMeasured::default()) };
         let calibration = first.calibration();
@@ -401,6 +401,9 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
             total.polling = Some(polling.of_cpu(ticks, total.cpu));
         }
         total.latencies = self.histogram.drain(|ticks| calibration.to_nanos(ticks));
+        let counts = (total.events, total.statements);
+        let times = clients.iter_mut().flat_map(|client| client.take_statement_times(counts));
+        times.for_each(|one| total.add_statement(one));
         Ok(total)
     }
 }

@@ -24,6 +24,7 @@ pub mod schedule;
 mod script;
 mod serve;
 mod server_monitor;
+mod statement_log;
 mod waiting;
 
 pub use client::{Client, ClientSetup};

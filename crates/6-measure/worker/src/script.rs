@@ -15,6 +15,7 @@ use dbdyno_scripts::{
     Access, Client, Driver, Host, IgnoredErrors, Outcome, Progress, Rows, START_TIME, ScriptError,
     Seed, Sent, Setup, SqlError, SqlErrorKind, UniquePosition, Value, init, replace_placeholders,
 };
+use dbdyno_types::StatementTimes;
 use dbdyno_types::server::{Address, Protocol, StatementMode, StorageEngine};
 use dbdyno_workloads::definition::Script;
 use dbdyno_workloads::effect::{Effect, effect};
@@ -24,7 +25,8 @@ use dbdyno_workloads::shape::{AllowedShapes, shape};
 use crate::client_context::ClientContext;
 use crate::error::RequestError;
 use crate::own_data::refusal;
-use crate::protocol::{Open, SystemUnderTest};
+use crate::protocol::{Open, Quota, SliceRequest, SystemUnderTest};
+use crate::statement_log::StatementLog;
 use crate::waiting::{EventStep, ScriptEvent};
 
 /// Lines of a script's output that are kept in the worker's log.
@@ -115,6 +117,9 @@ pub(crate) struct ScriptStatements {
     allowed: AllowedShapes,
     /// `None` for a closed one.
     prepared: Vec<Option<StatementId>>,
+    /// Their texts, as the script has them.
+    texts: Vec<Vec<u8>>,
+    log: StatementLog,
     /// The current result of the last statement.
     result: ResultShape,
     ignored: IgnoredErrors,
@@ -178,6 +183,9 @@ impl<C: Connection> ScriptHost<'_, C> {
 
     /// Counts an answer.
     pub fn received(&mut self, answer: Result<Answer, Error>) -> Result<Outcome, SqlError> {
+        if self.statements.log.is_on() && answer.is_ok() {
+            self.statements.log.end();
+        }
         match answer {
             Ok(answer) => {
                 self.context.counts.add_unchecked(answer);
@@ -232,7 +240,7 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
         });
         let id = self.context.connection.prepare(&sql_of_driver);
         let id = id.map_err(|error| sql_error(error, &self.statements.ignored))?;
-        Ok(self.statements.add(id))
+        Ok(self.statements.add(id, sql))
     }
 
     #[inline]
@@ -251,6 +259,10 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
                 Value::Null => params.push_null(),
             }
         }
+        if self.statements.log.is_on() {
+            let ScriptStatements { log, texts, .. } = &mut *self.statements;
+            log.begin(&texts[statement as usize], self.context.counts.events);
+        }
         self.run(id)
     }
 
@@ -262,6 +274,9 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
         match self.context.connection.text_statement(&fixed) {
             Ok(statement) => {
                 self.context.params.0.clear();
+                if self.statements.log.is_on() {
+                    self.statements.log.begin(sql, self.context.counts.events);
+                }
                 self.run(statement)
             }
             Err(error) => Sent::Done(Err(sql_error(error, &self.statements.ignored))),
@@ -322,17 +337,20 @@ impl ScriptStatements {
         let result = ResultShape::default();
         let (driver, own) = (target.driver, Arc::clone(&target.own));
         let allowed = AllowedShapes::default();
-        Self { driver, own, allowed, prepared: Vec::new(), result, ignored, lines: 0 }
+        let (prepared, texts, log) = (Vec::new(), Vec::new(), StatementLog::default());
+        Self { driver, own, allowed, prepared, texts, log, result, ignored, lines: 0 }
     }
 
     /// Adds a statement in place of a closed one. Returns its number.
-    fn add(&mut self, statement: StatementId) -> u32 {
+    fn add(&mut self, statement: StatementId, sql: &[u8]) -> u32 {
         let free = self.prepared.iter().position(Option::is_none);
         let number = free.unwrap_or(self.prepared.len());
-        match self.prepared.get_mut(number) {
-            Some(place) => *place = Some(statement),
-            None => self.prepared.push(Some(statement)),
+        if number == self.prepared.len() {
+            self.prepared.push(None);
+            self.texts.push(Vec::new());
         }
+        self.prepared[number] = Some(statement);
+        sql.clone_into(&mut self.texts[number]);
         number as u32
     }
 }
@@ -553,7 +571,7 @@ impl ScriptClient {
         &mut self,
         context: &mut ClientContext<C>,
         seed: u64,
-        block: u32,
+        SliceRequest { block, lead_in, .. }: SliceRequest,
     ) -> Result<(), RequestError> {
         let numbers = [seed, self.position.into(), block.into(), self.number.into()];
         let part = u32::MAX / UNIQUE_PARTS;
@@ -563,7 +581,18 @@ impl ScriptClient {
         let time = START_TIME + f64::from(block);
         set_time(&mut context.connection, self.target.driver, time)?;
         self.client.start_block(Seed::of(&numbers), first_unique, time);
+        self.statements.log.start(lead_in);
         Ok(())
+    }
+
+    /// Ends the lead-in of a slice.
+    pub fn end_lead_in(&mut self, lead_in: Option<Quota>) {
+        self.statements.log.end_lead_in(lead_in);
+    }
+
+    /// The response times of statements in the slice that has ended, with these numbers of events and statements.
+    pub fn take_times(&mut self, counts: (u64, u64)) -> Vec<StatementTimes> {
+        self.statements.log.take(counts, dialect_of(self.target.driver))
     }
 
     /// How many unique values the client has passed.
