@@ -25,7 +25,7 @@ pub use records::{
     CommandLinesRecord, DataSize, ExtensionRecord, FailureKind, FailureRecord, InForceRecord,
     InsertPlanRecord, InsertStepPlan, InsertStepRecord, MicrobenchmarkRecord, NamedCount, NewRun,
     OptimizationRecord, OriginRecord, ReleaseRecord, Role, SessionRecord, SliceRecord, StartedFrom,
-    StateSnapshotRecord, StoredExperiment, StoredSchedule, Warning, setting,
+    StateSnapshotRecord, StatementRecord, StoredExperiment, StoredSchedule, Warning, setting,
 };
 pub use schema::FIGURES_VIEW;
 pub use writer::RunWriter;

@@ -465,6 +465,18 @@ pub struct SliceRecord {
     pub measured: SliceMeasured,
 }
 
+/// The times of one statement of a script in a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatementRecord {
+    pub restart: u32,
+    pub block: u32,
+    pub candidate: u32,
+    /// Timed executions.
+    pub executions: u64,
+    /// The sum of their response times.
+    pub total: Nanos,
+}
+
 /// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {

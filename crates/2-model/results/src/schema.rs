@@ -180,6 +180,22 @@ CREATE TABLE insert_second (
 ) WITHOUT ROWID;
 ";
 
+/// The tables of a script's statements. Runs of earlier versions have them once they are resumed.
+pub(crate) const STATEMENT_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS statement (
+    id INTEGER PRIMARY KEY,
+    text TEXT NOT NULL UNIQUE        -- normalized
+);
+
+CREATE TABLE IF NOT EXISTS statement_time (
+    slice INTEGER NOT NULL REFERENCES slice,
+    statement INTEGER NOT NULL REFERENCES statement,
+    executions INTEGER NOT NULL,     -- those that were timed: in the lead-in
+    response_ns INTEGER NOT NULL,    -- the sum of their response times
+    PRIMARY KEY (slice, statement)
+) WITHOUT ROWID;
+";
+
 /// The view with the figures of `relative.csv`, without intervals, by microbenchmark and candidate.
 /// `dbdyno-report` calculates the same, and weights the starts of interrupted runs.
 ///

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use crate::error::{ResultsError, database_error};
 use crate::reader::RunReader;
-use crate::records::SliceRecord;
+use crate::records::{SliceRecord, StatementRecord};
 use crate::schema::{Columns, Record, Stored as _, insert};
 use crate::writer::RunWriter;
 
@@ -69,12 +69,55 @@ impl RunWriter {
                     "running_ns": one.running.as_nanos().cast_signed(),
                 })?;
             }
+            for one in &slice.measured.statement_times {
+                let text = "INSERT OR IGNORE INTO statement (text) VALUES (?1)";
+                database.prepare_cached(text)?.execute([&one.text])?;
+                let (count, total) =
+                    (one.executions.cast_signed(), one.total.as_nanos().cast_signed());
+                let time = "INSERT INTO statement_time (slice, statement, executions, response_ns) \
+                            SELECT ?1, id, ?2, ?3 FROM statement WHERE text = ?4";
+                database.prepare_cached(time)?.execute(params![id, count, total, one.text])?;
+            }
             Ok(())
         })
     }
 }
 
 impl RunReader {
+    /// The times of a script's statements in the counted slices of one microbenchmark, in order of execution, by
+    /// statement. Empty if it is not a script, or was measured by a version that timed none.
+    pub fn statement_times(
+        &self,
+        microbenchmark: u32,
+    ) -> Result<BTreeMap<String, Vec<StatementRecord>>, ResultsError> {
+        let mut statements: BTreeMap<String, Vec<StatementRecord>> = BTreeMap::new();
+        let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'statement_time')";
+        if self.rows(exists, |row| row.get::<_, bool>(0))? != [true] {
+            return Ok(statements);
+        }
+        let sql = format!(
+            "SELECT text, restart, block, candidate, executions, response_ns FROM slice \
+             JOIN statement_time ON statement_time.slice = slice.id \
+             JOIN statement ON statement.id = statement_time.statement \
+             WHERE microbenchmark = {microbenchmark} AND warmup = 0 ORDER BY slice.id"
+        );
+        let rows = self.rows(&sql, |row| {
+            let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+            let record = StatementRecord {
+                restart: row.get(1)?,
+                block: row.get(2)?,
+                candidate: row.get(3)?,
+                executions: number(4)?,
+                total: Nanos::from_nanos(number(5)?),
+            };
+            Ok((row.get(0)?, record))
+        })?;
+        for (text, record) in rows {
+            statements.entry(text).or_default().push(record);
+        }
+        Ok(statements)
+    }
+
     /// The slices of one microbenchmark, in order of execution.
     pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRecord>, ResultsError> {
         let sql = "SELECT * FROM slice WHERE microbenchmark = ?1 ORDER BY id";

@@ -16,7 +16,8 @@ use crate::records::{
     StateSnapshotRecord, setting,
 };
 use crate::schema::{
-    APPLICATION_ID, EXTENSION, FIGURES_VIEW, FORMAT, MAY_HAVE_SCHEMAS, TABLES, insert,
+    APPLICATION_ID, EXTENSION, FIGURES_VIEW, FORMAT, MAY_HAVE_SCHEMAS, STATEMENT_TABLES, TABLES,
+    insert,
 };
 use crate::slices::{remove_latency_buckets, store_latency_buckets};
 use crate::{directory, identity, untrusted};
@@ -111,7 +112,8 @@ impl RunWriter {
             database.busy_timeout(Duration::from_secs(10))?;
             database.pragma_update(None, "journal_mode", "wal")?;
             database.pragma_update(None, "synchronous", "normal")?;
-            database.pragma_update(None, "foreign_keys", true)
+            database.pragma_update(None, "foreign_keys", true)?;
+            database.execute_batch(STATEMENT_TABLES)
         };
         set_up().map_err(|e| database_error(directory.path(), "opening the run's database", e))?;
         let identity = identity::of_run(&database, &directory)?;

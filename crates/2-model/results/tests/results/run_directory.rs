@@ -11,7 +11,7 @@ use dbdyno_results::{
 };
 use dbdyno_types::{
     ClientWait, Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsage,
-    SliceMeasured, StateSnapshot,
+    SliceMeasured, StateSnapshot, StatementTimes,
 };
 use dbdyno_units::{Bytes, Energy, Nanos, Qps, Share};
 use rusqlite::Connection;
@@ -183,6 +183,7 @@ pub(crate) fn slice(block: u32, candidate: u32) -> SliceRecord {
             page_faults: 12,
             counts: counts(candidate),
             energy: (candidate == 1).then_some(Energy::from_microjoules(42)),
+            statement_times: Vec::new(),
             latencies: Latencies::new(vec![(1_000, 5), (1_000_000_000_000, 1)]),
         },
     }
@@ -524,4 +525,41 @@ fn response_times_of_a_complete_microbenchmark_can_be_queried() {
     let goals = [(0, Nanos::from_secs(9))].into();
     writer.extend(&ExtensionRecord { goals }, "9s").unwrap();
     assert_eq!(percentiles(&database), [], "it is not complete any more");
+}
+
+#[test]
+fn times_of_statements_are_read_back_and_unknown_of_runs_of_earlier_versions() {
+    let dir = lab();
+    let mut writer = started(dir.path());
+    let timed = |block, candidate, texts: &[&str]| {
+        let times = texts.iter().map(|text| StatementTimes {
+            text: (*text).to_owned(),
+            executions: 3,
+            total: Nanos::from_micros(120),
+        });
+        let mut slice = slice(block, candidate);
+        slice.measured.statement_times = times.collect();
+        slice
+    };
+    let warmup = SliceRecord { warmup: true, ..timed(10, 0, &["COMMIT"]) };
+    for slice in [warmup, timed(11, 0, &["COMMIT", "SELECT ?"]), timed(11, 1, &["SELECT ?"])] {
+        writer.add_slice(&slice).unwrap();
+    }
+    let microbenchmark = slice(11, 0).microbenchmark;
+    let read = || RunReader::open(dir.path()).unwrap().statement_times(microbenchmark).unwrap();
+    let found = read();
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["COMMIT", "SELECT ?"]);
+    assert_eq!((found["COMMIT"].len(), found["SELECT ?"].len()), (1, 2));
+    let one = found["SELECT ?"][1];
+    assert_eq!((one.block, one.candidate, one.executions), (11, 1, 3));
+    assert_eq!(one.total, Nanos::from_micros(120));
+    drop(writer);
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    database.execute_batch("DROP TABLE statement_time; DROP TABLE statement").unwrap();
+    drop(database);
+    assert!(read().is_empty());
+    let mut writer = RunWriter::resume(dir.path()).unwrap();
+    writer.start_session(&session()).unwrap();
+    writer.add_slice(&timed(12, 0, &["COMMIT"])).unwrap();
+    assert_eq!(read().len(), 1);
 }
