@@ -5,6 +5,7 @@ mod absolute;
 mod contrasts;
 pub(crate) mod inserts;
 mod records;
+mod statements;
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use absolute::{
 };
 use dbdyno_results::{
     CandidateRecord, FailureRecord, MicrobenchmarkRecord, ResultsError, Role, RunReader,
-    SliceRecord,
+    SliceRecord, StatementRecord,
 };
 use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
@@ -56,7 +57,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let cpus = Cpus::of(&sessions, record.clients);
             let order = run.block_order(id)?;
             let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
-            measured.push(Measured { order, ..one });
+            let statements = run.statement_times(id)?;
+            measured.push(Measured { order, statements, ..one });
         } else {
             unmeasured.push(without_rows(record));
         }
@@ -67,8 +69,11 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let times = [0, 1, 2].map(|percentile| {
         Controls::of(&measured, sweep, |measured| measured.control.usable_percentile(percentile))
     });
-    let microbenchmarks: Vec<MicrobenchmarkRows> =
-        measured.iter().map(|measured| measured.rows(&records, &qps, &cpu, &times)).collect();
+    let control = records.iter().position(|candidate| candidate.role == Role::Control);
+    let floor = statements::floor(&measured, control);
+    let of_statements = (floor.as_ref(), control);
+    let rows = |one: &Measured| one.rows(&records, &qps, &cpu, &times, of_statements);
+    let microbenchmarks: Vec<MicrobenchmarkRows> = measured.iter().map(rows).collect();
     let mut insert = None;
     if let Some(plan) = run.insert_plan()? {
         let (report, done) = inserts::assemble(run, &plan, &records)?;
@@ -146,6 +151,8 @@ struct Measured {
     /// When each block was measured relative to others: its restart and number, and its slice's number
     /// in the run.
     order: BTreeMap<(u32, u32), i64>,
+    /// The timed statements of a script, by normalized text.
+    statements: BTreeMap<String, Vec<StatementRecord>>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
     control: ControlEstimates,
@@ -213,9 +220,9 @@ impl Measured {
             })
             .collect();
         let control = ControlEstimates::default();
-        let order = BTreeMap::new();
+        let (order, statements) = (BTreeMap::new(), BTreeMap::new());
         let mut measured =
-            Self { record, slices, planned_restarts, background, order, own, control };
+            Self { record, slices, planned_restarts, background, order, statements, own, control };
         if let Some(control) = candidates.iter().position(|c| c.role == Role::Control) {
             measured.control = ControlEstimates {
                 qps: measured.estimate(&measured.qps_ratios(control)),
@@ -333,6 +340,7 @@ impl Measured {
         qps: &Controls,
         cpu: &Controls,
         times: &[Controls; 3],
+        of_statements: (Option<&NoiseFloor>, Option<usize>),
     ) -> MicrobenchmarkRows {
         let qps_floor = qps.floor_of(self.control.usable_qps());
         let cpu_floor = cpu.floor_of(self.control.usable_cpu());
@@ -360,6 +368,7 @@ impl Measured {
                 relative_cs: self.estimate(&self.switch_ratios(number)),
                 relative_counters: self.counter_ratios(number),
                 response_times: self.response_times(number, failed, times),
+                statements: self.relative_statements(number, of_statements, failed),
                 verdict: match verdict {
                     Verdict::Unknown if alone => Verdict::NoInterval,
                     known => known,

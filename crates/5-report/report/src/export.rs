@@ -15,6 +15,7 @@ use crate::sections::inserts::{series_csv, steps_csv};
 use crate::sections::key_results::summary_csv;
 use crate::sections::operations::{counters_csv, latency_csv};
 use crate::sections::series::{changes_csv, effects_csv};
+use crate::sections::statements::statements_csv;
 use crate::sections::sweep::scaling_csv;
 use crate::{html, markdown};
 
@@ -73,6 +74,8 @@ pub fn tables(report: &Report) -> Vec<(&'static str, String)> {
     add(all.iter().any(counted), "counters.csv", counters_csv);
     add(!report.effects.is_empty(), "effects.csv", effects_csv);
     add(!report.series.is_empty(), "changes.csv", changes_csv);
+    let mut rows = all.iter().flat_map(|one| &one.rows);
+    add(rows.any(|row| !row.statements.is_empty()), "statements.csv", statements_csv);
     tables
 }
 

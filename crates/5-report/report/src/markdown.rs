@@ -8,6 +8,7 @@ use crate::model::{Report, Role, RunStatus};
 use crate::sections::key_results::{key_results, summaries};
 use crate::sections::overview::notes;
 use crate::sections::series::effects;
+use crate::sections::statements::statements;
 use crate::sections::sweep::scaling;
 use crate::sections::{Output, Section, groups, inserts};
 use crate::words::{self, NOTHING_MEASURED, identity, summary};
@@ -27,6 +28,7 @@ pub fn render(report: &Report) -> String {
         sections.push(effects(report, output));
         sections.push(scaling(report, Grouping::Five, output));
         sections.push(groups::microbenchmarks(report));
+        sections.push(statements(report, output));
     }
     let mut last = Section::new("notes", "");
     let notes = notes(report, output);

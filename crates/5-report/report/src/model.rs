@@ -13,8 +13,8 @@ use serde::Serialize;
 
 pub use comparisons::{
     Change, CounterFigure, CounterSummary, Effect, NotCounted, Percentile, RelativePercentile,
-    ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange, SeriesGroup, SeriesPoint,
-    SeriesRow,
+    RelativeStatement, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange, SeriesGroup,
+    SeriesPoint, SeriesRow,
 };
 pub use dbdyno_results::{
     BlockCounts, BuildRecord, CandidateRecord, OriginRecord, ReleaseRecord, Role, Warning,
@@ -307,6 +307,9 @@ pub struct Row {
     pub relative_counters: BTreeMap<CounterFigure, Estimate>,
     /// Percentiles of response times relative to the baseline's; empty if unknown.
     pub response_times: Vec<RelativePercentile>,
+    /// The statements of a script, those that contribute most to the difference first; empty if unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<RelativeStatement>,
     pub verdict: Verdict,
     pub cpu_verdict: Verdict,
     pub trusted_metric: Metric,

@@ -465,6 +465,7 @@ fn row(
         relative_cs: None,
         relative_counters: BTreeMap::new(),
         response_times: response_times(candidate.role, effect),
+        statements: Vec::new(),
         verdict: Verdict::of_estimate(Metric::Qps, &estimate, floor),
         cpu_verdict: match candidate.role {
             // The control equals the baseline: all differences are noise.
@@ -494,6 +495,27 @@ fn response_times(role: Role, effect: f64) -> Vec<RelativePercentile> {
         RelativePercentile { percentile, relative: Some(relative), verdict }
     };
     (0..).zip(Percentile::ALL).map(of).collect()
+}
+
+/// A statement of a script with this ratio, ±1%.
+#[cfg(test)]
+pub(crate) fn statement(
+    text: &str,
+    per_event: f64,
+    micros: f64,
+    ratio: f64,
+    verdict: Verdict,
+) -> crate::model::RelativeStatement {
+    let [median, low, high] = [ratio, ratio - 0.01, ratio + 0.01].map(Ratio::new);
+    crate::model::RelativeStatement {
+        statement: text.to_owned(),
+        executions_per_event: Some(per_event),
+        baseline_us: Some(micros),
+        response_us: Some(micros * ratio),
+        relative: Some(interval(median, low, high)),
+        difference_us_per_event: Some(per_event * micros * (ratio - 1.0)),
+        verdict,
+    }
 }
 
 /// An estimate from 20 blocks.

@@ -12,6 +12,7 @@ pub(crate) mod key_results;
 pub(crate) mod operations;
 pub(crate) mod overview;
 pub(crate) mod series;
+pub(crate) mod statements;
 pub(crate) mod sweep;
 
 use dbdyno_text::{Cell, Interval, Mark, Table, Tone};

@@ -20,6 +20,7 @@ use crate::sections::key_results::{key_results as key_results_section, summaries
 use crate::sections::operations::{Part, counters, operations};
 use crate::sections::overview::{config_diff, introduction, notes, nothing, training};
 use crate::sections::series::{comes_first, effects, series};
+use crate::sections::statements::{largest_differences, statements};
 use crate::sections::{LONGEST_NAME, Output, Section, inserts, sweep};
 use crate::words;
 
@@ -91,6 +92,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         let parts = [Part::Costs, Part::ResponseTimes, Part::Counters];
         sections.extend(parts.map(|part| operations(report, part, &members, Output::Terminal)));
         sections.push(counters(report, Output::Terminal));
+        sections.push(statements(report, Output::Terminal));
     }
     if !by_series {
         sections.push(summaries(report, Metric::Qps, grouping, Output::Terminal));
@@ -164,6 +166,7 @@ pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
         all.map(move |difference| format!("{} in effect: {difference}", one.name))
     });
     several("differs", differing.collect(), 2, 1);
+    several("SQL", largest_differences(report), 2, 2);
     several("noise", vec![words::noise_floor(report)], 1, 1);
     let measured = report.times().map(|(measuring, elapsed)| match elapsed {
         Some(elapsed) => format!("; measured {measuring}, elapsed {elapsed}"),

@@ -5,7 +5,8 @@ use dbdyno_results::{
     RunWriter, SessionRecord, StateSnapshotRecord,
 };
 use dbdyno_types::{
-    Count, Counter, Counting, Counts, Latencies, Missing, ServerUsage, SliceMeasured, StateSnapshot,
+    Count, Counter, Counting, Counts, Latencies, Missing, ServerUsage, SliceMeasured,
+    StateSnapshot, StatementTimes,
 };
 use dbdyno_units::{Bytes, Energy};
 use tempfile::{TempDir, tempdir};
@@ -290,6 +291,53 @@ fn background_cpu_is_added_to_the_candidate_that_used_it() {
     );
     assert!((row.relative_cpu.unwrap().median.get() - 8.0 / 6.0).abs() < 1e-9);
     assert_eq!((row.verdict, row.cpu_verdict), (Verdict::WithinNoise, Verdict::Worse));
+}
+
+/// Times of statements: the candidate has twice the update's, and one statement that the baseline has not.
+fn with_statements(candidate: u32, block: u32, measured: &mut SliceMeasured) {
+    // The machine's speed changes from block to block.
+    let speed = 10 + u64::from(block) % 3;
+    let mut add = |text: &str, executions, micros| {
+        let total = Nanos::from_micros(executions * micros * speed);
+        measured.statement_times.push(StatementTimes { text: text.to_owned(), executions, total });
+    };
+    add("SELECT", 20, 5);
+    add("UPDATE", 5, if candidate == 1 { 6 } else { 3 });
+    if candidate == 1 {
+        add("SET", 1, 1);
+    }
+    if block == 0 {
+        add("ANALYZE", 1, 7);
+    }
+    measured.statements = if candidate == 1 { 2_600 } else { 2_500 };
+    measured.events = 100;
+}
+
+#[test]
+fn statements_are_paired_by_block_and_sorted_by_their_part_of_the_difference() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, with_statements);
+    let report = lab.report();
+    let row = &report.microbenchmarks[0].rows[0];
+    let order: Vec<&str> = row.statements.iter().map(|one| one.statement.as_str()).collect();
+    assert_eq!(order, ["UPDATE", "SET", "SELECT", "ANALYZE"]);
+    let [update, set, select, analyze] = &row.statements[..] else { panic!("{order:?}") };
+    let estimate = update.relative.unwrap();
+    assert!((estimate.median.get() - 2.0).abs() < 1e-9);
+    assert_eq!((estimate.blocks, update.verdict), (10, Verdict::Worse));
+    let per_event = update.executions_per_event.unwrap();
+    assert!((per_event - 2_500.0 / 100.0 * 50.0 / 251.0).abs() < 1e-9, "{per_event}");
+    let mean = update.baseline_us.unwrap();
+    assert!((mean - 3.0 * 10.9).abs() < 1e-9, "{mean}");
+    let difference = update.difference_us_per_event.unwrap();
+    assert!((difference - per_event * mean).abs() < 1e-6, "{difference}");
+    assert_eq!((select.verdict, set.verdict), (Verdict::WithinNoise, Verdict::Unknown));
+    assert_eq!(
+        (set.baseline_us, set.relative.is_none()),
+        (None, true),
+        "only the candidate has it"
+    );
+    assert_eq!(analyze.relative, None, "one block");
 }
 
 #[test]

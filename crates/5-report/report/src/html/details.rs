@@ -13,7 +13,7 @@ use crate::charts::{Scale, colour, percent, shape};
 use crate::metric::{compared, with_clients};
 use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Row};
 use crate::sections::operations::{self, Part};
-use crate::sections::{Output, mark};
+use crate::sections::{Output, mark, statements};
 
 pub(super) fn render(report: &Report) -> Markup {
     let content = html! {
@@ -43,6 +43,10 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
                     @if let Some(table) = operations::table(report, part, microbenchmark, Output::Page) {
                         (document::table(&table))
                     }
+                }
+                @if let Some(table) = statements::table(report, microbenchmark, Output::Page) {
+                    (document::table(&table))
+                    p.muted { (statements::KEY) }
                 }
                 (document::table(&operations::measurements(report, microbenchmark)))
             }

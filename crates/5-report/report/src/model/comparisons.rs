@@ -152,6 +152,23 @@ pub struct RelativePercentile {
     pub verdict: Verdict,
 }
 
+/// A statement of a script, relative to the baseline's. Times are means, from sending it to its whole answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct RelativeStatement {
+    /// Its normalized text.
+    pub statement: String,
+    pub executions_per_event: Option<f64>,
+    /// The baseline's response time; `None` if only the candidate has the statement.
+    pub baseline_us: Option<f64>,
+    /// The candidate's response time; `None` if only the baseline has the statement.
+    pub response_us: Option<f64>,
+    /// The ratio: below 1 is better. `None` with too few blocks.
+    pub relative: Option<Estimate>,
+    /// How much longer than the baseline's an event takes because of it.
+    pub difference_us_per_event: Option<f64>,
+    pub verdict: Verdict,
+}
+
 impl Percentile {
     /// All, in ascending order.
     pub const ALL: [Self; 3] = [Self::P50, Self::P95, Self::P99];

@@ -263,3 +263,42 @@ fn words_of_run_belong_to_a_file_or_to_a_script() {
     }
     assert!(!test.out().exists());
 }
+
+/// Two statements, one of which sleeps on a server with a certain setting. The think time makes events few.
+const SLEEPS: &str = "
+ffi.cdef('int usleep(unsigned int);')
+function prepare()
+   sysbench.sql.driver():connect():query('CREATE TABLE empty (id INTEGER PRIMARY KEY)')
+end
+function thread_init()
+   con = sysbench.sql.driver():connect()
+   statement = con:prepare('SELECT count(*) FROM empty WHERE id = ?')
+   id = statement:bind_create(sysbench.sql.type.INT)
+   statement:bind_param(id)
+end
+function event()
+   ffi.C.usleep(5000)
+   con:query([[SELECT pg_sleep(CASE current_setting('enable_bitmapscan') WHEN 'on' THEN 0 ELSE 0.4 END)]])
+   id:set(sysbench.rand.uniform(1, 9))
+   statement:execute()
+end";
+
+#[test]
+fn statement_that_is_slower_on_one_candidate_is_named() {
+    let test = TestDir::new();
+    std::fs::write(test.path().join("sleeps.lua"), SLEEPS).unwrap();
+    let microbenchmarks = "[[microbenchmark]]\nname = \"sleeps\"\nscript = \"sleeps.lua\"\n";
+    let slow = format!("{}\n[candidate.configuration]\nenable_bitmapscan = \"off\"", POSTGRES.1);
+    let text = experiment("1", microbenchmarks, &[POSTGRES, ("slow", &slow)]);
+    let out = test.out();
+    finish(test.text_command(&text, &out, &[])).assert_code(0);
+    let rows = read_csv(&out.join("statements.csv"));
+    let slow = "SELECT pg_sleep(CASE current_setting(?) WHEN ? THEN ? ELSE ? END)";
+    let statements: Vec<&str> = rows[1..].iter().map(|row| row[4].as_str()).collect();
+    assert_eq!(statements, [slow, "SELECT count(*) FROM empty WHERE id = ?"], "{rows:?}");
+    let number = |column: usize| rows[1][column].parse::<f64>().unwrap();
+    assert_eq!(number(5), 1.0, "executions per event");
+    assert!(number(7) > 390_000.0 && number(8) > 2.0, "{rows:?}");
+    call(["report", &out.display().to_string(), "--details"]).assert_prints("SELECT pg_sleep(");
+    assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains(" ELSE ? END)"));
+}

@@ -1,0 +1,223 @@
+//! Response times of a script's statements, relative to the baseline's.
+
+use dbdyno_text::{Cell, Column, Csv, Row, Table, cut, decimals};
+
+use super::{Output, Section, interval};
+use crate::figures::{compact, micros, number, ratio};
+use crate::metric::with_clients;
+use crate::model::Row as Compared;
+use crate::model::{MicrobenchmarkRows, RelativeStatement, Report, Role, Verdict};
+
+/// So many statements have a row of their own; the others share one.
+const SHOWN: usize = 12;
+
+pub(crate) const KEY: &str = "statements: mean response times, from sending a statement to its whole answer, timed before \
+     the timed part of slices; `adds` is what the statement adds to the time of an event, in µs. They say where the time \
+     is, not where CPU is used; with several clients they include the wait for a CPU.";
+
+/// The tables of all scripts, and what they mean.
+pub(crate) fn statements(report: &Report, output: Output) -> Section {
+    let mut section = Section::new("statements", "");
+    for member in &report.microbenchmarks {
+        let Some(table) = table(report, member, output) else { continue };
+        let title = with_clients(&member.name, member.clients, report.is_sweep());
+        section.title(title, "response times of its statements");
+        section.push(table);
+    }
+    if !section.blocks.is_empty() {
+        section.note(KEY);
+    }
+    section
+}
+
+/// The statement with the largest part of the difference of each script and candidate, where it certainly differs.
+pub(crate) fn largest_differences(report: &Report) -> Vec<String> {
+    let of_row = |row: &Compared| {
+        let one = row.statements.first().filter(|_| row.role == Role::Candidate)?;
+        let known = matches!(one.verdict, Verdict::Better | Verdict::Worse);
+        let estimate = one.relative.filter(|_| known)?;
+        let adds = signed(one.difference_us_per_event?, compact);
+        let (name, text) = (&row.candidate, cut(&one.statement, LONGEST_IN_TEXT));
+        let times = ratio(estimate.median);
+        Some(format!("{name}: {text} takes {times} times as long, {adds} µs per event"))
+    };
+    report.microbenchmarks.iter().flat_map(|one| &one.rows).filter_map(of_row).collect()
+}
+
+/// Longer statements are shortened in sentences, and in tables of a terminal.
+const LONGEST_IN_TEXT: usize = 90;
+const LONGEST_IN_TABLE: usize = 40;
+
+fn signed(value: f64, write: fn(f64) -> String) -> String {
+    format!("{}{}", if value < 0.0 { "−" } else { "+" }, write(value.abs()))
+}
+
+/// The statements of one script; `None` if they are unknown.
+pub(crate) fn table(report: &Report, member: &MicrobenchmarkRows, output: Output) -> Option<Table> {
+    let is_page = output == Output::Page;
+    let [per_event, base, adds] = match is_page {
+        true => ["Executions per event", "Baseline µs", "Adds to an event, µs"],
+        false => ["per event", "base µs", "adds"],
+    };
+    let numbers = [per_event, base, "ratio", adds].map(Column::number);
+    let mut table =
+        Table::new([Column::name("statement").most(LONGEST_IN_TABLE)].into_iter().chain(numbers))
+            .class("facts operations")
+            .caption("Response times of statements");
+    let write = if output == Output::Terminal { compact } else { micros };
+    let compared = |row: &&Compared| row.role == Role::Candidate && !row.statements.is_empty();
+    for row in member.rows.iter().filter(compared) {
+        table.part(format!("{} relative to {}, below 1 is better", row.candidate, report.baseline));
+        // A row for one other statement would be as long.
+        let all = &row.statements;
+        let shown = if all.len() > SHOWN + 1 { SHOWN } else { all.len() };
+        for one in &all[..shown] {
+            table.push(Row::new([
+                Cell::text(&one.statement),
+                Cell::number(one.executions_per_event.map(compact)),
+                Cell::number(one.baseline_us.map(write)),
+                relative(one),
+                Cell::number(one.difference_us_per_event.map(|adds| signed(adds, write))),
+            ]));
+        }
+        let others = &all[shown..];
+        if !others.is_empty() {
+            let per_event: f64 = others.iter().filter_map(|one| one.executions_per_event).sum();
+            let adds: f64 = others.iter().filter_map(|one| one.difference_us_per_event).sum();
+            table.push(Row::new([
+                Cell::text(format!("{} others", others.len())),
+                Cell::text(compact(per_event)),
+                Cell::dash(),
+                Cell::dash(),
+                Cell::text(signed(adds, write)),
+            ]));
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn relative(one: &RelativeStatement) -> Cell {
+    let cell = match one.relative {
+        Some(estimate) => Cell::text(ratio(estimate.median)).interval(Some(interval(estimate))),
+        None if one.baseline_us.is_none() || one.response_us.is_none() => return Cell::dash(),
+        None => Cell::text("few"),
+    };
+    cell.verdict(one.verdict.tone(), one.verdict.name())
+}
+
+/// One line per script, candidate and statement.
+pub(crate) fn statements_csv<'r>(report: &'r Report) -> String {
+    let lines = report.microbenchmarks.iter().flat_map(|of| {
+        let of_row = move |row: &'r Compared| row.statements.iter().map(move |one| (of, row, one));
+        of.rows.iter().flat_map(of_row)
+    });
+    Csv::of(lines)
+        .column("microbenchmark", |(of, ..)| of.name.clone())
+        .column("clients", |(of, ..)| of.clients.to_string())
+        .column("candidate", |(_, row, _)| row.candidate.clone())
+        .column("baseline", |_| report.baseline.clone())
+        .column("statement", |(.., one)| one.statement.clone())
+        .column("executions_per_event", |(.., one)| decimals(one.executions_per_event, 6))
+        .column("baseline_us", |(.., one)| number(one.baseline_us))
+        .column("response_time_us", |(.., one)| number(one.response_us))
+        .ratios(["relative", "ci_low", "ci_high"], |(.., one)| one.relative)
+        .column("difference_us_per_event", |(.., one)| number(one.difference_us_per_event))
+        .column("verdict", |(.., one)| one.verdict.name().to_owned())
+        .text()
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_text::{Paint, terminal};
+    use dbdyno_units::Ratio;
+
+    use super::*;
+    use crate::export::tables;
+    use crate::sample;
+    use crate::sample::statement;
+
+    fn report(count: usize) -> Report {
+        let mut report = sample::servers_of(&["insert_range=100"]);
+        let row = &mut report.microbenchmarks[0].rows[0];
+        row.statements = vec![
+            statement(
+                "SELECT c FROM sbtestN WHERE id BETWEEN ? AND ? ORDER BY c",
+                10.0,
+                52.0,
+                1.41,
+                Verdict::Worse,
+            ),
+            statement(
+                "SELECT DISTINCT c FROM sbtestN WHERE id BETWEEN ? AND ? ORDER BY c",
+                1.0,
+                310.0,
+                0.951,
+                Verdict::Better,
+            ),
+            statement("COMMIT", 1.0, 8.0, 1.0, Verdict::WithinNoise),
+        ];
+        let more = (row.statements.len()..count).map(|number| RelativeStatement {
+            relative: None,
+            ..statement(&format!("SET a = {number}"), 0.01, 20.0, 1.0, Verdict::Unknown)
+        });
+        row.statements.extend(more);
+        report
+    }
+
+    fn drawn(report: &Report) -> String {
+        terminal(&[statements(report, Output::Terminal)], 80, Paint::new(false))
+    }
+
+    #[test]
+    fn statements_fit_80_columns() {
+        insta::assert_snapshot!(drawn(&report(3)).trim(), @"
+        insert_range=100  response times of its statements
+        statement                                per event base µs ratio          adds
+        ──────────────────────────────────────────────────────────────────────────────
+        myrocks relative to innodb, below 1 is better
+        SELECT c FROM sbtest… ? AND ? ORDER BY c      10.0    52.0 1.410 - ±1.0%  +213
+        SELECT DISTINCT c FR… ? AND ? ORDER BY c      1.00     310 0.951 + ±1.0% −15.2
+        COMMIT                                        1.00    8.00 1.000 ~ ±1.0% +0.00
+        statements: mean response times, from sending a statement to its whole answer,
+        timed before the timed part of slices; `adds` is what the statement adds to the
+        time of an event, in µs. They say where the time is, not where CPU is used; with
+        several clients they include the wait for a CPU.
+        ");
+        assert!(drawn(&sample::servers()).is_empty());
+    }
+
+    #[test]
+    fn answer_names_the_statement_with_the_largest_difference() {
+        let select = "SELECT c FROM sbtestN WHERE id BETWEEN ? AND ? ORDER BY c";
+        let expected = format!("myrocks: {select} takes 1.410 times as long, +213 µs per event");
+        assert_eq!(largest_differences(&report(3)), [expected]);
+        let mut equal = report(3);
+        equal.microbenchmarks[0].rows[0].statements[0].verdict = Verdict::WithinNoise;
+        assert!(largest_differences(&equal).is_empty());
+    }
+
+    #[test]
+    fn rare_statements_share_a_row() {
+        let text = drawn(&report(13));
+        assert!(text.contains("SET a = 12") && !text.contains("others"), "{text}");
+        let text = drawn(&report(20));
+        assert!(!text.contains("SET a = 12") && text.contains("8 others"), "{text}");
+        let (name, csv) = tables(&report(20)).pop().unwrap();
+        assert_eq!((name, csv.lines().count()), ("statements.csv", 1 + 20));
+        let mut without = report(3);
+        without.microbenchmarks[0].rows[0].statements.clear();
+        assert!(tables(&without).iter().all(|(name, _)| *name != "statements.csv"));
+    }
+
+    #[test]
+    fn statement_of_one_side_has_no_ratio() {
+        let mut report = report(1);
+        let one = &mut report.microbenchmarks[0].rows[0].statements[0];
+        (one.baseline_us, one.relative) = (None, None);
+        assert_eq!(relative(one), Cell::dash());
+        one.baseline_us = Some(1.0);
+        assert_eq!(relative(one).text, "few");
+        one.relative = Some(sample::interval(Ratio::new(2.0), Ratio::new(1.9), Ratio::new(2.1)));
+        assert_eq!(relative(one).text, "2.000");
+    }
+}
