@@ -114,6 +114,11 @@ impl Instance {
         self.has_diverged
     }
 
+    /// Notes that its data differs from that of the other instances from now on.
+    pub const fn diverge(&mut self) {
+        self.has_diverged = true;
+    }
+
     pub fn worker_mut(&mut self) -> Result<&mut WorkerHandle, WorkerError> {
         self.worker.as_mut().ok_or_else(stopped)
     }

@@ -12,6 +12,7 @@ use dbdyno_results::{FailureKind, Role, SliceRecord};
 use dbdyno_spec::experiment::Pace;
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::Nanos;
+use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::{Prepare, lead_in_time};
 use dbdyno_worker::schedule::{
     BASELINE, BlockPlan, Schedule, ScheduledSlice, clients_order, start_order,
@@ -44,6 +45,8 @@ pub(crate) struct MicrobenchmarkRun<'a> {
     /// The cases that need more starts.
     left: Vec<NumberedCase<'a>>,
     answers: AnswerCheck,
+    /// Instances whose servers refuse its script: they continue with the next microbenchmark.
+    left_out: Vec<usize>,
 }
 
 impl<'a> MicrobenchmarkRun<'a> {
@@ -56,7 +59,7 @@ impl<'a> MicrobenchmarkRun<'a> {
         let control = instances.iter().position(|one| one.candidate.role == Role::Control);
         let microbenchmark = &cases[0].case.microbenchmark;
         let answers = AnswerCheck::new(microbenchmark, of_other_systems(instances), control);
-        Self { context, cases, live_training, left: cases.to_vec(), answers }
+        Self { context, cases, live_training, left: cases.to_vec(), answers, left_out: Vec::new() }
     }
 
     /// Whether it has enough starts.
@@ -96,6 +99,7 @@ impl<'a> MicrobenchmarkRun<'a> {
         // A restart may have restored data from before a loss.
         let diverged = (0..instances.len()).filter(|number| instances[*number].has_diverged());
         let mut answers = std::mem::take(&mut self.answers);
+        let mut left_out = std::mem::take(&mut self.left_out);
         answers.set_diverged(diverged.collect());
         let measured = Blocks {
             run: self,
@@ -103,18 +107,20 @@ impl<'a> MicrobenchmarkRun<'a> {
             restart,
             histories: &mut *histories,
             answers: &mut answers,
+            left_out: &mut left_out,
             recorder: &mut *recorder,
             time_after,
         }
         .run(instances);
-        self.answers = answers;
+        (self.answers, self.left_out) = (answers, left_out);
         self.store_reoptimizations(instances, recorder)?;
         measured?;
         let schedule = &self.context.experiment.schedule;
+        let compared = compared(instances, &self.left_out);
         self.left.retain(|one| {
             let rule = &mut histories[one.id as usize].rule;
             rule.end_restart();
-            !rule.has_enough_restarts(schedule, &compared(instances))
+            !rule.has_enough_restarts(schedule, &compared)
         });
         Ok(())
     }
@@ -160,14 +166,50 @@ impl<'a> MicrobenchmarkRun<'a> {
     }
 
     fn prepare(
-        &self,
+        &mut self,
         instances: &mut [Instance],
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
         let request = self.prepare_request();
-        recorder.each(running(instances), &self.phase("preparing statements"), |_, instance| {
-            instance.worker_mut()?.prepare(request.clone())
-        })
+        let phase = self.phase("preparing statements");
+        for (number, instance) in running(instances) {
+            if self.left_out.contains(&number) {
+                continue;
+            }
+            let prepared = instance.worker_mut().and_then(|worker| worker.prepare(request.clone()));
+            if let Err(error) = prepared {
+                let left_out = self.fail(number, instance, &phase, &error, recorder)?;
+                self.left_out.extend(left_out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the failure of an instance and stops it; or returns its number if its server only refused the script, as
+    /// other systems do that speak other SQL: then it is left out of this microbenchmark.
+    fn fail(
+        &self,
+        number: usize,
+        instance: &mut Instance,
+        phase: &Phase,
+        error: &WorkerError,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Option<usize>, RunError> {
+        let microbenchmark = &self.first().case.microbenchmark;
+        let is_refused = matches!(error, WorkerError::Failed { lost_connection: false, .. });
+        let has_others = self.context.experiment.workload.microbenchmarks.len() > 1;
+        if microbenchmark.script.is_none() || !is_refused || !has_others || number == BASELINE {
+            recorder.instance_failed(instance, number, phase, error)?;
+            return Ok(None);
+        }
+        let mut reason = format!("{error}; it is left out of this microbenchmark");
+        if microbenchmark.writes() {
+            instance.diverge();
+            reason.push_str(", and its answers are not compared from then on");
+        }
+        let failure = phase.failure(FailureKind::Ended, number, reason);
+        recorder.fail(&instance.candidate.name, &failure)?;
+        Ok(Some(number))
     }
 
     /// Keeps or restores a copy of the data of each instance, which restarts all of them. Does nothing if no data can
@@ -251,13 +293,10 @@ impl<'a> MicrobenchmarkRun<'a> {
     }
 }
 
-/// The running candidates that are compared with the baseline.
-fn compared(instances: &[Instance]) -> Vec<u32> {
-    (0..)
-        .zip(instances)
-        .skip(1)
-        .filter_map(|(number, instance)| instance.is_running().then_some(number))
-        .collect()
+/// The running candidates that are compared with the baseline, without those that are left out.
+fn compared(instances: &[Instance], left_out: &[usize]) -> Vec<u32> {
+    let takes_part = |number: &usize| instances[*number].is_running() && !left_out.contains(number);
+    (1..instances.len()).filter(takes_part).map(|number| number as u32).collect()
 }
 
 /// Instances of another system than the baseline's.
@@ -282,6 +321,8 @@ struct Blocks<'a, 'r> {
     /// Of all cases of the experiment.
     pub histories: &'a mut [SliceHistory],
     pub answers: &'a mut AnswerCheck,
+    /// Instances that are left out of the microbenchmark.
+    pub left_out: &'a mut Vec<usize>,
     pub recorder: &'a mut Recorder<'r>,
     /// The time of everything but the blocks of these cases.
     pub time_after: TimeRange,
@@ -291,7 +332,9 @@ impl Blocks<'_, '_> {
     /// Runs blocks until there are enough of each case, or until the user stops it.
     pub fn run(mut self, instances: &mut [Instance]) -> Result<(), RunError> {
         let prepare = self.run.prepare_request();
-        let running: Vec<bool> = instances.iter().map(Instance::is_running).collect();
+        let takes_part =
+            |number: usize| instances[number].is_running() && !self.left_out.contains(&number);
+        let running: Vec<bool> = (0..instances.len()).map(takes_part).collect();
         let next = self.cases.iter().map(|one| self.histories[one.id as usize].next_block);
         let first_round = next.max().unwrap_or_default();
         let schedule = |one| Schedule::new(self.block_plan(one, first_round), running.clone());
@@ -354,7 +397,12 @@ impl Blocks<'_, '_> {
                 }
                 Err(SliceError::Failed(error)) => {
                     schedules.iter_mut().for_each(|schedule| schedule.remove(number));
-                    self.recorder.instance_failed(instance, number, &phase, &error)?;
+                    let left_out =
+                        self.run.fail(number, instance, &phase, &error, self.recorder)?;
+                    self.left_out.extend(left_out);
+                    if instance.has_diverged() {
+                        self.answers.exclude(number);
+                    }
                 }
             }
             if schedules[number_of_case].is_block_complete() {
@@ -433,7 +481,7 @@ impl Blocks<'_, '_> {
         }
         let rule = &mut self.histories[case.id as usize].rule;
         rule.end_block();
-        let compared = compared(instances);
+        let compared = compared(instances, self.left_out);
         let enough = rule.has_enough_blocks(schedule, &compared);
         self.report_block(case, instances, &compared);
         Ok(enough)

@@ -168,6 +168,37 @@ fn syntax_error_fails_its_candidate_with_line_and_statement() {
     assert_eq!(count(&out, "SELECT COUNT(DISTINCT candidate) FROM failure"), 1);
 }
 
+/// By a statement in `thread_init`, and by one in an event that has changed data before.
+#[test]
+fn candidate_that_refuses_a_script_is_measured_with_the_others() {
+    let test = TestDir::new();
+    let script = |name: &str, init: &str, statement: &str| {
+        let text = format!(
+            "function prepare() sysbench.sql.driver():connect():query('CREATE TABLE {name} (i INT)') end\n\
+             function thread_init() con = sysbench.sql.driver():connect(); {init} end\n\
+             function event()\n  con:query('INSERT INTO {name} VALUES (1)')\n  {statement}\nend\n"
+        );
+        std::fs::write(test.path().join(format!("{name}.lua")), text).unwrap();
+        format!("[[microbenchmark]]\nname = \"{name}\"\nscript = \"{name}.lua\"\n")
+    };
+    let microbenchmarks = [
+        script("early", "con:prepare('SELECT `i` FROM early')", ""),
+        script("late", "", "con:query('SELECT `i` FROM late LIMIT 1')"),
+        script("fine", "", "con:query('SELECT i FROM fine LIMIT 1')"),
+    ];
+    let text = experiment("1", &microbenchmarks.concat(), &[INNODB, POSTGRES]);
+    let out = test.out();
+    finish(test.text_command(&text, &out, &[]))
+        .assert_code(1)
+        .assert_prints("early.lua:2: syntax error at or near \"FROM\"")
+        .assert_prints("late.lua:5: syntax error at or near \"FROM\"")
+        .assert_prints("it is left out of this microbenchmark, and its answers are not compared");
+    assert_eq!(count(&out, "SELECT COUNT(*) FROM failure"), 2);
+    let relative = read_csv(&out.join("relative.csv"));
+    assert_eq!(relative.len(), 1 + 1, "{relative:?}");
+    assert_eq!(relative[1][0], "fine");
+}
+
 /// The script is part of the run: it is removed before the run is resumed.
 #[test]
 fn killed_run_of_a_script_resumes_without_its_file() {
