@@ -237,6 +237,9 @@ pub struct InForceRecord {
     /// Settings whose values in force are not those that were asked for. The configuration has the values in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adjusted: Vec<AdjustedSetting>,
+    /// Settings that only the candidate or only the baseline sets, or both differently, with equal values in force.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_effect: Vec<String>,
     /// Warnings and errors that the server logged at the first start of a session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_log: Vec<String>,

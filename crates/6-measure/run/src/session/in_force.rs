@@ -63,28 +63,63 @@ impl<'a> SameEffect<'a> {
         (!names.is_empty()).then_some(Self { candidate, names, is_all })
     }
 
-    /// A warning per setting: `no difference in jit: it is off in the baseline a already, …`.
-    fn warnings(&self, baseline: Settings<'_>) -> Vec<Warning> {
-        let warning = |name: &String| {
-            let (setter, other) = match self.candidate.own(name) {
-                Some(_) => (&self.candidate, &baseline),
-                None => (&baseline, &self.candidate),
-            };
-            let which = if self.candidate.own(name).is_some() { "the baseline " } else { "" };
+    fn settings(&self, baseline: Settings<'a>) -> impl Iterator<Item = SameSetting> {
+        self.names.iter().map(move |name| {
+            let is_own = self.candidate.own(name).is_some();
+            let (setter, other) =
+                if is_own { (self.candidate, baseline) } else { (baseline, self.candidate) };
             let asked = setter.own(name).unwrap_or_default();
             // The same words before and after the start.
             let value = other.plan.setting(name).or_else(|| other.value(name)).unwrap_or(asked);
-            let what = format!(
-                "no difference in {name}: it is {value} in {which}{} already, {}, and {} sets {asked}",
-                other.name(),
-                other.whose(name),
-                setter.name()
-            );
-            let by_dbdyno = other.own(name).is_none() && other.plan.setting(name).is_some();
-            Warning { what, advice: advice(by_dbdyno) }
-        };
-        self.names.iter().map(warning).collect()
+            SameSetting {
+                is: format!("{name}: it is {value}"),
+                whose: other.whose(name),
+                asked: asked.to_owned(),
+                is_own,
+                by_dbdyno: other.own(name).is_none() && other.plan.setting(name).is_some(),
+            }
+        })
     }
+}
+
+/// A setting without effect, in the words of its warning.
+#[derive(PartialEq)]
+struct SameSetting {
+    is: String,
+    whose: &'static str,
+    asked: String,
+    /// Whether candidates set what the baseline has anyway, not the baseline what they have.
+    is_own: bool,
+    by_dbdyno: bool,
+}
+
+impl SameSetting {
+    /// `no difference in jit: it is off in the baseline a already, …, and b sets off`.
+    fn warning(&self, candidates: &[&str], baseline: &str) -> Warning {
+        let Self { is, whose, asked, .. } = self;
+        let candidates = candidates.join(", ");
+        let (others, setters) = match self.is_own {
+            true => (format!("the baseline {baseline}"), &*candidates),
+            false => (candidates, baseline),
+        };
+        let set = if setters.contains(", ") { "set" } else { "sets" };
+        let what = format!(
+            "no difference in {is} in {others} already, {whose}, and {setters} {set} {asked}"
+        );
+        Warning { what, advice: advice(self.by_dbdyno) }
+    }
+}
+
+/// The names of all that have an equal value, by value in the order of its first.
+fn by_value<'n, T: PartialEq>(all: impl Iterator<Item = (T, &'n str)>) -> Vec<(T, Vec<&'n str>)> {
+    let mut groups: Vec<(T, Vec<&str>)> = Vec::new();
+    for (value, name) in all {
+        match groups.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((value, vec![name])),
+        }
+    }
+    groups
 }
 
 /// What to do about a setting without effect; `by_dbdyno` if the other server has it by dbdyno's defaults.
@@ -94,16 +129,28 @@ fn advice(by_dbdyno: bool) -> String {
     format!("set another value{}", if by_dbdyno { defaults } else { "" })
 }
 
+/// The candidates that set something without effect.
+fn same_as_baseline<'a>(servers: &[Settings<'a>]) -> Vec<SameEffect<'a>> {
+    let is = |role: Role| move |one: &&Settings<'_>| one.candidate.role == role;
+    let Some(baseline) = servers.iter().find(is(Role::Baseline)) else { return Vec::new() };
+    let candidates = servers.iter().filter(is(Role::Candidate));
+    candidates.filter_map(|one| SameEffect::of(*one, *baseline)).collect()
+}
+
 /// Warnings about settings without effect; an error if nothing else is compared in all `compared` candidates.
 fn same_effects(servers: &[Settings<'_>], compared: usize) -> Result<Vec<Warning>, RunError> {
-    let is = |role: Role| move |one: &&Settings<'_>| one.candidate.role == role;
-    let Some(baseline) = servers.iter().find(is(Role::Baseline)).copied() else {
+    let Some(baseline) = servers.iter().find(|one| one.candidate.role == Role::Baseline).copied()
+    else {
         return Ok(Vec::new());
     };
-    let candidates = servers.iter().filter(is(Role::Candidate));
-    let same: Vec<SameEffect<'_>> =
-        candidates.filter_map(|one| SameEffect::of(*one, baseline)).collect();
-    let warnings: Vec<Warning> = same.iter().flat_map(|one| one.warnings(baseline)).collect();
+    let same = same_as_baseline(servers);
+    let settings = same
+        .iter()
+        .flat_map(|one| one.settings(baseline).map(move |setting| (setting, one.candidate.name())));
+    let warnings: Vec<Warning> = by_value(settings)
+        .iter()
+        .map(|(setting, names)| setting.warning(names, baseline.name()))
+        .collect();
     if compared > 0 && same.iter().filter(|one| one.is_all).count() == compared {
         let all = warnings.iter().map(|one| format!("{}; {}", one.what, one.advice));
         let all: Vec<String> = all.collect();
@@ -127,19 +174,21 @@ fn small_data(servers: &[Settings<'_>], data: Bytes, rows: u64) -> Vec<Warning> 
     let Some(baseline) = servers.iter().find(is(Role::Baseline)) else { return Vec::new() };
     let kind = |one: &Settings<'_>| (one.server.system, one.server.engine);
     let candidates = servers.iter().filter(is(Role::Candidate));
-    let warning = |one: &Settings<'_>| {
+    let sizes_of = |one: &Settings<'_>| {
         let sizes = one.plan.cache_settings().iter().filter_map(|&name| {
             let size = |of: &Settings<'_>| Some(of.reported(name)?.number()? as u64);
             let (own, other) = (size(one)?, size(baseline)?);
             (own != other && data.as_bytes() <= own.min(other)).then_some((name, own, other))
         });
-        let sizes: Vec<(&str, u64, u64)> = sizes.collect();
+        sizes.collect::<Vec<(&str, u64, u64)>>()
+    };
+    let warning = |(sizes, names): (Vec<(&str, u64, u64)>, Vec<&str>)| {
         let smallest = sizes.iter().map(|(_, own, other)| *own.min(other)).min()?;
         // Nothing is known of data without a size.
         let times = smallest.checked_div(data.as_bytes())? + 1;
         let caches = sizes.iter().map(|(name, own, other)| {
             let [own, other] = [own, other].map(|size| Bytes::from_bytes(*size));
-            format!("{name} ({own} of {}, {other} of {})", one.name(), baseline.name())
+            format!("{name} ({own} of {}, {other} of {})", names.join(", "), baseline.name())
         });
         let caches: Vec<String> = caches.collect();
         let enough = grouped(rounded_up(rows.max(1).saturating_mul(2 * times)));
@@ -154,7 +203,9 @@ fn small_data(servers: &[Settings<'_>], data: Bytes, rows: u64) -> Vec<Warning> 
             ),
         })
     };
-    candidates.filter(|one| kind(one) == kind(baseline)).filter_map(warning).collect()
+    let sizes =
+        candidates.filter(|one| kind(one) == kind(baseline)).map(|one| (sizes_of(one), one.name()));
+    by_value(sizes).into_iter().filter_map(warning).collect()
 }
 
 /// One significant digit.
@@ -174,13 +225,19 @@ fn adjusted_warning(candidate: &str, setting: &AdjustedSetting) -> Warning {
 }
 
 /// Notes in the record which values are in force.
-fn note_adjusted(record: &mut CandidateRecord, adjusted: &[AdjustedSetting], log: &[String]) {
+fn note_in_force(
+    record: &mut CandidateRecord,
+    adjusted: &[AdjustedSetting],
+    without_effect: &[String],
+    log: &[String],
+) {
     for AdjustedSetting { name, in_force, .. } in adjusted {
         for (_, value) in record.configuration.iter_mut().filter(|(label, _)| label == name) {
             value.clone_from(in_force);
         }
     }
     record.in_force.adjusted = adjusted.to_vec();
+    record.in_force.without_effect = without_effect.to_vec();
     record.in_force.server_log = log.to_vec();
 }
 
@@ -200,6 +257,7 @@ impl Session<'_> {
             .collect();
         refuse_ignored(&servers)?;
         let mut warnings = Vec::new();
+        let same = same_as_baseline(&servers);
         for one in &servers {
             let (_, adjusted) = one.compare();
             let is_control = one.candidate.role == Role::Control;
@@ -208,7 +266,8 @@ impl Session<'_> {
             let changed = changed.filter(|(setting, _)| asked(setting));
             warnings.extend(changed.map(|(setting, _)| adjusted_warning(one.name(), setting)));
             let adjusted: Vec<AdjustedSetting> = adjusted.into_iter().map(|(one, _)| one).collect();
-            self.store_in_force(one, &adjusted)?;
+            let without_effect = same.iter().find(|same| same.candidate.name() == one.name());
+            self.store_in_force(one, &adjusted, without_effect.map_or(&[], |same| &same.names))?;
         }
         warnings.extend(same_effects(&servers, compared)?);
         self.warn_once(warnings)
@@ -218,13 +277,15 @@ impl Session<'_> {
         &mut self,
         server: &Settings<'_>,
         adjusted: &[AdjustedSetting],
+        without_effect: &[String],
     ) -> Result<(), RunError> {
         let mut all = (0..).zip(&mut self.state.candidates);
         let Some((number, record)) = all.find(|(_, record)| record.name == server.name()) else {
             return Ok(());
         };
         let before = record.clone();
-        note_adjusted(record, adjusted, server.started.map_or(&[], Instance::server_log));
+        let log = server.started.map_or(&[][..], Instance::server_log);
+        note_in_force(record, adjusted, without_effect, log);
         if *record != before {
             self.recorder.results.update_candidate(number, record)?;
         }
@@ -282,5 +343,30 @@ impl Session<'_> {
         }
         let compared = candidates.iter().filter(|one| one.role == Role::Candidate).count();
         self.check_settings_in_force(&instances.iter().collect::<Vec<_>>(), compared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_with_the_same_value_share_a_warning() {
+        let setting = |is_own| SameSetting {
+            is: "jit: it is off".to_owned(),
+            whose: "by the server's default",
+            asked: "off".to_owned(),
+            is_own,
+            by_dbdyno: false,
+        };
+        let all = [(setting(true), "b"), (setting(false), "c"), (setting(true), "d")];
+        let groups = by_value(all.into_iter());
+        let texts: Vec<String> =
+            groups.iter().map(|(one, names)| one.warning(names, "a").what).collect();
+        let expected = [
+            "no difference in jit: it is off in the baseline a already, by the server's default, and b, d set off",
+            "no difference in jit: it is off in c already, by the server's default, and a sets off",
+        ];
+        assert_eq!(texts, expected);
     }
 }

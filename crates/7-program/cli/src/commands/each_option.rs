@@ -98,6 +98,8 @@ struct Found {
     others: Vec<(Group, OptionEffect)>,
     /// Without which the server failed.
     failed: Vec<Group>,
+    /// That the baseline has in force anyway.
+    same: Group,
     /// Without any of them.
     none: Option<OptionEffect>,
 }
@@ -118,7 +120,14 @@ impl Search<'_> {
             let Some(report) = self.measure(&name, &groups, true)? else { return Ok(None) };
             let effects = option_effects(&report);
             found.none = found.none.or_else(|| effect_of(&effects, self.baseline));
-            for (group, effect) in self.with_effects(groups, &effects) {
+            if number == 1 {
+                found.same = self.without_effect(&name)?;
+            }
+            for (mut group, effect) in self.with_effects(groups, &effects) {
+                group.retain(|setting| !found.same.contains(setting));
+                if group.is_empty() {
+                    continue;
+                }
                 let Some(effect) = effect else {
                     found.failed.push(group);
                     continue;
@@ -188,6 +197,16 @@ impl Search<'_> {
             Outcome::Complete { .. } => Ok(Some(assembled(&directory)?)),
             Outcome::Interrupted => Ok(None),
         }
+    }
+
+    /// The settings that a run found to have the same value in force in the baseline.
+    fn without_effect(&self, name: &str) -> Result<Group, CliError> {
+        let candidates = RunReader::open(&self.directory.join(name))?.candidates()?;
+        let baseline = candidates.into_iter().find(|one| one.name == self.baseline);
+        let names = baseline.map(|one| one.in_force.without_effect).unwrap_or_default();
+        let all = (0..).zip(&self.words.differences);
+        let same = all.filter(|(_, setting)| names.contains(&setting.setting));
+        Ok(same.map(|(number, _)| number).collect())
     }
 
     /// The name of the candidate without a group.
@@ -276,6 +295,10 @@ impl Found {
             };
             output::wrapped(&mut text, "    ", &listed.join(", "));
         }
+        if !self.same.is_empty() {
+            let head = format!("  the same in {baseline} anyway: ");
+            output::wrapped(&mut text, &head, &names(&self.same));
+        }
         for group in &self.failed {
             output::wrapped(&mut text, "  not judged, it failed without ", &names(group));
         }
@@ -328,7 +351,7 @@ mod tests {
             own: Some("1".to_owned()),
             baseline: None,
         };
-        let settings = ["a", "b", "c", "d", "e"].map(setting);
+        let settings = ["a", "b", "c", "d", "e", "f"].map(setting);
         let effect = |found: &[(&str, &str)], within: Option<f64>| OptionEffect {
             candidate: "any".to_owned(),
             found: found
@@ -341,18 +364,20 @@ mod tests {
             counting: vec![(vec![0], effect(&[("point", "45% less QPS (43% to 47%)")], None))],
             others: vec![(vec![1, 2], effect(&[], Some(2.1))), (vec![3], effect(&[], Some(95.0)))],
             failed: vec![vec![4]],
+            same: vec![5],
             none: Some(effect(&[], Some(3.0))),
         };
         assert_eq!(
             found.text(&settings, "mariadb", Path::new("/results/x")),
             "
-1 of 5 settings count; of 2 this is not known
+1 of 6 settings count; of 2 this is not known
   a=1
     without it 45% less QPS (43% to 47%) on point
   no difference above 2.1% was found without one of
     b=1, c=1
   too noisy to tell, up to 95%, without one of
     d=1
+  the same in mariadb anyway: f=1
   not judged, it failed without e=1
   without all of them, as mariadb
     no difference found (within 3%)
