@@ -358,6 +358,14 @@ impl System {
         }
     }
 
+    /// The release whose program is used; `None` if another program is.
+    pub const fn release(&self) -> Option<&ReleaseOrigin> {
+        match self {
+            Self::Private(server) => server.release.as_ref(),
+            Self::Existing(_) | Self::Sqlite { .. } => None,
+        }
+    }
+
     /// The name of the host that a server runs on; `None` for this machine, and for an existing server
     /// whose usage is not read.
     pub fn host(&self) -> Option<&str> {

@@ -5,6 +5,7 @@ use std::iter::Sum;
 use std::ops::Add;
 
 use dbdyno_spec::experiment::{Candidate, Experiment, Schedule, System};
+use dbdyno_types::ReleaseOrigin;
 use dbdyno_units::{Bytes, Nanos};
 
 use crate::plan::cases::{
@@ -45,7 +46,9 @@ impl Sum for TimeRange {
 impl fmt::Display for TimeRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((least, unit_of_least), (most, unit)) = (rounded(self.least), rounded(self.most));
-        if least == most && unit_of_least == unit {
+        // Seconds are rounded to less than minutes are: 97 to 104 s would be 95 s to 1.5 min.
+        let is_one = if unit_of_least == unit { least == most } else { least >= 60.0 * most };
+        if is_one {
             write!(f, "{most} {unit}")
         } else if unit_of_least == unit {
             write!(f, "{least} to {most} {unit}")
@@ -75,6 +78,8 @@ pub struct TimeEstimate {
     /// Starting all instances, which then read their tables, and stopping them.
     pub starts: TimeRange,
     pub loading: Nanos,
+    /// What takes time besides if it is not cached; may be empty.
+    pub uncached: &'static str,
 }
 
 impl TimeEstimate {
@@ -84,6 +89,7 @@ impl TimeEstimate {
             measuring: times(self.measuring, factor),
             starts: times(self.starts, factor),
             loading: times(TimeRange::exactly(self.loading), factor).most,
+            ..*self
         }
     }
 
@@ -102,7 +108,10 @@ impl fmt::Display for TimeEstimate {
                 write!(f, ", {time} {what}")?;
             }
         }
-        Ok(())
+        match self.uncached {
+            "" => Ok(()),
+            uncached => write!(f, ", plus {uncached} that are not cached"),
+        }
     }
 }
 
@@ -264,7 +273,23 @@ pub(crate) fn of_run(experiment: &Experiment, training: Nanos) -> TimeEstimate {
     estimate.measuring = estimate.measuring + TimeRange::exactly(training);
     estimate.starts = estimate.starts + TimeRange::exactly(costs.start);
     estimate.loading = costs.loading;
+    estimate.uncached = uncached(experiment);
     estimate
+}
+
+/// What a run compiles or downloads unless the cache has it.
+fn uncached(experiment: &Experiment) -> &'static str {
+    let has = |what: fn(&System) -> bool| experiment.candidates.iter().any(|one| what(&one.system));
+    let is_fetched = |system: &System| {
+        let release = system.release();
+        release.is_some_and(|release| !matches!(release, ReleaseOrigin::Installed { .. }))
+    };
+    match (has(|system| system.build().is_some()), has(is_fetched)) {
+        (false, false) => "",
+        (true, false) => "builds",
+        (false, true) => "downloads",
+        (true, true) => "builds and downloads",
+    }
 }
 
 #[cfg(test)]
@@ -281,6 +306,7 @@ mod tests {
         assert_eq!(shown(47_700, 52_000), "50 s");
         assert_eq!(shown(12_000, 48_000), "10 to 50 s");
         assert_eq!(shown(62_000, 131_000), "60 s to 2 min");
+        assert_eq!(shown(97_000, 104_000), "1.5 min");
         assert_eq!(shown(149_000, 610_000), "2.5 to 10 min");
         assert_eq!(shown(5_700_000, 9_000_000), "1.6 to 2.5 h");
     }
@@ -306,11 +332,16 @@ mod tests {
         assert!(least > Nanos::from_secs(6 * 3) && estimate.loading > Nanos::from_secs(5));
         let text = estimate.to_string();
         assert!(text.starts_with("about ") && text.contains(" starts, "), "{text}");
+        assert_eq!(estimate.uncached, "");
 
         let sqlite = "[[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\nvariant = \"rel\"\n\
                       [[candidate]]\nname = \"b\"\nsystem = \"sqlite\"\nvariant = \"rel\"\n";
         let estimate = of_run(&experiment(schedule, sqlite), Nanos::ZERO);
         assert!(estimate.starts.most < Nanos::from_secs(3), "{estimate}");
+        let both = "[[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\nvariant = \"rel\"\n\
+                    [[candidate]]\nname = \"b\"\nsystem = \"mysql\"\nrelease = { debian = \"sid\" }\n";
+        let text = of_run(&experiment(schedule, both), Nanos::ZERO).to_string();
+        assert!(text.ends_with(", plus builds and downloads that are not cached"), "{text}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, InForceRecord, OriginRecord, ReleaseRecord, Role,
     Warning,
 };
-use dbdyno_spec::experiment::{Experiment, PrivateServer, System};
+use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_types::server::{ServerSystem, SettingDefaults};
 
 use crate::candidates::{Deployment, ResolvedCandidate, auditing};
@@ -89,9 +89,7 @@ impl ResolvedCandidate {
 impl ResolvedCandidate {
     /// The release of its private server, if the experiment names one.
     fn release(&self) -> Option<ReleaseRecord> {
-        let System::Private(PrivateServer { release: Some(origin), .. }) = &self.spec.system else {
-            return None;
-        };
+        let origin = self.spec.system.release()?;
         let files = self.release.as_ref().map(|release| release.files().to_vec());
         Some(ReleaseRecord { origin: origin.to_string(), files: files.unwrap_or_default() })
     }

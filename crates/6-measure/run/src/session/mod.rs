@@ -233,6 +233,10 @@ impl<'a> Session<'a> {
         if self.extension.is_none() && !self.state.has_measured() {
             let plan = RunPlan::of(self.experiment);
             self.planned = plan.time.map(|time| time.scaled(self.contention));
+            if plan.time.is_none() {
+                let queries = plan.measuring.1;
+                self.recorder.stage(format!("{queries} of queries in all, plus loading"));
+            }
         }
         if let Some(planned) = &self.planned {
             self.recorder.report(RunEvent::Planned(planned));

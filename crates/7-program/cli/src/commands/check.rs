@@ -83,8 +83,7 @@ fn plan(experiment: &Experiment) -> String {
     text.push('\n');
     output::wrapped(&mut text, "Plan: ", &measuring);
     if let Some(time) = &plan.time {
-        let time = format!("{time}, plus builds that are not cached.");
-        output::wrapped(&mut text, "Time: ", &time);
+        output::wrapped(&mut text, "Time: ", &format!("{time}."));
     }
     output::wrapped(&mut text, "Data: ", &format!("{}.", data(&plan)));
     if let Some(passes) = &plan.passes {
