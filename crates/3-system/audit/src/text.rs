@@ -331,7 +331,8 @@ fn binaries(audit: &Audit, most: Most) -> Vec<Section> {
     sections
 }
 
-fn of_binary(binary: &Binary, most: Most) -> Section {
+/// What is known of a linked file, without its transactional functions.
+fn rows(binary: &Binary) -> Vec<Fact> {
     let id = binary.build_id.as_deref().unwrap_or("none");
     let sizes = &binary.sizes;
     let mut size = vec![format!("{} executable", sizes.executable)];
@@ -353,21 +354,26 @@ fn of_binary(binary: &Binary, most: Most) -> Section {
     if !binary.comments.is_empty() {
         rows.push(Fact::new("comments", binary.comments.join("; ")));
     }
+    rows.extend(binary.code.iter().flat_map(machine_code));
+    rows
+}
+
+fn of_binary(binary: &Binary, most: Most) -> Section {
+    let mut rows = rows(binary);
     let mut transactional = None;
-    if let Some(code) = &binary.code {
-        rows.extend(machine_code(code));
-        if !code.transactional.is_empty() {
-            let count = counted(code.transactional.len(), "function");
-            let text = format!(
-                "{count} with hardware transactions; a layout optimizer must leave them whole:"
-            );
-            rows.push(Fact::new("xbegin", text));
-            let functions = code
-                .transactional
-                .iter()
-                .map(|f| format!("{} ({} bytes)", f.readable(), grouped(f.size)));
-            transactional = Some(names(functions, most.of(FUNCTIONS)));
-        }
+    if let Some(code) = &binary.code
+        && !code.transactional.is_empty()
+    {
+        let count = counted(code.transactional.len(), "function");
+        let text = format!(
+            "{count} with hardware transactions; a layout optimizer must leave them whole:"
+        );
+        rows.push(Fact::new("xbegin", text));
+        let functions = code
+            .transactional
+            .iter()
+            .map(|f| format!("{} ({} bytes)", f.readable(), grouped(f.size)));
+        transactional = Some(names(functions, most.of(FUNCTIONS)));
     }
     let mut section = Section::new("binary", binary.path.display().to_string());
     section.push(facts(rows));
@@ -403,7 +409,7 @@ fn protections(binary: &Binary) -> String {
     let others = [
         (protections.stack_protector, "stack protector"),
         (protections.control_flow, "marked jump targets"),
-        (protections.assertions, "assertions"),
+        (protections.assertions, "calls of assert()"),
     ];
     words.extend(others.map(there_or_no));
     words.push(match protections.fortified.len() {
@@ -442,6 +448,25 @@ fn machine_code(code: &Code) -> [Fact; 2] {
     let extensions = if extensions.is_empty() { "none".to_owned() } else { extensions.join(", ") };
     let code = format!("{functions} functions (from {from}), {instructions} instructions{frames}");
     [Fact::new("code", code), Fact::new("extensions", extensions)]
+}
+
+/// What differs between two linked files; empty if there are several.
+pub fn differing_properties(audit: &Audit, baseline: &Audit) -> Section {
+    let mut section = Section::new("properties", "Properties that differ (+ here, - there)");
+    if let ([here], [there]) = (&audit.binaries[..], &baseline.binaries[..]) {
+        let (here, there) = (rows(here), rows(there));
+        let fact = |sign, row: &Fact| Fact::new(format!("{sign} {}", row.label), row.text.clone());
+        let signed = |sign: char, of: &[Fact], other: &[Fact]| -> Vec<Fact> {
+            let differing = of.iter().filter(|row| !other.contains(row));
+            differing.map(|row| fact(sign, row)).collect()
+        };
+        let mut all = [signed('+', &here, &there), signed('-', &there, &here)].concat();
+        all.sort_by(|a, b| a.label[2..].cmp(&b.label[2..]));
+        if !all.is_empty() {
+            section.push(facts(all));
+        }
+    }
+    section
 }
 
 /// A difference from the baseline of this name; `all` shows complete lists.

@@ -1,6 +1,6 @@
 //! Differences between two builds; text and JSON output.
 
-use dbdyno_audit::text::{sections, sections_of_difference};
+use dbdyno_audit::text::{differing_properties, sections, sections_of_difference};
 use dbdyno_audit::{Audit, Change, difference};
 use dbdyno_text::{Paint, Section, terminal};
 
@@ -71,6 +71,23 @@ fn difference_has_summary_and_list() {
     for words in ["against rel", "3 files, 2 with the same", "    1  + -m", "Sizes"] {
         assert!(text.contains(words), "`{words}` is missing in\n{text}");
     }
+}
+
+#[test]
+fn linked_files_without_recorded_command_lines_differ_in_their_properties() {
+    let program = |flags: &str| {
+        let lab = Lab::new();
+        lab.write("p.c", PROGRAM);
+        lab.run("gcc", &format!("{flags} p.c -o server"));
+        audit(&lab, &[])
+    };
+    let (here, there) = (program("-no-pie"), program("-pie"));
+    let text = shown(&[differing_properties(&here, &there)]);
+    assert_narrow(&text);
+    for words in ["  + kind", "  - kind", "position-independent"] {
+        assert!(text.contains(words), "`{words}` is missing in\n{text}");
+    }
+    assert_eq!(shown(&[differing_properties(&here, &here)]), "");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use dbdyno_audit::text::{sections, sections_of_difference};
+use dbdyno_audit::text::{differing_properties, sections, sections_of_difference};
 use dbdyno_audit::{
     Audit, AuditError, Expected, Progress, difference, find_files, from_json, to_json,
 };
@@ -25,18 +25,17 @@ const COMPILE_DB: &str = "compile_commands.json";
 
 pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
     let audit = read(args)?;
-    let compared = match &args.against {
-        Some(path) => Some((path, difference(&audit, &baseline(path, args)?))),
-        None => None,
-    };
+    let baseline = args.against.as_ref().map(|path| baseline(path, args)).transpose()?;
+    let compared = baseline.as_ref().map(|baseline| difference(&audit, baseline));
     if args.json {
-        let difference = compared.as_ref().map(|(_, difference)| difference);
-        output::print_pretty(&to_json(&audit, difference))?;
+        output::print_pretty(&to_json(&audit, compared.as_ref()))?;
     } else {
         let mut shown = sections(&audit, args.all);
-        if let Some((path, difference)) = &compared {
-            let baseline = path.display().to_string();
-            shown.extend(sections_of_difference(difference, &baseline, args.all));
+        if let (Some(path), Some(baseline), Some(difference)) =
+            (&args.against, &baseline, &compared)
+        {
+            shown.extend(sections_of_difference(difference, &path.display().to_string(), args.all));
+            shown.push(differing_properties(&audit, baseline));
         }
         let text = terminal(&shown, output::width().min(120), Paint::new(false));
         output::print(text.trim_start());
