@@ -115,10 +115,7 @@ pub(super) fn warning(
     let is_off = *count >= LEAST && (*contains_one as f64) < EXPECTED * *count as f64;
     let is_existing = matches!(candidates.first()?.origin, Some(OriginRecord::Server { .. }));
     let advice = match is_existing {
-        true => {
-            "Both are tables of the same server, and dbdyno does not restart it: the copies differ. \
-             Another run, which loads them again, shows by how much."
-        }
+        true => "Both use the same server, which is not restarted. Another run may differ as much.",
         false => {
             "The instances were started once, and their memory layouts differ. With restarts = 4 in \
              [schedule] the results average over several layouts."

@@ -151,7 +151,7 @@ pub fn import(args: &Import) -> Result<ExitCode, CliError> {
     })?;
     show(&directory, args.view, Extent::Report)?;
     output::note(&format!(
-        "{} values of {} candidates on {} microbenchmarks",
+        "imported values: {}; candidates: {}; microbenchmarks: {}",
         imported.values,
         imported.candidates.len(),
         imported.microbenchmarks
