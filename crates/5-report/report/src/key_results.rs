@@ -56,6 +56,9 @@ pub(crate) struct Finding {
     /// If no difference was found: the largest difference from 1 that the interval and the noise
     /// floor permit.
     pub(crate) within: Option<Share>,
+    /// The noise floor; `None` without a control.
+    #[serde(skip)]
+    noise: Option<Share>,
     /// The control's median ratio in the same microbenchmarks, if its interval excludes 1 on the same
     /// side and it is at least half as far from 1 on a logarithmic scale: then the candidate's
     /// difference may be noise.
@@ -214,6 +217,7 @@ impl Finding {
             too_noisy: of_verdict(Verdict::TooNoisy),
             range: None,
             within: None,
+            noise,
             control: None,
             part: None,
         };
@@ -447,16 +451,10 @@ impl Finding {
 
     /// ` (45% less to 97% more)`: the differences that the interval and the noise floor permit.
     fn possible(&self) -> String {
-        let Some(((low, high), within)) = self.interval.zip(self.within) else {
-            return String::new();
-        };
-        // The noise floor may be wider than the interval.
-        let within = within.as_fraction();
-        let is_floor = within > low.distance().max(high.distance());
-        let (low, high) = match is_floor {
-            true => (Ratio::new(1.0 - within.min(1.0)), Ratio::new(1.0 + within)),
-            false => (low, high),
-        };
+        let Some((low, high)) = self.interval else { return String::new() };
+        let noise = self.noise.map_or(0.0, Share::as_fraction);
+        let low = Ratio::new(low.get().min(1.0 - noise.min(1.0)));
+        let high = Ratio::new(high.get().max(1.0 + noise));
         format!(" ({} to {})", change(low), change(high))
     }
 

@@ -53,6 +53,23 @@ fn ratio_that_is_no_difference_is_not_shown_as_one() {
 }
 
 #[test]
+fn noise_floor_widens_each_end_that_is_nearer() {
+    let estimate = sample::interval(Ratio::new(1.04), Ratio::new(0.98), Ratio::new(1.12));
+    let value = || GroupValue {
+        ratio: estimate.median,
+        estimate: Some(estimate),
+        verdict: Verdict::TooNoisy,
+    };
+    for (floor, possible) in
+        [(1.0, "2% less to 12% more"), (5.0, "5% less to 12% more"), (20.0, "20% less to 20% more")]
+    {
+        let floor = Some(Share::from_percent(floor));
+        let words = Finding::of_values(Metric::Qps, &[value()], floor).words();
+        assert_eq!(words, format!("QPS: too noisy to tell ({possible})"));
+    }
+}
+
+#[test]
 fn difference_has_its_size_and_interval() {
     for (qps, words_of_qps) in [
         ([1.018, 1.021, 1.025], "2.1% more QPS (1.8% to 2.5%)"),
