@@ -384,7 +384,7 @@ impl KeyResult<'_> {
 }
 
 impl Finding {
-    const fn is_difference(&self) -> bool {
+    pub(crate) const fn is_difference(&self) -> bool {
         matches!(self.outcome, Outcome::Better | Outcome::Worse)
     }
 

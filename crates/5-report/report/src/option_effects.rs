@@ -5,18 +5,20 @@ use dbdyno_stats::{is_too_noisy, possible_difference};
 use dbdyno_units::Share;
 
 use crate::figures::percent;
-use crate::key_results::{Finding, Outcome};
-use crate::metric::clients;
-use crate::model::{Metric, Report, Role, Row};
+use crate::key_results::Finding;
+use crate::metric::with_clients;
+use crate::model::{Metric, MicrobenchmarkRows, Report, Role};
 
 /// What a candidate changes, over all microbenchmarks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OptionEffect {
     pub candidate: String,
     /// The microbenchmarks with a difference, and its size in words.
     pub found: Vec<(String, String)>,
     /// The largest difference that may be hidden in the intervals of the others; `None` if nothing could be judged.
     pub within: Option<Share>,
+    /// The microbenchmarks of which a metric could not be judged, with the reasons.
+    pub unknown: Vec<String>,
 }
 
 impl OptionEffect {
@@ -37,42 +39,40 @@ pub fn option_effects(report: &Report) -> Vec<OptionEffect> {
     let comparisons = candidates.clone().count() * report.microbenchmarks.len().max(1);
     candidates
         .map(|candidate| {
-            let mut effect =
-                OptionEffect { candidate: candidate.name.clone(), found: Vec::new(), within: None };
-            for microbenchmark in &report.microbenchmarks {
-                let Some(row) = microbenchmark.row(&candidate.name) else { continue };
-                let of = |metric| found(report, row, metric, comparisons);
-                let mut metrics = vec![row.trusted_metric];
-                metrics.extend((row.trusted_metric != Metric::Qps).then_some(Metric::Qps));
-                let mut name = microbenchmark.name.clone();
-                if report.is_sweep() {
-                    name = format!("{name} with {}", clients(microbenchmark.clients));
-                }
-                let words: Vec<String> = metrics.into_iter().filter_map(of).collect();
-                if !words.is_empty() {
-                    effect.found.push((name, words.join(" and ")));
-                } else if within(report, row) > effect.within {
-                    effect.within = within(report, row);
-                }
-            }
+            let candidate = candidate.name.clone();
+            let mut effect = OptionEffect { candidate, ..OptionEffect::default() };
+            report.microbenchmarks.iter().for_each(|one| effect.add(report, one, comparisons));
             effect
         })
         .collect()
 }
 
-/// The difference of a row in words, if there is one.
-fn found(report: &Report, row: &Row, metric: Metric, comparisons: usize) -> Option<String> {
-    let finding = Finding::of(metric, &[row], report.noise_of(metric));
-    let is_difference = matches!(finding.outcome, Outcome::Better | Outcome::Worse);
-    let is_certain = !row.estimate(metric)?.one_of(comparisons).contains_one();
-    (is_difference && is_certain).then(|| finding.words())
-}
-
-/// The largest difference that the interval and the noise floor permit.
-fn within(report: &Report, row: &Row) -> Option<Share> {
-    let metric = row.trusted_metric;
-    let estimate = row.estimate(metric)?;
-    Some(possible_difference((estimate.low, estimate.high), report.noise_of(metric)))
+impl OptionEffect {
+    fn add(&mut self, report: &Report, one: &MicrobenchmarkRows, comparisons: usize) {
+        let on = with_clients(&one.name, one.clients, report.is_sweep());
+        let Some(row) = one.row(&self.candidate) else {
+            return self.unknown.push(format!("{on}: not measured"));
+        };
+        let floor = |metric| report.floor_of(metric, one);
+        let trusted = row.trusted_metric;
+        let mut metrics = vec![trusted, Metric::Qps];
+        metrics.dedup();
+        let finding = |metric| Finding::of(metric, &[row], floor(metric));
+        let findings: Vec<Finding> = metrics.into_iter().map(finding).collect();
+        let words = |of: &dyn Fn(&&Finding) -> bool| -> Option<String> {
+            let words: Vec<String> = findings.iter().filter(of).map(Finding::words).collect();
+            (!words.is_empty()).then(|| words.join(" and "))
+        };
+        let certain = |metric| row.estimate(metric)?.one_of(comparisons).difference(None);
+        if let Some(found) = words(&|one| one.is_difference() && certain(one.metric).is_some()) {
+            return self.found.push((on, found));
+        }
+        let unknown = words(&|one| !one.verdict().has_interval());
+        self.unknown.extend(unknown.map(|why| format!("{on}: {why}")));
+        let judged = row.estimate(trusted).filter(|_| row.verdict_of(trusted).has_interval());
+        let within = judged.map(|one| possible_difference((one.low, one.high), floor(trusted)));
+        self.within = if within > self.within { within } else { self.within };
+    }
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use dbdyno_units::Ratio;
 
     use super::*;
-    use crate::model::Verdict;
+    use crate::model::{NoiseFloor, Verdict};
     use crate::sample;
 
     fn effect(ends: [f64; 3]) -> OptionEffect {
@@ -108,5 +108,51 @@ mod tests {
         assert!(none.found.is_empty() && !none.is_too_noisy(), "{none:?}");
         assert_eq!(none.within_words(), "5%");
         assert!(effect([0.4, 1.0, 2.5]).is_too_noisy());
+    }
+
+    #[test]
+    fn row_that_was_not_judged_is_unknown() {
+        let names = ["scan_range=100", "point-query_range=100"];
+        let mut report = sample::no_control(&names);
+        report.candidates.truncate(2);
+        for member in &mut report.microbenchmarks {
+            member.rows.truncate(1);
+            let row = &mut member.rows[0];
+            row.trusted_metric = Metric::Qps;
+            row.relative_qps =
+                Some(sample::interval(Ratio::ONE, Ratio::new(0.97), Ratio::new(1.05)));
+            row.relative_cpu = None;
+            row.verdict = Verdict::WithinNoise;
+        }
+        report.microbenchmarks[0].rows[0].verdict = Verdict::ClientBound;
+        report.microbenchmarks[0].rows[0].relative_qps =
+            Some(sample::interval(Ratio::ONE, Ratio::new(0.5), Ratio::new(2.0)));
+        sample::refresh(&mut report);
+        let bound = option_effects(&report).remove(0);
+        assert_eq!(bound.within_words(), "5%");
+        let why = "QPS: client-bound, limited by the load generator";
+        assert_eq!(bound.unknown, [format!("{}: {why}", names[0])]);
+        report.microbenchmarks[1].rows.clear();
+        let nothing = option_effects(&report).remove(0);
+        assert_eq!((nothing.within, nothing.unknown.len()), (None, 2), "{nothing:?}");
+    }
+
+    #[test]
+    fn limit_is_at_least_the_noise_floor_of_the_microbenchmark() {
+        let mut report = sample::report_of(&["scan_range=100"]);
+        let same = sample::interval(Ratio::ONE, Ratio::new(0.99), Ratio::new(1.01));
+        for row in &mut report.microbenchmarks[0].rows {
+            row.relative_qps = Some(match row.role {
+                Role::Control => {
+                    sample::interval(Ratio::new(1.06), Ratio::new(0.9), Ratio::new(1.1))
+                }
+                _ => same,
+            });
+            row.verdict = Verdict::WithinNoise;
+        }
+        let mut noise = NoiseFloor::clone(report.noise.as_ref().unwrap());
+        noise.typical = Share::from_percent(2.0);
+        report.noise = Some(noise);
+        assert_eq!(option_effects(&report)[0].within_words(), "6%");
     }
 }

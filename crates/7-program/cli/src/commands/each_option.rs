@@ -96,8 +96,8 @@ struct Found {
     counting: Vec<(Group, OptionEffect)>,
     /// Without a difference, or with one that may be hidden by noise.
     others: Vec<(Group, OptionEffect)>,
-    /// Without which the server failed.
-    failed: Vec<Group>,
+    /// Without which nothing could be judged, and why.
+    failed: Vec<(Group, String)>,
     /// That the baseline has in force anyway.
     same: Group,
     /// Without any of them.
@@ -119,24 +119,24 @@ impl Search<'_> {
             let name = format!("screening-{number}");
             let Some(report) = self.measure(&name, &groups, true)? else { return Ok(None) };
             let effects = option_effects(&report);
-            found.none = found.none.or_else(|| effect_of(&effects, self.baseline));
+            found.none = found.none.or_else(|| effect_of(&effects, self.baseline).ok());
             if number == 1 {
                 found.same = self.without_effect(&name)?;
             }
             for (mut group, effect) in self.with_effects(groups, &effects) {
                 group.retain(|setting| !found.same.contains(setting));
-                if group.is_empty() {
-                    continue;
-                }
-                let Some(effect) = effect else {
-                    found.failed.push(group);
-                    continue;
-                };
-                let may_count = !effect.found.is_empty() || effect.is_too_noisy();
-                match (may_count, &group[..]) {
-                    (true, [_]) => candidates.push(group),
-                    (true, _) if !effect.found.is_empty() => pending.extend(divide(&group)),
-                    _ => found.others.push((group, effect)),
+                match effect {
+                    _ if group.is_empty() => {}
+                    Err(why) => found.failed.push((group, why)),
+                    Ok(one) if !one.found.is_empty() && group.len() > 1 => {
+                        pending.extend(divide(&group));
+                    }
+                    Ok(one)
+                        if !one.found.is_empty() || (one.is_too_noisy() && group.len() == 1) =>
+                    {
+                        candidates.push(group);
+                    }
+                    Ok(one) => found.others.push((group, one)),
                 }
             }
         }
@@ -145,13 +145,13 @@ impl Search<'_> {
             let Some(report) = self.measure(&name, groups, false)? else { return Ok(None) };
             let effects = option_effects(&report);
             if number == 1 {
-                found.none = effect_of(&effects, self.baseline).or(found.none);
+                found.none = effect_of(&effects, self.baseline).ok().or(found.none);
             }
             for (group, effect) in self.with_effects(groups.to_vec(), &effects) {
                 match effect {
-                    None => found.failed.push(group),
-                    Some(effect) if effect.found.is_empty() => found.others.push((group, effect)),
-                    Some(effect) => found.counting.push((group, effect)),
+                    Err(why) => found.failed.push((group, why)),
+                    Ok(effect) if effect.found.is_empty() => found.others.push((group, effect)),
+                    Ok(effect) => found.counting.push((group, effect)),
                 }
             }
         }
@@ -221,21 +221,32 @@ impl Search<'_> {
         }
     }
 
-    /// The effect of leaving out each group; `None` if the candidate failed.
+    /// The effect of leaving out each group, or why it is not known.
     fn with_effects(
         &self,
         groups: Vec<Group>,
         effects: &[OptionEffect],
-    ) -> Vec<(Group, Option<OptionEffect>)> {
+    ) -> Vec<(Group, Result<OptionEffect, String>)> {
         let effect = |group: &Group| effect_of(effects, &self.name_of(group));
         groups.into_iter().map(|group| (group.clone(), effect(&group))).collect()
     }
 }
 
-/// `None` if the candidate failed.
-fn effect_of(effects: &[OptionEffect], candidate: &str) -> Option<OptionEffect> {
-    let is_judged = |one: &&OptionEffect| !one.found.is_empty() || one.within.is_some();
-    effects.iter().find(|one| one.candidate == candidate).filter(is_judged).cloned()
+fn texts(settings: &[Difference], group: &Group) -> String {
+    group.iter().map(|number| settings[*number].text()).collect::<Vec<_>>().join(", ")
+}
+
+/// The effect of a candidate, or why nothing of it could be judged.
+fn effect_of(effects: &[OptionEffect], candidate: &str) -> Result<OptionEffect, String> {
+    let effect = effects.iter().find(|one| one.candidate == candidate).ok_or("it failed")?;
+    let is_judged = !effect.found.is_empty() || effect.within.is_some();
+    if is_judged { Ok(effect.clone()) } else { Err(effect.unknown.join("; ")) }
+}
+
+/// ` (not judged: scan: QPS: client-bound)`
+fn not_judged(effect: &OptionEffect) -> String {
+    let unknown = effect.unknown.join("; ");
+    if unknown.is_empty() { unknown } else { format!(" (not judged: {unknown})") }
 }
 
 /// At most [`MOST`] parts of about the same size.
@@ -258,13 +269,11 @@ fn start_or_continue(
 
 impl Found {
     fn text(&self, settings: &[Difference], baseline: &str, directory: &Path) -> String {
-        let names = |group: &Group| {
-            let texts: Vec<String> = group.iter().map(|number| settings[*number].text()).collect();
-            texts.join(", ")
-        };
+        let names = |group: &Group| texts(settings, group);
         let count = |groups: &mut dyn Iterator<Item = &Group>| groups.map(Vec::len).sum::<usize>();
         let noisy = self.others.iter().filter(|(_, effect)| effect.is_too_noisy());
-        let unknown = count(&mut noisy.map(|(group, _)| group)) + count(&mut self.failed.iter());
+        let unknown = count(&mut noisy.map(|(group, _)| group))
+            + count(&mut self.failed.iter().map(|(group, _)| group));
         let rest = match unknown {
             0 => String::new(),
             unknown => format!("; of {unknown} this is not known"),
@@ -279,16 +288,14 @@ impl Found {
             }
         }
         for is_noisy in [false, true] {
-            let of_kind: Vec<&(Group, OptionEffect)> = self
-                .others
-                .iter()
-                .filter(|(_, effect)| effect.is_too_noisy() == is_noisy)
-                .collect();
-            let widest = of_kind.iter().map(|(_, effect)| effect).max_by(|a, b| {
+            let is_of_kind = |effect: &OptionEffect| effect.is_too_noisy() == is_noisy;
+            let of_kind = || self.others.iter().filter(|(_, effect)| is_of_kind(effect));
+            let widest = of_kind().map(|(_, effect)| effect).max_by(|a, b| {
                 a.within.partial_cmp(&b.within).unwrap_or(std::cmp::Ordering::Equal)
             });
             let Some(widest) = widest.map(OptionEffect::within_words) else { continue };
-            let listed: Vec<String> = of_kind.iter().map(|(group, _)| names(group)).collect();
+            let listed = of_kind().map(|(group, effect)| names(group) + &not_judged(effect));
+            let listed: Vec<String> = listed.collect();
             let _ = match is_noisy {
                 false => writeln!(text, "  no difference above {widest} was found without one of"),
                 true => writeln!(text, "  too noisy to tell, up to {widest}, without one of"),
@@ -299,8 +306,9 @@ impl Found {
             let head = format!("  the same in {baseline} anyway: ");
             output::wrapped(&mut text, &head, &names(&self.same));
         }
-        for group in &self.failed {
-            output::wrapped(&mut text, "  not judged, it failed without ", &names(group));
+        for (group, why) in &self.failed {
+            let line = format!("{} ({why})", names(group));
+            output::wrapped(&mut text, "  not judged without ", &line);
         }
         if let Some(none) = &self.none {
             let differences: Vec<String> =
@@ -310,7 +318,7 @@ impl Found {
                 false => differences.join("; "),
             };
             let _ = writeln!(text, "  without all of them, as {baseline}");
-            output::wrapped(&mut text, "    ", &words);
+            output::wrapped(&mut text, "    ", &(words + &not_judged(none)));
             if self.counting.is_empty() && unknown == 0 && !none.found.is_empty() {
                 text.push_str(
                     "Together they count and none of them alone: one may do what another does, too.\n",
@@ -359,11 +367,20 @@ mod tests {
                 .map(|(on, words)| ((*on).to_owned(), (*words).to_owned()))
                 .collect(),
             within: within.map(Share::from_percent),
+            unknown: Vec::new(),
+        };
+        let bound = OptionEffect {
+            unknown: vec!["scan: QPS: client-bound".to_owned()],
+            ..effect(&[], Some(2.0))
         };
         let found = Found {
             counting: vec![(vec![0], effect(&[("point", "45% less QPS (43% to 47%)")], None))],
-            others: vec![(vec![1, 2], effect(&[], Some(2.1))), (vec![3], effect(&[], Some(95.0)))],
-            failed: vec![vec![4]],
+            others: vec![
+                (vec![1], effect(&[], Some(2.1))),
+                (vec![2], bound),
+                (vec![3], effect(&[], Some(95.0))),
+            ],
+            failed: vec![(vec![4], "point: QPS: failed".to_owned())],
             same: vec![5],
             none: Some(effect(&[], Some(3.0))),
         };
@@ -374,11 +391,11 @@ mod tests {
   a=1
     without it 45% less QPS (43% to 47%) on point
   no difference above 2.1% was found without one of
-    b=1, c=1
+    b=1, c=1 (not judged: scan: QPS: client-bound)
   too noisy to tell, up to 95%, without one of
     d=1
   the same in mariadb anyway: f=1
-  not judged, it failed without e=1
+  not judged without e=1 (point: QPS: failed)
   without all of them, as mariadb
     no difference found (within 3%)
 Differences are relative to all settings. The runs are in /results/x; `dbdyno report` shows each.
