@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 use dbdyno_report::model::Report;
 use dbdyno_report::{OptionEffect, option_effects};
-use dbdyno_results::RunReader;
+use dbdyno_results::{RunReader, Warning};
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, start_run};
 use dbdyno_spec::compare::{Difference, OptionWords, option_words};
 
@@ -185,7 +185,11 @@ impl Search<'_> {
         output::note(&what);
         let directory = self.directory.join(name);
         let display = Display::with_plan();
-        let progress = |event: RunEvent<'_>| display.show(&event);
+        let words = self.words_of(groups);
+        let progress = |event: RunEvent<'_>| match event {
+            RunEvent::Warnings(all) => display.show(&RunEvent::Warnings(&in_words(all, &words))),
+            event => display.show(&event),
+        };
         let run_options = Options {
             cache: self.comparison.cache.map(Path::to_owned),
             keep_data: self.comparison.keep_data,
@@ -221,6 +225,18 @@ impl Search<'_> {
         }
     }
 
+    /// What the candidates of a run are, by their names; a name that begins another is after it.
+    fn words_of(&self, groups: &[Group]) -> Vec<(String, String)> {
+        let all = "the candidate with all settings".to_owned();
+        let mut words = vec![(format!("the baseline {ALL}"), all.clone()), (ALL.to_owned(), all)];
+        words.extend(groups.iter().map(|group| {
+            let settings = texts(&self.words.differences, group);
+            (self.name_of(group), format!("the candidate without {settings}"))
+        }));
+        words.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        words
+    }
+
     /// The effect of leaving out each group, or why it is not known.
     fn with_effects(
         &self,
@@ -230,6 +246,16 @@ impl Search<'_> {
         let effect = |group: &Group| effect_of(effects, &self.name_of(group));
         groups.into_iter().map(|group| (group.clone(), effect(&group))).collect()
     }
+}
+
+/// Warnings that say what candidates are instead of their names.
+fn in_words(warnings: &[Warning], words: &[(String, String)]) -> Vec<Warning> {
+    let replaced = |text: &String| {
+        words.iter().fold(text.clone(), |text, (name, words)| text.replace(name, words))
+    };
+    let in_words =
+        |one: &Warning| Warning { what: replaced(&one.what), advice: one.advice.clone() };
+    warnings.iter().map(in_words).collect()
 }
 
 fn texts(settings: &[Difference], group: &Group) -> String {
@@ -350,6 +376,24 @@ mod tests {
             assert!(groups.len() <= MOST, "{count}");
             assert_eq!(groups.concat(), numbers(count));
         }
+    }
+
+    #[test]
+    fn warnings_say_what_candidates_are() {
+        let words = [
+            ("the baseline all-settings", "the candidate with all settings"),
+            ("without-sync_binlog", "the candidate without sync_binlog=1"),
+            ("without-sync", "the candidate without sync=2"),
+        ];
+        let words = words.map(|(name, words)| (name.to_owned(), words.to_owned()));
+        let what = "no difference in sync_binlog: it is 1 in without-sync_binlog already, and the \
+                    baseline all-settings sets 1";
+        let warning = Warning { what: what.to_owned(), advice: "set another value".to_owned() };
+        assert_eq!(
+            in_words(&[warning], &words)[0].what,
+            "no difference in sync_binlog: it is 1 in the candidate without sync_binlog=1 already, \
+             and the candidate with all settings sets 1"
+        );
     }
 
     #[test]
