@@ -11,6 +11,7 @@ use dbdyno_types::build::SourceOrigin;
 use dbdyno_types::server::{
     Durability, Protocol, ServerSystem, SettingDefaults, StatementMode, StorageEngine,
 };
+use dbdyno_types::settings::of_version;
 
 use crate::build::{self, Definitions};
 use crate::candidate::Sections;
@@ -293,8 +294,8 @@ fn read_configuration(
 
 /// Sets a setting. One for all versions replaces those for one version before it, such as `10.11/NAME`.
 pub fn set(settings: &mut Vec<(String, String)>, name: String, value: String) {
-    if !name.contains('/') {
-        settings.retain(|(known, _)| known.split_once('/').is_none_or(|(_, of)| of != name));
+    if of_version(&name).0.is_none() {
+        settings.retain(|(known, _)| of_version(known).0.is_none() || of_version(known).1 != name);
     }
     match settings.iter_mut().find(|(known, _)| *known == name) {
         Some((_, old)) => *old = value,

@@ -1,6 +1,12 @@
-//! Names of settings of private servers: those that a candidate cannot set.
+//! Names of settings of private servers: those for one version, and those that a candidate cannot set.
 
 use crate::server::{Protocol, ServerSystem};
+
+/// The only version of the server that a setting is for, such as that of the group `[mariadb-10.11]` of an option
+/// file, and the name: `10.11/NAME`.
+pub fn of_version(name: &str) -> (Option<&str>, &str) {
+    name.split_once('/').map_or((None, name), |(version, name)| (Some(version), name))
+}
 
 impl ServerSystem {
     /// The setting that dbdyno sets itself, if the server would read this name as one.

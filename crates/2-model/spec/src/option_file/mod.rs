@@ -12,6 +12,7 @@ use std::path::Path;
 use dbdyno_document::Table;
 use dbdyno_types::Sha256;
 use dbdyno_types::server::{Protocol, ServerSystem};
+use dbdyno_types::settings::of_version;
 use serde::{Deserialize, Serialize};
 
 use crate::server::{canonical, is_setting_name, set};
@@ -51,10 +52,7 @@ impl OptionFile {
                 !message[..at].ends_with(is_part) && !after.starts_with(is_part)
             })
         };
-        let settings = self
-            .settings
-            .iter()
-            .map(|(name, place)| (name.rsplit('/').next().unwrap_or_default(), place));
+        let settings = self.settings.iter().map(|(name, place)| (of_version(name).1, place));
         let named = settings.filter(|(name, _)| name.contains('_') && names(name));
         named.map(|(name, place)| format!("{name} ({place})")).collect()
     }

@@ -1,6 +1,7 @@
 //! A server program with its settings, and what is derived from them.
 
 use dbdyno_types::server::{Durability, ServerSystem, SettingDefaults, StorageEngine};
+use dbdyno_types::settings::of_version;
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -171,7 +172,7 @@ impl ServerPlan {
         }
         let mut valid = Vec::with_capacity(overrides.len());
         for (name, value) in overrides {
-            let Some(name) = of_version(&name, &installation.version) else { continue };
+            let Some(name) = name_for(&name, &installation.version) else { continue };
             valid.push((check_override(program, name, &value)?, value));
         }
         let own: Vec<String> = valid.iter().map(|(name, _)| name.clone()).collect();
@@ -241,14 +242,13 @@ pub fn check_settings(
     overrides: &[(String, String)],
 ) -> Result<(), ServerError> {
     let program = server_program(system);
-    let name = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
-    let mut overrides = overrides.iter().map(|(full, value)| (name(full), value));
-    overrides.try_for_each(|(name, value)| check_override(program, &name, value).map(drop))
+    let mut overrides = overrides.iter().map(|(name, value)| (of_version(name).1, value));
+    overrides.try_for_each(|(name, value)| check_override(program, name, value).map(drop))
 }
 
-/// The name of a setting. `None` if it is for another version only: `10.11/NAME`.
-fn of_version<'n>(name: &'n str, version: &str) -> Option<&'n str> {
-    let Some((only, name)) = name.split_once('/') else { return Some(name) };
+/// The name of a setting. `None` if it is for another version only.
+fn name_for<'n>(name: &'n str, version: &str) -> Option<&'n str> {
+    let (Some(only), name) = of_version(name) else { return Some(name) };
     let rest = version.strip_prefix(only)?;
     (!rest.starts_with(|c: char| c.is_ascii_digit())).then_some(name)
 }
@@ -350,8 +350,8 @@ impl DiskRequest<'_> {
         default_shift: u32,
     ) -> Option<u64> {
         let mut settings = self.configuration.iter().rev();
-        let (_, value) = settings
-            .find(|(known, _)| canonical_name(known.rsplit('/').next().unwrap_or(known)) == name)?;
+        let (_, value) =
+            settings.find(|(known, _)| canonical_name(of_version(known).1) == name)?;
         parse_size(value, default_shift)
     }
 

@@ -7,6 +7,7 @@ use dbdyno_engines::sqlite::{self, Sqlite};
 use dbdyno_hosts::{HostConnection, HostMonitor, RunningServer, ServerStart};
 use dbdyno_spec::experiment::{ExistingServer, Experiment, PrivateServer, SqliteConfig, System};
 use dbdyno_types::RunIdentity;
+use dbdyno_types::settings::of_version;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::{Open, SystemUnderTest};
 
@@ -190,9 +191,7 @@ fn names_to_read(experiment: &Experiment, plan: &ServerPlan) -> Vec<String> {
         if let System::Private(server) = &candidate.system
             && server.system == system
         {
-            // A name may be for one version only: `10.11/NAME`.
-            let names_of =
-                server.configuration.iter().filter_map(|(name, _)| name.rsplit('/').next());
+            let names_of = server.configuration.iter().map(|(name, _)| of_version(name).1);
             names.extend(names_of.map(|name| plan.canonical_name(name)));
         }
     }
