@@ -275,7 +275,7 @@ fn read_configuration(
     let mut seen: Vec<Spanned<String>> = Vec::new();
     for (name, value) in table.named_settings() {
         let canonical = canonical(name.value, system);
-        if !is_setting_name(name.value) {
+        if !is_setting_name(plain_name(name.value)) {
             report_setting_name(&table, name);
             continue;
         }
@@ -338,6 +338,14 @@ pub fn canonical(name: &str, system: ServerSystem) -> String {
     match system.facts().protocol {
         Protocol::MySql => name.replace('-', "_"),
         Protocol::PostgreSql => name.to_ascii_lowercase(),
+    }
+}
+
+/// The name without the version that it is for.
+fn plain_name(name: &str) -> &str {
+    match of_version(name) {
+        (Some(version), plain) if version.chars().all(|c| c.is_ascii_digit() || c == '.') => plain,
+        _ => name,
     }
 }
 

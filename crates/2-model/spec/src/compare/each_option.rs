@@ -1,6 +1,7 @@
 //! Words for candidates that have some of the settings in which one differs from the baseline.
 
 use dbdyno_document::{Problem, Problems};
+use dbdyno_types::settings::of_version;
 
 use crate::candidate::{Program, part, short};
 use crate::compare::InstalledReleases;
@@ -29,7 +30,7 @@ impl Difference {
 
     /// The setting as a part of a candidate's name.
     pub fn name(&self) -> String {
-        part(short(&self.setting))
+        part(short(of_version(&self.setting).1))
     }
 }
 
@@ -159,10 +160,11 @@ impl OptionWords {
             Some((&one.setting, value.as_ref()?))
         });
         let common = self.common.iter().map(|(name, value)| (name, value));
-        let settings: Vec<String> = common
-            .chain(changed)
-            .map(|(name, value)| format!("{name}={}", quoted(value)))
-            .collect();
+        let mut settings: Vec<(&String, &String)> = common.chain(changed).collect();
+        // One for all versions would replace those for one version before it.
+        settings.sort_by_key(|(name, _)| of_version(name).0.is_some());
+        let settings: Vec<String> =
+            settings.into_iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
         let settings = settings.join(",");
         let settings = if settings.is_empty() { settings } else { format!("{{{settings}}}") };
         format!("{}:name={name}{settings}", self.head)

@@ -61,6 +61,10 @@ fn files(name: &str) -> Result<String, String> {
     if name == "/here/sub/my.cnf" {
         return Ok("[mysqld]\ndatadir=/x\nsort_buffer_size = 1M\n".to_owned());
     }
+    if name == "/here/sub/versions.cnf" {
+        let of_version = "[mariadb-10.11]\njoin_buffer_size = 3M\nsort_buffer_size = 2M";
+        return Ok(format!("[mysqld]\nsort_buffer_size = 1M\n{of_version}\n"));
+    }
     let event = match name {
         "/scripts/write-rows.lua" => "DELETE FROM t",
         name if name.starts_with("/scripts/") && name != "/scripts/missing.lua" => "SELECT 1",
@@ -251,6 +255,25 @@ fn settings_that_differ_are_left_out_one_by_one() {
     assert_eq!(settings, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let sqlite = ["sqlite:rel", "sqlite:rel{page_size=8KiB,synchronous=full}"];
     assert_eq!(each_option(&sqlite).unwrap().differences.len(), 2);
+}
+
+#[test]
+fn settings_for_one_version_are_left_out_too() {
+    let words = each_option(&["mariadb", "mariadb:options=sub/versions.cnf"]).unwrap();
+    let texts: Vec<String> = words.differences.iter().map(Difference::text).collect();
+    let (all, version) = ("sort_buffer_size=1M", "10.11/sort_buffer_size=2M");
+    assert_eq!(texts, [all, "10.11/join_buffer_size=3M", version]);
+    assert_eq!(words.differences[2].name(), "sort_buffer_size");
+    let without = words.word("without", &[1]);
+    assert_eq!(without, format!("mariadb:name=without{{{all},{version}}}"));
+    let without = valid(&without);
+    let [first, second] = &server(&without, 0).configuration[..] else { panic!() };
+    assert_eq!((&*first.0, &*first.1), ("sort_buffer_size", "1M"));
+    assert_eq!((&*second.0, &*second.1), ("10.11/sort_buffer_size", "2M"));
+    // One in common, which comes before one for all versions.
+    let common = each_option(&["mariadb{10.11/a=1}", "mariadb{a=2,10.11/a=1,b=1}"]).unwrap();
+    assert_eq!(common.word("all", &[]), "mariadb:name=all{a=2,b=1,10.11/a=1}");
+    assert!(compare("mariadb{x/a=1}").is_err());
 }
 
 #[test]
