@@ -20,7 +20,7 @@ impl ServerSystem {
 }
 
 /// Settings that dbdyno sets itself, and others that change paths or network access.
-pub const MYSQL_RESERVED: &[&str] = &[
+const MYSQL_RESERVED: &[&str] = &[
     "admin_address",
     "admin_port",
     "aria_log_dir_path",
@@ -91,7 +91,7 @@ pub fn mysql_canonical_name(name: &str) -> String {
 }
 
 /// Settings that dbdyno sets itself, and others that change paths, the log or network access.
-pub const POSTGRESQL_RESERVED: &[&str] = &[
+const POSTGRESQL_RESERVED: &[&str] = &[
     "bonjour",
     "config_file",
     "data_directory",

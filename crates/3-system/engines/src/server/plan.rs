@@ -5,7 +5,7 @@ use dbdyno_types::settings::of_version;
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::systems::{ProgramFacts, ServerProgram, server_program};
+use super::systems::server_program;
 use super::{Installation, ServerError};
 use crate::in_force::{is_same_value, parse_number};
 
@@ -86,9 +86,10 @@ impl ServerPlan {
         (server_program(self.installation.system).facts().canonical_name)(name)
     }
 
-    /// The names of the settings with the sizes of caches of data.
-    pub fn cache_settings(&self) -> &'static [&'static str] {
-        server_program(self.installation.system).facts().caches
+    /// The names of the settings with the sizes of caches of the engine's data.
+    pub fn cache_settings(&self) -> impl Iterator<Item = &'static str> {
+        let caches = server_program(self.installation.system).facts().caches.iter();
+        caches.filter(|cache| cache.engines.contains(&self.engine)).map(|cache| cache.name)
     }
 
     /// The value of a setting, by its canonical name; `default` is the server's.
@@ -173,7 +174,7 @@ impl ServerPlan {
         let mut valid = Vec::with_capacity(overrides.len());
         for (name, value) in overrides {
             let Some(name) = name_for(&name, &installation.version) else { continue };
-            valid.push((check_override(program, name, &value)?, value));
+            valid.push((check_override(installation.system, name, &value)?, value));
         }
         let own: Vec<String> = valid.iter().map(|(name, _)| name.clone()).collect();
         // The server derives the others of a group from the user's.
@@ -197,11 +198,11 @@ impl ServerPlan {
     /// The first cache that is larger than the memory of this machine, and may prevent the start.
     pub(crate) fn beyond_memory(&self) -> Option<String> {
         let memory = dbdyno_machine::total_memory()?;
+        let caches = server_program(self.installation.system).facts().caches;
         let is_beyond = |(name, value): &&(String, String)| {
-            let cache = CACHES.iter().find(|(cache, _)| cache == name);
-            cache
-                .and_then(|(_, shift)| parse_size(value, *shift))
-                .is_some_and(|size| size > memory.as_bytes())
+            let cache = caches.iter().find(|cache| cache.is_allocated && cache.name == name);
+            let size = cache.and_then(|cache| parse_size(value, cache.unit));
+            size.is_some_and(|size| size > memory.as_bytes())
         };
         let (name, value) = self.settings.iter().find(is_beyond)?;
         Some(format!("{name} = {value} is more than the memory of this machine, {memory}"))
@@ -228,22 +229,13 @@ impl ServerPlan {
     }
 }
 
-/// Settings with sizes of caches; a number without a unit is in units of 2 to the power of this bytes.
-const CACHES: [(&str, u32); 4] = [
-    ("innodb_buffer_pool_size", 0),
-    ("rocksdb_block_cache_size", 0),
-    ("key_buffer_size", 0),
-    ("shared_buffers", 13),
-];
-
 /// Checks settings of a private server that is not compiled yet.
 pub fn check_settings(
     system: ServerSystem,
     overrides: &[(String, String)],
 ) -> Result<(), ServerError> {
-    let program = server_program(system);
     let mut overrides = overrides.iter().map(|(name, value)| (of_version(name).1, value));
-    overrides.try_for_each(|(name, value)| check_override(program, name, value).map(drop))
+    overrides.try_for_each(|(name, value)| check_override(system, name, value).map(drop))
 }
 
 /// The name of a setting. `None` if it is for another version only.
@@ -270,11 +262,7 @@ fn check_engine(
 }
 
 /// The canonical name of the setting.
-fn check_override(
-    program: &dyn ServerProgram,
-    name: &str,
-    value: &str,
-) -> Result<String, ServerError> {
+fn check_override(system: ServerSystem, name: &str, value: &str) -> Result<String, ServerError> {
     let refused = |reason: &str| ServerError::setting(name, reason);
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || !name.chars().all(valid) {
@@ -283,15 +271,14 @@ fn check_override(
     if value.chars().any(char::is_control) {
         return Err(refused("its value contains a line break or another control character"));
     }
-    let ProgramFacts { canonical_name, reserved, .. } = program.facts();
-    let canonical = canonical_name(name);
+    let canonical = (server_program(system).facts().canonical_name)(name);
     if matches!(canonical.as_str(), "default_storage_engine" | "storage_engine") {
         return Err(refused(
             "the storage engine is a key of the candidate, not a setting: `engine = \"innodb\"` or \
              `engine = \"myrocks\"`, and in words such as `mariadb:engine=myrocks`",
         ));
     }
-    if reserved.contains(&canonical.as_str()) {
+    if system.reserved_setting(name).is_some() {
         return Err(refused(
             "dbdyno sets the files, the sockets and the user of a private server itself; leave the \
              setting out",
@@ -341,18 +328,17 @@ pub(crate) struct DiskRequest<'a> {
 }
 
 impl DiskRequest<'_> {
-    /// The candidate's own value of a setting with this canonical name. A number without a unit is in units of 2 to
-    /// the power of `default_shift` bytes.
+    /// The candidate's own value of a setting with this canonical name. A number without a unit is in units of `unit`
+    /// bytes.
     pub(crate) fn own_size(
         &self,
         name: &str,
         canonical_name: fn(&str) -> String,
-        default_shift: u32,
+        unit: f64,
     ) -> Option<u64> {
         let mut settings = self.configuration.iter().rev();
-        let (_, value) =
-            settings.find(|(known, _)| canonical_name(of_version(known).1) == name)?;
-        parse_size(value, default_shift)
+        let (_, value) = settings.find(|(known, _)| canonical_name(of_version(known).1) == name)?;
+        parse_size(value, unit)
     }
 
     /// The volume of logs that are written between two settled states.
@@ -361,23 +347,14 @@ impl DiskRequest<'_> {
     }
 }
 
-/// Parses a size from a configuration file, such as `4096M`, `1GB` or `65536`; `None` if it is not
-/// one. A number without a unit is in units of 2 to the power of `default_shift` bytes.
-fn parse_size(value: &str, default_shift: u32) -> Option<u64> {
-    let value = value.trim();
-    let digits = value.len() - value.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = value.split_at(digits);
-    let shift = match unit.trim().to_ascii_uppercase().as_str() {
-        "" => default_shift,
-        "B" => 0,
-        "K" | "KB" => 10,
-        "M" | "MB" => 20,
-        "G" | "GB" => 30,
-        "T" | "TB" => 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+/// A size in bytes; `None` if it is not one.
+fn parse_size(value: &str, unit: f64) -> Option<u64> {
+    let bytes = parse_number(value.trim(), unit)?;
+    (0.0..=LARGEST_SIZE).contains(&bytes).then_some(bytes as u64)
 }
+
+/// No machine has so many bytes, and two of them can be added.
+const LARGEST_SIZE: f64 = (1_u64 << 62) as f64;
 
 #[cfg(test)]
 mod tests {
@@ -457,10 +434,25 @@ mod tests {
     }
 
     #[test]
+    fn caches_are_those_of_the_data_of_the_engine() {
+        let caches =
+            |engine| -> Vec<&str> { plan(Some(engine), &[]).unwrap().cache_settings().collect() };
+        assert_eq!(caches(StorageEngine::InnoDb), ["innodb_buffer_pool_size"]);
+        assert_eq!(caches(StorageEngine::MyRocks), ["rocksdb_block_cache_size"]);
+    }
+
+    #[test]
     fn cache_beyond_the_memory_is_named() {
         let beyond =
             |size: &str| plan(None, &[("innodb_buffer_pool_size", size)]).unwrap().beyond_memory();
         assert_eq!(beyond("64M"), None);
+        let planner = [("effective_cache_size".to_owned(), "8000TB".to_owned())];
+        let server = plan(None, &[]).unwrap();
+        let installation = Installation { system: ServerSystem::PostgreSql, ..server.installation };
+        let shape = DataShape { tables: 1, rows: 1, clients: 1 };
+        let planner =
+            ServerPlan::new(installation, None, Durability::Relaxed, planner.to_vec(), shape);
+        assert_eq!(planner.unwrap().beyond_memory(), None, "not allocated");
         let reason = beyond("8000T").unwrap();
         assert!(
             reason.starts_with("innodb_buffer_pool_size = 8000T is more than the memory"),
@@ -578,15 +570,5 @@ mod tests {
         for limit in ["128MB", "128", "131072 kB", "134217728B"] {
             assert_eq!(of(SMALL, &[("max_wal_size", limit)], 600), (51, 128 + 40), "{limit}");
         }
-    }
-
-    #[test]
-    fn sizes_are_parsed() {
-        let sizes = ["64", "4k", " 16MB", "1G", "2 GB", "-1", "many", "8Q", "99999999999T"];
-        let expected =
-            [Some(64), Some(4 << 10), Some(16 << 20), Some(1 << 30), Some(2 << 30), None, None];
-        let parsed = sizes.map(|size| parse_size(size, 0));
-        assert_eq!(parsed[..7], expected);
-        assert_eq!(parsed[7..], [None, None]);
     }
 }

@@ -195,7 +195,7 @@ fn names_to_read(experiment: &Experiment, plan: &ServerPlan) -> Vec<String> {
             names.extend(names_of.map(|name| plan.canonical_name(name)));
         }
     }
-    names.extend(plan.cache_settings().iter().map(|&name| name.to_owned()));
+    names.extend(plan.cache_settings().map(str::to_owned));
     names.sort_unstable();
     names.dedup();
     names

@@ -175,7 +175,7 @@ fn small_data(servers: &[Settings<'_>], data: Bytes, rows: u64) -> Vec<Warning> 
     let kind = |one: &Settings<'_>| (one.server.system, one.server.engine);
     let candidates = servers.iter().filter(is(Role::Candidate));
     let sizes_of = |one: &Settings<'_>| {
-        let sizes = one.plan.cache_settings().iter().filter_map(|&name| {
+        let sizes = one.plan.cache_settings().filter_map(|name| {
             let size = |of: &Settings<'_>| Some(of.reported(name)?.number()? as u64);
             let (own, other) = (size(one)?, size(baseline)?);
             (own != other && data.as_bytes() <= own.min(other)).then_some((name, own, other))

@@ -20,8 +20,6 @@ pub(crate) struct ProgramFacts {
     pub(crate) package: &'static str,
     /// The user that the package creates for the server.
     pub(crate) user: &'static str,
-    /// Settings that dbdyno sets itself and that cannot be overridden.
-    pub(crate) reserved: &'static [&'static str],
     /// Settings that affect the format of data on disk: data created with other values cannot be
     /// shared.
     pub(crate) format_settings: &'static [&'static str],
@@ -30,8 +28,7 @@ pub(crate) struct ProgramFacts {
     pub(crate) needed: &'static [(&'static str, f64)],
     /// Settings whose defaults for benchmarks a report names.
     pub(crate) notable: &'static [&'static str],
-    /// Settings with the sizes of caches of data.
-    pub(crate) caches: &'static [&'static str],
+    pub(crate) caches: &'static [Cache],
     /// Settings of which the server derives those that are not given from the others of their group.
     pub(crate) groups: &'static [&'static [&'static str]],
     /// Where releases are installed side by side.
@@ -61,6 +58,17 @@ pub(crate) struct ProgramFacts {
     pub(crate) target: fn(&ServerDir, Option<&Network>) -> Target,
     /// Whether the server accepts connections.
     pub(crate) is_ready: fn(&Target) -> bool,
+}
+
+/// A setting with the size of a cache.
+pub(crate) struct Cache {
+    pub(crate) name: &'static str,
+    /// The unit of a number without one, in bytes.
+    pub(crate) unit: f64,
+    /// The engines whose data it holds.
+    pub(crate) engines: &'static [Option<StorageEngine>],
+    /// Whether the server allocates it: otherwise it is an estimate for the planner.
+    pub(crate) is_allocated: bool,
 }
 
 /// Where releases of a system are installed side by side.

@@ -9,14 +9,14 @@ use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_machine::Signal;
 use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
-use dbdyno_types::settings::{MYSQL_RESERVED, mysql_canonical_name};
+use dbdyno_types::settings::mysql_canonical_name;
 
 use super::super::access::{ACCOUNT, ServerCertificate};
 use super::super::plan::{
     CHARACTERS, CHECKSUMS, DiskRequest, ISOLATION, Property, SettingsRequest, TORN_PAGES,
     durability_of,
 };
-use super::super::systems::{ProgramFacts, ReleaseFolders};
+use super::super::systems::{Cache, ProgramFacts, ReleaseFolders};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan};
 use super::write_config;
 use crate::mysql::session;
@@ -39,12 +39,15 @@ const MOST_TABLES: u32 = 200;
 /// The plugin file of MyRocks; in some of MySQL's forks, MyRocks is built in.
 pub(crate) const MYROCKS_PLUGIN: &str = "ha_rocksdb.so";
 
+const fn cache(name: &'static str, engines: &'static [Option<StorageEngine>]) -> Cache {
+    Cache { name, unit: 1.0, engines, is_allocated: true }
+}
+
 /// The constants of both systems, without names and package.
 pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     names: &[],
     package: "",
     user: "mysql",
-    reserved: MYSQL_RESERVED,
     format_settings: FORMAT_SETTINGS,
     // The servers' defaults.
     needed: &[("max_connections", 151.0), ("max_prepared_stmt_count", 16_382.0)],
@@ -59,7 +62,11 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
         "performance_schema",
         "skip_log_bin",
     ],
-    caches: &["innodb_buffer_pool_size", "rocksdb_block_cache_size", "key_buffer_size"],
+    caches: &[
+        cache("innodb_buffer_pool_size", &[Some(StorageEngine::InnoDb)]),
+        cache("rocksdb_block_cache_size", &[Some(StorageEngine::MyRocks)]),
+        cache("key_buffer_size", &[]),
+    ],
     groups: &[
         &["character_set_server", "collation_server"],
         &["innodb_io_capacity", "innodb_io_capacity_max"],
@@ -244,7 +251,7 @@ const ROCKSDB_MAX_LOG: u64 = 256 * MIB;
 /// The bytes of tables and of logs on disk. By default InnoDB's redo log has `files` files.
 pub(crate) fn disk(request: &DiskRequest<'_>, files: u64) -> (u64, u64) {
     let tables = request.shape.data_bytes(ROW_BYTES);
-    let own = |name| request.own_size(name, mysql_canonical_name, 0);
+    let own = |name| request.own_size(name, mysql_canonical_name, 1.0);
     let files = own("innodb_log_files_in_group").unwrap_or(files);
     let log = own("innodb_redo_log_capacity")
         .or_else(|| Some(own("innodb_log_file_size")?.saturating_mul(files)));

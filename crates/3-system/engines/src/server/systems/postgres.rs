@@ -8,7 +8,7 @@ use dbdyno_drivers::Connection;
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_machine::Signal;
 use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
-use dbdyno_types::settings::{POSTGRESQL_RESERVED, postgresql_canonical_name};
+use dbdyno_types::settings::postgresql_canonical_name;
 use dbdyno_units::Nanos;
 
 use super::super::access::ACCOUNT;
@@ -19,7 +19,7 @@ use super::super::launcher::Launcher;
 use super::super::launcher::program_output;
 use super::super::plan::{DiskRequest, Property, SettingsRequest};
 use super::super::postgres_lock::LOCK_FILE;
-use super::super::systems::{ProgramFacts, ReleaseFolders, ServerProgram};
+use super::super::systems::{Cache, ProgramFacts, ReleaseFolders, ServerProgram};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan, plan, postgres_lock};
 use super::{too_old, unrecognised, write_config};
 use crate::postgres::session;
@@ -28,6 +28,9 @@ use crate::server_engine::Purpose;
 pub(crate) struct Postgres;
 
 const PACKAGE: &str = "postgresql";
+
+/// The unit of cache sizes: a page, in bytes.
+const PAGE: f64 = 8192.0;
 
 /// Limit for creating a data directory, which usually takes about a second.
 const INITIALISE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -52,7 +55,6 @@ impl ServerProgram for Postgres {
             names: &["postgres"],
             package: PACKAGE,
             user: "postgres",
-            reserved: POSTGRESQL_RESERVED,
             format_settings: &[CHECKSUMS],
             needed: &[("max_connections", 100.0), ("restart_after_crash", f64::INFINITY)],
             notable: &[
@@ -63,7 +65,15 @@ impl ServerProgram for Postgres {
                 "checkpoint_timeout",
                 "max_wal_size",
             ],
-            caches: &["shared_buffers", "effective_cache_size"],
+            caches: &[
+                Cache { name: "shared_buffers", unit: PAGE, engines: &[None], is_allocated: true },
+                Cache {
+                    name: "effective_cache_size",
+                    unit: PAGE,
+                    engines: &[None],
+                    is_allocated: false,
+                },
+            ],
             groups: &[],
             releases: ReleaseFolders {
                 names: &["postgresql"],
@@ -338,7 +348,7 @@ pub(crate) fn disk(request: &DiskRequest<'_>) -> (u64, u64) {
     // Updates leave old row versions until they are vacuumed.
     let tables = if request.writing > Nanos::ZERO { 2 * loaded } else { loaded };
     // Without a unit it is in megabytes.
-    let limit = request.own_size("max_wal_size", postgresql_canonical_name, 20);
+    let limit = request.own_size("max_wal_size", postgresql_canonical_name, MIB as f64);
     // After each checkpoint the first change of a page logs the whole page; a load is logged, too. Log files are reused
     // or removed at checkpoints.
     let log = (tables + request.logged()).min(limit.unwrap_or_else(|| wal_size(request.shape)));
