@@ -6,8 +6,10 @@ use dbdyno_builds::{Build, Release};
 use dbdyno_engines::server::{DataShape, Installation, ServerPlan};
 use dbdyno_hosts::protocol::{Plan, PlanRequest};
 use dbdyno_hosts::{HostConnection, HostError};
+use dbdyno_scripts::OptionValue;
 use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System};
 use dbdyno_types::ReleaseOrigin;
+use dbdyno_workloads::definition::Script;
 
 use crate::candidates::hosts::{Copying, Hosts};
 use crate::candidates::{Deployment, hosts};
@@ -135,10 +137,26 @@ fn private(candidate: &Candidate) -> &PrivateServer {
     }
 }
 
+/// The tables of scripts are those of their option for it, and have all rows together.
 fn shape(experiment: &Experiment) -> DataShape {
     let workload = &experiment.workload;
-    DataShape { tables: workload.tables, rows: workload.rows, clients: workload.most_clients() }
+    let option = |script: &Script, name: &str| match script.options.get(name) {
+        Some(OptionValue::Int(tables)) => u32::try_from(*tables).ok(),
+        Some(OptionValue::Text(tables)) => tables.parse().ok(),
+        _ => None,
+    };
+    let of_script = |script| {
+        let found = TABLE_OPTIONS.iter().find_map(|name| option(script, name));
+        found.unwrap_or(1)
+    };
+    let of_scripts = workload.data_scripts().map(of_script).fold(0, u32::saturating_add);
+    let tables = workload.tables.max(of_scripts);
+    let rows = workload.rows.saturating_mul(workload.tables.into()).div_ceil(tables.into());
+    DataShape { tables, rows, clients: workload.most_clients() }
 }
+
+/// The options of sysbench's scripts with a number of tables, of 1.0 and of 0.5.
+const TABLE_OPTIONS: [&str; 2] = ["tables", "oltp_tables_count"];
 
 fn plan(
     server: &PrivateServer,
@@ -155,4 +173,35 @@ fn plan(
     let overrides = server.configuration.clone();
     let defaults = (server.defaults, server.durability);
     ServerPlan::with_defaults(installation, server.engine, defaults, overrides, shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_scripts_are_expected_with_all_rows_together() {
+        let shape_of = |workload: &str| {
+            let declared = "{ tables = {'', 1}, oltp_tables_count = {'', 1} }";
+            let files = |_: &str| {
+                Ok(format!("sysbench.cmdline.options = {declared}\nfunction event() end"))
+            };
+            let candidate =
+                "name = 'x'\nbaseline = 'a'\n[[candidate]]\nname = 'a'\nsystem = 'mariadb'\n";
+            let text = format!("{candidate}[workload]\n{workload}");
+            let parsed = dbdyno_spec::parse_with_files("x.toml", &text, &files);
+            shape(&parsed.unwrap_or_else(|problems| panic!("{problems}")))
+        };
+        let script = |name: &str, option: &str| {
+            format!("[[microbenchmark]]\nname = '{name}'\nscript = '{name}.lua'\n{option}\n")
+        };
+        let own = shape_of("tables = 4\nrows = 1000\nmicrobenchmarks = ['point-query_range=100']");
+        assert_eq!((own.tables, own.rows), (4, 1000));
+        let many = "rows = 100001\nclients = 300\nmicrobenchmarks = ['own']\n";
+        let options = ["options.tables = 999", "options.oltp_tables_count = '2'"];
+        let scripts = [script("one", options[0]), script("two", options[1])].concat();
+        let many = shape_of(&format!("{many}{scripts}"));
+        assert!(many.tables >= 999 && many.clients == 300, "{many:?}");
+        assert_eq!(many.rows, 100_001_u64.div_ceil(many.tables.into()));
+    }
 }

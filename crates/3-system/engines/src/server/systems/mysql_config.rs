@@ -183,8 +183,11 @@ pub(crate) fn redo_log_part(shape: DataShape, files: u64) -> String {
     megabytes(redo_log_bytes(shape) / files, 64)
 }
 
+/// The maximum of `table_open_cache` in MySQL; MariaDB's is larger. A server lowers it to the files that it may open.
+const MOST_OPEN: u64 = 524_288;
+
 fn table_cache(tables: u32, connections: u32) -> u64 {
-    (u64::from(tables) * u64::from(connections) + 400).clamp(2_000, 100_000)
+    (u64::from(tables) * u64::from(connections) + 400).clamp(2_000, MOST_OPEN)
 }
 
 /// A size for a configuration file, rounded up to a multiple of `step` megabytes.
@@ -477,3 +480,10 @@ mod tests {
         assert_eq!(quote(r#"a"b\c"#), r#""a\"b\\c""#);
     }
 }
+    #[test]
+    fn cache_of_open_tables_has_room_for_each_table_of_each_client() {
+        assert_eq!(table_cache(MOST_TABLES, 65), 13_400);
+        assert_eq!(table_cache(1_000, 320), 320_400);
+        assert_eq!(table_cache(u32::MAX, 1_000), MOST_OPEN);
+    }
+
