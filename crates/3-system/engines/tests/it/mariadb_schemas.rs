@@ -3,7 +3,7 @@
 use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_engines::mysql::MySql;
-use dbdyno_engines::server::Server;
+use dbdyno_engines::server::{Server, initialise};
 use dbdyno_engines::{Engine, SchemaRemoval, TableCreation};
 use dbdyno_types::server::{StatementMode, StorageEngine};
 
@@ -124,6 +124,39 @@ fn global_settings_do_not_stop_loading_settling_and_removing() {
         assert_eq!(measured.query("SELECT id FROM own").unwrap().len(), 2);
         assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
     });
+}
+
+#[test]
+fn configured_session_settings_do_not_stop_creating_and_loading() {
+    let run = Run::new();
+    let modes = "ORACLE,ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,TRADITIONAL";
+    let settings = [
+        ("sql_mode", modes),
+        ("sql_safe_updates", "ON"),
+        ("max_join_size", "1"),
+        ("transaction_read_only", "ON"),
+        ("autocommit", "OFF"),
+        ("completion_type", "RELEASE"),
+    ];
+    let plan = plan(StorageEngine::InnoDb, &settings);
+    initialise(&plan, &run.server_dir("a")).unwrap();
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    let ours = of_run(&server, 1);
+    ours.create_schema().unwrap();
+    let mut admin = ours.connect_to_administer().unwrap();
+    for table in tables() {
+        load(&ours, &mut admin, &table, ROWS);
+    }
+    ours.settle(&mut admin).unwrap();
+    ours.warm(&mut admin, &tables()).unwrap();
+    assert_eq!(ours.state_snapshot(&mut admin, &names()).unwrap().rows, 2 * ROWS);
+    // What is measured has the candidate's mode.
+    let mut measured = ours.connect().unwrap();
+    measured.run("UPDATE sbtest1 SET k = k + 1 WHERE id = 1").unwrap();
+    assert_eq!(measured.query("SELECT 'a' || 'b'").unwrap()[0][0].as_deref(), Some("ab"));
+    drop((admin, measured));
+    server.stop().unwrap();
+    run.end();
 }
 
 #[test]

@@ -397,6 +397,17 @@ fn config(
     lines.join("\n")
 }
 
+/// Settings of sessions with which the statements that create a data directory may fail. Connections to a server have
+/// their own, see [`session::set_up`].
+const OF_SESSIONS: [&str; 6] = [
+    "sql_mode",
+    "sql_safe_updates",
+    "max_join_size",
+    "max_statement_time",
+    "transaction_read_only",
+    "tx_read_only",
+];
+
 /// Writes the configuration file for creating a data directory; returns its path. It has no settings
 /// of MyRocks, because its plugin is not loaded then.
 pub(crate) fn write_init_config(
@@ -405,7 +416,12 @@ pub(crate) fn write_init_config(
     fixed: &[(&str, String)],
 ) -> Result<PathBuf, ServerError> {
     let config = config(plan, server_dir, fixed, None);
-    let lines = config.lines().filter(|line| !line.starts_with("rocksdb_"));
+    let is_used = |line: &&str| {
+        let name = line.split(' ').next().unwrap_or_default();
+        let name = name.strip_prefix("loose_").unwrap_or(name);
+        !name.starts_with("rocksdb_") && !OF_SESSIONS.contains(&name)
+    };
+    let lines = config.lines().filter(is_used);
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     let file = server_dir.path().join("initialise.cnf");
     write_config(&file, &text)?;
@@ -475,15 +491,15 @@ mod tests {
     }
 
     #[test]
-    fn values_are_quoted() {
-        assert_eq!(quote("a#b"), "\"a#b\"");
-        assert_eq!(quote(r#"a"b\c"#), r#""a\"b\\c""#);
-    }
-}
-    #[test]
     fn cache_of_open_tables_has_room_for_each_table_of_each_client() {
         assert_eq!(table_cache(MOST_TABLES, 65), 13_400);
         assert_eq!(table_cache(1_000, 320), 320_400);
         assert_eq!(table_cache(u32::MAX, 1_000), MOST_OPEN);
     }
 
+    #[test]
+    fn values_are_quoted() {
+        assert_eq!(quote("a#b"), "\"a#b\"");
+        assert_eq!(quote(r#"a"b\c"#), r#""a\"b\\c""#);
+    }
+}
