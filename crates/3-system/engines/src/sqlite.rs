@@ -28,6 +28,9 @@ pub struct Sqlite {
     file: PathBuf,
 }
 
+/// The values of `synchronous`, by their numbers.
+const SYNCHRONOUS: [&str; 4] = ["off", "normal", "full", "extra"];
+
 /// Rows per transaction while loading.
 const ROWS_PER_COMMIT: u64 = 10_000;
 
@@ -70,19 +73,28 @@ impl Engine for Sqlite {
     fn connect(&self) -> Result<Self::Connection, Error> {
         let mut connection = SqliteConnection::open(&self.library, &self.file)?;
         let Settings { page_size, cache_size, journal_mode, synchronous } = &self.settings;
-        // The page size only applies to an empty file, and must precede WAL mode.
-        connection.run(&format!("PRAGMA page_size = {}", page_size.as_bytes()))?;
-        let mode = connection.query_text(&format!("PRAGMA journal_mode = {journal_mode}"))?;
-        if mode != *journal_mode {
-            return Err(failed(
-                format!("setting journal_mode = {journal_mode}"),
-                format!("SQLite keeps {mode} for {}", self.file.display()),
-            ));
+        for (pragma, asked) in [
+            // The page size only applies to an empty file, and must precede WAL mode.
+            ("page_size", page_size.as_bytes().to_string()),
+            ("journal_mode", journal_mode.clone()),
+            ("synchronous", synchronous.clone()),
+            ("cache_size", format!("-{}", cache_size.as_kib())),
+        ] {
+            connection.run(&format!("PRAGMA {pragma} = {asked}"))?;
+            // SQLite ignores a value that it cannot use.
+            let in_force = connection.query_text(&format!("PRAGMA {pragma}"))?;
+            let word = in_force.parse().ok().and_then(|number: usize| SYNCHRONOUS.get(number));
+            let in_force = match word {
+                Some(word) if pragma == "synchronous" => (*word).to_owned(),
+                _ => in_force,
+            };
+            if in_force != asked {
+                return Err(failed(
+                    format!("setting {pragma} = {asked}"),
+                    format!("SQLite keeps {in_force} for {}", self.file.display()),
+                ));
+            }
         }
-        connection.run(&format!(
-            "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{}",
-            cache_size.as_kib()
-        ))?;
         Ok(connection)
     }
 

@@ -145,10 +145,19 @@ fn settling_works_without_a_write_ahead_log() {
 }
 
 #[test]
-fn rejected_journal_mode_is_an_error() {
-    let lab = Lab::new("wall");
-    let Err(error) = lab.engine("data.sqlite").connect() else { panic!("it connected") };
-    assert!(error.to_string().contains("journal_mode = wall"), "{error}");
+fn ignored_setting_is_an_error() {
+    let mut lab = Lab::new("wall");
+    let error = |lab: &Lab| lab.engine("data.sqlite").connect().err().unwrap().to_string();
+    assert!(error(&lab).contains("journal_mode = wall"), "{}", error(&lab));
+    "wal".clone_into(&mut lab.settings.journal_mode);
+    lab.loaded();
+    // That of a file with data stays.
+    lab.settings.page_size = Bytes::from_kib(4);
+    assert!(error(&lab).contains("setting page_size = 4096"), "{}", error(&lab));
+    assert!(error(&lab).contains("keeps 8192"), "{}", error(&lab));
+    lab.settings.page_size = Bytes::from_kib(8);
+    "sometimes".clone_into(&mut lab.settings.synchronous);
+    assert!(error(&lab).contains("synchronous = sometimes"), "{}", error(&lab));
 }
 
 #[test]
