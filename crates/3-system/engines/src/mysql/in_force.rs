@@ -16,6 +16,9 @@ const VARIABLES: [(&str, &str); 4] = [
     ("skip_bdb", "have_bdb"),
 ];
 
+/// Options without a variable, beside those of plugins, that begin the name of one.
+const WITHOUT_VARIABLE: &str = "log_tc";
+
 /// Options with the name of a file whose variables are switches.
 const FILES: [&str; 1] = ["log_bin"];
 
@@ -26,7 +29,9 @@ pub(super) fn settings(
 ) -> Result<Vec<ReportedSetting>, Error> {
     let is_mariadb = connection.is_mariadb();
     let all = if is_mariadb { of_mariadb(connection)? } else { of_mysql(connection)? };
-    Ok(in_force::of_names(names, &all, |name| find(name, &all)))
+    let plugins = connection.query("SELECT LOWER(PLUGIN_NAME) FROM information_schema.PLUGINS")?;
+    let plugins: Vec<String> = plugins.into_iter().flatten().flatten().collect();
+    Ok(in_force::of_names(names, &all, |name| find(name, &all, &plugins)))
 }
 
 fn of_mariadb(connection: &mut MySqlConnection) -> Result<All, Error> {
@@ -89,9 +94,9 @@ fn of_mysql(connection: &mut MySqlConnection) -> Result<All, Error> {
         .collect())
 }
 
-/// The variable of an option: of its own name, or of a prefix of one that is unique. `skip_` and `disable_` turn a
-/// switch round.
-fn find(option: &str, all: &All) -> Option<SettingInForce> {
+/// The variable of an option: of its own name, or of a prefix of one that is unique and not an option of its own, as
+/// each plugin has one of its name. `skip_` and `disable_` turn a switch round.
+fn find(option: &str, all: &All, plugins: &[String]) -> Option<SettingInForce> {
     let option = option.to_lowercase().replace('-', "_");
     let option = option.strip_prefix("loose_").unwrap_or(&option);
     let exact = |name: &str| all.iter().find(|(known, _)| known == name).map(|(_, it)| it.clone());
@@ -107,6 +112,9 @@ fn find(option: &str, all: &All) -> Option<SettingInForce> {
     if let Some(mut found) = turned.and_then(exact).filter(|it| it.kind == SettingKind::Switch) {
         found.value = if found.value == "ON" { "OFF" } else { "ON" }.to_owned();
         return Some(found);
+    }
+    if option == WITHOUT_VARIABLE || plugins.iter().any(|plugin| plugin == option) {
+        return None;
     }
     let mut begun = all.iter().filter(|(known, _)| known.starts_with(option));
     let first = begun.next().filter(|_| !option.is_empty())?;
@@ -138,6 +146,8 @@ mod tests {
             ),
             row("LOG_BIN", "ON", "BOOLEAN", "CONFIG", None),
             row("SKIP_NAME_RESOLVE", "ON", "BOOLEAN", "CONFIG", None),
+            row("LOG_TC_SIZE", "24576", "BIGINT UNSIGNED", "CONFIG", None),
+            row("NGRAM_TOKEN_SIZE", "2", "BIGINT UNSIGNED", "CONFIG", None),
             row("TIME_ZONE", "+00:00", "VARCHAR", "CONFIG", None),
         ]
     }
@@ -145,7 +155,9 @@ mod tests {
     #[test]
     fn options_are_found_by_their_spellings() {
         let all = all();
-        let effect = |option: &str, asked: &str| find(option, &all).map(|one| one.effect(asked));
+        let effect = |option: &str, asked: &str| {
+            find(option, &all, &["ngram".to_owned()]).map(|one| one.effect(asked))
+        };
         assert_eq!(effect("innodb_doublewrite", "MAYBE"), Some(Effect::Ignored));
         assert_eq!(effect("loose-innodb-doublewrite", "TRUE"), Some(Effect::AsAsked));
         assert_eq!(effect("skip_innodb_doublewrite", "0"), Some(Effect::AsAsked));
@@ -159,8 +171,11 @@ mod tests {
         assert_eq!(effect("log_bin", "OFF"), Some(Effect::Ignored));
         assert_eq!(effect("innodb_dubblewrite", "ON"), None);
         assert_eq!(effect("loose_innodb_x", "ON"), None);
+        assert_eq!(effect("log_tc", "tc.log"), None, "an option without a variable");
+        assert_eq!(effect("ngram", "FORCE"), None, "of a plugin");
+        assert_eq!(effect("ngram_tok", "2"), Some(Effect::AsAsked));
         let reported = in_force::of_names(&["loose_innodb_dublewrite".to_owned()], &all, |name| {
-            find(name, &all)
+            find(name, &all, &[])
         });
         let near = in_force::SettingState::Unknown(Some("innodb_doublewrite".to_owned()));
         assert_eq!(reported[0].state, near);
