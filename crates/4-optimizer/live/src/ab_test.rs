@@ -378,7 +378,7 @@ mod tests {
     }
 
     fn locked(pid: u32) -> (u32, LiveError) {
-        (pid, LiveError::Locked { pid })
+        (pid, LiveError::Locked { pid, by: None })
     }
 
     #[test]
@@ -392,7 +392,8 @@ mod tests {
             let effect = Effect::tested(open, keep, |_| Err(error()));
             (effect, attempts)
         };
-        let (locked, exited) = (|| LiveError::Locked { pid: 7 }, || LiveError::Exited { pid: 7 });
+        let (locked, exited) =
+            (|| LiveError::Locked { pid: 7, by: None }, || LiveError::Exited { pid: 7 });
         let (unproven, attempts) = effect(KeepRule::IfBetter, locked);
         assert!(has_failed(&unproven) && attempts > 5, "{attempts}");
         assert!(unproven.text.starts_with("active and unproven, "), "{}", unproven.text);

@@ -17,6 +17,7 @@ use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, 
 use crate::memory::{Maps, PagedReader};
 use crate::patch::{BytePatch, PAGE, Patch, PatchList};
 use crate::process::{ProbeOptions, Process, identify, retry_while_busy};
+use crate::process_lock::ProcessLock;
 use crate::replace::{GenerationTarget, Moves, SwitchPlan, Switched, replace};
 use crate::target::descendants;
 use crate::trace::restore_priorities;
@@ -31,6 +32,8 @@ pub struct Attachment {
     max_pause: Duration,
     /// Processes that will get the same code at the same addresses.
     siblings: Vec<u32>,
+    /// Released after the journal was closed.
+    _lock: ProcessLock,
 }
 
 /// Default maximum time for which threads are stopped.
@@ -71,9 +74,11 @@ impl Attachment {
         state: &Path,
         max_pause: Duration,
     ) -> Result<Self, LiveError> {
+        let lock = ProcessLock::take(process.pid())?;
         let journal = Journal::open(state, process.identity(), process.program())?;
         process.set_journal_directory(journal.directory());
-        let mut attachment = Self { process, journal, max_pause, siblings: Vec::new() };
+        let mut attachment =
+            Self { process, journal, max_pause, siblings: Vec::new(), _lock: lock };
         if attachment.generations().is_empty() {
             attachment.inherit(state)?;
         }

@@ -87,8 +87,12 @@ pub enum LiveError {
     NotOptimized { pid: u32 },
     #[error("process {pid} has no optimization to redo")]
     NothingToRedo { pid: u32 },
-    #[error("another dbdyno is attached to process {pid}; wait for it or end it")]
-    Locked { pid: u32 },
+    #[error("another dbdyno{} is attached to process {pid}; wait for it or end it", by.map(|by| format!(" (process {by})")).unwrap_or_default())]
+    Locked {
+        pid: u32,
+        /// Its process, if it is known.
+        by: Option<u32>,
+    },
     /// Any other error.
     #[error(transparent)]
     Failed(#[from] Failure),

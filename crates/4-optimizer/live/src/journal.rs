@@ -373,7 +373,7 @@ fn lock(directory: &Path, pid: u32) -> Result<Option<File>, LiveError> {
         match file.try_lock() {
             Ok(()) => break,
             Err(TryLockError::WouldBlock) if attempt == ATTEMPTS => {
-                return Err(LiveError::Locked { pid });
+                return Err(LiveError::Locked { pid, by: None });
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
             Err(TryLockError::Error(error)) => {

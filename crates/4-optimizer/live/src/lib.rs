@@ -26,6 +26,7 @@ mod optimize;
 mod patch;
 mod probe;
 mod process;
+mod process_lock;
 mod replace;
 mod sample;
 mod server_optimizer;

@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn pauses_after_errors_become_longer_and_refusals_are_final() {
         let mut watched = Watched::new(ProcessIdentity::of(std::process::id()).unwrap());
-        let few = OptimizeError::Live(LiveError::Locked { pid: 1 });
+        let few = OptimizeError::Live(LiveError::Locked { pid: 1, by: None });
         let second = Duration::from_secs(1);
         let mut pause = || {
             watched.failed(&few, second);
