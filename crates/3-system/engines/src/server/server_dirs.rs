@@ -7,6 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dbdyno_machine::safe_files::replace_file;
+
 use super::error::system;
 use super::registry::ProcessRegistry;
 use super::user::{
@@ -99,9 +101,8 @@ fn open_root(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
             if !is_external(&root) {
                 return Err(refused(link, "it links to a directory that dbdyno did not create"));
             }
-            let using = "using the servers' data in";
-            match run_of(&root).map_err(system(using, &root))? {
-                Some(run) if run == data => {}
+            match named_run(&root) {
+                Some(run) if run == data => return Ok(root),
                 Some(run) => {
                     let reason = format!(
                         "it links to the data of another run, whose data directory is {}: remove \
@@ -110,9 +111,18 @@ fn open_root(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
                     );
                     return Err(refused(link, &reason));
                 }
-                None => name_run(&root, data).map_err(system("writing to", &root))?,
+                // Without the name of its run, it could be anybody's.
+                None => {
+                    if std::fs::remove_dir(&root).is_err() {
+                        tracing::warn!(
+                            "{} does not name its run in {RUN_FILE}: it is left alone, and data is loaded again; \
+                             remove it if no other run uses it",
+                            root.display()
+                        );
+                    }
+                    std::fs::remove_file(link).map_err(system("removing", link))?;
+                }
             }
-            return Ok(root);
         }
         Ok(root) if std::fs::symlink_metadata(&root).is_ok() => {
             return Err(refused(&root, "it is not a directory owned by this user"));
@@ -186,18 +196,8 @@ pub fn external_servers(data: &Path) -> Option<PathBuf> {
     (is_external(&root) && is_own_dir(&root)).then_some(root)
 }
 
-/// The data directory of the run that an external directory belongs to; `None` if dbdyno was killed
-/// before it stored that, and nothing else is in the directory.
-pub(super) fn run_of(external: &Path) -> io::Result<Option<PathBuf>> {
-    match named_run(external) {
-        None if std::fs::read_dir(external)?.next().is_some() => Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("it has no {RUN_FILE} with the name of its run"),
-        )),
-        named => Ok(named),
-    }
-}
-
+/// The data directory of the run that an external directory belongs to; `None` if dbdyno was killed before it
+/// stored that, or the file is damaged.
 fn named_run(external: &Path) -> Option<PathBuf> {
     let text = std::fs::read_to_string(external.join(RUN_FILE)).ok()?;
     let data = text.strip_prefix(RUN_FILE_TEXT)?.strip_suffix('\n')?;
@@ -205,9 +205,9 @@ fn named_run(external: &Path) -> Option<PathBuf> {
 }
 
 /// Stores which run an external directory belongs to.
-pub(super) fn name_run(external: &Path, data: &Path) -> io::Result<()> {
+fn name_run(external: &Path, data: &Path) -> io::Result<()> {
     let text = format!("{RUN_FILE_TEXT}{}\n", data.display());
-    std::fs::write(external.join(RUN_FILE), text)
+    replace_file(&external.join(RUN_FILE), text.as_bytes())
 }
 
 /// Removes the directories of runs that no longer exist: removing a run's directory removes the link
@@ -482,15 +482,14 @@ mod tests {
         std::os::unix::fs::symlink(&external, run.path().join(SERVERS)).unwrap();
         let opened = ServerDirs::open(run.path()).map(|opened| opened.remove());
         let kept = external.join("a").exists();
-        // Without the name of its run, it could be anybody's.
-        std::fs::remove_file(external.join("run.txt")).unwrap();
-        let unnamed = ServerDirs::open(run.path());
+        std::fs::write(external.join("run.txt"), "").unwrap();
+        let unnamed = ServerDirs::open(run.path()).unwrap();
+        let renewed = unnamed.root() != external && external.join("a").exists();
+        unnamed.remove().unwrap();
         std::fs::remove_dir_all(&external).unwrap();
-        assert!(kept, "the data of another run was removed");
+        assert!(kept && renewed, "the data of another run was removed or used");
         let error = opened.unwrap_err().to_string();
         assert!(error.contains("another run") && error.contains(&*theirs.to_string_lossy()));
-        let error = unnamed.unwrap_err().to_string();
-        assert!(error.contains("run.txt"), "{error}");
     }
 
     #[test]

@@ -10,9 +10,10 @@
 mod safe_dir;
 mod trusted_dir;
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 
 use dbdyno_units::Bytes;
 use rustix::fs::{Mode, getxattr};
@@ -51,6 +52,29 @@ impl Refusal {
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
+}
+
+/// Replaces a file whose directory belongs to dbdyno. After a kill, a crash of the system or on a full disk there
+/// is the old one or the new one; what a link of its name leads to is not changed.
+pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = Path::new(&new);
+    let write = || {
+        match fs::remove_file(new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = File::options().write(true).create_new(true).open(new)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(new, path)?;
+        path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+    };
+    write().inspect_err(|_| {
+        // What is left of it would only take space. The first error is the one to report.
+        let _ = fs::remove_file(new);
+    })
 }
 
 impl From<Refusal> for io::Error {

@@ -1,12 +1,12 @@
 //! What is stored of a bisect: `bisect.json` in a directory that also has a run directory for each step.
 
 use std::fs::{DirBuilder, File, TryLockError};
-use std::io::ErrorKind;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use dbdyno_builds::{Commit, Fingerprint};
+use dbdyno_machine::safe_files::replace_file;
 use dbdyno_results::RunDirectory;
 use dbdyno_stats::Estimate;
 use dbdyno_types::Metric;
@@ -293,18 +293,8 @@ impl BisectDirectory {
 
     /// Replaces the record; after a kill there is the old or the new one.
     pub fn write(&self, record: &BisectRecord) -> Result<(), BisectError> {
-        let (path, new) = (self.path.join(RECORD), self.path.join(format!("{RECORD}.new")));
-        let write = || {
-            let text = serde_json::to_string_pretty(record).map_err(io::Error::other)?;
-            match fs::remove_file(&new) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            let mut file = File::options().write(true).create_new(true).open(&new)?;
-            io::Write::write_all(&mut file, text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
-        };
+        let path = self.path.join(RECORD);
+        let write = || replace_file(&path, serde_json::to_string_pretty(record)?.as_bytes());
         write().map_err(BisectError::io(&path))
     }
 }
