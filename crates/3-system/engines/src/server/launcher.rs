@@ -265,6 +265,11 @@ const FULL_DISK_MESSAGES: [&str; 7] = [
     "error number 28 ",
 ];
 
+/// Whether a message of a server, or of dbdyno about one, reports a full disk.
+pub fn says_disk_full(message: &str) -> bool {
+    message.contains(" is full") || FULL_DISK_MESSAGES.iter().any(|known| message.contains(known))
+}
+
 /// A position in a log: text after it is from the current start of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct LogPosition {

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dbdyno_engines::in_force::ReportedSetting;
+use dbdyno_engines::server::says_disk_full;
 use dbdyno_hosts::{HostError, HostMonitor, RunningServer};
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_types::insert::{Second, StepMeasured};
@@ -265,6 +266,18 @@ impl Instance {
         self.candidate.host.as_ref()?.lost()
     }
 
+    /// The error that ends the session if what failed is not the candidate: the connection to its host is lost, or
+    /// the disk is full. Its data may be incomplete or gone: a resumed run loads it again and continues.
+    pub fn ended_from_outside(&self, error: &WorkerError) -> Option<RunError> {
+        if let Some(lost) = self.lost_host() {
+            return Some(lost.into());
+        }
+        let name = &self.candidate.name;
+        says_disk_full(&error.to_string()).then(|| {
+            RunError::Other(format!("{name}: {error}\nWhat was measured is stored: free space, then continue with --resume"))
+        })
+    }
+
     /// The cause of a worker's error. If its server exited, how it exited, which is more specific
     /// than the broken connection. A server may exit slightly later than its connections break.
     pub fn cause(&mut self, error: WorkerError) -> WorkerError {
@@ -435,6 +448,16 @@ mod tests {
             assert!(error.to_string().contains("the disk is full"), "{error}");
             assert_eq!(error.to_string().contains("restarting failed"), lost_connection);
             assert_eq!(instance.recoveries, u32::from(lost_connection));
+            let ended = instance
+                .ended_from_outside(&error)
+                .expect("the disk is not the candidate's")
+                .to_string();
+            assert!(ended.contains("free space, then continue with --resume"), "{ended}");
+            assert!(
+                instance
+                    .ended_from_outside(&WorkerError::failed("counting", "no such table"))
+                    .is_none()
+            );
         }
     }
 }

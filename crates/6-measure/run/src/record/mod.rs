@@ -149,9 +149,8 @@ impl<'a> Recorder<'a> {
         error: &WorkerError,
     ) -> Result<(), RunError> {
         instance.kill();
-        // The data there is gone, too: a resumed run loads it again and continues.
-        if let Some(lost) = instance.lost_host() {
-            return Err(lost.into());
+        if let Some(outside) = instance.ended_from_outside(error) {
+            return Err(outside);
         }
         let candidate = &instance.candidate.name;
         let mut reason = error.to_string();

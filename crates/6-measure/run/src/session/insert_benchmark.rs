@@ -92,11 +92,12 @@ impl Session<'_> {
             Ok(()) => Ok(true),
             Err(StepError::Run(error)) => Err(error),
             Err(StepError::Candidate(error)) => {
-                if let Some(lost) = instance.lost_host() {
-                    return Err(lost.into());
-                }
-                let reason = instance.cause(error).to_string();
+                let error = instance.cause(error);
                 instance.kill();
+                if let Some(outside) = instance.ended_from_outside(&error) {
+                    return Err(outside);
+                }
+                let reason = error.to_string();
                 self.fail(one, &at, FailureKind::Ended, reason)?;
                 Ok(false)
             }

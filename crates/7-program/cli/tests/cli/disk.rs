@@ -5,12 +5,13 @@ use std::path::Path;
 use crate::common::{
     Experiment, Finished, SmallDisk, Stored, TestDir, integrity, resume, slices_of_live_run,
 };
+use crate::servers::count;
 
 const ALONE: &[(&str, &str)] = &[("base", "")];
 
 /// The message of SQLite or of dbdyno.
 #[track_caller]
-fn assert_says_full(finished: &Finished) {
+pub fn assert_says_full(finished: &Finished) {
     finished.assert_code(1);
     let all = finished.all();
     assert!(all.contains("is full") || all.contains("no space left"), "{all}");
@@ -75,8 +76,7 @@ fn full_disk_while_measuring_is_reported_and_run_resumes() {
     let experiment = Experiment {
         control: true,
         microbenchmarks: "\"hot-points*\", \"insert_range=100\"",
-        // Long enough for the baseline to need more space, also if the control fails first. Without
-        // the control, no interval is wide: only the number of blocks keeps the baseline going.
+        // Long enough for the baseline or the control to need more space.
         budget: "3s",
         min_blocks: 600,
         candidates: ALONE,
@@ -89,6 +89,11 @@ fn full_disk_while_measuring_is_reported_and_run_resumes() {
     assert_says_full(&finished);
     finished.assert_prints("--resume");
     disk.free();
+    assert_eq!(
+        count(&out, "SELECT COUNT(*) FROM failure"),
+        0,
+        "the disk is no failure of a candidate"
+    );
     let before = Stored::open(&out).slices();
     resume(&out, &["--keep-data"]).assert_code(0);
     let stored = Stored::open(&out);
