@@ -17,9 +17,9 @@ fn main() -> ExitCode {
     restrict_umask_of_root();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(message) => return output::usage(&args::with_advice(message)),
+        Err(message) => return output::end(output::usage(&args::with_advice(message))),
     };
-    run(&arguments).unwrap_or_else(|error| output::failure(&error))
+    output::end(run(&arguments).unwrap_or_else(|error| output::failure(&error)))
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {

@@ -6,7 +6,7 @@ mod progress;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use dbdyno_text::{COLOR_CODES, wrap};
 use dbdyno_units::{visible, visible_char};
@@ -50,10 +50,27 @@ pub fn print_pretty(value: &impl Serialize) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Writes to standard output. A closed pipe, as after `head`, is not an error.
+/// Why something was not printed.
+static NOT_PRINTED: OnceLock<io::Error> = OnceLock::new();
+
+/// Writes to standard output. [`end`] reports an error.
 fn write_out(text: &str) {
     let mut out = stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        let _ = NOT_PRINTED.set(error);
+    }
+}
+
+/// The exit code of the program, or failure if what it printed was not written, for example on a full disk. A
+/// closed pipe, as after `head`, is not an error.
+pub fn end(code: ExitCode) -> ExitCode {
+    match NOT_PRINTED.get() {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            plain_line(&format!("error: writing to standard output: {error}"));
+            ExitCode::FAILURE
+        }
+        _ => code,
+    }
 }
 
 /// Prints a message about the results on standard error.
@@ -106,8 +123,9 @@ pub fn usage(message: &clap::Error) -> ExitCode {
         // It quotes arguments, which may be names of files.
         write_error(&message.render().to_string());
     } else {
-        // The exit code is the same when printing fails.
-        let _ = message.print();
+        if let Err(error) = message.print().and_then(|()| stdout().flush()) {
+            let _ = NOT_PRINTED.set(error);
+        }
     }
     ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Experiment, Stored, TestDir, call, call_with, read_json, resume};
+use crate::common::{Experiment, Stored, TestDir, call, call_with, dbdyno, read_json, resume};
 
 #[test]
 fn missing_compiler_is_named_with_installed_ones() {
@@ -94,6 +94,21 @@ fn finished_run_is_kept_and_newer_format_is_refused() {
     Stored::open(&out).set_format(999);
     for finished in [call([Path::new("report"), &out]), resume(&out, &[])] {
         finished.assert_code(1).assert_prints("newer").assert_prints("999");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_except_on_a_closed_pipe() {
+    for arguments in [["list", "variants"].as_slice(), &["--help"], &["list", "microbenchmarks"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let ended = dbdyno().args(arguments).stdout(full).output().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?}");
+        let error = String::from_utf8(ended.stderr).unwrap();
+        assert!(error.contains("standard output: No space left"), "{arguments:?}: {error}");
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = dbdyno().args(arguments).stdout(closed).output().unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{arguments:?}");
     }
 }
 
