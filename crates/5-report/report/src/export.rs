@@ -1,9 +1,12 @@
 //! Exports of the report: HTML page, Markdown, CSV tables, JSON.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use dbdyno_results::{ResultsError, RunDirectory};
 use serde::Serialize;
 
 pub use crate::sections::operations::relative_csv;
@@ -34,12 +37,63 @@ pub enum ExportError {
     Encode { file: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
 }
 
-/// Write the page, the Markdown text, the tables and `run.json` to `dir`, which is created if missing.
-/// Returns the paths.
-///
-/// Each file is written under a temporary name in `dir` and renamed, so a reader sees the complete
-/// old or new file. Files that were written before an error remain.
-pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
+/// A directory for files, held open: whoever can change its path meanwhile cannot lead them elsewhere.
+#[derive(Debug)]
+pub struct OutputDir {
+    path: PathBuf,
+    held: File,
+}
+
+impl OutputDir {
+    /// A directory that the user named for files; it is created if missing.
+    pub fn create(path: &Path) -> Result<Self, ExportError> {
+        let held = fs::create_dir_all(path).and_then(|()| File::open(path));
+        let held = held.map_err(|source| ExportError::Write { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), held })
+    }
+
+    /// The directory of a run.
+    ///
+    /// # Errors
+    /// [`ResultsError::NotOwn`] if the run is not this user's: it is only read.
+    pub fn of_run(path: &Path) -> Result<Self, ResultsError> {
+        Ok(Self { held: RunDirectory::at(path).hold()?, path: path.to_owned() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file under a temporary name and renames it, so that a reader sees the complete old or new file.
+    pub fn replace(&self, name: &str, text: &str) -> Result<PathBuf, ExportError> {
+        let path = self.path.join(name);
+        match self.write(name, text) {
+            Ok(()) => Ok(path),
+            Err(source) => Err(ExportError::Write { path, source }),
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let held = Path::new("/proc/self/fd").join(self.held.as_raw_fd().to_string());
+        // The temporary file is removed if anything fails before it is renamed.
+        let mut builder = tempfile::Builder::new();
+        let prefix = format!(".{name}.");
+        builder.prefix(&prefix);
+        // Temporary files are private by default; a report should be readable for others, as far as the
+        // user's umask permits.
+        builder.permissions(Permissions::from_mode(0o666));
+        let mut file = builder.tempfile_in(&held)?;
+        file.write_all(text.as_bytes())?;
+        // Otherwise the new name could refer to an empty file after a system crash.
+        file.as_file().sync_all()?;
+        file.persist(held.join(name)).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+/// Writes the page, the Markdown text, the tables and `run.json`. Returns the paths. Files that were written before
+/// an error remain.
+pub fn write_all(report: &Report, dir: &OutputDir) -> Result<Vec<PathBuf>, ExportError> {
     let mut contents =
         vec![("report.html", html::render(report)), ("report.md", markdown::render(report))];
     let mut tables = tables(report);
@@ -47,7 +101,7 @@ pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportErro
     contents.extend(tables);
     contents.push(("run.json", run_json(report)?));
     contents.extend(rest);
-    contents.into_iter().map(|(name, text)| replace(dir, name, &text)).collect()
+    contents.into_iter().map(|(name, text)| dir.replace(name, &text)).collect()
 }
 
 /// The CSV tables with their file names. Two are always made; the others only if there is something to
@@ -114,33 +168,6 @@ pub(crate) fn versioned_json<T: Serialize>(
         .map_err(|source| ExportError::Encode { file, source: source.into() })?;
     text.push('\n');
     Ok(text)
-}
-
-/// Write a file under a temporary name and rename it.
-pub fn replace(dir: &Path, name: &str, text: &str) -> Result<PathBuf, ExportError> {
-    let path = dir.join(name);
-    match write(dir, &path, name, text) {
-        Ok(()) => Ok(path),
-        Err(source) => Err(ExportError::Write { path, source }),
-    }
-}
-
-fn write(dir: &Path, path: &Path, name: &str, text: &str) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
-    // The temporary file is removed if anything fails before it is renamed.
-    let mut builder = tempfile::Builder::new();
-    let prefix = format!(".{name}.");
-    builder.prefix(&prefix);
-    // Temporary files are private by default; a report should be readable for others, as far as the
-    // user's umask permits.
-    #[cfg(unix)]
-    builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
-    let mut file = builder.tempfile_in(dir)?;
-    file.write_all(text.as_bytes())?;
-    // Otherwise the new name could refer to an empty file after a system crash.
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -236,13 +263,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("new");
         let report = sample::report_of(&["scan_range=100"]);
-        write_all(&report, &target).unwrap();
+        write_all(&report, &OutputDir::create(&target).unwrap()).unwrap();
         fs::write(target.join("run.json"), "old").unwrap();
         let other = dir.path().join("other");
         fs::write(&other, "of somebody else").unwrap();
         fs::remove_file(target.join("summary.csv")).unwrap();
         std::os::unix::fs::symlink(&other, target.join("summary.csv")).unwrap();
-        let paths = write_all(&report, &target).unwrap();
+        let paths = write_all(&report, &OutputDir::create(&target).unwrap()).unwrap();
         assert_eq!(paths.len(), 6);
         let mut names: Vec<_> =
             fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -284,7 +311,7 @@ mod tests {
         assert!((ratio(0) * ratio(1) - ratio(2)).abs() < 1e-5);
         assert_eq!((&all[0][9], &all[0][14], &all[0][15]), ("faster", "slower", "yes"));
         let dir = tempfile::tempdir().unwrap();
-        let paths = write_all(&report, dir.path()).unwrap();
+        let paths = write_all(&report, &OutputDir::create(dir.path()).unwrap()).unwrap();
         assert!(paths.iter().any(|path| path.ends_with("scaling.csv")));
     }
 
@@ -293,8 +320,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = write_all(&sample::report_of(&[]), &file).unwrap_err().to_string();
-        assert!(error.contains("report.html") && error.contains("check that"), "{error}");
+        let error = OutputDir::create(&file).unwrap_err().to_string();
+        assert!(error.contains("file: ") && error.contains("check that"), "{error}");
     }
 
     #[test]
@@ -325,7 +352,7 @@ mod tests {
     fn counters_csv_is_only_written_if_there_are_counters() {
         let dir = tempfile::tempdir().unwrap();
         let names = |report: &Report| -> Vec<String> {
-            let paths = write_all(report, dir.path()).unwrap();
+            let paths = write_all(report, &OutputDir::create(dir.path()).unwrap()).unwrap();
             paths
                 .iter()
                 .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
@@ -355,7 +382,7 @@ mod tests {
         assert_eq!(json["effects"][2]["with"]["value"], "1");
         let files = |report: &Report| {
             let directory = tempfile::tempdir().unwrap();
-            write_all(report, directory.path()).unwrap();
+            write_all(report, &OutputDir::create(directory.path()).unwrap()).unwrap();
             directory.path().join("effects.csv").exists()
         };
         assert!(files(&report) && !files(&sample::report_of(&["insert_range=100"])));
@@ -372,7 +399,7 @@ mod tests {
         assert_eq!(first[0], "mariadb");
         assert!(["faster", "slower"].contains(&first[9]), "{first:?}");
         let dir = tempfile::tempdir().unwrap();
-        let written = write_all(&report, dir.path()).unwrap();
+        let written = write_all(&report, &OutputDir::create(dir.path()).unwrap()).unwrap();
         assert!(written.iter().any(|path| path.ends_with("changes.csv")));
     }
 }

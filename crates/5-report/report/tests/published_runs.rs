@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::comparison;
-use dbdyno_report::export::write_all;
+use dbdyno_report::export::{OutputDir, write_all};
 use dbdyno_report::model::Report;
 use dbdyno_results::{FIGURES_VIEW, RunReader};
 use rusqlite::Connection;
@@ -43,7 +43,7 @@ fn figures_of_published_runs_stay_the_same() {
     assert!(names.len() > 10, "{names:?}");
     let check = |name: &String| {
         let produced = tempfile::tempdir().unwrap();
-        write_all(&report(name, "run"), produced.path()).unwrap();
+        write_all(&report(name, "run"), &OutputDir::create(produced.path()).unwrap()).unwrap();
         for table in PUBLISHED {
             if let Ok(produced) = fs::read_to_string(produced.path().join(table)) {
                 assert_same_table(name, table, &produced);

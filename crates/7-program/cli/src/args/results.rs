@@ -28,7 +28,7 @@ pub struct Report {
     /// Run directories
     #[arg(required = true, value_name = "DIR")]
     pub directories: Vec<PathBuf>,
-    /// Write the comparison of several runs to this directory
+    /// Write the comparison of several runs, or the report of one, to this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Also print CPU time, context switches, percentiles of response times, counters and statements of each

@@ -17,6 +17,7 @@ use dbdyno_units::Nanos;
 
 use crate::args::{Compare, ComparisonOptions, Gate, View};
 use crate::commands::each_option::each_option;
+use crate::commands::report::files_of;
 use crate::commands::session::{Execution, Extent, directory_for, note_left_out, read_file};
 use crate::commands::{export_file, gate};
 use crate::error::CliError;
@@ -91,7 +92,9 @@ impl Comparison<'_> {
         execution.execute(&start, &|report, outcome| {
             after(report)?;
             match outcome {
-                Outcome::Complete { .. } => gate::judge(self.gate, report, &directory),
+                Outcome::Complete { .. } => {
+                    gate::judge(self.gate, report, files_of(&directory, None)?.as_ref())
+                }
                 Outcome::Interrupted => Ok(ExitCode::SUCCESS),
             }
         })

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use dbdyno_report::export;
+use dbdyno_report::export::OutputDir;
 
 use crate::error::CliError;
 
@@ -42,7 +42,7 @@ pub fn write(file: &Path, text: &str) -> Result<(), CliError> {
         return fs::write(file, text).map_err(failed);
     }
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    export::replace(directory_of(file), name, text)?;
+    OutputDir::create(directory_of(file))?.replace(name, text)?;
     Ok(())
 }
 

@@ -6,9 +6,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use dbdyno_report::export::OutputDir;
 use dbdyno_report::gate::{Judged, Rule};
 use dbdyno_report::model::{Report, RunStatus};
-use dbdyno_report::{export, gate, markdown};
+use dbdyno_report::{gate, markdown};
 use dbdyno_spec::experiment::Experiment;
 
 use crate::args::Gate;
@@ -52,27 +53,31 @@ fn judged<'a>(gate: &'a Gate, report: &Report) -> Result<Vec<Judged<'a>>, CliErr
     gate::judge(report, &gate.rules, gate.strict).map_err(CliError::usage)
 }
 
-/// Judges a run by rules, prints the outcome and writes it to the run directory. Returns the exit
+/// Judges a run by rules, prints the outcome and writes it, unless the run is of another user. Returns the exit
 /// code; success without rules.
-pub fn judge(gate: &Gate, report: &Report, directory: &Path) -> Result<ExitCode, CliError> {
+pub fn judge(
+    gate: &Gate,
+    report: &Report,
+    files: Option<&OutputDir>,
+) -> Result<ExitCode, CliError> {
     let Some((judged, text)) = outcome(gate, report)? else { return Ok(ExitCode::SUCCESS) };
     output::print(&gate::terminal(&judged, output::width()));
-    write(&judged, &text, report, directory)?;
+    write(&judged, &text, report, files)?;
     tell_github(&judged, &text, output::print)?;
     Ok(exit_code(&judged))
 }
 
-/// The Markdown of a report with the outcome of rules, which is also written to the run directory; and
+/// The Markdown of a report with the outcome of rules, which is also written; and
 /// the exit code.
 pub fn markdown(
     gate: &Gate,
     report: &Report,
-    directory: &Path,
+    files: Option<&OutputDir>,
 ) -> Result<(String, ExitCode), CliError> {
     match outcome(gate, report)? {
         None => Ok((markdown::render(report), ExitCode::SUCCESS)),
         Some((judged, text)) => {
-            write(&judged, &text, report, directory)?;
+            write(&judged, &text, report, files)?;
             // Standard output is only the Markdown.
             tell_github(&judged, &text, output::write_error)?;
             Ok((text, exit_code(&judged)))
@@ -100,12 +105,13 @@ fn write(
     judged: &[Judged<'_>],
     text: &str,
     report: &Report,
-    directory: &Path,
+    files: Option<&OutputDir>,
 ) -> Result<(), CliError> {
-    let xml =
-        gate::junit(judged, &report.name).map_err(CliError::write(&directory.join("junit.xml")))?;
-    export::replace(directory, "junit.xml", &xml)?;
-    export::replace(directory, "report.md", text)?;
+    let Some(files) = files else { return Ok(()) };
+    let xml = gate::junit(judged, &report.name)
+        .map_err(CliError::write(&files.path().join("junit.xml")))?;
+    files.replace("junit.xml", &xml)?;
+    files.replace("report.md", text)?;
     Ok(())
 }
 

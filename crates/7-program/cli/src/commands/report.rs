@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dbdyno_import::Request;
+use dbdyno_report::export::OutputDir;
 use dbdyno_report::model::{Report, RunStatus};
 use dbdyno_report::{assemble, comparison, export, terminal};
-use dbdyno_results::RunReader;
+use dbdyno_results::{ResultsError, RunReader};
 
 use crate::args::{self, Gate, Import, View};
 use crate::commands::clean::{TO_RESUME, note_stored_data};
@@ -31,18 +32,16 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
             let message = "--details has no effect on the --markdown of one run; remove it";
             return Err(CliError::usage(message));
         }
-        ([directory], None) if args.markdown => return print_markdown(directory, &args.gate),
-        ([directory], None) => {
+        ([directory], out) => {
+            let files = files_of(directory, out.as_deref())?;
             let report = assembled(directory)?;
             gate::check_for(&args.gate, &report)?;
+            if args.markdown {
+                return print_markdown(&report, files.as_ref(), &args.gate);
+            }
             let extent = if args.details { Extent::Details } else { Extent::Report };
-            print(&report, directory, args.view, extent)?;
-            return gate::judge(&args.gate, &report, directory);
-        }
-        ([_], Some(_)) => {
-            let message =
-                "--out needs several runs; the report of one is written to its run directory";
-            return Err(CliError::usage(message));
+            print(&report, directory, files.as_ref(), args.view, extent)?;
+            return gate::judge(&args.gate, &report, files.as_ref());
         }
         (directories, None) if args.markdown => {
             let compared = comparison::compare(&reports(directories)?);
@@ -58,8 +57,9 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
 
 /// Prints, writes and returns the report of one run.
 pub fn show(directory: &Path, view: View, extent: Extent) -> Result<Report, CliError> {
+    let files = files_of(directory, None)?;
     let report = assembled(directory)?;
-    print(&report, directory, view, extent)?;
+    print(&report, directory, files.as_ref(), view, extent)?;
     Ok(report)
 }
 
@@ -67,18 +67,48 @@ pub fn assembled(directory: &Path) -> Result<Report, CliError> {
     Ok(assemble::assemble(&RunReader::open(directory)?)?)
 }
 
+/// The directory for the files of a run's report: `out`, or that of the run; `None` if that is of another user, whose
+/// directories are only read.
+pub fn files_of(directory: &Path, out: Option<&Path>) -> Result<Option<OutputDir>, CliError> {
+    if let Some(out) = out {
+        return Ok(Some(OutputDir::create(out)?));
+    }
+    match OutputDir::of_run(directory) {
+        Ok(files) => Ok(Some(files)),
+        Err(ResultsError::NotOwn { .. }) => Ok(None),
+        // Reading the run says what is wrong.
+        Err(_) if !directory.is_dir() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Prints the report of one run, and writes its files.
-fn print(report: &Report, directory: &Path, view: View, extent: Extent) -> Result<(), CliError> {
+fn print(
+    report: &Report,
+    directory: &Path,
+    files: Option<&OutputDir>,
+    view: View,
+    extent: Extent,
+) -> Result<(), CliError> {
     let options = options(view, extent == Extent::Details);
     let answer = (extent == Extent::Answer).then(|| terminal::answer(report, &options)).flatten();
     let is_answer = answer.is_some();
     let text = answer.unwrap_or_else(|| terminal::render(report, &options));
     output::print_report(&text, options.color);
-    let files = export::write_all(report, directory)?;
-    if !is_answer {
-        let names: Vec<String> =
-            files.iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
-        output::print(&format!("\nWritten to {}: {}\n", directory.display(), names.join(", ")));
+    match files {
+        Some(files) => {
+            let written = export::write_all(report, files)?;
+            let name = |file: &PathBuf| Some(file.file_name()?.to_str()?.to_owned());
+            let names: Vec<String> = written.iter().filter_map(name).collect();
+            if !is_answer {
+                let directory = files.path().display();
+                output::print(&format!("\nWritten to {directory}: {}\n", names.join(", ")));
+            }
+        }
+        None => output::note(&format!(
+            "{} is not this user's run, so nothing is written to it; --out DIR writes the page and tables",
+            directory.display()
+        )),
     }
     if report.status == RunStatus::Incomplete && report.running_pid.is_none() {
         note_stored_data(directory, TO_RESUME);
@@ -87,11 +117,15 @@ fn print(report: &Report, directory: &Path, view: View, extent: Extent) -> Resul
 }
 
 /// Prints only the Markdown, so that it can be redirected; the files are written too.
-fn print_markdown(directory: &Path, rules: &Gate) -> Result<ExitCode, CliError> {
-    let report = assembled(directory)?;
-    gate::check_for(rules, &report)?;
-    export::write_all(&report, directory)?;
-    let (text, code) = gate::markdown(rules, &report, directory)?;
+fn print_markdown(
+    report: &Report,
+    files: Option<&OutputDir>,
+    rules: &Gate,
+) -> Result<ExitCode, CliError> {
+    if let Some(files) = files {
+        export::write_all(report, files)?;
+    }
+    let (text, code) = gate::markdown(rules, report, files)?;
     output::print(&text);
     Ok(code)
 }
@@ -121,8 +155,9 @@ pub fn compare(
         ("comparison_absolute.csv", comparison::absolute_csv(&compared)),
         ("comparison.json", comparison::json(&compared)?),
     ];
+    let directory = OutputDir::create(out)?;
     for (name, text) in &files {
-        export::replace(out, name, text)?;
+        directory.replace(name, text)?;
     }
     let names = files.map(|(name, _)| name).join(", ");
     output::print(&format!("\nWritten to {}: {names}\n", out.display()));

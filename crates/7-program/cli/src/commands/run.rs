@@ -11,6 +11,7 @@ use dbdyno_types::server::ServerSystem;
 use crate::args::Run;
 use crate::commands::compare::Comparison;
 use crate::commands::gate;
+use crate::commands::report::files_of;
 use crate::commands::session::{Execution, Extent, Work, directory_for, read_experiment};
 use crate::error::CliError;
 use crate::output::Display;
@@ -31,7 +32,9 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
             display: Display::with_first_ratio(),
         };
         execution.execute(work, &|report, outcome| match outcome {
-            Outcome::Complete { .. } => gate::judge(&args.gate, report, directory),
+            Outcome::Complete { .. } => {
+                gate::judge(&args.gate, report, files_of(directory, None)?.as_ref())
+            }
             Outcome::Interrupted => Ok(ExitCode::SUCCESS),
         })
     };

@@ -1,6 +1,7 @@
 //! Run directories that somebody else made or changed, and passwords that programs do not get.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,6 +66,35 @@ fn copied_run_starts_nothing_unless_it_is_trusted() {
     assert!(marked.was_run());
     call([Path::new("clean"), &copy]).assert_code(0);
     call([Path::new("clean"), Path::new("--trust"), &marked.copy("cleaned")]).assert_code(0);
+}
+
+/// Somebody else could lead what is written there to other files.
+#[test]
+fn nothing_is_written_to_the_run_of_another_user_or_where_his_link_leads() {
+    let test = TestDir::new();
+    test.run(&Experiment::default(), &[]).assert_code(0);
+    let (run, elsewhere) = (test.out(), test.path().join("elsewhere"));
+    let files = |directory: &Path| fs::read_dir(directory).unwrap().count();
+    fs::remove_file(run.join("report.html")).unwrap();
+    let before = files(&run);
+    let nobody = Some(65_534);
+    if std::os::unix::fs::chown(&run, nobody, None).is_ok() {
+        let read = call([Path::new("report"), &run]);
+        read.assert_code(0).assert_prints("nothing is written to it").assert_prints("--out");
+        assert_eq!(files(&run), before);
+        call([Path::new("report"), &run, Path::new("--out"), &elsewhere]).assert_code(0);
+        assert!(elsewhere.join("report.html").exists());
+        std::os::unix::fs::chown(&run, Some(0), None).unwrap();
+        let link = test.path().join("link");
+        symlink(&run, &link).unwrap();
+        std::os::unix::fs::lchown(&link, nobody, None).unwrap();
+        call([Path::new("report"), &link.join("")]).assert_code(0);
+        assert_eq!(files(&run), before);
+    }
+    let own = test.path().join("own");
+    symlink(&run, &own).unwrap();
+    call([Path::new("report"), &own]).assert_code(0);
+    assert_eq!(files(&run), before + 1);
 }
 
 #[test]
