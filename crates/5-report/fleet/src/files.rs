@@ -1,10 +1,11 @@
 //! Files on a shared file system: replaced as a whole, created once; and what attempts write in theirs.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use dbdyno_machine::safe_files::replace_file;
 use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -21,21 +22,7 @@ pub struct StoreError {
 
 /// Replaces a file: after a kill or on a full disk there is the old or the new one.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let new = PathBuf::from(new);
-    let write = || {
-        remove(&new)?;
-        let mut file = create_new(&new)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|source| {
-        // What is left of it would only take space. The first error is the one to report.
-        let _ = fs::remove_file(&new);
-        StoreError { path: path.to_owned(), source }
-    })
+    replace_file(path, content).map_err(|source| StoreError { path: path.to_owned(), source })
 }
 
 /// Replaces a file by a value as JSON.
