@@ -115,7 +115,11 @@ impl RunDirectory {
         };
         let mut held = open(&path)?;
         let mut metadata = held.metadata().map_err(io(&path))?;
-        if metadata.is_symlink() {
+        // As many as the kernel follows.
+        for _ in 0..40 {
+            if !metadata.is_symlink() {
+                break;
+            }
             check_owner(&path, &metadata)?;
             let target =
                 readlinkat(&held, "", Vec::new()).map_err(|error| io(&path)(error.into()))?;
@@ -124,7 +128,7 @@ impl RunDirectory {
             held = open(&path)?;
             metadata = held.metadata().map_err(io(&path))?;
         }
-        if metadata.is_symlink() || !metadata.is_dir() {
+        if !metadata.is_dir() {
             return Err(refused(&path, NotOwn::Kind("directory")));
         }
         check_owner(&path, &metadata)?;
