@@ -402,7 +402,7 @@ impl Connection for MySqlConnection {
     }
 
     fn begin_sql(_: bool) -> &'static str {
-        "BEGIN"
+        "START TRANSACTION"
     }
 
     fn prepare(&mut self, sql: impl AsRef<[u8]>) -> Result<StatementId, Error> {

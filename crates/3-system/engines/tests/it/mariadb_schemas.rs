@@ -152,7 +152,9 @@ fn configured_session_settings_do_not_stop_creating_and_loading() {
     assert_eq!(ours.state_snapshot(&mut admin, &names()).unwrap().rows, 2 * ROWS);
     // What is measured has the candidate's mode.
     let mut measured = ours.connect().unwrap();
+    measured.run(MySqlConnection::begin_sql(true)).unwrap();
     measured.run("UPDATE sbtest1 SET k = k + 1 WHERE id = 1").unwrap();
+    measured.run("COMMIT").unwrap();
     assert_eq!(measured.query("SELECT 'a' || 'b'").unwrap()[0][0].as_deref(), Some("ab"));
     drop((admin, measured));
     server.stop().unwrap();
