@@ -71,6 +71,11 @@ pub enum Effect {
 /// A number with at most this range has a meaning of its own for each value.
 const MOST_CODES: f64 = 16.0;
 
+/// Modes of `sql_mode` that switch on others.
+/// Source: <https://mariadb.com/kb/en/sql-mode/>, "Defined combinations".
+const COMBINATIONS: [&str; 9] =
+    ["ansi", "db2", "maxdb", "mssql", "mysql323", "mysql40", "oracle", "postgresql", "traditional"];
+
 /// The greatest change that is rounding, as a share of the value.
 const ROUNDING: f64 = 0.125;
 
@@ -128,8 +133,9 @@ impl SettingInForce {
             is_default || word.parse::<u64>().is_ok() || all.contains(word)
         };
         let flags = all.iter().any(|word| word.contains('='));
+        let combines = asked.iter().any(|word| COMBINATIONS.contains(&word.as_str()));
         match asked.iter().all(is_in) {
-            true if flags || asked.len() == all.len() => Effect::AsAsked,
+            true if flags || combines || asked.len() == all.len() => Effect::AsAsked,
             true if !asked.is_empty() => Effect::Adjusted,
             _ => Effect::Ignored,
         }
@@ -322,6 +328,7 @@ mod tests {
             ("true", of(words(&["off", "on"]), "on")),
             ("mrr=on", of(SettingKind::Words, "index_merge=on,mrr=on,derived_merge=off")),
             ("B, a", of(SettingKind::Words, "A,B")),
+            ("TRADITIONAL", of(SettingKind::Words, "STRICT,TRADITIONAL")),
             ("/var/lib/mysql", of(SettingKind::Text, "/var/lib/mysql/")),
             ("utf8", of(SettingKind::Text, "utf8mb3")),
             ("utf8_general_ci", of(SettingKind::Text, "utf8mb3_general_ci")),
@@ -347,7 +354,7 @@ mod tests {
             ("9", default(number("8", 1.0, None)), Effect::Ignored),
             ("O_FAST", of(words(&["fsync", "O_DIRECT"]), "fsync"), Effect::Ignored),
             ("hot_standby", of(words(&[]), "replica"), Effect::Adjusted),
-            ("TRADITIONAL", of(SettingKind::Words, "STRICT,TRADITIONAL"), Effect::Adjusted),
+            ("STRICT", of(SettingKind::Words, "STRICT,NO_ZERO_DATE"), Effect::Adjusted),
             ("mrr=on", of(SettingKind::Words, "index_merge=on,mrr=off"), Effect::Ignored),
             ("NO_SUCH", of(SettingKind::Words, "STRICT,TRADITIONAL"), Effect::Ignored),
             ("x", default(of(SettingKind::Text, "y")), Effect::Ignored),
