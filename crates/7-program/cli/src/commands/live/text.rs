@@ -43,7 +43,7 @@ pub(super) fn optimized(outcome: &Outcome) -> Vec<Block> {
     let memory = own.most_memory.map(|memory| format!(", {memory} of memory at most"));
     let cost = format!("{} of CPU time{}", own.cpu, memory.unwrap_or_default());
     rows.push(Fact::new("own cost", cost));
-    let title = format!("Process {}: optimization {}", outcome.pid, done.generation);
+    let title = format!("Process {}: optimized", outcome.pid);
     let mut blocks = titled(title, LABEL, rows);
     blocks.extend(outcome.members.iter().map(member));
     blocks
@@ -146,6 +146,8 @@ pub(super) fn status(status: &ProcessStatus) -> Vec<Block> {
             return titled(format!("Process {pid}: {}", program.display()), 0, rows);
         }
     };
+    // Code that only counts is not an optimization.
+    let mut number = 0;
     let generation = |it: &GenerationStatus| {
         let text = format!(
             "{} of {} functions redirected, {} of code; {}",
@@ -154,7 +156,11 @@ pub(super) fn status(status: &ProcessStatus) -> Vec<Block> {
             it.bytes,
             state(it),
         );
-        Fact::new(format!("optimization {}:", it.number), text)
+        if it.counts {
+            return Fact::new("counting:", text);
+        }
+        number += 1;
+        Fact::new(format!("optimization {number}:"), text)
     };
     let mut rows: Vec<Fact> = known.generations.iter().map(generation).collect();
     if known.kept.as_bytes() > 0 {
