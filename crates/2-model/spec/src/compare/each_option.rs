@@ -28,9 +28,14 @@ impl Difference {
         }
     }
 
+    /// The server's name of the setting, without a version.
+    pub fn setting_name(&self) -> &str {
+        of_version(&self.setting).1
+    }
+
     /// The setting as a part of a candidate's name.
     pub fn name(&self) -> String {
-        part(short(of_version(&self.setting).1))
+        part(short(self.setting_name()))
     }
 }
 

@@ -209,7 +209,7 @@ impl Search<'_> {
         let baseline = candidates.into_iter().find(|one| one.name == self.baseline);
         let names = baseline.map(|one| one.in_force.without_effect).unwrap_or_default();
         let all = (0..).zip(&self.words.differences);
-        let same = all.filter(|(_, setting)| names.contains(&setting.setting));
+        let same = all.filter(|(_, one)| names.iter().any(|name| name == one.setting_name()));
         Ok(same.map(|(number, _)| number).collect())
     }
 
