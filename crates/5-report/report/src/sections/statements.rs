@@ -12,8 +12,9 @@ use crate::model::{MicrobenchmarkRows, RelativeStatement, Report, Role, Verdict}
 const SHOWN: usize = 12;
 
 pub(crate) const KEY: &str = "statements: mean response times, from sending a statement to its whole answer, timed before \
-     the timed part of slices; `adds` is what the statement adds to the time of an event, in µs. They say where the time \
-     is, not where CPU is used; with several clients they include the wait for a CPU.";
+     the timed part of slices, or in it if an event takes 10 ms or more; `adds` is what the statement adds to the time of \
+     an event, in µs. They say where the time is, not where CPU is used; with several clients they include the wait \
+     for a CPU.";
 
 /// The tables of all scripts, and what they mean.
 pub(crate) fn statements(report: &Report, output: Output) -> Section {
@@ -179,9 +180,10 @@ mod tests {
         SELECT DISTINCT c FR… ? AND ? ORDER BY c      1.00     310 0.951 + ±1.0% −15.2
         COMMIT                                        1.00    8.00 1.000 ~ ±1.0% +0.00
         statements: mean response times, from sending a statement to its whole answer,
-        timed before the timed part of slices; `adds` is what the statement adds to the
-        time of an event, in µs. They say where the time is, not where CPU is used; with
-        several clients they include the wait for a CPU.
+        timed before the timed part of slices, or in it if an event takes 10 ms or more;
+        `adds` is what the statement adds to the time of an event, in µs. They say where
+        the time is, not where CPU is used; with several clients they include the wait
+        for a CPU.
         ");
         assert!(drawn(&sample::servers()).is_empty());
     }
