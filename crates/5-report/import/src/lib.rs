@@ -8,7 +8,7 @@ mod parse;
 mod pgbench;
 mod table;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -117,6 +117,7 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
     if values.len() > MAX_VALUES {
         return Err(too_much(&format!("{} values", values.len())));
     }
+    check_pairs(&values)?;
     let of_tables = |value: &&mut Value| matches!(value.measure, Measure::Table { .. });
     let mut columns: Vec<String> =
         values.iter_mut().filter(of_tables).map(|value| value.candidate.clone()).collect();
@@ -145,6 +146,18 @@ const OTHER: &str = "other";
 
 /// Limit of candidates × microbenchmarks; published tables have up to a thousand.
 const MAX_PAIRS: usize = 10_000;
+
+/// Refuses more candidates × microbenchmarks before anything compares them.
+fn check_pairs(values: &[Value]) -> Result<(), ImportError> {
+    let candidates: HashSet<&str> = values.iter().map(|value| value.candidate.as_str()).collect();
+    let microbenchmarks: HashSet<(&str, u32)> =
+        values.iter().map(|value| (value.microbenchmark.as_str(), value.clients)).collect();
+    let (candidates, microbenchmarks) = (candidates.len(), microbenchmarks.len());
+    if candidates * microbenchmarks <= MAX_PAIRS {
+        return Ok(());
+    }
+    Err(too_much(&format!("{candidates} candidates × {microbenchmarks} microbenchmarks")))
+}
 
 /// The warning that some values are words.
 fn words(values: &[Value]) -> Option<Warning> {
@@ -215,12 +228,6 @@ fn store(
     let candidates = baseline_first(request, &columns)?;
     let catalog = Catalog::builtin();
     let (microbenchmarks, ungrouped) = microbenchmarks(&catalog, values)?;
-    if candidates.len() * microbenchmarks.len() > MAX_PAIRS {
-        let (candidates, microbenchmarks) = (candidates.len(), microbenchmarks.len());
-        return Err(too_much(&format!(
-            "{candidates} candidates × {microbenchmarks} microbenchmarks"
-        )));
-    }
     let name = request.name.clone().unwrap_or_else(|| {
         let stem = values[0].file.file_stem();
         stem.map_or_else(|| "imported".to_owned(), |stem| stem.to_string_lossy().into_owned())
