@@ -236,7 +236,7 @@ fn uprobes_come_and_go_while_functions_are_moved() {
 #[test]
 #[ignore = "full"]
 fn uprobes_come_and_go_while_functions_are_moved_many_times() {
-    move_functions_beside_uprobes(200);
+    move_functions_beside_uprobes(25);
 }
 
 fn move_functions_beside_uprobes(count: u64) {
