@@ -56,13 +56,6 @@ impl Quotient {
     pub fn is_certain(&self) -> bool {
         self.low > Ratio::ONE || self.high < Ratio::ONE
     }
-
-    /// The distance from 1 in widths of the interval on this side.
-    fn certainty(&self) -> f64 {
-        let [ratio, low, high] = [self.ratio, self.low, self.high].map(|end| end.get().ln());
-        let width = if ratio > 0.0 { ratio - low } else { high - ratio };
-        ratio.abs() / width.max(f64::MIN_POSITIVE)
-    }
 }
 
 /// The quotient of two of several values.
@@ -83,7 +76,8 @@ pub struct Difference {
 /// restarts does not contain the differences between two starts of equal instances, which the
 /// control shows; therefore no distance is less than three noise floors of its run.
 pub fn quotient(later: &RunValue, earlier: &RunValue) -> Option<Quotient> {
-    quotient_of_one_in(1, later, earlier)
+    let (later, earlier) = (Logarithm::of(later)?, Logarithm::of(earlier)?);
+    Some(later.divided_by(&earlier, widening(1, None)).into())
 }
 
 /// The most certain difference between any two of `runs`: the one that is farthest from 1 in widths
@@ -95,32 +89,25 @@ pub fn quotient(later: &RunValue, earlier: &RunValue) -> Option<Quotient> {
 /// more sensitive to differences that are spread over many runs, but does not tell which runs
 /// differ, or by how much.
 pub fn largest_difference(runs: &[Option<RunValue>]) -> Option<Difference> {
-    let known: Vec<(usize, &RunValue)> =
-        runs.iter().enumerate().filter_map(|(index, run)| Some((index, run.as_ref()?))).collect();
+    let known = runs.iter().enumerate().filter_map(|(index, run)| Some((index, run.as_ref()?)));
+    let known: Vec<(usize, Option<Logarithm>)> =
+        known.map(|(index, run)| (index, Logarithm::of(run))).collect();
     let pairs = known.len() * known.len().saturating_sub(1) / 2;
-    let mut largest: Option<Difference> = None;
+    let widened = widening(pairs, None);
+    let mut largest: Option<(f64, Difference)> = None;
     for (position, (earlier, of_earlier)) in known.iter().enumerate() {
         for (later, of_later) in &known[position + 1..] {
-            let Some(quotient) = quotient_of_one_in(pairs, of_later, of_earlier) else { continue };
-            if largest.is_none_or(|known| quotient.certainty() > known.quotient.certainty()) {
-                largest = Some(Difference { later: *later, earlier: *earlier, quotient });
+            let (Some(one), Some(other)) = (of_later, of_earlier) else { continue };
+            let quotient = one.divided_by(other, widened);
+            let certainty = quotient.certainty();
+            if largest.is_none_or(|(known, _)| certainty > known) {
+                let quotient = quotient.into();
+                largest =
+                    Some((certainty, Difference { later: *later, earlier: *earlier, quotient }));
             }
         }
     }
-    largest
-}
-
-/// A quotient with one of `pairs` intervals that all contain the true value in 95% of cases.
-fn quotient_of_one_in(pairs: usize, later: &RunValue, earlier: &RunValue) -> Option<Quotient> {
-    let (later, earlier) = (Logarithm::of(later)?, Logarithm::of(earlier)?);
-    let widened = widening(pairs, None);
-    let centre = later.value - earlier.value;
-    let at = |log: f64| Ratio::new(log.exp());
-    Some(Quotient {
-        ratio: at(centre),
-        low: at(centre - widened * later.below.hypot(earlier.above)),
-        high: at(centre + widened * later.above.hypot(earlier.below)),
-    })
+    largest.map(|(_, difference)| difference)
 }
 
 /// A value on a logarithmic scale, with the distances to the ends of its interval.
@@ -138,6 +125,29 @@ impl Logarithm {
         let (below, above) = ((value - low).max(floor), (high - value).max(floor));
         let known = value.is_finite() && low.is_finite() && high.is_finite();
         known.then_some(Self { value, below, above })
+    }
+
+    /// The quotient, with an interval that is widened by this factor.
+    fn divided_by(&self, earlier: &Self, widened: f64) -> Self {
+        Self {
+            value: self.value - earlier.value,
+            below: widened * self.below.hypot(earlier.above),
+            above: widened * self.above.hypot(earlier.below),
+        }
+    }
+
+    /// The distance from 0 in widths of the interval on this side.
+    fn certainty(&self) -> f64 {
+        let width = if self.value > 0.0 { self.below } else { self.above };
+        self.value.abs() / width.max(f64::MIN_POSITIVE)
+    }
+}
+
+impl From<Logarithm> for Quotient {
+    fn from(Logarithm { value, below, above }: Logarithm) -> Self {
+        let [ratio, low, high] =
+            [value, value - below, value + above].map(|log| Ratio::new(log.exp()));
+        Self { ratio, low, high }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The candidates of the runs that are compared with each other, and what differs between the runs besides
 //! the results: settings, versions, builds, the machine.
 
+use std::collections::HashMap;
+
 use dbdyno_results::setting;
 use dbdyno_types::host_fact;
 use serde::Serialize;
@@ -173,10 +175,9 @@ fn of_candidate(candidate: &MatchedCandidate<'_>) -> Vec<Fact> {
         return Vec::new();
     }
     let records: Vec<&CandidateRecord> = candidate.records.iter().flatten().copied().collect();
-    let builds: Vec<&BuildRecord> =
-        records.iter().filter_map(|record| record.build.as_ref()).collect();
+    let own = own_flags(records.iter().filter_map(|record| record.build.as_ref()));
     let described: Vec<Vec<(String, String)>> =
-        records.iter().map(|record| describe(record, &builds)).collect();
+        records.iter().map(|record| describe(record, &own)).collect();
     let mut facts = by_label(&described);
     facts.extend(reported(&records));
     // Of different systems, everything differs.
@@ -213,7 +214,7 @@ fn reported(records: &[&CandidateRecord]) -> Vec<Fact> {
 }
 
 /// Version, program, build and configuration of a candidate.
-fn describe(record: &CandidateRecord, builds: &[&BuildRecord]) -> Vec<(String, String)> {
+fn describe(record: &CandidateRecord, own: &OwnFlags<'_>) -> Vec<(String, String)> {
     let mut facts: Vec<(&str, String)> = vec![("version", record.system_title())];
     match &record.origin {
         Some(OriginRecord::Program { path, sha256, .. }) => {
@@ -225,8 +226,8 @@ fn describe(record: &CandidateRecord, builds: &[&BuildRecord]) -> Vec<(String, S
     if let Some(build) = &record.build {
         facts.push(("variant", build.variant.clone()));
         facts.push(("compiler", build.compiler.clone()));
-        if let Some(flags) = own_flags(build, builds) {
-            facts.push(("flags only there", flags));
+        if let Some(flags) = own.get(build.commands.as_slice()) {
+            facts.push(("flags only there", flags.clone()));
         }
         if let Some(trained_on) = &build.trained_on {
             facts.push(("profile of", trained_on.clone()));
@@ -245,22 +246,32 @@ fn start(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
 
-/// The flags of this build that not all builds have; `None` if all have the same.
-fn own_flags(build: &BuildRecord, builds: &[&BuildRecord]) -> Option<String> {
-    let common = |flag: &String| builds.iter().all(|other| flags(other).contains(flag));
-    if builds.iter().all(|other| flags(other).iter().all(common)) {
-        return None;
+/// The flags that not all builds have, by the commands of the builds.
+type OwnFlags<'a> = HashMap<&'a [String], String>;
+
+/// The flags of each build that not all builds have; empty if all have the same.
+fn own_flags<'a>(builds: impl Iterator<Item = &'a BuildRecord>) -> OwnFlags<'a> {
+    let all: HashMap<&[String], Vec<&str>> =
+        builds.map(|build| (build.commands.as_slice(), flags(build))).collect();
+    let is_common = |flag: &str| all.values().all(|other| other.contains(&flag));
+    let mut own: HashMap<&[String], Vec<&str>> = HashMap::new();
+    for (commands, flags) in &all {
+        own.insert(commands, flags.iter().copied().filter(|flag| !is_common(flag)).collect());
     }
-    let own: Vec<String> = flags(build).into_iter().filter(|flag| !common(flag)).collect();
-    Some(if own.is_empty() { "none".to_owned() } else { own.join(" ") })
+    if own.values().all(Vec::is_empty) {
+        return OwnFlags::new();
+    }
+    let text =
+        |flags: Vec<&str>| if flags.is_empty() { "none".to_owned() } else { flags.join(" ") };
+    own.into_iter().map(|(commands, flags)| (commands, text(flags))).collect()
 }
 
 /// The flags of all commands, each once, without paths, which differ between equal builds.
-fn flags(build: &BuildRecord) -> Vec<String> {
+fn flags(build: &BuildRecord) -> Vec<&str> {
     let words = build.commands.iter().flat_map(|command| command.split_whitespace());
     let words = words.map(|word| word.trim_matches(['\'', '"']));
     let is_flag = |word: &&str| word.starts_with('-') && !word.contains('/');
-    distinct(words.filter(is_flag)).into_iter().map(str::to_owned).collect()
+    distinct(words.filter(is_flag))
 }
 
 /// The values of each label in all runs, in the order in which the labels occur.
