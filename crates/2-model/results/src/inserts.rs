@@ -26,11 +26,11 @@ impl Stored for StartedFrom {
         self.name().to_owned().into()
     }
 
-    fn from_column(row: &Row<'_>, column: &str) -> rusqlite::Result<Self> {
+    fn from_column(row: &Row<'_>, column: usize) -> rusqlite::Result<Self> {
         let name: String = row.get(column)?;
         Self::from_name(&name).ok_or_else(|| {
-            let error = format!("unknown value `{name}` of {column}");
-            rusqlite::Error::FromSqlConversionFailure(0, Type::Text, error.into())
+            let error = format!("unknown value `{name}` of started_from");
+            rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
         })
     }
 }

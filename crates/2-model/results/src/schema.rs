@@ -296,7 +296,7 @@ pub(crate) trait Record: Clone + Default {
 
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let mut record = Self::default();
-        record.list(&mut Columns::Read(row))?;
+        record.list(&mut Columns::Read(row, 0))?;
         Ok(record)
     }
 
@@ -314,7 +314,16 @@ pub(crate) trait Record: Clone + Default {
 /// The columns of a row.
 pub(crate) enum Columns<'r> {
     Write(Vec<(&'static str, Value)>),
-    Read(&'r Row<'r>),
+    /// With the position after that of the column before.
+    Read(&'r Row<'r>, usize),
+}
+
+/// The position of a column. Records list their columns nearly in the table's order, so that it is mostly the next one.
+fn position(row: &Row<'_>, next: &mut usize, column: &str) -> Result<usize> {
+    let is_next = row.as_ref().column_name(*next).is_ok_and(|name| name == column);
+    let found = if is_next { *next } else { row.as_ref().column_index(column)? };
+    *next = found + 1;
+    Ok(found)
 }
 
 impl Columns<'_> {
@@ -322,7 +331,9 @@ impl Columns<'_> {
     pub fn add<T: Stored>(&mut self, column: &'static str, value: &mut T) -> Result<()> {
         match self {
             Self::Write(values) => values.push((column, value.to_value())),
-            Self::Read(row) => *value = T::from_column(row, column)?,
+            Self::Read(row, next) => {
+                *value = T::from_column(row, position(row, next, column)?)?;
+            }
         }
         Ok(())
     }
@@ -336,11 +347,14 @@ impl Columns<'_> {
     ) -> Result<()> {
         let present = match self {
             Self::Write(_) => value.is_some(),
-            Self::Read(row) => row.get_ref(first)? != ValueRef::Null,
+            Self::Read(row, next) => {
+                let mut next = *next;
+                row.get_ref(position(row, &mut next, first)?)? != ValueRef::Null
+            }
         };
         match self {
-            Self::Read(_) if !present => *value = None,
-            Self::Read(_) => list(self, value.insert(T::default()))?,
+            Self::Read(..) if !present => *value = None,
+            Self::Read(..) => list(self, value.insert(T::default()))?,
             Self::Write(values) => {
                 let start = values.len();
                 list(self, value.get_or_insert_default())?;
@@ -356,7 +370,7 @@ impl Columns<'_> {
 /// A value of a column.
 pub(crate) trait Stored: Sized {
     fn to_value(&self) -> Value;
-    fn from_column(row: &Row<'_>, column: &str) -> Result<Self>;
+    fn from_column(row: &Row<'_>, column: usize) -> Result<Self>;
 }
 
 impl<T: Stored> Stored for Option<T> {
@@ -364,7 +378,7 @@ impl<T: Stored> Stored for Option<T> {
         self.as_ref().map_or(Value::Null, T::to_value)
     }
 
-    fn from_column(row: &Row<'_>, column: &str) -> Result<Self> {
+    fn from_column(row: &Row<'_>, column: usize) -> Result<Self> {
         match row.get_ref(column)? {
             ValueRef::Null => Ok(None),
             _ => T::from_column(row, column).map(Some),
@@ -380,7 +394,7 @@ macro_rules! stored {
                 to(self).into()
             }
 
-            fn from_column(row: &Row<'_>, column: &str) -> Result<Self> {
+            fn from_column(row: &Row<'_>, column: usize) -> Result<Self> {
                 let from: fn($column) -> Self = $from;
                 row.get(column).map(from)
             }
@@ -406,7 +420,7 @@ impl Stored for Latencies {
         self.to_bytes().into()
     }
 
-    fn from_column(row: &Row<'_>, column: &str) -> Result<Self> {
+    fn from_column(row: &Row<'_>, column: usize) -> Result<Self> {
         Self::from_bytes(&row.get::<_, Vec<u8>>(column)?)
             .map_err(|error| Error::FromSqlConversionFailure(0, Type::Blob, error.into()))
     }

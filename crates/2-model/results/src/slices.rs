@@ -170,7 +170,7 @@ pub(crate) fn store_latency_buckets(
     let mut query = database.prepare_cached(sql)?;
     let mut rows = query.query([microbenchmark])?;
     while let Some(row) = rows.next()? {
-        let latencies = Latencies::from_column(row, "latencies")?;
+        let latencies = Latencies::from_column(row, 1)?;
         let sums = by_candidate.entry(row.get(0)?).or_default();
         for (nanos, count) in latencies.counts() {
             let sum = sums.entry(rounded(*nanos)).or_default();
