@@ -91,7 +91,8 @@ pub struct FirstStatements {
 
 impl FirstStatements {
     /// Nothing is executed: queries have one row. The statements end where the script needs another answer.
-    pub fn of(source: &Source, options: &Options) -> Self {
+    /// `options` are those of `prepare`.
+    pub fn of(source: &Source, options: &Options, of_events: &Options) -> Self {
         let mut first = Self::default();
         for driver in [Driver::MySql, Driver::PostgreSql] {
             let setup = inspect::setup(driver, options);
@@ -104,7 +105,7 @@ impl FirstStatements {
             let mut recorder = AnsweringRecorder::new(Answers::OneRow, &is_enough, &mut add);
             // An error ends it early.
             let _ = prepare(source, &setup, &mut recorder);
-            first.of_events.extend(events(source, &setup));
+            first.of_events.extend(events(source, &inspect::setup(driver, of_events)));
         }
         first
     }
@@ -326,7 +327,7 @@ mod tests {
                        con:query('UPDATE t SET a = ' .. a + 1)
                     end";
         let source = Source::new("a.lua", text.to_owned(), |_| None).unwrap();
-        let first = FirstStatements::of(&source, &Options::new());
+        let first = FirstStatements::of(&source, &Options::new(), &Options::new());
         assert_eq!(first.of_prepare, ["CREATE TABLE t (a INT)"; 2]);
         assert_eq!(first.of_events[..2], ["SELECT a FROM t", "UPDATE t SET a = 2"]);
         assert_eq!(first.of_events.len(), 2 * 2 * EVENTS as usize);

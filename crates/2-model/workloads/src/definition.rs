@@ -40,6 +40,9 @@ pub struct Script {
     pub source: Source,
     /// The options that the experiment sets.
     pub options: Options,
+    /// Those that events have instead, as with other options of `sysbench … run` than of `prepare`.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub run_options: Options,
     /// The schema of its data on a private server, if the experiment names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
@@ -59,7 +62,16 @@ const fn is_first(data: &u32) -> bool {
 impl Script {
     /// A script in the schema that the run chooses.
     pub const fn new(source: Source, options: Options) -> Self {
-        Self { source, options, schema: None, data: 0, shares_data: false }
+        let run_options = Options::new();
+        Self { source, options, run_options, schema: None, data: 0, shares_data: false }
+    }
+
+    /// The options of its events.
+    pub fn options_of_events(&self) -> Options {
+        let own = self.run_options.iter();
+        let mut options = self.options.clone();
+        options.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+        options
     }
 
     /// Whether the file of a script can be read with `read`, also in sysbench's directories.
@@ -75,7 +87,7 @@ impl Script {
 
     /// Whether the first events change nothing, as far as that is visible without a database.
     pub fn only_reads(&self) -> bool {
-        only_reads(&self.source, &self.options)
+        only_reads(&self.source, &self.options_of_events())
     }
 }
 
@@ -88,7 +100,9 @@ impl Microbenchmark {
             return (answers, reason);
         }
         let script = self.script.as_ref();
-        let sent = script.map(|script| FirstStatements::of(&script.source, &script.options));
+        let sent = script.map(|script| {
+            FirstStatements::of(&script.source, &script.options, &script.options_of_events())
+        });
         let sent = sent.unwrap_or_default();
         let own = self.statements.iter().map(|one| &one.sql).chain(&sent.of_events);
         // Data made by such a function differs between storage engines.

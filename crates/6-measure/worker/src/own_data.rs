@@ -6,8 +6,8 @@ use std::time::Duration;
 use dbdyno_drivers::{Connection, Error, ErrorKind, Params};
 use dbdyno_engines::{Engine, Table, TableCreation};
 use dbdyno_scripts::{
-    Driver, Host, IgnoredErrors, Outcome, Rows, START_TIME, Seed, Sent, SqlError, SqlErrorKind,
-    Value, prepare, seems_to_return_rows, with_values,
+    Driver, Host, IgnoredErrors, Outcome, Rows, START_TIME, Seed, Sent, Setup, SqlError,
+    SqlErrorKind, Value, prepare, seems_to_return_rows, with_values,
 };
 use dbdyno_types::server::Protocol;
 use dbdyno_workloads::definition::Script;
@@ -124,6 +124,7 @@ pub(crate) fn prepare_script<E: Engine>(
     (seed, clients): (u64, u32),
 ) -> Result<(), RequestError> {
     let setup = target.setup(script, 0, clients, Seed::of(&[seed, DATA]), 0);
+    let setup = Setup { options: script.options.clone(), ..setup };
     let connection = &mut engine.connect_for_setup()?;
     let driver = target.driver;
     set_time(connection, driver, START_TIME)?;

@@ -86,7 +86,7 @@ impl ScriptTarget {
         })
     }
 
-    /// How a script is run for a client that has passed this many unique values.
+    /// How the events of a script are run for a client that has passed this many unique values.
     pub(crate) fn setup(
         &self,
         script: &Script,
@@ -99,7 +99,7 @@ impl ScriptTarget {
             driver: self.driver,
             storage_engine: self.storage_engine.map(str::to_owned),
             access: Arc::clone(&self.access[script.data as usize]),
-            options: script.options.clone(),
+            options: script.options_of_events(),
             client,
             clients,
             seed,
@@ -333,7 +333,7 @@ impl ScriptStatements {
     /// Those of a script with these options.
     pub fn new(target: &ScriptTarget, script: &Script) -> Self {
         // Invalid options were refused when the experiment was read.
-        let ignored = IgnoredErrors::of(&script.options).unwrap_or_default();
+        let ignored = IgnoredErrors::of(&script.options_of_events()).unwrap_or_default();
         let result = ResultShape::default();
         let (driver, own) = (target.driver, Arc::clone(&target.own));
         let allowed = AllowedShapes::default();

@@ -46,6 +46,14 @@ fn script_is_part_of_the_experiment() {
     let script = microbenchmark.script.as_ref().unwrap();
     assert!(script.source.text.contains("function event()"));
     assert_eq!(script.options.len(), 2);
+    let with_own = experiment(&format!("{lines}\nrun_options = {{ tables = 1 }}"), SERVER).unwrap();
+    let own = with_own.workload.scripts().next().unwrap();
+    assert_eq!(
+        (own.options.len(), own.options_of_events()["tables"].to_text()),
+        (2, "1".to_owned())
+    );
+    let unknown = problems("script = 'good.lua'\nrun_options = { tabels = 1 }", SERVER);
+    assert!(unknown.contains("did you mean `tables`?"), "{unknown}");
     assert_eq!(workload.loaded_tables(), 0);
     assert!(workload.has_own_tables());
     let json = serde_json::to_string(&workload).unwrap();

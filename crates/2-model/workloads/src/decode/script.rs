@@ -40,11 +40,19 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
         let message = format!("{} has no function event()", path.value);
         table.problem(path.span, message, "`event` is measured");
     }
-    let section = table.table("options");
-    let options = read_options(section, path.map_or("", |path| path.value), declared.as_ref());
+    let [options, run_options] = ["options", "run_options"].map(|key| {
+        let section = table.table(key);
+        read_options(section, path.map_or("", |path| path.value), declared.as_ref())
+    });
+    let with_options = |source| Script {
+        run_options: run_options.clone(),
+        ..Script::new(source, options.clone())
+    };
     if document.problem_count() == problems_before
         && let (Some(path), Some(source)) = (path, &source)
-        && let Err(error) = inspect(source, Driver::MySql, &options)
+        && let Err(error) = inspect(source, Driver::MySql, &options).and_then(|_| {
+            inspect(source, Driver::MySql, &with_options(source.clone()).options_of_events())
+        })
     {
         report(&table, path, &error);
     }
@@ -64,7 +72,7 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
             statements: Vec::new(),
             script: Some(Script {
                 schema: schema.map(str::to_owned),
-                ..Script::new(source.clone(), options.clone())
+                ..with_options(source.clone())
             }),
             answers,
         })

@@ -2,6 +2,7 @@
 
 use dbdyno_engines::server::{PROPERTIES, Property};
 use dbdyno_results::{DataSize, setting};
+use dbdyno_scripts::{OptionValue, Options};
 use dbdyno_spec::OptionFile;
 use dbdyno_spec::experiment::{
     Candidate, ExistingServer, Experiment, InsertBenchmark, Pace, PrivateServer, SqliteConfig,
@@ -61,9 +62,14 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
 
 /// The name of a script and its options: `tpcc.lua, scale = 2`.
 pub(crate) fn describe_script(script: &Script) -> String {
-    let options = script.options.iter();
-    let options = options.map(|(name, value)| format!(", {name} = {}", value.to_text()));
-    format!("{}{}", script.source.name, options.collect::<String>())
+    let texts = |options: &Options, before: &str| {
+        let text = |(name, value): (&String, &OptionValue)| {
+            format!("{before}{name} = {}", value.to_text())
+        };
+        options.iter().map(text).collect::<String>()
+    };
+    let (options, of_events) = (texts(&script.options, ", "), texts(&script.run_options, ", run "));
+    format!("{}{options}{of_events}", script.source.name)
 }
 
 fn of_insert_benchmark(

@@ -110,6 +110,7 @@ const READS: &str = r#"
 sysbench.cmdline.options = { range = {'Rows of an event', 1} }
 function prepare()
    local con = sysbench.sql.driver():connect()
+   assert(sysbench.opt.range == 1)
    local rs = con:query("SELECT table_name FROM information_schema.tables WHERE table_name = 'parts'")
    if rs.nrows == 0 then con:query('CREATE TABLE parts (id INTEGER PRIMARY KEY)') end
    con:query('INSERT INTO parts VALUES (1), (2), (3)')
@@ -174,7 +175,7 @@ script = "reads.lua"
 [[microbenchmark]]
 name = "reads-2"
 script = "reads.lua"
-options = { range = 2 }
+run_options = { range = 2 }
 
 [[microbenchmark]]
 name = "qualified"
@@ -194,6 +195,10 @@ schema = "shop"
     assert_eq!(count("SELECT COUNT(*) FROM failure"), 0);
     assert_eq!(count("SELECT COUNT(*) FROM slice WHERE errors > 0"), 0);
     assert!(count("SELECT SUM(rows) FROM slice") > 0);
+    // Events have options of their own.
+    let of_reads = "SELECT SUM(slice.rows) / SUM(statements) FROM slice \
+                    JOIN microbenchmark ON microbenchmark.id = microbenchmark WHERE name LIKE 'reads-2%'";
+    assert_eq!(count(of_reads), 2);
 }
 
 /// Values that differ between equal servers: by a function that is known, and by one that is not.
