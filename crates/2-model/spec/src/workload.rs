@@ -256,10 +256,7 @@ pub fn check_statements(
     scripts: &[SetupScript],
     candidates: &[candidate::CandidateSection<'_>],
 ) {
-    let dialects = candidates.iter().filter_map(|candidate| match candidate.program? {
-        Program::Sqlite => Some(Dialect::Sqlite),
-        Program::Server(system) => Some(dialect_of(system)),
-    });
+    let dialects = candidates.iter().filter_map(|candidate| candidate.program.map(dialect));
     let mut checked = Vec::new();
     for dialect in dialects {
         if !checked.contains(&dialect) {
@@ -278,6 +275,13 @@ pub fn check_statements(
         if let Some(name) = existing.and_then(|candidate| candidate.name) {
             check_dialect(root, span, scripts, (name, dialect));
         }
+    }
+}
+
+pub const fn dialect(program: Program) -> Dialect {
+    match program {
+        Program::Sqlite => Dialect::Sqlite,
+        Program::Server(system) => dialect_of(system),
     }
 }
 

@@ -124,6 +124,24 @@ pub fn effect(text: &str, dialect: Dialect, own: &[&str]) -> Effect {
     effects.max().unwrap_or(Effect::CreatesNoTable)
 }
 
+/// Whether a statement changes rows (`true`) or is a query (`false`), by its words; `None` if it is neither.
+pub fn changes_rows(sql: &str, dialect: Dialect) -> Option<bool> {
+    const CHANGES: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"];
+    const QUERIES: [&str; 4] = ["SELECT", "VALUES", "TABLE", "SHOW"];
+    let words = words(sql, dialect);
+    let is_one_of = |word: &Word<'_>, names: &[&str]| names.iter().any(|name| word.is(name));
+    let first = words.iter().find(|word| !word.is_other("("))?;
+    if first.is("WITH") {
+        // `FOR UPDATE` changes nothing.
+        let mut pairs = words.windows(2);
+        return Some(pairs.any(|pair| is_one_of(&pair[1], &CHANGES) && !pair[0].is("FOR")));
+    }
+    match is_one_of(first, &CHANGES) {
+        false => is_one_of(first, &QUERIES).then_some(false),
+        true => Some(true),
+    }
+}
+
 /// Whether the effect of a text is the same with other strings and numbers.
 pub(crate) fn depends_on_names_only(text: &str, dialect: Dialect) -> bool {
     let first =
@@ -449,6 +467,22 @@ mod tests {
 
     fn of(sql: &str, dialect: Dialect) -> Effect {
         effect(sql, dialect, &["mine", "mine_2"])
+    }
+
+    #[test]
+    fn queries_and_changes_of_rows_are_told_apart() {
+        for (sql, expected) in [
+            ("SELECT a FROM t FOR UPDATE", Some(false)),
+            ("/* DELETE */ (SELECT 1)", Some(false)),
+            ("WITH x AS (SELECT 1) SELECT * FROM x FOR UPDATE", Some(false)),
+            ("with x as (select 1) delete from t", Some(true)),
+            ("Insert INTO t SELECT 1", Some(true)),
+            ("CREATE TABLE t (k INT)", None),
+            ("BEGIN", None),
+            ("", None),
+        ] {
+            assert_eq!(changes_rows(sql, Dialect::PostgreSql), expected, "{sql}");
+        }
     }
 
     #[test]

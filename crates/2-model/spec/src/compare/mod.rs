@@ -6,6 +6,7 @@
 
 mod candidate;
 mod each_option;
+mod sql;
 mod text;
 
 use std::ops::Range;
@@ -18,12 +19,14 @@ use dbdyno_workloads::definition::{Script, Version};
 
 use self::candidate::Candidate;
 pub use self::each_option::{Difference, OptionWords, option_words};
+use self::sql::SqlOption;
+pub use self::sql::SqlWords;
 use self::text::{CommandLine, TomlText, Word, plain, quote};
 pub use self::text::{MICROBENCHMARKS, ROWS};
 use crate::candidate::Program;
 use crate::experiment::Experiment;
 use crate::parse_with_files;
-use crate::workload::ReadFile;
+use crate::workload::{ReadFile, dialect};
 
 /// Names of the releases of a system that are installed on this machine.
 pub type InstalledReleases<'a> = &'a dyn Fn(ServerSystem) -> Vec<String>;
@@ -40,6 +43,8 @@ pub struct Words<'a> {
     pub microbenchmarks: &'a [String],
     /// A sysbench script that is measured instead of microbenchmarks.
     pub script: Option<ScriptWords<'a>>,
+    /// SQL statements that are measured instead of microbenchmarks.
+    pub sql: Option<SqlWords<'a>>,
     /// Numbers of clients; empty for one client.
     pub clients: &'a [String],
     /// Measuring time in all, with warm-up.
@@ -78,6 +83,7 @@ pub fn experiment(
         directory: words.directory,
         microbenchmarks: push_all(&mut line, "-m", words.microbenchmarks),
         script: words.script.map(|script| ScriptOption::read(script, &mut line, &mut problems)),
+        sql: words.sql.map(|sql| SqlOption::of(sql, &mut line)),
         clients: push_all(&mut line, "--clients", words.clients),
         time: words.time.map(|time| line.push_option("--for", time)),
         rows: words.rows.map(|rows| line.push_option("--rows", rows)),
@@ -90,6 +96,9 @@ pub fn experiment(
     if let Some(script) = &options.script {
         script.check_file(files, &mut problems);
         script.check_systems(&candidates, &mut problems);
+    }
+    if let (Some(sql), Some(first)) = (&mut options.sql, candidates.first()) {
+        sql.read(words.directory, dialect(first.system), files, &mut problems);
     }
     let time = options.time.map(|word| parse_duration(word.text).map_err(|bad| (word, bad)));
     let problem =
@@ -176,6 +185,7 @@ struct Options<'w> {
     directory: &'w str,
     microbenchmarks: Vec<Word<'w>>,
     script: Option<ScriptOption<'w>>,
+    sql: Option<SqlOption<'w>>,
     clients: Vec<Word<'w>>,
     time: Option<Word<'w>>,
     rows: Option<Word<'w>>,

@@ -54,6 +54,9 @@ pub fn write(
     if let Some(script) = &options.script {
         script.write(&mut text);
     }
+    if let Some(sql) = &options.sql {
+        sql.write(&mut text);
+    }
     schedule(&mut text, &work, candidates, options, time);
     for (candidate, name) in candidates.iter().zip(&names) {
         text.push("\n");
@@ -77,6 +80,10 @@ impl Work {
         let clients = options.clients.len().max(1);
         if let Some(script) = &options.script {
             return Self { cases: clients as u64, writes: !script.only_reads };
+        }
+        if let Some(sql) = &options.sql {
+            let cases = sql.microbenchmarks().max(1) * clients;
+            return Self { cases: cases as u64, writes: sql.writes() };
         }
         let named = options.microbenchmarks.iter().map(|word| word.text);
         let defaults = MICROBENCHMARKS.into_iter().filter(|_| options.microbenchmarks.is_empty());
@@ -107,6 +114,9 @@ fn workload(text: &mut TomlText, options: &Options<'_>) {
         });
         text.push("\n");
     }
+    if let Some(sql) = &options.sql {
+        sql.write_setup(options.directory, text);
+    }
     text.push("microbenchmarks = ");
     microbenchmarks(text, options);
     text.push("\n");
@@ -115,6 +125,8 @@ fn workload(text: &mut TomlText, options: &Options<'_>) {
 fn microbenchmarks(text: &mut TomlText, options: &Options<'_>) {
     if let Some(script) = &options.script {
         script.write_selection(text);
+    } else if let Some(sql) = &options.sql {
+        sql.write_selection(text);
     } else if options.microbenchmarks.is_empty() {
         text.push(&format!("[{}]", MICROBENCHMARKS.map(quote).join(", ")));
     } else {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use dbdyno_document::Problems;
 use dbdyno_spec::compare::{
-    Comparison, Difference, MICROBENCHMARKS, OptionWords, ROWS, ScriptWords, Words, experiment,
-    option_words,
+    Comparison, Difference, MICROBENCHMARKS, OptionWords, ROWS, ScriptWords, SqlWords, Words,
+    experiment, option_words,
 };
 use dbdyno_spec::experiment::{Experiment, PrivateServer, System};
 use dbdyno_spec::{parse, parse_with_files};
@@ -20,7 +20,7 @@ use proptest::prelude::*;
 fn compare(line: &str) -> Result<Comparison, Problems> {
     let (mut candidates, mut microbenchmarks, mut clients) = (Vec::new(), Vec::new(), Vec::new());
     let (mut time, mut rows, mut target) = (None, None, None);
-    let (mut script, mut options) = (None, Vec::new());
+    let (mut script, mut options, mut sql, mut setup) = (None, Vec::new(), None, None);
     let mut words = line.split(' ');
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap().to_owned();
@@ -31,6 +31,8 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
             "--rows" => rows = Some(value()),
             "--target" => target = Some(value()),
             "--script" => script = Some(value()),
+            "--sql" => sql = Some(value()),
+            "--setup" => setup = Some(value()),
             "--option" => options.push(value()),
             _ => candidates.push(word.to_owned()),
         }
@@ -48,6 +50,7 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
             options: &options,
             version: Version::V1_0,
         }),
+        sql: sql.as_deref().map(|file| SqlWords { file, setup: setup.as_deref() }),
         clients: &clients,
         time: time.as_deref(),
         rows: rows.as_deref(),
@@ -64,6 +67,17 @@ fn files(name: &str) -> Result<String, String> {
     if name == "/here/sub/versions.cnf" {
         let of_version = "[mariadb-10.11]\njoin_buffer_size = 3M\nsort_buffer_size = 2M";
         return Ok(format!("[mysqld]\nsort_buffer_size = 1M\n{of_version}\n"));
+    }
+    if let Some(file) = name.strip_prefix("/here/sub/").filter(|file| file.ends_with(".sql")) {
+        return match file {
+            "queries.sql" => Ok("-- name: newest\n-- of all\nSELECT 'a;b'\n  FROM t;\n\
+                                 UPDATE t SET k = 1; -- the end\n"
+                .to_owned()),
+            "tables.sql" => Ok("CREATE TABLE t (k INT);".to_owned()),
+            "bad.sql" => Ok("USE shop;\nSELECT :id;\n".to_owned()),
+            "empty.sql" => Ok("-- nothing\n".to_owned()),
+            _ => Err(format!("reading {name}: no such file")),
+        };
     }
     let event = match name {
         "/scripts/write-rows.lua" => "DELETE FROM t",
@@ -144,6 +158,31 @@ fn scripts_are_measured_instead_of_microbenchmarks() {
     let [one] = &experiment.workload.microbenchmarks[..] else { panic!("{experiment:?}") };
     assert_eq!((one.name.as_str(), one.writes()), ("write-rows", true));
     assert_eq!((experiment.workload.rows, experiment.schedule.budget), (2500, Nanos::from_secs(2)));
+}
+
+#[test]
+fn each_statement_of_a_file_is_measured() {
+    let line = "postgresql@15 mariadb --sql sub/queries.sql --setup sub/tables.sql";
+    let Comparison { experiment, text, .. } = compare(line).unwrap();
+    let [update, newest] = &experiment.workload.microbenchmarks[..] else { panic!("{text}") };
+    assert_eq!((newest.name.as_str(), newest.writes()), ("newest", false));
+    assert_eq!(newest.statements[0].sql, "SELECT 'a;b'\n  FROM t");
+    assert_eq!((update.name.as_str(), update.writes()), ("queries-2", true));
+    assert_eq!(experiment.workload.setup[0].text, "CREATE TABLE t (k INT);");
+    assert_eq!(parse_with_files("saved.toml", &text, &files).unwrap(), experiment);
+    // Without own tables, those of dbdyno.
+    assert!(valid("sqlite --sql sub/queries.sql").workload.setup.is_empty());
+
+    for (file, message) in [
+        ("--sql sub/bad.sql", "sub/bad.sql, line 1: `USE` begins neither a query nor"),
+        ("--sql sub/empty.sql", "sub/empty.sql has no statement"),
+        ("--sql sub/none.sql", "reading /here/sub/none.sql: no such file"),
+        ("--sql sub/queries.sql --setup sub/none.sql", "reading /here/sub/none.sql: no such file"),
+        ("--sql sub/queries.sql --setup sub/tables.txt", "`sub/tables.txt` does not end in `.sql`"),
+    ] {
+        let problems = compare(&format!("mariadb {file}")).unwrap_err().to_string();
+        assert!(problems.contains(message), "{problems}");
+    }
 }
 
 #[test]
@@ -657,6 +696,7 @@ proptest! {
             command: "compare",
             directory: "/",
             script: None,
+            sql: None,
             candidates: &words,
             microbenchmarks: if words.len() == 1 { &list } else { &[] },
             clients: if words.len() == 2 { &list } else { &[] },

@@ -90,7 +90,8 @@ pub struct Run {
     dbdyno compare mariadb 'mariadb{sync_binlog=0,innodb_io_capacity=2000}' --each-option\n  \
     dbdyno compare mysql://bench@db1/ mysql://bench@db2/\n  \
     dbdyno compare sqlite:rel_o2 sqlite:rel_lto_pgo\n  \
-    dbdyno compare mariadb postgresql --script tpcc.lua --option scale=1\n\n\
+    dbdyno compare mariadb postgresql --script tpcc.lua --option scale=1\n  \
+    dbdyno compare postgresql@15 postgresql@17 --sql queries.sql --setup tables.sql\n\n\
     Ctrl-C stops after the current slice and reports what was measured; dbdyno run --resume DIR \
     continues. For all other keys, edit the file that --save writes.")]
 pub struct Compare {
@@ -104,9 +105,15 @@ pub struct Compare {
         long = "microbenchmark",
         value_name = "NAME",
         value_delimiter = ',',
-        conflicts_with = "script"
+        conflicts_with_all = ["script", "sql"]
     )]
     pub microbenchmarks: Vec<String>,
+    /// File of SQL statements: each is a microbenchmark, named by a comment `-- name: NAME` above it
+    #[arg(long, value_name = "FILE", conflicts_with = "script")]
+    pub sql: Option<String>,
+    /// File of SQL that creates and fills the tables of --sql
+    #[arg(long, value_name = "FILE", requires = "sql")]
+    pub setup: Option<String>,
     #[command(flatten)]
     pub comparison: ComparisonOptions,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use dbdyno_report::model::Report;
 use dbdyno_report::{export, markdown};
 use dbdyno_run::{Options, Outcome, RunPlan, start_run};
 use dbdyno_scripts::replaced_on_command_line;
-use dbdyno_spec::compare::{ScriptWords, Words, experiment};
+use dbdyno_spec::compare::{ScriptWords, SqlWords, Words, experiment};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_types::server::ServerSystem;
 use dbdyno_units::Nanos;
@@ -28,6 +28,7 @@ pub struct Comparison<'a> {
     pub candidates: &'a [String],
     /// Names, groups and patterns; none with a script.
     pub microbenchmarks: &'a [String],
+    pub sql: Option<SqlWords<'a>>,
     pub options: &'a ComparisonOptions,
     pub gate: &'a Gate,
     pub out: Option<&'a Path>,
@@ -46,6 +47,7 @@ pub fn compare(args: &Compare) -> Result<ExitCode, CliError> {
         command: "compare",
         candidates: &args.candidates,
         microbenchmarks: &args.microbenchmarks,
+        sql: args.sql.as_deref().map(|file| SqlWords { file, setup: args.setup.as_deref() }),
         options: &args.comparison,
         gate: &args.gate,
         out: args.out.as_deref(),
@@ -125,6 +127,7 @@ impl Comparison<'_> {
                 options,
                 version: sysbench.unwrap_or_default(),
             }),
+            sql: self.sql,
             clients,
             time,
             rows: rows.as_deref(),

@@ -86,6 +86,7 @@ fn run_script(args: &Run) -> Result<ExitCode, CliError> {
         command: "run",
         candidates: &candidates,
         microbenchmarks: &[],
+        sql: None,
         options: &args.comparison,
         gate: &args.gate,
         out: args.out.as_deref(),
