@@ -41,7 +41,7 @@ pub(crate) fn watched<T: Send>(
 ) -> Result<T, LiveError> {
     let failed = || LiveError::system("starting a watchdog for", pid);
     let own = std::process::id().cast_signed();
-    let watchdog = Watchdog::start(own, limit).map_err(failed())?;
+    let watchdog = Watchdog::start(own, limit, libc::STDERR_FILENO).map_err(failed())?;
     let done = on_own_thread(|| {
         watchdog.arm().map_err(failed())?;
         work(&watchdog)
@@ -56,12 +56,16 @@ pub(crate) fn watched<T: Send>(
 type Message = [i32; 2];
 const ARM: Message = [-1, 0];
 const DISARM: Message = [0, 0];
+/// What is written to standard error after dbdyno was killed.
+const KILLED: &str = "dbdyno was killed by its watchdog: it kept threads of a process stopped for too long, because it \
+                      was stopped itself or got no CPU. The process runs; `dbdyno live undo` restores it\n";
 /// Maximum number of threads with a raised priority.
 const MAX_RAISED: usize = 1 << 12;
 
 impl Watchdog {
-    /// Starts a watchdog that kills process `watched` after this limit, at least [`MIN_LIMIT`].
-    fn start(watched: libc::pid_t, limit: Duration) -> io::Result<Self> {
+    /// Starts a watchdog that kills process `watched` after this limit, at least [`MIN_LIMIT`], and writes to the file
+    /// `messages` that it did.
+    fn start(watched: libc::pid_t, limit: Duration, messages: libc::c_int) -> io::Result<Self> {
         let (read, write) = io::pipe()?;
         let millis = limit.max(MIN_LIMIT).as_millis();
         let millis = libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX);
@@ -69,7 +73,7 @@ impl Watchdog {
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => Err(io::Error::last_os_error()),
-            0 => watch(read.as_raw_fd(), write.as_raw_fd(), watched, millis),
+            0 => watch([read.as_raw_fd(), messages], write.as_raw_fd(), watched, millis),
             _ => Ok(Self {
                 pipe: Some(write),
                 pid,
@@ -124,7 +128,7 @@ impl Drop for Watchdog {
 
 /// The watchdog process. Only makes system calls: other threads may have held any lock at the fork.
 fn watch(
-    pipe: libc::c_int,
+    [pipe, messages]: [libc::c_int; 2],
     other_end: libc::c_int,
     watched: libc::pid_t,
     millis: libc::c_int,
@@ -141,11 +145,17 @@ fn watch(
         libc::setsid();
         // So that the pipe ends when dbdyno ends.
         libc::close(other_end);
+        // Neither of the two may be replaced before it is copied.
+        let messages = libc::fcntl(messages, libc::F_DUPFD, 2);
         libc::dup2(pipe, 0);
+        if libc::dup2(messages, 1) < 0 {
+            libc::close(1);
+        }
         close_others();
         let (mut timeout, mut parts) = (FOREVER, PARTS);
         let mut raised = [DISARM; MAX_RAISED];
         let mut count = 0;
+        let mut killed = false;
         loop {
             let mut ready = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
             match libc::poll(&raw mut ready, 1, timeout) {
@@ -154,7 +164,7 @@ fn watch(
                     continue;
                 }
                 0 => {
-                    libc::kill(watched, libc::SIGKILL);
+                    killed = libc::kill(watched, libc::SIGKILL) == 0;
                     break;
                 }
                 1 => {}
@@ -178,11 +188,15 @@ fn watch(
         for [tid, nice] in raised.into_iter().take(count) {
             libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), nice);
         }
+        if killed {
+            // A terminal or a pipe may be full or gone: nothing depends on it.
+            libc::write(1, KILLED.as_ptr().cast(), KILLED.len());
+        }
         libc::_exit(0)
     }
 }
 
-/// Closes all file descriptors except 0.
+/// Closes all file descriptors except 0 and 1.
 fn close_others() {
     // The limit may be in the billions, but dbdyno opens few files.
     const MAX_FILES: libc::rlim_t = 1 << 16;
@@ -190,11 +204,11 @@ fn close_others() {
     // SAFETY: system calls with numbers and with a live variable.
     unsafe {
         // Missing in Linux before 5.9 and in some system call filters.
-        if libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) == 0 {
+        if libc::syscall(libc::SYS_close_range, 2, libc::c_uint::MAX, 0) == 0 {
             return;
         }
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        for file in 1..limit.rlim_cur.min(MAX_FILES) {
+        for file in 2..limit.rlim_cur.min(MAX_FILES) {
             libc::close(file as libc::c_int);
         }
     }
@@ -255,7 +269,10 @@ mod tests {
     fn watchdog_kills_after_its_limit_but_not_after_a_pause_of_the_machine() {
         const LIMIT: Duration = Duration::from_secs(2);
         let mut watched = Command::new("sleep").arg("600").spawn().unwrap();
-        let watchdog = Watchdog::start(watched.id().cast_signed(), LIMIT).unwrap();
+        let (mut messages, writer) = io::pipe().unwrap();
+        let pid = watched.id().cast_signed();
+        let watchdog = Watchdog::start(pid, LIMIT, writer.as_raw_fd()).unwrap();
+        drop(writer);
         watchdog.arm().unwrap();
         while watchdog.unread() > 0
             || thread_state(watchdog.pid.cast_unsigned(), watchdog.pid) != Some(b'S')
@@ -271,12 +288,16 @@ mod tests {
         thread::sleep(LIMIT / 8);
         assert!(watched.try_wait().unwrap().is_none(), "killed after a pause");
         assert_eq!(watched.wait().unwrap().signal(), Some(libc::SIGKILL));
+        let mut said = String::new();
+        io::Read::read_to_string(&mut messages, &mut said).unwrap();
+        assert_eq!(said, KILLED);
     }
 
     #[test]
     fn watchdog_ignores_signals_that_end_dbdyno() {
         let mut watched = Command::new("sleep").arg("600").spawn().unwrap();
-        let watchdog = Watchdog::start(watched.id().cast_signed(), MIN_LIMIT).unwrap();
+        let watchdog =
+            Watchdog::start(watched.id().cast_signed(), MIN_LIMIT, libc::STDERR_FILENO).unwrap();
         watchdog.arm().unwrap();
         // Once it has read that, it ignores them.
         while watchdog.unread() > 0 {
@@ -307,7 +328,7 @@ mod tests {
         thread::spawn(move || {
             without_close_range();
             let (mut read, write) = io::pipe().unwrap();
-            let watchdog = Watchdog::start(own_pid(), MIN_LIMIT).unwrap();
+            let watchdog = Watchdog::start(own_pid(), MIN_LIMIT, libc::STDERR_FILENO).unwrap();
             drop(write);
             // Ends when the other end is closed everywhere.
             sender.send(io::Read::read(&mut read, &mut [0]).unwrap()).unwrap();
