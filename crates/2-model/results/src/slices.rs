@@ -144,9 +144,8 @@ impl RunReader {
         )?;
         let mut rows = query.query([microbenchmark])?;
         while let Some(row) = rows.next()? {
-            let name: String = row.get(1)?;
             // Ignore counters added by later versions.
-            let Some(counter) = Counter::from_name(&name) else { continue };
+            let Some(counter) = Counter::from_name(row.get_ref(1)?.as_str()?) else { continue };
             let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
             counts.entry(row.get(0)?).or_default().push(Count {
                 counter,

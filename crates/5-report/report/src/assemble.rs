@@ -20,7 +20,7 @@ use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
     restarts_with_interval,
 };
-use dbdyno_types::Work;
+use dbdyno_types::{Counts, Latencies, Work};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
 use crate::metric::{Grouping, summarise, summarise_counters};
@@ -48,6 +48,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let (mut measured, mut unmeasured) = (Vec::new(), Vec::new());
     let planned_work = run.microbenchmarks()?;
     let not_compared = records::not_compared(&planned_work, &failures);
+    let clients_differ = planned_work.windows(2).any(|pair| pair[0].0.clients != pair[1].0.clients);
     for (id, (record, done)) in (0..).zip(planned_work) {
         all_done &= done;
         let slices: Vec<SliceRecord> =
@@ -58,7 +59,12 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let order = run.block_order(id)?;
             let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
             let statements = run.statement_times(id)?;
-            measured.push(Measured { order, statements, ..one });
+            let mut one = Measured { order, statements, ..one };
+            // Response times at different numbers of clients are compared with each other.
+            if !clients_differ {
+                one.drop_details();
+            }
+            measured.push(one);
         } else {
             unmeasured.push(without_rows(record));
         }
@@ -155,7 +161,20 @@ struct Measured {
     statements: BTreeMap<String, Vec<StatementRecord>>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
+    relative: Vec<Relative>,
     control: ControlEstimates,
+}
+
+/// The figures of one candidate on one microbenchmark relative to the baseline's.
+#[derive(Default)]
+struct Relative {
+    /// By restart and block.
+    qps_ratios: Vec<Vec<f64>>,
+    qps: Option<Estimate>,
+    cpu: Option<Estimate>,
+    switches: Option<Estimate>,
+    counters: BTreeMap<CounterFigure, Estimate>,
+    percentiles: PercentileRatios,
 }
 
 /// One candidate on one microbenchmark.
@@ -219,20 +238,53 @@ impl Measured {
                 }
             })
             .collect();
-        let control = ControlEstimates::default();
-        let (order, statements) = (BTreeMap::new(), BTreeMap::new());
-        let mut measured =
-            Self { record, slices, planned_restarts, background, order, statements, own, control };
+        let mut measured = Self {
+            record,
+            slices,
+            planned_restarts,
+            background,
+            order: BTreeMap::new(),
+            statements: BTreeMap::new(),
+            own,
+            relative: Vec::new(),
+            control: ControlEstimates::default(),
+        };
+        measured.relative = (0..candidates.len()).map(|number| measured.relative(number)).collect();
         if let Some(control) = candidates.iter().position(|c| c.role == Role::Control) {
+            let relative = &measured.relative[control];
             measured.control = ControlEstimates {
-                qps: measured.estimate(&measured.qps_ratios(control)),
-                cpu: measured.estimate(&measured.cpu_ratios(control)),
-                percentiles: measured.percentile_ratios(control),
+                qps: relative.qps,
+                cpu: relative.cpu,
+                percentiles: relative.percentiles,
                 failed: measured.own[control].failed || measured.own[0].failed,
                 client_bound: measured.client_bound(control),
             };
         }
         measured
+    }
+
+    /// Drops what only figures need that are known now, so that long runs fit into memory.
+    fn drop_details(&mut self) {
+        for slice in &mut self.slices {
+            slice.measured.latencies = Latencies::default();
+            slice.measured.counts = Counts::default();
+        }
+    }
+
+    /// The figures of a candidate relative to the baseline's; nothing for the baseline itself.
+    fn relative(&self, candidate: usize) -> Relative {
+        if candidate == 0 {
+            return Relative::default();
+        }
+        let qps_ratios = self.qps_ratios(candidate);
+        Relative {
+            qps: self.estimate(&qps_ratios),
+            qps_ratios,
+            cpu: self.estimate(&self.cpu_ratios(candidate)),
+            switches: self.estimate(&self.switch_ratios(candidate)),
+            counters: self.counter_ratios(candidate),
+            percentiles: self.percentile_ratios(candidate),
+        }
     }
 
     /// Whether the load generator was the bottleneck of the candidate or of the baseline. In both
@@ -245,9 +297,15 @@ impl Measured {
         restarts_with_interval(ratios, self.planned_restarts)
     }
 
-    fn points(&self, figure: impl Fn(&SliceRecord, SystemKind) -> Option<f64>) -> Vec<Point> {
+    /// A figure of these candidates.
+    fn points(
+        &self,
+        candidates: &[usize],
+        figure: impl Fn(&SliceRecord, SystemKind) -> Option<f64>,
+    ) -> Vec<Point> {
         self.slices
             .iter()
+            .filter(|slice| candidates.contains(&(slice.candidate as usize)))
             .filter_map(|slice| {
                 let SliceRecord { restart, block, candidate, .. } = *slice;
                 let kind = self.own.get(candidate as usize)?.kind;
@@ -256,12 +314,12 @@ impl Measured {
             .collect()
     }
 
-    fn qps_points(&self) -> Vec<Point> {
-        self.points(|slice, _| slice.measured.throughput.map(Qps::per_second))
+    fn qps_points(&self, candidates: &[usize]) -> Vec<Point> {
+        self.points(candidates, |slice, _| slice.measured.throughput.map(Qps::per_second))
     }
 
     fn qps_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
-        paired_ratios(&self.qps_points(), candidate as u32, 0)
+        paired_ratios(&self.qps_points(&[candidate, 0]), candidate as u32, 0)
     }
 
     /// CPU time per query of candidates to compare, including background CPU, unless that is unknown for
@@ -272,7 +330,7 @@ impl Measured {
                 || self.background.is_known(*number as u32)
         };
         let whole = candidates.iter().all(known);
-        self.points(|slice, kind| {
+        self.points(candidates, |slice, kind| {
             let own = cpu_per_query(&slice.measured, kind)?;
             let background = self.background.per_query(slice.candidate, slice.restart);
             Some(if whole { own + background } else { own })
@@ -305,9 +363,8 @@ impl Measured {
         candidate: usize,
         figure: impl Fn(&SliceRecord) -> Option<f64>,
     ) -> Vec<Vec<f64>> {
-        let points = self.points(|slice, _| figure(slice));
-        let of_both = |point: &&Point| [0, candidate as u32].contains(&point.candidate);
-        if points.iter().filter(of_both).any(|point| point.value <= 0.0) {
+        let points = self.points(&[candidate, 0], |slice, _| figure(slice));
+        if points.iter().any(|point| point.value <= 0.0) {
             return Vec::new();
         }
         paired_ratios(&points, candidate as u32, 0)
@@ -323,7 +380,7 @@ impl Measured {
         if self.own[candidate].absolute.as_ref().is_none_or(|own| own.latency.is_none()) {
             return Vec::new();
         }
-        let ratios = self.percentile_ratios(candidate);
+        let ratios = self.relative[candidate].percentiles;
         let percentile = |(number, percentile): (usize, Percentile)| {
             let floor = controls[number].floor_of(self.control.usable_percentile(number));
             let bound = self.client_bound(candidate);
@@ -346,9 +403,9 @@ impl Measured {
         let cpu_floor = cpu.floor_of(self.control.usable_cpu());
         let row = |(number, candidate): (usize, &CandidateRecord)| {
             let own = &self.own[number];
-            let ratios = self.qps_ratios(number);
-            let estimate = self.estimate(&ratios);
-            let relative_cpu = self.estimate(&self.cpu_ratios(number));
+            let relative = &self.relative[number];
+            let (ratios, estimate, relative_cpu) =
+                (&relative.qps_ratios, relative.qps, relative.cpu);
             let alone = estimate.is_none() && own.kind == SystemKind::Imported;
             let failed = own.failed || self.own[0].failed;
             let client_bound = self.client_bound(number);
@@ -365,8 +422,8 @@ impl Measured {
                 relative_qps: estimate,
                 single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
                 relative_cpu,
-                relative_cs: self.estimate(&self.switch_ratios(number)),
-                relative_counters: self.counter_ratios(number),
+                relative_cs: relative.switches,
+                relative_counters: relative.counters.clone(),
                 response_times: self.response_times(number, failed, times),
                 statements: self.relative_statements(number, of_statements, failed),
                 verdict: match verdict {
@@ -377,7 +434,7 @@ impl Measured {
                 trusted_metric: Metric::trusted(work, || relative_cpu.is_some()),
                 blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
                 absolute: own.absolute.clone()?,
-                restart_medians: restart_medians(&ratios),
+                restart_medians: restart_medians(ratios),
                 ratios: ratios.concat(),
             })
         };

@@ -138,7 +138,7 @@ impl Matrix {
         let candidates: Vec<usize> = of.weights.iter().map(|one| one.candidate as usize).collect();
         let failed = candidates.iter().any(|number| measured.own[*number].failed);
         let client_bound = candidates.iter().any(|number| measured.own[*number].client_bound);
-        let ratios = contrast(&measured.qps_points(), &of.weights);
+        let ratios = contrast(&measured.qps_points(&candidates), &of.weights);
         let of_cpu = contrast(&measured.cpu_points(&candidates), &of.weights);
         let estimate = measured.estimate(&ratios).filter(|_| !failed);
         let floor = qps.floor_of(measured.control.usable_qps());
@@ -276,7 +276,10 @@ fn compared(
     other: u32,
     qps: &Controls,
 ) -> Option<(Ratio, Option<Estimate>, Verdict, u64)> {
-    let ratios = contrast(&measured.qps_points(), &main_effect(&[candidate], &[other]));
+    let ratios = {
+        let both = [candidate as usize, other as usize];
+        contrast(&measured.qps_points(&both), &main_effect(&[candidate], &[other]))
+    };
     let own = [candidate, other].map(|number| &measured.own[number as usize]);
     let estimate = measured.estimate(&ratios);
     let single = || median(&ratios.concat()).map(Ratio::new);
