@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,6 +135,7 @@ impl Library {
 
 pub struct SqliteConnection {
     library: Library,
+    path: PathBuf,
     db: Db,
     statements: Vec<Prepared>,
     // Boxed: SQLite has its address.
@@ -160,9 +161,8 @@ unsafe impl Send for SqliteConnection {}
 impl SqliteConnection {
     /// Opens the database file at `path`, or creates it.
     pub fn open(library: &Library, path: &Path) -> Result<Self, Error> {
-        let doing = || format!("opening {}", path.display());
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error {
-            doing: doing(),
+            doing: format!("opening {}", path.display()),
             message: "the path contains a zero byte".to_owned(),
             code: Some(ErrorCode::Number(SQLITE_CANTOPEN)),
             kind: ErrorKind::Storage,
@@ -174,11 +174,12 @@ impl SqliteConnection {
             (library.functions.open_v2)(c_path.as_ptr(), &raw mut db, flags, ptr::null())
         };
         // From here on dropping it closes the handle, which exists even after a failed open.
-        let connection =
-            Self { library: library.clone(), db, statements: Vec::new(), busy: Box::default() };
+        let (library, path) = (library.clone(), path.to_owned());
+        let connection = Self { library, path, db, statements: Vec::new(), busy: Box::default() };
         if code != SQLITE_OK {
-            return Err(connection.error(code, doing()));
+            return Err(connection.error(code, "opening the database".to_owned()));
         }
+        let library = &connection.library;
         let state = ptr::from_ref(&*connection.busy).cast_mut().cast();
         // SAFETY: the state is boxed and outlives the handle: it is dropped after the close.
         unsafe { (library.functions.busy_handler)(db, Some(wait_if_busy), state) };
@@ -281,6 +282,12 @@ impl SqliteConnection {
                 ErrorKind::Storage
             }
             _ => ErrorKind::Statement,
+        };
+        let message = match kind {
+            ErrorKind::StorageFull | ErrorKind::Storage => {
+                format!("{message}: {}", self.path.display())
+            }
+            _ => message,
         };
         Error { doing, message, code: Some(ErrorCode::Number(code)), kind }
     }

@@ -70,15 +70,13 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         }
     }
     let sweep = measured.windows(2).any(|pair| pair[0].record.clients != pair[1].record.clients);
-    let qps = Controls::of(&measured, sweep, |measured| measured.control.usable_qps());
-    let cpu = Controls::of(&measured, sweep, |measured| measured.control.usable_cpu());
+    let qps = Controls::of(&measured, sweep, Measured::usable_qps);
+    let cpu = Controls::of(&measured, sweep, Measured::usable_cpu);
     let times = [0, 1, 2].map(|percentile| {
-        Controls::of(&measured, sweep, |measured| measured.control.usable_percentile(percentile))
+        Controls::of(&measured, sweep, |measured| measured.usable_percentile(percentile))
     });
-    let control = records.iter().position(|candidate| candidate.role == Role::Control);
-    let floor = statements::floor(&measured, control);
-    let of_statements = (floor.as_ref(), control);
-    let rows = |one: &Measured| one.rows(&records, &qps, &cpu, &times, of_statements);
+    let of_statements = statements::floor(&measured);
+    let rows = |one: &Measured| one.rows(&records, &qps, &cpu, &times, of_statements.as_ref());
     let microbenchmarks: Vec<MicrobenchmarkRows> = measured.iter().map(rows).collect();
     let mut insert = None;
     if let Some(plan) = run.insert_plan()? {
@@ -162,7 +160,8 @@ struct Measured {
     /// By candidate number, including the baseline.
     own: Vec<Own>,
     relative: Vec<Relative>,
-    control: ControlEstimates,
+    /// The control's number.
+    control: Option<usize>,
 }
 
 /// The figures of one candidate on one microbenchmark relative to the baseline's.
@@ -185,32 +184,6 @@ struct Own {
     failed: bool,
     /// Whether the load generator was the bottleneck.
     client_bound: bool,
-}
-
-/// The control's usable results on a microbenchmark.
-#[derive(Default)]
-struct ControlEstimates {
-    qps: Option<Estimate>,
-    cpu: Option<Estimate>,
-    percentiles: PercentileRatios,
-    failed: bool,
-    client_bound: bool,
-}
-
-impl ControlEstimates {
-    /// `None` if the control failed or was client-bound: then it does not show noise.
-    fn usable_qps(&self) -> Option<Estimate> {
-        self.qps.filter(|_| !self.failed && !self.client_bound)
-    }
-
-    /// Also usable if client-bound: CPU per query does not depend on the bottleneck.
-    fn usable_cpu(&self) -> Option<Estimate> {
-        self.cpu.filter(|_| !self.failed)
-    }
-
-    fn usable_percentile(&self, number: usize) -> Option<Estimate> {
-        self.percentiles[number].filter(|_| !self.failed && !self.client_bound)
-    }
 }
 
 impl Measured {
@@ -247,19 +220,9 @@ impl Measured {
             statements: BTreeMap::new(),
             own,
             relative: Vec::new(),
-            control: ControlEstimates::default(),
+            control: candidates.iter().position(|one| one.role == Role::Control),
         };
         measured.relative = (0..candidates.len()).map(|number| measured.relative(number)).collect();
-        if let Some(control) = candidates.iter().position(|c| c.role == Role::Control) {
-            let relative = &measured.relative[control];
-            measured.control = ControlEstimates {
-                qps: relative.qps,
-                cpu: relative.cpu,
-                percentiles: relative.percentiles,
-                failed: measured.own[control].failed || measured.own[0].failed,
-                client_bound: measured.client_bound(control),
-            };
-        }
         measured
     }
 
@@ -285,6 +248,28 @@ impl Measured {
             counters: self.counter_ratios(candidate),
             percentiles: self.percentile_ratios(candidate),
         }
+    }
+
+    /// The control and its figures, unless it failed: then it does not show noise.
+    fn usable_control(&self) -> Option<(usize, &Relative)> {
+        let number = self.control?;
+        let failed = self.own[number].failed || self.own[0].failed;
+        (!failed).then(|| (number, &self.relative[number]))
+    }
+
+    fn usable_qps(&self) -> Option<Estimate> {
+        let (number, control) = self.usable_control()?;
+        control.qps.filter(|_| !self.client_bound(number))
+    }
+
+    /// Also usable if client-bound: CPU per query does not depend on the bottleneck.
+    fn usable_cpu(&self) -> Option<Estimate> {
+        self.usable_control()?.1.cpu
+    }
+
+    fn usable_percentile(&self, percentile: usize) -> Option<Estimate> {
+        let (number, control) = self.usable_control()?;
+        control.percentiles[percentile].filter(|_| !self.client_bound(number))
     }
 
     /// Whether the load generator was the bottleneck of the candidate or of the baseline. In both
@@ -382,7 +367,7 @@ impl Measured {
         }
         let ratios = self.relative[candidate].percentiles;
         let percentile = |(number, percentile): (usize, Percentile)| {
-            let floor = controls[number].floor_of(self.control.usable_percentile(number));
+            let floor = controls[number].floor_of(self.usable_percentile(number));
             let bound = self.client_bound(candidate);
             // As for CPU time, less is better.
             let verdict = judged(Metric::Cpu, ratios[number], floor, (failed, bound));
@@ -397,10 +382,10 @@ impl Measured {
         qps: &Controls,
         cpu: &Controls,
         times: &[Controls; 3],
-        of_statements: (Option<&NoiseFloor>, Option<usize>),
+        of_statements: Option<&NoiseFloor>,
     ) -> MicrobenchmarkRows {
-        let qps_floor = qps.floor_of(self.control.usable_qps());
-        let cpu_floor = cpu.floor_of(self.control.usable_cpu());
+        let qps_floor = qps.floor_of(self.usable_qps());
+        let cpu_floor = cpu.floor_of(self.usable_cpu());
         let row = |(number, candidate): (usize, &CandidateRecord)| {
             let own = &self.own[number];
             let relative = &self.relative[number];

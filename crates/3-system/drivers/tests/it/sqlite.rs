@@ -211,6 +211,7 @@ fn full_database_is_storage_full() {
         .find_map(|_| connection.execute(insert, &Params::default()).err())
         .expect("no room is left after a few rows");
     assert_eq!(error.kind, ErrorKind::StorageFull, "{error}");
+    assert!(error.to_string().contains("test.sqlite"), "{error}");
     assert!(error.kind.is_fatal());
 }
 
@@ -225,6 +226,7 @@ fn invalid_database_file_is_a_storage_error() {
     std::fs::write(lab.dir.path().join("test.sqlite"), "no database".repeat(100)).unwrap();
     let error = lab.connect().run("SELECT * FROM sqlite_schema").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Storage, "{error}");
+    assert!(error.to_string().contains(&lab.dir.path().display().to_string()), "{error}");
 }
 
 #[test]

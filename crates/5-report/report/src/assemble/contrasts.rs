@@ -141,7 +141,7 @@ impl Matrix {
         let ratios = contrast(&measured.qps_points(&candidates), &of.weights);
         let of_cpu = contrast(&measured.cpu_points(&candidates), &of.weights);
         let estimate = measured.estimate(&ratios).filter(|_| !failed);
-        let floor = qps.floor_of(measured.control.usable_qps());
+        let floor = qps.floor_of(measured.usable_qps());
         Effect {
             matrix: self.name.clone(),
             microbenchmark: measured.record.name.clone(),
@@ -284,7 +284,7 @@ fn compared(
     let estimate = measured.estimate(&ratios);
     let single = || median(&ratios.concat()).map(Ratio::new);
     let ratio = estimate.map(|estimate| estimate.median).or_else(single)?;
-    let floor = qps.floor_of(measured.control.usable_qps());
+    let floor = qps.floor_of(measured.usable_qps());
     let is_imported = own.iter().all(|one| one.kind == super::SystemKind::Imported);
     let [failed, bound] = [|one: &&Own| one.failed, |one: &&Own| one.client_bound]
         .map(|is: fn(&&Own) -> bool| own.iter().any(is));

@@ -10,13 +10,13 @@ use super::{Measured, judged};
 use crate::model::{Metric, RelativeStatement};
 
 /// The noise floor of all statements of a run.
-pub(super) fn floor(measured: &[Measured], control: Option<usize>) -> Option<NoiseFloor> {
+pub(super) fn floor(measured: &[Measured]) -> Option<NoiseFloor> {
     let of = |one: &Measured| -> Vec<ControlRow> {
         let row = |(text, estimate): (&str, Estimate)| ControlRow {
             microbenchmark: format!("{}: {text}", one.record.name),
             estimate,
         };
-        one.control_statements(control).into_iter().map(row).collect()
+        one.control_statements().into_iter().map(row).collect()
     };
     NoiseFloor::of(&measured.iter().flat_map(of).collect::<Vec<_>>())
 }
@@ -60,20 +60,20 @@ impl Measured {
     }
 
     /// The control's ratios; empty if it failed or was client-bound.
-    fn control_statements(&self, control: Option<usize>) -> BTreeMap<&str, Estimate> {
-        let usable = control.filter(|_| !self.control.failed && !self.control.client_bound);
-        usable.map_or_else(BTreeMap::new, |control| self.statement_ratios(control))
+    fn control_statements(&self) -> BTreeMap<&str, Estimate> {
+        let usable = self.usable_control().filter(|(number, _)| !self.client_bound(*number));
+        usable.map_or_else(BTreeMap::new, |(control, _)| self.statement_ratios(control))
     }
 
     /// The statements of a candidate, those that contribute most to the difference first. Empty if none was timed.
     pub(super) fn relative_statements(
         &self,
         candidate: usize,
-        (floor, control): (Option<&NoiseFloor>, Option<usize>),
+        floor: Option<&NoiseFloor>,
         failed: bool,
     ) -> Vec<RelativeStatement> {
         let ratios = self.statement_ratios(candidate);
-        let of_control = self.control_statements(control);
+        let of_control = self.control_statements();
         let [own_per_event, per_event] =
             [candidate, 0].map(|number| self.executions_per_event(number));
         let of = |(text, records): (&String, &Vec<StatementRecord>)| {
