@@ -48,6 +48,9 @@ pub enum ResultsError {
          another directory with --out", .0.display()
     )]
     NoSpaceToStart(PathBuf),
+    /// The run was removed by others.
+    #[error("{} was removed or moved meanwhile, and its run with it", .0.display())]
+    Gone(PathBuf),
     /// The database in the directory failed.
     #[error("{doing} in {}: {source}", path.display())]
     Database { path: PathBuf, doing: &'static str, source: rusqlite::Error },
@@ -103,6 +106,7 @@ pub(crate) fn database_error(
     match source.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => ResultsError::StorageFull(path.to_owned()),
         _ if is_index => ResultsError::StorageFull(path.to_owned()),
+        _ if !path.exists() => ResultsError::Gone(path.to_owned()),
         _ => ResultsError::Database { path: path.to_owned(), doing, source },
     }
 }
@@ -128,5 +132,16 @@ mod tests {
         assert!(is_full(ffi::SQLITE_FULL));
         assert!(is_full(ffi::SQLITE_IOERR_SHMSIZE));
         assert!(!is_full(ffi::SQLITE_IOERR_READ));
+    }
+
+    #[test]
+    fn removed_run_is_named_whatever_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let message = |path: &Path| {
+            let source = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR), None);
+            database_error(path, "storing a slice", source).to_string()
+        };
+        assert!(message(dir.path()).contains("storing a slice in"));
+        assert!(message(&dir.path().join("gone")).contains("was removed or moved meanwhile"));
     }
 }
