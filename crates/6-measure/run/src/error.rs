@@ -41,8 +41,8 @@ pub enum RunError {
     /// The run is not registered, and the user did not trust it.
     #[error(
         "{} is not a run that this user made on this machine: it is a copy, or was made by \
-         somebody else or by a version of dbdyno without a registry of runs. `dbdyno report` only \
-         reads it{}. If you trust it, add --trust",
+         somebody else or by a version of dbdyno without a registry of runs. `dbdyno report` and \
+         `dbdyno fleet collect` only read it{}. If you trust it, add --trust",
         path.display(), would(uses)
     )]
     NotRegistered {
@@ -224,7 +224,7 @@ fn would(uses: &[String]) -> String {
     if uses.is_empty() {
         return String::new();
     }
-    format!("; to resume or clean it, dbdyno may\n  {}\nas its experiment says", uses.join("\n  "))
+    format!("; to resume or clean it, dbdyno may\n  {}\nas its files say", uses.join("\n  "))
 }
 
 fn per_candidate(failures: &[(String, impl Display)]) -> String {

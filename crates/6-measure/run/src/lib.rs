@@ -28,5 +28,7 @@ pub use plan::elapsed::{TimeEstimate, TimeRange};
 pub use plan::{PassPlan, RunPlan};
 pub use session::progress::{InsertPlace, InterimEstimate, Outcome, Progress, RunEvent};
 pub use session::readiness::Readiness;
-pub use session::stored_run::{Cleaned, StoredData, clean_run};
+pub use session::stored_run::{
+    Cleaned, StoredData, clean_run, is_registered, not_registered, register,
+};
 pub use session::{continue_run, extend_run, start_run};

@@ -62,7 +62,7 @@ pub fn start_run(
     let mut results = RunWriter::create(directory, &new_run)?;
     // Until the first is created.
     results.set_may_have_schemas(false)?;
-    register(&results);
+    register(directory, results.identity().id.as_str());
     tracing::info!(directory = %directory.display(), "started a run");
     let done = Session::start(experiment, options, results).and_then(Session::run);
     done.map_err(|error| error.with_places(experiment))

@@ -12,10 +12,12 @@ use dbdyno_engines::SchemaRemoval;
 use dbdyno_engines::server::{ServerDirs, external_servers};
 use dbdyno_machine::safe_files::{SafeDir, UntrustedDir};
 use dbdyno_results::{OriginRecord, ResultsError, RunDirectory, RunReader, RunWriter};
-use dbdyno_spec::experiment::{Experiment, System};
-use dbdyno_types::RunId;
+use dbdyno_spec::experiment::{Build, Experiment, System};
+use dbdyno_types::build::VariantOverrides;
 use dbdyno_units::Bytes;
 use dbdyno_worker::WorkerError;
+use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::definition::Script;
 use rustix::fs::{AtFlags, Mode, OFlags, unlinkat};
 use rustix::process::geteuid;
 
@@ -54,66 +56,108 @@ pub(crate) fn open_stored_run(
             why: "its baseline is not one of its candidates".to_owned(),
         }));
     }
-    let registry = RunRegistry::of_user();
     let id = reader.identity()?.map(|identity| identity.id);
     drop(reader);
-    let is_registered =
-        registry.as_ref().zip(id).is_some_and(|(registry, id)| registry.contains(directory, &id));
+    let is_registered = id.is_some_and(|id| is_registered(directory, id.as_str()));
     if !is_registered && !trust {
-        let path = directory.to_owned();
-        return Err(RunError::NotRegistered { path, uses: uses(&experiment) });
+        return Err(not_registered(directory, &experiment, Vec::new()));
     }
     let results = RunWriter::resume(directory)?;
     if !is_registered {
-        register(&results);
+        register(directory, results.identity().id.as_str());
     }
     Ok((results, experiment))
 }
 
+/// Whether this user made a run, or a fleet run, in this directory on this machine, or has trusted it. `id` has letters
+/// and digits.
+pub fn is_registered(directory: &Path, id: &str) -> bool {
+    RunRegistry::of_user().is_some_and(|registry| registry.contains(directory, id))
+}
+
 /// Registers a run that this user has made or trusts. If the registry cannot be written, resuming
 /// the run requires trust.
-pub(crate) fn register(results: &RunWriter) {
-    let (path, id) = (results.directory().path(), &results.identity().id);
-    let registered = RunRegistry::of_user().map(|registry| registry.add(path, id));
+pub fn register(directory: &Path, id: &str) {
+    let registered = RunRegistry::of_user().map(|registry| registry.add(directory, id));
     if let Some(Err(error)) = registered {
         tracing::warn!(%error, "the run is not registered: resuming it will require --trust");
     }
 }
 
-/// What a run of the experiment starts and connects to, one per line. Control characters are escaped.
+/// The question before a run that is not registered is continued: all that it would execute, besides `more`.
+pub fn not_registered(directory: &Path, experiment: &Experiment, more: Vec<String>) -> RunError {
+    let mut uses: Vec<String> = more.into_iter().chain(uses(experiment)).collect();
+    // The experiment may be of somebody else, too.
+    uses.iter_mut().for_each(|text| *text = text.escape_debug().to_string());
+    uses.sort();
+    uses.dedup();
+    RunError::NotRegistered { path: directory.to_owned(), uses }
+}
+
+/// What a run of the experiment executes, starts and connects to.
 fn uses(experiment: &Experiment) -> Vec<String> {
     let mut uses = Vec::new();
+    for script in &experiment.workload.setup {
+        uses.push(format!("execute the SQL of {}", script.origin));
+    }
+    let builds = || experiment.candidates.iter().filter_map(|one| one.system.build());
+    let training = builds().filter_map(|build| Some(&build.training.as_ref()?.microbenchmarks));
+    let known = Catalog::builtin();
+    for one in experiment.workload.microbenchmarks.iter().chain(training.flatten()) {
+        if let Some(Script { source, .. }) = &one.script {
+            let all = [&source.name].into_iter().chain(source.modules.iter().map(|one| &one.file));
+            let names: Vec<&str> = all.map(String::as_str).collect();
+            uses.push(format!("execute the Lua of {}", names.join(", ")));
+        } else if !known.entries().iter().any(|entry| entry.microbenchmark == *one) {
+            uses.push(format!("execute the SQL of microbenchmark {}", one.name));
+        }
+    }
     for host in &experiment.hosts {
-        uses.push(format!("run dbdyno on {} with ssh", host.ssh));
+        let directory = host.directory.as_ref().map(|path| format!(", in {}", path.display()));
+        uses.push(format!("run dbdyno on {} with ssh{}", host.ssh, directory.unwrap_or_default()));
     }
     for candidate in &experiment.candidates {
         if let Some(build) = candidate.system.build() {
-            uses.push(format!("compile {} with {}", build.source, build.compiler));
+            uses.push(compilation(build));
         }
         match &candidate.system {
-            System::Private(server) if server.build.is_none() => {
+            System::Private(server) => {
                 let title = server.system.title();
                 let host = server.host.as_ref().map(|host| format!(" on host {host}"));
                 let host = host.unwrap_or_default();
-                let start = match (&server.release, &server.program) {
-                    (Some(release), _) => format!("start {title}, release {release}"),
-                    (None, Some(program)) => format!("start {}", program.display()),
-                    (None, None) => format!("start the installed {title}"),
+                let start = match (&server.build, &server.release, &server.program) {
+                    (Some(_), ..) => format!("start the compiled {title}"),
+                    (None, Some(release), _) => format!("start {title}, release {release}"),
+                    (None, None, Some(program)) => format!("start {}", program.display()),
+                    (None, None, None) => format!("start the installed {title}"),
                 };
-                uses.push(start + &host);
+                let settings = server.configuration.iter();
+                let settings = settings.map(|(name, value)| format!(", {name} = {value}"));
+                uses.push(start + &host + &settings.collect::<String>());
             }
             System::Existing(server) => {
                 let target = &server.target;
                 uses.push(format!("connect to {} as {}", target.address, target.user));
             }
-            System::Private(_) | System::Sqlite { .. } => {}
+            System::Sqlite { .. } => {}
         }
     }
-    let mut escaped: Vec<String> =
-        uses.iter().map(|text| text.escape_debug().to_string()).collect();
-    escaped.sort();
-    escaped.dedup();
-    escaped
+    uses
+}
+
+/// How something is compiled, with all that can make the compiler or a build tool execute something else.
+fn compilation(build: &Build) -> String {
+    let mut text = format!("compile {} as {} with {}", build.source, build.variant, build.compiler);
+    if let Some(VariantOverrides { march, mtune, linker, compiler, flags, .. }) = &build.settings {
+        for (name, value) in
+            [("march", march), ("mtune", mtune), ("linker", linker), ("compiler", compiler)]
+        {
+            text.extend(value.iter().map(|value| format!(", {name} {value}")));
+        }
+        text.extend(flags.iter().map(|flag| format!(" {flag}")));
+    }
+    text.extend(build.flags.iter().chain(&build.configure).map(|flag| format!(" {flag}")));
+    text
 }
 
 /// The mode of the registry's directory.
@@ -157,7 +201,7 @@ impl RunRegistry {
     }
 
     /// Whether the run directory is registered. A registry that others could have written is ignored.
-    pub fn contains(&self, run: &Path, id: &RunId) -> bool {
+    pub fn contains(&self, run: &Path, id: &str) -> bool {
         let entry = || {
             let registry = SafeDir::open_trusted(&self.directory)?;
             let name = entry_name(run, id)?;
@@ -170,7 +214,7 @@ impl RunRegistry {
     }
 
     /// Registers a run directory, and removes old entries of those that do not exist any more.
-    pub fn add(&self, run: &Path, id: &RunId) -> Result<(), RegistryError> {
+    pub fn add(&self, run: &Path, id: &str) -> Result<(), RegistryError> {
         let registry = SafeDir::create_trusted(&self.directory, MODE)?;
         remove_stale(&registry, SystemTime::now() - KEEP_MOVED);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
@@ -180,12 +224,12 @@ impl RunRegistry {
     }
 }
 
-fn entry_name(run: &Path, id: &RunId) -> io::Result<PathBuf> {
+fn entry_name(run: &Path, id: &str) -> io::Result<PathBuf> {
     let metadata = fs::metadata(run)?;
     // Some file systems do not store it.
     let created = metadata.created().ok();
     let created = created.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    Ok(PathBuf::from(format!("{}-{}-{}", id.as_str(), metadata.ino(), created.as_nanos())))
+    Ok(PathBuf::from(format!("{id}-{}-{}", metadata.ino(), created.as_nanos())))
 }
 
 /// Removes entries from before `limit` whose path does not exist. Errors are ignored: the entries
@@ -427,10 +471,6 @@ mod tests {
 
     use super::*;
 
-    fn id(byte: u8) -> RunId {
-        RunId::from_random([byte; 16])
-    }
-
     fn entries(registry: &RunRegistry) -> usize {
         fs::read_dir(&registry.directory).unwrap().count()
     }
@@ -442,15 +482,92 @@ mod tests {
         let (run, moved, copy) =
             (dir.path().join("run"), dir.path().join("moved"), dir.path().join("copy"));
         fs::create_dir(&run).unwrap();
-        let (id, other) = (id(1), id(2));
-        assert!(!registry.contains(&run, &id));
-        registry.add(&run, &id).unwrap();
-        assert!(registry.contains(&run, &id) && !registry.contains(&run, &other));
+        let (id, other) = ("a1", "a2");
+        assert!(!registry.contains(&run, id));
+        registry.add(&run, id).unwrap();
+        assert!(registry.contains(&run, id) && !registry.contains(&run, other));
         fs::create_dir(&copy).unwrap();
-        assert!(!registry.contains(&copy, &id));
+        assert!(!registry.contains(&copy, id));
         fs::rename(&run, &moved).unwrap();
-        registry.add(&copy, &other).unwrap();
-        assert!(registry.contains(&moved, &id));
+        registry.add(&copy, other).unwrap();
+        assert!(registry.contains(&moved, id));
+    }
+
+    #[test]
+    fn question_names_all_that_would_be_executed() {
+        let text = r#"
+            name = "x"
+            baseline = "a"
+            [workload]
+            setup = "tables.sql"
+            microbenchmarks = ["mine", "own"]
+            [[microbenchmark]]
+            name = "mine"
+            script = "evil.lua"
+            [[microbenchmark]]
+            name = "own"
+            statements = [{ sql = "DROP TABLE precious", affects = 0 }]
+            [host.db]
+            ssh = "user@db"
+            address = "10.0.0.1"
+            [[candidate]]
+            name = "a"
+            system = "mariadb"
+            program = "/tmp/mariadbd"
+            configuration = { plugin_load_add = "/tmp/evil.so" }
+            [[candidate]]
+            name = "b"
+            system = "mariadb"
+            host = "db"
+            [[candidate]]
+            name = "c"
+            system = "postgresql"
+            variant = "rel"
+            source = { path = "/tmp/source" }
+            compiler = "/tmp/gcc"
+            flags = ["-fplugin=/tmp/evil.so"]
+            configure = ["--with-evil"]
+        "#;
+        let read = |path: &str| match path {
+            "tables.sql" => Ok("CREATE TABLE t (a INT);".to_owned()),
+            "evil.lua" => Ok("require('helper') function event() end".to_owned()),
+            path if path.ends_with("helper.lua") => Ok("return 1".to_owned()),
+            _ => Err("it is not there".to_owned()),
+        };
+        let experiment = dbdyno_spec::parse_with_files("x.toml", text, &read).unwrap();
+        let question = |experiment: &Experiment, more: &str| match not_registered(
+            Path::new("run"),
+            experiment,
+            vec![more.to_owned()],
+        ) {
+            RunError::NotRegistered { uses, .. } => uses,
+            other => panic!("{other}"),
+        };
+        assert_eq!(
+            question(&experiment, "a\x1b\nb"),
+            [
+                "a\\u{1b}\\nb",
+                "compile /tmp/source as rel with /tmp/gcc -fplugin=/tmp/evil.so --with-evil",
+                "execute the Lua of evil.lua, helper.lua",
+                "execute the SQL of microbenchmark own",
+                "execute the SQL of tables.sql",
+                "run dbdyno on user@db with ssh",
+                "start /tmp/mariadbd, plugin_load_add = /tmp/evil.so",
+                "start the compiled PostgreSQL",
+                "start the installed MariaDB on host db",
+            ]
+        );
+        let own = r#"
+            name = "x"
+            baseline = "a"
+            [[candidate]]
+            name = "a"
+            system = "sqlite"
+            variant = "rel"
+        "#;
+        let experiment = dbdyno_spec::parse("x.toml", own).unwrap();
+        let compiled = "compile bundled with dbdyno as rel with gcc";
+        assert_eq!(question(&experiment, "more"), [compiled, "more"], "and SQL of dbdyno's own");
     }
 
     #[test]
@@ -460,7 +577,7 @@ mod tests {
         let add = |name: &str| {
             let run = dir.path().join(name);
             fs::create_dir(&run).unwrap();
-            registry.add(&run, &id(1)).unwrap();
+            registry.add(&run, "a1").unwrap();
         };
         add("a");
         add("b");
@@ -480,11 +597,11 @@ mod tests {
     fn registry_that_others_can_write_to_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let registry = RunRegistry { directory: dir.path().join("runs") };
-        let (run, id) = (dir.path().join("run"), id(1));
+        let (run, id) = (dir.path().join("run"), "a1");
         fs::create_dir(&run).unwrap();
-        registry.add(&run, &id).unwrap();
+        registry.add(&run, id).unwrap();
         fs::set_permissions(&registry.directory, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(!registry.contains(&run, &id) && registry.add(&run, &id).is_err());
+        assert!(!registry.contains(&run, id) && registry.add(&run, id).is_err());
     }
 
     #[test]
