@@ -77,7 +77,7 @@ impl Attempt {
         number: u32,
         place: &TaskPlace,
     ) -> Result<Option<Self>, TaskError> {
-        let (fleet, record) = FleetDirectory::read(fleet)?;
+        let (fleet, record) = FleetDirectory::read_own(fleet)?;
         let unknown = || TaskError::Unknown { task: task.to_owned(), attempt: number };
         let index = record.tasks.iter().position(|one| one.name == task).ok_or_else(unknown)?;
         let directory = fleet.attempt(task, number);
@@ -181,7 +181,7 @@ pub fn report_failure(
     place: &TaskPlace,
     reason: &str,
 ) -> Result<(), TaskError> {
-    let (fleet, record) = FleetDirectory::read(fleet)?;
+    let (fleet, record) = FleetDirectory::read_own(fleet)?;
     let (directory, end) =
         (fleet.attempt(task, attempt), TaskEnd::Failed { reason: reason.to_owned(), retry: true });
     Ok(write_result(&directory, &record, (task, attempt), &place.node, 0, end)?)

@@ -57,7 +57,7 @@ impl BuildSession {
             match linked {
                 Ok(()) => Ok(None),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    let other = files::read(&claim)?;
+                    let other = files::read(&directory, cpu, files::SMALL)?;
                     Ok((other != *own).then_some(other))
                 }
                 Err(error) => Err(error),

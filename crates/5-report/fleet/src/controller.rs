@@ -140,13 +140,17 @@ impl<C: Cluster, S: Store> Controller<C, S> {
         if self.record != before {
             self.store.save(&self.record)?;
         }
-        self.act(&actions, now)
+        self.act(&actions, jobs.as_deref(), now)
     }
 
+    /// The jobs of this fleet run.
     fn jobs(&mut self, now: UnixTime) -> Option<Vec<Job>> {
         match self.cluster.jobs() {
-            Ok(jobs) => {
+            Ok(mut jobs) => {
                 self.silent = None;
+                // By name: the numbers in files may be those of other jobs.
+                let start = self.record.start_of_job_names();
+                jobs.retain(|job| job.name.starts_with(&start));
                 Some(jobs)
             }
             Err(error) => {
@@ -169,7 +173,12 @@ impl<C: Cluster, S: Store> Controller<C, S> {
         if missing.is_empty() { Vec::new() } else { self.cluster.ended(&missing) }
     }
 
-    fn act(&mut self, actions: &[Action], now: UnixTime) -> Result<(), StoreError> {
+    fn act(
+        &mut self,
+        actions: &[Action],
+        listed: Option<&[Job]>,
+        now: UnixTime,
+    ) -> Result<(), StoreError> {
         let mut submissions = Vec::new();
         for action in actions {
             match *action {
@@ -182,7 +191,7 @@ impl<C: Cluster, S: Store> Controller<C, S> {
                 Action::Submit { task, attempt } => submissions.push((task, attempt)),
             }
         }
-        self.cancel_jobs()?;
+        self.cancel_jobs(listed)?;
         for some in submissions.chunks(SUBMISSIONS_PER_SAVE) {
             for (task, attempt) in some {
                 self.submit(*task, *attempt, now)?;
@@ -192,13 +201,17 @@ impl<C: Cluster, S: Store> Controller<C, S> {
         Ok(())
     }
 
-    /// Cancels the jobs that are to be cancelled. Without an answer, the next step tries again.
-    fn cancel_jobs(&mut self) -> Result<(), StoreError> {
-        if self.record.not_cancelled.is_empty() {
+    /// Cancels the jobs that are to be cancelled, if they are this fleet run's. Without an answer, the next step tries
+    /// again.
+    fn cancel_jobs(&mut self, listed: Option<&[Job]>) -> Result<(), StoreError> {
+        let Some(listed) = listed.filter(|_| !self.record.not_cancelled.is_empty()) else {
             return Ok(());
-        }
-        let jobs: Vec<JobId> = self.record.not_cancelled.iter().copied().collect();
-        if let Err(error) = self.cluster.cancel(&jobs) {
+        };
+        let ids = listed.iter().map(|job| job.id);
+        let jobs: Vec<JobId> = ids.filter(|id| self.record.not_cancelled.contains(id)).collect();
+        if !jobs.is_empty()
+            && let Err(error) = self.cluster.cancel(&jobs)
+        {
             tracing::warn!(%error, "cancelling jobs");
             if matches!(error, ClusterError::NoAnswer(_)) {
                 return Ok(());

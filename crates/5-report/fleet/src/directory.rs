@@ -19,15 +19,18 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use dbdyno_machine::safe_files::check_regular;
 use dbdyno_results::{ResultsError, RunDirectory};
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use crate::controller::Store;
-use crate::files::{self, AttemptFiles, StoreError, TaskResult};
-use crate::record::{FORMAT, FleetRecord};
+use crate::files::{self, AttemptFiles, LARGE, SMALL, StoreError, TaskResult};
+use crate::record::{FORMAT, FleetRecord, TaskRecord, is_hexadecimal, is_node_name, is_task_name};
 use crate::slurm::job_script;
 
 const RECORD: &str = "fleet.json";
@@ -45,6 +48,9 @@ pub enum FleetError {
     /// It belongs to another user, or others can write to it.
     #[error(transparent)]
     NotOwn(ResultsError),
+    /// Others could exchange what its jobs execute.
+    #[error("the group of {} can write to it: use `chmod g-w`, because its jobs run as you", .0.display())]
+    OfGroup(PathBuf),
     /// There is no fleet run in it.
     #[error(
         "{} has no fleet run: {why}; `dbdyno fleet run FILE --out DIR` makes one", path.display()
@@ -86,35 +92,70 @@ impl FleetDirectory {
         if path.join(RECORD).exists() || RunDirectory::at(&path).database().exists() {
             return Err(FleetError::Exists { path });
         }
-        let copy = path.join(PROGRAM);
-        files::remove(&copy).map_err(at(&copy))?;
-        fs::copy(program, &copy).map_err(at(&copy))?;
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).map_err(at(&copy))?;
+        directory.copy_program(program)?;
         files::replace_json(&path.join(EXPERIMENT), experiment)?;
         files::replace(&path.join(EXPERIMENT_TEXT), text.as_bytes())?;
         Ok(directory)
     }
 
-    /// Opens and locks the directory of a fleet run, to control it.
+    /// Opens and locks the directory of a fleet run, to control it. The caller decides whether it is trusted.
     pub fn open(path: &Path) -> Result<(Self, FleetRecord), FleetError> {
-        let path = own(path)?;
+        let path = found(path)?;
         let directory = Self::locked(&path)?;
         let record = directory.record()?;
         Ok((directory, record))
     }
 
-    /// Opens the directory of a fleet run to read it.
+    /// Opens the directory of a fleet run, also of another user, to read it as data.
     pub fn read(path: &Path) -> Result<(Self, FleetRecord), FleetError> {
-        let directory = Self { path: own(path)?, _lock: None };
+        let directory = Self { path: found(path)?, _lock: None };
         let record = directory.record()?;
         Ok((directory, record))
     }
 
+    /// Does the same if the directory is this user's own, to take part in the fleet run.
+    pub fn read_own(path: &Path) -> Result<(Self, FleetRecord), FleetError> {
+        let opened = Self::read(path)?;
+        check_own(&opened.0.path)?;
+        Ok(opened)
+    }
+
+    /// Copies the program that the jobs run, unless it is there. One of another content is kept under another name
+    /// for the jobs that run it.
+    pub fn copy_program(&self, program: &Path) -> Result<(), StoreError> {
+        let copy = self.path.join(PROGRAM);
+        let bytes = fs::read(program).map_err(at(program))?;
+        let is_same = |bytes: &[u8]| -> io::Result<bool> {
+            let metadata = fs::symlink_metadata(&copy)?;
+            let is_own = metadata.is_file() && metadata.uid() == geteuid().as_raw();
+            let has_mode = metadata.mode() & 0o7777 == 0o755;
+            let has_size = metadata.len() == bytes.len() as u64;
+            Ok(is_own && has_mode && has_size && fs::read(&copy)? == bytes)
+        };
+        match is_same(&bytes) {
+            Ok(true) => return Ok(()),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&copy)(error)),
+            Err(_) => {}
+            Ok(false) => {
+                fs::rename(&copy, self.path.join("dbdyno.old")).map_err(at(&copy))?;
+            }
+        }
+        let new = self.path.join("dbdyno.new");
+        let write = || {
+            files::remove(&new)?;
+            let mut file = File::options().write(true).create_new(true).mode(0o700).open(&new)?;
+            file.write_all(&bytes)?;
+            file.set_permissions(fs::Permissions::from_mode(0o755))?;
+            file.sync_all()?;
+            fs::rename(&new, &copy)
+        };
+        write().map_err(at(&copy))
+    }
+
     fn locked(path: &Path) -> Result<Self, FleetError> {
-        RunDirectory::at(path).check_own().map_err(FleetError::NotOwn)?;
+        check_own(path)?;
         let file = path.join(LOCK);
-        let open = File::options().create(true).truncate(false).write(true).open(&file);
-        let lock = open.map_err(at(&file))?;
+        let lock = open_lock(&file, true).map_err(at(&file))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: Some(lock) }),
             Err(TryLockError::WouldBlock) => Err(FleetError::InUse { path: path.to_owned() }),
@@ -125,21 +166,25 @@ impl FleetDirectory {
     fn record(&self) -> Result<FleetRecord, FleetError> {
         let file = self.path.join(RECORD);
         let no_fleet = |why| FleetError::NoFleet { path: self.path.clone(), why };
-        let text = files::read(&file).map_err(|error| match error.kind() {
+        let text = files::read(&self.path, RECORD, LARGE).map_err(|error| match error.kind() {
             ErrorKind::NotFound => no_fleet(format!("there is no {RECORD}")),
             _ => at(&file)(error).into(),
         })?;
         let record: FleetRecord = serde_json::from_str(&text)
             .map_err(|error| no_fleet(format!("{RECORD} cannot be read: {error}")))?;
-        let is_name = |name: &str| {
-            let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            !name.starts_with('.') && !name.is_empty() && name.chars().all(is_part)
-        };
         if record.format != FORMAT {
             return Err(no_fleet(format!("{RECORD} has format {}", record.format)));
         }
-        if !record.tasks.iter().all(|task| is_name(&task.name)) {
-            return Err(no_fleet("a task has an invalid name".to_owned()));
+        // They become parts of paths, of names of jobs and of arguments.
+        let nodes = |task: &TaskRecord| {
+            let attempts = task.attempts.iter().map(|attempt| &attempt.node);
+            attempts.chain([&task.node]).all(|node| is_node_name(node))
+        };
+        if !record.tasks.iter().all(|task| is_task_name(&task.name) && nodes(task)) {
+            return Err(no_fleet("a task or a node has an invalid name".to_owned()));
+        }
+        if !is_hexadecimal(&record.id) {
+            return Err(no_fleet("its ID is invalid".to_owned()));
         }
         Ok(record)
     }
@@ -151,7 +196,7 @@ impl FleetDirectory {
 
     /// Whether a process controls the fleet run.
     pub fn is_controlled(&self) -> bool {
-        let open = File::options().write(true).open(self.path.join(LOCK));
+        let open = open_lock(&self.path.join(LOCK), false);
         open.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
@@ -167,11 +212,10 @@ impl FleetDirectory {
 
     /// The experiment as parsed, and its text.
     pub fn experiment(&self) -> Result<(serde_json::Value, String), StoreError> {
-        let file = self.path.join(EXPERIMENT);
-        let read = || Ok(serde_json::from_str(&files::read(&file)?)?);
-        let experiment = read().map_err(at(&file))?;
-        let file = self.path.join(EXPERIMENT_TEXT);
-        Ok((experiment, files::read(&file).map_err(at(&file))?))
+        let read = |name| files::read(&self.path, name, LARGE).map_err(at(&self.path.join(name)));
+        let experiment = serde_json::from_str(&read(EXPERIMENT)?)
+            .map_err(|error| at(&self.path.join(EXPERIMENT))(error.into()))?;
+        Ok((experiment, read(EXPERIMENT_TEXT)?))
     }
 
     /// The run directory of a complete task.
@@ -186,14 +230,14 @@ impl FleetDirectory {
 
     /// What an attempt wrote. A result of another fleet run, task or attempt is ignored.
     pub fn files_of(&self, record: &FleetRecord, task: &str, attempt: u32) -> AttemptFiles {
-        let directory = self.attempt(task, attempt);
+        let inner = |name: &str| format!("{task}/attempts/{attempt}/{name}.json");
         let is_own = |result: &TaskResult| {
             (&*result.fleet, &*result.task, result.attempt) == (&*record.id, task, attempt)
         };
         AttemptFiles {
-            claim: files::read_json(&directory.join("claim.json")),
-            progress: files::read_json(&directory.join("progress.json")),
-            result: files::read_json(&directory.join("result.json")).filter(is_own),
+            claim: files::read_json(&self.path, &inner("claim")),
+            progress: files::read_json(&self.path, &inner("progress")),
+            result: files::read_json(&self.path, &inner("result")).filter(is_own),
         }
     }
 }
@@ -253,16 +297,30 @@ impl Store for FleetDirectory {
     }
 }
 
-/// The absolute path of a directory of this user.
-fn own(path: &Path) -> Result<PathBuf, FleetError> {
-    let absolute = path.canonicalize().map_err(|error| match error.kind() {
+/// The absolute path of a directory.
+fn found(path: &Path) -> Result<PathBuf, FleetError> {
+    path.canonicalize().map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
             FleetError::NoFleet { path: path.to_owned(), why: "it does not exist".to_owned() }
         }
         _ => at(path)(error).into(),
-    })?;
-    RunDirectory::at(&absolute).check_own().map_err(FleetError::NotOwn)?;
-    Ok(absolute)
+    })
+}
+
+/// Checks that a directory is this user's own, and that nobody else can write to it.
+fn check_own(path: &Path) -> Result<(), FleetError> {
+    RunDirectory::at(path).check_own().map_err(FleetError::NotOwn)?;
+    let mode = fs::metadata(path).map_err(at(path))?.mode();
+    if mode & 0o020 == 0 { Ok(()) } else { Err(FleetError::OfGroup(path.to_owned())) }
+}
+
+/// Opens the lock without waiting: it may be a pipe of another user.
+fn open_lock(path: &Path, create: bool) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = File::options();
+    let lock = options.create(create).truncate(false).write(true).custom_flags(flags).open(path)?;
+    check_regular(&lock, SMALL)?;
+    Ok(lock)
 }
 
 /// An error of a file.
@@ -309,12 +367,74 @@ mod tests {
     fn names_that_lead_elsewhere_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let mut directory = create(&dir.path().join("f"));
-        for name in ["..", "a/b", "", ".x"] {
+        let mut refuses = |change: &dyn Fn(&mut FleetRecord)| {
             let mut record = fleet(1);
-            name.clone_into(&mut record.tasks[0].name);
+            change(&mut record);
             directory.save(&record).unwrap();
-            assert!(matches!(directory.record(), Err(FleetError::NoFleet { .. })), "{name}");
+            matches!(directory.record(), Err(FleetError::NoFleet { .. }))
+        };
+        for name in ["..", "a/b", "", ".x", "-x", "n1;id", "n\x1b[31m"] {
+            assert!(refuses(&|record| name.clone_into(&mut record.tasks[0].name)), "{name}");
+            assert!(refuses(&|record| name.clone_into(&mut record.tasks[0].node)), "{name}");
+            assert!(refuses(&|record| name.clone_into(&mut record.id)), "{name}");
         }
+        for name in ["fleet.json", "dbdyno", "cpus", "run.sqlite", "data", "comparison.html"] {
+            assert!(refuses(&|record| name.clone_into(&mut record.tasks[0].name)), "{name}");
+            assert!(!refuses(&|record| name.clone_into(&mut record.tasks[0].node)), "{name}");
+        }
+    }
+
+    #[test]
+    fn directory_that_its_group_can_write_to_is_read_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        drop(create(&path));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(matches!(FleetDirectory::open(&path), Err(FleetError::OfGroup(_))));
+        assert!(matches!(FleetDirectory::read_own(&path), Err(FleetError::OfGroup(_))));
+        FleetDirectory::read(&path).unwrap();
+    }
+
+    #[test]
+    fn program_that_was_exchanged_is_copied_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = create(&dir.path().join("f"));
+        let (copy, program) = (directory.path().join(PROGRAM), dir.path().join("program"));
+        fs::write(&program, "this one").unwrap();
+        fs::remove_file(&copy).unwrap();
+        std::os::unix::fs::symlink("/bin/true", &copy).unwrap();
+        directory.copy_program(&program).unwrap();
+        assert!(!copy.is_symlink());
+        fs::write(&copy, "other...").unwrap();
+        for _ in 0..2 {
+            directory.copy_program(&program).unwrap();
+            assert_eq!(fs::read_to_string(&copy).unwrap(), "this one");
+        }
+        let old = directory.path().join("dbdyno.old");
+        assert_eq!(fs::read_to_string(old).unwrap(), "other...", "for jobs that run it");
+    }
+
+    /// With one that waits or reads everything, this test does not end.
+    #[test]
+    fn pipes_and_huge_files_are_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut directory = create(&dir.path().join("f"));
+        let record = fleet(1);
+        let at = directory.prepare("n001", 1).unwrap();
+        let pipe = |path: &Path| {
+            let _ = fs::remove_file(path);
+            let mode = rustix::fs::Mode::RWXU;
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)
+                .unwrap();
+        };
+        pipe(&at.join("claim.json"));
+        File::create(at.join("progress.json")).unwrap().set_len(1 << 40).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at.join("result.json")).unwrap();
+        assert_eq!(directory.files_of(&record, "n001", 1), AttemptFiles::default());
+        pipe(&directory.path().join(LOCK));
+        assert!(!directory.is_controlled());
+        pipe(&directory.path().join(RECORD));
+        assert!(FleetDirectory::read(directory.path()).is_err());
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use dbdyno_machine::safe_files::replace_file;
+use dbdyno_machine::safe_files::{SafeDir, replace_file};
+use dbdyno_units::Bytes;
 use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -38,18 +39,26 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).custom_flags(flags).open(path)
 }
 
-/// Reads a file without following a link of its name.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
-    let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    io::read_to_string(file)
+/// The limit for the size of what attempts write, and for that of the record and the experiment.
+pub(crate) const SMALL: Bytes = Bytes::from_mib(1);
+pub(crate) const LARGE: Bytes = Bytes::from_mib(64);
+
+/// Reads a file in a directory, which may be of another user: a regular one, without following links.
+pub(crate) fn read(directory: &Path, inner: &str, limit: Bytes) -> io::Result<String> {
+    let bytes = SafeDir::open(directory)?.read(Path::new(inner), limit)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Reads a value; `None` if there is none, or it is damaged or of another version.
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let text = read(path).ok()?;
-    serde_json::from_str(&text)
-        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "damaged file"))
+/// Reads a value of an attempt; `None` if there is none, or it is damaged or of another version.
+pub(crate) fn read_json<T: DeserializeOwned>(directory: &Path, inner: &str) -> Option<T> {
+    let text = match read(directory, inner, SMALL) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        read => read,
+    };
+    text.and_then(|text| Ok(serde_json::from_str(&text)?))
+        .inspect_err(
+            |error| tracing::warn!(directory = %directory.display(), inner, %error, "damaged file"),
+        )
         .ok()
 }
 

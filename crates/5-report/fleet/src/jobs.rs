@@ -3,7 +3,7 @@
 //! The fields of `--json` differ between versions of Slurm; those of `--format` are the same since
 //! version 14. With `--user`, the controller sends only the jobs of one user, which `--json` ignores.
 
-use crate::record::JobId;
+use crate::record::{JobId, is_node_name};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -158,7 +158,7 @@ pub(crate) fn jobs(text: &str) -> Vec<Job> {
     text.lines().filter_map(job).collect()
 }
 
-/// Reads the nodes of a partition, or of the default one, each once.
+/// Reads the nodes of a partition, or of the default one, each once. Names that no node can have are ignored.
 pub(crate) fn nodes(text: &str, partition: Option<&str>) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     for line in text.lines() {
@@ -168,7 +168,7 @@ pub(crate) fn nodes(text: &str, partition: Option<&str>) -> Vec<Node> {
             Some(partition) => of.trim_end_matches('*') == partition,
             None => of.ends_with('*'),
         };
-        if !is_in || nodes.iter().any(|node| node.name == name) {
+        if !is_in || !is_node_name(name) || nodes.iter().any(|node| node.name == name) {
             continue;
         }
         let features = match features {
@@ -252,6 +252,9 @@ mod tests {
         assert_eq!(names(&main), "n1 n2");
         assert_eq!(main[0].features, ["epyc", "nvme"]);
         assert!(main[0].is_idle() && !main[1].is_usable() && main[1].features.is_empty());
+        for name in ["..", "../x", ".x", "--wrap=id", "n1;id", "n\x1b[31m", ""] {
+            assert_eq!(nodes(&format!("{name}|idle|2|(null)|main*"), None), [], "{name}");
+        }
         let debug = nodes(text, Some("debug"));
         assert_eq!(names(&debug), "n1 n3");
         assert!(debug[1].is_usable() && !debug[1].is_idle() && debug[1].cpus == 8);

@@ -1,7 +1,7 @@
 //! The tasks of a fleet run: which node does what.
 
 use crate::jobs::Node;
-use crate::record::{Request, TaskRecord};
+use crate::record::{Request, TaskRecord, is_task_name};
 
 /// A fleet run cannot be planned.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +96,13 @@ pub fn tasks(
     shard: bool,
 ) -> Result<Vec<TaskRecord>, PlanError> {
     if !shard {
-        return Ok(nodes.iter().map(|node| TaskRecord::new(node, node, None)).collect());
+        let is_node = |name: &str| nodes.iter().any(|node| node == name);
+        let task = |node: &String| match is_task_name(node) {
+            true => TaskRecord::new(node, node, None),
+            // dbdyno has files of that name beside those of the tasks.
+            false => TaskRecord::new(&free_name(format!("node-{node}"), is_node), node, None),
+        };
+        return Ok(nodes.iter().map(task).collect());
     }
     if nodes.len() > microbenchmarks.len() {
         let (nodes, microbenchmarks) = (nodes.len(), microbenchmarks.len());
@@ -119,16 +125,20 @@ pub fn tasks(
 pub fn with_builds(tasks: Vec<TaskRecord>, for_each_node: bool) -> Vec<TaskRecord> {
     let number = if for_each_node { tasks.len() } else { 1 };
     let build = |task: &TaskRecord| {
-        let mut name =
-            if for_each_node { format!("build-{}", task.node) } else { "build".to_owned() };
-        // A node may have that name.
-        while tasks.iter().any(|other| other.name == name) {
-            name.push('_');
-        }
+        let name = if for_each_node { format!("build-{}", task.node) } else { "build".to_owned() };
+        let name = free_name(name, |name| tasks.iter().any(|other| other.name == name));
         TaskRecord::of_builds(&name, &task.node)
     };
     let builds: Vec<TaskRecord> = tasks.iter().take(number).map(build).collect();
     builds.into_iter().chain(tasks).collect()
+}
+
+/// A name that is not taken: a node may have the wanted one.
+fn free_name(mut name: String, is_taken: impl Fn(&str) -> bool) -> String {
+    while is_taken(&name) {
+        name.push('_');
+    }
+    name
 }
 
 /// The partition in words.
@@ -198,6 +208,22 @@ mod tests {
         assert_eq!(names(false), [&[row("build_", "build", true)][..], &measuring].concat());
         let builds = [row("build-build", "build", true), row("build-n2", "n2", true)];
         assert_eq!(names(true), [&builds[..], &measuring].concat());
+    }
+
+    #[test]
+    fn node_with_the_name_of_a_file_of_dbdyno_has_a_task_of_another_name() {
+        let nodes = ["data", "node-data", "fleet.json", "n1"].map(str::to_owned);
+        let tasks = tasks(&nodes, &[], false).unwrap();
+        let names: Vec<(&str, &str)> = tasks.iter().map(|one| (&*one.name, &*one.node)).collect();
+        assert_eq!(
+            names,
+            [
+                ("node-data_", "data"),
+                ("node-data", "node-data"),
+                ("node-fleet.json", "fleet.json"),
+                ("n1", "n1")
+            ]
+        );
     }
 
     #[test]

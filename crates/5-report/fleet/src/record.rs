@@ -8,6 +8,37 @@ use serde::{Deserialize, Serialize};
 /// The version of the format of `fleet.json`.
 pub(crate) const FORMAT: u32 = 1;
 
+/// Whether Slurm can have a node of this name, which becomes part of arguments and of paths.
+pub(crate) fn is_node_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(is_part)
+}
+
+/// What names of dbdyno's own files in the directory of a fleet run begin with, up to the first dot.
+const OWN_FILES: [&str; 11] = [
+    "cancel",
+    "comparison",
+    "comparison_absolute",
+    "cpus",
+    "data",
+    "dbdyno",
+    "experiment",
+    "fleet",
+    "logs",
+    "report",
+    "run",
+];
+
+/// Whether a name can be that of a task, and so of its directory.
+pub(crate) fn is_task_name(name: &str) -> bool {
+    is_node_name(name) && !OWN_FILES.contains(&name.split('.').next().unwrap_or_default())
+}
+
+/// Whether a text has lowercase hexadecimal digits only, as an ID.
+pub(crate) fn is_hexadecimal(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 32 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
+}
+
 /// The number of a job in Slurm.
 pub type JobId = u64;
 
@@ -135,7 +166,12 @@ impl FleetRecord {
 
     /// The name of a job, by which it is found again if dbdyno is killed while it submits it.
     pub fn job_name(&self, task: &TaskRecord, attempt: u32) -> String {
-        format!("dbdyno-{}-{}-{attempt}", self.id, task.name)
+        format!("{}{}-{attempt}", self.start_of_job_names(), task.name)
+    }
+
+    /// What the names of its jobs begin with.
+    pub(crate) fn start_of_job_names(&self) -> String {
+        format!("dbdyno-{}-", self.id)
     }
 
     /// Whether all tasks have ended and no job is to be cancelled.

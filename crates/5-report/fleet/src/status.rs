@@ -1,5 +1,7 @@
 //! What a task does, for people.
 
+use dbdyno_text::plain;
+
 use crate::files::{AttemptFiles, TaskEnd};
 use crate::record::{AttemptRecord, EndKind, FleetRecord, Outcome, TaskRecord};
 
@@ -56,10 +58,11 @@ impl TaskStatus {
             name: task.name.clone(),
             node: task.node.clone(),
             builds: task.builds,
-            state,
+            // Slurm's word, or what a file of another user says.
+            state: plain(&state),
             attempt: last.map(|attempt| attempt.number),
             job: last.and_then(|attempt| attempt.job),
-            detail: detail.lines().collect::<Vec<_>>().join(" "),
+            detail: plain(&detail),
         }
     }
 }
@@ -203,6 +206,13 @@ mod tests {
         let progress = Some(TaskProgress { doing: "[1/2] x".to_owned(), measured: 0 });
         let files = AttemptFiles { progress, ..none };
         assert_eq!(of(&files)[0].detail, "[1/2] x");
+        record.tasks[0].attempts[0].state = "RUNNING\x1b]0;X\x07\nFAKE".to_owned();
+        let hostile = TaskStatus::of(&record.tasks[0], &AttemptFiles::default());
+        assert_eq!(hostile.state, "RUNNING␛]0;X␇ FAKE");
+        record.tasks[0].attempts[0].state = "pending".to_owned();
+        let of = |files: &AttemptFiles| -> Vec<TaskStatus> {
+            record.tasks.iter().map(|task| TaskStatus::of(task, files)).collect()
+        };
         let claim = Some(Claim { job: Some(7), node: "n001".to_owned() });
         let files = AttemptFiles { claim, ..files };
         assert_eq!(of(&files)[0].state, "running", "whatever the record says");

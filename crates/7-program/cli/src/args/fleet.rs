@@ -57,6 +57,9 @@ pub struct FleetRun {
     /// Continue the fleet run in this directory
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
+    /// Also continue a fleet run that you did not make on this machine: run what its files name
+    #[arg(long, conflicts_with = "file")]
+    pub trust: bool,
     /// Directory to create [default: results/NAME-fleet-TIME]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
@@ -158,6 +161,9 @@ pub struct FleetCancel {
     /// Directory of the fleet run
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+    /// Also cancel the jobs of a fleet run that you did not make on this machine
+    #[arg(long)]
+    pub trust: bool,
 }
 
 /// Run one attempt of a task, in its job.

@@ -63,6 +63,12 @@ pub fn show(directory: &Path, view: View, extent: Extent) -> Result<Report, CliE
     Ok(report)
 }
 
+/// Prints the report of a run as data: nothing is written but to `out`.
+pub fn read_only(directory: &Path, out: Option<&Path>, view: View) -> Result<(), CliError> {
+    let files = out.map(OutputDir::create).transpose()?;
+    print(&assembled(directory)?, directory, files.as_ref(), view, Extent::Report)
+}
+
 pub fn assembled(directory: &Path) -> Result<Report, CliError> {
     Ok(assemble::assemble(&RunReader::open(directory)?)?)
 }

@@ -415,14 +415,109 @@ fn run_detached(test: &TestDir) -> Finished {
         ("sinfo", "echo 'node1|idle|2|(null)|main*'"),
         ("squeue", &format!("cat {jobs}")),
         ("sbatch", &sbatch),
+        ("scancel", &format!("echo \"$@\" >> {jobs}.cancelled")),
+        ("sacct", "exit 1"),
     ] {
         write_program(&bin.join(program), &format!("#!/bin/sh\n{script}\n"));
     }
     let mut command = dbdyno();
     command.args(["fleet", "run", "--nodes", "1", "--detach"]).arg(test.file(&SHORT.text()));
     command.arg("--out").arg(test.out()).arg("--cache").arg(test.path().join("cache"));
+    command.args(["--result-wait", "1s"]);
     find_first_in(&mut command, &bin);
     finish(command)
+}
+
+/// Calls an action of `dbdyno fleet` on a directory, in that Slurm.
+fn control(test: &TestDir, directory: &Path, args: &[&str]) -> Finished {
+    let mut command = dbdyno();
+    command.arg("fleet").args(args).arg(directory);
+    find_first_in(&mut command, &test.path().join("bin"));
+    finish(command)
+}
+
+/// Changes the attempts in the record of a fleet run.
+fn modify_attempts(directory: &Path, change: impl Fn(&mut Value)) {
+    let path = directory.join("fleet.json");
+    let mut record = json(&path);
+    for task in record["tasks"].as_array_mut().unwrap() {
+        change(&mut task["attempts"]);
+    }
+    fs::write(path, record.to_string()).unwrap();
+}
+
+#[test]
+fn fleet_run_of_somebody_else_is_data_unless_it_is_trusted() {
+    let test = TestDir::new();
+    run_detached(&test).assert_code(0);
+    let (copy, mark) = (test.path().join("copy"), test.path().join("mark"));
+    let copied = Command::new("cp").arg("-a").arg(test.out()).arg(&copy).status();
+    assert!(copied.unwrap().success());
+    write_program(&copy.join("dbdyno"), &format!("#!/bin/sh\n: >'{}'\n", mark.display()));
+    modify_attempts(&copy, |attempts| *attempts = serde_json::json!([]));
+    let jobs = || fs::read_to_string(test.path().join("bin/jobs")).unwrap();
+    let before = jobs();
+    let files = || {
+        let names = fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    };
+    let found = files();
+
+    let refused = control(&test, &copy, &["run", "--resume"]);
+    refused.assert_code(2).assert_prints("--trust").assert_prints("submit and cancel jobs");
+    refused.assert_prints("compile ");
+    control(&test, &copy, &["cancel"]).assert_code(2).assert_prints("--trust");
+    control(&test, &copy, &["status"]).assert_code(0);
+    control(&test, &copy, &["collect"]).assert_code(1).assert_prints("no node is done yet");
+    assert_eq!((jobs(), files()), (before, found));
+
+    for args in [&["run", "--detach", "--trust", "--resume"][..], &["run", "--detach", "--resume"]]
+    {
+        control(&test, &copy, args).assert_code(0);
+        // What the jobs run is this program.
+        let [ours, theirs] = [&test.out(), &copy].map(|one| fs::read(one.join("dbdyno")).unwrap());
+        assert!(ours == theirs && !mark.exists());
+    }
+}
+
+#[test]
+fn jobs_of_other_names_are_not_cancelled() {
+    let test = TestDir::new();
+    run_detached(&test).assert_code(0);
+    modify_attempts(&test.out(), |attempts| attempts[0]["job"] = 4242.into());
+    let jobs = test.path().join("bin/jobs");
+    let own = fs::read_to_string(&jobs).unwrap();
+    fs::write(&jobs, format!("{own}4242|job-of-the-victim|RUNNING|None\n")).unwrap();
+    control(&test, &test.out(), &["cancel"]).assert_code(0).assert_prints("1 cancelled");
+    assert!(!test.path().join("bin/jobs.cancelled").exists());
+}
+
+/// What another user wrote is shown in one line per task, and nothing that never ends is read.
+#[test]
+fn status_of_a_hostile_fleet_run_is_harmless() {
+    let test = TestDir::new();
+    run_detached(&test).assert_code(0);
+    let out = test.out();
+    modify_attempts(&out, |attempts| {
+        attempts[0]["state"] = "RUNNING\u{1b}]0;X\u{7}\nFAKE".into();
+        attempts[0]["job"] = 4242.into();
+    });
+    let attempt = out.join("node1/attempts/1");
+    let pipe = |path: &Path| {
+        let _ = fs::remove_file(path);
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    pipe(&attempt.join("claim.json"));
+    pipe(&out.join("fleet.lock"));
+    fs::File::create(attempt.join("progress.json")).unwrap().set_len(1 << 40).unwrap();
+    // Only root can give it to another user; the rest is the same for a copy.
+    let _ = std::os::unix::fs::chown(&out, Some(65_534), None);
+    let status = control(&test, &out, &["status"]);
+    status.assert_code(0).assert_prints("RUNNING␛]0;X␇ FAKE");
+    assert_eq!(status.out.lines().count(), 3, "two tasks and the sum: {}", status.out);
+    control(&test, &out, &["collect"]).assert_code(1);
 }
 
 #[test]

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbdyno_fleet::{
-    AttemptFiles, Controller, FleetDirectory, FleetError, FleetRecord, Outcome, Slurm, Store,
-    TaskEnd, TaskRecord, TaskStatus, UnixTime, lines, poll_interval, totals,
+    AttemptFiles, AttemptRecord, Controller, FleetDirectory, FleetError, FleetRecord, Outcome,
+    Slurm, Store, TaskEnd, TaskRecord, TaskStatus, UnixTime, lines, poll_interval, totals,
 };
+use dbdyno_run::is_registered;
+use dbdyno_text::plain;
 use dbdyno_units::Nanos;
 use jiff::Timestamp;
 
-use super::unmark;
+use super::{check_trusted, unmark};
 use crate::args::{FleetCancel, FleetCollect, FleetStatus, View};
 use crate::commands::report;
 use crate::commands::session::{Extent, INTERRUPTED, stop_on_signals};
@@ -155,6 +157,7 @@ pub fn cancel(args: &FleetCancel) -> Result<ExitCode, CliError> {
     loop {
         match FleetDirectory::open(&args.directory) {
             Ok((directory, record)) => {
+                check_trusted(&directory, &record, args.trust)?;
                 Slurm::check()?;
                 let mut controller = Controller::new(record, Slurm, directory);
                 controller.cancel();
@@ -180,7 +183,7 @@ pub fn cancel(args: &FleetCancel) -> Result<ExitCode, CliError> {
 
 /// Asks the process that follows the jobs to cancel, and waits for its end.
 fn ask(directory: &Path) -> Result<(), CliError> {
-    let (directory, _) = FleetDirectory::read(directory)?;
+    let (directory, _) = FleetDirectory::read_own(directory)?;
     directory.ask_to_cancel()?;
     let started = Instant::now();
     while directory.is_controlled() {
@@ -224,30 +227,41 @@ fn resume_with(directory: &Path) -> String {
 }
 
 pub fn collect(args: &FleetCollect) -> Result<ExitCode, CliError> {
-    let (mut directory, _) = FleetDirectory::read(&args.directory)?;
-    report_on(&mut directory, &args.directory, args.out.as_deref(), args.view)
+    let (mut directory, record) = FleetDirectory::read(&args.directory)?;
+    let is_ours = is_registered(directory.path(), &record.id);
+    report_on(&mut directory, &args.directory, args.out.as_deref(), args.view, is_ours)
 }
 
-/// Prints the report of one node, or the comparison of several. `shown` is the directory as the user
-/// named it.
+/// Prints the report of one node, or the comparison of several. `shown` is the directory as the user named it. Unless
+/// the fleet run is ours, its directory is only read.
 pub fn report_on(
     directory: &mut FleetDirectory,
     shown: &Path,
     out: Option<&Path>,
     view: View,
+    is_ours: bool,
 ) -> Result<ExitCode, CliError> {
     let (_, mut record) = FleetDirectory::read(directory.path())?;
-    let outcomes = record.tasks.iter().map(|task| outcome(directory, &record, task));
-    let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+    let ended: Vec<Option<(Outcome, Option<u32>)>> =
+        record.tasks.iter().map(|task| outcome(directory, &record, task)).collect();
     let mut runs: Vec<PathBuf> = Vec::new();
-    for (task, outcome) in record.tasks.iter_mut().zip(outcomes) {
-        task.outcome = outcome;
-        if !task.builds && matches!(task.outcome, Some(Outcome::Complete { .. })) {
-            runs.push(shown.join(&task.name));
+    for (task, ended) in record.tasks.iter_mut().zip(ended) {
+        let Some((outcome, not_accepted)) = ended else { continue };
+        if !task.builds && matches!(outcome, Outcome::Complete { .. }) {
+            runs.push(match not_accepted {
+                None => shown.join(&task.name),
+                Some(attempt) if is_ours => {
+                    directory.accept(&task.name, attempt)?;
+                    shown.join(&task.name)
+                }
+                Some(attempt) => directory.attempt(&task.name, attempt),
+            });
         }
+        task.outcome = Some(outcome);
     }
     match (&runs[..], record.request.shard) {
         ([], _) => output::note("no node is done yet"),
+        ([only], _) if !is_ours => report::read_only(only, out, view)?,
         ([only], _) => {
             drop(report::show(only, view, Extent::Report)?);
             if out.is_some_and(|out| out != shown) {
@@ -267,32 +281,27 @@ pub fn report_on(
 fn measured_by(record: &FleetRecord) -> Vec<String> {
     let line = |task: &TaskRecord| {
         let names = task.microbenchmarks.as_ref()?.join(", ");
-        Some(format!("{} on {}: {names}", task.name, task.node))
+        Some(plain(&format!("{} on {}: {names}", task.name, task.node)))
     };
     record.tasks.iter().filter_map(line).collect()
 }
 
-/// How a task ended. If no `fleet run` has seen its result yet, its run is accepted here.
+/// How a task ended. If no `fleet run` has seen its result yet, also the attempt whose run is not accepted.
 fn outcome(
-    directory: &mut FleetDirectory,
+    directory: &FleetDirectory,
     record: &FleetRecord,
     task: &TaskRecord,
-) -> Result<Option<Outcome>, CliError> {
-    if task.outcome.is_some() {
-        return Ok(task.outcome.clone());
-    }
-    for attempt in &task.attempts {
-        let number = attempt.number;
-        match directory.files_of(record, &task.name, number).result.map(|result| result.end) {
-            Some(TaskEnd::Complete { failures }) => {
-                if !task.builds {
-                    directory.accept(&task.name, number)?;
-                }
-                return Ok(Some(Outcome::Complete { attempt: number, failures }));
+) -> Option<(Outcome, Option<u32>)> {
+    let known = task.outcome.clone().map(|outcome| (outcome, None));
+    let of_attempt = |AttemptRecord { number, .. }: &AttemptRecord| {
+        let attempt = *number;
+        match directory.files_of(record, &task.name, attempt).result?.end {
+            TaskEnd::Complete { failures } => {
+                Some((Outcome::Complete { attempt, failures }, Some(attempt)))
             }
-            Some(TaskEnd::Skipped { reason }) => return Ok(Some(Outcome::Skipped { reason })),
-            Some(TaskEnd::Interrupted | TaskEnd::Failed { .. }) | None => {}
+            TaskEnd::Skipped { reason } => Some((Outcome::Skipped { reason }, None)),
+            TaskEnd::Interrupted | TaskEnd::Failed { .. } => None,
         }
-    }
-    Ok(None)
+    };
+    known.or_else(|| task.attempts.iter().find_map(of_attempt))
 }

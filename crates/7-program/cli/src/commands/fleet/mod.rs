@@ -14,11 +14,12 @@ use dbdyno_fleet::{
 };
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_results::new_run_id;
+use dbdyno_run::{is_registered, not_registered, register};
 use dbdyno_spec::experiment::{Experiment, Fleet};
 
 use self::follow::{exit_code, report_on, until_end};
 use crate::args::{self, FleetCommand, FleetRun};
-use crate::commands::session::{directory_for, now, read_experiment};
+use crate::commands::session::{directory_for, now, own_program, read_experiment};
 use crate::error::CliError;
 use crate::output;
 
@@ -38,7 +39,10 @@ fn run(args: &FleetRun) -> Result<ExitCode, CliError> {
         (Some(file), _) => start(args, file)?,
         (None, Some(directory)) => {
             let (directory, mut record) = FleetDirectory::open(directory)?;
+            check_trusted(&directory, &record, args.trust)?;
             Slurm::check()?;
+            // What lies there may be another program, or an older version.
+            directory.copy_program(&own_program()?)?;
             directory.take_cancel();
             match record.reopen() {
                 0 => {}
@@ -56,8 +60,36 @@ fn run(args: &FleetRun) -> Result<ExitCode, CliError> {
         return Ok(code);
     }
     check_builds(controller.record())?;
-    report_on(controller.store(), &path, Some(&path), args.view)?;
+    report_on(controller.store(), &path, Some(&path), args.view, true)?;
     Ok(exit_code(controller.record()))
+}
+
+/// Checks that this user made a fleet run on this machine, or trusts it: otherwise it is not controlled.
+pub fn check_trusted(
+    directory: &FleetDirectory,
+    record: &FleetRecord,
+    trust: bool,
+) -> Result<(), CliError> {
+    if is_registered(directory.path(), &record.id) {
+        return Ok(());
+    }
+    if !trust {
+        let experiment = parsed(directory.experiment()?.0)?;
+        let Request { partition, account, scratch, cache, .. } = &record.request;
+        let named = [("partition", partition), ("account", account), ("cache", cache)].into_iter();
+        let named = named.filter_map(|(what, name)| Some(format!(", {what} {}", name.as_ref()?)));
+        let jobs = format!("submit and cancel jobs of Slurm with data in {scratch}");
+        let more = vec![jobs + &named.collect::<String>()];
+        return Err(not_registered(directory.path(), &experiment, more).into());
+    }
+    register(directory.path(), &record.id);
+    Ok(())
+}
+
+/// A stored experiment.
+fn parsed(experiment: serde_json::Value) -> Result<Experiment, CliError> {
+    serde_json::from_value(experiment)
+        .map_err(|error| CliError::Other(format!("reading the experiment: {error}")))
 }
 
 /// Nothing is measured without builds: their error is that of the fleet run.
@@ -79,16 +111,16 @@ fn start(args: &FleetRun, file: &Path) -> Result<(FleetDirectory, FleetRecord), 
     let tasks = plan(&request, &choice, &experiment)?;
     let path = args.out.clone();
     let path = path.unwrap_or_else(|| directory_for(&format!("{}-fleet", experiment.name)));
-    let program = std::env::current_exe().map_err(CliError::read(Path::new("/proc/self/exe")))?;
     let encoded = serde_json::to_value(&experiment)
         .map_err(|error| CliError::Other(format!("encoding the experiment: {error}")))?;
-    let mut directory = FleetDirectory::create(&path, &program, &encoded, &text)?;
+    let mut directory = FleetDirectory::create(&path, &own_program()?, &encoded, &text)?;
     // Half of it is enough, and the names of jobs stay short.
     let id = new_run_id()?.as_str().chars().take(16).collect();
     let version = env!("CARGO_PKG_VERSION");
     let mut record = FleetRecord::new(id, version, &now(), request, tasks);
     plan_builds(&mut record, &experiment);
     directory.save(&record)?;
+    register(directory.path(), &record.id);
     let shown = directory.path().display();
     output::note(&match record.tasks.iter().filter(|task| !task.builds).count() {
         1 => format!("1 task in {shown}; `dbdyno fleet status` shows it"),

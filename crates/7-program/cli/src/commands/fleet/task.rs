@@ -10,9 +10,8 @@ use dbdyno_fleet::{
     Begin, BuildSession, Finish, TaskEnd, TaskPlace, TaskSession, is_marked, report_failure,
 };
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, make_candidates, start_run};
-use dbdyno_spec::experiment::Experiment;
 
-use super::{Builds, cache_of};
+use super::{Builds, cache_of, parsed};
 use crate::args::FleetTask;
 use crate::commands::session::{INTERRUPTED, options, stop_on_signals, worker_program};
 use crate::error::CliError;
@@ -82,8 +81,7 @@ fn place() -> TaskPlace {
 
 fn measure(session: &TaskSession, stop: &Arc<AtomicBool>) -> Result<Outcome, CliError> {
     let (experiment, text) = session.fleet().experiment()?;
-    let mut experiment: Experiment = serde_json::from_value(experiment)
-        .map_err(|error| CliError::Other(format!("reading the experiment: {error}")))?;
+    let mut experiment = parsed(experiment)?;
     if let Some(share) = session.microbenchmarks() {
         experiment.workload.microbenchmarks.retain(|one| share.contains(&one.name));
     }
@@ -98,7 +96,7 @@ fn measure(session: &TaskSession, stop: &Arc<AtomicBool>) -> Result<Outcome, Cli
     };
     let options = Options {
         cache: session.record().request.cache.clone().map(Into::into),
-        // The directory of the fleet run is this user's own, and so is what is copied from it.
+        // The process that submitted this job has checked the fleet run, and nobody else can change it.
         trust: true,
         ..options(Arc::clone(stop), &progress)?
     };
@@ -131,8 +129,7 @@ fn make_builds(session: &BuildSession, stop: &Arc<AtomicBool>) -> Result<TaskEnd
     if !is_marked(cache.path(), session.record()) {
         return Ok(skipped(session, &cache));
     }
-    let experiment: Experiment = serde_json::from_value(session.experiment()?)
-        .map_err(|error| CliError::Other(format!("reading the experiment: {error}")))?;
+    let experiment = parsed(session.experiment()?)?;
     if Builds::of(&experiment) == Some(Builds::PerCpu) {
         let cpu = HostCpu::read().map_err(CliError::read(Path::new("/proc/cpuinfo")))?;
         if let Some(other) = session.claim_cpu(&cpu.id())? {
