@@ -15,6 +15,7 @@ mod sweep;
 use std::collections::BTreeSet;
 
 use dbdyno_text::{Cell, Column, Row as TableRow, Table};
+use dbdyno_units::visible;
 use document::{breakable, label, with_heading};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use page::{POLICY, SCRIPT, STYLE};
@@ -57,12 +58,12 @@ pub fn render(report: &Report) -> String {
         (page::footer(report))
         script { (PreEscaped(SCRIPT)) }
     };
-    document(&report.name, body).into_string()
+    document(&report.name, body)
 }
 
-/// A complete HTML document with this body.
-pub(crate) fn document(title: &str, body: Markup) -> Markup {
-    html! {
+/// A complete HTML document with this body, without characters that control a terminal or turn text around.
+pub(crate) fn document(title: &str, body: Markup) -> String {
+    let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
@@ -76,7 +77,8 @@ pub(crate) fn document(title: &str, body: Markup) -> Markup {
             }
             body { (charts::definitions()) (body) }
         }
-    }
+    };
+    visible(&page.0).into_owned()
 }
 
 /// All tables and charts of a run of microbenchmarks.

@@ -100,7 +100,7 @@ pub fn html(comparison: &Comparison) -> String {
             @for section in &sections { (page::section(section)) }
         }
     };
-    crate::html::document(&title(comparison), body).into_string()
+    crate::html::document(&title(comparison), body)
 }
 
 fn title(comparison: &Comparison) -> String {

@@ -163,7 +163,7 @@ pub fn html(history: &History) -> String {
             (page::section(&versions(history)))
         }
     };
-    crate::html::document(&format!("History of {}", history.name), body).into_string()
+    crate::html::document(&format!("History of {}", history.name), body)
 }
 
 fn mark(history: &History, candidate: &str) -> Mark {

@@ -11,7 +11,7 @@ use crate::sample;
 #[test]
 fn text_from_outside_is_escaped() {
     let mut report = sample::report_of(&["scan_range=100"]);
-    let evil = || "<script>alert(1)</script>\"'&".to_owned();
+    let evil = || "<script>alert(1)</script>\"'&\x1b]0;x\x07\u{202e}".to_owned();
     report.name = evil();
     report.directory = evil().into();
     report.started = evil();
@@ -97,6 +97,9 @@ fn text_from_outside_is_escaped() {
     assert_eq!(page.matches("<script>").count(), 1, "only the page's own script");
     assert!(!page.contains("alert(1)</script"));
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;'&amp;"));
+    assert!(page.contains("␛]0;x␇\u{fffd}"));
+    let is_safe = |c: char| matches!(c, '\n' | '\t') || dbdyno_units::visible_char(c) == c;
+    assert!(page.chars().all(is_safe), "a character controls terminals or turns text around");
 }
 
 #[test]
