@@ -63,7 +63,7 @@ pub fn judge(
     let Some((judged, text)) = outcome(gate, report)? else { return Ok(ExitCode::SUCCESS) };
     output::print(&gate::terminal(&judged, output::width()));
     write(&judged, &text, report, files)?;
-    tell_github(&judged, &text, output::print)?;
+    tell_github(&judged, &text, output::print_commands)?;
     Ok(exit_code(&judged))
 }
 
@@ -79,7 +79,7 @@ pub fn markdown(
         Some((judged, text)) => {
             write(&judged, &text, report, files)?;
             // Standard output is only the Markdown.
-            tell_github(&judged, &text, output::write_error)?;
+            tell_github(&judged, &text, output::write_commands)?;
             Ok((text, exit_code(&judged)))
         }
     }

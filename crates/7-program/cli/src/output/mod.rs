@@ -28,13 +28,37 @@ const DEFAULT_WIDTH: usize = 80;
 static PROGRESS_LINE: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 pub fn print(text: &str) {
-    write_out(&visible(text));
+    write_out(&without_commands(&visible(text)));
+}
+
+/// Prints commands for GitHub Actions, whose values are escaped.
+pub fn print_commands(commands: &str) {
+    write_out(&visible(commands));
+}
+
+/// Does the same on standard error.
+pub fn write_commands(commands: &str) {
+    write_err(&visible(commands));
+}
+
+/// The text without commands for GitHub Actions, which reads them from all that a job prints: a line that begins
+/// with `::`, and `##[` anywhere. A break of a long line can make the former.
+fn without_commands(text: &str) -> Cow<'_, str> {
+    if !text.contains("::") && !text.contains("##[") {
+        return Cow::Borrowed(text);
+    }
+    let line = |line: &str| match line.trim_start().strip_prefix("::") {
+        Some(rest) => format!("{}: :{rest}", &line[..line.len() - line.trim_start().len()]),
+        None => line.to_owned(),
+    };
+    let lines: String = text.split_inclusive('\n').map(line).collect();
+    Cow::Owned(lines.replace("##[", "# #["))
 }
 
 /// Prints a report, in colour if `color`.
 pub fn print_report(text: &str, color: bool) {
     if color {
-        write_out(&visible_with_colors(text));
+        write_out(&without_commands(&visible_with_colors(text)));
     } else {
         print(text);
     }
@@ -84,7 +108,10 @@ fn plain_line(text: &str) {
 
 /// Writes to standard error, above the progress line.
 pub fn write_error(text: &str) {
-    let text = visible(text);
+    write_err(&without_commands(&visible(text)));
+}
+
+fn write_err(text: &str) {
     let write = || {
         let _ = stderr().write_all(text.as_bytes());
     };
@@ -217,10 +244,12 @@ fn visible_with_colors(text: &str) -> String {
     out
 }
 
-/// JSON with the same meaning in which characters that control a terminal are escaped.
+/// JSON with the same meaning in which characters that control a terminal are escaped, and `#`, which can begin a
+/// command for GitHub Actions.
 fn visible_json(json: &str) -> Cow<'_, str> {
     // JSON has none of these characters outside of strings, and none below U+0020 inside.
-    let is_safe = |c: char| c == '\n' || visible_char(c) == c;
+    let has_commands = json.contains("##[");
+    let is_safe = |c: char| c == '\n' || visible_char(c) == c && !(has_commands && c == '#');
     if json.chars().all(is_safe) {
         return Cow::Borrowed(json);
     }
@@ -242,11 +271,22 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_breaks_make_are_no_commands() {
+        let mut text = String::new();
+        wrapped(&mut text, "  ", &format!("{} ::error title=x::y", "long ".repeat(15)));
+        let text = without_commands(&text);
+        assert!(text.ends_with("\n  : :error title=x::y\n"), "{text}");
+        let text = without_commands("::a\n b::c ##[error]\n\u{a0}::d");
+        assert_eq!(text, ": :a\n b::c # #[error]\n\u{a0}: :d");
+    }
+
+    #[test]
     fn json_keeps_its_meaning() {
-        let value = serde_json::json!({ "name": "a\x1b\u{9b}31m\u{202e}\x7f\n" });
+        let value = serde_json::json!({ "name": "a\x1b\u{9b}31m\u{202e}\x7f\n##[error]" });
         let text = format!("{value:#}\n");
         let safe = visible_json(&text);
         assert!(safe.chars().all(|c| c == '\n' || visible_char(c) == c), "{safe}");
+        assert!(!safe.contains("##["), "{safe}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
     }
 }
