@@ -221,6 +221,9 @@ impl Host for NoHost {
     }
 }
 
+/// Bytes of a Lua state.
+const MOST_MEMORY: usize = 1 << 30;
+
 const PRELUDE: &str = include_str!("prelude.lua");
 
 /// How a script is run.
@@ -296,6 +299,8 @@ impl State {
         let calls = Box::new(Calls::on(context.0));
         // SAFETY: scripts may use FFI, as in sysbench; the user has chosen to run them.
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
+        // Only LuaJIT with pointers of 32 bits has none.
+        let _ = lua.set_memory_limit(MOST_MEMORY);
         let main =
             Self::prelude(&lua, &calls, source, setup, (&options, general), (command, used))?;
         let state = Self { main, lua, _calls: calls, context };

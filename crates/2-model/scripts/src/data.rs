@@ -113,11 +113,19 @@ impl FirstStatements {
 
 fn events(source: &Source, setup: &Setup) -> Vec<String> {
     let statements = RefCell::new(Vec::new());
-    let mut add = |sql: &str| statements.borrow_mut().push(sql.to_owned());
-    let mut recorder = AnsweringRecorder::new(Answers::OneRow, &|| false, &mut add);
+    let bytes = Cell::new(0);
+    let is_enough = || bytes.get() > BYTES;
+    let mut add = |sql: &str| {
+        bytes.set(bytes.get() + sql.len());
+        if !is_enough() {
+            statements.borrow_mut().push(sql.to_owned());
+        }
+    };
+    let mut recorder = AnsweringRecorder::new(Answers::OneRow, &is_enough, &mut add);
     if let Ok(mut client) = Client::start(source, setup, &mut recorder) {
         // Those of `thread_init`.
         statements.borrow_mut().clear();
+        bytes.set(0);
         let mut is_event = || {
             let progress = client.event(&mut recorder);
             matches!(progress, Ok(Progress::Event | Progress::Sleeping))

@@ -126,10 +126,37 @@ pub struct Recorder {
     /// Whether a statement would have returned rows.
     pub asked: bool,
     prepared: Vec<Vec<u8>>,
+    /// Bytes of `statements`, and of the other texts.
+    sent: usize,
+    kept: usize,
+}
+
+/// Bytes that a recorder keeps, besides statements that were taken.
+const MOST_RECORDED: usize = 64 << 20;
+
+impl Recorder {
+    /// Counts a text that is to be kept, and its place in a list; an error if there is too much.
+    fn count(&mut self, text: &[u8], is_statement: bool) -> Result<(), SqlError> {
+        if self.statements.is_empty() {
+            self.sent = 0;
+        }
+        let bytes = if is_statement { &mut self.sent } else { &mut self.kept };
+        *bytes += text.len() + size_of::<String>();
+        if self.sent + self.kept <= MOST_RECORDED {
+            return Ok(());
+        }
+        Err(SqlError {
+            number: 0,
+            state: String::new(),
+            message: "more than 64 MiB without an end of the event".to_owned(),
+            kind: SqlErrorKind::Lost,
+        })
+    }
 }
 
 impl Host for Recorder {
     fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
+        self.count(sql, false)?;
         self.prepared.push(sql.to_owned());
         Ok(self.prepared.len() as u32 - 1)
     }
@@ -141,6 +168,9 @@ impl Host for Recorder {
     }
 
     fn query(&mut self, sql: &[u8]) -> Sent {
+        if let Err(error) = self.count(sql, true) {
+            return Sent::Done(Err(error));
+        }
         self.statements.push(String::from_utf8_lossy(sql).into_owned());
         // A query returns no rows, as nothing is executed.
         let has_rows = seems_to_return_rows(sql);
@@ -149,7 +179,9 @@ impl Host for Recorder {
     }
 
     fn print(&mut self, text: &str) {
-        self.printed.push(text.to_owned());
+        if self.count(text.as_bytes(), false).is_ok() {
+            self.printed.push(text.to_owned());
+        }
     }
 }
 

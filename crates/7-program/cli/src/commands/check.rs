@@ -8,17 +8,19 @@ use dbdyno_types::build::SourceOrigin;
 use dbdyno_units::Bytes;
 
 use crate::args::Check;
-use crate::commands::session::{directory_for, read_experiment, worker_program};
+use crate::commands::session::{ScriptLimit, directory_for, read_experiment, worker_program};
 use crate::error::CliError;
 use crate::output;
 
 /// Validates an experiment, prints its plan, and checks that this machine is ready for it.
 pub fn check(args: &Check) -> Result<ExitCode, CliError> {
     let (experiment, _) = read_experiment(&args.file)?;
+    let limit = ScriptLimit::start();
     output::print(&plan(&experiment));
     if args.file_only {
         return Ok(ExitCode::SUCCESS);
     }
+    drop(limit);
     let run = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
     let readiness = Readiness::of(&experiment, &run, &worker_program()?);
     output::print(&this_machine(&readiness));

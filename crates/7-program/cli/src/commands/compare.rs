@@ -18,7 +18,9 @@ use dbdyno_units::Nanos;
 use crate::args::{Compare, ComparisonOptions, Gate, View};
 use crate::commands::each_option::each_option;
 use crate::commands::report::files_of;
-use crate::commands::session::{Execution, Extent, directory_for, note_left_out, read_file};
+use crate::commands::session::{
+    Execution, Extent, ScriptLimit, directory_for, note_left_out, read_file,
+};
 use crate::commands::{export_file, gate};
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -109,6 +111,7 @@ impl Comparison<'_> {
         time: Option<&str>,
         is_screening: bool,
     ) -> Result<dbdyno_spec::compare::Comparison, CliError> {
+        let _limit = ScriptLimit::start();
         let read = |path: &str| read_file(Path::new(path));
         let directory = std::env::current_dir().unwrap_or_default();
         let ComparisonOptions { script, options, sysbench, clients, rows, target, .. } =

@@ -22,7 +22,7 @@ use dbdyno_workloads::catalog::{Catalog, Origin};
 use dbdyno_workloads::definition::{Microbenchmark, Statement};
 
 use crate::args::{List, Listed};
-use crate::commands::session::read_file;
+use crate::commands::session::{ScriptLimit, read_file};
 use crate::error::CliError;
 use crate::output;
 
@@ -244,6 +244,7 @@ fn list_script(args: &List) -> Result<ExitCode, CliError> {
         let message = "name one script: dbdyno list script oltp_read_only.lua --events 2";
         return Err(CliError::usage(message));
     };
+    let _limit = ScriptLimit::start();
     let read = |path: &str| read_file(Path::new(path));
     let source = dbdyno_scripts::Source::find(file, read).map_err(CliError::usage)?;
     let source = dbdyno_scripts::Source { version: args.sysbench.unwrap_or_default(), ..source };

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use dbdyno_machine::clock::process_cpu;
 use dbdyno_report::model::Report;
 use dbdyno_results::{ResultsError, RunReader};
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, WorkerProgram};
 use dbdyno_scripts::text_of;
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_spec::parse_with_files;
+use dbdyno_units::Nanos;
 use jiff::{Timestamp, Zoned};
 
 use crate::args::View;
@@ -30,6 +33,7 @@ pub fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     }
     let text = std::fs::read_to_string(file).map_err(CliError::read(file))?;
     let directory = file.parent().unwrap_or(Path::new(""));
+    let _limit = ScriptLimit::start();
     let read_file = |name: &str| read_file(&directory.join(name));
     let experiment = parse_with_files(&file.display().to_string(), &text, &read_file)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;
@@ -103,6 +107,42 @@ fn existing_target(link: &Path) -> Result<PathBuf, CliError> {
         Ok(program) if program.exists() => Ok(program),
         Ok(_) => Ok(link.to_owned()),
         Err(source) => Err(CliError::Read { path: link.to_owned(), source }),
+    }
+}
+
+/// CPU time of scripts outside of a run, where they are only loaded and their statements listed.
+const SCRIPT_TIME: Nanos = Nanos::from_secs(60);
+
+/// Limits the CPU time of scripts until this is dropped: ends the program, because only some of what a script does can
+/// be interrupted.
+pub struct ScriptLimit(Arc<AtomicBool>);
+
+impl ScriptLimit {
+    pub fn start() -> Self {
+        Self::of(SCRIPT_TIME)
+    }
+
+    fn of(time: Nanos) -> Self {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let (flag, end) = (Arc::clone(&has_ended), process_cpu() + time);
+        std::thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) {
+                if process_cpu() > end {
+                    output::note(&format!(
+                        "error: the script takes more than {time} of CPU time: an endless loop?"
+                    ));
+                    output::exit_immediately(2);
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        Self(has_ended)
+    }
+}
+
+impl Drop for ScriptLimit {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -240,6 +280,26 @@ mod tests {
         std::os::unix::fs::symlink("/usr/bin/dbdyno (deleted)", &link).unwrap();
         assert_eq!(existing_target(&link).unwrap(), link);
         assert_eq!(own_program().unwrap(), std::env::current_exe().unwrap());
+    }
+
+    /// In a process of its own, which ends.
+    #[test]
+    fn code_that_does_not_end_is_ended_with_the_reason() {
+        const CHILD: &str = "DBDYNO_TEST_ENDLESS";
+        if std::env::var_os(CHILD).is_some() {
+            let _limit = ScriptLimit::of(Nanos::from_millis(100));
+            loop {
+                std::hint::spin_loop();
+            }
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([
+            "--exact",
+            "commands::session::tests::code_that_does_not_end_is_ended_with_the_reason",
+        ]);
+        let output = child.arg("--nocapture").env(CHILD, "1").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("more than 100 ms of CPU time"));
     }
 
     #[test]

@@ -56,6 +56,28 @@ fn invalid_scripts_and_options_are_named() {
     }
 }
 
+#[test]
+fn script_outside_of_a_run_has_limits_and_prints_no_commands() {
+    let test = TestDir::new();
+    let list = |text: &str| {
+        let path = test.path().join("my.lua");
+        std::fs::write(&path, text).unwrap();
+        call(["list", "script", path.to_str().unwrap()])
+    };
+    let hungry =
+        list("local all = {} while true do all[#all + 1] = string.rep('x', 1e6 + #all) end");
+    hungry.assert_code(2).assert_prints("not enough memory");
+    let connects = "function thread_init() con = sysbench.sql.driver():connect() end\n";
+    let endless = list(&format!(
+        "{connects}function event() while true do con:query(string.rep('x', 1e6)) end end"
+    ));
+    endless.assert_code(2).assert_prints("more than 64 MiB");
+    // GitHub Actions would execute it.
+    let command = list(&format!("{connects}function event() con:query('::error title=x::y') end"));
+    command.assert_code(0).assert_prints(": :error title=x::y");
+    assert!(!command.out.contains("::error"), "{}", command.out);
+}
+
 /// The script of a bank whose clients need answers, restart events, and use every way to send SQL.
 pub const BANK: &str = r#"
 sysbench.cmdline.options = { accounts = {'Accounts', 100} }
