@@ -26,7 +26,11 @@ impl Sha256 {
 
     /// The number of bytes that were read from a file, and their checksum.
     pub fn with_size_of_file(path: &Path) -> io::Result<(Bytes, Self)> {
-        let mut file = File::open(path)?;
+        Self::with_size_of(File::open(path)?)
+    }
+
+    /// The number of bytes that were read, and their checksum.
+    pub fn with_size_of(mut file: impl Read) -> io::Result<(Bytes, Self)> {
         let (mut hasher, mut size) = (sha2::Sha256::new(), 0);
         let mut buffer = vec![0; 64 << 10];
         loop {

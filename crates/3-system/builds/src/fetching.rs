@@ -231,10 +231,9 @@ pub(crate) fn unpack_archive(
         let reason = "`sha256` is not a SHA-256 checksum";
         fetching.failed("checking it", reason, "it has 64 hexadecimal digits")
     })?;
-    let file = if is_url(location) {
-        download(fetching, location, expected.as_ref(), cache)?
-    } else {
-        PathBuf::from(location)
+    let file = match is_url(location) {
+        true => download(fetching, location, expected.as_ref(), cache)?,
+        false => copy_archive(Path::new(location), fetching.part)?,
     };
     let sha256 = Sha256::of_file(&file).map_err(io_error("reading the archive", &file))?;
     if let Some(expected) = expected.filter(|expected| *expected != sha256) {
@@ -258,7 +257,19 @@ pub(crate) fn unpack_archive(
         &inside,
         &["--extract", "--no-same-owner", "--file", &name],
     )?;
+    if !is_url(location) {
+        fs::remove_file(&file).map_err(io_error("removing", &file))?;
+    }
     Ok((only_folder(&inside), sha256))
+}
+
+/// Copies a local archive to `part`: whoever can change it could do so between its check and its use.
+fn copy_archive(location: &Path, part: &Path) -> Result<PathBuf, BuildError> {
+    let copy = part.join("archive");
+    let copied = File::open(location)
+        .and_then(|mut archive| io::copy(&mut archive, &mut File::create_new(&copy)?));
+    copied.map_err(io_error("reading the archive", location))?;
+    Ok(copy)
 }
 
 /// Checks that the archive that was unpacked is still the one at its location. A local file without

@@ -15,6 +15,7 @@ use dbdyno_builds::{
     BuildError, Cache, CacheEntryKind, CommitRange, HistoryError, RangeRequest, Sha256, Source,
     SourceOrigin, Sources, System,
 };
+use rustix::fs::inotify;
 use tempfile::TempDir;
 
 use crate::common::{cache_in, write_source};
@@ -191,6 +192,29 @@ fn archive_with_wrong_checksum_is_rejected() {
     let origin = SourceOrigin::Tarball { location: format!("file://{location}"), sha256: None };
     let error = bench.obtain(&origin).unwrap_err().to_string();
     assert!(error.contains("add its `sha256`"), "{error}");
+}
+
+#[test]
+fn archive_that_is_exchanged_after_its_check_is_not_unpacked() {
+    let bench = Bench::new();
+    let (location, sha256) = bench.tarball();
+    let evil = format!("{location}.evil");
+    let good = fs::read(&location).unwrap();
+    fs::write(bench.dir.path().join("postgresql-99.1/src/backend/a.c"), "int evil;").unwrap();
+    bench.tarball();
+    fs::rename(&location, &evil).unwrap();
+    fs::write(&location, good).unwrap();
+    let events = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&events, &location, inotify::WatchFlags::CLOSE_NOWRITE).unwrap();
+    let target = location.clone();
+    let attacker = thread::spawn(move || {
+        rustix::io::read(&events, &mut [0_u8; 4096]).unwrap();
+        fs::rename(&evil, target).unwrap();
+    });
+    let origin = SourceOrigin::Tarball { location, sha256: Some(sha256.to_string()) };
+    let source = bench.obtain(&origin).unwrap();
+    attacker.join().unwrap();
+    assert!(bench.text(&source).contains("int a(void)"));
 }
 
 #[test]

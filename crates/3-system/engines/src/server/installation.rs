@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -31,7 +31,20 @@ pub struct Installation {
     pub file_size: Bytes,
     /// SHA-256 of the program file, 64 hexadecimal digits.
     pub sha256: String,
+    /// The state of the program file when its checksum was read.
+    pub(crate) file_state: FileState,
     pub(crate) files: ProgramFiles,
+}
+
+/// What differs if a file is another one, or was written to: its device, its inode, and the seconds and nanoseconds of
+/// its last change, which nobody can set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileState(u64, u64, i64, i64);
+
+impl From<Metadata> for FileState {
+    fn from(file: Metadata) -> Self {
+        Self(file.dev(), file.ino(), file.ctime(), file.ctime_nsec())
+    }
 }
 
 /// Files that belong to a server program.
@@ -95,10 +108,37 @@ impl Installation {
             .map_err(|error| ServerError::unsuitable(&file, server_system, error))?;
         let files = program.files(&file, engine)?;
         tracing::info!(program = %file.display(), version, "found a server program");
-        let (file_size, sha256) = Sha256::with_size_of_file(&file)
-            .map_err(system("reading the server program", &file))?;
-        let sha256 = sha256.to_string();
-        Ok(Self { system: server_system, program: file, version, file_size, sha256, files })
+        let reading = || -> io::Result<_> {
+            let opened = File::open(&file)?;
+            Ok((FileState::from(opened.metadata()?), Sha256::with_size_of(opened)?))
+        };
+        let (file_state, (file_size, sha256)) =
+            reading().map_err(system("reading the server program", &file))?;
+        let (system, program, sha256) = (server_system, file, sha256.to_string());
+        Ok(Self { system, program, version, file_size, sha256, file_state, files })
+    }
+
+    /// Checks that a process runs the program whose checksum is known: the file may have been exchanged since.
+    pub(crate) fn check_process(&self, pid: u32) -> Result<(), ServerError> {
+        let mut file = PathBuf::from(format!("/proc/{pid}/exe"));
+        // The program of a script is its shell, and that of another user's process may be hidden.
+        let mut start = [0; 2];
+        let read = File::open(&self.program).and_then(|mut file| file.read_exact(&mut start));
+        if fs::metadata(&file).is_err() || read.is_ok() && start == *b"#!" {
+            file.clone_from(&self.program);
+        }
+        let is_same = || -> io::Result<bool> {
+            let opened = File::open(&file)?;
+            let is_unchanged = FileState::from(opened.metadata()?) == self.file_state;
+            Ok(is_unchanged || Sha256::with_size_of(opened)?.1.to_string() == self.sha256)
+        };
+        match is_same().map_err(system("reading the server program", &file))? {
+            true => Ok(()),
+            false => Err(ServerError::new(format!(
+                "{} was exchanged after its checksum was read: start a new run",
+                self.program.display()
+            ))),
+        }
     }
 }
 
@@ -324,6 +364,7 @@ fn program_in(system: ServerSystem, folder: &Path) -> Option<PathBuf> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
 
     use super::*;
 
@@ -374,6 +415,48 @@ mod tests {
         // Anything else is passed on.
         let text = error_of(script("something else").as_bytes());
         assert!(text.contains("running with --version") && text.contains("something else"));
+    }
+
+    #[test]
+    fn exchanged_program_is_not_accepted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, other) = (dir.path().join("mysqld"), dir.path().join("other"));
+        fs::copy("/bin/sleep", &program).unwrap();
+        let opened = File::open(&program).unwrap();
+        let installation = Installation {
+            system: ServerSystem::MySql,
+            program: program.clone(),
+            version: String::new(),
+            file_size: Bytes::default(),
+            file_state: opened.metadata().unwrap().into(),
+            sha256: Sha256::with_size_of(opened).unwrap().1.to_string(),
+            files: ProgramFiles { init_program: program.clone(), plugin_dir: None },
+        };
+        let check = || {
+            let mut child = loop {
+                match Command::new(&program).arg("60").spawn() {
+                    // A process that another test is starting may still hold the file.
+                    Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {}
+                    started => break started.unwrap(),
+                }
+            };
+            let checked = installation.check_process(child.id());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            checked
+        };
+        check().unwrap();
+        // The same content in another file.
+        fs::copy(&program, &other).unwrap();
+        fs::rename(&other, &program).unwrap();
+        check().unwrap();
+        let mut content = fs::read(&program).unwrap();
+        content.push(0);
+        fs::write(&other, content).unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(&other, &program).unwrap();
+        let error = check().unwrap_err().to_string();
+        assert!(error.contains("was exchanged"), "{error}");
     }
 
     #[test]

@@ -139,6 +139,7 @@ impl Server {
         let certificate = certificate.map(|made| made.fingerprint);
         let log = LogPosition::at_end_of(&server_dir.log());
         let processes = launcher.spawn(command)?;
+        plan.installation.check_process(processes.pid())?;
         let title = plan.installation.system.title();
         let server_dir = server_dir.clone();
         let mut server = Self { processes, program, title, server_dir, log, network, certificate };

@@ -373,6 +373,7 @@ mod tests {
             version: "10.11.19-MariaDB".to_owned(),
             file_size: Bytes::from_mib(25),
             sha256: "0".repeat(64),
+            file_state: Default::default(),
             files: ProgramFiles {
                 init_program: "/usr/bin/mariadb-install-db".into(),
                 plugin_dir: None,

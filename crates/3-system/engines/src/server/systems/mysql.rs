@@ -212,6 +212,7 @@ mod tests {
             version: version.to_owned(),
             file_size: Bytes::from_mib(60),
             sha256: "0".repeat(64),
+            file_state: Default::default(),
             files: ProgramFiles { init_program: "/opt/mysql/bin/mysqld".into(), plugin_dir: None },
         };
         let shape = DataShape { tables: 8, rows: 10_000_000, clients: 24 };
