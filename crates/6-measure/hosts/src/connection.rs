@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io, thread};
@@ -22,7 +22,7 @@ use rustix::fs::OFlags;
 use crate::protocol::{
     Answer, AnyRequest, HEARTBEAT, LONGEST_ANSWER, LOST_AFTER, Request, line_of,
 };
-use crate::ssh::{LibcVersion, Program};
+use crate::ssh::{LibcVersion, MOST_PRINTED, Program};
 use crate::{HostError, protocol, ssh};
 
 const PASSWORD_BYTES: usize = 24;
@@ -84,10 +84,21 @@ struct Link {
     /// `None` after the end.
     requests: Mutex<Option<ChildStdin>>,
     heard: Mutex<Instant>,
+    owed: Mutex<Owed>,
     /// Why the connection was lost, or was ended.
     lost: Mutex<Option<String>>,
     /// Processes that wait for servers on the host, killed when the connection is lost.
     dependents: Mutex<Vec<ProcessIdentity>>,
+}
+
+/// What an agent is still expected to send. It cannot fill the memory with anything else.
+#[derive(Debug, Default)]
+struct Owed {
+    /// Requests without an answer.
+    answers: u64,
+    heartbeats: u64,
+    /// Bytes of answers that nobody has read.
+    unread: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -204,13 +215,11 @@ impl HostConnection {
         requests: Vec<R>,
     ) -> Result<(), HostError> {
         let answers = lock(&self.0.answers);
-        let count = requests.len();
-        for request in requests {
-            self.0.send(request)?;
-        }
+        let limits: Result<Vec<Duration>, _> =
+            requests.into_iter().map(|request| self.0.send(request)).collect();
         let mut outcome = Ok(());
-        for _ in 0..count {
-            match self.0.receive::<R>(&answers) {
+        for limit in limits? {
+            match self.0.receive::<R>(&answers, limit) {
                 Err(error) if error.is_lost() => return Err(error),
                 received => outcome = outcome.and(received),
             }
@@ -220,23 +229,37 @@ impl HostConnection {
 
     /// Sends a request that has no answer.
     pub(crate) fn send(&self, request: impl Request) -> Result<(), HostError> {
-        self.0.send(request)
+        self.0.send(request).map(drop)
     }
 }
 
 impl Shared {
     fn call<R: Request>(&self, request: R) -> Result<R::Reply, HostError> {
         let answers = lock(&self.answers);
-        self.send(request)?;
-        self.receive::<R>(&answers)
+        let limit = self.send(request)?;
+        self.receive::<R>(&answers, limit)
     }
 
-    fn send(&self, request: impl Request) -> Result<(), HostError> {
-        self.link.send(&request.into()).map_err(|_| self.lost())
+    /// Sends a request, and returns how long its answer may take.
+    fn send(&self, request: impl Request) -> Result<Duration, HostError> {
+        let request = request.into();
+        self.link.send(&request).map_err(|_| self.lost())?;
+        Ok(request.time_limit().unwrap_or_default())
     }
 
-    fn receive<R: Request>(&self, answers: &Receiver<Vec<u8>>) -> Result<R::Reply, HostError> {
-        let answer = answers.recv().map_err(|_| self.lost())?;
+    fn receive<R: Request>(
+        &self,
+        answers: &Receiver<Vec<u8>>,
+        limit: Duration,
+    ) -> Result<R::Reply, HostError> {
+        let answer = answers.recv_timeout(limit).map_err(|error| {
+            if error == RecvTimeoutError::Timeout {
+                let seconds = limit.as_secs();
+                self.link.lose(format!("the agent is alive, but has not answered for {seconds} s"));
+            }
+            self.lost()
+        })?;
+        lock(&self.link.owed).unread -= answer.len() as u64;
         match serde_json::from_slice(&answer) {
             Ok(Answer::Done(reply)) => Ok(reply),
             Ok(Answer::Failed(failed)) => Err(HostError::failed_on(&self.name, failed)),
@@ -252,6 +275,11 @@ impl Shared {
     fn lost(&self) -> HostError {
         let reason = lock(&self.link.lost).clone();
         let reason = reason.unwrap_or_else(|| "the agent does not read requests".to_owned());
+        let size = self.printed.metadata().map_or(0, |log| log.len());
+        let reason = match size < MOST_PRINTED.as_bytes() {
+            true => reason,
+            false => format!("ssh printed more than {MOST_PRINTED}"),
+        };
         let printed = ssh::last_lines(&end_of(&self.printed));
         let reason = match printed.is_empty() {
             true => reason,
@@ -317,6 +345,7 @@ impl Link {
             child: Mutex::new(child),
             requests: Mutex::new(requests),
             heard: Mutex::new(Instant::now()),
+            owed: Mutex::default(),
             lost: Mutex::default(),
             dependents: Mutex::default(),
         });
@@ -328,8 +357,9 @@ impl Link {
     }
 
     /// Passes on answers until the end of the output.
-    fn read(&self, mut output: BufReader<ChildStdout>, answers: &Sender<Vec<u8>>) {
-        let mut greeted = false;
+    fn read(&self, mut output: impl BufRead, answers: &Sender<Vec<u8>>) {
+        // A login shell may print something before the first answer.
+        let mut greeting = Some(MOST_PRINTED.as_bytes());
         let alive = line_of(&Answer::<()>::Alive).unwrap_or_default();
         let reason = loop {
             let mut line = Vec::new();
@@ -342,18 +372,24 @@ impl Link {
                 Err(error) => break format!("reading from ssh: {error}"),
             }
             *lock(&self.heard) = Instant::now();
+            let mut owed = lock(&self.owed);
             // Answers are read where they are waited for: a profile has megabytes.
-            match Answer::starts(&line) {
-                true => {
-                    greeted = true;
-                    if answers.send(line).is_err() {
-                        break "it was ended".to_owned();
-                    }
+            if Answer::starts(&line) && owed.answers > 0 {
+                greeting = None;
+                owed.answers -= 1;
+                owed.unread += line.len() as u64;
+                if owed.unread > LONGEST_ANSWER {
+                    break "its answers are too long".to_owned();
                 }
-                false if line == alive => {}
-                // A login shell may print something first.
-                false if !greeted => {}
-                false => break "invalid answer".to_owned(),
+                if answers.send(line).is_err() {
+                    break "it was ended".to_owned();
+                }
+            } else if line == alive && owed.heartbeats > 0 {
+                owed.heartbeats -= 1;
+            } else if let Some(left) = greeting {
+                greeting = left.checked_sub(line.len() as u64);
+            } else {
+                break "invalid answer".to_owned();
             }
         };
         self.lose(reason);
@@ -375,17 +411,20 @@ impl Link {
 
     fn send(&self, request: &AnyRequest) -> io::Result<()> {
         let line = line_of(request)?;
+        lock(&self.owed).answers += u64::from(request.time_limit().is_some());
         write_line(lock(&self.requests), &line)
     }
 
     /// Sends a heartbeat, unless a request is being sent, which may block until the connection is lost.
     fn beat(&self) -> io::Result<()> {
         let line = line_of(&AnyRequest::from(protocol::Heartbeat()))?;
-        match self.requests.try_lock() {
-            Ok(requests) => write_line(requests, &line),
-            Err(TryLockError::Poisoned(error)) => write_line(error.into_inner(), &line),
-            Err(TryLockError::WouldBlock) => Ok(()),
-        }
+        let requests = match self.requests.try_lock() {
+            Ok(requests) => requests,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        lock(&self.owed).heartbeats += 1;
+        write_line(requests, &line)
     }
 
     fn wait(&self, timeout: Duration) {
@@ -530,22 +569,98 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn connection_is_lost_also_while_a_request_cannot_be_sent() {
+    /// A link to an agent that reads nothing, and was last heard long ago.
+    fn silent_link() -> Arc<Link> {
         let mut silent = Command::new("sleep").arg("60").stdin(Stdio::piped()).spawn().unwrap();
-        let link = Arc::new(Link {
+        Arc::new(Link {
             requests: Mutex::new(silent.stdin.take()),
             child: Mutex::new(silent),
             heard: Mutex::new(Instant::now().checked_sub(LOST_AFTER).unwrap()),
+            owed: Mutex::default(),
             lost: Mutex::default(),
             dependents: Mutex::default(),
-        });
+        })
+    }
+
+    /// Why a connection is lost whose agent prints this text again and again, after so many requests.
+    fn lost_by(text: &str, requests: u64, heartbeats: u64) -> String {
+        let link = silent_link();
+        *lock(&link.owed) = Owed { answers: requests, heartbeats, unread: 0 };
+        let (sender, _receiver) = channel();
+        link.read(Repeated(text.as_bytes(), 0), &sender);
+        lock(&link.child).wait().unwrap();
+        lock(&link.lost).take().unwrap()
+    }
+
+    /// A text without an end.
+    struct Repeated<'a>(&'a [u8], usize);
+
+    impl Read for Repeated<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let count = self.fill_buf()?.read(into)?;
+            self.consume(count);
+            Ok(count)
+        }
+    }
+
+    impl BufRead for Repeated<'_> {
+        fn fill_buf(&mut self) -> io::Result<&[u8]> {
+            Ok(&self.0[self.1..])
+        }
+
+        fn consume(&mut self, count: usize) {
+            self.1 = (self.1 + count) % self.0.len();
+        }
+    }
+
+    #[test]
+    fn agent_that_sends_without_end_is_lost() {
+        let many = "x".repeat(1 << 20);
+        let (long, welcome) = (format!("{{\"done\":\"{many}\"}}\n"), format!("{many}\n"));
+        for (text, requests, heartbeats, reason) in [
+            (welcome.as_str(), 1, 1, "invalid answer"),
+            ("{\"done\":null}\n", 3, 3, "invalid answer"),
+            ("{\"done\":null}\n\"alive\"\n", 1, 3, "invalid answer"),
+            (long.as_str(), 1_000, 0, "its answers are too long"),
+            (many.as_str(), 1, 1, "an answer is too long"),
+        ] {
+            assert_eq!(lost_by(text, requests, heartbeats), reason);
+        }
+    }
+
+    #[test]
+    fn connection_is_lost_also_while_a_request_cannot_be_sent() {
+        let link = silent_link();
         let beating = Arc::downgrade(&link);
         thread::spawn(move || beat(&beating));
         // More than a pipe holds.
         assert!(link.send(&protocol::OpenTree("x".repeat(1 << 20)).into()).is_err());
         assert!(lock(&link.lost).as_ref().unwrap().contains("no answer"));
         lock(&link.child).wait().unwrap();
+    }
+
+    #[test]
+    fn agent_that_only_lives_is_lost() {
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let (_sender, answers) = channel();
+        let shared = Shared {
+            name: "db1".to_owned(),
+            cpus: None,
+            path: NetworkPath { host: address, client: address },
+            password: Password(String::new()),
+            libc: LibcVersion::default(),
+            printed: tempfile::tempfile().unwrap(),
+            timing: Timing { agent: Nanos::ZERO, network: Nanos::ZERO, clock_offset: 0 },
+            answers: Mutex::new(answers),
+            link: silent_link(),
+        };
+        shared.send(protocol::Time()).unwrap();
+        let answer =
+            shared.receive::<protocol::Time>(&lock(&shared.answers), Duration::from_millis(1));
+        let error = answer.unwrap_err();
+        assert!(error.is_lost() && error.to_string().contains("has not answered"), "{error}");
+        shared.printed.set_len(MOST_PRINTED.as_bytes()).unwrap();
+        assert!(shared.lost().to_string().contains("ssh printed more than 16 MiB"));
     }
 
     #[test]

@@ -26,6 +26,34 @@ pub(crate) const LONGEST_ANSWER: u64 = 64 << 20;
 /// The connection is lost if nothing was heard for this time.
 pub const LOST_AFTER: Duration = Duration::from_secs(12);
 
+/// How long the answer to a request may take that only reads or prepares something.
+const QUICK: Duration = Duration::from_secs(5 * 60);
+
+/// How long any answer may take, such as that to a copy of data.
+const SLOW: Duration = Duration::from_secs(12 * 3_600);
+
+impl AnyRequest {
+    /// How long its answer may take; `None` if it has none.
+    pub(crate) const fn time_limit(&self) -> Option<Duration> {
+        match self {
+            Self::Heartbeat(_) | Self::LeadIn(_) | Self::End(_) => None,
+            Self::Time(_)
+            | Self::Machine(_)
+            | Self::FreeSpace(_)
+            | Self::OpenTree(_)
+            | Self::Put(_)
+            | Self::Listen(_)
+            | Self::Exists(_)
+            | Self::Find(_)
+            | Self::Watch(_)
+            | Self::Ended(_)
+            | Self::Read(_)
+            | Self::ReadStep(_) => Some(QUICK),
+            _ => Some(SLOW),
+        }
+    }
+}
+
 pub trait Request: Into<AnyRequest> {
     type Reply: Serialize + DeserializeOwned;
 }

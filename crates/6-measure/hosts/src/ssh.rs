@@ -5,9 +5,14 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use dbdyno_machine::{Signal, die_with_parent, remove_secrets};
 use dbdyno_types::Sha256;
+use dbdyno_units::Bytes;
+use rustix::process::{Pid, Resource, Rlimit, kill_process_group, setrlimit};
 
 use crate::HostError;
 
@@ -34,6 +39,15 @@ const OPTIONS: [&str; 19] = [
     "none",
 ];
 
+/// The most that is kept of what ssh prints: what a script or an agent says is short.
+pub(crate) const MOST_PRINTED: Bytes = Bytes::from_mib(16);
+
+/// How long a script may take without its input.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The slowest connection over which a program is copied, in bytes per second.
+const SLOWEST_COPY: u64 = 50_000;
+
 /// The exit code of ssh itself.
 const OWN_FAILURE: i32 = 255;
 
@@ -52,8 +66,14 @@ pub(crate) fn command(destination: &str, script: &str) -> Command {
     command.args(OPTIONS).arg("--").arg(destination).arg(in_sh(script));
     remove_secrets(&mut command);
     let parent = std::process::id();
-    // SAFETY: `die_with_parent` is async-signal-safe.
-    unsafe { command.process_group(0).pre_exec(move || die_with_parent(Signal::KILL, parent)) };
+    let limit = Some(MOST_PRINTED.as_bytes());
+    let start = move || {
+        // Of the log that it prints into. It fails only if the limit is lower.
+        let _ = setrlimit(Resource::Fsize, Rlimit { current: limit, maximum: limit });
+        die_with_parent(Signal::KILL, parent)
+    };
+    // SAFETY: it only makes system calls.
+    unsafe { command.process_group(0).pre_exec(start) };
     command
 }
 
@@ -63,11 +83,22 @@ fn in_sh(script: &str) -> String {
     format!("exec sh -c '{script}'")
 }
 
-/// Runs a script with this input, and returns its output.
+/// Runs a script with this input of so many bytes, and returns its output.
 pub(crate) fn run(
     destination: &str,
     script: &str,
-    input: Option<&mut (dyn Read + Send)>,
+    input: Option<(&mut dyn Read, u64)>,
+) -> Result<String, SshFailure> {
+    let size = input.as_ref().map_or(0, |(_, size)| *size);
+    let timeout = SCRIPT_TIMEOUT + Duration::from_secs(size / SLOWEST_COPY);
+    communicate(command(destination, script), input.map(|(input, _)| input), timeout)
+}
+
+/// Runs a command that leads a process group, which is killed if it takes longer or prints too much.
+fn communicate(
+    mut command: Command,
+    input: Option<&mut dyn Read>,
+    timeout: Duration,
 ) -> Result<String, SshFailure> {
     let failed = |error: io::Error| SshFailure {
         message: match error.kind() {
@@ -78,19 +109,47 @@ pub(crate) fn run(
         },
         of_ssh: true,
     };
-    let mut command = command(destination, script);
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
-    // A script that ends early closes its input; its own message is the one to show.
-    let sent = match (child.stdin.take(), input) {
-        (Some(mut stdin), Some(input)) => copy(input, &mut stdin),
-        _ => Ok(()),
+    let group = Pid::from_child(&child);
+    // An error means that all its processes have exited.
+    let kill = || {
+        let _ = kill_process_group(group, Signal::KILL);
     };
-    let output = child.wait_with_output().map_err(failed)?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (done, is_done) = channel::<()>();
+    let (sent, output, errors, is_late) = thread::scope(|scope| {
+        let watching = scope.spawn(move || {
+            let is_late = is_done.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
+            if is_late {
+                kill();
+            }
+            is_late
+        });
+        let output = scope.spawn(|| read_limited(stdout, kill));
+        let errors = scope.spawn(|| read_limited(stderr, kill));
+        // A script that ends early closes its input; its own message is the one to show.
+        let sent = match (stdin, input) {
+            (Some(mut stdin), Some(input)) => copy(input, &mut stdin),
+            _ => Ok(()),
+        };
+        let (output, errors) = (output.join(), errors.join());
+        drop(done);
+        (sent, output, errors, watching.join().unwrap_or_default())
+    });
+    let status = child.wait().map_err(failed)?;
+    let (Ok(Some(output)), Ok(Some(errors))) = (output, errors) else {
+        let message = format!("it printed more than {MOST_PRINTED}");
+        return Err(SshFailure { message, of_ssh: false });
+    };
+    if is_late {
+        let message = format!("it has not ended after {} s", timeout.as_secs());
+        return Err(SshFailure { message, of_ssh: false });
+    }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    if !output.status.success() {
-        let (errors, code) = (text(&output.stderr), output.status.code());
+    if !status.success() {
+        let (errors, code) = (text(&errors), status.code());
         let message = match (errors.is_empty(), code) {
             (false, _) => last_lines(&errors),
             (true, Some(code)) => format!("it exited with code {code}"),
@@ -99,7 +158,20 @@ pub(crate) fn run(
         return Err(SshFailure { message, of_ssh: code == Some(OWN_FAILURE) });
     }
     sent.map_err(failed)?;
-    Ok(text(&output.stdout))
+    Ok(text(&output))
+}
+
+/// What a command prints; `None` if that is too much, after `kill`.
+fn read_limited(from: Option<impl Read>, kill: impl Fn()) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let limit = MOST_PRINTED.as_bytes();
+    // What was read before an error is kept.
+    let _ = from?.take(limit + 1).read_to_end(&mut text);
+    if text.len() as u64 > limit {
+        kill();
+        return None;
+    }
+    Some(text)
 }
 
 fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<()> {
@@ -172,7 +244,7 @@ impl Program {
             HostError::on(host, format!("copying dbdyno to ~/.cache/dbdyno/bin: {message}"))
         };
         self.file.rewind().map_err(|error| failed(error.to_string()))?;
-        let copied = run(destination, &self.copy_script(), Some(&mut self.file));
+        let copied = run(destination, &self.copy_script(), Some((&mut self.file, self.size)));
         copied.map_err(|failure| failed(failure.message))?;
         tracing::info!(host, bytes = self.size, time = ?started.elapsed(), "copied dbdyno");
         Ok(libc)
@@ -293,6 +365,50 @@ mod tests {
         assert_eq!(args[end + 1..], ["-oProxyCommand=x", "exec sh -c 'true'"]);
         let escape = args.iter().position(|arg| arg == "-e").unwrap();
         assert_eq!(args[escape + 1], "none");
+    }
+
+    #[test]
+    fn log_of_a_connection_is_limited() {
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::process::ExitStatusExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let ssh = dir.path().join("ssh");
+        std::fs::write(&ssh, "#!/bin/sh\nexec /usr/bin/yes >&2\n").unwrap();
+        std::fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).unwrap();
+        let log = tempfile::tempfile().unwrap();
+        let status = loop {
+            let mut command = command("db1", "true");
+            command.env("PATH", dir.path()).stderr(log.try_clone().unwrap());
+            match command.status() {
+                // A process that another test is starting may still hold the file.
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {}
+                status => break status.unwrap(),
+            }
+        };
+        assert_eq!(status.signal(), Some(Signal::XFSZ.as_raw()));
+        assert_eq!(log.metadata().unwrap().len(), MOST_PRINTED.as_bytes());
+    }
+
+    fn of_script(script: &str, timeout: Duration) -> SshFailure {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0);
+        communicate(command, None, timeout).unwrap_err()
+    }
+
+    #[test]
+    fn endless_output_is_an_error() {
+        for script in ["exec yes", "exec yes >&2", "yes & exec yes >&2"] {
+            let failure = of_script(script, Duration::MAX);
+            assert_eq!(failure.message, "it printed more than 16 MiB", "{script}");
+        }
+    }
+
+    #[test]
+    fn script_that_does_not_end_is_killed_with_its_children() {
+        for script in ["exec sleep 3600", "sleep 3600 & wait", "sleep 3600 & sleep 3600"] {
+            let failure = of_script(script, Duration::from_millis(50));
+            assert_eq!(failure.message, "it has not ended after 0 s", "{script}");
+        }
     }
 
     #[test]

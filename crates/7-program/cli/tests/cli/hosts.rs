@@ -383,6 +383,9 @@ fn other_machines_and_failed_copies_are_reported() {
     );
     fake_ssh(&test, &full).assert_code(1).assert_prints("copying dbdyno");
     fake_ssh(&test, &full).assert_prints("No space left on device");
+    for endless in ["exec yes", "exec yes >&2"] {
+        fake_ssh(&test, endless).assert_code(1).assert_prints("it printed more than 16 MiB");
+    }
     let refused = "echo Host key verification failed. >&2; exit 255";
     fake_ssh(&test, refused).assert_code(1).assert_prints(
         "Host key verification failed.; `ssh db1 true` must work without a question",
