@@ -118,6 +118,11 @@ impl Stream {
         self.transport
     }
 
+    /// The hash of the certificate of the server at the other end of TLS.
+    pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
+        tls::end_point(self.tls.as_ref()?.peer_certificates()?.first()?)
+    }
+
     #[inline]
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut raw = Raw { socket: self.socket.as_fd(), wait: true, deadline: self.deadline };

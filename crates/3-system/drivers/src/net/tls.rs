@@ -12,7 +12,7 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, OtherError, RootCertStore,
     SignatureScheme,
 };
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 use super::Transport;
 use crate::{Error, ErrorCode, ErrorKind};
@@ -62,6 +62,41 @@ pub(super) fn handshake_failed(target: &Target, error: &io::Error) -> Error {
         code: ErrorCode::of_io(error),
         kind: if refusal.is_some() { ErrorKind::Refused } else { ErrorKind::Connection },
     }
+}
+
+/// The hash of a server's certificate to which a login is bound (`tls-server-end-point` of RFC 5929); `None` if the
+/// algorithm of its signature names no hash.
+pub(super) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    // Object identifiers of RSA (PKCS #1) and ECDSA without their last numbers.
+    const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1];
+    const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4];
+    let (whole, _) = der_value(certificate)?;
+    let (_, after_content) = der_value(whole)?;
+    let (algorithm, _) = der_value(after_content)?;
+    let (name, _) = der_value(algorithm)?;
+    match (name.strip_prefix(RSA), name.strip_prefix(ECDSA)) {
+        // Instead of MD5 and SHA-1, SHA-256 is used.
+        (Some([4 | 5 | 11]), _) | (_, Some([1] | [3, 2])) => {
+            Some(Sha256::digest(certificate).to_vec())
+        }
+        (Some([12]), _) | (_, Some([3, 3])) => Some(Sha384::digest(certificate).to_vec()),
+        (Some([13]), _) | (_, Some([3, 4])) => Some(Sha512::digest(certificate).to_vec()),
+        _ => None,
+    }
+}
+
+/// The content of the first value in DER, and what follows it.
+fn der_value(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&length, rest) = der.get(1..)?.split_first()?;
+    let (length, rest) = match length {
+        0..=0x7f => (length.into(), rest),
+        0x81..=0x84 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(length - 0x80))?;
+            (bytes.iter().fold(0, |number: usize, byte| number << 8 | usize::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(length)
 }
 
 fn doing(target: &Target) -> String {
@@ -185,5 +220,36 @@ impl ServerCertVerifier for CertificateVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificate_is_hashed_as_its_signature() {
+        const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1];
+        const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4];
+        const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
+        let value = |content: &[u8]| {
+            let length = (content.len() as u16).to_be_bytes();
+            [&[0x30, 0x82][..], &length[..], content].concat()
+        };
+        let length = |start: &[u8], end: &[u8]| {
+            let size = (start.len() + end.len()) as u8;
+            let name = [&[6, size][..], start, end].concat();
+            let parts = [value(&[0; 300]), value(&name), vec![3, 1, 0]];
+            end_point(&value(&parts.concat())).map(|hash| hash.len())
+        };
+        assert_eq!([4, 5, 11].map(|last| length(RSA, &[last])), [Some(32); 3]);
+        assert_eq!([10, 12, 13].map(|last| length(RSA, &[last])), [None, Some(48), Some(64)]);
+        assert_eq!(length(ECDSA, &[1]), Some(32));
+        let ecdsa = [2, 3, 4].map(|last| length(ECDSA, &[3, last]));
+        assert_eq!(ecdsa, [Some(32), Some(48), Some(64)]);
+        assert_eq!(length(ED25519, &[]), None);
+        for damaged in [&[][..], &[0x30], &[0x30, 0x85, 0, 0, 0, 0, 0], &[0x30, 4, 0x30, 9, 0, 0]] {
+            assert_eq!(end_point(damaged), None);
+        }
     }
 }

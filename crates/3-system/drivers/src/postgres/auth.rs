@@ -5,7 +5,9 @@
 use std::mem;
 
 use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::authentication::sasl::{
+    ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
+};
 
 use super::channel::{Fields, Malformed, put_text};
 use crate::Error;
@@ -52,6 +54,8 @@ impl From<Malformed> for AuthError {
 pub(super) struct Authentication<'a> {
     user: &'a str,
     transport: Transport,
+    /// The hash of the server's certificate.
+    end_point: Option<Vec<u8>>,
     stage: Stage,
 }
 
@@ -71,8 +75,8 @@ enum Stage {
 }
 
 impl<'a> Authentication<'a> {
-    pub(super) fn new(user: &'a str, transport: Transport) -> Self {
-        Self { user, transport, stage: Stage::Start }
+    pub(super) fn new(user: &'a str, transport: Transport, end_point: Option<Vec<u8>>) -> Self {
+        Self { user, transport, end_point, stage: Stage::Start }
     }
 
     /// Processes the body of an authentication request and returns the response, if there is one.
@@ -104,11 +108,10 @@ impl<'a> Authentication<'a> {
                 Stage::Answered
             }
             (10, Stage::Start) => {
-                check_mechanisms(fields)?;
+                let (mechanism, binding) = bind(fields, self.end_point.take())?;
                 self.check(Method::Scram)?;
-                let unbound = ChannelBinding::unsupported();
-                let scram = ScramSha256::new(password()?.as_bytes(), unbound);
-                put_text(&mut response, SCRAM_SHA_256);
+                let scram = ScramSha256::new(password()?.as_bytes(), binding);
+                put_text(&mut response, mechanism);
                 response.extend_from_slice(&(scram.message().len() as u32).to_be_bytes());
                 response.extend_from_slice(scram.message());
                 Stage::Scram(scram)
@@ -154,18 +157,29 @@ impl<'a> Authentication<'a> {
     }
 }
 
-fn check_mechanisms(mut fields: Fields<'_>) -> Result<(), AuthError> {
+/// Chooses a mechanism of those that are offered. With TLS, the proof is bound to the server's certificate, so that whoever
+/// is between cannot pass it on. A server that can bind it, and whose offer of that was removed, refuses the unbound proof.
+fn bind(
+    mut fields: Fields<'_>,
+    end_point: Option<Vec<u8>>,
+) -> Result<(&'static str, ChannelBinding), AuthError> {
     let mut offered = Vec::new();
     while !matches!(fields.0, [] | [0]) {
         offered.push(fields.text()?);
     }
-    if offered.contains(&SCRAM_SHA_256.as_bytes()) {
-        return Ok(());
+    let offers = |mechanism: &str| offered.contains(&mechanism.as_bytes());
+    match end_point {
+        Some(hash) if offers(SCRAM_SHA_256_PLUS) => {
+            Ok((SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash)))
+        }
+        Some(_) if offers(SCRAM_SHA_256) => Ok((SCRAM_SHA_256, ChannelBinding::unrequested())),
+        None if offers(SCRAM_SHA_256) => Ok((SCRAM_SHA_256, ChannelBinding::unsupported())),
+        _ => Err(AuthError::Refused(format!(
+            "the server requests {}; dbdyno supports only {SCRAM_SHA_256}, and \
+             {SCRAM_SHA_256_PLUS} over TLS",
+            server_text(&offered.join(&b" or "[..]))
+        ))),
     }
-    let offered = server_text(&offered.join(&b" or "[..]));
-    Err(AuthError::Refused(format!(
-        "the server requests {offered}; dbdyno supports only {SCRAM_SHA_256}"
-    )))
 }
 
 /// A server that does not know the password could skip the proof.
@@ -212,7 +226,7 @@ mod tests {
 
     /// The outcome of these requests one after the other: of the first that fails, or of the last.
     fn outcome(transport: Transport, requests: &[Vec<u8>]) -> Result<Option<Vec<u8>>, AuthError> {
-        let mut authentication = Authentication::new("ann", transport);
+        let mut authentication = Authentication::new("ann", transport, None);
         let mut last = Ok(None);
         for request in requests {
             last = authentication.respond(request, &secret);
@@ -272,12 +286,37 @@ mod tests {
     }
 
     #[test]
+    fn proof_is_bound_to_the_certificate() {
+        let (both, unbound) =
+            (&b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0"[..], &b"SCRAM-SHA-256\0\0"[..]);
+        let header = |offered: &[u8], end_point: Option<&[u8]>| {
+            let end_point = end_point.map(<[u8]>::to_vec);
+            let mut authentication =
+                Authentication::new("ann", Transport::UnverifiedTls, end_point);
+            let response = authentication.respond(&request(10, offered), &secret).unwrap().unwrap();
+            let (mechanism, rest) =
+                response.split_at(response.iter().position(|b| *b == 0).unwrap());
+            let end = rest.windows(2).position(|two| two == b",,").unwrap();
+            let flag = rest[5..end].escape_ascii().to_string();
+            (mechanism.escape_ascii().to_string(), flag)
+        };
+        let expected = |mechanism: &str, flag: &str| (mechanism.to_owned(), flag.to_owned());
+        let bound = expected("SCRAM-SHA-256-PLUS", "p=tls-server-end-point");
+        assert_eq!(header(both, Some(b"hash")), bound);
+        assert_eq!(header(unbound, Some(b"hash")), expected("SCRAM-SHA-256", "y"));
+        assert_eq!(header(both, None), expected("SCRAM-SHA-256", "n"));
+        let only = request(10, b"SCRAM-SHA-256-PLUS\0\0");
+        let error = outcome(Transport::PlainTcp, &[only]).unwrap_err();
+        assert!(matches!(&error, AuthError::Refused(words) if words.contains("over TLS")));
+    }
+
+    #[test]
     fn scram_does_not_end_without_the_servers_proof() {
         let start = request(10, b"SCRAM-SHA-256\0\0");
         for transport in Transport::ALL {
             let error = outcome(transport, &[start.clone(), request(0, b"")]).unwrap_err();
             assert!(matches!(&error, AuthError::Refused(words) if words.contains("proving")));
-            let mut authentication = Authentication::new("ann", transport);
+            let mut authentication = Authentication::new("ann", transport, None);
             assert!(authentication.check_complete().is_err());
             let first = authentication.respond(&start, &secret).unwrap().unwrap();
             let error = authentication.check_complete().unwrap_err();
@@ -302,7 +341,7 @@ mod tests {
         let request_parts = (number, prop::collection::vec(any::<u8>(), 0..40));
         check_cases(&prop::collection::vec(request_parts, 1..6), 256, |requests| {
             for transport in Transport::ALL {
-                let mut authentication = Authentication::new("ann", transport);
+                let mut authentication = Authentication::new("ann", transport, None);
                 for (number, rest) in &requests {
                     let Ok(response) = authentication.respond(&request(*number, rest), &secret)
                     else {

@@ -29,7 +29,8 @@ pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
         Tls::Off => Channel::new(stream),
         Tls::Required | Tls::Verified { .. } | Tls::Pinned { .. } => encrypt(stream, target)?,
     };
-    let authentication = Authentication::new(&target.user, channel.stream.transport());
+    let (transport, end_point) = (channel.stream.transport(), channel.stream.end_point());
+    let authentication = Authentication::new(&target.user, transport, end_point);
     let mut login = LoginExchange { target, channel, authentication, version: String::new() };
     match login.run() {
         Ok(()) => {}

@@ -1,18 +1,27 @@
 //! Logins and encryption.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::sync::Arc;
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection as _, ErrorKind, NonBlockingConnection as _};
 use dbdyno_types::server::{Address, StatementMode, Target, Tls};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::Value::Int;
 use super::statements::receive_all;
 use super::{Server, With, execute, params, value};
+use crate::hostile::{Certificate, FakeServer, accept_tls, read_some, send};
 use crate::shared::Shared;
+use crate::support::{PASSWORD, set_password_in_environment};
 
 const TARGET: &str = "DBDYNO_TEST_TARGET";
 
@@ -105,7 +114,8 @@ fn all_authentication_methods_accept_the_right_password_only() {
     assert!(output_text.contains("Refused: "), "{output_text}");
 }
 
-const LOGINS: &str = "hostssl all tester 127.0.0.1/32 trust\n";
+const LOGINS: &str = "hostssl all tester 127.0.0.1/32 trust\n\
+                      hostssl all bound 127.0.0.1/32 scram-sha-256\n";
 
 /// A certificate authority and a certificate for 127.0.0.1, in PEM.
 struct Certificates {
@@ -188,6 +198,75 @@ fn tls_is_used_and_verified_as_requested() {
         let mut connection = try_connect(&server.tcp("tester", tls)).unwrap();
         let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
         assert_eq!(value(&mut connection, sql), "t");
+    }
+}
+
+/// Passes everything on between a client and this server, with a certificate of its own; may remove the offer to bind
+/// the login to the certificate.
+fn pass_on(
+    mut client: TcpStream,
+    own: Arc<rustls::ServerConfig>,
+    (port, authority): (u16, &str),
+    removes_offer: bool,
+) {
+    const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+    client.read_exact(&mut [0; 8]).unwrap();
+    client.write_all(b"S").unwrap();
+    let mut client = accept_tls(own, client).unwrap();
+    let mut server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    server.write_all(&SSL_REQUEST).unwrap();
+    server.read_exact(&mut [0]).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let tls = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut server = StreamOwned::new(tls, server);
+    loop {
+        let request = read_some(&mut client);
+        if request.is_empty() {
+            return;
+        }
+        send(&mut server, &request);
+        let answer = read_some(&mut server);
+        let offer = b"SCRAM-SHA-256-PLUS\0";
+        match answer.windows(offer.len()).position(|part| part == offer) {
+            Some(at) if removes_offer => {
+                let rest = [&answer[..at], &answer[at + offer.len()..]].concat();
+                let length = (rest.len() as u32 - 1).to_be_bytes();
+                send(&mut client, &[&rest[..1], &length, &rest[5..]].concat());
+            }
+            _ => send(&mut client, &answer),
+        }
+    }
+}
+
+#[test]
+fn login_is_bound_to_the_certificate_of_the_server() {
+    let (server, certificates) = tls_server();
+    set_password_in_environment();
+    let password = PASSWORD.replace('\'', "''");
+    let created = format!(
+        "SET password_encryption = 'scram-sha-256'; CREATE USER bound PASSWORD '{password}'"
+    );
+    server.connect().run(&created).unwrap();
+    let target = Target { password: true, ..server.tcp("bound", Tls::Required) };
+    try_connect(&target).unwrap();
+    let Address::Tcp { port, .. } = target.address else { unreachable!() };
+    for removes_offer in [false, true] {
+        let own = Certificate::new().server_config();
+        let authority = certificates.authority.clone();
+        let between = FakeServer::start(move |client| {
+            pass_on(client, own, (port, &authority), removes_offer)
+        });
+        let message =
+            refusal(&Target { address: between.target(Tls::Off).address, ..target.clone() });
+        assert!(message.contains("channel binding"), "{message}");
+        between.finish();
     }
 }
 
