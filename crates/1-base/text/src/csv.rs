@@ -49,7 +49,13 @@ fn record(fields: impl Iterator<Item = String>) -> String {
     format!("{}\n", fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(","))
 }
 
+/// A field as spreadsheets read it back. Names and statements are texts of others: one that a spreadsheet would execute
+/// begins with an apostrophe.
 fn quoted(field: &str) -> String {
+    let is_formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    if is_formula && field.parse::<f64>().is_err() {
+        return quoted(&format!("'{field}"));
+    }
     let is_special = field.contains(['"', ',', '\n', '\r']);
     if is_special { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }
@@ -71,5 +77,15 @@ mod tests {
         let csv = Csv::of(rows).column("name", |row| row.0.to_owned());
         let text = csv.column("value", |row| decimals(row.1, 3)).text();
         assert_eq!(text, "name,value\n\"a,\"\"b\"\"\nc\",1.500\nplain,\n");
+    }
+
+    #[test]
+    fn formulas_are_texts_and_numbers_stay_numbers() {
+        let fields =
+            ["=1+1", "+a", "-2+3", "@a", "\ta", "\ra", "=a,\"b\"", "-1.5", "+2", "-", "a=1"];
+        let text = Csv::of(fields).column("field", |field| (*field).to_owned()).text();
+        let expected =
+            "field\n'=1+1\n'+a\n'-2+3\n'@a\n'\ta\n\"'\ra\"\n\"'=a,\"\"b\"\"\"\n-1.5\n+2\n'-\na=1\n";
+        assert_eq!(text, expected);
     }
 }
