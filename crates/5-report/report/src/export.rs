@@ -3,10 +3,11 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use dbdyno_results::{ResultsError, RunDirectory};
+use rustix::process::geteuid;
 use serde::Serialize;
 
 pub use crate::sections::operations::relative_csv;
@@ -45,9 +46,17 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// A directory that the user named for files; it is created if missing.
+    /// A directory that the user named for files; it is created if missing. A link of another user is not followed.
     pub fn create(path: &Path) -> Result<Self, ExportError> {
-        let held = fs::create_dir_all(path).and_then(|()| File::open(path));
+        let open = || {
+            fs::create_dir_all(path)?;
+            let named = fs::symlink_metadata(path)?;
+            if named.is_symlink() && ![0, geteuid().as_raw()].contains(&named.uid()) {
+                return Err(io::Error::other("it is a symbolic link of another user"));
+            }
+            File::open(path)
+        };
+        let held = open();
         let held = held.map_err(|source| ExportError::Write { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), held })
     }
@@ -279,6 +288,21 @@ mod tests {
         assert_eq!(names, expected);
         assert!(fs::read_to_string(target.join("run.json")).unwrap().contains("\"format\""));
         assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else");
+    }
+
+    #[test]
+    fn directory_behind_a_link_of_another_user_is_not_written_to() {
+        if !geteuid().is_root() {
+            return dbdyno_fuzz::skip("only root can give files away");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        fs::create_dir(&target).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        OutputDir::create(&link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        let error = OutputDir::create(&link).unwrap_err().to_string();
+        assert!(error.contains("a symbolic link of another user"), "{error}");
     }
 
     #[test]

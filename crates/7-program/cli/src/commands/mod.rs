@@ -18,11 +18,11 @@ pub mod report;
 pub mod run;
 mod session;
 
-use std::fs;
 use std::io::{BufReader, stdin, stdout};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use dbdyno_report::export::OutputDir;
 
 use crate::args::{Agent, Arguments, Completions, Man};
 use crate::error::CliError;
@@ -57,8 +57,16 @@ pub fn completions(args: &Completions) -> Result<ExitCode, CliError> {
 
 /// Writes a man page for each command that is not hidden.
 pub fn man(args: &Man) -> Result<ExitCode, CliError> {
-    let write = CliError::write(&args.directory);
-    fs::create_dir_all(&args.directory).map_err(write)?;
-    clap_mangen::generate_to(Arguments::command(), &args.directory).map_err(write)?;
+    let directory = OutputDir::create(&args.directory)?;
+    let mut program = Arguments::command().disable_help_subcommand(true);
+    program.build();
+    let mut left = vec![&program];
+    while let Some(command) = left.pop() {
+        left.extend(command.get_subcommands().filter(|one| !one.is_hide_set()));
+        let page = clap_mangen::Man::new(command.clone());
+        let mut text = Vec::new();
+        page.render(&mut text).map_err(CliError::other)?;
+        directory.replace(&page.get_filename(), &String::from_utf8_lossy(&text))?;
+    }
     Ok(ExitCode::SUCCESS)
 }

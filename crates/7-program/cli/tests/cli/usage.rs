@@ -386,7 +386,12 @@ fn completions_and_man_pages_cover_every_command() {
     }
     let test = TestDir::new();
     let pages = test.path().join("man");
+    let other = test.path().join("other");
+    fs::create_dir(&pages).unwrap();
+    fs::write(&other, "of somebody else").unwrap();
+    symlink(&other, pages.join("dbdyno-run.1")).unwrap();
     call([Path::new("man"), &pages]).assert_code(0);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else");
     let page = |name: &str| fs::read_to_string(pages.join(name)).unwrap();
     assert!(page("dbdyno-run.1").contains(".SH OPTIONS"));
     assert!(page("dbdyno-compare.1").contains("export\\-json"));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering;
@@ -11,10 +12,12 @@ use dbdyno_live::{
     AbTest, Attachment, Event, KeepRule, OptimizeError, OptimizeJob, ProcessProfile,
     SamplingRequest, Supervision, Target, WatchRules, WorkCounter, hot_modules,
 };
+use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_relayout::{
     BoltProfile, LayoutError, Options, Profile, SampleRequirement, Samples, TooFewSamples,
 };
 use dbdyno_spec::experiment::Counts;
+use dbdyno_units::Bytes;
 use serde_json::json;
 
 use super::{Session, text};
@@ -104,9 +107,8 @@ fn profile(
     events: dbdyno_live::Events<'_>,
 ) -> Result<ProcessProfile, CliError> {
     if let Some(path) = &args.profile_in {
-        let unread = |source| CliError::Read { path: path.to_owned(), source };
-        let text = fs::read_to_string(path).map_err(unread)?;
-        let profile: Profile = serde_json::from_str(&text)
+        let text = read_profile(path).map_err(CliError::read(path))?;
+        let profile: Profile = serde_json::from_slice(&text)
             .map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
         return Ok(ProcessProfile::of_file(attachment, &profile, path, events)?);
     }
@@ -129,6 +131,15 @@ fn profile(
         write_profiles(attachment, &profile.samples, args)?;
     }
     Ok(profile)
+}
+
+/// As of profiles from hosts.
+const LARGEST_PROFILE: Bytes = Bytes::from_mib(64);
+
+fn read_profile(path: &Path) -> io::Result<Vec<u8>> {
+    let path = path.canonicalize()?;
+    let directory = SafeDir::open(path.parent().unwrap_or(&path))?;
+    directory.read(Path::new(path.file_name().unwrap_or_default()), LARGEST_PROFILE)
 }
 
 fn write_profiles(
@@ -208,8 +219,8 @@ impl Session {
 }
 
 /// The command of the guard of counting, which runs `live guard-counting`.
-fn guard(target: &Target) -> std::io::Result<Command> {
-    let mut command = Command::new(own_program().map_err(std::io::Error::other)?);
+fn guard(target: &Target) -> io::Result<Command> {
+    let mut command = Command::new(own_program().map_err(io::Error::other)?);
     command.args(["live", "guard-counting", "--pid", &target.pid.to_string()]);
     command.args(["--max-pause", &target.max_pause.as_millis().to_string(), "--state"]);
     command.arg(&target.state);
@@ -243,5 +254,22 @@ fn seconds(value: f64, option: &str) -> Result<Duration, CliError> {
     match Duration::try_from_secs_f64(value) {
         Ok(time) if (0.1..=3600.0).contains(&value) => Ok(time),
         _ => Err(CliError::Usage(format!("{option} {value}: must be 0.1 to 3600 seconds"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_are_regular_files_up_to_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let (sparse, pipe) = (directory.path().join("sparse"), directory.path().join("pipe"));
+        fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let refusal = |path: &Path| read_profile(path).unwrap_err().to_string();
+        assert!(refusal(&sparse).contains("larger than"), "{}", refusal(&sparse));
+        assert!(refusal(&pipe).contains("not a regular file"), "{}", refusal(&pipe));
     }
 }
