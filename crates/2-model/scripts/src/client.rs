@@ -242,6 +242,9 @@ pub struct Setup {
     pub unique: UniquePosition,
     /// How long a new script may run without a statement.
     pub time_limit: Duration,
+    /// Whether it can neither execute nor change anything outside of its state. Only a run executes what a script
+    /// contains.
+    pub restricted: bool,
 }
 
 impl Setup {
@@ -297,7 +300,7 @@ impl State {
         let context = Context::new(random, setup.time_limit, used == Use::Events);
         let context = OwnedContext(Box::into_raw(Box::new(context)));
         let calls = Box::new(Calls::on(context.0));
-        // SAFETY: scripts may use FFI, as in sysbench; the user has chosen to run them.
+        // SAFETY: scripts may use FFI, as in sysbench; the user has chosen to run them. A restricted one has no FFI.
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
         // Only LuaJIT with pointers of 32 bits has none.
         let _ = lua.set_memory_limit(MOST_MEMORY);
@@ -326,6 +329,7 @@ impl State {
         settings.set("is_1_1", source.version == Version::V1_1)?;
         settings.set("storage_engine", setup.storage_engine.as_deref())?;
         settings.set("command", command)?;
+        settings.set("restricted", setup.restricted)?;
         settings.set("path", source.path.as_ref().unwrap_or(&source.name).as_str())?;
         settings.set("connects", used != Use::Inspection)?;
         settings.set("is_command", used == Use::Command)?;

@@ -90,12 +90,12 @@ pub struct FirstStatements {
 }
 
 impl FirstStatements {
-    /// Nothing is executed: queries have one row. The statements end where the script needs another answer.
+    /// No statement is executed: queries have one row. The statements end where the script needs another answer.
     /// `options` are those of `prepare`.
     pub fn of(source: &Source, options: &Options, of_events: &Options) -> Self {
         let mut first = Self::default();
         for driver in [Driver::MySql, Driver::PostgreSql] {
-            let setup = inspect::setup(driver, options);
+            let setup = Setup { restricted: false, ..inspect::setup(driver, options) };
             let bytes = Cell::new(0);
             let is_enough = || bytes.get() > BYTES;
             let mut add = |sql: &str| {
@@ -105,7 +105,7 @@ impl FirstStatements {
             let mut recorder = AnsweringRecorder::new(Answers::OneRow, &is_enough, &mut add);
             // An error ends it early.
             let _ = prepare(source, &setup, &mut recorder);
-            first.of_events.extend(events(source, &inspect::setup(driver, of_events)));
+            first.of_events.extend(events(source, &Setup { options: of_events.clone(), ..setup }));
         }
         first
     }
@@ -263,6 +263,7 @@ mod tests {
             seed: Seed::of(&[1]),
             unique: UniquePosition::default(),
             time_limit: Setup::TIME_LIMIT,
+            restricted: false,
         };
         data_key(&source, &[setup], &|| false)
     }

@@ -13,6 +13,11 @@ impl ScriptError {
         Self { message: message.into(), lost_connection: false }
     }
 
+    /// Whether a restricted script has tried what only scripts in a run may do.
+    pub fn needs_run(&self) -> bool {
+        self.message.contains("the script needs a run")
+    }
+
     /// The file and line at the start of the message, such as `tpcc.lua:12: …`.
     pub fn position(&self) -> Option<(&str, u32)> {
         let (file, rest) = self.message.split_once(':')?;

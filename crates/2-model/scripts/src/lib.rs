@@ -22,7 +22,7 @@ pub use host::{
     Driver, Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,
     replace_placeholders, seems_to_return_rows, with_values,
 };
-pub use inspect::{inspect, only_reads};
+pub use inspect::{check_in_run, inspect, only_reads};
 pub use options::{
     Access, Declared, IgnoredErrors, OptionKind, OptionProblem, OptionValue, Options, check_option,
     replaced_on_command_line,

@@ -8,6 +8,13 @@ local error, type, tostring, tonumber, pairs, ipairs = error, type, tostring, to
 local setmetatable, select, unpack, pcall, xpcall = setmetatable, select, unpack, pcall, xpcall
 local format, concat = string.format, table.concat
 
+local NEEDS_RUN = "() is not possible here: the script needs a run"
+
+-- A userdata could be taken for a string: it is a pointer, and has the length that it pretends.
+local function check_text(value)
+   if type(value) ~= "string" then error("a string is needed, not " .. type(value), 3) end
+end
+
 ffi.cdef [[
 typedef struct {
   int32_t type;
@@ -117,6 +124,7 @@ else
 end
 
 function rand.string(pattern)
+   check_text(pattern)
    local buffer = ffi.new("uint8_t[?]", #pattern)
    calls.text(context, pattern, buffer, #pattern)
    return ffi.string(buffer, #pattern)
@@ -256,6 +264,7 @@ local text_parameter = parameter_type("dbdyno_text", function(self, value)
    ffi.copy(self.buffer, value, size)
    self.data_len[0] = size
 end, function(self, pattern)
+   check_text(pattern)
    self.is_null[0] = 0
    local size = #pattern
    if size > self.max_len then size = tonumber(self.max_len) end
@@ -287,13 +296,16 @@ function statement:bind_create(kind, size)
    return created
 end
 
+-- The structure of a parameter, which a script has itself unless it is restricted.
+local function structure_of(parameter) return parameter end
+
 function statement:bind_param(...)
    local count = select("#", ...)
    if count < 1 then return nil end
    local given = { ... }
    local bound = ffi.new("dbdyno_parameter[?]", count)
    for i = 1, count do
-      local one = given[i]
+      local one = structure_of(given[i])
       bound[i - 1].type = one.type
       bound[i - 1].buffer = one.buffer
       bound[i - 1].data_len = one.data_len
@@ -355,6 +367,7 @@ function connection:query_row(sql)
 end
 
 function connection:prepare(sql)
+   check_text(sql)
    local id = calls.prepare(context, sql, #sql)
    if id < 0 then fail(self, sql) end
    local rows = setmetatable({ nrows = 0, nfields = 0, prepared = true }, result)
@@ -362,6 +375,7 @@ function connection:prepare(sql)
 end
 
 function connection:bulk_insert_init(sql)
+   check_text(sql)
    if calls.bulk_start(context, sql, #sql) > ROWS then fail(self, sql) end
    return true
 end
@@ -371,6 +385,7 @@ local watched_rows = 10000
 local trust
 
 function connection:bulk_insert_next(row)
+   check_text(row)
    if watched_rows > 0 then
       watched_rows = watched_rows - 1
       if watched_rows == 0 then trust() end
@@ -795,6 +810,7 @@ local SLEEP_UNITS = { [""] = 1, s = 1, m = 60, h = 3600, d = 86400 }
 function os.execute(command)
    local time, unit = tostring(command):match("^%s*[%w/]*sleep%s+([%d.]+)([smhd]?)%s*$")
    if tonumber(time) ~= nil then return sleep(tonumber(time) * SLEEP_UNITS[unit]) end
+   if settings.restricted then error("os.execute" .. NEEDS_RUN, 2) end
    local status = real_execute(command)
    calls.ran_command(context)
    return status
@@ -849,6 +865,101 @@ local function guarded(work)
    if not finished then error(problem, 0) end
    return problem
 end
+
+-- A restricted script has nothing with which it could execute or change anything outside of its state: no commands, no
+-- files but for reading, no memory and code of this process. What is not text could be such code, too.
+
+local function restrict()
+   local function refused(name)
+      return function() error(name .. NEEDS_RUN, 2) end
+   end
+   -- A library with these functions; the others are refused.
+   local function stub(name, functions)
+      return setmetatable(functions, {
+         __index = function(_, key) return refused(name .. "." .. tostring(key)) end,
+         __metatable = false,
+      })
+   end
+   local function nothing() end
+
+   for _, name in ipairs({ "remove", "rename", "tmpname", "setlocale" }) do
+      os[name] = refused("os." .. name)
+   end
+   for _, name in ipairs({ "popen", "output", "tmpfile" }) do
+      io[name] = refused("io." .. name)
+   end
+   local real_open = io.open
+   function io.open(file, mode)
+      if mode ~= nil and mode ~= "r" and mode ~= "rb" then error("io.open" .. NEEDS_RUN, 2) end
+      return real_open(file, mode)
+   end
+
+   local compile, compile_file = load, real_loadfile
+   function load(chunk, name) return compile(chunk, name, "t") end
+   function real_loadfile(file) return compile_file(file, "t") end
+   _G.load, _G.loadstring = load, load
+
+   -- Modules are those that are stored with the script, and text in its directory and in those of sysbench.
+   local directories = { script_directory, "./", "/usr/local/share/sysbench/", "/usr/share/sysbench/" }
+   local stored, replace = package.loaders[1], string.gsub
+   local function search(name)
+      for _, directory in ipairs(directories) do
+         for _, tail in ipairs({ ".lua", "/init.lua" }) do
+            local chunk = compile_file(directory .. replace(name, "%.", "/") .. tail, "t")
+            if chunk ~= nil then return chunk end
+         end
+      end
+      error("require of `" .. name .. "`, which is not in the script's directory, is not possible here: the script needs a run", 3)
+   end
+   package.loaders = { stored, search }
+   package.loadlib = refused("package.loadlib")
+
+   local traceback = debug.traceback
+   local safe = {
+      debug = stub("debug", { traceback = traceback }),
+      jit = stub("jit", {
+         on = nothing, off = nothing, flush = nothing, status = function() return false end,
+         version = jit.version, version_num = jit.version_num, os = jit.os, arch = jit.arch,
+      }),
+      ["jit.opt"] = stub("jit.opt", { start = nothing }),
+      ["jit.util"] = stub("jit.util", {}),
+      ["jit.profile"] = stub("jit.profile", {}),
+      ["string.buffer"] = stub("string.buffer", {}),
+      ffi = stub("ffi", { C = stub("ffi.C", C), cdef = nothing, os = ffi.os, arch = ffi.arch }),
+   }
+   local poll = C.poll
+   function C.poll(files, count, milliseconds)
+      if count ~= 0 or tonumber(milliseconds) < 0 then error("ffi.C.poll" .. NEEDS_RUN, 2) end
+      return poll(nil, 0, milliseconds)
+   end
+   for _, name in ipairs({ "select", "nanosleep", "clock_nanosleep", "sb_rand_str" }) do
+      C[name] = refused("ffi.C." .. name)
+   end
+   for name, library in pairs(safe) do
+      package.loaded[name], package.preload[name] = library, nil
+   end
+   _G.debug, _G.jit, _G.ffi = safe.debug, safe.jit, safe.ffi
+
+   -- Parameters without their structures, which are kept: a statement refers to their memory.
+   local structures = {}
+   local create = statement.bind_create
+   local methods = {}
+   function methods:set(value) structures[self]:set(value) end
+   function methods:set_rand_str(pattern) structures[self]:set_rand_str(pattern) end
+   function statement:bind_create(kind, size)
+      local created = create(self, kind, size)
+      local shown = setmetatable({ type = created.type, max_len = tonumber(created.max_len) }, {
+         __index = methods, __metatable = false, __tostring = function() return "<sql_param>" end,
+      })
+      structures[shown] = created
+      return shown
+   end
+   function structure_of(parameter)
+      return structures[parameter] or error("bind_param() needs parameters of bind_create()", 3)
+   end
+end
+
+if settings.restricted then restrict() end
 
 local main = {}
 

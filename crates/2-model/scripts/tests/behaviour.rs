@@ -100,6 +100,7 @@ fn setup() -> Setup {
         seed: Seed::of(&[1]),
         unique: UniquePosition::default(),
         time_limit: Setup::TIME_LIMIT,
+        restricted: false,
     }
 }
 

@@ -55,6 +55,7 @@ fn setup(options: &[(&str, &str)]) -> Setup {
         seed: Seed::of_sysbench(42),
         unique: UniquePosition::default(),
         time_limit: Setup::TIME_LIMIT,
+        restricted: false,
     }
 }
 

@@ -105,6 +105,7 @@ impl ScriptTarget {
             seed,
             unique: UniquePosition { stride: self.connections, passed },
             time_limit: Setup::TIME_LIMIT,
+            restricted: false,
         }
     }
 }

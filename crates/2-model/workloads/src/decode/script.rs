@@ -31,8 +31,15 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
     let source = path.and_then(|path| read_source(&table, path, files));
     let source = source.map(|source| Source { version: version.unwrap_or_default(), ..source });
     let declared = path.zip(source.as_ref()).and_then(|(path, source)| {
-        let declared = inspect(source, Driver::MySql, &Options::new());
-        declared.map_err(|error| report(&table, path, &error)).ok()
+        match inspect(source, Driver::MySql, &Options::new()) {
+            Ok(declared) => Some(declared),
+            // It is checked when a run begins.
+            Err(error) if error.needs_run() => None,
+            Err(error) => {
+                report(&table, path, &error);
+                None
+            }
+        }
     });
     if let (Some(path), Some(declared)) = (path, &declared)
         && !declared.has_event
@@ -53,6 +60,7 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
         && let Err(error) = inspect(source, Driver::MySql, &options).and_then(|_| {
             inspect(source, Driver::MySql, &with_options(source.clone()).options_of_events())
         })
+        && !error.needs_run()
     {
         report(&table, path, &error);
     }

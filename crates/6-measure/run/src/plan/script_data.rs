@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dbdyno_scripts::{DataKey, Driver, Options, Seed, Setup, Source, UniquePosition, data_key};
+use dbdyno_scripts::{
+    DataKey, Driver, Options, Seed, Setup, Source, UniquePosition, check_in_run, data_key,
+};
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_types::server::{Protocol, ServerSystem};
 use dbdyno_workloads::definition::Script;
@@ -27,6 +29,11 @@ pub(crate) fn assign(
     progress: Progress<'_>,
 ) -> Result<(), RunError> {
     let scripts: Vec<Script> = experiment.workload.scripts().cloned().collect();
+    for script in &scripts {
+        for options in [&script.options, &script.options_of_events()] {
+            check_in_run(&script.source, options).map_err(RunError::Refused)?;
+        }
+    }
     let all_equal = scripts.iter().all(|script| *script == scripts[0]);
     if !all_equal {
         progress(RunEvent::Stage("comparing the data of the scripts".to_owned()));
@@ -119,6 +126,7 @@ fn setups(experiment: &Experiment) -> Vec<Setup> {
         seed: Seed::of(&[experiment.seed]),
         unique: UniquePosition::default(),
         time_limit: Setup::TIME_LIMIT,
+        restricted: false,
     })
     .collect()
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use dbdyno_run::{PassPlan, Readiness, RunPlan};
+use dbdyno_scripts::{Driver, inspect};
 use dbdyno_spec::experiment::{Build, Candidate, Experiment, System};
 use dbdyno_types::build::SourceOrigin;
 use dbdyno_units::Bytes;
@@ -16,6 +17,11 @@ use crate::output;
 pub fn check(args: &Check) -> Result<ExitCode, CliError> {
     let (experiment, _) = read_experiment(&args.file)?;
     let limit = ScriptLimit::start();
+    for script in experiment.workload.scripts() {
+        for options in [&script.options, &script.options_of_events()] {
+            inspect(&script.source, Driver::MySql, options).map_err(CliError::usage)?;
+        }
+    }
     output::print(&plan(&experiment));
     if args.file_only {
         return Ok(ExitCode::SUCCESS);

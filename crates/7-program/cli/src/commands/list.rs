@@ -279,6 +279,7 @@ fn list_script(args: &List) -> Result<ExitCode, CliError> {
         seed: Seed::of_sysbench(args.seed.unwrap_or(DEFAULT_SEED)),
         unique: UniquePosition::default(),
         time_limit: Setup::TIME_LIMIT,
+        restricted: true,
     };
     let mut recorder = Recorder::default();
     let started = Client::start(&source, &setup, &mut recorder);

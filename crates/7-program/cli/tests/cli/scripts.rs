@@ -78,6 +78,37 @@ fn script_outside_of_a_run_has_limits_and_prints_no_commands() {
     assert!(!command.out.contains("::error"), "{}", command.out);
 }
 
+#[test]
+fn only_a_run_executes_what_a_script_contains() {
+    let test = TestDir::new();
+    let planted = test.path().join("planted");
+    let evil = test.path().join("evil.lua");
+    let text = format!(
+        "pcall(function() io.open('{0}', 'w'):close() end)
+         pcall(function() ffi.cdef('int system(const char *);') ffi.C.system('touch {0}') end)
+         local hidden = pcall(debug.getupvalue, os.execute, 1)
+         os.execute('touch {0}')\n{SCRIPT}",
+        planted.display()
+    );
+    std::fs::write(&evil, text).unwrap();
+    let experiment = test.path().join("e.toml");
+    let text = "name = \"evil\"\nbaseline = \"a\"\n[workload]\nmicrobenchmarks = [\"mine\"]\n\
+                [[microbenchmark]]\nname = \"mine\"\nscript = \"evil.lua\"\n\
+                [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n";
+    std::fs::write(&experiment, text).unwrap();
+    let (evil, experiment) = (evil.to_str().unwrap(), experiment.to_str().unwrap());
+    let reason = "os.execute() is not possible here: the script needs a run";
+    for (arguments, expected) in [
+        (vec!["list", "script", evil], reason),
+        (vec!["check", "--file-only", experiment], reason),
+        (vec!["check", experiment], reason),
+        (vec!["compare", "mariadb", "--script", evil, "--for", "zz"], "zz"),
+    ] {
+        call(&arguments).assert_code(2).assert_prints(expected);
+        assert!(!planted.exists(), "{arguments:?}");
+    }
+}
+
 /// The script of a bank whose clients need answers, restart events, and use every way to send SQL.
 pub const BANK: &str = r#"
 sysbench.cmdline.options = { accounts = {'Accounts', 100} }
