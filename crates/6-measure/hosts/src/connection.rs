@@ -33,6 +33,9 @@ const TIMED: u32 = 15;
 /// Bytes that are read of what ssh and the agent printed.
 const PRINTED_SHOWN: u64 = 8 << 10;
 
+/// How long the last output of ssh is waited for.
+const LOG_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How long an agent may take to remove everything at the end.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -275,11 +278,6 @@ impl Shared {
     fn lost(&self) -> HostError {
         let reason = lock(&self.link.lost).clone();
         let reason = reason.unwrap_or_else(|| "the agent does not read requests".to_owned());
-        let size = self.printed.metadata().map_or(0, |log| log.len());
-        let reason = match size < MOST_PRINTED.as_bytes() {
-            true => reason,
-            false => format!("ssh printed more than {MOST_PRINTED}"),
-        };
         let printed = ssh::last_lines(&end_of(&self.printed));
         let reason = match printed.is_empty() {
             true => reason,
@@ -337,10 +335,13 @@ impl Link {
         printed: &File,
     ) -> io::Result<(Arc<Self>, Receiver<Vec<u8>>)> {
         let mut command = ssh::command(destination, script);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(printed.try_clone()?);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let log = printed.try_clone()?;
         let mut child = command.spawn()?;
         let (requests, output) = (child.stdin.take(), child.stdout.take());
-        let output = output.ok_or_else(|| io::Error::other("ssh has no pipes"))?;
+        let no_pipes = || io::Error::other("ssh has no pipes");
+        let output = output.ok_or_else(no_pipes)?;
+        let errors = child.stderr.take().ok_or_else(no_pipes)?;
         let link = Arc::new(Self {
             child: Mutex::new(child),
             requests: Mutex::new(requests),
@@ -351,17 +352,39 @@ impl Link {
         });
         let (sender, receiver) = channel();
         let (reading, beating) = (Arc::clone(&link), Arc::downgrade(&link));
-        thread::Builder::new().spawn(move || reading.read(BufReader::new(output), &sender))?;
+        let (logging, (is_logged, logged)) = (Arc::clone(&link), channel::<()>());
+        thread::Builder::new().spawn(move || {
+            logging.log(errors, log);
+            drop(is_logged);
+        })?;
+        thread::Builder::new().spawn(move || {
+            let reason = reading.read(BufReader::new(output), &sender);
+            // With the last that ssh prints, unless something else keeps its output open.
+            let _ = logged.recv_timeout(LOG_TIMEOUT);
+            reading.lose(reason);
+        })?;
         thread::Builder::new().spawn(move || beat(&beating))?;
         Ok((link, receiver))
     }
 
-    /// Passes on answers until the end of the output.
-    fn read(&self, mut output: impl BufRead, answers: &Sender<Vec<u8>>) {
+    /// Logs what ssh and the agent print, up to a limit.
+    fn log(&self, errors: impl Read, mut log: File) {
+        let mut errors = errors.take(MOST_PRINTED.as_bytes());
+        if io::copy(&mut errors, &mut log).is_err() {
+            // What cannot be logged is only missing in messages.
+            let _ = io::copy(&mut errors, &mut io::sink());
+        }
+        if errors.limit() == 0 {
+            self.lose(format!("ssh printed more than {MOST_PRINTED}"));
+        }
+    }
+
+    /// Passes on answers until the end of the output. Returns why it ended.
+    fn read(&self, mut output: impl BufRead, answers: &Sender<Vec<u8>>) -> String {
         // A login shell may print something before the first answer.
         let mut greeting = Some(MOST_PRINTED.as_bytes());
         let alive = line_of(&Answer::<()>::Alive).unwrap_or_default();
-        let reason = loop {
+        loop {
             let mut line = Vec::new();
             match output.by_ref().take(LONGEST_ANSWER).read_until(b'\n', &mut line) {
                 Ok(0) => break "ssh ended".to_owned(),
@@ -391,8 +414,7 @@ impl Link {
             } else {
                 break "invalid answer".to_owned();
             }
-        };
-        self.lose(reason);
+        }
     }
 
     fn lose(&self, reason: String) {
@@ -587,9 +609,10 @@ mod tests {
         let link = silent_link();
         *lock(&link.owed) = Owed { answers: requests, heartbeats, unread: 0 };
         let (sender, _receiver) = channel();
-        link.read(Repeated(text.as_bytes(), 0), &sender);
+        let reason = link.read(Repeated(text.as_bytes(), 0), &sender);
+        link.lose(String::new());
         lock(&link.child).wait().unwrap();
-        lock(&link.lost).take().unwrap()
+        reason
     }
 
     /// A text without an end.
@@ -659,8 +682,16 @@ mod tests {
             shared.receive::<protocol::Time>(&lock(&shared.answers), Duration::from_millis(1));
         let error = answer.unwrap_err();
         assert!(error.is_lost() && error.to_string().contains("has not answered"), "{error}");
-        shared.printed.set_len(MOST_PRINTED.as_bytes()).unwrap();
-        assert!(shared.lost().to_string().contains("ssh printed more than 16 MiB"));
+    }
+
+    #[test]
+    fn log_of_a_connection_is_limited() {
+        let (link, log) = (silent_link(), tempfile::tempfile().unwrap());
+        let many = vec![b'x'; 1 << 16];
+        link.log(Repeated(&many, 0), log.try_clone().unwrap());
+        assert_eq!(lock(&link.lost).take().unwrap(), "ssh printed more than 16 MiB");
+        assert_eq!(log.metadata().unwrap().len(), MOST_PRINTED.as_bytes());
+        lock(&link.child).wait().unwrap();
     }
 
     #[test]

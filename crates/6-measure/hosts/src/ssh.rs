@@ -12,7 +12,7 @@ use std::time::Duration;
 use dbdyno_machine::{Signal, die_with_parent, remove_secrets};
 use dbdyno_types::Sha256;
 use dbdyno_units::Bytes;
-use rustix::process::{Pid, Resource, Rlimit, kill_process_group, setrlimit};
+use rustix::process::{Pid, kill_process_group};
 
 use crate::HostError;
 
@@ -66,14 +66,8 @@ pub(crate) fn command(destination: &str, script: &str) -> Command {
     command.args(OPTIONS).arg("--").arg(destination).arg(in_sh(script));
     remove_secrets(&mut command);
     let parent = std::process::id();
-    let limit = Some(MOST_PRINTED.as_bytes());
-    let start = move || {
-        // Of the log that it prints into. It fails only if the limit is lower.
-        let _ = setrlimit(Resource::Fsize, Rlimit { current: limit, maximum: limit });
-        die_with_parent(Signal::KILL, parent)
-    };
-    // SAFETY: it only makes system calls.
-    unsafe { command.process_group(0).pre_exec(start) };
+    // SAFETY: `die_with_parent` is async-signal-safe.
+    unsafe { command.process_group(0).pre_exec(move || die_with_parent(Signal::KILL, parent)) };
     command
 }
 
@@ -365,28 +359,6 @@ mod tests {
         assert_eq!(args[end + 1..], ["-oProxyCommand=x", "exec sh -c 'true'"]);
         let escape = args.iter().position(|arg| arg == "-e").unwrap();
         assert_eq!(args[escape + 1], "none");
-    }
-
-    #[test]
-    fn log_of_a_connection_is_limited() {
-        use std::os::unix::fs::PermissionsExt;
-        use std::os::unix::process::ExitStatusExt as _;
-        let dir = tempfile::tempdir().unwrap();
-        let ssh = dir.path().join("ssh");
-        std::fs::write(&ssh, "#!/bin/sh\nexec /usr/bin/yes >&2\n").unwrap();
-        std::fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).unwrap();
-        let log = tempfile::tempfile().unwrap();
-        let status = loop {
-            let mut command = command("db1", "true");
-            command.env("PATH", dir.path()).stderr(log.try_clone().unwrap());
-            match command.status() {
-                // A process that another test is starting may still hold the file.
-                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {}
-                status => break status.unwrap(),
-            }
-        };
-        assert_eq!(status.signal(), Some(Signal::XFSZ.as_raw()));
-        assert_eq!(log.metadata().unwrap().len(), MOST_PRINTED.as_bytes());
     }
 
     fn of_script(script: &str, timeout: Duration) -> SshFailure {
