@@ -163,7 +163,7 @@ fn server_runs_as_unprivileged_user_and_stops_cleanly() {
         ("innodb_flush_method", "4", Some(Effect::AsAsked)),
         ("transaction-isolation", "read-committed", Some(Effect::AsAsked)),
         ("optimizer_switch", "mrr=on", Some(Effect::AsAsked)),
-        ("sql_mode", "TRADITIONAL", Some(Effect::Adjusted)),
+        ("sql_mode", "TRADITIONAL", Some(Effect::AsAsked)),
     ];
     let plan = plan(StorageEngine::InnoDb, &odd.map(|(name, asked, _)| (name, asked)));
     let server_dir = run.server_dir("a");
