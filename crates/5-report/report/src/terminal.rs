@@ -127,6 +127,15 @@ const SCREEN: usize = 23;
 /// The answer to a question in one line, on one screen of 80 columns: a sentence per result, then what
 /// a reader must know about it, then where the rest is. `None` without results.
 pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
+    let whole = [4, 2].into_iter().find_map(|times| {
+        let (text, is_whole) = screen(report, options, times)?;
+        is_whole.then_some(text)
+    });
+    whole.or_else(|| Some(screen(report, options, 1)?.0))
+}
+
+/// The answer with texts of at most so many times the least number of lines, and whether it fits and has all results.
+fn screen(report: &Report, options: &TerminalOptions, times: usize) -> Option<(String, bool)> {
     let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
     let sentences = conclusions(report, grouping);
     if sentences.is_empty() {
@@ -135,6 +144,7 @@ pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
     let paint = Paint::new(options.color);
     let width = options.width.min(ANSWER_WIDTH);
     let wrapped = |text: &str, indent: usize, most: usize| -> Vec<String> {
+        let most = most * times;
         let mut lines = wrap(&plain(text), width - indent);
         let lines_of_name = |line: &String| break_name(line, width - indent);
         lines = lines.iter().flat_map(lines_of_name).collect();
@@ -201,6 +211,7 @@ pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
     // The first line, and two blank ones.
     let room = SCREEN.saturating_sub(below.len() + 3).max(2);
     let mut above: Vec<String> = Vec::new();
+    let mut has_all = true;
     for (number, (sentence, verdict)) in sentences.iter().enumerate() {
         let lines = wrapped(sentence, 2, 3);
         let left = sentences.len() - number;
@@ -208,6 +219,7 @@ pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
         if above.len() + lines.len() + reserved > room && number > 0 {
             let results = if left == 1 { "result" } else { "results" };
             above.push(format!("and {left} more {results}: --details"));
+            has_all = false;
             break;
         }
         for (index, line) in lines.into_iter().enumerate() {
@@ -215,8 +227,9 @@ pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
             above.push(format!("{indent}{}", paint.tone(verdict.tone(), &line)));
         }
     }
+    let fits = has_all && above.len() + below.len() + 3 <= SCREEN;
     let (above, below) = (above.join("\n"), below.join("\n"));
-    Some(format!("{}\n{above}\n\n{below}\n", first_line(report, paint)))
+    Some((format!("{}\n{above}\n\n{below}\n", first_line(report, paint)), fits))
 }
 
 /// The width of an answer, apart from commands and paths.

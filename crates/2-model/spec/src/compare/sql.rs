@@ -123,8 +123,11 @@ impl<'w> SqlOption<'w> {
         for Measured { name, sql, writes } in &self.statements {
             let count = if *writes { "affects" } else { "rows" };
             let lines = format!(
-                "\n[[microbenchmark]]\nname = {}\n[[microbenchmark.statements]]\nsql = {}\n{count} = \"any\"\n",
+                "\n[[microbenchmark]]\nname = {}\ngroup = {}\n[[microbenchmark.statements]]\nsql = {}\n\
+                 {count} = \"any\"\n",
                 quote(name),
+                // Each has a sentence of its own in the answer.
+                quote(&format!("query-{name}")),
                 literal(sql),
             );
             text.of(self.file.whole(), &lines);

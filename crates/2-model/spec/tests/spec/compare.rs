@@ -167,6 +167,7 @@ fn each_statement_of_a_file_is_measured() {
     let [update, newest] = &experiment.workload.microbenchmarks[..] else { panic!("{text}") };
     assert_eq!((newest.name.as_str(), newest.writes()), ("newest", false));
     assert_eq!(newest.statements[0].sql, "SELECT 'a;b'\n  FROM t");
+    assert_eq!(newest.group.name(), "query-newest");
     assert_eq!((update.name.as_str(), update.writes()), ("queries-2", true));
     assert_eq!(experiment.workload.setup[0].text, "CREATE TABLE t (k INT);");
     assert_eq!(parse_with_files("saved.toml", &text, &files).unwrap(), experiment);

@@ -9,6 +9,9 @@ use dbdyno_units::Share;
 use super::{Measured, judged};
 use crate::model::{Metric, RelativeStatement};
 
+/// Timed events with which executions per event are known to a few percent.
+const FEWEST_EVENTS: f64 = 50.0;
+
 /// The noise floor of all statements of a run.
 pub(super) fn floor(measured: &[Measured]) -> Option<NoiseFloor> {
     let of = |one: &Measured| -> Vec<ControlRow> {
@@ -120,12 +123,16 @@ impl Measured {
         all
     }
 
-    /// Executions per event for each timed execution: those of an event are known of the timed part.
+    /// Executions per event for each timed execution: those of an event are known of the timed part. `None` with few
+    /// timed events, of which the first and the last are incomplete.
     fn executions_per_event(&self, candidate: usize) -> Option<f64> {
         let timed = self.statements.values().map(|one| Sum::of(one, candidate).executions as f64);
         let own = || self.slices.iter().filter(|slice| slice.candidate as usize == candidate);
         let events: f64 = own().map(|slice| slice.measured.events as f64).sum();
         let statements: f64 = own().map(|slice| slice.measured.statements as f64).sum();
-        Some(statements / events / timed.sum::<f64>()).filter(|scale| scale.is_finite())
+        let timed: f64 = timed.sum();
+        let scale = statements / events / timed;
+        let is_known = timed >= statements || scale <= 1.0 / FEWEST_EVENTS;
+        Some(scale).filter(|scale| scale.is_finite() && is_known)
     }
 }

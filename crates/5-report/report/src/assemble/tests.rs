@@ -301,10 +301,10 @@ fn with_statements(candidate: u32, block: u32, measured: &mut SliceMeasured) {
         let total = Nanos::from_micros(executions * micros * speed);
         measured.statement_times.push(StatementTimes { text: text.to_owned(), executions, total });
     };
-    add("SELECT", 20, 5);
-    add("UPDATE", 5, if candidate == 1 { 6 } else { 3 });
+    add("SELECT", 200, 5);
+    add("UPDATE", 50, if candidate == 1 { 6 } else { 3 });
     if candidate == 1 {
-        add("SET", 1, 1);
+        add("SET", 10, 1);
     }
     if block == 0 {
         add("ANALYZE", 1, 7);
@@ -326,7 +326,7 @@ fn statements_are_paired_by_block_and_sorted_by_their_part_of_the_difference() {
     assert!((estimate.median.get() - 2.0).abs() < 1e-9);
     assert_eq!((estimate.blocks, update.verdict), (10, Verdict::Worse));
     let per_event = update.executions_per_event.unwrap();
-    assert!((per_event - 2_500.0 / 100.0 * 50.0 / 251.0).abs() < 1e-9, "{per_event}");
+    assert!((per_event - 2_500.0 / 100.0 * 500.0 / 2_501.0).abs() < 1e-9, "{per_event}");
     let mean = update.baseline_us.unwrap();
     assert!((mean - 3.0 * 10.9).abs() < 1e-9, "{mean}");
     let difference = update.difference_us_per_event.unwrap();
@@ -338,6 +338,18 @@ fn statements_are_paired_by_block_and_sorted_by_their_part_of_the_difference() {
         "only the candidate has it"
     );
     assert_eq!(analyze.relative, None, "one block");
+
+    // Of few events, the incomplete first and last ones are a large part.
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        with_statements(candidate, block, measured);
+        measured
+            .statement_times
+            .iter_mut()
+            .for_each(|one| one.executions = one.executions.div_ceil(10));
+    });
+    let few = &lab.report().microbenchmarks[0].rows[0].statements;
+    assert!(few.len() == 4 && few.iter().all(|one| one.executions_per_event.is_none()));
 }
 
 #[test]
