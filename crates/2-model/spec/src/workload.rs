@@ -243,7 +243,7 @@ fn read_script(
 }
 
 /// Whether a value of `setup` is the name of a file: one line that ends in `.sql`.
-fn is_file(value: &str) -> bool {
+pub(crate) fn is_file(value: &str) -> bool {
     let value = value.trim();
     !value.contains('\n') && value.to_ascii_lowercase().ends_with(".sql")
 }

@@ -225,13 +225,17 @@ struct ScriptOption<'w> {
 /// The name of the microbenchmark: that of the file without `.lua`, or with it if the shorter name is taken,
 /// as those of sysbench's own `select_random_points.lua` and `select_random_ranges.lua` are.
 fn name_of(path: &str) -> String {
-    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
-    let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
-    let file: String = file.chars().map(|c| if is_valid(c) { c } else { '_' }).collect();
+    let file = valid_name(path.rsplit_once('/').map_or(path, |(_, file)| file));
     match file.strip_suffix(".lua") {
         Some(name) if !is_taken(name) => name.to_owned(),
         _ => file,
     }
+}
+
+/// A text as a name of a microbenchmark.
+fn valid_name(text: &str) -> String {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
+    text.chars().map(|c| if is_valid(c) { c } else { '_' }).collect()
 }
 
 /// Whether a user's microbenchmark cannot have this name, beside the built-in ones.

@@ -7,8 +7,9 @@ use dbdyno_workloads::effect::changes_rows;
 use dbdyno_workloads::setup::{Dialect, ScriptStatement, split_script};
 use dbdyno_workloads::sql::{SqlPart, split_sql};
 
-use crate::compare::text::{CommandLine, TomlText, Word, quote};
-use crate::workload::ReadFile;
+use crate::compare::text::{self, CommandLine, TomlText, Word, quote};
+use crate::compare::valid_name;
+use crate::workload::{ReadFile, is_file};
 
 /// A file of SQL in the words of a command line.
 #[derive(Clone, Copy, Debug)]
@@ -51,15 +52,14 @@ impl<'w> SqlOption<'w> {
         files: ReadFile<'_>,
         problems: &mut Vec<Problem>,
     ) {
-        let is_sql = |file: &Word<'_>| file.text.to_ascii_lowercase().ends_with(".sql");
-        if let Some(setup) = self.setup.filter(|setup| !is_sql(setup)) {
+        if let Some(setup) = self.setup.filter(|setup| !is_file(setup.text)) {
             let message = format!("`--setup`: `{}` does not end in `.sql`", setup.text);
             problems.push(Problem::new(setup.whole(), message).help("name a file of SQL"));
         }
         let mut problem = |message: String, help: &str| {
             problems.push(Problem::new(self.file.whole(), message).help(help));
         };
-        let text = match files(&absolute(directory, self.file.text)) {
+        let text = match files(&text::absolute(directory, self.file.text)) {
             Ok(text) => text,
             Err(reason) => {
                 return problem(format!("`--sql`: {reason}"), "name a file of SQL statements");
@@ -93,9 +93,8 @@ impl<'w> SqlOption<'w> {
             };
             let name = name_before(&text, statement);
             let name = name.unwrap_or_else(|| format!("{stem}-{}", number + 1));
-            let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
-            let name = name.chars().map(|c| if is_valid(c) { c } else { '_' }).collect();
-            self.statements.push(Measured { name, sql: statement.sql.to_owned(), writes });
+            let (name, sql) = (valid_name(&name), statement.sql.to_owned());
+            self.statements.push(Measured { name, sql, writes });
         }
     }
 
@@ -109,7 +108,7 @@ impl<'w> SqlOption<'w> {
 
     pub fn write_setup(&self, directory: &str, text: &mut TomlText) {
         if let Some(setup) = self.setup {
-            let path = quote(&absolute(directory, setup.text));
+            let path = quote(&text::absolute(directory, setup.text));
             text.of(setup.whole(), &format!("setup = {path}\n"));
         }
     }
@@ -133,10 +132,6 @@ impl<'w> SqlOption<'w> {
             text.of(self.file.whole(), &lines);
         }
     }
-}
-
-fn absolute(directory: &str, file: &str) -> String {
-    Path::new(directory).join(file).to_string_lossy().into_owned()
 }
 
 /// The name in a comment `-- name: NAME` above a statement.

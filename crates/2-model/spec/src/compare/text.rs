@@ -256,8 +256,8 @@ fn write_own(text: &mut TomlText, candidate: &Candidate<'_>, own: &Own, options:
             match key.form {
                 Form::String => text.string(word, value.clone()),
                 Form::File => {
-                    let path = Path::new(options.directory).join(candidate.text(value));
-                    text.of(word.span(value.clone()), &quote(&path.to_string_lossy()));
+                    let path = absolute(options.directory, candidate.text(value));
+                    text.of(word.span(value.clone()), &quote(&path));
                 }
                 Form::Plain => text.push(&plain(candidate.text(value))),
                 Form::List => {
@@ -405,6 +405,11 @@ impl TomlText {
         let shift = |at: usize| at - inner.start + whole.start;
         Some(Span { start: shift(start), end: shift(end) })
     }
+}
+
+/// A file that is named from the current directory.
+pub fn absolute(directory: &str, file: &str) -> String {
+    Path::new(directory).join(file).to_string_lossy().into_owned()
 }
 
 /// A TOML string.
