@@ -66,6 +66,15 @@ impl Script {
         Self { source, options, run_options, schema: None, data: 0, shares_data: false }
     }
 
+    /// The options that it has: those of `prepare`, and those of events if they are others.
+    pub fn all_options(&self) -> Vec<Options> {
+        let mut all = vec![self.options.clone()];
+        if !self.run_options.is_empty() {
+            all.push(self.options_of_events());
+        }
+        all
+    }
+
     /// The options of its events.
     pub fn options_of_events(&self) -> Options {
         let own = self.run_options.iter();

@@ -57,9 +57,10 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
     };
     if document.problem_count() == problems_before
         && let (Some(path), Some(source)) = (path, &source)
-        && let Err(error) = inspect(source, Driver::MySql, &options).and_then(|_| {
-            inspect(source, Driver::MySql, &with_options(source.clone()).options_of_events())
-        })
+        && let Err(error) = with_options(source.clone())
+            .all_options()
+            .iter()
+            .try_for_each(|options| inspect(source, Driver::MySql, options).map(drop))
         && !error.needs_run()
     {
         report(&table, path, &error);

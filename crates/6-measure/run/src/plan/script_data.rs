@@ -30,8 +30,8 @@ pub(crate) fn assign(
 ) -> Result<(), RunError> {
     let scripts: Vec<Script> = experiment.workload.scripts().cloned().collect();
     for script in &scripts {
-        for options in [&script.options, &script.options_of_events()] {
-            check_in_run(&script.source, options).map_err(RunError::Refused)?;
+        for options in script.all_options() {
+            check_in_run(&script.source, &options).map_err(RunError::Refused)?;
         }
     }
     let all_equal = scripts.iter().all(|script| *script == scripts[0]);
