@@ -432,23 +432,26 @@ fn words(metric: Metric, Quotient { ratio, low, high }: Quotient) -> String {
 }
 
 impl Judged<'_> {
-    /// `BROKEN by 3 of 42; kept by 30; uncertain for 9`: of the comparisons, those that fail in capitals.
+    /// `BROKEN by 3 of 42; kept by 30; uncertain for 9 (fail with --strict)`: of the comparisons, those that fail in capitals.
     fn summary(&self) -> String {
-        let uncertain = if self.strict { "UNCERTAIN for" } else { "uncertain for" };
+        let (uncertain, by_strict) = match self.strict {
+            true => ("UNCERTAIN for", ""),
+            false => ("uncertain for", " (fail with --strict)"),
+        };
         let unknown = if self.is_unknown() { "NOT JUDGED for" } else { "not judged for" };
         let counts = [
-            ("BROKEN by", self.count(|one| matches!(one, Outcome::Broken(_)))),
-            ("kept by", self.count(|one| matches!(one, Outcome::Kept(_)))),
-            (uncertain, self.count(|one| matches!(one, Outcome::Uncertain(_)))),
-            (unknown, self.count(|one| matches!(one, Outcome::NotJudged(_)))),
+            ("BROKEN by", self.count(|one| matches!(one, Outcome::Broken(_))), ""),
+            ("kept by", self.count(|one| matches!(one, Outcome::Kept(_))), ""),
+            (uncertain, self.count(|one| matches!(one, Outcome::Uncertain(_))), by_strict),
+            (unknown, self.count(|one| matches!(one, Outcome::NotJudged(_))), ""),
         ];
-        let shown = counts.into_iter().filter(|(_, count)| *count > 0);
-        let mut parts: Vec<String> = shown.map(|(what, count)| format!("{what} {count}")).collect();
-        match parts.first_mut() {
-            Some(first) => first.push_str(&format!(" of {}", self.comparisons.len())),
-            None => return "NOT JUDGED".to_owned(),
-        }
-        parts.join("; ")
+        let shown = counts.into_iter().filter(|(_, count, _)| *count > 0);
+        let all = format!(" of {}", self.comparisons.len());
+        let text = |(at, (what, count, remark)): (usize, (&str, usize, &str))| {
+            format!("{what} {count}{}{remark}", if at == 0 { &all } else { "" })
+        };
+        let parts: Vec<String> = shown.enumerate().map(text).collect();
+        if parts.is_empty() { "NOT JUDGED".to_owned() } else { parts.join("; ") }
     }
 
     /// The comparisons to name: those that fail, and those that are not judged although they were

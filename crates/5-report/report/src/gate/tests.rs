@@ -116,7 +116,7 @@ fn outcome_is_shown_everywhere() {
     insta::assert_snapshot!(terminal(&judged, 80), @r#"
 
 Rules
-  slower 0.5%: BROKEN by 1 of 6; kept by 3; uncertain for 2
+  slower 0.5%: BROKEN by 1 of 6; kept by 3; uncertain for 2 (fail with --strict)
     rel, hot-points_range=100
       0.8% less QPS (0.6% to 1%)
   worse 90%: kept by 6 of 6
@@ -125,7 +125,7 @@ Rules
 
 ### Rules
 
-- `slower 0.5%`: **BROKEN by 1 of 6; kept by 3; uncertain for 2**
+- `slower 0.5%`: **BROKEN by 1 of 6; kept by 3; uncertain for 2 (fail with --strict)**
 - `worse 90%`: **kept by 6 of 6**
 
 | rule | candidate | microbenchmark or group | result |
@@ -309,7 +309,7 @@ fn strict_fails_where_an_interval_contains_the_limit() {
     let rules = rules(&["slower 0.5% in insert_range=100"]);
     let lenient = &judge(&report, &rules, false).unwrap()[0];
     assert!(!lenient.is_broken() && !lenient.is_uncertain());
-    assert_eq!(lenient.summary(), "kept by 1 of 3; uncertain for 2");
+    assert_eq!(lenient.summary(), "kept by 1 of 3; uncertain for 2 (fail with --strict)");
     let strict = judge(&report, &rules, true).unwrap();
     assert!(!strict[0].is_broken() && strict[0].is_uncertain());
     assert_eq!(strict[0].summary(), "kept by 1 of 3; UNCERTAIN for 2");
