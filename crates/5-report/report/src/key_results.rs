@@ -670,6 +670,18 @@ fn sentence(report: &Report, result: &KeyResult<'_>, grouping: Grouping) -> Stri
         on = format!("{on} with {}", clients(result.clients));
     }
     let throughput = result.throughput.as_ref().unwrap_or(&result.finding);
+    let (metric, outcome) = (result.finding.metric, result.finding.outcome);
+    if throughput.outcome == Outcome::TooNoisy
+        && metric == Metric::Cpu
+        && matches!(outcome, Outcome::Better | Outcome::Worse | Outcome::NoDifference)
+    {
+        // What is known comes first.
+        let [known, unknown] = [&result.finding, throughput].map(Finding::words_alone);
+        return format!(
+            "{} on {on} against {}: {known}; {unknown}",
+            result.candidate, report.baseline
+        );
+    }
     let mut sentence = throughput.sentence(result.candidate, &report.baseline, &on);
     if result.finding.metric == Metric::Cpu {
         sentence.push_str(&format!("; {}", result.finding.words_alone()));

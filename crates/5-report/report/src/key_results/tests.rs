@@ -334,6 +334,19 @@ fn conclusion_about_a_group_names_it_and_adds_the_metric_to_trust() {
 }
 
 #[test]
+fn conclusion_begins_with_what_is_known() {
+    let report = report("insert_range=100", [0.2, 1.0, 4.2], [1.30, 1.40, 1.50]);
+    let (candidate, baseline) = (&report.candidates[1].name, &report.baseline);
+    assert_eq!(
+        answers(&report),
+        [format!(
+            "{candidate} on insert_range=100 against {baseline}: 40% more CPU per query (30% to 50%); QPS: too noisy \
+             to tell (80% less to 4.20 times)"
+        )]
+    );
+}
+
+#[test]
 fn conclusion_about_a_part_of_a_group_names_it() {
     let mut report = report("scan_range=100", [0.74, 0.76, 0.78], SAME);
     let one = report.microbenchmarks[0].clone();
