@@ -76,7 +76,10 @@ pub(super) fn planned(dry_run: &DryRun, max_pause: Duration) -> Vec<Block> {
     );
     let refused = dry_run.refused.iter();
     rows.extend(refused.map(|it| Fact::new("refused", format!("{it}; {}", advice(it)))));
-    titled(format!("Process {}: dry run; it was not changed", dry_run.pid), LABEL, rows)
+    let would = if dry_run.refused.is_none() { "would" } else { "would not" };
+    let title =
+        format!("Process {}: dry run; it was not changed, and {would} be optimized", dry_run.pid);
+    titled(title, LABEL, rows)
 }
 
 fn planned_counts(counting: &PlannedCounting) -> String {
