@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dbdyno_machine::clock::process_cpu;
 use dbdyno_report::model::Report;
@@ -149,19 +149,31 @@ impl Drop for ScriptLimit {
 /// Exit code after Ctrl-C, as in shells: 128 + SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
-/// Returns a flag that SIGINT, SIGTERM and SIGHUP set; they also print `message`. A second signal
+/// Signals that follow the first one so soon are the same request: `timeout` sends one to the program, and one to its
+/// process group.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
+
+/// Returns a flag that SIGINT, SIGTERM and SIGHUP set; they also print `message`. A second request
 /// exits immediately.
 pub fn stop_on_signals(message: &'static str) -> Result<Arc<AtomicBool>, CliError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancel);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            output::exit_immediately(INTERRUPTED);
+    let mut first = None;
+    ctrlc::set_handler(move || match first {
+        Some(at) if is_same_request(at, Instant::now()) => {}
+        Some(_) => output::exit_immediately(INTERRUPTED),
+        None => {
+            first = Some(Instant::now());
+            flag.store(true, Ordering::Relaxed);
+            output::note(&format!("{message}; repeat to stop immediately"));
         }
-        output::note(&format!("{message}; repeat to stop immediately"));
     })
     .map_err(|error| CliError::Other(format!("handling Ctrl-C: {error}")))?;
     Ok(cancel)
+}
+
+fn is_same_request(first: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(first) < SAME_REQUEST
 }
 
 pub fn directory_for(name: &str) -> PathBuf {
@@ -280,6 +292,14 @@ mod tests {
         std::os::unix::fs::symlink("/usr/bin/dbdyno (deleted)", &link).unwrap();
         assert_eq!(existing_target(&link).unwrap(), link);
         assert_eq!(own_program().unwrap(), std::env::current_exe().unwrap());
+    }
+
+    #[test]
+    fn second_signal_of_timeout_is_no_second_request() {
+        let first = Instant::now();
+        assert!(is_same_request(first, first));
+        assert!(is_same_request(first, first + Duration::from_millis(20)));
+        assert!(!is_same_request(first, first + SAME_REQUEST));
     }
 
     /// In a process of its own, which ends.
