@@ -1,7 +1,5 @@
 //! Percentiles of response times relative to other ones, with intervals.
 
-use std::collections::BTreeMap;
-
 use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -117,7 +115,7 @@ fn with_partner<'a>(blocks: &[BlockTimes<'a>], others: &[BlockTimes<'_>]) -> Vec
     found
 }
 
-/// Response times over several blocks, in ascending order.
+/// Response times over several blocks, in ascending order; a time may occur repeatedly.
 struct Times {
     counts: Vec<(u64, u64)>,
     events: u64,
@@ -125,12 +123,10 @@ struct Times {
 
 impl Times {
     fn of(blocks: &[BlockTimes<'_>]) -> Self {
-        let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
-        for (nanos, count) in blocks.iter().flat_map(|block| block.counts) {
-            let sum: &mut u64 = sums.entry(*nanos).or_default();
-            *sum = sum.saturating_add(*count);
-        }
-        let counts: Vec<(u64, u64)> = sums.into_iter().filter(|(_, count)| *count > 0).collect();
+        let all = blocks.iter().flat_map(|block| block.counts);
+        let mut counts: Vec<(u64, u64)> = all.copied().filter(|(_, count)| *count > 0).collect();
+        // Stable, because it merges those of a block, which are in order.
+        counts.sort();
         let events = counts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
         Self { events, counts }
     }
@@ -304,6 +300,8 @@ pub(crate) fn percentile(counts: &[(u64, u64)], total: u64, share: f64) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use dbdyno_units::Ratio;
     use rand_core::SeedableRng;
     use rand_distr::{Distribution, StandardNormal};

@@ -5,12 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use dbdyno_report::history;
 use dbdyno_report::model::Report;
-use dbdyno_report::{assemble, history};
-use dbdyno_results::{ResultsError, RunDirectory, RunReader};
+use dbdyno_results::RunDirectory;
 
 use crate::args::History;
 use crate::commands::export_file;
+use crate::commands::report::assembled_all;
 use crate::error::CliError;
 use crate::output;
 
@@ -42,12 +43,12 @@ pub fn history(args: &History) -> Result<ExitCode, CliError> {
 /// The reports of all runs, each once. Prints which directories are skipped, and why.
 fn reports(args: &History) -> Result<Vec<Report>, CliError> {
     let mut known = BTreeSet::new();
-    let mut reports = Vec::new();
+    // The runs, and whether each was named itself.
+    let mut runs: Vec<(PathBuf, bool)> = Vec::new();
     for directory in &args.directories {
         if is_run(directory) || !directory.is_dir() {
-            let report = report(directory)?;
             if is_new(&mut known, directory) {
-                reports.extend(wanted(args, report));
+                runs.push((directory.clone(), true));
             }
             continue;
         }
@@ -56,20 +57,21 @@ fn reports(args: &History) -> Result<Vec<Report>, CliError> {
                 skip(&inner, "it has no run.sqlite");
                 continue;
             }
-            if !is_new(&mut known, &inner) {
-                continue;
-            }
-            match report(&inner) {
-                Ok(report) => reports.extend(wanted(args, report)),
-                Err(error) => skip(&inner, &error.to_string()),
+            if is_new(&mut known, &inner) {
+                runs.push((inner, false));
             }
         }
     }
+    let directories: Vec<PathBuf> = runs.iter().map(|(directory, _)| directory.clone()).collect();
+    let mut reports = Vec::new();
+    for (report, (directory, is_named)) in assembled_all(&directories).into_iter().zip(&runs) {
+        match report {
+            Ok(report) => reports.extend(wanted(args, report)),
+            Err(error) if *is_named => return Err(error.into()),
+            Err(error) => skip(directory, &error.to_string()),
+        }
+    }
     Ok(reports)
-}
-
-fn report(directory: &Path) -> Result<Report, ResultsError> {
-    assemble::assemble(&RunReader::open(directory)?)
 }
 
 /// The report if it belongs to the history; otherwise prints why not.

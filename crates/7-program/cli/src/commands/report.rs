@@ -1,7 +1,10 @@
 //! `dbdyno report` and `dbdyno import`.
 
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use dbdyno_import::Request;
 use dbdyno_report::export::OutputDir;
@@ -70,7 +73,7 @@ pub fn read_only(directory: &Path, out: Option<&Path>, view: View) -> Result<(),
 }
 
 pub fn assembled(directory: &Path) -> Result<Report, CliError> {
-    Ok(assemble::assemble(&RunReader::open(directory)?)?)
+    Ok(assemble_run(directory)?)
 }
 
 /// The directory for the files of a run's report: `out`, or that of the run; `None` if that is of another user, whose
@@ -137,7 +140,25 @@ fn print_markdown(
 }
 
 fn reports(directories: &[PathBuf]) -> Result<Vec<Report>, CliError> {
-    directories.iter().map(|directory| assembled(directory)).collect()
+    Ok(assembled_all(directories).into_iter().collect::<Result<_, _>>()?)
+}
+
+/// The reports of runs, each by one of as many threads as there are CPUs.
+pub fn assembled_all(directories: &[PathBuf]) -> Vec<Result<Report, ResultsError>> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let parts = directories.chunks(directories.len().div_ceil(threads).max(1));
+    let all = |part: &[PathBuf]| part.iter().map(|one| assemble_run(one)).collect::<Vec<_>>();
+    thread::scope(|scope| {
+        let threads: Vec<_> = parts.map(|part| scope.spawn(move || all(part))).collect();
+        threads
+            .into_iter()
+            .flat_map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
+}
+
+fn assemble_run(directory: &Path) -> Result<Report, ResultsError> {
+    assemble::assemble(&RunReader::open(directory)?)
 }
 
 /// Prints the comparison of several runs, and writes it to `out`.
