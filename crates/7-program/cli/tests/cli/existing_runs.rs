@@ -59,7 +59,7 @@ fn experiment(candidates: &[(&str, &str)]) -> String {
     let mut text = format!(
         "name = \"runs\"\nbaseline = \"{}\"\ncontrol = false\n\n[workload]\nrows = 2000\n\
          microbenchmarks = [\"{READ}\", \"update-index_range=100\"]\n\n\
-         [schedule]\nslice = \"20ms\"\nwrite_slice = \"20ms\"\nmin_blocks = 6\n\
+         [schedule]\nslice = \"20ms\"\nwrite_slice = \"20ms\"\nmin_blocks = 20\n\
          target = \"0.01%\"\nbudget = \"1s\"\n\n",
         candidates[0].0
     );

@@ -522,7 +522,9 @@ fn single_write_settles_before_each_start() {
 fn clean_removes_data_of_an_interrupted_run() {
     let test = TestDir::new();
     let out = test.out();
-    let run = start_and_wait(&Servers { budget: "5s", ..Servers::default() }, &test);
+    // A single candidate would be complete after a few blocks.
+    let candidates = &[INNODB, ("other", "system = \"mariadb\"\nengine = \"innodb\"")];
+    let run = start_and_wait(&Servers { budget: "5s", candidates, ..Servers::default() }, &test);
     let home = home_of_servers(&out).unwrap();
     run.signal(libc::SIGINT);
     // Servers of root have their data elsewhere.
