@@ -22,7 +22,8 @@ pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_ha
 pub use noise::{ControlRow, NoiseFloor};
 pub use ratios::{Point, Weight, contrast, main_effect, paired_ratios, unpaired_ratio};
 pub use response_times::{
-    BlockTimes, LatencySummary, Pairing, RESOLUTION, percentile_interval, percentile_ratios,
+    BlockTimes, LatencySummary, Pairing, RESOLUTION, TimeCounts, percentile_interval,
+    percentile_ratios,
 };
 pub use restarts::{interval_of_repeats, restart_medians, restarts_with_interval};
 pub use summary::Summary;

@@ -18,18 +18,26 @@ const PARTS: std::ops::RangeInclusive<usize> = 4..=10;
 /// Blocks of a part, if there are enough for more parts than the fewest.
 const BLOCKS_OF_PART: usize = 3;
 
+/// Pairs of a time and its events that are collected before they are merged. Blocks have mostly the same times.
+const UNMERGED: usize = 1 << 16;
+
 /// Minimum number of parts with two halves for the variance of a block.
 const MIN_HALVES: usize = 3;
 
-/// The response times of one block: nanoseconds and numbers of events.
+/// The response times of one block.
 #[derive(Clone, Copy, Debug)]
-pub struct BlockTimes<'a> {
+pub struct BlockTimes<C> {
     /// Number of earlier restarts of the instances.
     pub restart: u32,
     pub block: u32,
     /// Pairs of nanoseconds and numbers of events.
-    pub counts: &'a [(u64, u64)],
+    pub counts: C,
 }
+
+/// Pairs of nanoseconds and numbers of events, read more than once.
+pub trait TimeCounts: IntoIterator<Item = (u64, u64)> + Clone {}
+
+impl<C: IntoIterator<Item = (u64, u64)> + Clone> TimeCounts for C {}
 
 /// How two series of blocks are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +65,9 @@ pub enum Pairing {
 /// true ratio in 94 to 99% of cases. A bootstrap over 20 blocks did in 74 to 95%. The median of the
 /// blocks' ratios had equal coverage and width, but is not the ratio of the percentiles that
 /// reports show, and a slice of a few milliseconds has too few events for a p99.
-pub fn percentile_ratios<const N: usize>(
-    own: &[BlockTimes<'_>],
-    other: &[BlockTimes<'_>],
+pub fn percentile_ratios<C: TimeCounts, const N: usize>(
+    own: &[BlockTimes<C>],
+    other: &[BlockTimes<C>],
     pairing: Pairing,
     planned: Option<u32>,
     shares: [f64; N],
@@ -91,8 +99,8 @@ pub fn percentile_ratios<const N: usize>(
 /// The 95% interval of a percentile over all blocks, with the parts of [`percentile_ratios`].
 ///
 /// `None` with fewer than [`MIN_BLOCKS`], or with too few events beyond the percentile.
-pub fn percentile_interval(
-    blocks: &[BlockTimes<'_>],
+pub fn percentile_interval<C: TimeCounts>(
+    blocks: &[BlockTimes<C>],
     planned: Option<u32>,
     share: f64,
 ) -> Option<(Nanos, Nanos)> {
@@ -105,28 +113,41 @@ pub fn percentile_interval(
 }
 
 /// The blocks that `others` also has.
-fn with_partner<'a>(blocks: &[BlockTimes<'a>], others: &[BlockTimes<'_>]) -> Vec<BlockTimes<'a>> {
-    let at = |one: &BlockTimes<'_>| (one.restart, one.block);
+fn with_partner<C: TimeCounts>(
+    blocks: &[BlockTimes<C>],
+    others: &[BlockTimes<C>],
+) -> Vec<BlockTimes<C>> {
+    let at = |one: &BlockTimes<C>| (one.restart, one.block);
     let mut partners: Vec<_> = others.iter().map(at).collect();
     partners.sort_unstable();
     let mut found: Vec<_> =
-        blocks.iter().filter(|one| partners.binary_search(&at(one)).is_ok()).copied().collect();
+        blocks.iter().filter(|one| partners.binary_search(&at(one)).is_ok()).cloned().collect();
     found.sort_unstable_by_key(at);
     found
 }
 
-/// Response times over several blocks, in ascending order; a time may occur repeatedly.
+/// Response times over several blocks, each once, in ascending order.
 struct Times {
     counts: Vec<(u64, u64)>,
     events: u64,
 }
 
 impl Times {
-    fn of(blocks: &[BlockTimes<'_>]) -> Self {
-        let all = blocks.iter().flat_map(|block| block.counts);
-        let mut counts: Vec<(u64, u64)> = all.copied().filter(|(_, count)| *count > 0).collect();
-        // Stable, because it merges those of a block, which are in order.
-        counts.sort();
+    fn of<C: TimeCounts>(blocks: &[BlockTimes<C>]) -> Self {
+        Self::merged(blocks.iter().flat_map(|block| block.counts.clone()))
+    }
+
+    fn merged(all: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut counts: Vec<(u64, u64)> = Vec::new();
+        let mut limit = UNMERGED;
+        for one in all.filter(|(_, count)| *count > 0) {
+            if counts.len() >= limit {
+                merge(&mut counts);
+                limit = UNMERGED.max(2 * counts.len());
+            }
+            counts.push(one);
+        }
+        merge(&mut counts);
         let events = counts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
         Self { events, counts }
     }
@@ -139,6 +160,20 @@ impl Times {
     fn has_enough(&self, share: f64) -> bool {
         self.events as f64 * (1.0 - share) >= EVENTS_BEYOND
     }
+}
+
+/// Sorts the times, and adds the events of equal ones.
+fn merge(counts: &mut Vec<(u64, u64)>) {
+    // Stable, because it recognizes what is in order: the times of each block.
+    counts.sort();
+    counts.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            // Stored counts may be damaged.
+            kept.1 = kept.1.saturating_add(next.1);
+        }
+        same
+    });
 }
 
 /// All blocks of a series, and its independent parts.
@@ -165,8 +200,8 @@ struct LogPercentiles {
 }
 
 impl Parts {
-    fn of(blocks: &[BlockTimes<'_>], planned: Option<u32>) -> Self {
-        let restarts: Vec<&[BlockTimes<'_>]> =
+    fn of<C: TimeCounts>(blocks: &[BlockTimes<C>], planned: Option<u32>) -> Self {
+        let restarts: Vec<&[BlockTimes<C>]> =
             blocks.chunk_by(|a, b| a.restart == b.restart).collect();
         // Further starts than one or two planned ones are caused by interruptions.
         let are_planned = planned.is_none_or(|planned| planned as usize >= MIN_RESTARTS);
@@ -211,7 +246,7 @@ impl Parts {
 }
 
 impl Part {
-    fn of(blocks: &[BlockTimes<'_>]) -> Self {
+    fn of<C: TimeCounts>(blocks: &[BlockTimes<C>]) -> Self {
         let (first, second) = blocks.split_at(blocks.len() / 2);
         let halves = (!first.is_empty()).then(|| [Times::of(first), Times::of(second)]);
         Self { blocks: blocks.len(), whole: Times::of(blocks), halves }
@@ -264,12 +299,8 @@ pub struct LatencySummary {
 impl LatencySummary {
     /// Summarizes pairs of nanoseconds and counts, in any order; a time may occur repeatedly.
     /// `None` if there are no events.
-    pub fn of(counts: &[(u64, u64)]) -> Option<Self> {
-        let mut counts: Vec<(u64, u64)> =
-            counts.iter().copied().filter(|(_, count)| *count > 0).collect();
-        counts.sort_unstable();
-        // Saturating: stored counts may be damaged.
-        let total = counts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
+    pub fn of(counts: impl Iterator<Item = (u64, u64)>) -> Option<Self> {
+        let Times { counts, events: total } = Times::merged(counts);
         let (longest, _) = *counts.last()?;
         let sum = counts.iter().fold(0_u128, |sum, (nanos, count)| {
             sum.saturating_add(u128::from(*nanos) * u128::from(*count))
@@ -301,6 +332,8 @@ pub(crate) fn percentile(counts: &[(u64, u64)], total: u64, share: f64) -> Optio
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::iter::Copied;
+    use std::slice::Iter;
 
     use dbdyno_units::Ratio;
     use rand_core::SeedableRng;
@@ -326,6 +359,8 @@ mod tests {
     }
 
     type Block = (u32, u32, Vec<(u64, u64)>);
+
+    type Counts<'a> = Copied<Iter<'a, (u64, u64)>>;
 
     /// Two sides whose true ratio is `factor`. The machine's drift is common to both.
     fn simulate(seed: u64, of: Simulation, factor: f64) -> [Vec<Block>; 2] {
@@ -357,10 +392,13 @@ mod tests {
         [side(1, factor), side(2, 1.0)]
     }
 
-    fn times(blocks: &[Block]) -> Vec<BlockTimes<'_>> {
+    fn times(blocks: &[Block]) -> Vec<BlockTimes<Counts<'_>>> {
         blocks
             .iter()
-            .map(|(restart, block, counts)| BlockTimes { restart: *restart, block: *block, counts })
+            .map(|(restart, block, counts)| {
+                let counts = counts.iter().copied();
+                BlockTimes { restart: *restart, block: *block, counts }
+            })
             .collect()
     }
 
@@ -429,7 +467,7 @@ mod tests {
             Simulation { starts: &[6], planned: 1, events: 100, correlation: 0.0, spread: 0.1 };
         let [own, other] = simulate(1, of, 1.1);
         let (own, other) = (times(&own), times(&other));
-        let known = |own: &[BlockTimes<'_>], other: &[BlockTimes<'_>]| {
+        let known = |own: &[BlockTimes<Counts<'_>>], other: &[BlockTimes<Counts<'_>>]| {
             percentile_ratios(own, other, Pairing::ByBlock, None, SHARES)
                 .map(|ratio| ratio.is_some())
         };
@@ -456,7 +494,7 @@ mod tests {
         near(high, ratio.unwrap().high);
         assert_eq!(percentile_interval(&own[..9], None, SHARES[2]), None, "9 events beyond it");
         assert_eq!(percentile_interval(&own[..5], None, SHARES[0]), None, "five blocks");
-        assert_eq!(percentile_interval(&[], None, SHARES[0]), None);
+        assert_eq!(percentile_interval::<Counts<'_>>(&[], None, SHARES[0]), None);
     }
 
     #[test]
@@ -475,7 +513,7 @@ mod tests {
     #[test]
     fn percentiles_are_by_nearest_rank() {
         let counts: Vec<(u64, u64)> = (1..=100).rev().map(|nanos| (nanos, 1)).collect();
-        let summary = LatencySummary::of(&counts).unwrap();
+        let summary = LatencySummary::of(counts.into_iter()).unwrap();
         assert_eq!(summary.p50.as_nanos(), 50);
         assert_eq!(summary.p95.as_nanos(), 95);
         assert_eq!(summary.p99.as_nanos(), 99);
@@ -484,19 +522,30 @@ mod tests {
     }
 
     #[test]
+    fn many_blocks_with_the_same_times_are_merged() {
+        let times = (0..3 * UNMERGED as u64).map(|number| (number % 1_000, 2));
+        let merged = Times::merged(times.rev());
+        assert_eq!((merged.counts.len(), merged.events), (1_000, 6 * UNMERGED as u64));
+        assert!(merged.counts.is_sorted());
+        assert!(merged.counts.capacity() <= 2 * UNMERGED, "{}", merged.counts.capacity());
+        let different = Times::merged((0..3 * UNMERGED as u64).map(|nanos| (nanos, 1)));
+        assert_eq!(different.counts.len(), 3 * UNMERGED);
+    }
+
+    #[test]
     fn single_event_is_every_percentile() {
-        let summary = LatencySummary::of(&[(7, 1)]).unwrap();
+        let summary = LatencySummary::of([(7, 1)].into_iter()).unwrap();
         assert_eq!((summary.p50, summary.p99), (Nanos::from_nanos(7), Nanos::from_nanos(7)));
-        assert_eq!(LatencySummary::of(&[]), None);
-        assert_eq!(LatencySummary::of(&[(7, 0)]), None);
+        assert_eq!(LatencySummary::of([].into_iter()), None);
+        assert_eq!(LatencySummary::of([(7, 0)].into_iter()), None);
     }
 
     #[test]
     fn counts_beyond_the_range_of_numbers_are_summarized() {
         let half = 1 << 63;
-        let summary = LatencySummary::of(&[(5, half), (7, half)]).unwrap();
+        let summary = LatencySummary::of([(5, half), (7, half)].into_iter()).unwrap();
         assert_eq!(summary.max.as_nanos(), 7);
-        let largest = LatencySummary::of(&[(u64::MAX, u64::MAX); 2]).unwrap();
+        let largest = LatencySummary::of([(u64::MAX, u64::MAX); 2].into_iter()).unwrap();
         assert_eq!(largest.max.as_nanos(), u64::MAX);
     }
 }

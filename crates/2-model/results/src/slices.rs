@@ -172,8 +172,8 @@ pub(crate) fn store_latency_buckets(
         let latencies = Latencies::from_column(row, 1)?;
         let sums = by_candidate.entry(row.get(0)?).or_default();
         for (nanos, count) in latencies.counts() {
-            let sum = sums.entry(rounded(*nanos)).or_default();
-            *sum = sum.saturating_add(*count);
+            let sum = sums.entry(rounded(nanos)).or_default();
+            *sum = sum.saturating_add(count);
         }
     }
     remove_latency_buckets(database, microbenchmark)?;

@@ -34,5 +34,7 @@ pub use release::{ReleaseFile, ReleaseOrigin, SUITES, suites};
 pub use run_identity::{NotARunId, RunId, RunIdentity};
 pub use sha256::{CertificateFingerprint, InvalidFingerprint};
 pub use sha256::{NotASha256, Sha256};
-pub use slice::{Latencies, ServerUsage, SliceMeasured, StateSnapshot, StatementTimes};
+pub use slice::{
+    Latencies, LatencyCounts, ServerUsage, SliceMeasured, StateSnapshot, StatementTimes,
+};
 pub use work::{ClientWait, MatrixCell, MatrixLevel, Metric, Work};

@@ -1,3 +1,5 @@
+use std::mem;
+
 use dbdyno_units::{Bytes, Energy, Nanos, Qps};
 use serde::{Deserialize, Serialize};
 
@@ -126,60 +128,81 @@ impl SliceMeasured {
 
 /// A histogram of response times: pairs of a time in nanoseconds (accurate to 1%) and the number
 /// of events, in ascending order.
+///
+/// Kept encoded, with about three bytes per pair, because a long run has millions: integers of variable length
+/// in the postcard format, each time as the difference from the previous one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Latencies(Vec<(u64, u64)>);
+pub struct Latencies(Vec<u8>);
 
 impl Latencies {
     /// From times and counts in any order.
     pub fn new(mut counts: Vec<(u64, u64)>) -> Self {
         counts.sort_unstable();
-        Self(counts)
+        let (mut bytes, mut before) = (Vec::new(), 0);
+        for (nanos, count) in counts {
+            let pair = (nanos - mem::replace(&mut before, nanos), count);
+            bytes = postcard::to_extend(&pair, bytes).expect("a vector grows as needed");
+        }
+        Self(bytes)
     }
 
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
-        self.0.extend_from_slice(&other.0);
-        self.0.sort_unstable();
-        self.0.dedup_by(|next, kept| {
+        let mut counts: Vec<(u64, u64)> = self.counts().chain(other.counts()).collect();
+        counts.sort_unstable();
+        counts.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             if same {
                 kept.1 += next.1;
             }
             same
         });
+        *self = Self::new(counts);
     }
 
-    /// Encodes as bytes: a list of pairs in the postcard format (variable-length integers), each
-    /// time as the difference from the previous one. About three bytes per pair.
+    /// The number of pairs, and the pairs as they are kept.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut before = 0;
-        let distances: Vec<(u64, u64)> = self
-            .0
-            .iter()
-            .map(|(nanos, count)| (nanos - std::mem::replace(&mut before, *nanos), *count))
-            .collect();
-        postcard::to_allocvec(&distances).expect("a vector grows as needed")
+        let length = postcard::to_allocvec(&self.counts().count());
+        let mut bytes = length.expect("a vector grows as needed");
+        bytes.extend_from_slice(&self.0);
+        bytes
     }
 
     /// Decodes the result of [`Self::to_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let distances: Vec<(u64, u64)> =
-            postcard::from_bytes(bytes).map_err(|error| error.to_string())?;
-        let mut nanos: u64 = 0;
-        distances
-            .into_iter()
-            .map(|(distance, count)| {
-                nanos = nanos.checked_add(distance).ok_or("a time is too long")?;
-                Ok((nanos, count))
-            })
-            .collect::<Result<_, String>>()
-            .map(Self)
+        let (length, pairs): (usize, &[u8]) =
+            postcard::take_from_bytes(bytes).map_err(|error| error.to_string())?;
+        let mut counts = LatencyCounts { encoded: pairs, nanos: 0 };
+        if counts.by_ref().take(length).count() < length {
+            return Err("a time is missing or too long".to_owned());
+        }
+        Ok(Self(pairs[..pairs.len() - counts.encoded.len()].to_vec()))
     }
 
     /// Pairs of nanoseconds and counts, in ascending order.
-    pub fn counts(&self) -> &[(u64, u64)] {
-        &self.0
+    pub fn counts(&self) -> LatencyCounts<'_> {
+        LatencyCounts { encoded: &self.0, nanos: 0 }
+    }
+}
+
+/// The pairs of [`Latencies`]. Ends at a damaged one.
+#[derive(Clone, Debug)]
+pub struct LatencyCounts<'a> {
+    encoded: &'a [u8],
+    /// The time before.
+    nanos: u64,
+}
+
+impl Iterator for LatencyCounts<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<(u64, u64)> {
+        let ((distance, count), encoded): ((u64, u64), _) =
+            postcard::take_from_bytes(self.encoded).ok()?;
+        let nanos = self.nanos.checked_add(distance)?;
+        (self.encoded, self.nanos) = (encoded, nanos);
+        Some((nanos, count))
     }
 }
 
@@ -303,6 +326,6 @@ mod tests {
     fn merging_adds_counts_of_equal_times() {
         let mut latencies = Latencies::new(vec![(5, 1), (2, 1)]);
         latencies.merge(&Latencies::new(vec![(2, 3), (9, 1)]));
-        assert_eq!(latencies.counts(), [(2, 4), (5, 1), (9, 1)]);
+        assert!(latencies.counts().eq([(2, 4), (5, 1), (9, 1)]));
     }
 }

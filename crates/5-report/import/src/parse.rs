@@ -484,16 +484,16 @@ mod tests {
             latency,
             [("min", 0.5), ("avg", 1.9), ("max", 12.27), ("95th percentile", 3.82)]
         );
-        assert!(found.latencies.counts().is_empty());
+        assert_eq!(found.latencies, Latencies::default());
     }
 
     #[test]
     fn histogram_contains_every_event() {
         let values = sources("ten_six.point-query_range=100.txt", POINT).unwrap();
         let found = found(&values[0]);
-        let events: u64 = found.latencies.counts().iter().map(|(_, count)| count).sum();
+        let events: u64 = found.latencies.counts().map(|(_, count)| count).sum();
         assert_eq!((events, found.events), (56_303, 56_303));
-        let longest = found.latencies.counts().iter().map(|(nanos, _)| *nanos).max();
+        let longest = found.latencies.counts().map(|(nanos, _)| nanos).max();
         assert_eq!(longest, Some(8_130_000));
     }
 

@@ -101,7 +101,7 @@ mod tests {
             histogram.record(ticks);
         }
         let latencies = histogram.drain(|ticks| Nanos::from_nanos(ticks * 2));
-        let counts = latencies.counts();
+        let counts: Vec<(u64, u64)> = latencies.counts().collect();
         assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), 3);
         assert_eq!(counts[0].1, 2);
         let off = counts[1].0 as f64 / 246_912.0 - 1.0;

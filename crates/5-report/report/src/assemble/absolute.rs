@@ -10,7 +10,7 @@ use dbdyno_stats::{
     BlockTimes, Estimate, LatencySummary, Pairing, median, middle_half, percentile_interval,
     percentile_ratios, restarts_with_interval,
 };
-use dbdyno_types::{Counter, Counting, ServerUsage, SliceMeasured};
+use dbdyno_types::{Counter, Counting, LatencyCounts, ServerUsage, SliceMeasured};
 use dbdyno_units::{Bytes, Nanos, Qps, Share};
 
 use super::Measured;
@@ -109,12 +109,8 @@ pub(super) fn absolute(
     let between = slices.of_server(|used| Some(used.background_cpu?.as_micros_f64()));
     let cpu_us_per_query = in_slices.map(|cpu| cpu + between.unwrap_or(0.0));
     let client = (kind == SystemKind::Server).then_some(());
-    let latencies: Vec<(u64, u64)> = slices
-        .slices
-        .iter()
-        .flat_map(|slice| slice.measured.latencies.counts().iter().copied())
-        .collect();
-    let latency = LatencySummary::of(&latencies);
+    let latencies = slices.slices.iter().flat_map(|slice| slice.measured.latencies.counts());
+    let latency = LatencySummary::of(latencies);
     Some(Absolute {
         qps: qps.map(Qps::from_per_second),
         qps_interval: qps_interval
@@ -282,7 +278,10 @@ impl Background {
 /// The ratios of p50, p95 and p99.
 pub(super) type PercentileRatios = [Option<Estimate>; 3];
 
-fn block_times<'a>(slices: &[&'a SliceRecord]) -> Vec<BlockTimes<'a>> {
+/// The response times of one block.
+pub(super) type Times<'a> = BlockTimes<LatencyCounts<'a>>;
+
+fn block_times<'a>(slices: &[&'a SliceRecord]) -> Vec<Times<'a>> {
     slices
         .iter()
         .map(|slice| BlockTimes {
@@ -294,7 +293,7 @@ fn block_times<'a>(slices: &[&'a SliceRecord]) -> Vec<BlockTimes<'a>> {
 }
 
 /// The response times of one candidate, by block.
-pub(super) fn times_of_candidate(slices: &[SliceRecord], candidate: usize) -> Vec<BlockTimes<'_>> {
+pub(super) fn times_of_candidate(slices: &[SliceRecord], candidate: usize) -> Vec<Times<'_>> {
     let of = slices.iter().filter(|slice| slice.candidate as usize == candidate);
     block_times(&of.collect::<Vec<_>>())
 }

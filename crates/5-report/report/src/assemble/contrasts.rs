@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use dbdyno_results::{CandidateRecord, OriginRecord, Role, RunReader, SliceRecord};
 use dbdyno_stats::{
-    BlockTimes, MIN_BLOCKS, Pairing, Point, Weight, contrast, main_effect, median, paired_ratios,
+    MIN_BLOCKS, Pairing, Point, Weight, contrast, main_effect, median, paired_ratios,
     percentile_ratios, unpaired_ratio,
 };
 use dbdyno_types::{MatrixCell, MatrixLevel};
 use dbdyno_units::Ratio;
 use serde::Deserialize;
 
-use super::absolute::times_of_candidate;
+use super::absolute::{Times, times_of_candidate};
 use super::{Controls, Measured, Own, judged};
 use crate::model::{
     Change, Effect, Estimate, Metric, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
@@ -380,7 +380,7 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
         let is_common = |slice: &SliceRecord| common.contains(&(slice.restart, slice.block));
         let mut points = points(fewer, candidate, 0, is_common);
         points.extend(self::points(more, candidate, 1, is_common));
-        let times = |measured| -> Vec<BlockTimes<'_>> {
+        let times = |measured| -> Vec<Times<'_>> {
             let all = times_of_candidate(measured, candidate).into_iter();
             all.filter(|one| common.contains(&(one.restart, one.block))).collect()
         };
@@ -461,8 +461,8 @@ fn by_restart(measured: &Measured, candidate: usize) -> Vec<Vec<f64>> {
 }
 
 fn p99_ratio(
-    more: &[BlockTimes<'_>],
-    fewer: &[BlockTimes<'_>],
+    more: &[Times<'_>],
+    fewer: &[Times<'_>],
     pairing: Pairing,
     planned: Option<u32>,
 ) -> Option<Estimate> {

@@ -297,27 +297,27 @@ fn stalls(seconds: &[Second], share: Share, asks: bool) -> Vec<u32> {
 
 /// The distribution of response times; `None` without operations.
 fn responses(latencies: &Latencies, longest: Option<Nanos>) -> Option<Responses> {
-    let counts = latencies.counts();
-    let total: u64 = counts.iter().map(|(_, count)| count).sum();
+    let counts = || latencies.counts();
+    let total: u64 = counts().map(|(_, count)| count).sum();
     let max = longest?;
     if total == 0 {
         return None;
     }
     let mut shares = [0_u64; BUCKETS.len() + 1];
-    for (nanos, count) in counts {
+    for (nanos, count) in counts() {
         // A recorded time is the upper end of its bucket, up to 1% too high.
-        let time = Nanos::from_nanos(*nanos).min(max);
+        let time = Nanos::from_nanos(nanos).min(max);
         let bucket = BUCKETS.iter().position(|(end, _)| time <= *end).unwrap_or(BUCKETS.len());
         shares[bucket] += count;
     }
     let percentile = |share: f64| {
         let rank = (share * total as f64).ceil() as u64;
         let mut seen = 0;
-        let found = counts.iter().find(|(_, count)| {
+        let found = counts().find(|(_, count)| {
             seen += count;
             seen >= rank
         });
-        found.map_or(max, |(nanos, _)| Nanos::from_nanos(*nanos).min(max))
+        found.map_or(max, |(nanos, _)| Nanos::from_nanos(nanos).min(max))
     };
     Some(Responses {
         shares: shares.map(|count| Share::from_fraction(count as f64 / total as f64)),
