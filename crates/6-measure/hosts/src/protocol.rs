@@ -299,3 +299,60 @@ impl From<ServerError> for Failed {
         Self { brief: error.brief(), whole: error.to_string() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_fuzz::Fuzz;
+    use dbdyno_types::Counts;
+
+    use super::*;
+
+    fn sample(value: impl Serialize) -> Vec<u8> {
+        line_of(&value).unwrap()
+    }
+
+    #[test]
+    fn damaged_lines_are_read_or_refused() {
+        let entry = |path: &str, kind| TreeEntry { path: path.into(), kind };
+        let file = EntryKind::File { size: 5, sha256: "ab".repeat(32), executable: true };
+        let entries = vec![entry("bin", EntryKind::Directory), entry("bin/server", file)];
+        let network = Network {
+            address: IpAddr::from([192, 0, 2, 1]),
+            client: IpAddr::from([192, 0, 2, 2]),
+            port: 3306,
+            verifier: "*0123".to_owned(),
+            tls: true,
+        };
+        let started = Started {
+            server: 1,
+            port: 3306,
+            certificate: None,
+            public_key: Some("-----BEGIN PUBLIC KEY-----".to_owned()),
+            counting: Some(Counting::default()),
+            warnings: vec!["a warning".to_owned()],
+            time: Nanos::from_millis(300),
+        };
+        let usage = TimedUsage { server: None, counts: Counts::default(), energy: None };
+        let samples = vec![
+            sample(AnyRequest::from(Open(Some("/data".into())))),
+            sample(AnyRequest::from(FillTree(entries))),
+            sample(AnyRequest::from(Read(1, Reading::LeadIn { interrupted: true }))),
+            sample(network),
+            sample(Answer::Done(started)),
+            sample(Answer::Done(Some(usage))),
+            sample(Answer::Done(StepUsages::default())),
+            sample(Answer::Done(vec![(1_usize, 2_u64)])),
+            sample(Answer::<()>::Failed(Failed::because("no"))),
+        ];
+        let words = ["{\"done\":", "{\"failed\":", "null", "-1", "1e400", "[[[[", "\\u001b"];
+        Fuzz::new(samples).words(&words).run(|line| {
+            let _ = serde_json::from_slice::<AnyRequest>(line);
+            let _ = serde_json::from_slice::<Network>(line);
+            let _ = serde_json::from_slice::<Answer<Started>>(line);
+            let _ = serde_json::from_slice::<Answer<Option<TimedUsage>>>(line);
+            let _ = serde_json::from_slice::<Answer<StepUsages>>(line);
+            let _ = serde_json::from_slice::<Answer<Vec<(usize, u64)>>>(line);
+            let _ = serde_json::from_slice::<Answer<Box<OptimizedServer>>>(line);
+        });
+    }
+}

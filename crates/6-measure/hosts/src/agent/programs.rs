@@ -85,8 +85,8 @@ impl Programs {
     /// are not complete, with the bytes that are there.
     pub fn fill(&mut self, entries: Vec<TreeEntry>) -> io::Result<Vec<(usize, u64)>> {
         let making = self.making()?;
-        if let Some(entry) = entries.iter().find(|entry| !is_inner(&entry.path)) {
-            return Err(invalid(format!("the path {}", entry.path.display())));
+        if let Some(path) = misplaced(&entries) {
+            return Err(invalid(format!("the path {}", path.display())));
         }
         fs::create_dir_all(&making.part).map_err(doing("creating", &making.part))?;
         // Until everything is verified, no other user can reach it.
@@ -199,6 +199,22 @@ fn is_inner(path: &Path) -> bool {
     components.peek().is_some() && components.all(|one| matches!(one, Component::Normal(_)))
 }
 
+/// A path outside of the copy, that occurs twice, or that is not in a directory of the copy: a link may lead out of it.
+fn misplaced(entries: &[TreeEntry]) -> Option<&Path> {
+    let mut known = BTreeSet::new();
+    let mut folders = BTreeSet::from([Path::new("")]);
+    for TreeEntry { path, kind } in entries {
+        let is_placed = path.parent().is_some_and(|folder| folders.contains(folder));
+        if !is_inner(path) || !is_placed || !known.insert(path) {
+            return Some(path);
+        }
+        if *kind == EntryKind::Directory {
+            folders.insert(path);
+        }
+    }
+    None
+}
+
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     let set = fs::set_permissions(path, Permissions::from_mode(mode));
     set.map_err(doing("setting the permissions of", path))
@@ -245,6 +261,8 @@ fn remove_unused(all: &Path, except: &str) {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     fn making(base: &Path) -> Programs {
@@ -305,6 +323,24 @@ mod tests {
     }
 
     #[test]
+    fn damaged_lists_of_entries_stay_in_the_copy() {
+        let sample = serde_json::to_vec(&entries(b"right")).unwrap();
+        let words = ["../", "\"bin\"", "\"bin/server\"", "{\"link\":\"/tmp\"}", "\"directory\""];
+        Fuzz::new(vec![sample]).words(&words).run(|bytes| {
+            let Ok(entries) = serde_json::from_slice::<Vec<TreeEntry>>(bytes) else { return };
+            let base = tempfile::tempdir().unwrap();
+            let mut programs = making(base.path());
+            let _ = programs.fill(entries);
+            let _ = programs.put(&part(0, b"right"));
+            let _ = programs.finish();
+            for entry in fs::read_dir(base.path()).unwrap() {
+                let name = entry.unwrap().file_name();
+                assert!(["a", "a.part", "a.lock"].iter().any(|known| name == *known), "{name:?}");
+            }
+        });
+    }
+
+    #[test]
     fn nothing_is_written_outside_of_the_copy() {
         let base = tempfile::tempdir().unwrap();
         let mut programs = making(base.path());
@@ -312,6 +348,19 @@ mod tests {
             let entry = TreeEntry { path: path.into(), kind: EntryKind::Directory };
             assert!(programs.fill(vec![entry]).is_err(), "{path}");
         }
+        let link = |path: &str| {
+            let kind = EntryKind::Link(base.path().join("elsewhere"));
+            TreeEntry { path: path.into(), kind }
+        };
+        for (at, path) in [(0, "bin"), (2, "bin/server"), (3, "bin/server")] {
+            let mut entries = entries(b"right");
+            entries.insert(at, link(path));
+            let error = programs.fill(entries).unwrap_err().to_string();
+            assert!(error.contains("the path bin"), "{at}: {error}");
+        }
+        let mut below = entries(b"right");
+        below[0] = link("bin");
+        assert!(programs.fill(below).is_err(), "a file below a link");
         programs.fill(entries(b"right")).unwrap();
         assert!(programs.put(&part(1, b"right")).is_err(), "too long");
         assert!(programs.put(&FilePart { entry: 0, ..part(0, b"x") }).is_err());

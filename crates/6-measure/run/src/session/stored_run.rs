@@ -469,6 +469,8 @@ fn size_of(directory: &Path) -> u64 {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     fn entries(registry: &RunRegistry) -> usize {
@@ -493,48 +495,66 @@ mod tests {
         assert!(registry.contains(&moved, id));
     }
 
-    #[test]
-    fn question_names_all_that_would_be_executed() {
-        let text = r#"
-            name = "x"
-            baseline = "a"
-            [workload]
-            setup = "tables.sql"
-            microbenchmarks = ["mine", "own"]
-            [[microbenchmark]]
-            name = "mine"
-            script = "evil.lua"
-            [[microbenchmark]]
-            name = "own"
-            statements = [{ sql = "DROP TABLE precious", affects = 0 }]
-            [host.db]
-            ssh = "user@db"
-            address = "10.0.0.1"
-            [[candidate]]
-            name = "a"
-            system = "mariadb"
-            program = "/tmp/mariadbd"
-            configuration = { plugin_load_add = "/tmp/evil.so" }
-            [[candidate]]
-            name = "b"
-            system = "mariadb"
-            host = "db"
-            [[candidate]]
-            name = "c"
-            system = "postgresql"
-            variant = "rel"
-            source = { path = "/tmp/source" }
-            compiler = "/tmp/gcc"
-            flags = ["-fplugin=/tmp/evil.so"]
-            configure = ["--with-evil"]
-        "#;
+    const EXPERIMENT: &str = r#"
+    name = "x"
+    baseline = "a"
+    [workload]
+    setup = "tables.sql"
+    microbenchmarks = ["mine", "own"]
+    [[microbenchmark]]
+    name = "mine"
+    script = "evil.lua"
+    [[microbenchmark]]
+    name = "own"
+    statements = [{ sql = "DROP TABLE precious", affects = 0 }]
+    [host.db]
+    ssh = "user@db"
+    address = "10.0.0.1"
+    [[candidate]]
+    name = "a"
+    system = "mariadb"
+    program = "/tmp/mariadbd"
+    configuration = { plugin_load_add = "/tmp/evil.so" }
+    [[candidate]]
+    name = "b"
+    system = "mariadb"
+    host = "db"
+    [[candidate]]
+    name = "c"
+    system = "postgresql"
+    variant = "rel"
+    source = { path = "/tmp/source" }
+    compiler = "/tmp/gcc"
+    flags = ["-fplugin=/tmp/evil.so"]
+    configure = ["--with-evil"]
+    "#;
+
+    fn experiment() -> Experiment {
         let read = |path: &str| match path {
             "tables.sql" => Ok("CREATE TABLE t (a INT);".to_owned()),
             "evil.lua" => Ok("require('helper') function event() end".to_owned()),
             path if path.ends_with("helper.lua") => Ok("return 1".to_owned()),
             _ => Err("it is not there".to_owned()),
         };
-        let experiment = dbdyno_spec::parse_with_files("x.toml", text, &read).unwrap();
+        dbdyno_spec::parse_with_files("x.toml", EXPERIMENT, &read).unwrap()
+    }
+
+    #[test]
+    fn damaged_experiments_are_described_or_refused() {
+        let sample = serde_json::to_vec(&experiment()).unwrap();
+        let words = ["null", "-1", "1e400", "[[[[", "\\u001b", "\\n", "{}"];
+        Fuzz::new(vec![sample]).words(&words).run(|bytes| {
+            let Ok(experiment) = serde_json::from_slice::<Experiment>(bytes) else { return };
+            let question = not_registered(Path::new("run"), &experiment, Vec::new()).to_string();
+            for line in question.lines() {
+                assert!(!line.contains(char::is_control), "{line:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn question_names_all_that_would_be_executed() {
+        let experiment = experiment();
         let question = |experiment: &Experiment, more: &str| match not_registered(
             Path::new("run"),
             experiment,
