@@ -217,7 +217,7 @@ fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup
             @if let Some(what) = summary_of(report, name, MAX_DIFFERENCES) { " " small { (what) } }
         }
         @for one in report.candidates.iter().filter(|one| one.name == name) {
-            @for difference in differs_in_effect(one) {
+            @for difference in differs_in_effect(report, one) {
                 p.muted { "Differs in effect: " (difference) }
             }
         }

@@ -168,6 +168,9 @@ fn screen(report: &Report, options: &TerminalOptions, times: usize) -> Option<(S
     let failures = failures.map(|one| format!("{} at {}: {}", one.candidate, one.at, one.reason));
     several("failed", failures.collect(), 2, 2);
     several("bound", words::client_bound(report).into_iter().collect(), 1, 2);
+    let defaults =
+        report.candidates.iter().flat_map(|one| words::beside_defaults(report, one)).collect();
+    several("default", defaults, 2, 3);
     let warnings = report.warnings.iter();
     let warnings = warnings.map(|one| format!("{} {}", one.what_with_stop(), one.advice));
     several("warning", warnings.collect(), 2, 2);

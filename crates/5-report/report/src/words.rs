@@ -244,8 +244,8 @@ pub(crate) fn summary_of(report: &Report, name: &str, most: usize) -> Option<Str
 const SHOWN_IN_EFFECT: usize = 3;
 
 /// The settings that differ in effect from the baseline's without being asked for: they may explain the
-/// result. At most three, then the number of others.
-pub(crate) fn differs_in_effect(candidate: &CandidateRecord) -> Vec<String> {
+/// result. At most three, then the number of others; and those that are set beside dbdyno's own values.
+pub(crate) fn differs_in_effect(report: &Report, candidate: &CandidateRecord) -> Vec<String> {
     let all = &candidate.config_diff;
     let mut shown: Vec<String> = all.iter().take(SHOWN_IN_EFFECT).cloned().collect();
     match all.len().saturating_sub(shown.len()) {
@@ -253,7 +253,46 @@ pub(crate) fn differs_in_effect(candidate: &CandidateRecord) -> Vec<String> {
         1 => shown.push("and 1 more setting".to_owned()),
         rest => shown.push(format!("and {rest} more settings")),
     }
+    shown.extend(beside_defaults(report, candidate));
     shown
+}
+
+/// Settings that only this candidate or only the baseline sets, where the other one has dbdyno's own values: a reader
+/// may take those for the server's.
+pub(crate) fn beside_defaults(report: &Report, candidate: &CandidateRecord) -> Vec<String> {
+    let baseline = report.candidates.iter().find(|one| one.role == Role::Baseline);
+    let Some(baseline) = baseline.filter(|_| candidate.role == Role::Candidate) else {
+        return Vec::new();
+    };
+    let pairs = [(candidate, baseline), (baseline, candidate)];
+    let is_set = |setter: &CandidateRecord, name: &String| {
+        // A candidate lacks those that it sets itself.
+        setter.in_force.notable_defaults.iter().all(|(known, _)| known != name)
+            && !candidate.in_force.without_effect.contains(name)
+    };
+    let text = |(setter, other): (&CandidateRecord, &CandidateRecord)| {
+        let (mut own, mut defaults) = (Vec::new(), Vec::new());
+        for (name, default) in &other.in_force.notable_defaults {
+            let mut values = setter.configuration.iter().filter(|(label, _)| label == name);
+            if let Some((_, value)) = values.next().filter(|(_, value)| value != default)
+                && is_set(setter, name)
+            {
+                own.push(format!("{name} = {value}"));
+                defaults.push(default.as_str());
+            }
+        }
+        let is_found = other.system == setter.system && !own.is_empty();
+        let (own, defaults) = (own.join(", "), defaults.join(", "));
+        let role = if other.role == Role::Baseline { "the baseline " } else { "" };
+        let (setter, name, system) = (&setter.name, &other.name, &other.system);
+        is_found.then(|| {
+            format!(
+                "{setter} sets {own}; {role}{name} has {defaults} by dbdyno's defaults for benchmarks; to measure \
+                 against the server's own: `defaults = \"server\"` of {name} (compare: `{system}:defaults=server`)"
+            )
+        })
+    };
+    pairs.into_iter().filter_map(text).collect()
 }
 
 /// The baseline in full: system, program or variant, compiler.
@@ -447,6 +486,45 @@ mod tests {
         assert_eq!(defaults(&report).as_deref(), Some(expected));
         report.candidates = vec![of("s", "postgresql", server, &[])];
         assert_eq!(defaults(&report).as_deref(), Some("the server's own"));
+    }
+
+    #[test]
+    fn setting_beside_a_default_of_dbdyno_is_named_with_the_other_value() {
+        const FLUSH: &str = "innodb_flush_log_at_trx_commit";
+        let of = |name: &str, role: Role, flush: &str, is_own: bool| {
+            let mut one = with(&[(FLUSH, flush), ("max_connections", "151")]);
+            (one.name, one.role) = (name.to_owned(), role);
+            one.in_force.defaults = Some(SettingDefaults::Dbdyno);
+            if !is_own {
+                one.in_force.notable_defaults = sample::pairs(&[(FLUSH, flush)]);
+            }
+            one
+        };
+        let mut report = sample::servers_of(&[]);
+        let mut texts = |baseline: CandidateRecord, candidate: CandidateRecord| {
+            report.candidates = vec![baseline, candidate.clone()];
+            assert!(beside_defaults(&report, &report.candidates[0]).is_empty());
+            let texts = beside_defaults(&report, &candidate);
+            assert!(differs_in_effect(&report, &candidate).ends_with(&texts));
+            texts
+        };
+        let default = |value: &str| of("a", Role::Baseline, value, false);
+        let own = of("b", Role::Candidate, "1", true);
+        let text = "b sets innodb_flush_log_at_trx_commit = 1; the baseline a has 2 by dbdyno's defaults for \
+                    benchmarks; to measure against the server's own: `defaults = \"server\"` of a \
+                    (compare: `mariadb:defaults=server`)";
+        assert_eq!(texts(default("2"), own.clone()), [text]);
+        let turned =
+            texts(of("a", Role::Baseline, "1", true), of("b", Role::Candidate, "2", false));
+        let start = "a sets innodb_flush_log_at_trx_commit = 1; b has 2 by dbdyno's";
+        assert!(turned[0].starts_with(start), "{turned:?}");
+        assert!(texts(of("a", Role::Baseline, "2", true), own.clone()).is_empty(), "both set it");
+        assert!(texts(default("1"), own.clone()).is_empty(), "equal values");
+        let mut same = own.clone();
+        same.in_force.without_effect = vec![FLUSH.to_owned()];
+        assert!(texts(default("on"), same).is_empty(), "equal in force");
+        let other = CandidateRecord { system: "mysql".to_owned(), ..own };
+        assert!(texts(default("2"), other).is_empty(), "another system");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
             section.push(table(report, &results));
         }
         for candidate in &report.candidates {
-            let differing = differs_in_effect(candidate);
+            let differing = differs_in_effect(report, candidate);
             if !differing.is_empty() {
                 section.push(
                     Text::default()
@@ -49,7 +49,7 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
         let what = summary_of(report, name, MAX_DIFFERENCES).unwrap_or_default();
         section.push(Text::new(format!("{name}: {what}")));
         let candidate = report.candidates.iter().find(|one| one.name == name);
-        let differing = candidate.map(differs_in_effect).unwrap_or_default();
+        let differing = candidate.map(|one| differs_in_effect(report, one)).unwrap_or_default();
         let differing = differing.into_iter().map(|one| Fact::new("differs in effect:", one));
         let differing: Vec<Fact> = differing.collect();
         if !differing.is_empty() {

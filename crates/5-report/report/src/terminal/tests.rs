@@ -813,3 +813,15 @@ charts   results/first/report.html
     }
     assert_eq!(answer(&sample::inserts(), &options(false)), None);
 }
+
+#[test]
+fn answer_names_a_setting_beside_a_default_of_dbdyno_first() {
+    let mut report = sample::servers();
+    let pool = |size| sample::pairs(&[("innodb_buffer_pool_size", size)]);
+    report.candidates[0].in_force.notable_defaults = pool("4G");
+    report.candidates[1].configuration = pool("1G");
+    let options = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
+    let text = answer(&report, &options).unwrap();
+    let line = "default  myrocks sets innodb_buffer_pool_size = 1G; the baseline innodb has";
+    assert!(text.contains(line), "{text}");
+}
