@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use dbdyno_builds::{Bolt, Compiler, SourceOrigin, check_compiler};
 use dbdyno_engines::server::check_settings;
 use dbdyno_machine::facts::DiskFacts;
-use dbdyno_results::Role;
+use dbdyno_results::{Role, Warning};
 use dbdyno_spec::experiment::{Build, Candidate, ExistingServer, Experiment, System};
 use dbdyno_types::server::Target;
 use dbdyno_types::{ClientWait, RunId, RunIdentity};
@@ -25,6 +25,7 @@ use crate::instance::data::{SpaceOnHost, planned_space, space_on_hosts};
 use crate::instance::opening::access_of;
 use crate::options::WorkerProgram;
 use crate::session::in_force;
+use crate::session::start::same_servers;
 
 /// What a run needs of this machine and of existing servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,15 +103,11 @@ impl Readiness {
             }
         }
         let all = experiment.candidates.len();
-        // Compiled and existing servers are compared in a run only.
+        readiness.warn(same_servers(experiment));
+        // Settings of compiled and existing servers are compared in a run only.
         if resolved.len() == all {
             match in_force::planned(&resolved) {
-                Ok(warnings) => {
-                    for warning in warnings {
-                        let text = format!("{} {}", warning.what_with_stop(), warning.advice);
-                        readiness.add("warning", text);
-                    }
-                }
+                Ok(warnings) => readiness.warn(warnings),
                 Err(error) => readiness.problems.push(error.to_string()),
             }
         }
@@ -122,6 +119,12 @@ impl Readiness {
 
     fn add(&mut self, label: &str, value: String) {
         self.found.push((label.to_owned(), value));
+    }
+
+    fn warn(&mut self, warnings: Vec<Warning>) {
+        for warning in warnings {
+            self.add("warning", format!("{} {}", warning.what_with_stop(), warning.advice));
+        }
     }
 
     fn problem(&mut self, candidate: &str, what: impl std::fmt::Display) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_machine::{HostFacts, Needs, Severity, check, check_disk, clock};
 use dbdyno_results::{MicrobenchmarkRecord, NewRun, RunWriter, SessionRecord, Warning};
-use dbdyno_spec::experiment::{Experiment, System};
+use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::{Microbenchmark, Throughput};
 
@@ -128,7 +128,32 @@ fn warnings(experiment: &Experiment, facts: &HostFacts, run: &Path) -> Vec<Warni
         .into_iter()
         .filter(|finding| finding.severity == Severity::Warning)
         .map(|finding| Warning { what: finding.what, advice: finding.advice.unwrap_or_default() })
+        .chain(same_servers(experiment))
         .collect()
+}
+
+/// A warning for each candidate that is the baseline's existing server, used in the same way.
+pub(super) fn same_servers(experiment: &Experiment) -> Vec<Warning> {
+    let server_of = |candidate: &Candidate| match &candidate.system {
+        System::Existing(server) => {
+            let server = ExistingServer { schema: String::new(), pid: None, ..server.clone() };
+            Some((server, candidate.live.clone(), candidate.injected_delay))
+        }
+        _ => None,
+    };
+    let baseline = experiment.baseline_candidate();
+    let Some(of_baseline) = server_of(baseline) else { return Vec::new() };
+    let is_same = |one: &&Candidate| {
+        one.name != baseline.name && server_of(one).as_ref() == Some(&of_baseline)
+    };
+    let warning = |one: &Candidate| Warning {
+        what: format!(
+            "{} and the baseline {} are one server, {}: this compares it with itself",
+            one.name, baseline.name, of_baseline.0.target.address
+        ),
+        advice: "name another server, or a difference such as `statements`".to_owned(),
+    };
+    experiment.candidates.iter().filter(is_same).map(warning).collect()
 }
 
 /// The initial content of a run directory.
@@ -169,6 +194,26 @@ mod tests {
     use dbdyno_results::{StoredExperiment, StoredSchedule};
 
     use super::*;
+
+    #[test]
+    fn candidate_on_the_server_of_the_baseline_is_compared_with_itself() {
+        let warnings = |second: &str| -> Vec<String> {
+            let text = format!(
+                "name = \"test\"\nbaseline = \"a\"\n\
+                 [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\nurl = \"mysql://u@db1/\"\n\
+                 [[candidate]]\nname = \"b\"\nsystem = \"mariadb\"\n{second}\n"
+            );
+            let experiment =
+                dbdyno_spec::parse("test.toml", &text).unwrap_or_else(|p| panic!("{p}"));
+            same_servers(&experiment).into_iter().map(|one| one.what).collect()
+        };
+        let same = "url = \"mysql://u@db1:3306/\"";
+        let what = "b and the baseline a are one server, db1:3306: this compares it with itself";
+        assert_eq!(warnings(same), [what]);
+        assert!(warnings("url = \"mysql://u@db2/\"").is_empty(), "another server");
+        assert!(warnings(&format!("{same}\nstatements = \"text\"")).is_empty(), "another use");
+        assert!(warnings("").is_empty(), "a private server");
+    }
 
     #[test]
     fn stored_experiment_has_what_reports_read() {

@@ -106,6 +106,7 @@ fn existing_servers_are_compared_by_their_urls() {
     };
     let finished = compare([&mariadb, &mariadb], &out);
     finished.assert_code(0).assert_prints("server-2").assert_prints("point-query.pre_range=100");
+    finished.assert_prints("server-2 and the baseline server are one server");
     // MySQL's scheme is common for servers of MariaDB, too.
     let other = test.path().join("other").display().to_string();
     compare([&mysql, &mysql], &other).assert_code(0).assert_prints("server-2");
