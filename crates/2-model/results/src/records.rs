@@ -35,6 +35,8 @@ pub mod setting {
     pub const PACE: &str = "pace";
     /// One for each extension of the run.
     pub const EXTENDED: &str = "extended";
+    /// The numbers of clients of imported results.
+    pub const IMPORTED_CLIENTS: &str = "Clients";
 
     /// A word with an explanation, which another version of dbdyno may give in other words.
     pub fn explained(word: &str, explanation: &str) -> String {

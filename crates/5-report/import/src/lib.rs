@@ -8,14 +8,14 @@ mod parse;
 mod pgbench;
 mod table;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use dbdyno_results::{
     CandidateRecord, InForceRecord, MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role,
-    RunWriter, SessionRecord, SliceRecord, Warning,
+    RunWriter, SessionRecord, SliceRecord, Warning, setting,
 };
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::{Nanos, Qps};
@@ -58,7 +58,7 @@ pub struct Request {
     /// The files, in the order in which repeated values are numbered.
     pub files: Vec<PathBuf>,
     pub out: PathBuf,
-    /// The run's name; default: the name of the first file.
+    /// The run's name; default: the name of the first file, and the number of the others.
     pub name: Option<String>,
     /// The name of the baseline; default: the first candidate found.
     pub baseline: Option<String>,
@@ -228,16 +228,12 @@ fn store(
     let candidates = baseline_first(request, &columns)?;
     let catalog = Catalog::builtin();
     let (microbenchmarks, ungrouped) = microbenchmarks(&catalog, values)?;
-    let name = request.name.clone().unwrap_or_else(|| {
-        let stem = values[0].file.file_stem();
-        stem.map_or_else(|| "imported".to_owned(), |stem| stem.to_string_lossy().into_owned())
-    });
+    let name = request.name.clone().unwrap_or_else(|| title(&request.files));
     let files: Vec<String> = request.files.iter().map(|path| path.display().to_string()).collect();
-    let mut settings = vec![("Imported from".to_owned(), files.join(", "))];
-    if values.iter().any(|value| matches!(value.measure, Measure::Table { .. })) {
-        let clients = format!("{} (tables do not say; as given)", request.clients);
-        settings.push(("Clients".to_owned(), clients));
-    }
+    let settings = vec![
+        ("Imported from".to_owned(), files.join(", ")),
+        (setting::IMPORTED_CLIENTS.to_owned(), clients(request, values)),
+    ];
     let mut writer = RunWriter::create(
         &request.out,
         &NewRun {
@@ -295,6 +291,30 @@ fn store(
         values: values.len(),
         ungrouped,
     })
+}
+
+/// The first file's name without its suffix, and the number of the others.
+fn title(files: &[PathBuf]) -> String {
+    let stem = files.first().and_then(|file| file.file_stem());
+    let first =
+        stem.map_or_else(|| "imported".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    match files.len().saturating_sub(1) {
+        0 => first,
+        1 => format!("{first} and 1 more file"),
+        more => format!("{first} and {more} more files"),
+    }
+}
+
+/// The numbers of clients of all values: of sysbench and of pgbench as their output says.
+fn clients(request: &Request, values: &[Value]) -> String {
+    let is_of_table = |value: &&Value| matches!(value.measure, Measure::Table { .. });
+    let of_outputs = values.iter().filter(|value| !is_of_table(value)).map(|value| value.clients);
+    let of_outputs: BTreeSet<u32> = of_outputs.collect();
+    let mut all: Vec<String> = of_outputs.iter().map(u32::to_string).collect();
+    if values.iter().any(|value| is_of_table(&value)) {
+        all.push(format!("{} (tables do not say; as given)", request.clients));
+    }
+    all.join(", ")
 }
 
 /// The candidates in the order of the values.

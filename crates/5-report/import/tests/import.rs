@@ -83,6 +83,7 @@ fn summary_of_a_published_table_is_correct() {
     assert_eq!((imported.microbenchmarks, imported.values), (42, 42 * 6));
     assert!(imported.ungrouped.is_empty());
     assert_eq!((report.name.as_str(), report.status), ("mysql-8.0-qps", RunStatus::Complete));
+    assert_eq!(report.settings[1].1, "1 (tables do not say; as given)");
     for (group, count, figures, worst, best) in LAST_COLUMN {
         let mut all = report.groups.iter();
         let summary = all.find(|s| s.group == group && s.candidate == "my8036_rel").unwrap();
@@ -235,6 +236,7 @@ fn repeated_values_are_blocks_and_six_give_an_interval() {
         files.push(file);
     }
     let (_, report) = imported(&request(&dir, &files));
+    assert_eq!(report.name, "0 and 5 more files");
     let row = &report.microbenchmarks[0].rows[0];
     assert_eq!((row.blocks, row.verdict), (6, Verdict::Better));
     let estimate = row.relative_qps.unwrap();
@@ -269,6 +271,7 @@ fn sysbench_outputs_become_a_sweep() {
     assert_eq!(imported.without_baseline, ["point-query_range=100", "mine"]);
     // Microbenchmarks without a value of the baseline are left out.
     assert_eq!(report.clients(), [2, 8]);
+    assert_eq!(report.settings[1], ("Clients".to_owned(), "1, 2, 8".to_owned()));
     let ratios: Vec<f64> =
         report.microbenchmarks.iter().map(|m| m.rows[0].single.unwrap().get()).collect();
     assert!((ratios[0] - 1.2).abs() < 1e-6 && (ratios[1] - 0.8).abs() < 1e-6, "{ratios:?}");

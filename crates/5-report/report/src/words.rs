@@ -1,6 +1,6 @@
 //! Sentences shared by the terminal report and the HTML page, and what a candidate is, in words.
 
-use dbdyno_results::DataSize;
+use dbdyno_results::{DataSize, setting};
 use dbdyno_types::server::SettingDefaults;
 use dbdyno_units::grouped;
 
@@ -28,10 +28,14 @@ pub(crate) const CPU_FIRST: &str = "CPU per query comes first where throughput i
      is not the candidate's work: for storage (writes), for wake-ups (one client of a server), for the \
      load generator (client-bound).";
 
-/// Tables, rows, clients and microbenchmarks: `1 table × 100,000 rows, 16 clients`; `None` if the run
-/// does not record its data.
+/// Tables, rows, clients and microbenchmarks: `1 table × 100,000 rows, 16 clients`; of imported results the clients
+/// only; `None` if the run does not record its data.
 pub(crate) fn workload(report: &Report) -> Option<String> {
-    let DataSize { tables, rows } = DataSize::of(&report.settings)?;
+    let Some(DataSize { tables, rows }) = DataSize::of(&report.settings) else {
+        let mut all = report.settings.iter();
+        let (_, clients) = all.find(|(label, _)| label == setting::IMPORTED_CLIENTS)?;
+        return Some(format!("clients: {clients}"));
+    };
     let tables = match tables {
         0 => return None,
         1 => "1 table".to_owned(),

@@ -220,12 +220,14 @@ fn incomplete_run_is_marked_and_lists_what_is_missing() {
 
 #[test]
 fn imported_results_have_no_intervals() {
-    let text = draw(&sample::imported(), 80);
+    let mut report = sample::imported();
+    report.settings = sample::pairs(&[("Imported from", "a.tsv"), ("Clients", "1, 8")]);
+    let text = draw(&report, 80);
     let text = format!("{}\n\n{}", part(&text, "published"), part(&text, "writes"));
     insta::assert_snapshot!(text, @"
     published  complete  dbdyno 0.1.0
     started 2026-03-01T09:30:00Z
-    workload  8 tables × 1,000,000 rows, 1 client
+    workload  clients: 1, 8
     baseline  innodb: imported
     candidate myrocks: imported from published-qps.tsv
     + better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed
