@@ -15,7 +15,7 @@ use crate::model::{
     Absolute, CandidateRecord, Estimate, InsertReport, Metric, MicrobenchmarkRows, Report, Role,
     Row, RunStatus, Verdict,
 };
-use crate::sections::builds::builds;
+use crate::sections::builds::{builds, flags};
 use crate::sections::key_results::{key_results as key_results_section, summaries};
 use crate::sections::operations::{Part, counters, operations};
 use crate::sections::overview::{config_diff, introduction, notes, nothing, training};
@@ -179,6 +179,7 @@ fn screen(report: &Report, options: &TerminalOptions, times: usize) -> Option<(S
         all.map(move |difference| format!("{} in effect: {difference}", one.name))
     });
     several("differs", differing.collect(), 2, 1);
+    several("flags", flags(report), 2, 1);
     several("SQL", largest_differences(report), 2, 2);
     several("noise", vec![words::noise_floor(report)], 1, 1);
     let measured = report.times().map(|(measuring, elapsed)| match elapsed {

@@ -5,7 +5,7 @@ use dbdyno_text::{Cell, Column, Fact, Facts, Row, Table};
 use dbdyno_units::{Bytes, grouped};
 
 use super::{Output, Section, candidate};
-use crate::model::{BuildRecord, CandidateRecord, Report, Role};
+use crate::model::{BuildRecord, CandidateRecord, Report, Role, by_key};
 
 /// Number of kinds of differences per candidate on a terminal; the page lists all.
 const MAX_KINDS: usize = 4;
@@ -217,18 +217,41 @@ fn command_lines<'a>(
     all
 }
 
-/// Ignored findings, warnings and limits of a build's audit.
+const VERIFIED: &str = "verified by the audit: each build has those of its variant";
+
+/// Whether the builds have the flags of their variants, in short lines; empty without builds.
+pub(crate) fn flags(report: &Report) -> Vec<String> {
+    let candidates = report.candidates.iter().filter(|one| one.role != Role::Control);
+    let remarks = candidates.filter_map(|one| {
+        let audit = one.build.as_ref()?.audit.as_ref();
+        let remarks = audit.map_or_else(|| vec!["not audited".to_owned()], audit_remarks);
+        Some((remarks.join("; "), one.name.as_str()))
+    });
+    let remarks = by_key(remarks);
+    let (verified, others): (Vec<_>, Vec<_>) =
+        remarks.into_iter().partition(|(remark, _)| remark.is_empty());
+    if others.is_empty() {
+        return verified.iter().map(|_| VERIFIED.to_owned()).collect();
+    }
+    others.iter().map(|(remark, names)| format!("{}: {remark}", names.join(", "))).collect()
+}
+
+/// Ignored findings, warnings and limits of a build's audit, and of its sizes.
 fn build_remarks(build: &Audited<'_>) -> Vec<String> {
-    let audit = build.audit;
+    let mut remarks = audit_remarks(build.audit);
+    if build.build.bolted {
+        remarks.push("BOLT keeps the code that it moved: sizes do not compare".to_owned());
+    }
+    remarks
+}
+
+fn audit_remarks(audit: &AuditRecord) -> Vec<String> {
     let mut remarks = Vec::new();
     if !audit.ignored.is_empty() {
         remarks.push(format!("ignored findings: {}", counted(&audit.ignored)));
     }
     if !audit.warnings.is_empty() {
         remarks.push(format!("warnings: {}", counted(&audit.warnings)));
-    }
-    if build.build.bolted {
-        remarks.push("BOLT keeps the code that it moved: sizes do not compare".to_owned());
     }
     if !audit.from_objects {
         remarks.push("read from the linked file only: its objects no longer exist".to_owned());
@@ -380,6 +403,7 @@ fn unmatched(only_here: u64, only_in_baseline: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
 
     fn tally(what: &str, count: u64) -> NamedCount {
         NamedCount { name: what.to_owned(), count }
@@ -397,6 +421,23 @@ mod tests {
         assert_eq!(value.rest, ["O2 in 7 of 1,000", "not recorded in 3 of 1,000"]);
         assert_eq!(Property::Optimization.exception(&value.rest[0]), "-O2 in 7 of 1,000");
         assert_eq!(Property::Lto.of(&audit).most, "–");
+    }
+
+    #[test]
+    fn flags_are_verified_unless_an_audit_has_remarks() {
+        let mut report = sample::audited(&[]);
+        assert_eq!(
+            flags(&report),
+            [
+                "rel: ignored findings: optimization-level (5), unoptimized (2)",
+                "rel_native_lto: warnings: lto-partial (3)"
+            ]
+        );
+        report.candidates.retain(|one| !["rel", "rel_native_lto"].contains(&one.name.as_str()));
+        assert_eq!(flags(&report), [VERIFIED]);
+        let not_audited = flags(&sample::report_of(&[]));
+        assert_eq!(not_audited, ["rel_withdbg, rel, rel_native, rel_native_lto: not audited"]);
+        assert!(flags(&sample::servers_of(&[])).is_empty());
     }
 
     #[test]

@@ -785,14 +785,14 @@ rel_native is 1.4% faster than rel_withdbg on insert_range=100 (95%: 0.1% to
   2.8%); 0.5% less CPU per query (0.2% to 0.7%)
 rel_native_lto is 3.5% faster than rel_withdbg on scan_range=100 (95%: 3.1% to
   3.7%)
-no difference found between rel_native_lto and rel_withdbg on insert_range=100
-  (95%: within 1.5%); 1.1% less CPU per query (0.8% to 1.3%)
+and 1 more result: --details
 
 warning  CPU frequency governor: unknown (virtual machine). Frequency changes
          cannot be ruled out; compare the control's spread before you trust …
 differs  rel in effect: setting_1: 1; the baseline: 2
 differs  rel in effect: setting_2: 1; the baseline: 2
 differs  and 3 more: --details
+flags    rel_withdbg, rel, rel_native, rel_native_lto: not audited
 noise    the control differs from 1 by 0.39% typically and 0.7% at most …
 data     1 table × 1,000,000 rows, 1 client; measured 35 min 30 s, elapsed 42 …
 all      dbdyno report results/first --details
