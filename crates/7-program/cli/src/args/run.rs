@@ -167,8 +167,8 @@ pub struct ComparisonOptions {
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub clients: Vec<String>,
     /// Measuring time in all, such as 30s: of all candidates, the control and all microbenchmarks,
-    /// without loading and starting. Less if differences of 1% are resolved earlier [default: 5s for
-    /// each microbenchmark and candidate, 2s for SQLite]
+    /// with warm-up, without loading and starting. Less if differences of 1% are resolved earlier
+    /// [default: 5s for each microbenchmark and candidate, 2s for SQLite]
     #[arg(long = "for", value_name = "TIME")]
     pub time: Option<String>,
     /// Rows in the table, such as 100k or 2M; with a script, the rows that servers get caches for [default: 20000; with
